@@ -1,4 +1,4 @@
-"""Fits the weights of the token estimator to exact counts and writes them into its module.
+"""Fits the weights of the token estimator to exact counts and writes them into a module.
 
 Needs numpy and scipy, which only this script uses (`pip install scipy`); the package itself needs neither.
 `fit_texts.py` makes more counted texts.
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from langchain_ctxwin.core import tokens
+from langchain_ctxwin.core import token_weights
 from langchain_ctxwin.core.tokens import FEATURES, features
 
 FAMILIES = {
@@ -51,7 +51,7 @@ MEASURED_FLOORS = {
 LIKE = {"anthropic": "cl100k", "claude3": "cl100k", "gemini": "openai", "deepseek": "openai", "generic": "llama"}
 """Families without a public vocabulary borrow the floors of one with a vocabulary of like size."""
 
-TARGET = Path(tokens.__file__)
+TARGET = Path(token_weights.__file__)
 
 
 def main() -> None:

@@ -45,7 +45,6 @@ from tool_results import (
     made_up,
     opened,
     real,
-    style_of,
 )
 
 BUDGETS = (300, 600, 1_000, 2_000, 4_000)
@@ -107,7 +106,7 @@ def filled(payloads: list[str], budget: int, price: Callable[[str], int]) -> Fil
                     fill.by_price.append(price(answer.text) / budget)
                     fill.by_tokens.append(exact.text_tokens(answer.text) / budget)
         fill.first_tokens += exact.text_tokens(first.text)
-        count_in_sight(fill.figures, json.loads(text), {"first": ("", in_pages([first], style_of(first.record)))})
+        count_in_sight(fill.figures, json.loads(text), {"first": ("", in_pages([first], first.record))})
     return fill
 
 

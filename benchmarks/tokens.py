@@ -17,7 +17,7 @@ from langchain_core.messages.utils import count_tokens_approximately
 from exact import payload
 from fit_tokens import AGENT_LIKE, FAMILIES, load
 from langchain_ctxwin import TokenEstimator
-from langchain_ctxwin.core.tokens import WEIGHTS
+from langchain_ctxwin.core.token_weights import WEIGHTS
 from token_texts import AGENT_KINDS, SENTENCES, texts
 from transcripts import load as load_transcripts
 

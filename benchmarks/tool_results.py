@@ -35,11 +35,11 @@ import structlog
 import exact
 from langchain_ctxwin.config import ToolResultConfig
 from langchain_ctxwin.tool_results.contents import Content, content_of
-from langchain_ctxwin.tool_results.cursors import Cursor, CursorSigner, Record
+from langchain_ctxwin.tool_results.cursors import Cursor, CursorSigner, Record, Style
 from langchain_ctxwin.tool_results.guard import Prices
-from langchain_ctxwin.tool_results.pages import Page, Place, style_of
+from langchain_ctxwin.tool_results.pages import Page, Place
 from langchain_ctxwin.tool_results.reading import Answer, Question, Reader
-from langchain_ctxwin.tool_results.view import Inside, Style, View
+from langchain_ctxwin.tool_results.view import Inside, View
 from projection import CLASSES, classes, last_key, leaves, spelled
 from tool_result_peers import Ways, other_ways
 
@@ -151,7 +151,7 @@ def measured(text: str, budget: int, ways: Ways) -> Figures:
         figures.all_pages = sum(exact.text_tokens(answer.text) for answer in whole)
         figures.pages = len(walked) + len(whole)
         figures.in_budget = sum(exact.text_tokens(answer.text) <= budget for answer in [*walked, *whole])
-        style = style_of(first.record)
+        style = first.record
         shown = {"first": ("", in_pages([first], style)), "paged": ("", in_pages(walked, style))}
         figures.lossless = int(holds_all(walked, style) and holds_all(whole, Style()))
     others = {name: way(text) for name, way in ways.items()}

@@ -39,9 +39,7 @@ from langchain_ctxwin.errors import (
     UnknownModelError,
 )
 from langchain_ctxwin.graph.state import ContextOutput, ContextState
-from langchain_ctxwin.routing import ModelRouter, RoutedChatModel
 from langchain_ctxwin.summarize import ExtractiveSummarizer, ModelSummarizer
-from langchain_ctxwin.tools import ToolSelector
 
 if TYPE_CHECKING:
     from langchain_ctxwin.agent.middleware import ContextAgentState, ContextWindowMiddleware
@@ -50,8 +48,10 @@ if TYPE_CHECKING:
     from langchain_ctxwin.models.registry import ModelRegistry
     from langchain_ctxwin.recall import create_recall_tool, search_messages
     from langchain_ctxwin.retrieval import BudgetedCompressor, BudgetedRetriever, RetrievalResult
+    from langchain_ctxwin.routing import ModelRouter, RoutedChatModel
     from langchain_ctxwin.summarize import SummaryJobs
     from langchain_ctxwin.tool_results import CursorSigner, ToolResultGuard
+    from langchain_ctxwin.tools import ToolSelector
 
 __version__ = version("langchain-ctxwin")
 
@@ -65,10 +65,13 @@ _LAZY = {
     "create_recall_tool": "recall",
     "CursorSigner": "tool_results",
     "ModelRegistry": "models.registry",
+    "ModelRouter": "routing",
     "RetrievalResult": "retrieval",
+    "RoutedChatModel": "routing",
     "search_messages": "recall",
     "SummaryJobs": "summarize",
     "ToolResultGuard": "tool_results",
+    "ToolSelector": "tools",
 }
 # Where names are that need an extra, or more time to import than most programs have use for.
 

@@ -19,6 +19,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from langchain_core.exceptions import ContextOverflowError
+
 
 class ContextWindowError(Exception):
     """Base class of every error that this package raises on purpose."""
@@ -52,6 +54,19 @@ class NoModelFitsError(ContextWindowError):
         super().__init__(message)
         self.rejected: dict[str, str] = dict(rejected or {})
         """Candidate -> why it cannot take the request."""
+
+
+class RemainingTooSmallError(ContextOverflowError):
+    """Candidates failed or could not be asked, and those that are left are too small for the request.
+
+    The text states their limit, so that whoever recovers from an overflow shortens the request for them. That limit
+    says nothing about the candidate that was chosen first.
+    """
+
+    def __init__(self, message: str, *, candidate: str = "") -> None:
+        super().__init__(message)
+        self.candidate = candidate
+        """The largest of those that are left; not in the text, where a number in a name would be read as a size."""
 
 
 class CursorError(ContextWindowError):

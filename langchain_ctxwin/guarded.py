@@ -19,24 +19,16 @@ from langchain_ctxwin.util.forks import ForkSafeLock
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import Seen
 
+# Time for one count, and for slow counts together: local tokenizers need milliseconds, even for megabytes.
 COUNT_TIMEOUT_SECONDS = 2.0
-"""Time for one count, and for slow counts together: local tokenizers need milliseconds, even for megabytes."""
-
-SLOW_SECONDS = 0.05
-"""A count that takes longer is slow: at that pace the thousand messages of a long conversation take a minute."""
-
-SLOW_WINDOW_SECONDS = 10.0
-"""Slow counts are added up over so long: one measure's come back to back, and a tokenizer that loads once is alone."""
-
-MAX_PAUSES = 5
-"""Counts that never returned, after which a counter is left alone until one does: each holds a thread."""
-
+# A count that takes longer is slow: at that pace a thousand messages take a minute. Slow counts are added up over so
+# long: one measure's come back to back, and a tokenizer that loads once is alone.
+SLOW_SECONDS, SLOW_WINDOW_SECONDS = 0.05, 10.0
+MAX_PAUSES = 5  # counts that never returned, after which a counter is left alone until one does: each holds a thread
+# Messages of more characters have pauses of their own. A tokenizer may take the square of the length of a run of one
+# character: minutes for the megabyte that one user sends, milliseconds for 16 kB, and other texts are still counted.
 LARGE_CHARS = 16_384
-"""Messages of more characters have pauses of their own. A tokenizer may take the square of the length of a run of one
-character: minutes for the megabyte that one user sends, milliseconds for 16 kB, and other texts are still counted."""
-
-IDLE_SECONDS = 5.0
-"""How long the thread waits for the next count: longer than the steps of a busy agent are apart."""
+IDLE_SECONDS = 5.0  # how long the thread waits for the next count: longer than the steps of a busy agent are apart
 
 
 class GuardedCounter:
@@ -94,32 +86,28 @@ class GuardedCounter:
             self._turn.release()
 
     def _counted(self, messages: Sequence[AnyMessage], arguments: dict[str, Any], pause: _Pause) -> int | None:
-        started = self._clock()
+        started, tokens = self._clock(), None
         try:
             job = self._worker.run(lambda: self._counter(messages, **arguments))
             value = job.result(self._timeout_seconds)
+            fault = _fault(value)
+            tokens = None if fault else ceil(value)
         except TimeoutError:
             self._worker = self._new_worker()  # the thread that hangs is left to itself
             pause.hung(job)
             self._tell(f"no answer within {self._timeout_seconds:g} seconds")
             return None
         except Exception as error:  # noqa: BLE001  # a counter may be anybody's code, and there may be no thread for it
-            self._watch(started, pause)
-            self._tell(type(error).__name__)
-            return None
-        self._watch(started, pause)
-        tokens = _tokens(value)
-        if tokens is None:
-            self._tell(_fault(value))
+            fault = type(error).__name__
+        if pause.was_slow(started):
+            self._tell(f"slow counts took more than {self._timeout_seconds:g} seconds")
+        if fault:
+            self._tell(fault)
         return tokens
 
     def _new_worker(self) -> Worker:
         """One thread for all counts: one for each would cost more than most counts."""
         return Worker("ctxwin-count", idle_seconds=self._idle_seconds)
-
-    def _watch(self, started: float, pause: _Pause) -> None:
-        if pause.was_slow(started):
-            self._tell(f"slow counts took more than {self._timeout_seconds:g} seconds")
 
     def _tell(self, reason: str) -> None:
         if self._reasons.is_new(reason):
@@ -172,14 +160,9 @@ def _chars(messages: Sequence[AnyMessage]) -> int:
 
 
 def _fault(value: object) -> str:
-    """What is wrong with a count, in the same words for every value of a kind."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return "returned a negative number" if value < 0 else "returned a number that is not finite"
-    return f"returned {type(value).__name__}"
-
-
-def _tokens(value: object) -> int | None:
-    """Return a count as a whole number; None for what is none, which includes numbers too large to reckon with."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < MAX_NUMBER:
-        return None
-    return ceil(value)
+    """What is wrong with a count, in the same words for every value of a kind; nothing for one to reckon with."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return f"returned {type(value).__name__}"
+    if value < 0:
+        return "returned a negative number"
+    return "" if value < MAX_NUMBER else "returned a number that is not finite"

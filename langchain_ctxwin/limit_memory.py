@@ -8,8 +8,8 @@ from langchain_ctxwin.core.limits import unrefuted
 from langchain_ctxwin.protocols import Clock
 from langchain_ctxwin.util.memo import MAX_TEXTS, Lru
 
+# How long an accepted size refutes smaller limits: after an hour the server may have been restarted with less room.
 ACCEPTED_SECONDS = 3_600.0
-"""How long an accepted size refutes smaller limits: after an hour the server may have been restarted with less room."""
 
 
 class HeardLimits:

@@ -42,43 +42,22 @@ from langchain_ctxwin.util.log import log
 
 __all__ = ["Excerpt", "Found", "asearch_messages", "create_recall_tool", "search_messages"]
 
-MAX_TOKENS = 2_000
-"""What one search may return, in tokens: about fifty chat messages."""
-
-MIN_TOKENS = 200
-"""Least room of the tool: one chat message with its label, or a few lines of a long one."""
-
+MAX_TOKENS = 2_000  # of one search: about fifty chat messages
+MIN_TOKENS = 200  # of the tool: one chat message with its label, or a few lines of a long one
 BLOCK_TOKENS = 8
 """Least that a message with its label costs: what is ranked behind so many as could fill the room is not priced."""
-
-EXCERPTS = 4
-"""A part that would take more than half of the room is cut, so that this many different ones fit."""
-
-QUOTED_CHARS = 80
-"""How much of a query or an id is repeated in an answer that finds nothing."""
-
-STEP_CHARS = 100
-"""An excerpt ends at the end of such a piece, after a space where there is one: about a line of text."""
-
-NAME_CHARS = 64
-"""Longest name in a label, the longest that providers accept; anybody's message may have a longer one."""
-
-LONG_ID_CHARS = 16
-"""Ids up to this length are short enough."""
-
-SHORTEST_HANDLE_CHARS = 8
-"""Least that is shown of a longer id, so that it is unlikely that a later id begins like it."""
+EXCERPTS = 4  # a part that would take more than half of the room is cut, so that this many different ones fit
+QUOTED_CHARS = 80  # of a query or an id, in an answer that finds nothing
+STEP_CHARS = 100  # an excerpt ends at the end of such a piece, after a space where there is one: about a line of text
+NAME_CHARS = 64  # of a name in a label, the longest that providers accept; anybody's message may have a longer one
+LONG_ID_CHARS = 16  # ids up to this length are short enough
+SHORTEST_HANDLE_CHARS = 8  # of a longer id, so that it is unlikely that a later id begins like it
+MAX_PASSAGES = 16_384  # whose terms are remembered: a very long conversation, about 20 MB of chat messages
+MAX_SPLIT_TEXTS, SPLIT_TEXT_CHARS = 1_024, 16_384  # whose passages are remembered, up to this length: about 20 MB
 
 TERM_SATURATION = 0.9
 LENGTH_NORMALIZATION = 0.4
 """BM25's k1 and b: the values that Anserini uses for passages (Yang et al., 2017)."""
-
-MAX_PASSAGES = 16_384
-"""Passages whose terms are remembered: a very long conversation, about 20 MB when they are chat messages."""
-
-MAX_SPLIT_TEXTS = 1_024
-SPLIT_TEXT_CHARS = 16_384
-"""How many long texts it is remembered of where their passages are, and the longest of them: together about 20 MB."""
 
 WHOLE_CHARS = 1_200
 """Longest message that is one passage: a few paragraphs, about one subject; nearly everything that people write."""
@@ -104,8 +83,6 @@ LABEL_CHARS = 50
 
 SEPARATOR = "\n\n"
 
-_ROLES = {"human": "user", "ai": "assistant"}
-
 DESCRIPTION = (
     "Look up earlier messages of this conversation that you no longer see: what was said, tool calls, and tool results "
     "that were cleared or shortened. Give `query` to search by words; names, numbers and file names work best. Give "
@@ -123,16 +100,12 @@ class Excerpt:
     """A message that a search found, or a part of a long one, word for word."""
 
     message: AnyMessage
-    """The message that it is of: its id, who said it, the name of its tool."""
-
     index: int
     """Position of the message among those that were searched."""
-
     text: str
     start_char: int
     stop_char: int
     """Where the text is in the message as plain text."""
-
     is_whole: bool
     """True when it is all of the message."""
 
@@ -208,23 +181,25 @@ def search_messages(
         raise ConfigError(f"messages: {error}; give a list of messages") from error
     count = counter or TokenEstimator()
     base = count([])
+    passages = _passages([(i, said) for i, said in enumerate(history) if said.type != "remove"], query, embeddings)
+    scores = dict[int, float]()
+    for passage in passages:
+        scores[passage.index] = max(passage.score, scores.get(passage.index, 0.0))
+    worths = {i: _worth(scores[i], len(readable_text(history[i])), embeddings) for i in scores}
     # Any message costs more than an empty one, so what is ranked behind as many as could fill the room is not priced.
     most = max(0, (max_tokens - base) // (count([HumanMessage("")]) - base + 1))
-    passages = _passages([(i, said) for i, said in enumerate(history) if said.type != "remove"], query, embeddings)
-    worth, hits = _worth(embeddings), _whole(passages, lambda index: readable_text(history[index]))
-    fit: Fit[_Passage] = take_while_fits(
-        sorted(hits, key=worth)[:most],
+    fit: Fit[int] = take_while_fits(
+        sorted(scores, key=lambda index: (-worths[index], -index))[:most],
         max_tokens - base,
-        lambda hit: count([history[hit.index]]) - base,
+        lambda index: count([history[index]]) - base,
         on_overflow="skip",
     )
-    kept = {hit.index for hit in fit.kept}
-    ranked = [hit.index for hit in sorted(hits, key=lambda hit: (-hit.score, -hit.index))]
+    kept, ranked = set(fit.kept), sorted(scores, key=lambda index: (-scores[index], -index))
     return Found(
         (history[index] for index in ranked if index in kept),
         dropped=(history[index] for index in ranked if index not in kept),
         tokens=base + fit.tokens if kept else 0,
-        excerpts=_excerpts(history, sorted(passages, key=worth)[: 1 + max_tokens // BLOCK_TOKENS], max_tokens, count),
+        excerpts=_excerpts(history, sorted(passages, key=_rank)[: 1 + max_tokens // BLOCK_TOKENS], max_tokens, count),
     )
 
 
@@ -290,7 +265,7 @@ def create_recall_tool(
             return reader.read(reader.position_of(wanted), query if offset_chars <= 0 else "", offset_chars)
         if query in reader.ids:
             return reader.read(reader.ids.index(query), "", offset_chars)
-        return reader.search(query, searchable(reader.messages, name), _in_sight(reader, state))
+        return reader.search(query, _searchable(reader.messages, name), _in_sight(reader, state))
 
     return StructuredTool.from_function(
         recall, name=name, description=description, handle_tool_error=True, parse_docstring=False
@@ -310,15 +285,14 @@ class _Passage:
 
     index: int
     """Position of the message."""
-
     text: str
     start_char: int
     """Where it is in the readable text of the message."""
-
     chars: int
     """Length of the readable text of the message."""
-
-    score: float
+    score: float = 0.0
+    worth: float = 0.0
+    """What it is worth beside others that take as much room."""
 
     @property
     def stop_char(self) -> int:
@@ -336,14 +310,29 @@ def _passages(messages: Sequence[tuple[int, AnyMessage]], query: str, embeddings
         text, name = readable_text(message), message.name or ""
         for start, stop in passage_spans(text):
             part = text[start:stop]
-            passages.append(_Passage(index=index, text=part, start_char=start, chars=len(text), score=0.0))
+            passages.append(_Passage(index=index, text=part, start_char=start, chars=len(text)))
             # The name of who said it, or of the tool, is searched with the beginning.
             texts.append(f"{name} {part}" if name and not start else part)
     if embeddings is None:
         scores = _word_scores(texts, [passage.index for passage in passages], query)
     else:
         scores = _meaning_scores(texts, query, embeddings)
-    return [replace(passage, score=score) for passage, score in zip(passages, scores, strict=True) if score > 0]
+    found = list[_Passage]()
+    for passage, score in zip(passages, scores, strict=True):
+        if score > 0:
+            worth = _worth(score, len(passage.text), embeddings, share=1 if passage.is_whole else PART_SHARE)
+            found.append(replace(passage, score=score, worth=worth))
+    return found
+
+
+def _worth(score: float, chars: int, embeddings: Embeddings | None, *, share: float = 1) -> float:
+    """What a text is worth its room; nearness of meaning, unlike words in common, does not grow with the length."""
+    return score if embeddings is not None else score * (share / (chars + LABEL_CHARS) ** LENGTH_EXPONENT)
+
+
+def _rank(passage: _Passage) -> tuple[float, int, int]:
+    """Order by worth, newer before older, a message from its beginning."""
+    return -passage.worth, -passage.index, passage.start_char
 
 
 def passage_spans(text: str) -> Sequence[Span]:
@@ -410,73 +399,58 @@ def _meaning_scores(texts: list[str], query: str, embeddings: Embeddings) -> lis
     return [score for _, score in sorted((passage.metadata["place"], score) for passage, score in found)]
 
 
-def _whole(passages: Iterable[_Passage], texts: Callable[[int], str]) -> list[_Passage]:
-    """Return the messages that passages are of, each with the score of its best passage."""
-    best = dict[int, float]()
-    for passage in passages:
-        best[passage.index] = max(passage.score, best.get(passage.index, 0.0))
-    found = ((index, texts(index), score) for index, score in best.items())
-    return [_Passage(index=i, text=text, start_char=0, chars=len(text), score=score) for i, text, score in found]
-
-
-def _worth(embeddings: Embeddings | None) -> Callable[[_Passage], tuple[float, int, int]]:
-    """Return the key to sort by what is worth its room most, newer before older, a message from its beginning.
-
-    A nearness of meaning counts as it is: unlike the words in common with a query it does not grow with the length.
-    """
-
-    def key(passage: _Passage) -> tuple[float, int, int]:
-        worth = passage.score
-        if embeddings is None:
-            worth *= (1 if passage.is_whole else PART_SHARE) / (len(passage.text) + LABEL_CHARS) ** LENGTH_EXPONENT
-        return -worth, -passage.index, passage.start_char
-
-    return key
-
-
-def _chosen(
-    passages: Iterable[_Passage], room: int, price: Callable[[_Passage], int], label_price: Callable[[_Passage], int]
+def _fitting(
+    passages: Iterable[_Passage],
+    room: int,
+    part_price: Callable[[_Passage], int],
+    label_price: Callable[[_Passage], int],
+    fits: Callable[[list[_Passage]], bool],
 ) -> list[_Passage]:
-    """Return the passages that fit, in the given order; of those that follow each other only the first has a label."""
+    """Return the passages that fit, in the order of their places; those that follow each other are one.
+
+    Args:
+        passages: in the order in which they are taken.
+        room: tokens for all of them.
+        part_price: of the text of a passage.
+        label_price: of the line before it, which only the first of those that follow each other has.
+        fits: says so of all together, because prices of parts need not add up.
+    """
     kept, starts, stops = list[_Passage](), set[tuple[int, int]](), set[tuple[int, int]]()
     for passage in passages:
         start, stop = (passage.index, passage.start_char), (passage.index, passage.stop_char)
-        tokens = price(passage) + label_price(passage) * (1 - (start in stops) - (stop in starts))
+        tokens = part_price(passage) + label_price(passage) * (1 - (start in stops) - (stop in starts))
         if tokens <= room:
             room -= tokens
             kept.append(passage)
             starts.add(start)
             stops.add(stop)
-    return kept
-
-
-def _joined(passages: Iterable[_Passage]) -> list[_Passage]:
-    """Return passages in the order of their places; those that follow each other are one, with the best score."""
-    parts = list[_Passage]()
-    for passage in sorted(passages, key=lambda passage: (passage.index, passage.start_char)):
-        last = parts[-1] if parts else None
-        if last and (last.index, last.stop_char) == (passage.index, passage.start_char):
-            parts[-1] = replace(last, text=last.text + passage.text, score=max(last.score, passage.score))
-        else:
-            parts.append(passage)
-    return parts
+    while kept:
+        parts = list[_Passage]()
+        for passage in sorted(kept, key=lambda passage: (passage.index, passage.start_char)):
+            last = parts[-1] if parts else None
+            if last and (last.index, last.stop_char) == (passage.index, passage.start_char):
+                parts[-1] = replace(last, text=last.text + passage.text, score=max(last.score, passage.score))
+            else:
+                parts.append(passage)
+        if fits(parts):
+            return parts
+        kept.pop()
+    return []
 
 
 def _excerpts(
     messages: Sequence[AnyMessage], passages: Iterable[_Passage], max_tokens: int, count: TokenCounter
 ) -> list[Excerpt]:
     """Return the passages that fit, in the given order, each priced as a message of its own."""
-
-    def cost(parts: Iterable[_Passage]) -> int:
-        return count([HumanMessage(part.text) for part in parts])
-
     base, price = count([]), text_price(count)
-    framing = count([HumanMessage("")]) - base
-    kept = _chosen(passages, max_tokens - base, lambda part: price(part.text), lambda _: framing)
-    parts = _joined(kept)
-    while kept and cost(parts) > max_tokens:  # prices of parts need not add up
-        kept.pop()
-        parts = _joined(kept)
+    label_tokens = count([HumanMessage("")]) - base
+    parts = _fitting(
+        passages,
+        max_tokens - base,
+        lambda part: price(part.text),
+        lambda _: label_tokens,
+        lambda parts: count([HumanMessage(part.text) for part in parts]) <= max_tokens,
+    )
     return [
         Excerpt(
             message=messages[part.index],
@@ -539,11 +513,8 @@ class _Reader:
         self._max_tokens = max_tokens
         self._embeddings = embeddings
         self._handles = handles(messages)
-        self._turns = [
-            index
-            for index, message in enumerate(messages)
-            if isinstance(message, HumanMessage) and NOTE_KEY not in message.additional_kwargs
-        ]
+        said = ((i, message) for i, message in enumerate(messages) if isinstance(message, HumanMessage))
+        self._turns = [index for index, message in said if NOTE_KEY not in message.additional_kwargs]
 
     def position_of(self, wanted: str) -> int:
         """Return the position of the message with this id, or of the only one whose id begins like it."""
@@ -566,7 +537,9 @@ class _Reader:
         chars = len(readable_text(self.messages[index]))
         if not 0 <= start_char < max(1, chars):
             raise ToolException(f"offset_chars={start_char} is outside of the message, which has {chars} characters.")
-        return self._block(self._read(index, start_char, self._max_tokens), is_read=True)
+        part = self._beginning(index, start_char, self._max_tokens)
+        more = f"; read on with offset_chars={part.stop_char}" if part.stop_char < chars else ""
+        return f"[{self._author(index)}, characters {start_char} to {part.stop_char} of {chars}{more}]\n{part.text}"
 
     def search(self, query: str, positions: Sequence[int], seen: frozenset[int]) -> str:
         """Return the best passages at these positions that are not seen, in the order in which they were said."""
@@ -580,38 +553,41 @@ class _Reader:
                 "same thing, names, numbers or parts of file names."
             )
         of_all = f"of {unseen} matching messages" + (f" (not counting {in_view} in your view)" if in_view else "")
-        room = self._max_tokens - self._price(_intro(unseen, of_all, has_parts=True) + SEPARATOR)
-        ranked = sorted((part for part in passages if part.index not in seen), key=_worth(self._embeddings))
+
+        def intro(shown: int, *, has_parts: bool) -> str:
+            parts = " (of long ones characters from-to: read on with message_id and offset_chars)" if has_parts else ""
+            return f"{shown} {of_all}, the most relevant that fit, oldest first{parts}:"
+
+        def page(parts: list[_Passage]) -> str:
+            opening = intro(len({p.index for p in parts}), has_parts=not all(p.is_whole for p in parts))
+            return SEPARATOR.join([opening, *(f"{self._label(part)}\n{part.text}" for part in parts)])
+
+        room = self._max_tokens - self._price(intro(unseen, has_parts=True) + SEPARATOR)
+        ranked = sorted((part for part in passages if part.index not in seen), key=_rank)
         cut = (self._cut(part, room, room // min(EXCERPTS, unseen)) for part in ranked[: room // BLOCK_TOKENS])
-        kept = _chosen(cut, room, self._text_tokens, self._label_tokens)
-        for shown in range(len(kept), 0, -1):  # prices of parts need not add up
-            parts = _joined(kept[:shown])
-            has_parts = not all(part.is_whole for part in parts)
-            intro = _intro(len({part.index for part in parts}), of_all, has_parts=has_parts)
-            page = SEPARATOR.join([intro, *map(self._block, parts)])
-            if self._price(page) <= self._max_tokens:
-                return page
-        return f"{unseen} earlier messages match, but none fits: search with fewer or rarer words."
+        parts = _fitting(
+            cut, room, self._text_tokens, self._label_tokens, lambda parts: self._price(page(parts)) <= self._max_tokens
+        )
+        if not parts:
+            return f"{unseen} earlier messages match, but none fits: search with fewer or rarer words."
+        return page(parts)
 
     def _cut(self, part: _Passage, room: int, share: int) -> _Passage:
         """Return the passage, or as much of it as fits its share when it would take more than half of the room."""
         if self._text_tokens(part) + self._label_tokens(part) <= max(share, room // 2):
             return part
-        shorter = self._read(part.index, part.start_char, share)
+        shorter = self._beginning(part.index, part.start_char, share)
         return replace(part, text=part.text[: len(shorter.text)])
 
-    def _read(self, index: int, start_char: int, room: int) -> _Passage:
+    def _beginning(self, index: int, start_char: int, room: int) -> _Passage:
         """Return a message from `start_char` on, as much of it as fits with its label."""
         text = readable_text(self.messages[index])
         rest = text[start_char:]
-        longest = _Passage(index=index, text=rest[:-1], start_char=start_char, chars=len(text), score=0.0)
-        left = room - self._label_tokens(longest)
+        longest = _Passage(index=index, text=rest[:-1], start_char=start_char, chars=len(text))
         spans = islice(piece_spans(rest, STEP_CHARS), max(0, room))  # no piece costs less than a token
+        left = room - self._label_tokens(longest)
         fit: Fit[Span] = take_while_fits(spans, left, lambda span: self._price(rest[span[0] : span[1]]))
         return replace(longest, text=rest[: fit.kept[-1][1] if fit.kept else 0])
-
-    def _block(self, part: _Passage, *, is_read: bool = False) -> str:
-        return f"{self._label(part, is_read=is_read)}\n{part.text}"
 
     def _text_tokens(self, part: _Passage) -> int:
         return self._price(part.text)
@@ -619,23 +595,16 @@ class _Reader:
     def _label_tokens(self, part: _Passage) -> int:
         return self._price(f"{self._label(part)}\n{SEPARATOR}")
 
-    def _label(self, part: _Passage, *, is_read: bool = False) -> str:
-        if part.is_whole and not is_read:
-            return f"[{self._author(part.index)}]"
-        if not is_read:  # how to read on stands once, at the top of the page
-            return f"[{self._author(part.index)}, {part.start_char}-{part.stop_char} of {part.chars}]"
-        more = f"; read on with offset_chars={part.stop_char}" if part.stop_char < part.chars else ""
-        return f"[{self._author(part.index)}, characters {part.start_char} to {part.stop_char} of {part.chars}{more}]"
+    def _label(self, part: _Passage) -> str:
+        """The line before a passage; how to read on stands once, at the top of the page."""
+        where = "" if part.is_whole else f", {part.start_char}-{part.stop_char} of {part.chars}"
+        return f"[{self._author(part.index)}{where}]"
 
     def _author(self, index: int) -> str:
         message = self.messages[index]
-        author = " ".join(filter(None, (_ROLES.get(message.type, message.type), (message.name or "")[:NAME_CHARS])))
+        role = {"human": "user", "ai": "assistant"}.get(message.type, message.type)
+        author = " ".join(filter(None, (role, (message.name or "")[:NAME_CHARS])))
         return f"{self._handles[index]}, {author}, turn {bisect_right(self._turns, index)}"
-
-
-def _intro(shown: int, matching: str, *, has_parts: bool) -> str:
-    parts = " (of long ones characters from-to: read on with message_id and offset_chars)" if has_parts else ""
-    return f"{shown} {matching}, the most relevant that fit, oldest first{parts}:"
 
 
 def handles(messages: Sequence[AnyMessage]) -> list[str]:
@@ -654,43 +623,37 @@ def handles(messages: Sequence[AnyMessage]) -> list[str]:
     return [key if len(key) <= LONG_ID_CHARS else key[: shared[key] + 1] for key in ids]
 
 
-def in_sight(messages: Sequence[AnyMessage], state: Mapping[str, Any]) -> frozenset[int]:
-    """Return the positions of the messages that the model sees in full.
-
-    These are the leading system messages and what `context_view` shows unedited: cleared and clamped messages are not
-    in full. Where the state does not say what is shown, because nothing left or somebody else trims the history, all
-    other messages count as unseen.
-    """
-    first = next((i for i, message in enumerate(messages) if not isinstance(message, SystemMessage)), len(messages))
-    view = read_session({"context_view": state.get("context_view")}, messages).view
-    if view == View():
-        return frozenset(range(first))
-    shown = range(max(first, view.start.index) if view.start else first, len(messages))
-    edited = view.cleared | view.clamped.keys()
-    places = (*range(first), *(position.index for position in view.pinned), *shown)
-    return frozenset(index for index in places if message_id(messages, index) not in edited)
-
-
 def _in_sight(reader: _Reader, state: Mapping[str, Any]) -> frozenset[int]:
-    """The positions of what is seen, in the whole history: those in the state are of what the state holds."""
+    """The positions of the messages that the model sees in full, in the whole history.
+
+    These are the leading system messages and what `context_view`, which is of what the state holds, shows unedited:
+    cleared and clamped messages are not in full. Where the state does not say what is shown, because nothing left or
+    somebody else trims the history, all other messages count as unseen.
+    """
     held: Sequence[AnyMessage] = state.get("messages") or []
-    seen = {message_id(held, index) for index in in_sight(held, state)}
+    first = next((i for i, message in enumerate(held) if not isinstance(message, SystemMessage)), len(held))
+    view = read_session({"context_view": state.get("context_view")}, held).view
+    places = set(range(first))
+    if view != View():
+        places |= {position.index for position in view.pinned}
+        places |= set(range(max(first, view.start.index) if view.start else first, len(held)))
+    seen = {message_id(held, index) for index in places} - view.cleared - view.clamped.keys()
     return frozenset(index for index, key in enumerate(reader.ids) if key in seen)
 
 
-def searchable(messages: Sequence[AnyMessage], tool_name: str) -> list[int]:
-    """Return the positions of what is worth a search.
+def _searchable(messages: Sequence[AnyMessage], tool_name: str) -> list[int]:
+    """The positions of what is worth a search.
 
     Not the question that is being answered and the calls that are being made: a question matches itself best of all.
     For the same reason not the earlier calls of the recall tool and what it returned.
     """
+
+    def is_own(message: AnyMessage) -> bool:
+        if isinstance(message, ToolMessage):
+            return message.name == tool_name
+        calls = message.tool_calls if isinstance(message, AIMessage) else []
+        return bool(calls) and all(call["name"] == tool_name for call in calls)
+
     asked = last_user(messages)
     calling = max((i for i, message in enumerate(messages) if isinstance(message, AIMessage)), default=len(messages))
-    return [i for i, message in enumerate(messages[:calling]) if i != asked and not _is_own(message, tool_name)]
-
-
-def _is_own(message: AnyMessage, tool_name: str) -> bool:
-    if isinstance(message, ToolMessage):
-        return message.name == tool_name
-    calls = message.tool_calls if isinstance(message, AIMessage) else []
-    return bool(calls) and all(call["name"] == tool_name for call in calls)
+    return [i for i, message in enumerate(messages[:calling]) if i != asked and not is_own(message)]

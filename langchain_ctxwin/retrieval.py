@@ -31,8 +31,7 @@ from langchain_ctxwin.errors import ConfigError, brief
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import Seen
 
-MAX_KEYS = 10
-"""Keys of the metadata that are named where none is the score's."""
+MAX_KEYS = 10  # of the metadata that are named where none is the score's
 
 _unscored = Seen()
 
@@ -43,40 +42,30 @@ class RetrievalResult:
 
     documents: tuple[Document, ...]
     """The kept chunks, whole: copies whose `metadata["truncated"]` repeats the flag below."""
-
     dropped: tuple[Document, ...]
     """Every other chunk that the base found, unchanged: over the budget, or beyond `k`."""
-
     truncated: bool
     """True when the budget left something out. What only `k` left out was asked for and does not count."""
-
     tokens: int
     """Tokens of the kept chunks' text; separators and headings that a prompt adds around them are not included."""
-
     oversized: tuple[Document, ...] = field(default=(), compare=False)
     """Dropped chunks that exceed the budget by themselves. With `on_overflow="stop"` the first of them ends the
     selection, and what follows it is dropped unseen; `"skip"` goes on with smaller ones."""
 
 
+def _default(name: str) -> Any:
+    """A field that is read from the environment when an object is made."""
+    return Field(default_factory=lambda: getattr(RetrievalConfig(), name))
+
+
 class _Budgeted(BaseModel):
-    """The settings and the selection that the retriever and the compressor share."""
+    """The settings and the selection that the retriever and the compressor share; `BudgetedRetriever` tells of each."""
 
-    max_context_tokens: Annotated[int, Field(gt=0)] = Field(
-        default_factory=lambda: RetrievalConfig().max_context_tokens
-    )
-    """Budget of one retrieval, in tokens."""
-
-    score: str | Callable[[Document], float | None] = Field(default_factory=lambda: RetrievalConfig().score)
-    """Metadata key of a chunk's relevance, or a function that returns it; higher is better."""
-
-    k: Annotated[int, Field(gt=0)] | None = Field(default_factory=lambda: RetrievalConfig().k)
-    """Consider only the `k` most relevant chunks."""
-
+    max_context_tokens: Annotated[int, Field(gt=0)] = _default("max_context_tokens")
+    score: str | Callable[[Document], float | None] = _default("score")
+    k: Annotated[int, Field(gt=0)] | None = _default("k")
     counter: Callable[..., int] | None = None
-    """Counts tokens: a `TokenCounter`; one that has `count_text` is asked for each chunk's text alone."""
-
-    on_overflow: Literal["stop", "skip"] = Field(default_factory=lambda: RetrievalConfig().on_overflow)
-    """End at the first chunk that does not fit, or skip it and go on with smaller ones."""
+    on_overflow: Literal["stop", "skip"] = _default("on_overflow")
 
     _live: Any = PrivateAttr(default=None)
     _own: frozenset[str] = PrivateAttr(default=frozenset())
@@ -115,9 +104,13 @@ class _Budgeted(BaseModel):
 
     def _select(self, found: Iterable[Any], k: int | None, max_context_tokens: int | None = None) -> RetrievalResult:
         budget = self._now("max_context_tokens") if max_context_tokens is None else max_context_tokens
-        documents = [_scored(one, self._now("score")) for one in found]
-        ranked = _by_relevance(documents, self._now("score"))
-        _warn_of_unscored(documents, self._now("score"))
+        score = self._now("score")
+        documents = [_scored(one, score) for one in found]
+        ranked = _by_relevance(documents, score)
+        is_unscored = isinstance(score, str) and documents and not any(score in one.metadata for one in documents)
+        if is_unscored and _unscored.is_new(score):  # the order is the base's own
+            known = sorted({key for document in documents for key in document.metadata})[:MAX_KEYS]
+            log.warning("retrieval.unscored", score=score, documents=len(documents), metadata=known)
         count = len(ranked) if k is None else k
         price, sizes = text_price(self.counter), dict[int, int]()
 
@@ -125,21 +118,16 @@ class _Budgeted(BaseModel):
             return sizes.setdefault(id(document), price(document.page_content))
 
         fit = take_while_fits(ranked[:count], budget, size, on_overflow=self._now("on_overflow"))
-        oversized = tuple(document for document in fit.dropped if sizes.get(id(document), 0) > budget)
         if fit.truncated:
-            log.warning(
-                "retrieval.truncated",
-                kept=len(fit.kept),
-                dropped=len(ranked) - len(fit.kept),
-                tokens=fit.tokens,
-                budget=budget,
-            )
+            facts = {"kept": len(fit.kept), "dropped": len(ranked) - len(fit.kept), "tokens": fit.tokens}
+            log.warning("retrieval.truncated", **facts, budget=budget)
+        marks = [{**document.metadata, "truncated": fit.truncated} for document in fit.kept]
         return RetrievalResult(
-            documents=tuple(_marked(document, truncated=fit.truncated) for document in fit.kept),
+            documents=tuple(one.model_copy(update={"metadata": m}) for one, m in zip(fit.kept, marks, strict=True)),
             dropped=(*fit.dropped, *ranked[count:]),
             truncated=fit.truncated,
             tokens=fit.tokens,
-            oversized=oversized,
+            oversized=tuple(document for document in fit.dropped if sizes.get(id(document), 0) > budget),
         )
 
 
@@ -158,18 +146,13 @@ class BudgetedRetriever(_Budgeted, BaseRetriever):
         `pip install langchain-ctxwin`
 
     Key init args:
-        base: `BaseRetriever` or `Runnable[str, list[Document]]`
-            Finds the documents. It should find more than the budget holds; this class only leaves out.
-        max_context_tokens: `int`
-            Budget of one retrieval, in tokens (8,192).
-        score: `str` or `Callable[[Document], float | None]`
-            Metadata key of the relevance (`"score"`), or a function; higher is better, so negate distances.
-        k: `int | None`
-            Consider only the `k` most relevant chunks; what only `k` leaves out is dropped but not truncated.
-        counter: `TokenCounter | None`
-            Counts tokens; `None` is `TokenEstimator()`. `count_tokens_approximately` works too.
-        on_overflow: `"stop"` or `"skip"`
-            Stop at the first chunk that does not fit, or skip it and go on with smaller ones.
+        base: `BaseRetriever` or `Runnable[str, list[Document]]`; it should find more than the budget holds.
+        max_context_tokens: budget of one retrieval, in tokens (8,192).
+        score: metadata key of the relevance (`"score"`), or a function; higher is better, so negate distances.
+        k: consider only the `k` most relevant chunks; what only `k` leaves out is dropped but not truncated.
+        counter: a `TokenCounter`, asked for each chunk's text alone where it has `count_text`; `None` is
+            `TokenEstimator()`, `count_tokens_approximately` works too.
+        on_overflow: `"stop"` at the first chunk that does not fit, or `"skip"` it and go on with smaller ones.
 
         Defaults come from `RetrievalConfig` when the retriever is made, so that environment variables such as
         `CTXWIN_RETRIEVAL_K` count; `from_config` takes the settings of a file. Arguments that are unknown, of the wrong
@@ -196,7 +179,6 @@ class BudgetedRetriever(_Budgeted, BaseRetriever):
     model_config = ConfigDict(extra="forbid")
 
     base: Runnable[str, Any]
-    """Finds the documents; called as a child run with the caller's config."""
 
     def retrieve(
         self,
@@ -214,7 +196,7 @@ class BudgetedRetriever(_Budgeted, BaseRetriever):
         Raises:
             ConfigError: `k` or `max_context_tokens` is not positive, or the base found something else than documents.
         """
-        call = _Call(k=self._checked(k), budget=_checked_budget(max_context_tokens), config=config)
+        call = self._call(k, max_context_tokens, config)
         super().invoke(query, config, call=call, **kwargs)
         return call.results[0]
 
@@ -228,7 +210,7 @@ class BudgetedRetriever(_Budgeted, BaseRetriever):
         **kwargs: Any,
     ) -> RetrievalResult:
         """Like `retrieve`, through the base's async path."""
-        call = _Call(k=self._checked(k), budget=_checked_budget(max_context_tokens), config=config)
+        call = self._call(k, max_context_tokens, config)
         await super().ainvoke(query, config, call=call, **kwargs)
         return call.results[0]
 
@@ -241,43 +223,54 @@ class BudgetedRetriever(_Budgeted, BaseRetriever):
         return list((await self.aretrieve(input, config=config, **kwargs)).documents)
 
     def _get_relevant_documents(
-        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, call: _Call | None = None, **kwargs: Any
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **kwargs: Any
     ) -> list[Document]:
-        call = call or _Call(k=self._now("k"))
-        found = self.base.invoke(query, call.child_config(run_manager), **kwargs)
-        return call.finish(self._select(found, call.k, call.budget))
+        call: _Call = kwargs.pop("call")
+        call.results.append(
+            self._select(self.base.invoke(query, call.child(run_manager), **kwargs), call.k, call.budget)
+        )
+        return list(call.results[0].documents)
 
     async def _aget_relevant_documents(
-        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, call: _Call | None = None, **kwargs: Any
+        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **kwargs: Any
     ) -> list[Document]:
-        call = call or _Call(k=self._now("k"))
-        found = await self.base.ainvoke(query, call.child_config(run_manager), **kwargs)
-        return call.finish(self._select(found, call.k, call.budget))
+        call: _Call = kwargs.pop("call")
+        found = await self.base.ainvoke(query, call.child(run_manager), **kwargs)
+        call.results.append(self._select(found, call.k, call.budget))
+        return list(call.results[0].documents)
 
-    def _checked(self, k: int | None) -> int | None:
+    def _call(self, k: int | None, budget: int | None, config: RunnableConfig | None) -> _Call:
+        own = self._now("k")
         if k is not None and k < 1:
-            raise ConfigError(
-                f"k={k} keeps no document: pass at least 1, or None for the retriever's own ({self._now('k')})"
-            )
-        return self._now("k") if k is None else k
+            raise ConfigError(f"k={k} keeps no document: pass at least 1, or None for the retriever's own ({own})")
+        if budget is not None and (isinstance(budget, bool) or not isinstance(budget, int) or budget < 1):
+            raise ConfigError(f"max_context_tokens={budget!r} keeps no document: pass at least 1, or None")
+        return _Call(k=own if k is None else k, budget=budget, config=config)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Call:
+    """One retrieval on its way through the host's run, which carries only a query in and only documents out."""
+
+    k: int | None
+    budget: int | None
+    config: RunnableConfig | None
+    results: list[RetrievalResult] = field(default_factory=list)
+
+    def child(self, run: CallbackManagerForRetrieverRun | AsyncCallbackManagerForRetrieverRun) -> RunnableConfig:
+        """The caller's config goes along: `configurable` is where per-user filters of the base live."""
+        return patch_config(self.config, callbacks=run.get_child())
 
 
 class BudgetedCompressor(_Budgeted, BaseDocumentCompressor):
     """The selection of `BudgetedRetriever` as a document compressor: same order, marks and warning, query ignored.
 
-    Setup:
-        `pip install langchain-ctxwin`
-
     Key init args:
         The arguments of `BudgetedRetriever` without `base`; all have defaults.
 
-    Instantiate:
-        ```python
-        compressor = BudgetedCompressor(max_context_tokens=4096, score="relevance_score")
-        ```
-
     Use:
         ```python
+        compressor = BudgetedCompressor(max_context_tokens=4096, score="relevance_score")
         retriever = ContextualCompressionRetriever(base_compressor=compressor, base_retriever=base)
         documents = compressor.compress_documents(documents, "How are refunds handled?")
         ```
@@ -293,69 +286,31 @@ class BudgetedCompressor(_Budgeted, BaseDocumentCompressor):
         return list(self._select(documents, self._now("k")).documents)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Call:
-    """One retrieval on its way through the host's run, which carries only a query in and only documents out."""
-
-    k: int | None
-    budget: int | None = None
-    config: RunnableConfig | None = None
-    results: list[RetrievalResult] = field(default_factory=list)
-
-    def child_config(self, run: CallbackManagerForRetrieverRun | AsyncCallbackManagerForRetrieverRun) -> RunnableConfig:
-        # the caller's config goes along: `configurable` is where per-user filters of the base live
-        return patch_config(self.config, callbacks=run.get_child())
-
-    def finish(self, result: RetrievalResult) -> list[Document]:
-        self.results.append(result)
-        return list(result.documents)
-
-
-def _checked_budget(tokens: int | None) -> int | None:
-    if tokens is not None and (isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 1):
-        raise ConfigError(f"max_context_tokens={tokens!r} keeps no document: pass at least 1, or None")
-    return tokens
-
-
 def _scored(found: Any, score: str | Callable[[Document], float | None]) -> Document:
     """A document; one that comes with its score has it in the metadata."""
-    if isinstance(found, Document):
-        return found
-    if isinstance(found, tuple) and len(found) == 2 and isinstance(found[0], Document):  # noqa: PLR2004  # a pair
-        document: Document = found[0]
-        key = score if isinstance(score, str) else "score"
-        return document.model_copy(update={"metadata": {**document.metadata, key: found[1]}})
+    match found:
+        case Document():
+            return found
+        case (Document() as document, number):
+            key = score if isinstance(score, str) else "score"
+            return document.model_copy(update={"metadata": {**document.metadata, key: number}})
     raise ConfigError(f"the base found {found!r:.80}: it has to return documents, or pairs (document, score)")
 
 
-def _warn_of_unscored(documents: Sequence[Document], score: str | Callable[[Document], float | None]) -> None:
-    """Say once that a key is in no document: the order is then the base's own."""
-    if not isinstance(score, str) or not documents or any(score in document.metadata for document in documents):
-        return
-    if _unscored.is_new(score):
-        known = sorted({key for document in documents for key in document.metadata})[:MAX_KEYS]
-        log.warning("retrieval.unscored", score=score, documents=len(documents), metadata=known)
-
-
 def _by_relevance(documents: Iterable[Document], score: str | Callable[[Document], float | None]) -> list[Document]:
+    """The documents by descending score; those without one follow in their own order."""
+
     def relevance(document: Document) -> float | None:
-        return _number(document.metadata.get(score) if isinstance(score, str) else score(document))
+        number = document.metadata.get(score) if isinstance(score, str) else score(document)
+        if isinstance(number, bool) or not isinstance(number, Real):  # numpy's scalars are `Real`
+            return None
+        try:
+            value = float(number)
+        except OverflowError:  # an integer beyond every float is no relevance
+            return None
+        return None if math.isnan(value) else value
 
     rated = [(relevance(document), document) for document in documents]
     scored = [pair for pair in rated if pair[0] is not None]
     scored.sort(key=itemgetter(0), reverse=True)  # `reverse` keeps equal scores in their order
     return [document for _, document in scored] + [document for number, document in rated if number is None]
-
-
-def _number(score: object) -> float | None:
-    if isinstance(score, bool) or not isinstance(score, Real):  # numpy's scalars are `Real`
-        return None
-    try:
-        number = float(score)
-    except OverflowError:  # an integer beyond every float is no relevance
-        return None
-    return None if math.isnan(number) else number
-
-
-def _marked(document: Document, *, truncated: bool) -> Document:
-    return document.model_copy(update={"metadata": {**document.metadata, "truncated": truncated}})

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from math import ceil
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import Runnable
@@ -13,28 +14,32 @@ from langchain_core.runnables.base import RunnableBindingBase
 
 from langchain_ctxwin.agent.events import report_mended
 from langchain_ctxwin.agent.state import State, Update, tools_of
-from langchain_ctxwin.agent.when_full import Full, Shrunk
 from langchain_ctxwin.config import ContextConfig
+from langchain_ctxwin.core.compaction import Compaction
 from langchain_ctxwin.core.events import RouteEvent, ToolsEvent
 from langchain_ctxwin.core.limits import ModelLimits, NamedLimits
 from langchain_ctxwin.core.model_families import family_of, model_name
 from langchain_ctxwin.core.native import is_deferred
 from langchain_ctxwin.core.pairing import Rules
+from langchain_ctxwin.core.recovery import output_tokens_of
 from langchain_ctxwin.core.session import valid_tools
+from langchain_ctxwin.core.spending import MOST_CALLS, CostComparison, Course, compared
 from langchain_ctxwin.core.tool_schemas import name_of
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.engine import ContextEngine, settings_of
-from langchain_ctxwin.errors import ConfigError, NoModelFitsError
+from langchain_ctxwin.errors import ConfigError, NoModelFitsError, RemainingTooSmallError
 from langchain_ctxwin.reporting import Reporter
-from langchain_ctxwin.routing import (
-    ModelRouter,
-    RemainingTooSmallError,
-    Request,
-    RoutedChatModel,
-    Size,
-    output_tokens_of,
-)
-from langchain_ctxwin.tools import ToolSelection, ToolSelector
+
+if TYPE_CHECKING:  # both take a while to import, and most agents have neither
+    from langchain_ctxwin.routing import Candidate, ModelRouter, Request, Route
+    from langchain_ctxwin.tools import ToolSelection, ToolSelector
+
+TOOL_SHARE = 0.5
+"""Most that selected tools may take of what the system prompt, the agent's own tools and other fixed parts leave: a
+window that is full of definitions has no room to use them."""
+
+Shrunk = Callable[[Window], Compaction | None]
+"""Plans the compaction that makes a request fit; None when nothing does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,50 +47,57 @@ class Asked:
     """Arguments of a call that decide which candidate may answer."""
 
     output_tokens: int | None = None
-    route: str = ""
-    """A candidate that the caller asks for by name."""
-
-    requires: tuple[str, ...] = ()
-    """Capabilities beside those that tools and media show."""
+    route: str = ""  # a candidate that the caller asks for by name
+    requires: tuple[str, ...] = ()  # capabilities beside those that tools and media show
 
 
 def asked_by(call: Any, settings: Mapping[str, Any] | None = None, requires: Iterable[str] = ()) -> Asked:
     """Read what a model, the bindings around it and the settings of one call ask for; the outermost counts."""
-    arguments = dict(settings or {})
-    inner = call
-    while isinstance(inner, RunnableBindingBase):
-        arguments = {**inner.kwargs, **arguments}
-        inner = inner.bound
-    arguments.setdefault("max_tokens", getattr(inner, "max_tokens", None))
+    inner, bound = _unbound(call)
+    arguments = {"max_tokens": getattr(inner, "max_tokens", None), **bound, **(settings or {})}
     route = arguments.get("route")
-    name = str(route.get("model") or "") if isinstance(route, Mapping) else str(route or "")
-    return Asked(output_tokens=output_tokens_of(arguments), route=name, requires=tuple(requires))
+    name = route.get("model") if isinstance(route, Mapping) else route
+    return Asked(output_tokens=output_tokens_of(arguments), route=str(name or ""), requires=tuple(requires))
 
 
 def require_router(call: Any, router: ModelRouter | None) -> None:
     """Raise `ConfigError` for a model that does not ask the candidates of this router."""
-    inner = call
-    while isinstance(inner, RunnableBindingBase):
-        inner = inner.bound
-    if router is not None and not (isinstance(inner, RoutedChatModel) and inner.router is router):
+    inner, _ = _unbound(call)
+    if router is not None and router_of(inner) is not router:
         raise ConfigError(
             f"model={type(inner).__name__} does not ask the router's candidates: pass RoutedChatModel(router), with "
             "the router that the nodes have"
         )
 
 
+def router_of(model: Any) -> ModelRouter | None:
+    """Return the router of a `RoutedChatModel`; None for any other model."""
+    if not hasattr(model, "router"):
+        return None
+    from langchain_ctxwin.routing import RoutedChatModel  # noqa: PLC0415  # see above
+
+    return model.router if isinstance(model, RoutedChatModel) else None
+
+
 def require_tool_binding(call: Any) -> None:
     """Raise `ConfigError` for a model to which the tools of each request cannot be bound."""
-    inner = call
-    while isinstance(inner, RunnableBindingBase):
-        if inner.kwargs.get("tools"):
-            raise ConfigError("tools are bound to the model: with a tool_selector, leave them to the nodes")
-        inner = inner.bound
+    inner, bound = _unbound(call)
+    if bound.get("tools"):
+        raise ConfigError("tools are bound to the model: with a tool_selector, leave them to the nodes")
     if not hasattr(inner, "bind_tools"):
         raise ConfigError(
             f"model={type(inner).__name__} cannot be given tools for each request: with a tool_selector pass a chat "
             "model to which no tools are bound"
         )
+
+
+def _unbound(call: Any) -> tuple[Any, dict[str, Any]]:
+    """What is inside all bindings, and the arguments that are bound; the outermost counts."""
+    arguments: dict[str, Any] = {}
+    while isinstance(call, RunnableBindingBase):
+        arguments = {**call.kwargs, **arguments}
+        call = call.bound
+    return call, arguments
 
 
 def with_tools(call: Any, tools: Sequence[Any]) -> Runnable[Any, Any]:
@@ -96,19 +108,20 @@ def with_tools(call: Any, tools: Sequence[Any]) -> Runnable[Any, Any]:
     return bound
 
 
-TOOL_SHARE = 0.5
-"""Most that selected tools may take of what the system prompt, the agent's own tools and other fixed parts leave: a
-window that is full of definitions has no room to use them."""
-
-
 class Choices:
     """What a conversation's next request goes with; without a router and a selector, what the adapter was given."""
 
     def __init__(self, *, router: ModelRouter | None = None, selector: ToolSelector | None = None) -> None:
-        if not isinstance(router, ModelRouter | None):
-            raise ConfigError(f"router={type(router).__name__}: pass a ModelRouter, or None")
-        if not isinstance(selector, ToolSelector | None):
-            raise ConfigError(f"tool_selector={type(selector).__name__}: pass a ToolSelector, or None")
+        if router is not None:
+            from langchain_ctxwin.routing import ModelRouter  # noqa: PLC0415  # see above
+
+            if not isinstance(router, ModelRouter):
+                raise ConfigError(f"router={type(router).__name__}: pass a ModelRouter, or None")
+        if selector is not None:
+            from langchain_ctxwin.tools import ToolSelector  # noqa: PLC0415  # see above
+
+            if not isinstance(selector, ToolSelector):
+                raise ConfigError(f"tool_selector={type(selector).__name__}: pass a ToolSelector, or None")
         self.router = router
         self.selector = selector
         self.asked = Asked()
@@ -117,11 +130,7 @@ class Choices:
         """Hears of each change; the flow that makes use of the choices puts its own here."""
 
     def follow(self, asked: Asked) -> None:
-        """Take up what the model node asks for itself.
-
-        Raises:
-            ConfigError: another model node of the same nodes asks a router for something else.
-        """
+        """Take up what the model node asks for itself: no two of the same nodes may ask a router for other things."""
         if self.router is not None and self.asked not in {Asked(), asked}:
             raise ConfigError(
                 f"two model nodes of one ContextNodes ask for different things ({self.asked} and {asked}): make "
@@ -141,103 +150,97 @@ class Choices:
                 out the others. Those that the provider runs are no part of the agent.
             loads_tools: a message can load a tool: the others follow as deferred definitions, so that nothing changes
                 when one of them is found.
-
-        Raises:
-            ConfigError: a tool has the name of the selector's own `search_tools`.
         """
         selector = self.selector
         if selector is None:
             return given
+        require_free_name(selector, given)
         search, names = selector.search_tools, tools_of(state)
         own = {name: tool for tool in given if (name := name_of(tool)) in selector or name == search.name}
-        require_free_name(selector, given)
-        others = [tool for tool in given if name_of(tool) not in own]
-        chosen = [
-            own.get(name_of(tool), _unless_left_out(tool, only_given=only_given)) for tool in selector.named(names)
-        ]
+        shown = [tool for tool in given if name_of(tool) not in own]
+        chosen = selector.named(names)
         finds_more = len(chosen) < len(selector.tools) and (search.name in own or not only_given)
-        found = [tool for tool in chosen if tool is not None]
+        if finds_more:
+            shown.append(search)
+        is_there = own if only_given else selector
+        shown += [
+            own.get(name_of(tool), tool) for tool in chosen if isinstance(tool, Mapping) or name_of(tool) in is_there
+        ]
         if loads_tools and finds_more:
-            found += [tool for tool in selector.deferred_forms if _is_left(tool, own, names, only_given=only_given)]
-        return [*others, *([search] if finds_more else []), *found]
+            left = (tool for tool in selector.deferred_forms if name_of(tool) not in names)
+            shown += [tool for tool in left if name_of(tool) in is_there]
+        return shown
 
     def are_loaded(self, rules: Rules) -> bool:
         """True when messages load further tools, so that the chosen ones stay as they are."""
         return rules.loads_tools and self.selector is not None and bool(self.selector.deferred_forms)
 
-    def model(self, state: State) -> NamedLimits | None:
-        """Return whose limits hold: the chosen candidate's, else those that fit every one; None without a router."""
-        if self.router is None:
-            return None
-        known = known_name(state)
-        chosen = next((one for one in self.router.candidates if one.name == known), None)
-        limits, output = chosen.limits if chosen else self.router.limits, self._output_tokens
-        limits = limits if output is None else _with_output(limits, output)
-        return NamedLimits(limits, chosen.info.name, chosen.family) if chosen else NamedLimits(limits, "")
-
-    def provider(self, state: State) -> Any:
-        """Return what is known of the chosen candidate, its provider included; None without a router."""
-        candidates = self.router.candidates if self.router else ()
-        return next((one.info for one in candidates if one.name == known_name(state)), None)
-
-    def families(self, state: State) -> dict[str, str]:
-        """Return the tokenizer families of the candidates, each with one that stands for it: the chosen one for its."""
-        candidates, known = self.router.candidates if self.router else (), known_name(state)
-        named = {one.family: one.name for one in candidates}
-        return named | {one.family: one.name for one in candidates if one.name == known}
-
     def room(self, state: State, window: Window) -> dict[str, Any]:
-        """Return what the selected tools may take of the window of the model that the conversation is with.
-
-        Before a router has chosen one, it is the smallest.
-        """
+        """Return what the selected tools may take of the window of the conversation's model, else of the smallest."""
         if self.selector is None:
             return {}
-        names, tools = set(tools_of(state)), window.about.tools
-        shown = tools if window.request.loaded is None else [tool for tool in tools if not is_deferred(tool)]
+        names, about = tools_of(state), window.about
+        shown = [tool for tool in about.tools if window.request.loaded is None or not is_deferred(tool)]
         others = [tool for tool in shown if name_of(tool) not in names]
-        fixed_tokens = window.priced_view.fixed_tokens - window.about.tool_tokens(shown)
-        room = window.budget.input_limit - fixed_tokens - window.about.tool_tokens(others)
-        left = int(TOOL_SHARE * max(0, room))
-        return {
-            "previous": tools_of(state),
-            "max_tool_tokens": max(1, min(self.selector.max_tool_tokens, left)),
-        }
+        fixed_tokens = window.priced_view.fixed_tokens - about.tool_tokens(shown) + about.tool_tokens(others)
+        left = int(TOOL_SHARE * max(0, window.budget.input_limit - fixed_tokens))
+        return {"previous": names, "max_tool_tokens": max(1, min(self.selector.max_tool_tokens, left))}
 
     def with_tools(self, state: State, selection: ToolSelection) -> Update:
         """Return the update that names the selected tools."""
         report_mended(self.reporter, valid_tools(state.get("context_tools"))[1])
         if state.get("context_tools") is None or selection.added or selection.removed:
+            left = len(selection.deferred)
             self.reporter.emit(
-                ToolsEvent(
-                    added=selection.added,
-                    removed=selection.removed,
-                    tokens=selection.tokens,
-                    deferred=len(selection.deferred),
-                )
+                ToolsEvent(added=selection.added, removed=selection.removed, tokens=selection.tokens, deferred=left)
             )
         return {"context_tools": list(selection.names)}
 
+    def _chosen(self, state: State) -> Candidate | None:
+        """The candidate that the state names, while it is one."""
+        candidates, name = self.router.candidates if self.router else (), known_name(state)
+        return next((one for one in candidates if one.name == name), None)
+
+    def model(self, state: State) -> NamedLimits | None:
+        """Return whose limits hold: the chosen candidate's, else those that fit every one; None without a router."""
+        if self.router is None:
+            return None
+        chosen, output = self._chosen(state), self.asked.output_tokens
+        limits = chosen.limits if chosen else self.router.limits
+        output = self.router.config.output_reserve if output is None else output
+        if output is not None and (limits.context_window is None or output < limits.context_window):
+            largest = limits.max_output_tokens if (limits.max_output_tokens or 0) >= output else None
+            limits = replace(limits, requested_output_tokens=output, max_output_tokens=largest)
+        return NamedLimits(limits, chosen.info.name, chosen.family) if chosen else NamedLimits(limits, "")
+
+    def provider(self, state: State) -> Any:
+        """Return what is known of the chosen candidate, its provider included; None without a router."""
+        chosen = self._chosen(state)
+        return chosen.info if chosen else None
+
+    def families(self, state: State) -> dict[str, str]:
+        """Return the tokenizer families of the candidates, each with one that stands for it: the chosen one for its."""
+        candidates, chosen = self.router.candidates if self.router else (), self._chosen(state)
+        named = {one.family: one.name for one in candidates}
+        return named | {chosen.family: chosen.name} if chosen else named
+
     def arguments(self, state: State) -> dict[str, Any]:
         """Return the argument that tells a `RoutedChatModel` with which candidate to begin, and why."""
-        is_known = self.router is not None and any(one.name == known_name(state) for one in self.router.candidates)
-        return {"route": dict(state["context_model"])} if is_known else {}
-
-    def left_after(self, error: Exception, state: State) -> Update:
-        """Return the update for the candidate that is left after the others failed; empty where all may be chosen from.
-
-        The request is too large for it, and will be compacted.
-        """
-        if not isinstance(error, RemainingTooSmallError) or not error.candidate:
-            return {}
-        return self._moved_to(error.candidate, "left after the others failed", state)
+        return {"route": dict(state["context_model"])} if self._chosen(state) else {}
 
     def model_called(self, state: State) -> Any:
         """Return the model of the chosen candidate as it is set to be called; None without a router."""
-        if self.router is None or not self.arguments(state):
+        chosen = self._chosen(state)
+        if self.router is None or chosen is None:
             return None
-        model, bound = self.router.instance(known_name(state))
+        model, bound = self.router.instance(chosen.name)
         return model.bind(**bound)
+
+    def left_after(self, error: Exception, state: State) -> Update:
+        """Return the update for the only candidate that is left, too small for the request; empty where all may be."""
+        if not isinstance(error, RemainingTooSmallError) or not error.candidate:
+            return {}
+        return self._moved_to(error.candidate, "left after the others failed", state)
 
     def answered(self, state: State, answer: Any) -> Update:
         """Return the update that names the candidate which answered, when it is another one than was chosen."""
@@ -254,40 +257,36 @@ class Choices:
         self.reporter.emit(RouteEvent(model=name, before=known_name(state), reason=reason))
         return {"context_model": {"model": name, "reason": reason}}
 
-    @property
-    def _output_tokens(self) -> int | None:
-        """What is kept for the answer beside the candidates' own settings."""
-        configured = self.router.config.output_reserve if self.router else None
-        return configured if self.asked.output_tokens is None else self.asked.output_tokens
-
     def with_model(
         self, state: State, windows: Mapping[str, Window], *, shrunk: Shrunk = lambda _: None, summary_tokens: int = 0
     ) -> Update:
-        """Return the update that names the candidate which takes the request as it stands.
+        """Return the update that names the candidate which takes the request as it stands, else the largest.
 
-        When none does, it is the largest, for which the request is compacted.
+        A conversation that no longer fits its candidate may stay to be compacted there: `RoutingConfig.when_full`.
 
         Args:
             state: names the candidate that the conversation went to.
-            windows: the request as measured for each tokenizer family.
-            shrunk: plans the compaction that makes a request fit; None when nothing does.
+            windows: the request as measured for each tokenizer family; for that of its candidate, as measured for it.
+            shrunk: plans the compaction that makes a request fit.
             summary_tokens: length of the summary that a model writes for a compaction; 0 when none does.
 
         Raises:
             NoModelFitsError: no candidate can do what the request asks for.
         """
-        router = self.router
+        router, before = self.router, known_name(state)
         if router is None:
             return {}
-        any_window = next(iter(windows.values()))
+        from langchain_ctxwin.routing import Request  # noqa: PLC0415  # see above
+
+        window = next(iter(windows.values()))
         request = Request(
-            messages=any_window.priced_view.messages(),
-            tools=any_window.about.tools,
-            kept=known_name(state),
+            messages=window.priced_view.messages(),
+            tools=window.about.tools,
+            kept=before,
             prefer=self.asked.route if any(one.name == self.asked.route for one in router.candidates) else "",
             requires=self.asked.requires,
             output_tokens=self.asked.output_tokens,
-            reserve=settings_of(any_window).output_reserve,
+            reserve=settings_of(window).output_reserve,
             sizes={family: _size(window, router.config.headroom) for family, window in windows.items()},
             cached_tokens=max((w.extends.tokens for w in windows.values() if w.extends), default=None),
         )
@@ -295,16 +294,77 @@ class Choices:
             route = router.decide(request)
         except NoModelFitsError:
             route = router.largest(request, is_to_shrink=True)
-        known = known_name(state)
-        full = Full(router=router, known=known, windows=windows, shrunk=shrunk, summary_tokens=summary_tokens)
-        route, comparison = full.route(request, route)
-        if comparison is not None or route.name != known:
-            self.reporter.emit(route.event(before=known, comparison=comparison))
+        route, comparison = _when_full(
+            router, request, route, windows=windows, shrunk=shrunk, summary_tokens=summary_tokens
+        )
+        if comparison is not None or route.name != before:
+            event = RouteEvent.of_answer(route.metadata(), before=before)
+            self.reporter.emit(replace(event, has_answered=False, **(comparison.facts() if comparison else {})))
         return {"context_model": {"model": route.name, "reason": route.reason}}
 
 
-def _unless_left_out(tool: Any, *, only_given: bool) -> Any:
-    return None if only_given and not isinstance(tool, Mapping) else tool
+def _when_full(
+    router: ModelRouter,
+    request: Request,
+    route: Route,
+    *,
+    windows: Mapping[str, Window],
+    shrunk: Shrunk,
+    summary_tokens: int,
+) -> tuple[Route, CostComparison | None]:
+    """Where a conversation goes that would leave its candidate, and what decided it where it could have stayed."""
+    when_full = router.config.when_full
+    candidate = next((one for one in router.candidates if one.name == request.kept), None)
+    if candidate is None or route.name == candidate.name or when_full == "move" or request.prefer:
+        return route, None
+    window = windows[candidate.family]
+    compaction = shrunk(window) if window.over_by and router.config.sticky else None
+    if compaction is None:
+        return route, None
+    lengths = {"output_tokens": router.config.expected_output_tokens, "summary_tokens": summary_tokens}
+    stay = _course(window, compaction, candidate, request, **lengths)
+    limit, prefix = router.input_limit(route.name, request), stay.prefix_tokens
+    kept_share = max(0, stay.low - prefix) / max(1, stay.limit - prefix)
+    low = prefix + int(kept_share * max(0, limit - prefix))
+    move = replace(stay, info=route.info, tokens=route.estimated_tokens, limit=limit, low=low, cached_tokens=0)
+    answers = (message for message in reversed(window.request.messages) if isinstance(message, AIMessage))
+    calls_so_far = sum(1 for _ in islice(answers, MOST_CALLS))
+    comparison = compared(candidate.name, stay, route.name, move, calls_so_far=calls_so_far)
+    if when_full == "cheaper" and not comparison.is_cheaper_to_compact:
+        return route, comparison
+    try:
+        kept = router.decide(replace(request, prefer=candidate.name, prefer_reason=f"compacts: {comparison}"))
+    except NoModelFitsError:
+        return route, None
+    # Another one is taken when it is in trouble, or cannot do what is asked for.
+    return (kept, comparison) if kept.name == candidate.name else (route, None)
+
+
+def _course(window: Window, compaction: Compaction, candidate: Candidate, request: Request, **lengths: int) -> Course:
+    """How a full conversation goes on with its candidate, by how it grew so far."""
+    view, limit = window.priced_view, window.budget.input_limit
+    steps = [step.tokens for step in view.steps]
+    seen_tokens = view.total_tokens - sum(steps[-1:])
+    return Course(
+        info=candidate.info,
+        tokens=max(view.total_tokens, limit + 1),
+        limit=limit,
+        low=compaction.tokens_after,
+        prefix_tokens=window.report["system_tokens"] + window.report["tool_tokens"],
+        cached_tokens=seen_tokens if request.cached_tokens is None else request.cached_tokens,
+        added_tokens=max(1, sum(steps) // max(1, len(steps))),
+        **lengths,
+    )
+
+
+def _size(window: Window, headroom: float) -> Any:
+    """The size as measured; a plain callable does not say how far off it may be, so it gets the router's headroom."""
+    from langchain_ctxwin.routing import Size  # noqa: PLC0415  # see above
+
+    priced_view = window.priced_view
+    has_bounds = priced_view.upper_tokens > priced_view.total_tokens or window.report["counted_by"] != "estimate"
+    upper = priced_view.upper_tokens if has_bounds else ceil(priced_view.total_tokens * headroom)
+    return Size(tokens=priced_view.total_tokens, upper=upper, lower=priced_view.lower_tokens)
 
 
 def require_free_name(selector: ToolSelector, tools: Sequence[Any]) -> None:
@@ -335,33 +395,10 @@ def unknown_tools(config: ContextConfig, tools: Iterable[Any], selector: ToolSel
     return ""
 
 
-def _is_left(tool: Any, own: Mapping[str, Any], names: Sequence[str], *, only_given: bool) -> bool:
-    """True for a tool of a selector that is not among the chosen ones, and that nobody has left out."""
-    return name_of(tool) not in names and (name_of(tool) in own or not only_given)
-
-
 def known_name(state: State) -> str:
     """Return the name of the candidate that was chosen; empty before the first choice."""
     chosen = state.get("context_model")
     return str(chosen.get("model") or "") if isinstance(chosen, Mapping) else ""
-
-
-def _size(window: Window, headroom: float) -> Size:
-    """The size as measured; a plain callable does not say how far off it may be, so it gets the router's headroom."""
-    priced_view = window.priced_view
-    has_bounds = priced_view.upper_tokens > priced_view.total_tokens or window.report["counted_by"] != "estimate"
-    upper = priced_view.upper_tokens if has_bounds else ceil(priced_view.total_tokens * headroom)
-    return Size(tokens=priced_view.total_tokens, upper=upper, lower=priced_view.lower_tokens)
-
-
-def _with_output(limits: ModelLimits, tokens: int) -> ModelLimits:
-    """The limits for a call that asks for so much output; what leaves no input is not asked for."""
-    if limits.context_window is not None and tokens >= limits.context_window:
-        return limits
-    largest = limits.max_output_tokens
-    return replace(
-        limits, requested_output_tokens=tokens, max_output_tokens=largest if largest and largest >= tokens else None
-    )
 
 
 def limited_by(engine: ContextEngine, model: Any) -> Any:

@@ -2,51 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from langchain_core.messages import AIMessage
-
-from langchain_ctxwin.core.budget import REGIONS
-from langchain_ctxwin.core.events import NoticeEvent, RecoveryEvent, RefusalEvent, StepEvent
-from langchain_ctxwin.core.model_info import ModelInfo
+from langchain_ctxwin.core.events import NoticeEvent, RecoveryEvent, RefusalEvent
 from langchain_ctxwin.core.outcome import own_words
 from langchain_ctxwin.core.overflow import ContextOverflow
-from langchain_ctxwin.core.reported import answered_by
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.errors import BudgetExceededError
 from langchain_ctxwin.reporting import Reporter
-
-
-def step_event(
-    window: Window,
-    answer: AIMessage,
-    *,
-    info: ModelInfo | None,
-    offered: Sequence[str],
-    available: int,
-    seconds: float,
-    calls: int,
-) -> StepEvent:
-    """Return the event of an answered request, from its window and from what only its caller knows."""
-    report = window.report
-    return StepEvent.of_answer(
-        answer,
-        info=info,
-        model=answered_by(answer) or window.about.model,
-        regions={name: report[key] for name, key in REGIONS.items()},
-        input_limit=report["input_limit"],
-        context_window=report["context_window"],
-        reserved_tokens=report["reserved_tokens"],
-        estimated_tokens=window.total_tokens,
-        plain_tokens=window.priced_view.estimates.total_tokens,
-        counted_by=report["counted_by"],
-        duration_seconds=round(seconds, 6),
-        calls=calls,
-        compactions=report["compactions"],
-        tools_available=available,
-        tools_offered=tuple(offered),
-    )
 
 
 def recovery_event(

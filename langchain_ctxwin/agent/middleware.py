@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, AnyMessage, SystemMessage, ToolMe
 from langgraph.types import Command
 
 from langchain_ctxwin.agent.channel import RECORD_CHANNEL, MessagesDeltaChannel, newer
-from langchain_ctxwin.agent.choices import Choices, asked_by, limited_by, unknown_tools
+from langchain_ctxwin.agent.choices import Choices, asked_by, limited_by, router_of, unknown_tools
 from langchain_ctxwin.agent.model_call import Attempt, ModelCall
 from langchain_ctxwin.agent.state import State, turn_is_finished
 from langchain_ctxwin.agent.step import Call, Flow, Step, is_large
@@ -395,8 +395,7 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
 
     def _choices_of(self, request: ModelRequest[ContextT]) -> Choices:
         """The choices for one request; a routed model brings its router along."""
-        router = request.model.router if isinstance(request.model, RoutedChatModel) else None
-        choices = Choices(router=router, selector=self._selector)
+        choices = Choices(router=router_of(request.model), selector=self._selector)
         requires = ("structured_output",) if isinstance(request.response_format, ProviderStrategy) else ()
         choices.asked = asked_by(request.model, request.model_settings, requires)
         return choices

@@ -13,10 +13,11 @@ from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 from langgraph.errors import GraphBubbleUp
 
 from langchain_ctxwin.agent.choices import known_name
-from langchain_ctxwin.agent.events import recovery_event, refusal_event, step_event
+from langchain_ctxwin.agent.events import recovery_event, refusal_event
 from langchain_ctxwin.agent.state import tools_of
 from langchain_ctxwin.agent.step import Flow, Step
-from langchain_ctxwin.core.events import NoticeEvent
+from langchain_ctxwin.core.budget import REGIONS
+from langchain_ctxwin.core.events import NoticeEvent, StepEvent
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.model_families import arguments_of
 from langchain_ctxwin.core.native import compaction_in
@@ -28,9 +29,8 @@ from langchain_ctxwin.core.reported import answered_by, sent_tokens
 from langchain_ctxwin.core.tool_schemas import name_of
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.engine import settings_of
-from langchain_ctxwin.errors import BudgetExceededError, ContextWindowError, NoModelFitsError
+from langchain_ctxwin.errors import BudgetExceededError, ContextWindowError, NoModelFitsError, RemainingTooSmallError
 from langchain_ctxwin.gemini_cache import LEAST_CACHED_TOKENS, is_gone
-from langchain_ctxwin.routing import RemainingTooSmallError
 from langchain_ctxwin.util.work import Wait, Work
 
 if TYPE_CHECKING:
@@ -171,18 +171,25 @@ class ModelCall:
             return
         offered = [name_of(tool) for tool in window.about.tools]
         deferred = len(choices.selector.tools) - len(tools_of(step.state)) if choices.selector else 0
-        info = engine.info_of(window)
-        self._report(
-            step_event(
-                window,
-                answer,
-                info=info,
-                offered=offered,
-                available=len(offered) + deferred,
-                seconds=seconds,
-                calls=calls,
-            )
+        report = window.report
+        event = StepEvent.of_answer(
+            answer,
+            info=engine.info_of(window),
+            model=answered_by(answer) or window.about.model,
+            regions={name: report[key] for name, key in REGIONS.items()},
+            input_limit=report["input_limit"],
+            context_window=report["context_window"],
+            reserved_tokens=report["reserved_tokens"],
+            estimated_tokens=window.total_tokens,
+            plain_tokens=window.priced_view.estimates.total_tokens,
+            counted_by=report["counted_by"],
+            duration_seconds=round(seconds, 6),
+            calls=calls,
+            compactions=report["compactions"],
+            tools_available=len(offered) + deferred,
+            tools_offered=tuple(offered),
         )
+        self._report(event)
 
     def _next(
         self, step: Step, attempt: Attempt, overflow: ContextOverflow, number: int, error: Exception | None

@@ -28,13 +28,13 @@ from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import ConfigError, ContextWindowError
-from langchain_ctxwin.routing import ModelRouter
-from langchain_ctxwin.tools import ToolSelector
 from langchain_ctxwin.util.memo import Lru, once
 from langchain_ctxwin.util.work import Wait, Work, arun, run
 
-if TYPE_CHECKING:
-    from langchain_ctxwin.observe.validation import Validator  # takes a while to import
+if TYPE_CHECKING:  # these take a while to import
+    from langchain_ctxwin.observe.validation import Validator
+    from langchain_ctxwin.routing import ModelRouter
+    from langchain_ctxwin.tools import ToolSelector
 
 T = TypeVar("T")
 Do = Callable[[Step, RunnableConfig | None], Work[Update | Command[Any]]]

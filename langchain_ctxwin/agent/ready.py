@@ -19,7 +19,7 @@ from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.store.base import BaseStore
 from langgraph.types import Checkpointer
 
-from langchain_ctxwin.agent.choices import require_free_name
+from langchain_ctxwin.agent.choices import require_free_name, router_of
 from langchain_ctxwin.agent.nodes import ContextNodes
 from langchain_ctxwin.agent.state import ContextState, State
 from langchain_ctxwin.agent.storage import NO_STORE
@@ -34,13 +34,12 @@ from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.hooks import AfterCompaction, BeforeCompaction
 from langchain_ctxwin.protocols import LimitMemory, MetricsSink, TokenCounter
 from langchain_ctxwin.reporting import Reporter
-from langchain_ctxwin.routing import RoutedChatModel
 from langchain_ctxwin.summarize import SummaryJobs
-from langchain_ctxwin.tools import ToolSelector
 
 if TYPE_CHECKING:
     from langchain_ctxwin.observe.validation import Validator  # take a while to import
     from langchain_ctxwin.tool_results import ToolResultGuard
+    from langchain_ctxwin.tools import ToolSelector
 
 
 def create_context_agent(
@@ -111,7 +110,7 @@ def create_context_agent(
     """
     _require_known(compile_options)
     chat = _chat_model(model)
-    router = chat.router if isinstance(chat, RoutedChatModel) and limits is None else None
+    router = router_of(chat) if limits is None else None
     counted_by = counter or TokenEstimator(family_of(chat))
     engine = ContextEngine(
         _limits(limits, chat),

@@ -35,7 +35,7 @@ from langchain_ctxwin.util.background import in_few_daemons
 from langchain_ctxwin.util.failures import BackOff, reason_of
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import Lru, PerMessage, Seen
-from langchain_ctxwin.util.work import Wait, Work
+from langchain_ctxwin.util.work import Work
 
 # Where LangGraph (1.0) says in a run's configuration what keeps its state; it has no public name for that.
 CHECKPOINTER = "__pregel_checkpointer"
@@ -171,8 +171,7 @@ class Histories:
             def read(value: Any) -> Update:  # whatever somebody made of it: it may raise anything
                 return _renamed({name: value[name] for name in SESSION if name in value}, _names(messages))
 
-            stored: Update | None = yield Wait(lambda: store.get_one(keys, read), lambda: store.aget_one(keys, read))
-            return stored or {}
+            return (yield from store.found(keys, read)) or {}
         return {}
 
     def keep(self, state: State, place: Place) -> None:

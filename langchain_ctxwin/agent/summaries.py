@@ -26,10 +26,6 @@ PATIENCE = 1.25
 time too, and clocks differ."""
 
 
-Called = Callable[[], Any]
-"""Returns what the request goes to, tools bound; None when nobody knows. Asked only when a summary is begun."""
-
-
 class Summaries:
     """The background summaries of an engine's conversations."""
 
@@ -46,7 +42,7 @@ class Summaries:
         return "" if job and job.state in {"running", "done"} else pending.key
 
     def advance(
-        self, window: Window, place: Place, found: Written | None = None, *, called: Called = lambda: None
+        self, window: Window, place: Place, found: Written | None = None, *, called: Callable[[], Any] = lambda: None
     ) -> Window:
         """Collect the summary on its way, or begin one when it is due; never waits.
 
@@ -54,7 +50,7 @@ class Summaries:
             window: the measured request.
             place: where the conversation runs.
             found: what the store holds of the summary on its way.
-            called: what the request goes to.
+            called: returns what the request goes to, tools bound; asked only when a summary is begun.
         """
         pending = window.session.pending
         if pending is None:
@@ -67,12 +63,9 @@ class Summaries:
             is_small = window.request.price_text(pending.text) < room
             return window if is_small else self._kept(window, pending, pending.text, room // 2)
         job = self._engine.jobs.find(pending.key)
-        written = found or (job.written if job else None)
-        if written:
+        if written := found or (job.written if job else None):
             return self.finished(window, pending, written)
-        if job and job.state == "failed":
-            return self.failed(window, pending, job.reason)
-        return window
+        return self.failed(window, pending, job.reason) if job and job.state == "failed" else window
 
     def is_lost(self, window: Window, place: Place) -> bool:
         """True when nobody writes the summary on its way any more, as far as can be known here."""
@@ -82,7 +75,8 @@ class Summaries:
         job = self._engine.jobs.find(pending.key)
         if job and job.state != "elsewhere":  # one that ended at this moment is collected by the next step
             return False
-        return not self._may_come(window, pending, place)
+        age_seconds = abs(self._clock() - pending.since_seconds)
+        return place.summaries is None or age_seconds > PATIENCE * settings_of(window).summary_timeout_seconds
 
     def forget(self, state: State, window: Window) -> None:
         """Stop work on a summary that this branch of the conversation no longer wants."""
@@ -93,7 +87,10 @@ class Summaries:
     def finished(self, window: Window, pending: Pending, written: Written) -> Window:
         """Return the window that knows the finished summary, cut where it is too long, or longer than its messages."""
         window = replace(window, session=with_cost(window.session, written.cost))
-        most_tokens = min(accepted_tokens(pending.max_tokens), self._replaced_tokens(window, pending) - 1)
+        request = window.request
+        replaced = request.messages[pending.start.index : pending.stop]
+        replaced_tokens = request.price_text(window.session.summary) + sum(map(request.price, replaced))
+        most_tokens = min(accepted_tokens(pending.max_tokens), replaced_tokens - 1)
         window = self._kept(window, pending, written.text.strip(), most_tokens, written=written)
         if kept := window.session.pending:
             self._engine.report_summary(window, "ready", kept.key, replace(written, text=kept.text))
@@ -119,10 +116,12 @@ class Summaries:
         self._engine.jobs.forget(pending.key)
         return replace(window, session=after_failure(window, reason))
 
-    def _begun(self, window: Window, snapshot: Snapshot, place: Place, called: Called) -> Window:
+    def _begun(self, window: Window, snapshot: Snapshot, place: Place, called: Callable[[], Any]) -> Window:
         messages = window.request.messages
+        # Equal messages after another past, or in another branch, make another summary.
+        work = f"{place.thread}\0{place.told}\0{snapshot.digest}\0{window.session.summary}"
         pending = Pending(
-            key=_key(place, snapshot.digest, window.session.summary),
+            key=hashlib.blake2b(work.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest(),
             start=position_of(messages, snapshot.start),
             through=position_of(messages, snapshot.stop - 1),
             digest=snapshot.digest,
@@ -136,22 +135,3 @@ class Summaries:
         size = snapshot.stop - snapshot.start
         self._engine.report_summary(window, "started", pending.key, reason=snapshot.reason, messages=size)
         return replace(window, session=replace(window.session, pending=pending))
-
-    def _may_come(self, window: Window, pending: Pending, place: Place) -> bool:
-        """True while another process may still put it in the store."""
-        if place.summaries is None:
-            return False
-        age_seconds = abs(self._clock() - pending.since_seconds)
-        return age_seconds <= PATIENCE * settings_of(window).summary_timeout_seconds
-
-    def _replaced_tokens(self, window: Window, pending: Pending) -> int:
-        """Tokens of the messages and of the earlier summary that a summary replaces."""
-        request = window.request
-        messages = request.messages[pending.start.index : pending.stop]
-        return request.price_text(window.session.summary) + sum(map(request.price, messages))
-
-
-def _key(place: Place, digest: str, previous: str) -> str:
-    """Name the work: equal messages after another past, or in another branch, make another summary."""
-    parts = f"{place.thread}\0{place.told}\0{digest}\0{previous}".encode("utf-8", "surrogatepass")
-    return hashlib.blake2b(parts, digest_size=12).hexdigest()

@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from langchain_ctxwin.core.limits import require_tokens
 from langchain_ctxwin.errors import BudgetExceededError
-
-LARGE_SHARE = 0.25
-"""A region that takes this share of its limit is worth advice: shrinking a smaller one rarely makes a request fit."""
-
-HEADLINE_ADVICE = 2
-"""Pieces of advice in the headline, which must stay one readable sentence; the full list follows the table."""
 
 REGIONS = {
     "system": "system_tokens",
@@ -23,9 +17,6 @@ REGIONS = {
 }
 """The regions that make up the input, by the name they are shown under, with their key in a `context_report`."""
 
-FIXED_REGIONS = ("system", "tools", "summary", "pinned")
-"""The regions that dropping history cannot shrink."""
-
 ADVICE = {
     "system": "shorten the system prompt",
     "tools": "bind fewer tools",
@@ -35,13 +26,10 @@ ADVICE = {
 }
 """What makes each region smaller."""
 
-KEPT_ADVICE = "unpin or shorten pinned messages, drop or shorten constraints: the list above has their sizes"
-
+# A region that takes this share of its limit is worth advice: shrinking a smaller one rarely makes a request fit.
+LARGE_SHARE = 0.25
+# Pinned messages and constraints named in a refusal: the largest are what has to change, and a screen shows them.
 MAX_NAMED = 20
-"""Pinned messages and constraints named in a refusal: the largest are what has to change, and a screen shows them."""
-
-RESERVE_ADVICE = "lower output_reserve"
-WINDOW_ADVICE = "raise context_window (use a model with a larger one)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +56,10 @@ class TokenBudget:
     """Kept for the answer, beside the input."""
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            require_tokens(field.name, getattr(self, field.name))
+        for name in self.__slots__:
+            tokens = getattr(self, name)
+            if type(tokens) is not int or tokens < 0:  # made with every measure, and then always right
+                require_tokens(name, tokens)
 
     @property
     def fixed_tokens(self) -> int:
@@ -95,17 +85,15 @@ def budget_table(report: Mapping[str, object]) -> str:
 
     Regions that the report leaves out count as 0; an unknown context window is shown as `unknown`.
     """
-    limit = _tokens(report, "input_limit")
-    window = _tokens(report, "context_window")
-    sizes = [(name, f"{tokens:,}", _share(tokens, limit)) for name, tokens in _regions(report).items()]
+    limit, window, total = _tokens(report, "input_limit"), _tokens(report, "context_window"), _total(report)
+    # By the total that stands above it; of one within the limit, by its upper bound.
+    over_by = max(0, total - limit) or _tokens(report, "over_by")
+    sizes = {"input limit": limit, **_regions(report), "total": total, "over by": over_by}
     rows = [
         ("region", "tokens", "of limit"),
         ("context window", f"{window:,}" if window else "unknown", ""),
         ("output reserve", f"{_tokens(report, 'reserved_tokens'):,}", ""),
-        ("input limit", f"{limit:,}", _share(limit, limit)),
-        *sizes,
-        ("total", f"{_total(report):,}", _share(_total(report), limit)),
-        ("over by", f"{_over_by(report):,}", _share(_over_by(report), limit)),
+        *((name, f"{tokens:,}", f"{tokens / limit:.1%}" if limit else "") for name, tokens in sizes.items()),
     ]
     return "\n".join(f"{name:<14}{tokens:>14}{share:>11}".rstrip() for name, tokens, share in rows)
 
@@ -120,52 +108,38 @@ def refusal(
         changes: further pieces of advice that only the caller can know; they follow those that the sizes suggest.
         kept: explicit pins and constraints; the headline blames them when the request would fit without them.
     """
-    is_crowded = bool(kept) and _total(report) - _tokens_of(kept) <= _tokens(report, "input_limit")
-    advice = list(dict.fromkeys([*([KEPT_ADVICE] if is_crowded else []), *_advice(report), *changes]))
-    parts = (
-        _crowded_headline(report, kept) if is_crowded else _headline(report),
-        budget_table(report),
-        *(("\n".join(("Verbatim in every request:", *_named(kept))),) if kept else ()),
-        "\n".join(("What to change:", *(f"- {line}" for line in advice))),
-    )
+    kept_tokens, total, limit = sum(part.tokens for part in kept), _total(report), _tokens(report, "input_limit")
+    advice = _advice(report)
+    headline = _headline(report, advice)
+    if kept and total - kept_tokens <= limit:
+        headline = (
+            f"pinned messages and constraints need {kept_tokens:,} of {limit:,} tokens, the rest at its smallest "
+            f"{max(0, total - kept_tokens):,}: unpin or shorten some of them, or raise context_window"
+        )
+        advice.insert(
+            0, "unpin or shorten pinned messages, drop or shorten constraints: the list above has their sizes"
+        )
+    parts = [headline, budget_table(report)]
+    if kept:
+        by_size = sorted(kept, key=lambda part: -part.tokens)
+        lines = [f"- {part.name}: {part.tokens:,} tokens" for part in by_size[:MAX_NAMED]]
+        if more := by_size[MAX_NAMED:]:
+            lines.append(f"- {len(more):,} more: {sum(part.tokens for part in more):,} tokens")
+        parts.append("\n".join(("Verbatim in every request:", *lines)))
+    parts.append("\n".join(("What to change:", *(f"- {line}" for line in dict.fromkeys([*advice, *changes])))))
     return BudgetExceededError("\n\n".join(parts), report=report)
 
 
-def _crowded_headline(report: Mapping[str, object], kept: Sequence[Kept]) -> str:
-    needed, limit = _tokens_of(kept), _tokens(report, "input_limit")
-    rest = max(0, _total(report) - needed)
-    return (
-        f"pinned messages and constraints need {needed:,} of {limit:,} tokens, the rest at its smallest {rest:,}: "
-        "unpin or shorten some of them, or raise context_window"
-    )
-
-
-def _named(kept: Sequence[Kept]) -> list[str]:
-    """One line each, the largest first; many small ones share a line."""
-    by_size = sorted(kept, key=lambda part: -part.tokens)
-    lines = [f"- {part.name}: {part.tokens:,} tokens" for part in by_size[:MAX_NAMED]]
-    more = by_size[MAX_NAMED:]
-    return [*lines, f"- {len(more):,} more: {_tokens_of(more):,} tokens"] if more else lines
-
-
-def _tokens_of(kept: Sequence[Kept]) -> int:
-    return sum(part.tokens for part in kept)
-
-
-def _headline(report: Mapping[str, object]) -> str:
-    regions, limit = _regions(report), _tokens(report, "input_limit")
-    fixed = {name: regions[name] for name in FIXED_REGIONS}
-    only_fixed = sum(fixed.values()) > limit
-    subject, shown = ("fixed regions need", fixed) if only_fixed else ("the request needs", regions)
-    needed = sum(fixed.values()) if only_fixed else _total(report)
-    sizes = ", ".join(f"{name} {tokens:,}" for name, tokens in shown.items() if tokens)
+def _headline(report: Mapping[str, object], advice: Sequence[str]) -> str:
+    """One readable sentence: the sizes and the first piece of advice."""
+    regions, limit, needed = _regions(report), _tokens(report, "input_limit"), _total(report)
+    subject, fixed = "the request needs", {name: size for name, size in regions.items() if name != "history"}
+    if sum(fixed.values()) > limit:
+        subject, regions, needed = "fixed regions need", fixed, sum(fixed.values())
+    sizes = ", ".join(f"{name} {tokens:,}" for name, tokens in regions.items() if tokens)
     detail = f" ({sizes})" if sizes else ""
-    return f"{subject} {needed:,} of {limit:,} tokens{detail}: {' or '.join(_headline_advice(report))}"
-
-
-def _headline_advice(report: Mapping[str, object]) -> list[str]:
-    advice = _advice(report)
-    return [*advice[: HEADLINE_ADVICE - 1], "raise context_window"] if len(advice) > 1 else ["raise context_window"]
+    change = " or ".join([*(advice[:1] if len(advice) > 1 else ()), "raise context_window"])
+    return f"{subject} {needed:,} of {limit:,} tokens{detail}: {change}"
 
 
 def _advice(report: Mapping[str, object]) -> list[str]:
@@ -174,8 +148,8 @@ def _advice(report: Mapping[str, object]) -> list[str]:
     by_size = sorted(_regions(report).items(), key=lambda region: -region[1])
     advice = [ADVICE[name] for name, tokens in by_size if tokens >= LARGE_SHARE * limit and tokens]
     if window and _tokens(report, "reserved_tokens") >= LARGE_SHARE * window:
-        advice.append(RESERVE_ADVICE)
-    return [*advice, WINDOW_ADVICE]
+        advice.append("lower output_reserve")
+    return [*advice, "raise context_window (use a model with a larger one)"]
 
 
 def _regions(report: Mapping[str, object]) -> dict[str, int]:
@@ -186,15 +160,6 @@ def _total(report: Mapping[str, object]) -> int:
     return _tokens(report, "total_tokens") or sum(_regions(report).values())
 
 
-def _over_by(report: Mapping[str, object]) -> int:
-    """By the total that stands above it; of one within the limit, by its upper bound."""
-    return max(0, _total(report) - _tokens(report, "input_limit")) or _tokens(report, "over_by")
-
-
 def _tokens(report: Mapping[str, object], key: str) -> int:
     value = report.get(key)
     return value if isinstance(value, int) else 0
-
-
-def _share(tokens: int, limit: int) -> str:
-    return f"{tokens / limit:.1%}" if limit else ""

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
-from math import hypot, sqrt
-from operator import le, lt
+from itertools import pairwise
+from math import hypot
 from typing import Any, NamedTuple
 
 from langchain_core.messages import AnyMessage
@@ -19,54 +18,30 @@ from langchain_core.messages import AnyMessage
 from langchain_ctxwin.core.turns import Shown
 from langchain_ctxwin.core.view import Position, message_id
 
+# Standard deviations between the median and the 95 % quantile of a Gaussian: the quantile that routing uses.
 QUANTILE_SD = 1.645
-"""Standard deviations between the median and the 95 % quantile of a Gaussian: the quantile that routing uses."""
-
-TOOLS_SD_SHARE = 0.1
-TOOLS_SD_TOKENS = 200.0
-"""Uncertainty of the price of tool definitions: a share for how a provider renders them, a constant for what it says
-about tools at all. Fitted to provider-reported sizes of 293 recorded requests, rounded up: models differ."""
-
-FIXED_SD_TOKENS = 40.0
-"""Uncertainty of the constants around a request without tools, fitted to the same requests."""
-
-TEXT_NOISE_TOKENS = 3.0
-"""What remains unexplained of any text when offset and slope are known, beside a share of it."""
-
-FIXED_NOISE_SHARE = 0.01
-FIXED_NOISE_TOKENS = 5.0
-"""What remains unexplained of a whole request beside its text."""
-
-MAX_NUMBER = 1e15
-"""Numbers of a stored belief are below this; it also keeps their squares finite."""
-
-MAX_SURPRISE_SD = 3.0
-"""Deviations above which a report is not explained by what we believed: something else is in there."""
-
-SURPRISE_SLOPE_SD = 0.03
-"""Doubt that one surprising text adds to the slope: five in a row make it as uncertain as a family's text weights."""
-
-DEFAULT_SLOPE_SD = 1.0
-DEFAULT_NOISE_SHARE = 0.2
-"""Uncertainty of a counter that states no bounds: the rules of thumb see a quarter of a Chinese text, and differ from
-text to text of one language."""
+# Uncertainty of the price of tool definitions: a share for how a provider renders them, a constant for what it says
+# about tools at all. Fitted to provider-reported sizes of 293 recorded requests, rounded up: models differ.
+TOOLS_SD_SHARE, TOOLS_SD_TOKENS = 0.1, 200.0
+FIXED_SD_TOKENS = 40.0  # uncertainty of the constants around a request without tools, fitted to the same requests
+MAX_NUMBER = 1e15  # numbers of a stored belief are below this; it also keeps their squares finite
+MAX_SPANS = 48  # spans kept per model, about 1 KB in a checkpoint; of more, the two smallest neighbours become one
+MAX_MEASURED = 2  # models whose spans are kept: one, and the one it takes turns with
+# A reported difference is that of the text between when it is within this factor and this constant of its estimate.
+PLAUSIBLE_RATIO, PLAUSIBLE_TOKENS = 4.0, 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Doubt:
-    """How far a counter may be off before any report: learned when it was fitted, or stated by the counter."""
+    """How far a counter may be off before any report: learned when it was fitted, or stated by the counter.
 
-    slope_sd: float = DEFAULT_SLOPE_SD
-    """Standard deviation of true over estimated size of all texts of a conversation."""
+    By default for one that states nothing: the rules of thumb see a quarter of a Chinese text.
+    """
 
-    noise_share: float = DEFAULT_NOISE_SHARE
-    """Standard deviation of that of one text around all: different texts, different errors."""
-
-    lower_share: float = 1.0
-    """Distance of the lower bound from the median, as a share of that of the upper one."""
-
-    has_margin: bool = True
-    """False for a counter that is taken as it is: upper and lower bound are then its count."""
+    slope_sd: float = 1.0  # standard deviation of true over estimated size of all texts of a conversation
+    noise_share: float = 0.2  # standard deviation of that of one text around all: different texts, different errors
+    lower_share: float = 1.0  # distance of the lower bound from the median, as a share of that of the upper one
+    has_margin: bool = True  # False for a counter that is taken as it is: upper and lower bound are then its count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,37 +53,44 @@ class Belief:
     offset_variance: float
     covariance: float = 0.0
     slope_variance: float
-    reports: int = 0
-    """Reported sizes behind it."""
+    reports: int = 0  # reported sizes behind it
 
     def to_json(self) -> list[float]:
         """Return the six numbers, rounded: they go into every checkpoint."""
         numbers = (self.offset, self.slope, self.offset_variance, self.covariance, self.slope_variance)
-        return [*(float(f"{number:.6g}") for number in numbers), self.reports]
+        return [*map(float, map("{:.6g}".format, numbers)), self.reports]
 
     @classmethod
     def from_json(cls, value: object) -> Belief | None:
         """Read `to_json`; None for anything that is not a valid belief."""
-        if not isinstance(value, Sequence) or isinstance(value, str) or len(value) != len(cls.__dataclass_fields__):
+        if not isinstance(value, list | tuple) or len(value) != len(cls.__dataclass_fields__):
             return None
-        if not all(isinstance(number, int | float) and abs(number) < MAX_NUMBER for number in value):
+        if [number for number in value if not isinstance(number, int | float) or not abs(number) < MAX_NUMBER]:
             return None
-        offset, slope, offset_variance, covariance, slope_variance, reports = value
+        _, _, offset_variance, covariance, slope_variance, reports = value
         if min(offset_variance, slope_variance, reports) < 0 or covariance**2 > offset_variance * slope_variance * 1.01:
             return None
-        return cls(
-            offset=offset,
-            slope=slope,
-            offset_variance=offset_variance,
-            covariance=covariance,
-            slope_variance=slope_variance,
-            reports=int(reports),
-        )
+        return cls(**dict(zip(cls.__dataclass_fields__, [*value[:-1], int(reports)], strict=True)))
 
     def variance(self, constant: int, text_tokens: float) -> float:
         """Variance of `constant * offset + text_tokens * slope`, in square tokens."""
         mixed = 2 * constant * text_tokens * self.covariance
         return max(0.0, constant * self.offset_variance + mixed + text_tokens**2 * self.slope_variance)
+
+    def updated(self, constant: int, text_tokens: float, surplus_tokens: float, noise: float) -> Belief:
+        """Kalman update for one observation of `constant * offset + text_tokens * slope`."""
+        offset_gain = constant * self.offset_variance + text_tokens * self.covariance
+        slope_gain = constant * self.covariance + text_tokens * self.slope_variance
+        total = constant * offset_gain + text_tokens * slope_gain + noise
+        surprise = surplus_tokens - constant * self.offset - text_tokens * self.slope
+        return Belief(
+            offset=self.offset + offset_gain / total * surprise,
+            slope=self.slope + slope_gain / total * surprise,
+            offset_variance=max(0.0, self.offset_variance - offset_gain**2 / total),
+            covariance=self.covariance - offset_gain * slope_gain / total,
+            slope_variance=max(0.0, self.slope_variance - slope_gain**2 / total),
+            reports=self.reports + 1,
+        )
 
 
 def prior(doubt: Doubt, *, tool_tokens: int, system_tokens: int) -> Belief:
@@ -123,88 +105,13 @@ def other_tools(known: Belief, fresh: Belief) -> Belief:
     return replace(fresh, slope=known.slope, slope_variance=known.slope_variance)
 
 
-def after_request(
-    belief: Belief, *, surplus_tokens: float, text_tokens: float, fixed_tokens: float, noise_tokens: float
-) -> Belief:
-    """Update with the reported size of a whole request.
-
-    A size that the belief cannot explain means a constant that we do not see (tools bound elsewhere, a hidden prompt),
-    not an absurd slope: the offset takes the surprise.
-
-    Args:
-        belief: what was known before.
-        surplus_tokens: reported size minus our plain estimate.
-        text_tokens: the part of that estimate that the slope scales.
-        fixed_tokens: the rest of it.
-        noise_tokens: standard deviation of the text around its slope.
-    """
-    noise = noise_tokens**2 + (FIXED_NOISE_SHARE * fixed_tokens + FIXED_NOISE_TOKENS) ** 2
-    surprise = surplus_tokens - belief.offset - belief.slope * text_tokens
-    excess = surprise**2 / MAX_SURPRISE_SD**2 - belief.variance(1, text_tokens) - noise
-    if excess > 0:
-        belief = replace(belief, offset_variance=belief.offset_variance + surprise**2)
-    return _updated(belief, 1, text_tokens, surplus_tokens, noise)
-
-
-def after_text(belief: Belief, *, surplus_tokens: float, text_tokens: float, noise_tokens: float) -> Belief:
-    """Update with the reported size of some text, seen as the difference of two requests.
-
-    One that the belief cannot explain counts as noise: a picture, a thought that was dropped. It leaves some doubt
-    about the slope, so that many of them in a row are believed.
-    """
-    noise = noise_tokens**2 + TEXT_NOISE_TOKENS**2
-    surprise = surplus_tokens - belief.slope * text_tokens
-    tolerated = surprise**2 / MAX_SURPRISE_SD**2 - belief.variance(0, text_tokens)
-    after = _updated(belief, 0, text_tokens, surplus_tokens, max(noise, tolerated))
-    if tolerated <= noise:
-        return after
-    return replace(after, slope_variance=after.slope_variance + SURPRISE_SLOPE_SD**2)
-
-
-def deviation(belief: Belief, *, constant: int, text_tokens: float, noise_tokens: float) -> float:
-    """Standard deviation, in tokens, of a size of which `text_tokens` and (with 1) the constant are estimated."""
-    least = TEXT_NOISE_TOKENS if text_tokens else 0.0
-    return sqrt(belief.variance(constant, text_tokens) + noise_tokens**2 + least**2)
-
-
-def _updated(belief: Belief, constant: int, text_tokens: float, surplus_tokens: float, noise: float) -> Belief:
-    """Kalman update for one observation of `constant * offset + text_tokens * slope`."""
-    offset_gain = constant * belief.offset_variance + text_tokens * belief.covariance
-    slope_gain = constant * belief.covariance + text_tokens * belief.slope_variance
-    total = constant * offset_gain + text_tokens * slope_gain + noise
-    surprise = surplus_tokens - constant * belief.offset - text_tokens * belief.slope
-    return Belief(
-        offset=belief.offset + offset_gain / total * surprise,
-        slope=belief.slope + slope_gain / total * surprise,
-        offset_variance=max(0.0, belief.offset_variance - offset_gain**2 / total),
-        covariance=belief.covariance - offset_gain * slope_gain / total,
-        slope_variance=max(0.0, belief.slope_variance - slope_gain**2 / total),
-        reports=belief.reports + 1,
-    )
-
-
-MAX_SPANS = 48
-"""Spans kept per model, about 1 KB in a checkpoint; of more, the two smallest neighbours become one."""
-
-MAX_MEASURED = 2
-"""Models whose spans are kept: one, and the one it takes turns with."""
-
-
-PLAUSIBLE_RATIO = 4.0
-PLAUSIBLE_TOKENS = 300
-"""A reported difference is that of the text between when it is within this factor and this constant of its estimate."""
-
-
 class Span(NamedTuple):
     """Whole steps at `start <= index < stop` of the history; a tuple, because dozens are read with every measure."""
 
     start: int
     stop: int
-    estimate: int
-    """Our estimate of them when they were counted, in tokens."""
-
-    tokens: int
-    """What the provider counted."""
+    estimate: int  # our estimate of them when they were counted, in tokens
+    tokens: int  # what the provider counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,8 +143,18 @@ class Measured:
         return counted, rest, squares
 
     def with_span(self, span: Span, last: Position) -> Measured:
-        """Return these and a newer span, at most `MAX_SPANS`."""
-        return replace(self, last=last, spans=_bounded((*self.spans, span)))
+        """Return these and a newer span; of more than `MAX_SPANS` two neighbours become one, or the oldest leaves."""
+        spans = (*self.spans, span)
+        if len(spans) > MAX_SPANS:
+            pairs = [at for at, (one, other) in enumerate(pairwise(spans)) if one.stop == other.start]
+            at = min(pairs, key=lambda at: spans[at].estimate + spans[at + 1].estimate, default=-1)
+            if at < 0:
+                spans = spans[1:]
+            else:
+                (start, _, estimate, tokens), other = spans[at : at + 2]
+                joined = Span(start, other.stop, estimate + other.estimate, tokens + other.tokens)
+                spans = (*spans[:at], joined, *spans[at + 2 :])
+        return replace(self, last=last, spans=spans)
 
     def since(self, start: int) -> Measured:
         """Return what is still in a view that starts at `start`."""
@@ -245,33 +162,28 @@ class Measured:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
-        spans = [list(span) for span in self.spans]
         last = {"id": self.last.id, "index": self.last.index} if self.last else None
-        return {"last": last, "spans": spans}
+        return {"last": last, "spans": [list(span) for span in self.spans]}
 
     @classmethod
     def from_json(cls, value: object) -> Measured:
         """Read `to_json`; of anything else nothing is measured."""
-        last, spans = (value.get("last"), value.get("spans")) if isinstance(value, Mapping) else (None, None)
-        if not isinstance(last, Mapping) or not isinstance(spans, list) or not _are_spans(spans):
+        last, rows = (value.get("last"), value.get("spans")) if isinstance(value, Mapping) else (None, None)
+        if not isinstance(last, Mapping) or not isinstance(rows, list):
             return cls()
         index = last.get("index")
         if type(index) is not int or index < 0:
             return cls()
-        return cls(last=Position(id=str(last.get("id")), index=index), spans=tuple(map(Span._make, spans)))
-
-
-def _are_spans(rows: list[Any]) -> bool:
-    """True for rows of start, stop, estimate and tokens, in order; without a loop, because every measure asks."""
-    width = len(Span._fields)
-    if not all(isinstance(row, list | tuple) for row in rows) or {*map(len, rows)} - {width}:
-        return False
-    numbers = list(chain.from_iterable(rows))
-    if {*map(type, numbers)} - {int}:
-        return False
-    starts, stops, estimates = numbers[0::width], numbers[1::width], numbers[2::width]
-    in_order = all(map(lt, starts, stops)) and all(map(le, stops, starts[1:]))
-    return in_order and min(numbers, default=0) >= 0 and min(estimates, default=1) > 0
+        stop_before, spans = 0, []
+        for row in rows:
+            if not isinstance(row, list | tuple) or len(row) != len(Span._fields) or {*map(type, row)} != {int}:
+                return cls()
+            span = Span._make(row)
+            if not stop_before <= span.start < span.stop or span.estimate <= 0 or span.tokens < 0:
+                return cls()
+            stop_before = span.stop
+            spans.append(span)
+        return cls(last=Position(id=str(last.get("id")), index=index), spans=tuple(spans))
 
 
 def is_plausible(tokens: int, estimate: int) -> bool:
@@ -280,20 +192,3 @@ def is_plausible(tokens: int, estimate: int) -> bool:
         return False
     largest = PLAUSIBLE_RATIO * estimate + PLAUSIBLE_TOKENS
     return estimate / PLAUSIBLE_RATIO - PLAUSIBLE_TOKENS <= tokens <= largest
-
-
-def _bounded(spans: tuple[Span, ...]) -> tuple[Span, ...]:
-    if len(spans) <= MAX_SPANS:
-        return spans
-    pairs = [i for i in range(len(spans) - 1) if spans[i].stop == spans[i + 1].start]
-    if not pairs:
-        return spans[1:]
-    at = min(pairs, key=lambda i: spans[i].estimate + spans[i + 1].estimate)
-    first, second = spans[at], spans[at + 1]
-    joined = Span(
-        start=first.start,
-        stop=second.stop,
-        estimate=first.estimate + second.estimate,
-        tokens=first.tokens + second.tokens,
-    )
-    return (*spans[:at], joined, *spans[at + 2 :])

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from langchain_ctxwin.errors import ConfigError
 
@@ -22,9 +22,7 @@ class _AnyKey:
 
 ANY_KEY: Final = _AnyKey()
 Step = str | _AnyKey
-Wanted = tuple[tuple[Step, ...], ...]
-"""What is still to be walked of each path; an empty one asks for the whole value."""
-
+Wanted = tuple[tuple[Step, ...], ...]  # what is still to be walked of each path; an empty one asks for the whole value
 WHOLE: Final[tuple[Step, ...]] = ()
 
 _SEGMENT = re.compile(r'(?P<key>"(?:[^"\\]|\\.)*"|[^".\[\]]*)(?P<lists>(?:\[\])*)')
@@ -61,10 +59,10 @@ def joined(path: str, key: str) -> str:
 
 def exists(value: Any, steps: tuple[Step, ...]) -> bool:
     """Say whether a path leads to anything in `value`."""
-    if type(value) is list:
-        return any(exists(item, steps) for item in value) if steps else True
     if not steps:
         return True
+    if type(value) is list:
+        return any(exists(item, steps) for item in value)
     if type(value) is not dict:
         return False
     if isinstance(steps[0], str):
@@ -74,59 +72,35 @@ def exists(value: Any, steps: tuple[Step, ...]) -> bool:
 
 @lru_cache(maxsize=_COMPILED_MAX)
 def _compiled(paths: tuple[str, ...]) -> Wanted:
-    return tuple(map(_steps, paths))
+    return tuple(tuple(_steps(path)) for path in paths)
 
 
-def _steps(path: str) -> tuple[Step, ...]:
-    text, steps, position = path.strip(), list[Step](), 0
-    while True:
-        found = _SEGMENT.match(text, position)
-        if found is None:  # the pattern matches the empty text everywhere
-            raise ConfigError(f"field path {path!r:.200} cannot be read")
-        position = found.end()
-        if position < len(text) and text[position] != ".":
-            raise _unreadable(path, text[position:])
-        steps.extend(_step(path, found, is_last=position == len(text)))
-        if position == len(text):
-            return tuple(steps)
-        position += 1
-
-
-def _step(path: str, found: re.Match[str], *, is_last: bool) -> tuple[Step, ...]:
-    key = found["key"].strip()
-    if key == "**":
-        if not is_last:
-            raise ConfigError(f"field path {path!r:.200}: ** takes everything, so it can only stand last")
-        return ()
-    if key == "*":
-        return (ANY_KEY,)
-    if key.startswith('"'):
-        return (_unquoted(path, key),)
-    if "*" in key:
-        raise ConfigError(
-            f"field path {path!r:.200}: * stands for a whole key; write a key that has one as {json.dumps(key):.200}"
-        )
-    if key:
-        return (key,)
-    if found["lists"] and found.start() == 0:  # `[].id`: the items of a list at the top
-        return ()
-    raise ConfigError(f'field path {path!r:.200} has an empty key: put one name between two dots, an empty one as ""')
-
-
-def _unquoted(path: str, key: str) -> str:
-    try:
-        return str(json.loads(key))
-    except ValueError as error:
-        raise ConfigError(f"field path {path!r:.200}: {key:.200} is not a JSON string ({error})") from error
-
-
-def _unreadable(path: str, rest: str) -> ConfigError:
-    # Quoted as far as a page has room for it: a model reads this, and may have made the path of anything.
-    if rest.startswith('"'):
-        return ConfigError(
-            f"field path {path!r:.200} has a quote that is not closed, or not at the start of a key, at {rest!r:.200}"
-        )
-    return ConfigError(
-        f"field path {path!r:.200} cannot be read at {rest!r:.200}: lists are written as [], keys with brackets in "
-        "quotes"
-    )
+def _steps(path: str) -> Iterator[Step]:
+    # What is quoted in errors is cut: a model reads them, and may have made the path of anything.
+    text, position, faulty = path.strip(), 0, f"field path {path!r:.200}"
+    while position <= len(text):
+        found = cast("re.Match[str]", _SEGMENT.match(text, position))  # it matches the empty text everywhere
+        rest, key = text[found.end() : found.end() + 200], found["key"].strip()
+        if rest[:1] not in ("", "."):
+            fault = (
+                f"has a quote that is not closed, or not at the start of a key, at {rest!r:.200}"
+                if rest.startswith('"')
+                else f"cannot be read at {rest!r:.200}: lists are written as [], keys with brackets in quotes"
+            )
+            raise ConfigError(f"{faulty} {fault}")
+        if key == "**" and rest:
+            raise ConfigError(f"{faulty}: ** takes everything, so it can only stand last")
+        if key.startswith('"'):
+            try:
+                yield str(json.loads(key))
+            except ValueError as error:
+                raise ConfigError(f"{faulty}: {key:.200} is not a JSON string ({error})") from error
+        elif key == "*":
+            yield ANY_KEY
+        elif "*" in key and key != "**":
+            raise ConfigError(f"{faulty}: * stands for a whole key; write a key that has one as {json.dumps(key):.200}")
+        elif key and key != "**":
+            yield key
+        elif not key and (position or not found["lists"]):  # `[].id` names the items of a list at the top
+            raise ConfigError(f'{faulty} has an empty key: put one name between two dots, an empty one as ""')
+        position = found.end() + 1

@@ -11,7 +11,7 @@ from langchain_ctxwin.core.budget import TokenBudget
 from langchain_ctxwin.core.calibration import Measured
 from langchain_ctxwin.core.compaction import Goal, cut, noted
 from langchain_ctxwin.core.limits import ModelLimits
-from langchain_ctxwin.core.outcome import belief_key, believed, from_history, with_belief
+from langchain_ctxwin.core.outcome import belief_key, from_history, sizing_for, with_belief
 from langchain_ctxwin.core.priced_view import Head, PricedView, Request, step_at
 from langchain_ctxwin.core.recovery import lowered, remembered_limit, reserve_within, smaller_of
 from langchain_ctxwin.core.session import Session, begun_anew, counted
@@ -239,9 +239,5 @@ def _calibrated(session: Session, request: Request, about: About) -> tuple[Sessi
     if "anchor" not in session.counts and newest and newest.usage_metadata:  # answers that were never handed to us
         priced_view = request.priced_view(session.view, session.summary)
         session = from_history(session, request, priced_view, about)
-    answering_model = session.answering_model(about.model)
-    belief = believed(session, answering_model, about.tools_digest, plain.plain)
-    measured = session.measured(answering_model)
-    if not measured.holds_for(request.messages):
-        measured = Measured()
-    return session, replace(request, sizing=replace(plain, belief=belief, measured=measured))
+    sizing = sizing_for(session, request, session.answering_model(about.model), about.tools_digest)
+    return session, replace(request, sizing=sizing)

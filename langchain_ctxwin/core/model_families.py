@@ -32,23 +32,7 @@ of the tokenizer, so they count as generic, unless the model's limits state a `t
 """
 
 UNKNOWN_FAMILY = "generic"
-
-MAX_BINDINGS = 16
-"""Bindings of bindings that are looked through; a model that binds itself would have no end."""
-
-
-def family_of(model: object) -> str:
-    """Return the family that a model states (`tokenizer_family`) or that its class implies, else `"generic"`.
-
-    Bindings are looked through. A stated family that has no weights counts as generic.
-    """
-    inner = _unbound(model)
-    stated = getattr(inner, "tokenizer_family", None)
-    if isinstance(stated, str) and stated:
-        return stated if stated in FRAMING else UNKNOWN_FAMILY
-    names = (cls.__name__ for cls in type(inner).__mro__)
-    return next((CLASS_FAMILIES[name] for name in names if name in CLASS_FAMILIES), UNKNOWN_FAMILY)
-
+MAX_BINDINGS = 16  # bindings of bindings that are looked through; a model that binds itself would have no end
 
 OPENAI = Rules(starts_with_ai=True, takes_system=True, provider="openai")
 LIKE_OPENAI = replace(OPENAI, provider="other")
@@ -62,43 +46,43 @@ RULES = {
 """What providers take, by the family of their integration's class. With Gemini a function call has to follow a user
 turn or a function response; its integration and Anthropic's move system messages to the front."""
 
+# Settings of chat models that go along with every call and concern the context.
 CALL_SETTINGS = ("betas", "cache_control", "cached_content", "context_management", "prompt_cache_key", "truncation")
-"""Settings of chat models that go along with every call and concern the context."""
-
-NO_CACHE_KEY = frozenset({"AzureChatOpenAI"})
-"""Chat classes of OpenAI's models whose API refuses the key of a prompt cache in some of its versions."""
-
-LOADS_TOOLS = "mid_conversation_tools"
-"""Key of a model's profile that says that tools can come in the midst of a conversation."""
-
+# Settings of a chat model that make it use OpenAI's Responses API, which keeps and compacts history.
 RESPONSES_MARKS = ("use_responses_api", "use_previous_response_id", "context_management", "truncation")
-"""Settings of a chat model that make it use OpenAI's Responses API, which keeps and compacts history."""
+
+
+def family_of(model: object) -> str:
+    """Return the family that a model states (`tokenizer_family`) or that its class implies, else `"generic"`.
+
+    Bindings are looked through. A stated family that has no weights counts as generic.
+    """
+    inner = _unbound(model)
+    stated = getattr(inner, "tokenizer_family", None)
+    if isinstance(stated, str) and stated:
+        return stated if stated in FRAMING else UNKNOWN_FAMILY
+    return _class_family(inner) or UNKNOWN_FAMILY
 
 
 def rules_of(model: object) -> Rules:
     """Return what the provider of a model takes as it is; of one behind an address of its own nobody knows."""
     inner = _unbound(model)
-    names = [cls.__name__ for cls in type(inner).__mro__]
-    family = next((CLASS_FAMILIES[name] for name in names if name in CLASS_FAMILIES), "")
-    provider = getattr(inner, "provider", None)
-    family = family or provider_named(provider)
+    family = _class_family(inner) or provider_named(getattr(inner, "provider", None))
     rules = RULES.get(family, UNKNOWN)
     if getattr(inner, "openai_api_base", None):
-        rules = replace(UNKNOWN, provider="openai" if uses_responses(inner) else "other")
+        is_marked = any(getattr(inner, mark, None) for mark in RESPONSES_MARKS)
+        uses_responses = is_marked or getattr(inner, "output_version", None) == "responses/v1"
+        rules = replace(UNKNOWN, provider="openai" if uses_responses else "other")
     profile = getattr(inner, "profile", None)
+    tools_can_come_later = isinstance(profile, Mapping) and profile.get("mid_conversation_tools") is True
+    # Azure's API refuses the key of a prompt cache in some of its versions.
+    is_azure = any(cls.__name__ == "AzureChatOpenAI" for cls in type(inner).__mro__)
     return replace(
         rules,
-        takes_cache_key=rules.provider == "openai" and not any(name in NO_CACHE_KEY for name in names),
-        loads_tools=family == "anthropic" and isinstance(profile, Mapping) and profile.get(LOADS_TOOLS) is True,
+        takes_cache_key=rules.provider == "openai" and not is_azure,
+        loads_tools=family == "anthropic" and tools_can_come_later,
         keeps_history=getattr(inner, "use_previous_response_id", False) is True,
     )
-
-
-def uses_responses(model: object) -> bool:
-    """True for a chat model, bindings looked through, that is set to use OpenAI's Responses API."""
-    inner = _unbound(model)
-    is_marked = any(getattr(inner, mark, None) for mark in RESPONSES_MARKS)
-    return is_marked or getattr(inner, "output_version", None) == "responses/v1"
 
 
 def arguments_of(model: Any) -> dict[str, Any]:
@@ -116,8 +100,15 @@ def arguments_of(model: Any) -> dict[str, Any]:
 def model_name(model: Any) -> str:
     """Return the name a model states about itself, looking through bindings; empty when it states none."""
     inner = _unbound(model)
-    names = (getattr(inner, key, None) for key in ("model", "model_name", "name"))
-    return next((name for name in names if isinstance(name, str) and name), "")
+    for key in ("model", "model_name", "name"):
+        name = getattr(inner, key, None)
+        if isinstance(name, str) and name:
+            return name
+    return ""
+
+
+def _class_family(model: object) -> str:
+    return next((family for cls in type(model).__mro__ if (family := CLASS_FAMILIES.get(cls.__name__))), "")
 
 
 def _unbound(model: Any) -> Any:

@@ -10,12 +10,13 @@ from decimal import Decimal
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.errors import ConfigError
 
+LIMIT_FIELDS = ("context_window", "max_input_tokens", "max_output_tokens")
 PRICE_FIELDS = ("input_price", "output_price", "cache_read_price", "cache_write_price", "cache_write_hour_price")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelInfo:
-    """Facts about one model; None means unknown, never free or unlimited.
+    """Facts about one model; None means unknown, never free or unlimited. Prices are USD per million tokens.
 
     Raises:
         ConfigError: a limit is not a positive whole number or contradicts another, a price is not a finite `Decimal`
@@ -37,23 +38,16 @@ class ModelInfo:
     """A limit of the input alone, only where declared beside the window."""
 
     max_output_tokens: int | None = None
-    """Tokens the model may generate at most."""
-
     input_price: Decimal | None = None
-    """USD per million input tokens."""
-
     output_price: Decimal | None = None
-    """USD per million output tokens."""
-
     cache_read_price: Decimal | None = None
-    """USD per million input tokens that are read from the provider's prompt cache."""
+    """For input that is read from the provider's prompt cache."""
 
     cache_write_price: Decimal | None = None
-    """USD per million input tokens that are written to it, for some minutes; None where writing costs no more than
-    input, or nobody says."""
+    """For input that is written to it for some minutes; None where writing costs no more than input, or nobody says."""
 
     cache_write_hour_price: Decimal | None = None
-    """USD per million input tokens that are written to it for an hour; None is as for some minutes."""
+    """For input that is written to it for an hour; None is as for some minutes."""
 
     capabilities: frozenset[str] = frozenset()
     """What the model can do besides text, e.g. `tools`, `images`, `structured_output`."""
@@ -81,8 +75,13 @@ class ModelInfo:
             _ = self.limits
         except ConfigError as error:
             raise ConfigError(f"{self.name}: {error}") from error
-        for price_field in PRICE_FIELDS:
-            _require_price(self.name, price_field, getattr(self, price_field))
+        for name in PRICE_FIELDS:
+            price = getattr(self, name)
+            if price is not None and not (isinstance(price, Decimal) and price.is_finite() and price >= 0):
+                raise ConfigError(
+                    f"{self.name}: {name}={price!r}: give USD per million tokens as a Decimal of at least 0 made from "
+                    "text (a float would carry its rounding error along), or None when it is unknown"
+                )
 
     @property
     def limits(self) -> ModelLimits:
@@ -91,12 +90,3 @@ class ModelInfo:
         return ModelLimits(
             self.context_window, self.max_input_tokens, self.max_output_tokens, source=stated_by or "explicit"
         )
-
-
-def _require_price(model: str, name: str, price: object) -> None:
-    if price is None or (isinstance(price, Decimal) and price.is_finite() and price >= 0):
-        return
-    raise ConfigError(
-        f"{model}: {name}={price!r}: give USD per million tokens as a Decimal of at least 0 made from text "
-        "(a float would carry its rounding error along), or None when it is unknown"
-    )

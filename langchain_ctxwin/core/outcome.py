@@ -5,20 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from langchain_core.messages import AIMessage
 
-from langchain_ctxwin.core.calibration import (
-    MAX_MEASURED,
-    Belief,
-    Measured,
-    Span,
-    after_request,
-    after_text,
-    is_plausible,
-    other_tools,
-)
+from langchain_ctxwin.core.calibration import MAX_MEASURED, Belief, Measured, Span, is_plausible, other_tools
 from langchain_ctxwin.core.clamping import first_part
 from langchain_ctxwin.core.compaction import MIN_PROGRESS, Compaction, accepted_tokens
 from langchain_ctxwin.core.limits import unrefuted
@@ -38,6 +29,11 @@ from langchain_ctxwin.core.view import Position, message_id
 from langchain_ctxwin.core.window import About, Window
 from langchain_ctxwin.errors import SummarizationError
 
+REFUSED = "summary refused: "  # begins the stored reason of a summary that came to nothing
+MAX_MODELS = 8  # models and tool sets remembered per conversation; of more, the one learned first leaves
+# Doubt about the slope after a refusal that states a size: with more, a larger request could have a smaller bound.
+REFUSED_SLOPE_SD = 0.5
+
 
 def seen(window: Window) -> dict[str, Any]:
     """Return the state after a measure: mended positions, how many messages were seen, the report."""
@@ -47,6 +43,9 @@ def seen(window: Window) -> dict[str, Any]:
     return {**window.session.to_json(), "context_counts": counts, "context_report": window.report}
 
 
+# ---- after a compaction ---------------------------------------------------------------------------------------------
+
+
 def applied(compaction: Compaction, window: Window, summary: str) -> dict[str, Any]:
     """Return the state after a compaction; the anchor goes, because the request it counted is no longer a prefix."""
     session = window.session
@@ -54,14 +53,14 @@ def applied(compaction: Compaction, window: Window, summary: str) -> dict[str, A
     dropped = int(session.guard.get("dropped_turns", 0)) + compaction.dropped_turns
     guard = counted(session, window.request.messages, reason=compaction.reason, dropped_turns=dropped)
     if is_summary:
-        guard = {**guard, **_judged(window, compaction, summary)}
+        guard |= {"ineffective": 0} if _frees_enough(window, compaction, summary) else _ineffective(window)
     counts = {key: value for key, value in session.counts.items() if key != "anchor"}
     start = window.request.start_of(compaction.view)
     if measured := counts.get("measured"):
         counts["measured"] = {
             name: Measured.from_json(value).since(start).to_json() for name, value in measured.items()
         }
-    pending = None if is_summary or not _still_true(window) else session.pending
+    pending = None if is_summary or not _is_true(session.pending, window) else session.pending
     after = replace(session, view=compaction.view, summary=summary, guard=guard, counts=counts, pending=pending)
     return after.to_json()
 
@@ -70,7 +69,7 @@ def taken(compaction: Compaction, window: Window, text: str, cost: Mapping[str, 
     """Return the state after a summary was written: it is paid for, whether it can be used or not."""
     charged = replace(window, session=with_cost(window.session, cost))
     try:
-        return applied(compaction, charged, accepted(text, compaction, charged))
+        return applied(compaction, charged, _accepted(text, compaction, charged))
     except SummarizationError as error:
         return gave_up(charged, str(error))
 
@@ -78,34 +77,7 @@ def taken(compaction: Compaction, window: Window, text: str, cost: Mapping[str, 
 def ready(window: Window) -> Pending | None:
     """Return the finished summary that can be shown, if there is one and its messages are what they were."""
     pending = window.session.pending
-    return pending if pending and pending.text and _still_true(window) else None
-
-
-def _still_true(window: Window) -> bool:
-    """True unless a finished summary is of messages that were edited since."""
-    pending = window.session.pending
-    return pending is None or not pending.text or pending.is_true_of(window.request.messages)
-
-
-def accepted(summary: str, compaction: Compaction, window: Window) -> str:
-    """Return the summary, its first part where it is much longer than was planned, or longer and frees too little.
-
-    Raises:
-        SummarizationError: even its first part makes the request no smaller.
-    """
-    request, before, planned = window.request, compaction.tokens_before, compaction.summary_max_tokens
-    summary = first_part(summary, accepted_tokens(planned), request.price_text)
-    wanted = 1 if window.goal.max_messages is not None else MIN_PROGRESS * before
-    if summary and before - request.priced_view(compaction.view, summary).total_tokens >= wanted:
-        return summary
-    first = first_part(summary, planned, request.price_text)
-    after = request.priced_view(compaction.view, first).total_tokens
-    if after >= before or not first:
-        raise SummarizationError(
-            f"with {planned:,} tokens of the summary the request has {after:,} tokens, before it "
-            f"had {before:,}: lower summary_max_tokens"
-        )
-    return first
+    return pending if pending and pending.text and _is_true(pending, window) else None
 
 
 def gave_up(window: Window, reason: str) -> dict[str, Any]:
@@ -134,43 +106,50 @@ def with_cost(session: Session, cost: Mapping[str, int]) -> Session:
     return replace(session, guard={**session.guard, "summarizer": total})
 
 
-def _judged(window: Window, compaction: Compaction, summary: str) -> dict[str, Any]:
-    """What the guard says of a summary by its outcome: one that frees too little counts like one that failed."""
-    after = window.request.priced_view(compaction.view, summary).total_tokens
-    is_late = after >= compaction.tokens_before  # it tells of messages that had left before
+def _is_true(pending: Pending | None, window: Window) -> bool:
+    """True unless a finished summary is of messages that were edited since."""
+    return pending is None or not pending.text or pending.is_true_of(window.request.messages)
+
+
+def _accepted(summary: str, compaction: Compaction, window: Window) -> str:
+    """The summary, or its first part where it is much longer than was planned, or longer and frees too little."""
+    request, before, planned = window.request, compaction.tokens_before, compaction.summary_max_tokens
+    summary = first_part(summary, accepted_tokens(planned), request.price_text)
+    wanted = 1 if window.goal.max_messages is not None else MIN_PROGRESS * before
+    if summary and before - request.priced_view(compaction.view, summary).total_tokens >= wanted:
+        return summary
+    first = first_part(summary, planned, request.price_text)
+    after = request.priced_view(compaction.view, first).total_tokens
+    if after >= before or not first:
+        raise SummarizationError(
+            f"with {planned:,} tokens of the summary the request has {after:,} tokens, before it "
+            f"had {before:,}: lower summary_max_tokens"
+        )
+    return first
+
+
+def _frees_enough(window: Window, compaction: Compaction, summary: str) -> bool:
+    """False for a summary that frees too little, which counts like one that failed."""
+    before, after = compaction.tokens_before, window.request.priced_view(compaction.view, summary).total_tokens
+    is_late = after >= before  # it tells of messages that had left before
     is_by_number = window.goal.max_messages is not None  # what counts there is how many messages are shown
-    if is_late or is_by_number or compaction.tokens_before - after >= MIN_PROGRESS * compaction.tokens_before:
-        return {"ineffective": 0}
-    return _ineffective(window)
+    return is_late or is_by_number or before - after >= MIN_PROGRESS * before
 
 
 def _ineffective(window: Window) -> dict[str, Any]:
-    messages = window.request.messages
-    return {"ineffective": window.session.failed_summaries + 1, "asked": last_user(messages)}
+    return {"ineffective": window.session.failed_summaries + 1, "asked": last_user(window.request.messages)}
 
 
-REFUSED = "summary refused: "
-"""Begins the stored reason of a summary that came to nothing."""
-
-MAX_MODELS = 8
-"""Models and tool sets remembered per conversation; of more, the one learned first leaves."""
-
-REFUSED_SLOPE_SD = 0.5
-"""Doubt about the slope after a refusal that states a size: with more, a larger request could have a smaller bound."""
+# ---- after an answer, a count or a refusal --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lesson:
     """What an answer taught."""
 
-    counts: dict[str, Any]
-    """The new `context_counts`."""
-
-    ignored: str = ""
-    """Why a reported size was not used; empty when it was, or when none was reported."""
-
-    accepted_tokens: int = 0
-    """The input that the model of the request is known to have taken; 0 when that is not known."""
+    counts: dict[str, Any]  # the new `context_counts`
+    ignored: str = ""  # why a reported size was not used; empty when it was, or when none was reported
+    accepted_tokens: int = 0  # the input that the model of the request is known to have taken; 0 when that is not known
 
 
 def from_answer(window: Window, reply: AIMessage) -> Lesson:
@@ -179,35 +158,33 @@ def from_answer(window: Window, reply: AIMessage) -> Lesson:
     A size far from our count is not used, unless it is one of several in a row that agree with each other.
     """
     counts, priced_view = dict(window.session.counts), window.priced_view
+    estimate = priced_view.estimates.total_tokens
     tokens, fault = reported_tokens(reply, expected(priced_view))
     answering_model = answered_by(reply) or window.answering_model
-    if fault and reply.usage_metadata:
-        stated, estimate = sent_tokens(reply), priced_view.estimates.total_tokens
-        row = agreeing(counts.get("contradicted"), answering_model, stated, estimate)
+    if fault:
+        row = agreeing(counts.get("contradicted"), answering_model, sent_tokens(reply), estimate)
         if row is None or row["reports"] < AGREEING_REPORTS:
             return Lesson(counts={**counts, "contradicted": row} if row else counts, ignored=fault)
-        tokens = stated
+        tokens = sent_tokens(reply)
     if tokens is None:
         return Lesson(counts=counts)
-    counts.pop("contradicted", None)
-    belief, measured = _refined(window, tokens, answering_model, Position(id=reply.id or "", index=priced_view.stop))
+    for outdated in ("contradicted", "checked"):
+        counts.pop(outdated, None)
+    sizing = _refined(window, tokens, answering_model, Position(id=reply.id or "", index=priced_view.stop))
     counts["anchor"] = {
         "id": reply.id,
         "tokens": tokens,
         "model": answering_model,
         "digest": window.digest,
-        "estimate": priced_view.estimates.total_tokens,
+        "estimate": estimate,
         "index": priced_view.stop,
         "checksum": priced_view.shown.checksums[-1],
         "plain": not priced_view.shown.edited[-1],
     }
-    counts.pop("checked", None)
-    counts["speakers"] = bounded(counts.get("speakers"), window.about.model, answering_model, MAX_MODELS)
-    counts["measured"] = bounded(counts.get("measured"), answering_model, measured.to_json(), MAX_MEASURED)
-    accepted = tokens if _is_asked_model(window, answering_model) else 0
+    # What another model takes that stood in says nothing about the one that was asked.
+    accepted = tokens if answering_model == window.answering_model or may_be(answering_model, window.about.model) else 0
     counts = _without_refuted_limits(counts, window.about.model, accepted)
-    counts = with_belief(counts, belief_key(answering_model, window.about.tools_digest), belief)
-    return Lesson(counts=counts, accepted_tokens=accepted)
+    return Lesson(counts=_with_sizing(counts, window.about, answering_model, sizing), accepted_tokens=accepted)
 
 
 def from_count(window: Window, tokens: int) -> dict[str, Any]:
@@ -232,6 +209,35 @@ def from_refusal(window: Window, stated_tokens: int | None) -> dict[str, Any]:
     return with_belief(counts, belief_key(window.answering_model, window.about.tools_digest), belief)
 
 
+def from_history(session: Session, request: Request, priced_view: PricedView, about: About) -> Session:
+    """Learn from the usage in a history whose answers were not handed to us, each report once.
+
+    After a compaction only what was answered since belongs to requests like this one.
+    """
+    answering_model, estimates = session.answering_model(about.model), priced_view.estimates
+    sizing = sizing_for(session, request, answering_model, about.tools_digest)
+    learned = sizing.measured.last.index if sizing.measured.last else -1
+    since = max(learned, session.since.index + 1 if session.since and session.compactions else 0)
+    reports = [r for r in _reports(priced_view) if may_be(r.answering_model, answering_model) and r.at >= since]
+    if not reports or (session.counts.get("beliefs") and len(reports) == 1):
+        return session
+    first = reports[0]
+    if first.at != learned:
+        text = estimates.summary_tokens + estimates.pinned_tokens + first.before
+        fixed = estimates.system_tokens + estimates.tool_tokens
+        surplus = first.tokens - text - fixed
+        sizing = replace(sizing, belief=sizing.after_request(surplus, text=text, squares=text**2, fixed=fixed))
+    for old, new in pairwise(reports):
+        added, tokens = new.before - old.before, new.tokens - old.tokens
+        if old.answering_model == new.answering_model and is_plausible(tokens, added):
+            last = Position(id=message_id(request.messages, new.at), index=new.at)
+            span = Span(start=old.at, stop=new.at, estimate=added, tokens=tokens)
+            belief = sizing.after_text(tokens - added, text=added, squares=added**2)
+            sizing = replace(sizing, belief=belief, measured=sizing.measured.with_span(span, last))
+    name = reports[-1].answering_model or answering_model
+    return replace(session, counts=_with_sizing(session.counts, about, name, sizing))
+
+
 def largest_accepted_tokens(window: Window) -> int:
     """Return the largest input of the shown history that the model of a request was reported to have taken; else 0."""
     anchor, answering_model = window.session.counts.get("anchor") or {}, window.answering_model
@@ -246,116 +252,31 @@ def without_sizes(counts: Mapping[str, Any]) -> dict[str, Any]:
     return {**kept, "anchor": None}
 
 
+def sizing_for(session: Session, request: Request, answering_model: str, tools_digest: str) -> Sizing:
+    """Return the sizing of requests to a model, by what the conversation knows about it."""
+    measured = session.measured(answering_model)
+    return replace(
+        request.sizing,
+        belief=believed(session, answering_model, tools_digest, request.sizing.plain),
+        measured=measured if measured.holds_for(request.messages) else Measured(),
+    )
+
+
 def believed(session: Session, answering_model: str, tools_digest: str, fresh: Belief) -> Belief:
     """Return what the conversation knows about a model and tool set, else about the model, else the fresh belief."""
     beliefs: Mapping[str, Any] = session.counts.get("beliefs") or {}
     known = Belief.from_json(beliefs.get(belief_key(answering_model, tools_digest)))
     if known is not None:
         return known
-    same_model = (value for key, value in reversed(list(beliefs.items())) if key.rpartition("|")[0] == answering_model)
-    found = next((belief for value in same_model if (belief := Belief.from_json(value))), None)
-    return fresh if found is None else other_tools(found, fresh)
-
-
-def from_history(session: Session, request: Request, priced_view: PricedView, about: About) -> Session:
-    """Learn from the usage in a history whose answers were not handed to us, each report once.
-
-    After a compaction only what was answered since belongs to requests like this one.
-    """
-    answering_model = session.answering_model(about.model)
-    known = session.measured(answering_model)
-    measured = known if known.holds_for(request.messages) else Measured()
-    learned = measured.last.index if measured.last else -1
-    compacted = session.since.index + 1 if session.since and session.compactions else 0
-    reports = [
-        r
-        for r in _reports(priced_view)
-        if may_be(r.answering_model, answering_model) and r.index >= max(learned, compacted)
-    ]
-    has_begun = bool(session.counts.get("beliefs"))
-    if not reports or (has_begun and len(reports) == 1):
-        return session
-    sizing, first = request.sizing, reports[0]
-    belief = believed(session, answering_model, about.tools_digest, sizing.belief)
-    if first.index != learned:
-        text = priced_view.estimates.summary_tokens + priced_view.estimates.pinned_tokens + first.before
-        fixed = priced_view.estimates.system_tokens + priced_view.estimates.tool_tokens
-        belief = after_request(
-            belief,
-            surplus_tokens=first.tokens - text - fixed,
-            text_tokens=text,
-            fixed_tokens=fixed,
-            noise_tokens=sizing.noise(text**2),
-        )
-    for old, new in pairwise(reports):
-        added, tokens = new.before - old.before, new.tokens - old.tokens
-        if old.answering_model == new.answering_model and is_plausible(tokens, added):
-            noise = sizing.noise(added**2)
-            belief = after_text(belief, surplus_tokens=tokens - added, text_tokens=added, noise_tokens=noise)
-            last = Position(id=message_id(request.messages, new.index), index=new.index)
-            measured = measured.with_span(Span(start=old.index, stop=new.index, estimate=added, tokens=tokens), last)
-    name = reports[-1].answering_model or answering_model
-    counts = {
-        **session.counts,
-        "speakers": bounded(session.counts.get("speakers"), about.model, name, MAX_MODELS),
-        "measured": bounded(session.counts.get("measured"), name, measured.to_json(), MAX_MEASURED),
-    }
-    return replace(session, counts=with_belief(counts, belief_key(name, about.tools_digest), belief))
+    for key in reversed([*beliefs]):
+        if key.rpartition("|")[0] == answering_model and (found := Belief.from_json(beliefs[key])):
+            return other_tools(found, fresh)
+    return fresh
 
 
 def belief_key(answering_model: str, tools_digest: str) -> str:
     """Name of a model and tool set in `context_counts`."""
     return f"{answering_model}|{tools_digest}"
-
-
-def _is_asked_model(window: Window, answering_model: str) -> bool:
-    """False when another model stood in: what it takes says nothing about the one that was asked."""
-    return answering_model == window.answering_model or may_be(answering_model, window.about.model)
-
-
-def _without_refuted_limits(counts: Mapping[str, Any], model: str, accepted: int) -> dict[str, Any]:
-    """Return `context_counts` without limits of a model that are below what it took."""
-    limits: Mapping[str, Mapping[str, int]] = counts.get("limits") or {}
-    left = unrefuted(limits.get(model, {}), accepted)
-    if left == limits.get(model, {}):
-        return dict(counts)
-    others = {name: known for name, known in limits.items() if name != model}
-    kept = {**others, **({model: left} if left else {})}
-    return {**{key: value for key, value in counts.items() if key != "limits"}, **({"limits": kept} if kept else {})}
-
-
-def _refined(window: Window, tokens: int, answering_model: str, reply: Position) -> tuple[Belief, Measured]:
-    """Belief and counted spans after a whole request, or after what it added to one that was reported before."""
-    sizing, extends = window.request.sizing, window.extends
-    if answering_model != window.answering_model:
-        belief = believed(window.session, answering_model, window.about.tools_digest, sizing.plain)
-        measured = window.session.measured(answering_model)
-        measured = measured if measured.holds_for(window.request.messages) else Measured()
-        sizing = replace(sizing, belief=belief, measured=measured)
-        return _after_whole(sizing, window.priced_view, tokens), sizing.measured
-    added, surplus = (sum(extends.added), tokens - extends.tokens) if extends else (0, 0)
-    if extends is None or not is_plausible(surplus, added):
-        return _after_whole(sizing, window.priced_view, tokens), sizing.measured
-    span = Span(start=extends.index, stop=reply.index, estimate=added, tokens=surplus)
-    measured = sizing.measured.with_span(span, reply)
-    noise = sizing.noise(sum(tokens**2 for tokens in extends.added))
-    belief = after_text(sizing.belief, surplus_tokens=surplus - added, text_tokens=added, noise_tokens=noise)
-    return belief, measured
-
-
-def _after_whole(sizing: Sizing, priced_view: PricedView, tokens: int) -> Belief:
-    estimates = priced_view.estimates
-    counted, rest, squares = sizing.measured.price(priced_view.steps)
-    summary, pinned = estimates.summary_tokens, estimates.pinned_tokens
-    text, squares = rest + summary + pinned, squares + summary**2 + pinned**2
-    fixed = estimates.system_tokens + estimates.tool_tokens + counted
-    return after_request(
-        sizing.belief,
-        surplus_tokens=tokens - fixed - text,
-        text_tokens=text,
-        fixed_tokens=fixed,
-        noise_tokens=sizing.noise(squares),
-    )
 
 
 def with_belief(counts: Mapping[str, Any], key: str, belief: Belief) -> dict[str, Any]:
@@ -365,8 +286,10 @@ def with_belief(counts: Mapping[str, Any], key: str, belief: Belief) -> dict[str
 
 def bounded(known: Mapping[str, Any] | None, key: str, value: Any, most: int) -> dict[str, Any]:
     """Return a mapping with one more value; of more than so many, the one that was put first leaves."""
-    others = {name: other for name, other in (known or {}).items() if name != key}
-    return dict(list({**others, key: value}.items())[-most:])
+    kept = {**(known or {})}
+    kept.pop(key, None)
+    kept[key] = value
+    return dict([*kept.items()][-most:])
 
 
 def expected(priced_view: PricedView) -> tuple[int, int]:
@@ -374,15 +297,51 @@ def expected(priced_view: PricedView) -> tuple[int, int]:
     return priced_view.total_tokens, priced_view.estimates.total_tokens - priced_view.estimates.tool_tokens
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Report:
-    """A reported size in the history."""
+def _without_refuted_limits(counts: dict[str, Any], model: str, accepted: int) -> dict[str, Any]:
+    """Return `context_counts` without limits of a model that are below what it took."""
+    limits: Mapping[str, Mapping[str, int]] = counts.get("limits") or {}
+    left = unrefuted(limits.get(model, {}), accepted)
+    if left == limits.get(model, {}):
+        return counts
+    kept = {name: known for name, known in limits.items() if name != model} | ({model: left} if left else {})
+    return {key: value for key, value in counts.items() if key != "limits"} | ({"limits": kept} if kept else {})
 
-    index: int
+
+def _with_sizing(counts: Mapping[str, Any], about: About, answering_model: str, sizing: Sizing) -> dict[str, Any]:
+    """Return `context_counts` with who answered for a model, and what is known about its sizes."""
+    speakers = bounded(counts.get("speakers"), about.model, answering_model, MAX_MODELS)
+    measured = bounded(counts.get("measured"), answering_model, sizing.measured.to_json(), MAX_MEASURED)
+    known = {**counts, "speakers": speakers, "measured": measured}
+    return with_belief(known, belief_key(answering_model, about.tools_digest), sizing.belief)
+
+
+def _refined(window: Window, tokens: int, answering_model: str, reply: Position) -> Sizing:
+    """The sizing after a whole request, or after what it added to one that was reported before."""
+    sizing, extends = window.request.sizing, window.extends
+    if answering_model != window.answering_model:
+        sizing, extends = sizing_for(window.session, window.request, answering_model, window.about.tools_digest), None
+    added, surplus = (sum(extends.added), tokens - extends.tokens) if extends else (0, 0)
+    if extends is None or not is_plausible(surplus, added):
+        return replace(sizing, belief=_after_whole(sizing, window.priced_view, tokens))
+    span = Span(start=extends.index, stop=reply.index, estimate=added, tokens=surplus)
+    belief = sizing.after_text(surplus - added, text=added, squares=sum(size**2 for size in extends.added))
+    return replace(sizing, belief=belief, measured=sizing.measured.with_span(span, reply))
+
+
+def _after_whole(sizing: Sizing, priced_view: PricedView, tokens: int) -> Belief:
+    estimates = priced_view.estimates
+    counted, rest, squares = sizing.measured.price(priced_view.steps)
+    text, squares = estimates.texts(rest, squares)
+    fixed = estimates.system_tokens + estimates.tool_tokens + counted
+    return sizing.after_request(tokens - fixed - text, text=text, squares=squares, fixed=fixed)
+
+
+class _Report(NamedTuple):
+    """A reported size in the history, and our estimate of the history before it."""
+
+    at: int
     tokens: int
     before: int
-    """Our estimate of the history before it."""
-
     answering_model: str
 
 
@@ -393,5 +352,5 @@ def _reports(priced_view: PricedView) -> Iterator[_Report]:
         if isinstance(caller, AIMessage) and before:
             tokens, _ = reported_tokens(caller, (priced_view.estimates.fixed_tokens + before,))
             if tokens is not None:
-                yield _Report(index=step.index, tokens=tokens, before=before, answering_model=answered_by(caller))
+                yield _Report(step.index, tokens, before, answered_by(caller))
         before += step.tokens

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import islice
 from typing import Any, Literal, TypeVar
 from unicodedata import normalize
@@ -110,18 +110,12 @@ def has_number(texts: Iterable[str], tokens: int) -> bool:
 
 # ---- quotes: what the request says, too ----------------------------------------------------------------------------
 
+# Letters before a number, or half as many behind it, that make it a quote where the request has them at the same
+# number: they stand in two texts by chance only where both speak of the same limit.
 QUOTED_LETTERS = 8
-"""Letters before a number, or half as many behind it, that make it a quote where the request has them at the same
-number: they stand in two texts by chance only where both speak of the same limit."""
-
+# The same without a number: four to five words. Shorter runs (`context length`, `of the messages`) are everybody's.
 QUOTED_WORDS_LETTERS = 24
-"""The same without a number: four to five words. Shorter runs (`context length`, `of the messages`) are everybody's."""
-
-QUOTE_CHARS = 64
-"""How far beside a number its letters are looked for, signs and escapes between them."""
-
-MASK = " ; "
-"""Stands where a number was quoted."""
+QUOTE_CHARS = 64  # how far beside a number its letters are looked for, signs and escapes between them
 
 _WHOLE_NUMBER = re.compile(r"\d+(?:[,._' \u00a0\u202f]\d{3}(?!\d))*")
 _ESCAPES = re.compile(
@@ -142,18 +136,18 @@ class Quotes:
         """Return an error text without the numbers that the request has beside the same words."""
         return _WHOLE_NUMBER.sub(self._masked, normalize("NFKC", text))
 
-    def are_in(self, said: Iterable[Evidence]) -> bool:
-        """True when an error repeats several words of the request in a row."""
-        letters, size = _letters(" ".join(evidence.text for evidence in said)), QUOTED_WORDS_LETTERS
-        runs = {letters[i : i + size] for i in range(len(letters) - size + 1)}
-        return any(self._all[i : i + size] in runs for i in range(len(self._all) - size + 1))
-
     def _masked(self, number: re.Match[str]) -> str:
         (start, end), digits = number.span(), len(_letters(number[0]))
         before = _letters(number.string[max(0, start - QUOTE_CHARS) : end])[-digits - QUOTED_LETTERS :]
         after = _letters(number.string[start : end + QUOTE_CHARS])[: digits + QUOTED_LETTERS // 2]
         is_quoted = before in self._all or (len(after) > digits + 1 and after in self._all)
-        return MASK if is_quoted or before.endswith(self._short) else number[0]
+        return " ; " if is_quoted or before.endswith(self._short) else number[0]
+
+    def are_in(self, said: Iterable[Evidence]) -> bool:
+        """True when an error repeats several words of the request in a row."""
+        letters, size = _letters(" ".join(evidence.text for evidence in said)), QUOTED_WORDS_LETTERS
+        runs = {letters[i : i + size] for i in range(len(letters) - size + 1)}
+        return any(self._all[i : i + size] in runs for i in range(len(self._all) - size + 1))
 
 
 def _letters(text: str) -> str:
@@ -165,36 +159,17 @@ def _letters(text: str) -> str:
 # ---- evidence: what an exception says, wherever its client keeps it -------------------------------------------------
 
 T = TypeVar("T", str, bytes)
-
-Own = Callable[[str], str]
-"""What of a text counts."""
-
-MAX_EXCEPTIONS = 32
-"""Exceptions looked at in a chain of causes and groups; real chains have two to five."""
-
-MAX_TEXT_CHARS = 4_096
-"""Text looked at per source: some servers echo the whole request into the error."""
-
-MAX_SOURCES = 4
-"""Different texts looked at per exception: clients keep the server's words in two or three places."""
-
-MAX_BODY_NODES = 200
-"""Values looked at in a response body, for the same reason."""
-
-MAX_NOTES = 8
-"""Notes looked at per exception; frameworks add one or two."""
-
-LONG_VALUE_CHARS = 2_048
-"""A value in a body that is longer is an echo of the request and is read after the others."""
-
+# Exceptions looked at in a chain of causes and groups, and of each so many different texts and notes: real ones have
+# two to five, the server's words in two or three places, and one or two notes.
+MAX_EXCEPTIONS, MAX_SOURCES, MAX_NOTES = 32, 4, 8
+# Text looked at per source, and values per body: some servers echo the whole request into the error. A value that is
+# longer than the last of these is such an echo and is read after the others.
+MAX_TEXT_CHARS, MAX_BODY_NODES, LONG_VALUE_CHARS = 4_096, 200, 2_048
+# Where clients keep the HTTP status, the most reliable name first.
 STATUS_ATTRIBUTES = ("status_code", "http_status", "status", "code")
-"""Where clients keep the HTTP status, the most reliable name first."""
-
+# Where clients keep the decoded body (OpenAI and Anthropic, Google, botocore, Ollama).
 BODY_ATTRIBUTES = ("body", "details", "response", "error")
-"""Where clients keep the decoded body (OpenAI and Anthropic, Google, botocore, Ollama)."""
-
-CODE_KEYS = ("code", "type")
-"""Attributes and body keys that hold a provider's own error code."""
+CODE_KEYS = ("code", "type")  # attributes and body keys that hold a provider's own error code
 
 _NOISE = re.compile(r"https?://\S{1,200}|[\\\"'`\u2018\u2019]+")
 _SPACE = re.compile(r"\\{1,8}[nrt](?![a-z]{2})|\s+")
@@ -206,33 +181,34 @@ class Evidence:
     """What one exception (or one text) says."""
 
     class_names: tuple[str, ...] = ()
-    status: int | None = None
-    codes: frozenset[str] = frozenset()
-    """Provider error codes and types, in lower case."""
-
-    text: str = ""
-    """Message and body without quotes and backslashes, whitespace collapsed, bounded in length."""
+    status: int | None = None  # the HTTP error status
+    codes: frozenset[str] = frozenset()  # provider error codes and types, in lower case
+    text: str = ""  # message and body without quotes and backslashes, whitespace collapsed, bounded in length
 
 
-def evidence_of(source: object, own: Own = str) -> Iterator[Evidence]:
+def evidence_of(source: object, own: Callable[[str], str] = str) -> Iterator[Evidence]:
     """Yield what `source` says; for an exception also what its causes and the members of a group say, nearest first.
 
-    Never raises, whatever the exceptions' own attributes and `__str__` do, and ends on cyclic chains.
-
-    Args:
-        source: an exception, a text or a decoded body.
-        own: what of a text counts.
+    Never raises, whatever the exceptions' own attributes and `__str__` do, and ends on cyclic chains. The source may
+    be an exception, a text or a decoded body, and `own` says what of a text counts.
     """
     if not isinstance(source, BaseException):
         yield Evidence(codes=_codes(source), text=_joined([source], own))
         return
     for error in _chain(source):
-        bodies = _bodies(error)
+        response, notes = _attribute(error, "response"), _attribute(error, "__notes__")
+        bodies = [_attribute(error, name) for name in BODY_ATTRIBUTES]
+        if _attribute(response, "is_closed") is True:  # one that was read; others might read from the socket here
+            bodies.append(_attribute(response, "text"))
+        bodies = [body for body in bodies if isinstance(body, str | bytes | bytearray | Mapping | list | tuple)]
+        notes = [note for note in notes[:MAX_NOTES] if isinstance(note, str)] if isinstance(notes, list) else []
+        stated = (_attribute(place, name) for place in (error, response) for name in STATUS_ATTRIBUTES)
+        statuses = (str(value) for value in stated if isinstance(value, str | int))  # LiteLLM keeps it as text at times
         yield Evidence(
             class_names=tuple(cls.__name__ for cls in type(error).__mro__),
-            status=_status(error),
+            status=next((int(text) for text in statuses if _STATUS.fullmatch(text)), None),
             codes=_codes([{key: _attribute(error, key) for key in CODE_KEYS}, *bodies]),
-            text=_joined([error, *_notes(error), *bodies], own),
+            text=_joined([error, *notes, *bodies], own),
         )
 
 
@@ -250,25 +226,10 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         queue.extend(cause for cause in behind if isinstance(cause, BaseException))
 
 
-def _notes(error: BaseException) -> list[str]:
-    notes = _attribute(error, "__notes__")
-    return [note for note in notes[:MAX_NOTES] if isinstance(note, str)] if isinstance(notes, list) else []
-
-
-def _bodies(error: BaseException) -> list[Any]:
-    bodies = [_attribute(error, name) for name in BODY_ATTRIBUTES]
-    response = _attribute(error, "response")
-    if _attribute(response, "is_closed") is True:  # one that was read; others might read from the socket here
-        bodies.append(_attribute(response, "text"))
-    return [body for body in bodies if isinstance(body, str | bytes | bytearray | Mapping | list | tuple)]
-
-
-def _status(error: BaseException) -> int | None:
-    """The HTTP error status; LiteLLM keeps it as text at times."""
-    sources = (error, _attribute(error, "response"))
-    stated = (_attribute(source, name) for source in sources for name in STATUS_ATTRIBUTES)
-    texts = (str(value) for value in stated if isinstance(value, str | int))
-    return next((int(text) for text in texts if _STATUS.fullmatch(text)), None)
+def _attribute(source: object, name: str) -> Any:
+    with suppress(Exception):  # a foreign property may raise anything; then it says nothing
+        return getattr(source, name, None)
+    return None
 
 
 def _codes(body: object) -> frozenset[str]:
@@ -276,7 +237,7 @@ def _codes(body: object) -> frozenset[str]:
     return frozenset(value.lower() for value in named if isinstance(value, str))
 
 
-def _joined(sources: Iterable[object], own: Own) -> str:
+def _joined(sources: Iterable[object], own: Callable[[str], str]) -> str:
     texts = dict.fromkeys(_NOISE.sub("", _SPACE.sub(" ", own(_text(source)))) for source in sources)
     return " ; ".join(text for text in islice(texts, MAX_SOURCES) if text)
 
@@ -287,8 +248,9 @@ def _text(source: object) -> str:
     if isinstance(source, Mapping | list | tuple):
         leaves = [f"{key}: {_bounded(str(value))}" for key, value in _leaves(source)]
         return _bounded(", ".join(sorted(leaves, key=lambda leaf: len(leaf) > LONG_VALUE_CHARS)))
-    text = _attempt(lambda: str(source))
-    return _bounded(text) if isinstance(text, str) else ""
+    with suppress(Exception):  # a foreign `__str__` may raise anything
+        return _bounded(str(source))
+    return ""
 
 
 def _bounded(text: T) -> T:
@@ -306,7 +268,8 @@ def _leaves(body: object) -> list[tuple[str, Any]]:
             break
         key, value = queue.popleft()
         if isinstance(value, Mapping):
-            queue.extend(_attempt(partial(_items, value)) or ())
+            with suppress(Exception):  # a foreign mapping, too
+                queue.extend([(str(name), part) for name, part in islice(value.items(), MAX_BODY_NODES)])
         elif isinstance(value, list | tuple):
             queue.extend((key, item) for item in value[:MAX_BODY_NODES])
         elif isinstance(value, str | int | float):
@@ -314,28 +277,11 @@ def _leaves(body: object) -> list[tuple[str, Any]]:
     return leaves
 
 
-def _items(body: Mapping[Any, Any]) -> list[tuple[str, Any]]:
-    return [(str(key), value) for key, value in islice(body.items(), MAX_BODY_NODES)]
-
-
-def _attribute(source: object, name: str) -> Any:
-    return _attempt(lambda: getattr(source, name, None))
-
-
-def _attempt(read: Callable[[], Any]) -> Any:
-    try:
-        return read()
-    except Exception:  # noqa: BLE001  # a foreign property or __str__ may raise anything; then it says nothing
-        return None
-
-
 # ---- judgement: which evidence is an overflow, and which numbers in it are sizes -----------------------------------
 
+# Text looked at on either side of a word about tokens: about two sentences of a usual error message.
 CHARS_BEFORE, CHARS_AFTER = 120, 280
-"""Text looked at on either side of a word about tokens: about two sentences of a usual error message."""
-
-MAX_SIZES = 12
-"""Numbers read in one passage; a statement about a limit has at most eight."""
+MAX_SIZES = 12  # numbers read in one passage; a statement about a limit has at most eight
 
 _SEPARATORS = re.compile(r"[,_. ]")
 _NUMBER = re.compile(r"(?<![\w.-])\d[\d,._]*")
@@ -347,38 +293,24 @@ def _classified(said: Iterable[Evidence]) -> ContextOverflow | None:
 
 def _judge(evidence: Evidence) -> ContextOverflow | Literal[False] | None:
     """Decide from one exception: an overflow, False for another failure, None for neither; the surest signs first."""
-    text = evidence.text
-    if evidence.status in patterns.OTHER_STATUSES or _any(patterns.OTHER_CLASS, evidence.class_names):
+    text, names = evidence.text, evidence.class_names
+    if evidence.status in patterns.OTHER_STATUSES or any(map(patterns.OTHER_CLASS.search, names)):
         return False
-    if _any(patterns.OVERFLOW_CODE, evidence.codes):
-        return _stated(text) or _sizes(text)
-    if _first(patterns.OTHER_TEXTS, text):
+    has_code = any(map(patterns.OVERFLOW_CODE.search, evidence.codes))
+    if not has_code and _first(patterns.OTHER_TEXTS, text):
         return False
-    return _stated(text) or _unlisted(evidence)
-
-
-def _unlisted(evidence: Evidence) -> ContextOverflow | None:
-    """An overflow in a wording that states no sizes, or states them in a way that is not listed."""
-    text = evidence.text
-    if _first(patterns.BARE_OVERFLOWS, text) or patterns.OVERFLOW_CODE.search(text):
+    if match := _first(patterns.STATED_OVERFLOWS, text):
+        return _overflow(*(_tokens(match[name]) for name in ("limit", "actual", "output")))
+    if has_code or _first(patterns.BARE_OVERFLOWS, text) or patterns.OVERFLOW_CODE.search(text):
         return _sizes(text)
     if _first(patterns.PARAMETER_TEXTS, text):
         return None
-    named = _any(patterns.OVERFLOW_CLASS, (*evidence.class_names, text))
-    return _sizes(text) if named or _first(patterns.LOOSE_OVERFLOWS, text) else _general(text)
-
-
-def _any(pattern: re.Pattern[str], texts: Iterable[str]) -> bool:
-    return any(pattern.search(text) for text in texts)
+    is_sure = any(map(patterns.OVERFLOW_CLASS.search, (*names, text))) or _first(patterns.LOOSE_OVERFLOWS, text)
+    return _sizes(text) if is_sure else _general(text)
 
 
 def _first(candidates: Iterable[re.Pattern[str]], text: str) -> re.Match[str] | None:
     return next((match for pattern in candidates if (match := pattern.search(text))), None)
-
-
-def _stated(text: str) -> ContextOverflow | None:
-    match = _first(patterns.STATED_OVERFLOWS, text)
-    return _overflow(*(_tokens(match[name]) for name in ("limit", "actual", "output"))) if match else None
 
 
 def _tokens(number: str | None) -> int | None:

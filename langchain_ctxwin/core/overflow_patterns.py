@@ -14,33 +14,34 @@ NUMBER = (
 )
 """A count, also 8,192 and 8_192 and 8 192 and 8.192; 12 digits hold any real size and keep `int()` cheap."""
 
+# A number that is all digits: the 8 of 8k states nothing.
 COUNT = NUMBER + r"(?![km]\b)"
-"""A number that is all digits: the 8 of 8k states nothing."""
 
 
 def _compile(*patterns: str) -> tuple[re.Pattern[str], ...]:
     """Compile case-insensitively; `<limit>`, `<actual>` and `<output>` are named numbers, `<n>` any number."""
-    return tuple(re.compile(_with_numbers(pattern), re.IGNORECASE) for pattern in patterns)
+
+    def named(mark: re.Match[str]) -> str:
+        return f"(?P<{mark[1]}>{COUNT})"
+
+    with_numbers = (re.sub("<(limit|actual|output)>", named, pattern).replace("<n>", NUMBER) for pattern in patterns)
+    return tuple(re.compile(pattern, re.IGNORECASE) for pattern in with_numbers)
 
 
-def _with_numbers(pattern: str) -> str:
-    for name in ("limit", "actual", "output"):
-        pattern = pattern.replace(f"<{name}>", f"(?P<{name}>{COUNT})", 1)
-    return pattern.replace("<n>", NUMBER)
+def _pattern(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.IGNORECASE)
 
 
-OVERFLOW_CODE = re.compile(
+OVERFLOW_CODE = _pattern(
     r"\b(?:exceed_context_size_error|requested_too_many_tokens|tokens_limit_reached|"
     r"(?:\w{1,20}_)?(?:context|prompt|input)_?(?:length|window|size|tokens?|limit)?_?"
     r"(?:exceeded|too_?long|too_?large|overflow)(?:_?(?:error|exception))?)\b",
-    re.IGNORECASE,
 )
 """Values of `code` or `type` that say overflow, whatever the text."""
 
-OVERFLOW_CLASS = re.compile(
+OVERFLOW_CLASS = _pattern(
     r"Context(?:Window|Length|Size|Limit)?(?:Overflow|Exceed|TooLong)"
     r"|(?:Prompt|Input)(?:Length)?(?:TooLong|TooLarge|Exceed)",
-    re.IGNORECASE,
 )
 """Parts of class names that say overflow (LangChain, LiteLLM, ...); a text or status that says otherwise wins."""
 
@@ -50,8 +51,8 @@ OTHER_CLASS = re.compile(
 )
 """Parts of class names that say another failure, whatever the text."""
 
+# HTTP statuses that are never an overflow: credentials, payment, missing, conflict, rate, overload.
 OTHER_STATUSES = frozenset({401, 402, 403, 404, 408, 409, 429, 529})
-"""HTTP statuses that are never an overflow: credentials, payment, missing, conflict, rate, overload."""
 
 OTHER_TEXTS = _compile(
     # rates, quotas and plans
@@ -141,20 +142,18 @@ LOOSE_OVERFLOWS = _compile(
 )
 """Wordings that nobody has listed and that state no size."""
 
-ANCHOR = re.compile(
+ANCHOR = _pattern(
     r"tokens?\b|\btoks?\b|context|ctx\b|_len\b|tokeni[sz]ed|\blimit\b|\binput_ids"
     r"|\b(?:sequence|prompt|input)[ _]length",
-    re.IGNORECASE,
 )
 """Where a statement about tokens may stand; other clauses are about something else."""
 
-SUBJECT = re.compile(
+SUBJECT = _pattern(
     r"\b(?:prompt|input|context|messages?|conversation|chat|history|sequence|request)|tokens\b|token (?:limit|count)",
-    re.IGNORECASE,
 )
 """What is too large in an overflow; one token may be a credential."""
 
-EXCESS = re.compile(
+EXCESS = _pattern(
     r"\bexceed|\bsurpass|\boverflow|\btoo (?:long|large|many|big|much)\b|>"
     r"|\b(?:longer|greater|larger|more|bigger|higher|smaller|lower|less) than\b|\bout of range"
     r"|\bover (?:the|its|our|model|context|max|limit)\b|\bhit\b"
@@ -163,66 +162,54 @@ EXCESS = re.compile(
     r"|\bonly\b.{0,12}\bfit\b|\bmax(?:imum)? (?:allowed |number of ){1,2}(?:input |prompt )?tokens|\bexhausted\b"
     r"|\breached\b|\brejected\b|\bshorten\b|\breduce\b|\bcannot (?:fit|hold|take)\b"
     r"|\btops out\b|\broom for\b",
-    re.IGNORECASE,
 )
 """Words that say that something is larger than it may be."""
 
-JOINT = re.compile(
+JOINT = _pattern(
     r"\b(?:prompt|input|messages?)(?: length| tokens?)? (?:\+|plus|and) (?:the )?(?:requested |max(?:imum)? )?"
     r"(?:max_\w*tokens|output|completion|generat)",
-    re.IGNORECASE,
 )
 """The requested output counts too, although its size is not stated."""
 
+# Smaller numbers in an unlisted wording count images, messages or an excess; no served model has such a window.
 MIN_SIZE_TOKENS = 256
-"""Smaller numbers in an unlisted wording count images, messages or an excess; no served model has such a window."""
+MAX_WORDS_CHARS = 48  # how far beside a number the words that say its role may stand
 
-MAX_WORDS_CHARS = 48
-"""How far beside a number the words that say its role may stand."""
-
-SIZE = re.compile(
-    rf"(?<![\w.-])(?<!\d[:,])(?P<number>{NUMBER})(?P<unit>[km])?(?=tok|-tok|[^\w-]|$)(?!:\d|\.\d)", re.IGNORECASE
-)
-"""A number that may be a size: no part of a name, an id or a time; 8k and 1M as well."""
-
+# A number that may be a size: no part of a name, an id or a time; 8k and 1M as well.
+SIZE = _pattern(rf"(?<![\w.-])(?<!\d[:,])(?P<number>{NUMBER})(?P<unit>[km])?(?=tok|-tok|[^\w-]|$)(?!:\d|\.\d)")
+# A unit is read as what it says at least: 8k may mean 8,192, and then 8,000 fits too.
 UNITS = {"k": 1_000, "m": 1_000_000}
-"""A unit is read as what it says at least: 8k may mean 8,192, and then 8,000 fits too."""
 
-NO_SIZE_BEFORE = re.compile(
+NO_SIZE_BEFORE = _pattern(
     r"(?:\bby(?: about| at least)?|code|status|error|http|line|column|position|localhost|\b\w{0,16}id"
     r"|params?.{0,40}\()\W{0,3}$",
-    re.IGNORECASE,
 )
 """Words before a number that is an excess or an error code."""
 
-OUTPUT_BEFORE = re.compile(
+OUTPUT_BEFORE = _pattern(
     r"(?:\bmax_(?:new_|completion_|output_)?tokens|\bn_predict|\bmax(?:imum)? (?:new|output|completion) tokens"
     r"|\b(?:output|completion|response|generation|reserved?)"
     r"(?: tokens?)?(?: length| size)?)(?: requested| reserved| is| was| of| set to)?[\s:=(]{0,3}$",
-    re.IGNORECASE,
 )
-OUTPUT_AFTER = re.compile(
+OUTPUT_AFTER = _pattern(
     r"\)?[ -]?(?:tokens? )?(?:(?:in|for|of|as|to) )?(?:the |your |its |be )?(?:max(?:imum)? )?(?:requested )?"
     r"(?:output|completion|response|answer|reply|generat|max_new|max_tokens|max_completion|new tokens)",
-    re.IGNORECASE,
 )
 """Words beside the tokens that are requested for the answer."""
 
-LIMIT_AFTER = re.compile(
+LIMIT_AFTER = _pattern(
     r"\)?[ -]?(?:tokens?[ -]?)?(?:max(?:imum)?\b|limit|allowed|permitted|window|context\b|cap\b"
     r"|ceiling|supported|available|can (?:be|fit|hold)|fit\b|(?:that )?(?:this|the) \w+ (?:takes|accepts|can))",
-    re.IGNORECASE,
 )
-ACTUAL_AFTER = re.compile(
+ACTUAL_AFTER = _pattern(
     r"\)?(?: ?tokens?)?(?: long)?,? ?(?:of input\b|(?:in|from) (?:the|your) |into\b|>|/|surpass|do(?:es)? not\b"
     r"|exceed(?:s|ing)?\b|exceeded (?:the|this|its|our|model|max)\b"
     r"|(?:is|are|was|were) (?:too|over|more|above|beyond|longer|larger|given|sent|provided|requested|received)\b"
     r"|(?:given|sent|provided|requested|received|used|submitted)\b)",
-    re.IGNORECASE,
 )
 """Words after a limit, and after the size of a request; they count more than the words before."""
 
-ROLE_BEFORE = re.compile(
+ROLE_BEFORE = _pattern(
     r"(?P<limit>\bmax\w*|\blimit\w*|\bwindow|\bcapacity|\bcap\b|\bceiling|context|ctx\b|_len\b"
     r"|\bsequence length|\ballow\w*"
     r"|\baccepts?\b|\bsupport\w*|\bhandles?\b|\broom for\b|\btops? out|\bprocess\w*|\bholds?\b"
@@ -235,16 +222,12 @@ ROLE_BEFORE = re.compile(
     r"|\bbut (?:is|was)\b)"
     r"|(?P<weak>\b(?:prompt|input|messages?|conversation|history|sequence|text|chat|query|length of|size)\w*"
     r"|tokens?\b)",
-    re.IGNORECASE,
 )
 """Words before a number: the last one that is not weak says whose size it is."""
 
-CONTRAST = re.compile(r"\b(?:but|whereas|however|while)\b", re.IGNORECASE)
-"""Words between two sizes that do not go together."""
-
-RANGE_BEFORE = re.compile(rf"(?:\b(?:between|from) {NUMBER} (?:and|to) |\[{NUMBER}, ?)$", re.IGNORECASE)
-"""Words before the upper end of a range."""
-
-TOKENS_AFTER = re.compile(r"\)?[ -]?(?:input |prompt )?tok", re.IGNORECASE)
+CONTRAST = _pattern(r"\b(?:but|whereas|however|while)\b")  # between sizes that do not go together
+# Words before the upper end of a range.
+RANGE_BEFORE = _pattern(rf"(?:\b(?:between|from) {NUMBER} (?:and|to) |\[{NUMBER}, ?)$")
+# Signs beside a number without words that it is a size nevertheless.
+TOKENS_AFTER = _pattern(r"\)?[ -]?(?:input |prompt )?tok")
 COMPARED = re.compile(r"[/=] ?$")
-"""Signs beside a number without words that it is a size nevertheless."""

@@ -11,24 +11,22 @@ from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.configurable import DynamicRunnable
 
 from langchain_ctxwin.core.limits import (
-    LEAST_LIMIT_TOKENS,
     OUTPUT_SHARE,
     Known,
     ModelLimits,
     models_behind,
     remembered,
     stated_limit,
-    unrefuted,
 )
 from langchain_ctxwin.core.native import compaction_in
 from langchain_ctxwin.core.outcome import MAX_MODELS, bounded, from_refusal, largest_accepted_tokens
 from langchain_ctxwin.core.overflow import ContextOverflow
-from langchain_ctxwin.core.reported import sent_tokens
+from langchain_ctxwin.core.reported import is_count, sent_tokens
 from langchain_ctxwin.core.session import Session
 from langchain_ctxwin.core.window import Window
 
+# Part of a refused size that a retry aims for when nothing says why it was refused: two tries halve a request.
 BLIND_STEP = 0.75
-"""Part of a refused size that a retry aims for when nothing says why it was refused: two tries halve a request."""
 
 
 def retry_target(window: Window, overflow: ContextOverflow) -> int:
@@ -48,12 +46,20 @@ def retry_target(window: Window, overflow: ContextOverflow) -> int:
 
 
 def refused(window: Window, overflow: ContextOverflow) -> dict[str, Any]:
-    """Return `context_counts` after a refusal: the stated limit, and what the stated size says about our counts."""
+    """Return `context_counts` after a refusal: the stated limit, and what the stated size says about our counts.
+
+    A refusal that states no limit teaches one between what was refused and what was taken before. It holds for the
+    conversation only; without it, the same unstated limit would be met again and again.
+    """
     counts = from_refusal(window, stated_input(overflow))
     if overflow.said_by == "request":
         return counts
     known = known_of(window)
-    learned = stated_limit(overflow, known) or unrefuted(_inferred_limit(window), known.accepted_tokens)
+    learned = stated_limit(overflow, known)
+    if not learned and not window.over_by:
+        refused_tokens, taken = window.priced_view.total_tokens, window.extends.tokens if window.extends else 0
+        limit = max(int(BLIND_STEP * refused_tokens), (refused_tokens + taken) // 2)
+        learned = remembered({"max_input_tokens": limit}, known.accepted_tokens)
     if not learned:
         return counts
     limits = smaller_of(remembered_limit(window.session, window.about.model), learned)
@@ -77,17 +83,6 @@ def remembered_limit(session: Session, model: str) -> dict[str, int]:
     return remembered(session.learned_limit(model), anchor["tokens"] if is_same else 0)
 
 
-def _inferred_limit(window: Window) -> dict[str, int]:
-    """Return an input limit for a refusal that states none: between what was refused and what was taken before.
-
-    It holds for the conversation only; without it, the same unstated limit would be met again and again.
-    """
-    refused_tokens, taken = window.priced_view.total_tokens, window.extends.tokens if window.extends else 0
-    limit = max(int(BLIND_STEP * refused_tokens), (refused_tokens + taken) // 2)
-    is_news = not window.over_by and limit >= LEAST_LIMIT_TOKENS
-    return {"max_input_tokens": limit} if is_news else {}
-
-
 def smaller_of(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
     """Return the limits of both; of those that both state, the smaller."""
     return {name: min(limits[name] for limits in (one, other) if name in limits) for name in {**one, **other}}
@@ -97,8 +92,9 @@ def lowered(limits: ModelLimits, learned: Mapping[str, int]) -> ModelLimits:
     """Return the limits with what the provider was heard to say, where that is smaller."""
     if not learned:
         return limits
-    window = _smaller(limits.context_window, learned.get("context_window"))
-    largest_input = _smaller(limits.max_input_tokens, learned.get("max_input_tokens"))
+    known = {"context_window": limits.context_window, "max_input_tokens": limits.max_input_tokens}
+    smallest = smaller_of({name: tokens for name, tokens in known.items() if tokens is not None}, learned)
+    window, largest_input = smallest.get("context_window"), smallest.get("max_input_tokens")
     output, requested = (
         tokens if tokens and (window is None or tokens < window) else None
         for tokens in (limits.max_output_tokens, limits.requested_output_tokens)
@@ -117,13 +113,8 @@ def reserve_within(limits: ModelLimits, configured: int | None, *, learned: bool
 
     What requests ask for was chosen for the window that was configured. Each request asks for what is left then.
     """
-    reserve = limits.output_reserve(configured)
-    window = limits.context_window
+    reserve, window = limits.output_reserve(configured), limits.context_window
     return reserve if not learned or window is None else min(reserve, int(window * OUTPUT_SHARE))
-
-
-def _smaller(known: int | None, learned: int | None) -> int | None:
-    return min((tokens for tokens in (known, learned) if tokens is not None), default=None)
 
 
 def stated_input(overflow: ContextOverflow) -> int | None:
@@ -134,38 +125,39 @@ def stated_input(overflow: ContextOverflow) -> int | None:
     return overflow.actual - overflow.requested_output if inside_sum else overflow.actual
 
 
+# Names that integrations take for one call, too; `num_predict` of local servers is for construction only.
 CALL_ARGUMENTS = ("max_tokens", "max_output_tokens", "max_completion_tokens")
-"""Names that integrations take for one call, too; `num_predict` of local servers is for construction only."""
+LEAST_OUTPUT_TOKENS = 256  # shortest answer worth asking for: about a long paragraph, or a tool call with its arguments
+LEAST_OUTPUT_SHARE = 0.25  # part of the requested output that has to remain: a shorter answer is likely cut off
+EDGE_TOKENS = 16  # room between input and output: servers count a stop token or the start of the answer beside both
 
-LEAST_OUTPUT_TOKENS = 256
-"""Shortest answer worth asking for: about a long paragraph, or a tool call with its arguments."""
 
-LEAST_OUTPUT_SHARE = 0.25
-"""Part of the requested output that has to remain: an answer cut to less would most likely be cut off."""
-
-EDGE_TOKENS = 16
-"""Room left between input and output: servers count a stop token or the start of the answer beside both."""
+def output_tokens_of(arguments: Mapping[str, Any]) -> int | None:
+    """Return the output that the arguments of a call ask for; None when they do not say."""
+    asked = (arguments.get(name) for name in CALL_ARGUMENTS)
+    return next((tokens for tokens in asked if isinstance(tokens, int) and tokens > 0), None)
 
 
 def smaller_output(call: object, overflow: ContextOverflow) -> dict[str, int]:
     """Return the argument that asks `call` for as much output as is left; empty when too little is, or it has none."""
-    name, room = output_argument(call), _room(overflow)
-    return {name: room} if name and room >= least_output(call) else {}
+    actual, name = stated_input(overflow), output_argument(call)
+    if not name or overflow.kind != "input_plus_output" or overflow.limit is None or actual is None:
+        return {}
+    room = overflow.limit - actual - EDGE_TOKENS
+    least = max(least_output(call), LEAST_OUTPUT_SHARE * (overflow.requested_output or 0))
+    return {name: room} if room >= least else {}
 
 
 def fitting_output(call: object, *, requested_tokens: int, room_tokens: int) -> dict[str, int]:
     """Return the argument that asks `call` for no more output than there is room for; empty when it need not."""
-    if not least_output(call) <= room_tokens < requested_tokens:
-        return {}
-    name = output_argument(call)
+    name = output_argument(call) if least_output(call) <= room_tokens < requested_tokens else ""
     return {name: room_tokens} if name else {}
 
 
 def output_argument(call: object) -> str:
     """Name of the argument by which a model, or a binding around one, was set to request its output; else empty."""
     model, bound = only_model(call) or (None, {})
-    names = [name for name in CALL_ARGUMENTS if bound.get(name) or getattr(model, name, None)]
-    return names[0] if names else ""
+    return next((name for name in CALL_ARGUMENTS if bound.get(name) or getattr(model, name, None)), "")
 
 
 def least_output(call: object) -> int:
@@ -185,47 +177,25 @@ def only_model(call: object) -> tuple[Any, dict[str, Any]] | None:
     return models[0] if len(models) == 1 else None
 
 
-def _room(overflow: ContextOverflow) -> int:
-    actual = stated_input(overflow)
-    if overflow.kind != "input_plus_output" or overflow.limit is None or actual is None:
-        return 0
-    room = overflow.limit - actual - EDGE_TOKENS
-    return room if room >= LEAST_OUTPUT_SHARE * (overflow.requested_output or 0) else 0
-
-
+# Where the integrations keep why an answer ended (OpenAI, Mistral, Google; Anthropic; Ollama; Bedrock).
 STOP_KEYS = ("finish_reason", "stop_reason", "done_reason", "stopReason")
-"""Where the integrations keep why an answer ended (OpenAI, Mistral, Google; Anthropic; Ollama; Bedrock)."""
-
+# The answer ended because something was full: the requested output, or the window.
 LENGTH_STOPS = frozenset({"length", "max_tokens", "max_output_tokens", "model_length"})
-"""The answer ended because something was full: the requested output, or the window."""
-
-WINDOW_STOP = "model_context_window_exceeded"
-"""The one reason that names the window."""
-
-CUT_SHARE = 0.95
-"""An answer shorter than this part of what was requested did not end at the request's own limit: servers that count a
-stop token or a template differ by a few tokens, not by 5 %."""
-
-EDGE_SHARE = 0.01
-"""Reported sizes this close to a known limit count as having reached it; servers keep a few tokens for themselves."""
-
+WINDOW_STOP = "model_context_window_exceeded"  # the one reason that names the window
+# An answer shorter than this part of what was requested did not end at the request's own limit, and a size this close
+# to a known limit has reached it: servers that count a stop token or a template differ by a few tokens, not by 5 %.
+CUT_SHARE, EDGE_SHARE = 0.95, 0.01
+# Windows of local servers are multiples of this, none is smaller; other counts are so once in a thousand times.
 WINDOW_STEP_TOKENS = 1_024
-"""Windows of local servers are multiples of this, none is smaller; other counts are so once in a thousand times."""
-
-STOP_TOKENS = 2
-"""Servers count the token at which they stopped, or not. A wider margin would be met by chance too often."""
-
+# Servers set their own output limits to multiples of one of these (4,096; 8,000); a window leaves any number.
 OUTPUT_STEPS_TOKENS = (256, 500)
-"""Servers set their own output limits to multiples of one of these (4,096; 8,000); a window leaves any number."""
-
-SAME_TOKENS = 8
-"""Reports that differ by no more are the same: servers cut a prompt at its text's tokens and count their template."""
-
+# Servers count the token at which they stopped, or not, and the tokens of their template beside a prompt that they
+# cut. A wider margin would be met by chance too often.
+STOP_TOKENS, SAME_TOKENS = 2, 8
+# A request that grew by less than either may be counted as large as before: templates drop old reasoning blocks.
 GROWTH_SHARE, GROWTH_TOKENS = 0.05, 64
-"""A request that grew by less than either may be counted as large as before: templates drop old reasoning blocks."""
-
+# A report below this part of our own lower bound is no counting error; that bound alone is wrong by less than 20 %.
 CERTAIN_SHARE = 0.8
-"""A report below this part of our own lower bound is no counting error; that bound alone is wrong by less than 20 %."""
 
 
 def silent_overflow(
@@ -245,12 +215,12 @@ def silent_overflow(
     reason that names the window counts, and no limit is stated. Never raises.
 
     Args:
-        reply: The message that came back; its `usage_metadata` counts cached tokens as input, too.
-        input_limit: Tokens that the input may have, as far as known.
-        context_window: Tokens that input and output may have together, where known.
-        requested_output_tokens: Tokens that were requested for the answer, where known.
-        least_input_tokens: Lower bound of our own count of the request.
-        previous: Tokens reported for an earlier request that this one extends, and the least that was added since.
+        reply: the message that came back; its `usage_metadata` counts cached tokens as input, too.
+        input_limit: tokens that the input may have, as far as known.
+        context_window: tokens that input and output may have together, where known.
+        requested_output_tokens: tokens that were requested for the answer, where known.
+        least_input_tokens: lower bound of our own count of the request.
+        previous: tokens reported for an earlier request that this one extends, and the least that was added since.
     """
     sizes, reasons = _reported(reply), _stop_reasons(reply)
     is_short = sizes is not None and sizes[0] < least_input_tokens * CERTAIN_SHARE
@@ -262,9 +232,10 @@ def silent_overflow(
         return ContextOverflow(sum(sizes), sizes[0], "input_plus_output", requested_output_tokens)
     if previous is None:
         return ContextOverflow(sizes[0], None, "input") if is_short and _at_window(sizes[0], limits, 0) else None
-    stands = sizes[0] < least_input_tokens and _did_not_grow(sizes[0], previous)
-    is_pinned = stands and _at_window(sizes[0], limits, SAME_TOKENS)
-    return ContextOverflow(max(sizes[0], previous[0]), None, "input") if is_pinned else None
+    before, added = previous
+    has_grown = added >= max(GROWTH_TOKENS, before * GROWTH_SHARE) and sizes[0] < least_input_tokens
+    is_pinned = has_grown and abs(sizes[0] - before) <= SAME_TOKENS and _at_window(sizes[0], limits, SAME_TOKENS)
+    return ContextOverflow(max(sizes[0], before), None, "input") if is_pinned else None
 
 
 def _window_ended(sizes: tuple[int, int], window: int, requested: int | None) -> bool:
@@ -274,12 +245,6 @@ def _window_ended(sizes: tuple[int, int], window: int, requested: int | None) ->
         return True
     is_capped = any(_near_multiple(sizes[1], step, SAME_TOKENS) for step in OUTPUT_STEPS_TOKENS)
     return requested is not None and not is_capped and _near_multiple(sum(sizes), WINDOW_STEP_TOKENS, STOP_TOKENS)
-
-
-def _did_not_grow(input_tokens: int, previous: tuple[int, int]) -> bool:
-    before, added = previous
-    clearly_more = added >= GROWTH_TOKENS and added >= before * GROWTH_SHARE
-    return clearly_more and abs(input_tokens - before) <= SAME_TOKENS
 
 
 def _at_window(input_tokens: int, limits: tuple[int, ...], slack_tokens: int) -> bool:
@@ -305,15 +270,11 @@ def _reported(reply: AIMessage) -> tuple[int, int] | None:
         return None
     details = usage.get("input_token_details")
     parts = [details.get(key) for key in ("cache_read", "cache_creation")] if isinstance(details, Mapping) else []
-    cached = sum(tokens for tokens in map(_count, parts) if tokens)
-    input_tokens, output_tokens = _count(sent_tokens(reply)), _count(usage.get("output_tokens"))
-    return (
-        (input_tokens, output_tokens) if input_tokens and output_tokens is not None and cached <= input_tokens else None
-    )
-
-
-def _count(tokens: object) -> int | None:
-    return tokens if isinstance(tokens, int) and not isinstance(tokens, bool) and tokens >= 0 else None
+    cached = sum(tokens for tokens in parts if is_count(tokens))
+    input_tokens, output_tokens = sent_tokens(reply), usage.get("output_tokens")
+    if is_count(input_tokens) and is_count(output_tokens) and max(1, cached) <= input_tokens:
+        return input_tokens, output_tokens
+    return None
 
 
 def _stop_reasons(reply: AIMessage) -> set[str]:

@@ -17,61 +17,42 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from langchain_ctxwin.core.edits import Media, leaves
 
-LARGE_TILE_PIXELS = 768
-SMALL_TILE_PIXELS = 512
-"""Sides of the squares that images are cut into."""
+LARGE_TILE_PIXELS, SMALL_TILE_PIXELS = 768, 512  # sides of the squares that images are cut into
+
+
+TextPrice = Callable[[str], float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldPrices:
-    """Constant tokens in a typed signature of a tool."""
+    """Constant tokens in a typed signature of a tool; the first property brings the object's brackets."""
 
     description: int
     first_property: int
-    """The first field of an object, with the object's brackets."""
-
     more_properties: int
-    """Each further field."""
-
     property_description: int
     enum_item: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Framing:
-    """Constant tokens around the text of a request."""
+    """Constant tokens around the text of a request: once for it, and per message (role and separators)."""
 
     request: int
-    """Once per request."""
-
     message: int
-    """Per message: role and separators."""
-
-    call: int
-    """Per tool call and per result: id, type and punctuation; two short JSON keys."""
-
+    call: int  # per tool call and per result: id, type and punctuation; two short JSON keys
     plain_arguments: bool = False
     """True where models are shown the arguments of a call one by one, as they are; False where they are shown JSON. A
     program in JSON is all escapes: with the wrong one, calls that write files are off by a tenth."""
 
     any_tools: int
-    """Once when any tool is bound."""
-
-    tool: int
-    """Per tool definition, beside its text."""
-
+    tool: int  # once when any tool is bound, and per tool definition, beside its text
     fields: FieldPrices | None = None
     """What a signature adds to names and descriptions; None where models are shown the JSON of a definition."""
 
-    image: Callable[[int, int], int]
-    """Price of an image by its width and height in pixels."""
-
-    image_low_tokens: int = 0
-    """Price of an image that is sent with `detail: low`; 0 where there is no such setting."""
-
-    page_tokens: int
-    """One page of a document, its text and its picture."""
-
+    image: Callable[[int, int], int]  # price of an image by its width and height in pixels
+    image_low_tokens: int = 0  # price of an image that is sent with `detail: low`; 0 where there is no such setting
+    page_tokens: int  # one page of a document, its text and its picture
     audio_tokens_per_second: int
 
 
@@ -144,28 +125,16 @@ FRAMING = {
     "llama": LLAMA, "qwen": QWEN, "deepseek": DEEPSEEK, "generic": GENERIC,
 }  # fmt: skip
 
-MAX_DEPTH = 12
-"""Nesting of a schema that is followed; providers refuse deeper ones."""
-
-MAX_NODES = 2_000
-"""Parts of one schema that are looked at, so that shared definitions cannot multiply without end."""
-
-MAX_VALUES = 10 * MAX_NODES
-"""Values of one definition that its JSON shows: a schema states about ten, counting names and keywords."""
-
+MAX_DEPTH = 12  # nesting of a schema that is followed; providers refuse deeper ones
+MAX_NODES = 2_000  # parts of one schema that are looked at, so that shared definitions cannot multiply without end
+MAX_VALUES = 10 * MAX_NODES  # values of one definition that its JSON shows: a schema states about ten
+# Keywords that hold a schema or a list of them.
 SINGLE_PARTS = ("items", "additionalProperties", "not", "anyOf", "oneOf", "allOf", "prefixItems")
-"""Keywords that hold a schema or a list of them."""
-
-NAMED_PARTS = ("properties", "$defs", "definitions")
-"""Keywords that hold schemas by name."""
-
+NAMED_PARTS = ("properties", "$defs", "definitions")  # keywords that hold schemas by name
+# Where definitions keep their schema: OpenAI and Gemini, Anthropic, MCP and Bedrock, LangChain.
 PARAMETER_KEYS = ("parameters", "input_schema", "inputSchema", "args_schema")
-"""Where definitions keep their schema: OpenAI and Gemini, Anthropic, MCP and Bedrock, LangChain."""
-
+# What LangChain and pydantic raise for a tool that they cannot describe.
 UNREADABLE = (KeyError, ValueError, TypeError, AttributeError, NameError, RuntimeError)
-"""What LangChain and pydantic raise for a tool that they cannot describe."""
-
-TextPrice = Callable[[str], float]
 
 
 def schema_tokens(tools: Iterable[Any], framing: Framing, price: TextPrice) -> float:
@@ -181,17 +150,11 @@ def schema_tokens(tools: Iterable[Any], framing: Framing, price: TextPrice) -> f
 
 def _functions(tool: Any) -> Iterator[Mapping[str, Any]]:
     """The definitions in one tool, each with a name, a description and parameters."""
-    if isinstance(tool, Mapping):
-        yield from _functions_of_mapping(tool)
-        return
-    try:
-        converted = convert_to_openai_tool(tool)
-    except UNREADABLE:
-        converted = {"name": str(getattr(tool, "name", type(tool).__name__)), "description": ""}
-    yield from _functions_of_mapping(converted)
-
-
-def _functions_of_mapping(tool: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    if not isinstance(tool, Mapping):
+        try:
+            tool = convert_to_openai_tool(tool)
+        except UNREADABLE:
+            tool = {"name": str(getattr(tool, "name", type(tool).__name__)), "description": ""}
     declared = tool.get("function_declarations") or tool.get("functionDeclarations")
     if isinstance(declared, list | tuple):
         yield from (part for part in declared if isinstance(part, Mapping))
@@ -202,13 +165,9 @@ def _functions_of_mapping(tool: Mapping[str, Any]) -> Iterator[Mapping[str, Any]
     elif "title" in wrapped and isinstance(wrapped.get("properties"), Mapping):
         schema = {key: part for key, part in wrapped.items() if key not in {"title", "description"}}
         yield {"name": wrapped["title"], "description": wrapped.get("description"), "parameters": schema}
-    else:
-        yield {"description": " ".join(leaf for leaf in leaves(_with_keys(tool)) if not isinstance(leaf, Media))}
-
-
-def _with_keys(tool: Mapping[str, Any]) -> list[Any]:
-    """Keys and values of a provider's own tool: what it is is often said by a key or by its type alone."""
-    return [*map(str, tool), *tool.values()]
+    else:  # a provider's own tool: what it is is often said by a key or by its type alone
+        said = leaves([*map(str, tool), *tool.values()])
+        yield {"description": " ".join(leaf for leaf in said if not isinstance(leaf, Media))}
 
 
 def _tool_tokens(function: Mapping[str, Any], framing: Framing, price: TextPrice) -> float:
@@ -217,17 +176,13 @@ def _tool_tokens(function: Mapping[str, Any], framing: Framing, price: TextPrice
         root = inner  # Bedrock wraps the schema once more
     name, description = str(function.get("name") or ""), str(function.get("description") or "")
     if framing.fields is None:
-        shown = {"name": name, "description": description, "parameters": root}
-        return framing.tool + price(_json(shown))
+        whole = {"name": name, "description": description, "parameters": root}
+        shown = _bounded(whole, iter(range(MAX_VALUES)), ())
+        return framing.tool + price(json.dumps(shown, ensure_ascii=False, default=str))
     tokens = framing.tool + price(name)
     if description:
         tokens += framing.fields.description + price(description)
     return tokens + sum(_node_tokens(node, framing.fields, price) for node in _nodes(root))
-
-
-def _json(value: Any) -> str:
-    """The JSON of a definition; it ends for any value, and what no JSON holds is shown as text."""
-    return json.dumps(_bounded(value, iter(range(MAX_VALUES)), ()), ensure_ascii=False, default=str)
 
 
 def _bounded(value: Any, left: Iterator[int], path: tuple[int, ...]) -> Any:
@@ -252,21 +207,13 @@ def _nodes(root: Any) -> Iterator[Mapping[str, Any]]:
             continue
         left -= 1
         yield schema
+        parts: list[Any] = []
+        for part in map(schema.get, SINGLE_PARTS):
+            parts += part[:MAX_NODES] if isinstance(part, list | tuple) else [part]
+        for named in map(schema.get, NAMED_PARTS):
+            parts += islice(named.values(), MAX_NODES) if isinstance(named, Mapping) else ()
         inside = (*path, id(schema))
-        stack.extend((part, inside) for part in _parts(schema))
-
-
-def _parts(schema: Mapping[str, Any]) -> Iterator[Any]:
-    for key in SINGLE_PARTS:
-        part = schema.get(key)
-        if isinstance(part, list | tuple):
-            yield from part[:MAX_NODES]
-        elif part is not None:
-            yield part
-    for key in NAMED_PARTS:
-        named = schema.get(key)
-        if isinstance(named, Mapping):
-            yield from list(named.values())[:MAX_NODES]
+        stack += [(part, inside) for part in parts]
 
 
 def _node_tokens(schema: Mapping[str, Any], fields: FieldPrices, price: TextPrice) -> float:

@@ -13,14 +13,10 @@ from langchain_ctxwin.core.tokens import request_tokens
 from langchain_ctxwin.core.tool_schemas import FRAMING
 from langchain_ctxwin.errors import ConfigError
 
+# Family of the framing constants by how the name of an encoding begins.
 FAMILIES = {"o200k": "openai", "cl100k": "cl100k", "llama": "llama", "qwen": "qwen"}
-"""Family of the framing constants by how the name of an encoding begins."""
-
+# A text with a character that no vocabulary has: a tokenizer that cannot take it would fail on a user's text.
 PROBE = "A probe: \ue000 \U0001f9ea"
-"""A text with a character that no vocabulary has: a tokenizer that cannot take it would fail on a user's text."""
-
-Count = Callable[[str], int]
-"""Tokens of a text that is valid Unicode."""
 
 
 class LocalCounter:
@@ -35,7 +31,7 @@ class LocalCounter:
 
     exact: ClassVar[bool] = True
 
-    def __init__(self, count: Count, *, family: str) -> None:
+    def __init__(self, count: Callable[[str], int], *, family: str) -> None:
         if family not in FRAMING:
             raise ConfigError(f"family={family!r} is unknown: use one of {', '.join(sorted(FRAMING))}")
         self.family = family
@@ -47,16 +43,11 @@ class LocalCounter:
 
     def count_text(self, text: str) -> int:
         """Return the tokens of a plain text, without any framing."""
-        return self._count(_valid(text)) if text else 0
-
-
-def _valid(text: str) -> str:
-    """What arrives at a provider: surrogates in pairs are one character, lone ones the replacement character."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
+        try:
+            text.encode()
+        except UnicodeEncodeError:  # what arrives: surrogates in pairs are one character, lone ones are replaced
+            text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return self._count(text) if text else 0
 
 
 class VocabularyCounter(LocalCounter):
@@ -76,11 +67,6 @@ class VocabularyCounter(LocalCounter):
         engine = ContextEngine(limits=model, counter=VocabularyCounter("o200k_base"))
         ```
 
-    Use:
-        ```python
-        VocabularyCounter("o200k_base").count_text("How many tokens is this?")  # 6
-        ```
-
     Raises:
         ConfigError: quicktok is not installed, the encoding is not on this machine, or the family unknown.
 
@@ -90,28 +76,26 @@ class VocabularyCounter(LocalCounter):
     """
 
     def __init__(self, encoding: str, *, family: str | None = None) -> None:
+        try:
+            import quicktok  # noqa: PLC0415  # optional
+        except ImportError as error:
+            raise ConfigError("exact counts need a tokenizer: pip install langchain-ctxwin[exact]") from error
+        try:
+            count = quicktok.get_encoding(encoding).count
+        except (RuntimeError, TypeError) as error:  # an unknown name, and what is no name
+            bundled = ", ".join(sorted(set(quicktok.MODEL_TO_ENCODING.values())))
+            raise ConfigError(
+                f"encoding={encoding!r} is not on this machine: use one of {bundled}, or import it into quicktok"
+            ) from error
         implied = (family for start, family in FAMILIES.items() if encoding.startswith(start))
-        super().__init__(_vocabulary(encoding), family=family or next(implied, "generic"))
+        super().__init__(count, family=family or next(implied, "generic"))
         self.encoding = encoding
-
-
-def _vocabulary(encoding: str) -> Count:
-    try:
-        import quicktok  # noqa: PLC0415  # optional
-    except ImportError as error:
-        raise ConfigError("exact counts need a tokenizer: pip install langchain-ctxwin[exact]") from error
-    try:
-        count: Count = quicktok.get_encoding(encoding).count
-    except (RuntimeError, TypeError) as error:  # an unknown name, and what is no name
-        bundled = ", ".join(sorted(set(quicktok.MODEL_TO_ENCODING.values())))
-        raise ConfigError(
-            f"encoding={encoding!r} is not on this machine: use one of {bundled}, or import it into quicktok"
-        ) from error
-    return count
 
 
 class TokenizerFileCounter(LocalCounter):
     """Counts with the tokenizer of a model, from the `tokenizer.json` that is published beside its weights.
+
+    All of a text counts as text, also where the file asks to cut, to pad and to read special tokens.
 
     Setup:
         ```bash
@@ -132,23 +116,19 @@ class TokenizerFileCounter(LocalCounter):
     """
 
     def __init__(self, path: str | os.PathLike[str], *, family: str = "generic") -> None:
-        tokenizer = _tokenizer(os.fspath(path))
+        try:
+            from tokenizers import Tokenizer  # noqa: PLC0415  # optional
+        except ImportError as error:
+            raise ConfigError(
+                "reading a tokenizer.json needs a package: pip install langchain-ctxwin[exact]"
+            ) from error
+        try:
+            tokenizer = Tokenizer.from_file(os.fspath(path))
+            tokenizer.no_truncation()
+            tokenizer.no_padding()
+            tokenizer.encode_special_tokens = True
+            tokenizer.encode(PROBE, add_special_tokens=False)
+        except Exception as error:  # the package raises nothing more specific
+            raise ConfigError(f"{os.fspath(path)} is no usable tokenizer.json: {error}") from error
         super().__init__(lambda text: len(tokenizer.encode(text, add_special_tokens=False)), family=family)
         self.path = path
-
-
-def _tokenizer(path: str) -> Any:
-    """The tokenizer, counting all of a text as text: files may ask to cut, to pad and to read special tokens."""
-    try:
-        from tokenizers import Tokenizer  # noqa: PLC0415  # optional
-    except ImportError as error:
-        raise ConfigError("reading a tokenizer.json needs a package: pip install langchain-ctxwin[exact]") from error
-    try:
-        tokenizer = Tokenizer.from_file(path)
-        tokenizer.no_truncation()
-        tokenizer.no_padding()
-        tokenizer.encode_special_tokens = True
-        tokenizer.encode(PROBE, add_special_tokens=False)
-    except Exception as error:  # the package raises nothing more specific
-        raise ConfigError(f"{path} is no usable tokenizer.json: {error}") from error
-    return tokenizer

@@ -7,7 +7,7 @@ import hashlib
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from math import isfinite
 from typing import Any, ClassVar
@@ -25,32 +25,18 @@ from langchain_ctxwin.util.failures import BackOff
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import Lru
 
+# Questions to the provider; the lowest published limit of a counting endpoint is 100 a minute (Anthropic, tier 1).
 REQUESTS_PER_MINUTE = 60
-"""Questions to the provider; the lowest published limit of a counting endpoint is 100 a minute (Anthropic, tier 1)."""
-
+# How long a caller waits for one count: several times what the endpoints take, and short beside a model call.
 TIMEOUT_SECONDS = 5.0
-"""How long a caller waits for one count: several times what the endpoints take, and short beside a model call."""
-
-MAX_COUNTS = 1_024
-"""Requests whose counts are remembered, about 200 bytes each."""
-
-MAX_FACT_CHARS = 40
-"""A status of an error is a code word; what is longer is a text, and may quote the request."""
+MAX_COUNTS = 1_024  # requests whose counts are remembered, about 200 bytes each
+MAX_FACT_CHARS = 40  # a status of an error is a code word; what is longer is a text, and may quote the request
 
 MINUTE_SECONDS = 60.0
-
-DIGEST_BYTES = 16
-"""128 bits: two requests do not meet by chance."""
-
+# Fields of a message that no provider is sent.
 UNSENT = frozenset({"id", "artifact", "response_metadata", "usage_metadata"})
-"""Fields of a message that no provider is sent."""
-
+# The Gemini client insists on contents beside the whole request; they are taken out again before anything is sent.
 IGNORED_CONTENTS = "-"
-"""The Gemini client insists on contents beside the whole request; they are taken out again before anything is sent."""
-
-
-class UnusableCountError(Exception):
-    """The provider's answer is no count; it is logged here and goes no further, and its text quotes nothing."""
 
 
 class RemoteCounter(ABC):
@@ -66,8 +52,7 @@ class RemoteCounter(ABC):
 
     exact: ClassVar[bool] = False
     provider: ClassVar[str]
-    chat_model: ClassVar[tuple[str, str]]
-    """Package and class of the model that it counts with."""
+    chat_model: ClassVar[tuple[str, str]]  # package and class of the model that it counts with
 
     def __init__(
         self,
@@ -82,16 +67,6 @@ class RemoteCounter(ABC):
             raise ConfigError(f"requests_per_minute={requests_per_minute!r}: give a whole number of at least 1")
         if not (timeout_seconds > 0 and isfinite(timeout_seconds)):
             raise ConfigError(f"timeout_seconds={timeout_seconds!r}: give a positive number of seconds")
-        self._check(model)
-        self.model: Any = model
-        self.estimator: TokenCounter = estimator or TokenEstimator(family=family_of(model))
-        self.timeout_seconds = timeout_seconds
-        self._clock = clock
-        self._asked_at: deque[float] = deque(maxlen=requests_per_minute)
-        self._pause = BackOff(clock)
-        self._counts: Lru[int] = Lru(MAX_COUNTS)
-
-    def _check(self, model: Any) -> None:
         module, name = self.chat_model
         counter, package = type(self).__name__, module.replace("_", "-")
         try:
@@ -99,9 +74,15 @@ class RemoteCounter(ABC):
         except ImportError as error:
             raise ConfigError(f"{counter} needs {name}: pip install {package}") from error
         if not isinstance(model, expected):
-            raise ConfigError(
-                f"{counter} cannot count with a {type(model).__name__}: give it the {name} itself, without bound tools"
-            )
+            kind = type(model).__name__
+            raise ConfigError(f"{counter} cannot count with a {kind}: give it the {name} itself, without bound tools")
+        self.model: Any = model
+        self.estimator: TokenCounter = estimator or TokenEstimator(family=family_of(model))
+        self.timeout_seconds = timeout_seconds
+        self._clock = clock
+        self._asked_at: deque[float] = deque(maxlen=requests_per_minute)
+        self._pause = BackOff(clock)
+        self._counts: Lru[int] = Lru(MAX_COUNTS)
 
     @abstractmethod
     def ask(self, messages: list[AnyMessage], tools: list[Any]) -> Any:
@@ -123,14 +104,16 @@ class RemoteCounter(ABC):
         if known is not None or not self._may_ask():
             return known
         try:
-            answer = in_daemon(lambda: self.ask(request, definitions)).result(self.timeout_seconds)
-            tokens = self._counts.put(digest, _tokens(answer))
+            tokens = in_daemon(lambda: self.ask(request, definitions)).result(self.timeout_seconds)
+            reason = _fault(tokens)
         except Exception as error:  # noqa: BLE001  # counting is soft: any failure only means that the estimate stands
+            reason = _reason(error, self.timeout_seconds)
+        if reason:
             self._pause.failed()
-            log.warning("count.failed", provider=self.provider, reason=_reason(error, self.timeout_seconds))
+            log.warning("count.failed", provider=self.provider, reason=reason)
             return None
         self._pause.succeeded()
-        return tokens
+        return self._counts.put(digest, tokens)
 
     async def acount_request(self, messages: Sequence[AnyMessage], *, tools: Any = None) -> int | None:
         """Like `count_request`, without blocking the event loop: in a thread."""
@@ -138,13 +121,11 @@ class RemoteCounter(ABC):
 
     def upper(self, tokens: int) -> int:
         """Upper bound of the true count: what `__call__` returns may be an estimate."""
-        bound: Callable[[int], int] = getattr(self.estimator, "upper", int)
-        return bound(tokens)
+        return int(getattr(self.estimator, "upper", int)(tokens))
 
     def lower(self, tokens: int) -> int:
         """Lower bound of the true count."""
-        bound: Callable[[int], int] = getattr(self.estimator, "lower", int)
-        return bound(tokens)
+        return int(getattr(self.estimator, "lower", int)(tokens))
 
     def _may_ask(self) -> bool:
         """Say whether this is a time to ask; if so, somebody asks now."""
@@ -183,25 +164,24 @@ class GeminiCounter(RemoteCounter):
 
     def ask(self, messages: list[AnyMessage], tools: list[Any]) -> Any:
         """Ask `countTokens`."""
-        return self.model.client.models.count_tokens(**self._question(messages, tools)).total_tokens
-
-    def _question(self, messages: list[AnyMessage], tools: list[Any]) -> Mapping[str, Any]:
-        """Arguments of the SDK's `count_tokens`."""
         from google.genai.types import CountTokensConfig, HttpOptions  # noqa: PLC0415  # loaded by the model already
 
-        model = self.model
+        model, options = self.model, HttpOptions(timeout=int(self.timeout_seconds * 1000))
         bound = model.bind_tools(tools).kwargs["tools"] if tools else None
         # No public name converts messages; without this one there is no count.
         request = model._prepare_request(messages, tools=bound)  # noqa: SLF001
         contents, config = request["contents"], request["config"]
-        options = HttpOptions(timeout=int(self.timeout_seconds * 1000))
+        fixed = {"system_instruction": config.system_instruction, "tools": config.tools}
         if model.client.vertexai:
-            fixed = {"system_instruction": config.system_instruction, "tools": config.tools}
-            config = CountTokensConfig(**fixed, http_options=options)
-            return {"model": request["model"], "contents": contents, "config": config}
-        # For this API the SDK refuses system instruction and tools; the API itself takes them in the whole request.
-        options.extra_body = {"contents": [], "generateContentRequest": _whole(model.model, contents, config)}
-        return {"model": model.model, "contents": IGNORED_CONTENTS, "config": CountTokensConfig(http_options=options)}
+            question = {"model": request["model"], "contents": contents}
+        else:  # here the SDK refuses system instruction and tools; the API takes them in the whole request
+            question = {"model": model.model, "contents": IGNORED_CONTENTS}
+            whole = {"model": model.model if "/" in model.model else f"models/{model.model}", "contents": contents}
+            whole |= {"systemInstruction": fixed.pop("system_instruction"), "tools": fixed.pop("tools")}
+            rest = {key: _json(part) for key, part in whole.items() if part}
+            options.extra_body = {"contents": [], "generateContentRequest": rest}
+        counted = model.client.models.count_tokens(**question, config=CountTokensConfig(**fixed, http_options=options))
+        return counted.total_tokens
 
 
 class AnthropicCounter(RemoteCounter):
@@ -233,46 +213,35 @@ class AnthropicCounter(RemoteCounter):
 
 def request_digest(messages: Sequence[AnyMessage], tools: Sequence[Any]) -> str:
     """Return a short text that differs whenever something differs that is sent."""
-    seen = hashlib.blake2b(digest_size=DIGEST_BYTES)
+    seen = hashlib.blake2b(digest_size=16)  # two requests do not meet by chance
     fields = [{name: value for name, value in message if name not in UNSENT} for message in messages]
     for part in (*fields, list(map(tool_definition, tools))):
         seen.update(f"{compact_json(part)}\n".encode("utf-8", "surrogatepass"))
     return seen.hexdigest()
 
 
-def _tokens(answer: Any) -> int:
-    if isinstance(answer, bool) or not isinstance(answer, int):
-        raise UnusableCountError(f"the count is a {type(answer).__name__}")
-    if answer <= 0:
-        raise UnusableCountError(f"the count is {answer}")
-    return answer
+def _fault(count: object) -> str:
+    if isinstance(count, bool) or not isinstance(count, int):
+        return f"the count is a {type(count).__name__}"
+    return "" if count > 0 else f"the count is {count}"
 
 
 def _reason(error: Exception, timeout_seconds: float) -> str:
     """The class and status of an error; its text may quote the request and is left out."""
     name = type(error).__name__
-    if isinstance(error, UnusableCountError):
-        return f"{name}: {error}"
     if isinstance(error, TimeoutError):
         return f"{name}: no answer within {timeout_seconds:g} seconds"
-    stated = (getattr(error, key, None) for key in ("status_code", "code", "status"))
-    facts = [str(fact) for fact in stated if _is_code(fact)]
+    stated = [getattr(error, key, None) for key in ("status_code", "code", "status")]
+    facts = [
+        str(fact)
+        for fact in stated
+        if isinstance(fact, int) or (isinstance(fact, str) and fact.isupper() and len(fact) <= MAX_FACT_CHARS)
+    ]
     return f"{name}: {' '.join(facts)}" if facts else name
 
 
-def _is_code(fact: Any) -> bool:
-    return isinstance(fact, int) or (isinstance(fact, str) and fact.isupper() and len(fact) <= MAX_FACT_CHARS)
-
-
-def _whole(name: str, contents: list[Any], config: Any) -> dict[str, Any]:
-    """A GenerateContentRequest in the JSON of the REST API."""
-    whole = {"model": name if "/" in name else f"models/{name}", "contents": [_json(content) for content in contents]}
-    if config.system_instruction is not None:
-        whole["systemInstruction"] = _json(config.system_instruction)
-    if config.tools:
-        whole["tools"] = [_json(tool) for tool in config.tools]
-    return whole
-
-
-def _json(value: Any) -> Any:
-    return value.model_dump(mode="json", by_alias=True, exclude_none=True)
+def _json(part: Any) -> Any:
+    """A part of a request in the JSON of the REST API."""
+    if isinstance(part, list):
+        return [_json(item) for item in part]
+    return part if isinstance(part, str) else part.model_dump(mode="json", by_alias=True, exclude_none=True)

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import operator
 import threading
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import nullcontext
-from typing import Annotated, Any, NotRequired, TypedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, NotRequired, TypedDict, cast
 
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
-from langchain_core.runnables.config import merge_configs, run_in_executor
+from langchain_core.runnables.config import merge_configs
 from langgraph.channels import EphemeralValue
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.config import get_stream_writer
@@ -29,27 +28,21 @@ from langgraph.types import Command, Overwrite, Send
 
 from langchain_ctxwin.core.overflow import classify_overflow, request_texts
 from langchain_ctxwin.core.recovery import LENGTH_STOPS, STOP_KEYS
-from langchain_ctxwin.decompose.parts import MAP_PROMPT, REDUCE_PROMPT, Answer, Clamped, PartSplitter, Work, whole_work
-from langchain_ctxwin.decompose.questions import aask, ask, questions_in, split_request
+from langchain_ctxwin.decompose.parts import MAP_PROMPT, REDUCE_PROMPT, Answer, Clamped, PartSplitter, Work
+from langchain_ctxwin.decompose.questions import asked, questions_in, split_request
 from langchain_ctxwin.decompose.splitting import Chunk, Cut, Place, chunk_of, places_of
 from langchain_ctxwin.errors import BudgetExceededError, ConfigError, ContextWindowError, NoModelFitsError, brief
 from langchain_ctxwin.protocols import TokenCounter
 from langchain_ctxwin.util.log import log
+from langchain_ctxwin.util.work import Work as Calls
+from langchain_ctxwin.util.work import arun, run
 
-MAX_CONCURRENCY = 8
-"""Calls at a time: few enough for the rate limits of a usual account, and an eighth of the waiting."""
-
+MAX_CONCURRENCY = 8  # few enough for the rate limits of a usual account, and an eighth of the waiting
 CALL_CONFIG: RunnableConfig = {"tags": [TAG_NOSTREAM], "metadata": {"lc_source": "map_reduce"}}
 """Config of every call but the last: the tag keeps partial answers out of a user's stream of tokens."""
-
-LONGEST_ERROR_CHARS = 500
-"""Error texts may quote the request; a report needs their beginning."""
-
+LONGEST_ERROR_CHARS = 500  # error texts may quote the request; a report needs their beginning
 ROOM = "__room_for_calls"
 """Key of what bounds the calls of a streamed run; LangGraph stores no key that begins like this."""
-
-Calls = Generator[list[AnyMessage], Any, Any]
-"""Yields requests, is sent the reply or the exception to each, and returns what its node returns."""
 
 
 def create_map_reduce_graph(
@@ -111,21 +104,15 @@ def create_map_reduce_graph(
         raise ConfigError(f"model={brief(model)}: pass a chat model or a Runnable around one")
     if isinstance(max_concurrency, bool) or not isinstance(max_concurrency, int) or max_concurrency < 1:
         raise ConfigError(f"max_concurrency={max_concurrency!r}: give a whole number of calls, at least 1")
-    parts = PartSplitter(
-        model,
-        limits=limits,
-        counter=counter,
-        output_reserve=output_reserve,
-        map_prompt=map_prompt,
-        reduce_prompt=reduce_prompt,
-    )
-    parts.of_documents(whole_work("", 0))  # prompts that leave no room are refused here
-    nodes = MapReduceNodes(model, parts, sub_questions=sub_questions)
+    prompts = (map_prompt, reduce_prompt)
+    parts = PartSplitter(model, limits=limits, counter=counter, output_reserve=output_reserve, prompts=prompts)
+    parts.of_documents("")  # prompts that leave no room are refused here
+    nodes = _Nodes(model, parts, sub_questions=sub_questions)
     builder = StateGraph(State, input_schema=MapReduceInput, output_schema=MapReduceOutput)
-    builder.add_node("split", nodes.split, destinations=("map",))
-    builder.add_node("map", nodes.map)
-    builder.add_node("collect", nodes.collect, destinations=("map", "reduce", END))
-    builder.add_node("reduce", nodes.reduce)
+    builder.add_node("split", _node("split", nodes.split), destinations=("map",))
+    builder.add_node("map", _node("map", nodes.answer))
+    builder.add_node("collect", RunnableLambda(nodes.collect, name="collect"), destinations=("map", "reduce", END))
+    builder.add_node("reduce", _node("reduce", nodes.answer))
     builder.add_edge(START, "split")
     builder.add_edge("map", "collect")
     builder.add_edge("reduce", "collect")
@@ -134,41 +121,39 @@ def create_map_reduce_graph(
 
 
 class _Graph(CompiledStateGraph[Any, Any, Any, Any]):
-    """Streams events without taking a thread from the calls.
+    """Waits for streamed events on a thread of its own.
 
-    LangGraph waits for the events of a sync stream on a thread of the pool that runs the nodes, so that a pool of one
-    would wait for ever. It gets one more, and the calls are counted here.
+    LangGraph waits for them on a thread of the pool that runs the nodes, so that a pool of one would wait for ever. It
+    gets one more, and the calls are counted here.
     """
 
     def stream(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Iterator[Any]:  # noqa: A002  # the host's name
         config, mode = merge_configs(self.config, config), options.get("stream_mode")
         modes = {mode} if isinstance(mode, str) else {*(mode or ())}
         calls = config.get("max_concurrency")
-        if calls and (modes & {"custom", "messages"} or options.get("subgraphs")):
+        if calls and (modes & {"custom", "messages"} or options.get("subgraphs")):  # otherwise in their order
             room: RunnableConfig = {"max_concurrency": calls + 1, "configurable": {ROOM: threading.Semaphore(calls)}}
             config = merge_configs(config, room)
         return super().stream(input, config, **options)
 
 
 class Failure(TypedDict):
-    """A part that got no answer."""
+    """A part that got no answer, and the places of the input that are not considered for it."""
 
     level: int
     part: int
     sub_question: str
     chunks: list[Place]
-    """The places of the input that this answer does not consider."""
     error: str
 
 
 class Counts(TypedDict):
-    """What the work on some parts took."""
+    """What the work on some parts took: tokens as far as the provider reports them."""
 
     calls: int
     refused: int
     """Calls that the provider refused as too large; their parts were split."""
     input_tokens: int
-    """Input of all calls, as far as the provider reports it; `output_tokens` likewise."""
     output_tokens: int
     cut_off: int
     """Answers that ended because their output limit was reached."""
@@ -203,11 +188,10 @@ class MapReduceInput(TypedDict):
 
 
 class MapReduceOutput(TypedDict):
-    """What a run returns."""
+    """What a run returns; `failures` are the parts of the input that the answer does not consider, and why."""
 
     answer: str
     failures: list[Failure]
-    """Parts of the input that the answer does not consider, and why."""
     parts: int
     report: Report
 
@@ -228,77 +212,65 @@ class State(TypedDict, total=False):
     report: Report
 
 
-class MapReduceNodes:
-    """The nodes around one model: split, map, reduce and collect, each sync and async."""
+def _node(name: str, calls_of: Callable[[Any, RunnableConfig], Calls[Any]]) -> Runnable[Any, Any]:
+    def do(values: dict[str, Any], config: RunnableConfig) -> Any:
+        return run(calls_of(values, config))
+
+    async def ado(values: dict[str, Any], config: RunnableConfig) -> Any:
+        return await arun(calls_of(values, config), aside=True)
+
+    return RunnableLambda(do, afunc=ado, name=name)
+
+
+class _Nodes:
+    """What the nodes around one model do."""
 
     def __init__(self, model: Runnable[Any, Any], parts: PartSplitter, *, sub_questions: bool) -> None:
         self._model = model
         self._parts = parts
         self._sub_questions = sub_questions
-        self.split = self._node("split", self._split)
-        """Cuts the input into parts and sends each to `map`."""
-        self.map = self._node("map", self._answer)
-        """Answers the question from one part."""
-        self.reduce = self._node("reduce", self._answer)
-        """Combines some answers into one."""
-        self.collect: Runnable[Any, Any] = RunnableLambda(self._collect, name="collect")
-        """Waits for the parts of a level; returns the answer, or sends the answers to `reduce`."""
 
-    def _node(self, name: str, calls_of: Callable[[Any], Calls]) -> Runnable[Any, Any]:
-        def run(values: dict[str, Any], config: RunnableConfig) -> Any:
-            calls, config = calls_of(values), _config_of(values, config)
-            room = config.get("configurable", {}).get(ROOM) or nullcontext()
-            request, result = _next_request(calls, None)
-            while request is not None:
-                with room:
-                    reply = ask(self._model, request, config)
-                request, result = _next_request(calls, reply)
-            return result
-
-        async def arun(values: dict[str, Any], config: RunnableConfig) -> Any:
-            calls, config = calls_of(values), _config_of(values, config)
-            request, result = await run_in_executor(None, _next_request, calls, None)
-            while request is not None:
-                reply = await aask(self._model, request, config)
-                request, result = await run_in_executor(None, _next_request, calls, reply)
-            return result
-
-        return RunnableLambda(run, afunc=arun, name=name)
-
-    def _split(self, state: State) -> Calls:
-        """Send the parts; the input leaves the state, because each further checkpoint would hold it again.
-
-        The model is not asked for sub-questions where the request for them would be too large, and not before it is
-        sure that the question leaves room for parts, so that the call is worth its price.
-        """
-        question, chunks = _question_of(state), _chunks_of(state)
-        found, reply, counts = tuple[str, ...](), None, _no_counts()
+    def split(self, state: State, config: RunnableConfig) -> Calls[Any]:
+        """Cut the input into parts and send them; it leaves the state: each further checkpoint would hold it again."""
+        question = state.get("question")
+        if not isinstance(question, str) or not question.strip():
+            raise ConfigError(f"question={brief(question)}: pass what is to be answered from the documents, as a str")
+        chunks = _chunks_of(state)
+        report: Report = {**_no_counts(), "parts": [], "sub_questions": []}
         if self._sub_questions:
-            self._parts.of_documents(whole_work(question, 0))
-            request = split_request(question)
-            if not self._parts.over_by(request):
-                reply = yield request
-                counts["calls"] = 1
-                counts["input_tokens"], counts["output_tokens"] = _usage_of(reply)
-            found = self._that_fit(question, questions_in(question, reply))
-        sub_questions = list(found) if len(found) > 1 else []
-        parts = self._parts.of_documents(whole_work(question, 0, chunks), sub_questions)
-        _announce_level(0, len(parts.works), cuts=len(parts.cuts), sub_questions=len(sub_questions))
-        report: Report = {**counts, "parts": [len(parts.works)], "cuts": parts.cuts, "sub_questions": sub_questions}
+            report["sub_questions"] = yield from self._split_question(question, config, report)
+        parts = self._parts.of_documents(question, chunks, report["sub_questions"])
+        report["parts"], report["cuts"] = [len(parts.works)], parts.cuts
+        _announce_level(0, len(parts.works), cuts=len(parts.cuts), sub_questions=len(report["sub_questions"]))
         update = {"level": 0, "parts": len(parts.works), "waiting": [], "failures": [], "report": report}
         return Command(update={**update, "outcomes": Overwrite([])}, goto=_sends(parts.works))
 
-    def _that_fit(self, question: str, found: tuple[str, ...]) -> tuple[str, ...]:
-        """The sub-questions; none where they are so long that no room is left."""
+    def _split_question(self, question: str, config: RunnableConfig, report: Report) -> Calls[Any]:
+        """The sub-questions; none where it asks one thing, or where they are so long that no room is left.
+
+        The model is not asked where the request for them would be too large, and not before it is sure that the
+        question leaves room for parts, so that the call is worth its price.
+        """
+        self._parts.of_documents(question)
+        request, reply = split_request(question), None
+        if not self._parts.over_by(request):
+            reply = yield from self._reply(request, config)
+            report["calls"] = 1
+            report["input_tokens"], report["output_tokens"] = _usage_of(reply)
+        found = questions_in(question, reply)
         try:
-            self._parts.of_documents(whole_work(question, 0), found)
+            self._parts.of_documents(question, sub_questions=found)
         except BudgetExceededError:
             reason = "the sub-questions leave no room for documents beside the question"
             log.warning("decompose.question_unsplit", reason=reason)
-            return ()
-        return found
+            return []
+        return list(found) if len(found) > 1 else []
 
-    def _answer(self, work: Work) -> Calls:
+    def _reply(self, request: list[AnyMessage], config: RunnableConfig, *, is_last: bool = False) -> Calls[Any]:
+        config = config if is_last else merge_configs(config, CALL_CONFIG)
+        return (yield from asked(self._model, request, config, config.get("configurable", {}).get(ROOM)))
+
+    def answer(self, work: Work, config: RunnableConfig) -> Calls[Any]:
         """Ask about one part, and about smaller ones in its place when it is refused as too large.
 
         When one that cannot become smaller is refused, too, its size is not the reason: the rest is not sent. What else
@@ -308,13 +280,15 @@ class MapReduceNodes:
         last_error: Exception | None = None
         while waiting:
             part = waiting.pop()
-            reply = yield self._parts.request_of(part)
+            request = self._parts.request_of(part)
+            reply = yield from self._reply(request, config, is_last=work["must_answer"])
             outcome["calls"] += 1
             error = reply if isinstance(reply, Exception) else _take(reply, part, outcome)
             if error is None:
                 continue
             rest = [part]
-            if self._is_too_large(error, part):
+            is_stated = classify_overflow(error, request=request_texts(request)) is not None
+            if is_stated or isinstance(error, BudgetExceededError | NoModelFitsError):
                 outcome["refused"] += 1
                 found = self._parts.smaller(part)
                 waiting += found.works[::-1]
@@ -329,24 +303,11 @@ class MapReduceNodes:
             if work["must_answer"] and last_error is not None:
                 raise last_error
             outcome = {**outcome, "cuts": [], "clamped": [], "unanswered": work}  # tried again as it was
-        self._announce_part(work, outcome)
+        _announce_part(work, outcome)
         return {"outcomes": [outcome]}
 
-    def _is_too_large(self, error: Exception, part: Work) -> bool:
-        overflow = classify_overflow(error, request=request_texts(self._parts.request_of(part)))
-        return overflow is not None or isinstance(error, BudgetExceededError | NoModelFitsError)
-
-    def _announce_part(self, work: Work, outcome: Outcome) -> None:
-        place = {"level": work["level"], "part": work["part"]}
-        for failure in outcome["failures"]:
-            log.warning("decompose.part_failed", **place, error=failure["error"])
-        if outcome["refused"]:
-            log.warning("decompose.part_split", **place, refused=outcome["refused"])
-        facts = {"parts": work["parts"], "failed": bool(outcome["failures"]), "refused": outcome["refused"]}
-        _stream("decompose.part_done", **place, **facts)
-
-    def _collect(self, state: State) -> Command[Any]:
-        """Return the update and the sends that follow a level.
+    def collect(self, state: State) -> Command[Any]:
+        """Wait for the parts of a level; return the answer, or send the answers to `reduce`.
 
         When every part failed, the first one is tried again on its own, and what it raises leaves the graph: the
         thread can be resumed. Once it is answered, the others are tried again, too.
@@ -370,33 +331,20 @@ class MapReduceNodes:
 
     def _combine(self, state: State, answers: list[Answer], failures: list[Failure], report: Report) -> Command[Any]:
         level = state["level"] + 1
-        parts = self._parts.of_answers(whole_work(state["question"], level), answers)
-        asked = [work for work in parts.works if len(work["chunks"]) > 1]
-        kept = [_kept(work) for work in parts.works if len(work["chunks"]) == 1]
-        report["parts"] = [*report["parts"], len(asked)]
+        parts = self._parts.of_answers(state["question"], level, answers)
+        asked_about = [work for work in parts.works if len(work["chunks"]) > 1]
+        kept = list[Outcome]()  # an answer that is alone in its part goes to the next level as it is
+        for work in parts.works:
+            if len(work["chunks"]) == 1:
+                chunk = work["chunks"][0]
+                covers = chunk.get("covers", [])
+                answer = Answer(text=chunk["text"], sub_question=work["sub_question"], covers=covers)
+                kept.append(_outcome(work["part"], answer))
+        report["parts"] = [*report["parts"], len(asked_about)]
         report["clamped"] = [*report["clamped"], *parts.clamped]
-        _announce_level(level, len(asked), clamped=len(parts.clamped))
+        _announce_level(level, len(asked_about), clamped=len(parts.clamped))
         update = {"failures": failures, "report": report, "level": level, "outcomes": Overwrite(kept)}
-        return Command(update=update, goto=_sends(asked))
-
-
-def _next_request(calls: Calls, reply: Any) -> tuple[list[AnyMessage] | None, Any]:
-    """Return the next request, or None with the result when there is no further one."""
-    try:
-        return calls.send(reply), None
-    except StopIteration as end:
-        return None, end.value
-
-
-def _config_of(values: dict[str, Any], config: RunnableConfig) -> RunnableConfig:
-    return config if values.get("must_answer") else merge_configs(config, CALL_CONFIG)
-
-
-def _question_of(state: State) -> str:
-    question: Any = state.get("question")
-    if isinstance(question, str) and question.strip():
-        return question
-    raise ConfigError(f"question={brief(question)}: pass what is to be answered from the documents, as a str")
+        return Command(update=update, goto=_sends(asked_about))
 
 
 def _chunks_of(state: State) -> list[Chunk]:
@@ -404,7 +352,7 @@ def _chunks_of(state: State) -> list[Chunk]:
     text = state.get("text")
     if (documents is None) == (text is None):
         raise ConfigError("the input needs either documents or text, and only one of them")
-    if text is None and (isinstance(documents, str | bytes | dict) or not isinstance(documents, list | tuple)):
+    if text is None and not isinstance(documents, list | tuple):
         raise ConfigError(f"documents={brief(documents)}: pass a list of Documents or texts, or pass text=")
     chunks = [chunk_of(number, document) for number, document in enumerate(documents if text is None else [text])]
     if not any(chunk["text"].strip() for chunk in chunks):
@@ -463,27 +411,23 @@ def _outcome(part: int, *answers: Answer) -> Outcome:
     return Outcome(**_no_counts(), part=part, answers=[*answers], failures=[], unanswered=None)
 
 
-def _kept(work: Work) -> Outcome:
-    """An answer that is alone in its part goes to the next level as it is."""
-    chunk = work["chunks"][0]
-    answer = Answer(text=chunk["text"], sub_question=work["sub_question"], covers=chunk.get("covers", []))
-    return _outcome(work["part"], answer)
-
-
-def _added(report: Report, outcomes: list[Outcome]) -> Report:
+def _added(report: Report, outcomes: Sequence[Mapping[str, Any]]) -> Report:
     """The report with what a level took; cuts are in the order of the input, one for all sub-questions."""
-    added = report.copy()
+    added: dict[str, Any] = {**report}
     for outcome in outcomes:
-        added["calls"] += outcome["calls"]
-        added["refused"] += outcome["refused"]
-        added["input_tokens"] += outcome["input_tokens"]
-        added["output_tokens"] += outcome["output_tokens"]
-        added["cut_off"] += outcome["cut_off"]
-        added["clamped"] = [*added["clamped"], *outcome["clamped"]]
-        added["cuts"] = [*added["cuts"], *outcome["cuts"]]
+        added |= {name: added[name] + outcome[name] for name in _no_counts()}
     by_place = {(cut["document"], cut["at"]): cut for cut in added["cuts"]}
-    added["cuts"] = [by_place[place] for place in sorted(by_place)]
-    return added
+    return cast("Report", {**added, "cuts": [by_place[place] for place in sorted(by_place)]})
+
+
+def _announce_part(work: Work, outcome: Outcome) -> None:
+    place = {"level": work["level"], "part": work["part"]}
+    for failure in outcome["failures"]:
+        log.warning("decompose.part_failed", **place, error=failure["error"])
+    if outcome["refused"]:
+        log.warning("decompose.part_split", **place, refused=outcome["refused"])
+    facts = {"parts": work["parts"], "failed": bool(outcome["failures"]), "refused": outcome["refused"]}
+    _stream("decompose.part_done", **place, **facts)
 
 
 def _announce_level(level: int, parts: int, **facts: Any) -> None:

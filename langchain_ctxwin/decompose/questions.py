@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import AbstractContextManager, nullcontext
 from typing import Annotated, Any
 
 from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage, SystemMessage
@@ -11,13 +12,10 @@ from langgraph.errors import GraphBubbleUp
 from pydantic import Field, StringConstraints, TypeAdapter
 
 from langchain_ctxwin.util.log import log
+from langchain_ctxwin.util.work import Wait, Work, arun, run
 
-MAX_SUB_QUESTIONS = 12
-"""More parts than this are no questions of one person: the text was misread."""
-
-LEAST_WORDS = 3
-"""A shorter part is no question of its own ("and why?")."""
-
+MAX_SUB_QUESTIONS = 12  # more are no questions of one person: the text was misread
+LEAST_WORDS = 3  # a shorter part is no question of its own ("and why?")
 INSTRUCTIONS = """\
 Split the user's question into the separate questions that it asks, each complete in itself: replace pronouns by what \
 they stand for. Keep every condition. Do not answer, and add nothing. A question that asks one thing stays as it is.
@@ -40,30 +38,33 @@ def split_question(
         >>> split_question("Who signed the contract? When does it end?")
         ('Who signed the contract?', 'When does it end?')
     """
-    return questions_in(question, ask(model, split_request(question), config) if model else None)
+    return questions_in(question, run(asked(model, split_request(question), config)) if model else None)
 
 
 async def asplit_question(
     question: str, model: Runnable[Any, Any] | None = None, *, config: RunnableConfig | None = None
 ) -> tuple[str, ...]:
     """Like `split_question`, awaiting the model."""
-    return questions_in(question, await aask(model, split_request(question), config) if model else None)
+    return questions_in(question, await arun(asked(model, split_request(question), config)) if model else None)
 
 
-def ask(model: Runnable[Any, Any], request: list[AnyMessage], config: RunnableConfig | None) -> Any:
-    """Return the reply of a model, or the exception that it raised; only an interrupt of the graph goes through."""
+def asked(
+    model: Runnable[Any, Any],
+    request: list[AnyMessage],
+    config: RunnableConfig | None,
+    place: AbstractContextManager[Any] | None = None,
+) -> Work[Any]:
+    """Return the reply of a model, or the exception that it raised; only an interrupt of the graph goes through.
+
+    A blocking call holds a `place` meanwhile.
+    """
+
+    def invoke() -> Any:
+        with place or nullcontext():
+            return model.invoke(request, config)
+
     try:
-        return model.invoke(request, config)
-    except GraphBubbleUp:
-        raise
-    except Exception as error:  # noqa: BLE001  # whoever asks decides what a failure means
-        return error
-
-
-async def aask(model: Runnable[Any, Any], request: list[AnyMessage], config: RunnableConfig | None) -> Any:
-    """Like `ask`, awaiting the model."""
-    try:
-        return await model.ainvoke(request, config)
+        return (yield Wait(invoke, lambda: model.ainvoke(request, config)))
     except GraphBubbleUp:
         raise
     except Exception as error:  # noqa: BLE001  # whoever asks decides what a failure means

@@ -18,21 +18,12 @@ from langchain_ctxwin.text.sentences import sentence_spans, word_cut
 
 CITED = ("id", "source", "url", "title", "page", "section")
 """Metadata that a model is shown beside a chunk, so that it can cite it; other fields may be of any size and kind."""
-
-LONGEST_CITED_CHARS = 200
-"""A longer value is no source id; its beginning is shown."""
-
+LONGEST_CITED_CHARS = 200  # a longer value is no source id; its beginning is shown
 PIECES_PER_ROOM = 16
 """Neighbouring units are taken together up to this part of the room: prices cost time, and a part wastes less."""
-
-LONGEST_HEADING_CHARS = 500
-"""A longer piece is no heading that stands alone."""
-
-HEAD_SHARE = 2 / 3
-"""Part of what is kept that comes from the beginning: answers state the main thing first and conclude at the end."""
-
-SHRINK = 0.9
-"""Share of the computed length that is tried: the marker costs tokens, and text is not equally dense everywhere."""
+LONGEST_HEADING_CHARS = 500  # a longer piece is no heading that stands alone
+HEAD_SHARE = 2 / 3  # of what is kept: answers state the main thing first and conclude at the end
+SHRINK = 0.9  # of the computed length: the marker costs tokens, and text is not equally dense everywhere
 
 Boundary = Literal["end", "section", "paragraph", "line", "sentence", "hard"]
 """What ends where a piece ends: the whole text, a unit of it, or only a word or character (`hard`)."""
@@ -78,10 +69,6 @@ class Cut(TypedDict):
     """`hard` inside a sentence, because not even a sentence fit."""
 
 
-Frame = Callable[[Chunk], str]
-"""What a request shows around the text of a chunk."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
     """A part of a text that fits; pieces follow each other without gaps."""
@@ -116,7 +103,12 @@ def chunk_of(number: int, given: Any) -> Chunk:
 
 
 def split_chunks(
-    chunks: Iterable[Chunk], room_tokens: int, price: WholePrice, frame: Frame, *, least_tokens: int = 1
+    chunks: Iterable[Chunk],
+    room_tokens: int,
+    price: WholePrice,
+    frame_price: Callable[[Chunk], int],
+    *,
+    least_tokens: int = 1,
 ) -> tuple[list[list[Chunk]], list[Cut]]:
     """Distribute `chunks` over as few parts as their order allows, each at most `room_tokens` large.
 
@@ -132,7 +124,7 @@ def split_chunks(
     parts, cuts = list[list[Chunk]](), list[Cut]()
     used = 0
     ends: Boundary = "end"
-    for chunk, frame_tokens, piece in _pieces(chunks, room_tokens, price, frame, least_tokens):
+    for chunk, frame_tokens, piece in _pieces(chunks, room_tokens, price, frame_price, least_tokens):
         before = parts[-1][-1] if parts else None
         cost = piece.tokens + (0 if before and before["document"] == chunk["document"] else frame_tokens)
         if before is None or used + cost > room_tokens:
@@ -151,13 +143,13 @@ def split_chunks(
 
 
 def _pieces(
-    chunks: Iterable[Chunk], room_tokens: int, price: WholePrice, frame: Frame, least_tokens: int
+    chunks: Iterable[Chunk], room_tokens: int, price: WholePrice, frame_price: Callable[[Chunk], int], least_tokens: int
 ) -> Iterator[tuple[Chunk, int, Piece]]:
     """Yield each piece of each chunk as a chunk, with what is shown around it in tokens."""
     for chunk in chunks:
         # What may be cut is shown with a position: the largest one is priced for all.
         last: Chunk = {**chunk, "start": _end_of(chunk)}
-        frame_tokens = price(frame(last if len(chunk["text"]) > room_tokens else chunk))
+        frame_tokens = frame_price(last if len(chunk["text"]) > room_tokens else chunk)
         left = room_tokens - frame_tokens
         if left < least_tokens and price(chunk["text"]) > left:
             raise BudgetExceededError(
@@ -209,39 +201,30 @@ def pieces_of(text: str, room_tokens: int, price: WholePrice) -> Iterator[Piece]
     The units are sections by depth of their headings, paragraphs, lines, sentences, then words and characters. A
     heading stays with what follows it, down to its first sentence. Only a single character may cost more than the room.
     """
-    yield from _Cutter(text, room_tokens, price).pieces(0, len(text), 0, "end")
 
-
-class _Cutter:
-    def __init__(self, text: str, room_tokens: int, price: WholePrice) -> None:
-        self._text = text
-        self._room = room_tokens
-        self._price = price
-
-    def pieces(self, start: int, stop: int, level: int, ends: Boundary) -> Iterator[Piece]:
-        tokens = self._price(self._text[start:stop])
-        if tokens <= self._room or stop - start <= 1:
+    def cut(start: int, stop: int, level: int, ends: Boundary) -> Iterator[Piece]:
+        tokens = price(text[start:stop])
+        if tokens <= room_tokens or stop - start <= 1:
             yield Piece(start=start, stop=stop, tokens=tokens, ends=ends)
-        elif level == len(_LEVELS):
-            middle = word_cut(self._text, start, (start + stop) // 2)
-            yield from self.pieces(start, middle, level, "hard")
-            yield from self.pieces(middle, stop, level, ends)
-        else:
-            yield from self._by_units(start, stop, level, ends, tokens)
-
-    def _by_units(self, start: int, stop: int, level: int, ends: Boundary, tokens: int) -> Iterator[Piece]:
-        """Cut between units of this level; what is still too large is cut between units of the next one."""
-        kind, cuts = _LEVELS[level]
-        units = _with_headings(self._text, [start, *(cut for cut in cuts(self._text, start, stop) if cut < stop), stop])
-        group_chars = (stop - start) * self._room // (tokens * PIECES_PER_ROOM)
-        for group in _groups(units, group_chars):
+            return
+        if level == len(_LEVELS):
+            middle = word_cut(text, start, (start + stop) // 2)
+            yield from cut(start, middle, level, "hard")
+            yield from cut(middle, stop, level, ends)
+            return
+        kind, unit_ends = _LEVELS[level]
+        stops = [start, *(end for end in unit_ends(text, start, stop) if end < stop), stop]
+        least_chars = (stop - start) * room_tokens // (tokens * PIECES_PER_ROOM)
+        for group in _groups(_with_headings(text, stops), least_chars):
             first, last = group[0], group[-1]
-            cost = self._price(self._text[first:last])
-            if cost <= self._room:
+            cost = price(text[first:last])
+            if cost <= room_tokens:
                 yield Piece(start=first, stop=last, tokens=cost, ends=ends if last == stop else kind)
                 continue
             for one, other in pairwise(group):
-                yield from self.pieces(one, other, level + 1, ends if other == stop else kind)
+                yield from cut(one, other, level + 1, ends if other == stop else kind)
+
+    yield from cut(0, len(text), 0, "end")
 
 
 def _groups(cuts: Sequence[int], least_chars: int) -> Iterator[list[int]]:
@@ -280,10 +263,6 @@ def _ends_of(unit: re.Pattern[str], text: str, start: int, stop: int) -> Iterato
     return (match.end() for match in unit.finditer(text, start, stop))
 
 
-def _sentences(text: str, start: int, stop: int) -> Iterator[int]:
-    return (end for _, end in sentence_spans(text, start, stop))
-
-
 _LEVELS: tuple[tuple[Boundary, Callable[[str, int, int], Iterable[int]]], ...] = (
     ("section", partial(_sections, 1)),
     ("section", partial(_sections, 2)),
@@ -291,5 +270,5 @@ _LEVELS: tuple[tuple[Boundary, Callable[[str, int, int], Iterable[int]]], ...] =
     ("section", partial(_sections, 6)),
     ("paragraph", partial(_ends_of, _BLANK_LINES)),
     ("line", partial(_ends_of, _LINE_END)),
-    ("sentence", _sentences),
+    ("sentence", lambda text, start, stop: (end for _, end in sentence_spans(text, start, stop))),
 )

@@ -2,6 +2,7 @@
 
     registry     what users ask; merges for one name what sources list, a chat model's profile says, and errors stated
     cache        keeps what sources stated: they are asked in parallel, time-boxed, in the background, over restarts
+    stored       a value in a JSON file that processes share
     names        what all sources list, and which listed model a name means
     merging      one `ModelInfo` from all claims: by trust, of catalogs the smaller limit, conflicts kept
     probing      finds a real input limit by requests of rising size

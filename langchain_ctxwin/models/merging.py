@@ -8,25 +8,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from langchain_ctxwin.core.limits import GUESS_FACTOR, ModelLimits
-from langchain_ctxwin.core.model_info import PRICE_FIELDS, ModelInfo
+from langchain_ctxwin.core.model_info import LIMIT_FIELDS, PRICE_FIELDS, ModelInfo
 
-TIERS = ("explicit", "learned", "provider", "profile", "catalog", "guess")
-"""Kinds of sources in order of trust."""
+TIERS = ("explicit", "learned", "provider", "profile", "catalog", "guess")  # kinds of sources in order of trust
+LEARNED, CATALOG, GUESS = "learned", "catalog", "guess"
 
-CATALOG = "catalog"
-GUESS = "guess"
-LEARNED = "learned"
-"""The tier, and by default the source, of what was learned."""
-
-LIMIT_FIELDS = ("context_window", "max_input_tokens", "max_output_tokens")
-
+# Of these the smallest value counts inside the catalog tier: none of the tables is better than the others, a limit that
+# is too large fails requests, and a retirement that is noticed too late does too.
 CAUTIOUS_FIELDS = frozenset({*LIMIT_FIELDS, "retires_on"})
-"""Fields of which the smallest value counts inside the catalog tier: none of the tables is better than the others, a
-limit that is too large fails requests, and a retirement that is noticed too late does too."""
 
+# These have one value; `deprecated` and `aliases` are collected from all sources instead.
 FIELDS = (*LIMIT_FIELDS, *PRICE_FIELDS, "capabilities", "tokenizer_family", "retires_on")
-"""Fields that have one value; `deprecated` and `aliases` are collected from all sources instead."""
-
 SHOWN_FIELDS = (*FIELDS, "deprecated", "aliases")
 
 
@@ -37,10 +29,6 @@ class Claim:
     source: str
     tier: str
     info: ModelInfo
-
-
-_Stated = tuple[Claim, Any]
-"""One value of one field, and the claim that states it."""
 
 
 def in_order(claims: Iterable[Claim]) -> list[Claim]:
@@ -59,18 +47,54 @@ def merged(name: str, provider: str | None, claims: Iterable[Claim]) -> ModelInf
     - An output limit above the window leaves: requests are sized by the window.
     """
     ordered = in_order(claims)
-    values = {field: stated for field in SHOWN_FIELDS if (stated := _stated(ordered, field))}
-    taken = {field: _first(field, stated) for field, stated in values.items()}
+    stated: dict[str, list[tuple[Claim, Any]]] = {}
+    taken: dict[str, tuple[Claim, Any]] = {}
+    for field in SHOWN_FIELDS:
+        said = [(claim, value) for claim in ordered if (value := stated_value(claim.info, field)) is not None]
+        if said:
+            is_cautious = said[0][0].tier == CATALOG and field in CAUTIOUS_FIELDS
+            of_catalogs = (one for one in said if one[0].tier == CATALOG)
+            stated[field], taken[field] = said, min(of_catalogs, key=lambda one: one[1]) if is_cautious else said[0]
     _reconcile(taken)
+    values = {field: value for field, (_, value) in taken.items()}
     names = (other for claim in ordered for other in (claim.info.name, *claim.info.aliases))
-    facts = {field: value for field, (_, value) in taken.items()}
+    values["aliases"] = tuple(dict.fromkeys(other for other in names if other != name))
+    others = {field: _others(stated[field], values.get(field)) for field in FIELDS if field in stated}
     return ModelInfo(
         name=name,
         provider=provider,
-        **facts | {"aliases": tuple(dict.fromkeys(other for other in names if other != name))},
+        **values,
         provenance={field: claim.source for field, (claim, _) in taken.items()},
-        conflicts={field: others for field in FIELDS if (others := _others(values.get(field, ()), facts.get(field)))},
+        conflicts={field: left for field, left in others.items() if left},
     )
+
+
+def _reconcile(taken: dict[str, tuple[Claim, Any]]) -> None:
+    """Drop what contradicts better statements, so that the limits can stand together."""
+    window, largest_input = taken.get("context_window"), taken.get("max_input_tokens")
+    if window and largest_input and largest_input[1] > window[1]:
+        if TIERS.index(largest_input[0].tier) < TIERS.index(window[0].tier):
+            window = taken["context_window"] = largest_input
+        else:
+            del taken["max_input_tokens"]
+    if window and "max_output_tokens" in taken and taken["max_output_tokens"][1] > window[1]:
+        del taken["max_output_tokens"]
+
+
+def _others(stated: Sequence[tuple[Claim, Any]], taken: object) -> dict[str, object]:
+    """The values that were not taken, by source; further ones of a source that contradicts itself are numbered."""
+    others: dict[str, object] = {}
+    numbers: Counter[str] = Counter()
+    for source, value in dict.fromkeys((claim.source, value) for claim, value in stated if value != taken):
+        numbers[source] += 1
+        others[source if numbers[source] == 1 else f"{source} ({numbers[source]})"] = value
+    return others
+
+
+def stated_value(info: ModelInfo, field: str) -> Any:
+    """Return what a source states about a field, or None when it states nothing."""
+    value = getattr(info, field)
+    return None if value is False or value in ((), frozenset()) else value
 
 
 def guessed(info: ModelInfo) -> ModelInfo:
@@ -82,53 +106,11 @@ def guessed(info: ModelInfo) -> ModelInfo:
 
 
 def declared_limits(info: ModelInfo) -> ModelLimits:
-    """Return the limits that a model is declared to have, by others than its refusals."""
-    return ModelLimits(_declared(info, "context_window") or _declared(info, "max_input_tokens"))
-
-
-def _declared(info: ModelInfo, field: str) -> int | None:
-    """The largest value of a limit that somebody stated, those apart that were learned."""
-    stated: list[tuple[str, object]] = [(info.provenance.get(field, ""), getattr(info, field))]
-    stated += info.conflicts.get(field, {}).items()
-    values = [tokens for source, tokens in stated if isinstance(tokens, int) and not source.startswith(LEARNED)]
-    return max(values, default=None)
-
-
-def stated_value(info: ModelInfo, field: str) -> Any:
-    """Return what a source states about a field, or None when it states nothing."""
-    value = getattr(info, field)
-    return None if value is False or value in ((), frozenset()) else value
-
-
-def _stated(ordered: Sequence[Claim], field: str) -> list[_Stated]:
-    found = ((claim, stated_value(claim.info, field)) for claim in ordered)
-    return [(claim, value) for claim, value in found if value is not None]
-
-
-def _first(field: str, stated: Sequence[_Stated]) -> _Stated:
-    if stated[0][0].tier != CATALOG or field not in CAUTIOUS_FIELDS:
-        return stated[0]
-    return min(((claim, value) for claim, value in stated if claim.tier == CATALOG), key=lambda one: one[1])
-
-
-def _reconcile(taken: dict[str, _Stated]) -> None:
-    """Drop what contradicts better statements, so that the limits can stand together."""
-    window, largest_input = taken.get("context_window"), taken.get("max_input_tokens")
-    if window and largest_input and largest_input[1] > window[1]:
-        if TIERS.index(largest_input[0].tier) < TIERS.index(window[0].tier):
-            taken["context_window"] = largest_input
-        else:
-            del taken["max_input_tokens"]
-    window, largest_output = taken.get("context_window"), taken.get("max_output_tokens")
-    if window and largest_output and largest_output[1] > window[1]:
-        del taken["max_output_tokens"]
-
-
-def _others(stated: Sequence[_Stated], taken: object) -> dict[str, object]:
-    """The values that were not taken, by source; further ones of a source that contradicts itself are numbered."""
-    others: dict[str, object] = {}
-    numbers: Counter[str] = Counter()
-    for source, value in dict.fromkeys((claim.source, value) for claim, value in stated if value != taken):
-        numbers[source] += 1
-        others[source if numbers[source] == 1 else f"{source} ({numbers[source]})"] = value
-    return others
+    """Return the limits that a model is declared to have, by others than its refusals: the largest value."""
+    for field in ("context_window", "max_input_tokens"):
+        stated: list[tuple[str, object]] = [(info.provenance.get(field, ""), getattr(info, field))]
+        stated += info.conflicts.get(field, {}).items()
+        values = [tokens for source, tokens in stated if isinstance(tokens, int) and not source.startswith(LEARNED)]
+        if values:
+            return ModelLimits(max(values))
+    return ModelLimits()

@@ -4,41 +4,36 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from langchain_ctxwin.models.merging import LIMIT_FIELDS, Claim, in_order, merged
+from langchain_ctxwin.core.model_info import LIMIT_FIELDS
+from langchain_ctxwin.models.merging import Claim, in_order, merged
 from langchain_ctxwin.models.sources.reading import provider_id
 
-GENERIC = ""
-"""Provider of what was stated about a name without saying who serves it."""
+GENERIC = ""  # provider of what was stated about a name without saying who serves it
+Entry = tuple[str, str]  # provider id and key of one listed model
+NEAREST = 3  # listed names shown beside an unknown one
 
-Entry = tuple[str, str]
-"""Provider id and key of one listed model."""
-
-NEAREST = 3
-"""Listed names shown beside an unknown one."""
-
+# Tiers whose statements hold at every provider when they name none. A server or a table that does not say whom it
+# speaks for speaks for itself: it counts where a model is asked for without a provider.
 UNIVERSAL_TIERS = frozenset({"explicit", "learned"})
-"""Tiers whose statements hold at every provider when they name none. A server or a table that does not say whom it
-speaks for speaks for itself: it counts where a model is asked for without a provider."""
 
 _LATEST = "latest"
 _DATED = re.compile(r"(.+?)[-@:](20\d{2})-?(0[1-9]|1[0-2])-?(0[1-9]|[12]\d|3[01])")
 _NEWEST = re.compile(rf"(.+)[-@:]{_LATEST}")
+# A price variant (`:free`) or a version (`@default`) of the same model; tags with digits (`:8b`) are sizes.
 _VARIANT = re.compile(r"(.+?)(?::[a-z]+|@[a-z0-9]+)")
-"""A price variant (`:free`) or a version (`@default`) of the same model; tags with digits (`:8b`) are sizes."""
-
-_PROVIDER = re.compile(r"([^/:]*)([/:]?)(.*)", re.DOTALL)
-"""`provider/model`, or `provider:model` as LangChain spells it."""
-
-PLATFORMS = {"google-vertex": ("google-vertex-anthropic",)}
-"""Platforms that some catalogs list apart by the maker of the model, where others have one name for all of it."""
-
+_PROVIDER = re.compile(r"([^/:]*)([/:]?)(.*)", re.DOTALL)  # LangChain writes `provider:model`
 _PREFIX = re.compile(r"\A(?:.+/)?models/")
-_BRAND = re.compile(r"[a-z]+")
 
+# Platforms that some catalogs list apart by the maker of the model, where others have one name for all of it.
+_PLATFORMS = {"google-vertex": ("google-vertex-anthropic",)}
+
+# Provider id -> brands of its models, where they are not named after it. A brand is no model: it says nothing but who
+# makes it, which stays so when models come and go.
 _BRANDS = {
     "anthropic": ("claude",),
     "cohere": ("command",),
@@ -52,9 +47,6 @@ _BRANDS = {
     "alibaba": ("qwen", "qwq"),
     "zai": ("glm",),
 }
-"""Provider id -> brands of its models, where they are not named after it. A brand is no model: it says nothing but who
-makes it, which stays so when models come and go."""
-
 _MAKERS = {brand: maker for maker, brands in _BRANDS.items() for brand in brands}
 
 
@@ -62,19 +54,12 @@ _MAKERS = {brand: maker for maker, brands in _BRANDS.items() for brand in brands
 class Resolved:
     """A listed model and all that is said about it."""
 
-    name: str
-    """As its most trusted source spells it."""
-
+    name: str  # as its most trusted source spells it
     provider: str | None
     claims: tuple[Claim, ...]
-    how: str
-    """How the name was found: by `name`, `alias` or `variant`."""
-
-    others: tuple[str, ...] = ()
-    """The same name elsewhere, as `provider/name`."""
-
-    is_ambiguous: bool = False
-    """True when several providers serve it and nothing but the smallest limits decided."""
+    how: str  # it was found: by `name`, `alias` or `variant`
+    others: tuple[str, ...]  # the same name elsewhere, as `provider/name`
+    is_ambiguous: bool  # several providers serve it, and nothing but the smallest limits decided
 
 
 class Listing:
@@ -85,25 +70,25 @@ class Listing:
     """
 
     def __init__(self, claims: Iterable[Claim] = (), previous: Listing | None = None) -> None:
-        said: dict[Entry, list[Claim]] = {}
+        said: dict[Entry, list[Claim]] = defaultdict(list)
         for claim in in_order(claims):
-            said.setdefault((claim.info.provider or GENERIC, key_of(claim.info.name)), []).append(claim)
+            said[claim.info.provider or GENERIC, key_of(claim.info.name)].append(claim)
         self._claims = {entry: _smallest_first(found) for entry, found in said.items()}
-        self.providers = {provider for provider, _ in self._claims}
+        self.providers = {provider for provider, _ in said}
         self.spellings = {(entry[0], spelled(claim.info.name)) for entry, found in said.items() for claim in found}
-        before: set[Entry] = previous.gone | previous.spellings if previous else set()
-        self.gone: set[Entry] = before - self.spellings
-        self._gone_entries = {(provider, name.casefold()) for provider, name in self.gone} - self._claims.keys()
-        self._gone_keys = {key for _, key in self._gone_entries}
-        self._by_key: dict[str, list[Entry]] = {}
-        self._by_alias: dict[str, list[Entry]] = {}
-        self._by_stem: dict[str, list[tuple[str, Entry]]] = {}
+        self.gone: set[Entry] = (previous.gone | previous.spellings if previous else set()) - self.spellings
+        self._gone_by_key: dict[str, list[Entry]] = defaultdict(list)
+        for provider, spelling in self.gone:
+            self._gone_by_key[spelling.casefold()].append((provider, spelling))
+        self._by_key: dict[str, list[Entry]] = defaultdict(list)
+        self._by_alias: dict[str, list[Entry]] = defaultdict(list)
+        self._by_stem: dict[str, list[tuple[str, Entry]]] = defaultdict(list)
         for entry, found in self._claims.items():
-            self._by_key.setdefault(entry[1], []).append(entry)
+            self._by_key[entry[1]].append(entry)
             stem, date = _split(entry[1])
-            self._by_stem.setdefault(stem, []).append((date, entry))
-            for alias in {key_of(alias) for alias in _aliases(found)} - {entry[1]}:
-                self._by_alias.setdefault(alias, []).append(entry)
+            self._by_stem[stem].append((date, entry))
+            for alias in _alias_keys(found) - {entry[1]}:
+                self._by_alias[alias].append(entry)
 
     def resolve(self, name: str, provider: str = "") -> Resolved | None:
         """Return the model that a name means, to a chat model of this provider if one is given; None when unlisted.
@@ -141,7 +126,7 @@ class Listing:
         """Yield the (provider, name) pairs that the text may mean; None is any provider."""
         head, separator, tail = _PROVIDER.match(name.strip()).groups()  # type: ignore[union-attr]  # matches anything
         found = provider_id(head) if separator else ""
-        stated = [one for one in (head.casefold(), found, *PLATFORMS.get(found, ())) if one in self.providers]
+        stated = [one for one in (head.casefold(), found, *_PLATFORMS.get(found, ())) if one in self.providers]
         if provider:
             yield provider, name
         if separator and tail:
@@ -155,31 +140,29 @@ class Listing:
         key, is_gone = key_of(name), self._is_gone(name, scope)
         same = [entry for entry in self._by_key.get(key, ()) if (entry[0], spelled(name)) not in self.gone]
         aliased = [] if is_gone else self._by_alias.get(key, [])
-        for is_served in (True, False):
+        in_scope = self.providers if scope is None else self.providers & {scope}
+        for providers in (in_scope - {GENERIC}, in_scope):
             for how, entries in (("name", same), ("alias", aliased)):
-                if found := [entry for entry in entries if _is_in(scope, entry, is_served=is_served)]:
+                if found := [entry for entry in entries if entry[0] in providers]:
                     return how, found
-        variants = (() if is_gone else self._variants(key, scope, is_served=is_served) for is_served in (True, False))
-        return "variant", list(next(filter(None, variants), ()))
-
-    def _variants(self, key: str, scope: str | None, *, is_served: bool) -> list[Entry]:
-        """Entries that differ from the name by a date, a suffix, or how a date is written; never by two dates."""
         plain = _VARIANT.fullmatch(key)
-        for like in (key, plain[1] if plain and not _DATED.fullmatch(key) else ""):
-            stem, date = _split(like)
-            listed = self._by_stem.get(stem, ()) if like else ()
-            if chosen := _by_date([one for one in listed if _is_in(scope, one[1], is_served=is_served)], date):
-                return chosen
-        return []
+        similar = (key, plain[1]) if plain and not _DATED.fullmatch(key) else (key,)
+        for providers in () if is_gone else (in_scope - {GENERIC}, in_scope):
+            for stem, date in map(_split, similar):
+                listed = [one for one in self._by_stem.get(stem, ()) if one[1][0] in providers]
+                if found := _by_date(listed, date):
+                    return "variant", found
+        return "", []
 
     def _is_gone(self, name: str, scope: str | None) -> bool:
+        """True when a provider in the scope listed the name before, and not in this spelling any more."""
         key = key_of(name)
-        if scope is None:
-            respelled = ((provider, spelled(name)) in self.gone for provider, _ in self._by_key.get(key, ()))
-            return key in self._gone_keys or any(respelled)
-        return (scope, key) in self._gone_entries or (scope, spelled(name)) in self.gone
+        return any(
+            scope in (None, provider) and (spelling == spelled(name) or (provider, key) not in self._claims)
+            for provider, spelling in self._gone_by_key.get(key, ())
+        )
 
-    def _decided(self, entries: Sequence[Entry], how: str, name: str, *, is_bare: bool) -> Resolved:
+    def _decided(self, entries: list[Entry], how: str, name: str, *, is_bare: bool) -> Resolved:
         """Prefer the maker to others, else the smallest limits."""
         maker = maker_of(name)
         chosen = [entry for entry in entries if entry[0] == maker][:1] or entries
@@ -197,11 +180,12 @@ class Listing:
     def _about(self, entry: Entry, name: str, *, is_bare: bool) -> list[Claim]:
         """All that is said about a listed model, also without naming its provider."""
         provider, key = entry
-        aliases = sorted(map(key_of, _aliases(self._claims[entry])))
-        keys = dict.fromkeys((key, f"{provider}/{key}", key_of(name), *aliases))
-        unnamed = (claim for k in keys for claim in self._claims.get((GENERIC, k), []) if provider != GENERIC)
-        generic = (claim for claim in unnamed if is_bare or claim.tier in UNIVERSAL_TIERS)
-        return in_order((*_spelled_so(self._claims[entry], name), *generic))
+        said = _spelled_so(self._claims[entry], name)
+        if provider == GENERIC:
+            return in_order(said)
+        keys = dict.fromkeys((key, f"{provider}/{key}", key_of(name), *sorted(_alias_keys(self._claims[entry]))))
+        generic = (claim for key in keys for claim in self._claims.get((GENERIC, key), ()))
+        return in_order((*said, *(claim for claim in generic if is_bare or claim.tier in UNIVERSAL_TIERS)))
 
 
 def key_of(name: str) -> str:
@@ -221,37 +205,32 @@ def maker_of(name: str) -> str:
         >>> maker_of("deepseek-something"), maker_of("house-blend")
         ('deepseek', 'house')
     """
-    brand = _BRAND.match(key_of(name).rpartition("/")[2])
+    brand = re.match(r"[a-z]+", key_of(name).rpartition("/")[2])
     return _MAKERS.get(brand[0], brand[0]) if brand else ""
 
 
 def _smallest_first(said: Sequence[Claim]) -> list[Claim]:
     """The claims in the order of their sources, those of one source by the size of their limits."""
-    by_source: dict[str, list[Claim]] = {}
-    for claim in said:
-        by_source.setdefault(claim.source, []).append(claim)
-    return [claim for claims in by_source.values() for claim in sorted(claims, key=_limits)]
-
-
-def _limits(claim: Claim) -> tuple[float, ...]:
-    return tuple(getattr(claim.info, field) or inf for field in LIMIT_FIELDS)
+    rank = {source: number for number, source in enumerate(dict.fromkeys(claim.source for claim in said))}
+    return sorted(
+        said, key=lambda one: (rank[one.source], *(getattr(one.info, field) or inf for field in LIMIT_FIELDS))
+    )
 
 
 def _spelled_so(said: Sequence[Claim], name: str) -> Sequence[Claim]:
     """The claims without those of a source about another spelling, where it lists this very one too."""
     exact = {claim.source for claim in said if spelled(claim.info.name) == spelled(name)}
-    return [c for c in said if c.source not in exact or spelled(c.info.name) == spelled(name)]
+    return [claim for claim in said if claim.source not in exact or spelled(claim.info.name) == spelled(name)]
 
 
-def _aliases(claims: Sequence[Claim]) -> set[str]:
-    return {alias for claim in claims for alias in claim.info.aliases}
+def _alias_keys(claims: Sequence[Claim]) -> set[str]:
+    return {key_of(alias) for claim in claims for alias in claim.info.aliases}
 
 
 def _size(entry: Entry, claims: Sequence[Claim]) -> tuple[float, float, str]:
     """Sort key: the smallest limits first, unknown ones last."""
     info = merged(entry[1], entry[0], claims)
-    window = min((t for t in (info.context_window, info.max_input_tokens) if t is not None), default=inf)
-    return window, info.max_output_tokens or inf, entry[0]
+    return min(info.context_window or inf, info.max_input_tokens or inf), info.max_output_tokens or inf, entry[0]
 
 
 def _split(key: str) -> tuple[str, str]:
@@ -264,15 +243,10 @@ def _split(key: str) -> tuple[str, str]:
 
 def _by_date(listed: list[tuple[str, Entry]], date: str) -> list[Entry]:
     """Entries of the same date; else of the undated name; for a name without a date else the newest per provider."""
-    for accepted in dict.fromkeys((date, "", *(() if date.isdigit() else (_LATEST,)))):
+    for accepted in (date, "", *(() if date.isdigit() else (_LATEST,))):
         if chosen := [entry for found, entry in listed if found == accepted]:
             return chosen
     if date.isdigit():
         return []
     newest = dict(sorted((entry[0], (found, entry)) for found, entry in listed))
     return [entry for _, entry in newest.values()]
-
-
-def _is_in(scope: str | None, entry: Entry, *, is_served: bool) -> bool:
-    provider = entry[0]
-    return (scope is None or provider == scope) and not (is_served and provider == GENERIC)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
@@ -23,17 +22,12 @@ from langchain_ctxwin.errors import ConfigError, brief
 from langchain_ctxwin.util.failures import reason_of
 from langchain_ctxwin.util.work import Wait, Work, arun, run
 
-LOW_TOKENS = 1_000
-"""Size of the first request: below every window in use."""
+LOW_TOKENS = 1_000  # of the first request: below every window in use
+OUTPUT_TOKENS = 16  # that are asked for: the least that OpenAI's newer models take
+WORD = " table"  # one token in the vocabularies in use, so that sizes can be aimed at
 
+# Share by which the largest request that was taken may fall short of the limit: less than any margin that is kept.
 ACCURACY = 0.02
-"""Share by which the largest request that was taken may fall short of the limit: less than any margin that is kept."""
-
-OUTPUT_TOKENS = 16
-"""Length of an answer that is asked for: the least that OpenAI's newer models take."""
-
-WORD = " table"
-"""A word that is one token in the vocabularies in use, so that sizes can be aimed at."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +45,7 @@ class Probe:
 
     calls: int
     input_tokens: int
-    """Calls that were made, and their input together."""
+    """Of all calls together."""
 
     stopped_by: str = ""
     """Why it ended before it was sure: an error that is no refusal of the size, such as a rate limit."""
@@ -112,12 +106,11 @@ def _probed(model: Any, low: int, high: int) -> Work[Probe]:
         raise ConfigError(f"model={brief(model)} cannot be asked: pass a chat model, such as init_chat_model(...)")
     if low >= high:
         raise ConfigError(f"low={low:,} is not below high={high:,}: a probe needs sizes to try")
-    asked, counter = _brief(model), TokenEstimator(family_of(model))
+    shortest = next((name for name in CALL_ARGUMENTS if hasattr(model, name)), "")
+    asked = model.bind(**{shortest: OUTPUT_TOKENS}) if shortest else model
+    counter = TokenEstimator(family_of(model))
     accepted, refused, stated, reported, sent, calls, stopped = 0, 0, 0, 0, 0, 0, ""
-    for _ in range(most_calls(low, high)):
-        size = _next_size(low, high, accepted, refused, stated)
-        if not size:
-            break
+    while (size := _next_size(low, high, accepted, refused, stated)) and calls < most_calls(low, high):
         request = [HumanMessage(WORD * size)]
         calls, sent = calls + 1, sent + size
         try:
@@ -144,23 +137,11 @@ def _probed(model: Any, low: int, high: int) -> Work[Probe]:
 
 def _next_size(low: int, high: int, accepted: int, refused: int, stated: int) -> int:
     """The size to try next; 0 when the limit is known well enough."""
-    return next(_sizes(low, high, accepted, refused, stated), 0)
-
-
-def _sizes(low: int, high: int, accepted: int, refused: int, stated: int) -> Iterator[int]:
     if not refused:
-        if accepted < high:
-            yield min(high, max(low, 2 * accepted))
-        return
+        return min(high, max(low, 2 * accepted)) if accepted < high else 0
     # A little below what was stated: there is a frame around every message, and words are not tokens everywhere.
     confirming = int(stated * (1 - ACCURACY / 2))
     if accepted < confirming < refused:
-        yield confirming
-    elif (not stated or accepted < confirming) and refused - accepted > max(1, ACCURACY * refused):
-        yield (accepted + refused) // 2
-
-
-def _brief(model: Any) -> Any:
-    """The model, asked for as short an answer as its integration takes."""
-    name = next((name for name in CALL_ARGUMENTS if hasattr(model, name)), "")
-    return model.bind(**{name: OUTPUT_TOKENS}) if name else model
+        return confirming
+    is_open = (not stated or accepted < confirming) and refused - accepted > max(1, ACCURACY * refused)
+    return (accepted + refused) // 2 if is_open else 0

@@ -7,19 +7,14 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
-from math import isfinite
+from math import inf, isfinite
 from typing import Any
 
-from langchain_ctxwin.core.limits import (
-    MODEL_ARGUMENTS,
-    Known,
-    for_everybody,
-    models_behind,
-    stated_limit,
-)
+from langchain_ctxwin.core.limits import MODEL_ARGUMENTS, Known, for_everybody, models_behind, stated_limit
 from langchain_ctxwin.core.model_families import model_name
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.overflow import classify_overflow
@@ -38,14 +33,7 @@ from langchain_ctxwin.models.merging import (
 )
 from langchain_ctxwin.models.names import GENERIC, Listing, Resolved, key_of
 from langchain_ctxwin.models.sources.learned import LearnedSource
-from langchain_ctxwin.models.sources.platforms import (
-    LEARNED_FILE,
-    SNAPSHOTS_FILE,
-    cache_folder,
-    data_folder,
-    provider_at,
-    sources_of,
-)
+from langchain_ctxwin.models.sources.platforms import provider_at, sources_of
 from langchain_ctxwin.models.sources.profile import ProfileSource, provider_of
 from langchain_ctxwin.models.sources.reading import provider_id
 from langchain_ctxwin.protocols import Clock, MetricsSink, ModelSource
@@ -54,24 +42,13 @@ from langchain_ctxwin.util.background import in_daemon
 from langchain_ctxwin.util.files import place
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import Lru, Seen
+from langchain_ctxwin.util.work import Work, arun, run
 
-TTL_SECONDS = 3600.0
-"""An hour: facts about models change monthly, so that a shorter time would only ask more often."""
-
-FLUSH_SECONDS = 5.0
-"""How long `flush` waits unless told: a few megabytes take well under a second on a local disk."""
-
-TIMEOUT_SECONDS = 9.0
-"""Longest wait for sources, a little more than they allow themselves."""
-
-MAX_ANSWERS = 4096
-"""Merged facts kept, about 2 kB each."""
-
-ADDRESS_ARGUMENTS = ("openai_api_base", "base_url")
-"""Where OpenAI's client keeps the address of another server that speaks its language."""
-
-ADAPTABLE = "openai"
-"""The one integration that is used for other providers' servers too."""
+APP = "langchain-ctxwin"  # the name of our folders in those of the platform
+TTL_SECONDS = 3600.0  # facts about models change monthly, so that a shorter time would only ask more often
+FLUSH_SECONDS = 5.0  # a few megabytes take well under a second on a local disk
+TIMEOUT_SECONDS = 9.0  # a little more than sources allow themselves
+MAX_ANSWERS = 4096  # merged facts that are kept, about 2 kB each
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,8 +59,7 @@ class Statement:
     source: str
     tier: str
     value: object
-    counts: bool
-    """True for the statement whose value was taken."""
+    counts: bool  # whether this is the value that was taken
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,22 +67,12 @@ class Explanation:
     """Everything known about one name."""
 
     asked: str
-    info: ModelInfo | None
-    """The facts as `lookup` returns them; None when it raises `UnknownModelError`."""
-
-    problem: str = ""
-    """The text of that error."""
-
-    how: str = ""
-    """How the name was found: by `name`, `alias` or `variant` (another date or suffix); empty when it is not listed."""
-
-    others: tuple[str, ...] = ()
-    """The same name at other providers, as `provider/name`."""
-
-    statements: tuple[Statement, ...] = ()
-    """By field, most trusted source first."""
-
-    sources: tuple[SourceState, ...] = ()
+    info: ModelInfo | None  # as `lookup` returns it; None when it raises `UnknownModelError`
+    problem: str  # the text of that error
+    how: str  # it was found: by `name`, `alias` or `variant` (another date or suffix); empty when it is not listed
+    others: tuple[str, ...]  # the same name at other providers, as `provider/name`
+    statements: tuple[Statement, ...]  # by field, most trusted source first
+    sources: tuple[SourceState, ...]
 
 
 class ModelRegistry:
@@ -128,15 +94,9 @@ class ModelRegistry:
     Raises:
         ConfigError: a source cannot be asked, a time is not positive, the path names no place, or a sink has no `emit`.
 
-    Instantiate:
-        ```python
-        registry = ModelRegistry(
-            [ExplicitSource({"my-model": {"context_window": 32_768}}), CatalogSource("models.json")]
-        )
-        ```
-
     Use:
         ```python
+        registry = ModelRegistry([ExplicitSource({"my-model": 32_768}), CatalogSource("models.json")])
         registry.lookup("my-model").limits.context_window  # 32768
         ```
     """
@@ -161,9 +121,9 @@ class ModelRegistry:
         self._clock = clock
         self._warned = Seen()
         self._allow_guess = allow_guess or any(getattr(source, "tier", None) == GUESS for _, source in named)
-        self._merged_facts: tuple[Listing, Lru[ModelInfo]] = Listing(), Lru(MAX_ANSWERS)
+        self._known: tuple[Listing, Lru[ModelInfo]] = Listing(), Lru(MAX_ANSWERS)
         self._cache = SourceCache(
-            [(name, _Reread(source) if isinstance(source, LearnedSource) else source) for name, source in named],
+            named,
             ttl_seconds=ttl_seconds,
             clock=clock,
             timeout_seconds=timeout_seconds,
@@ -187,9 +147,11 @@ class ModelRegistry:
         of the installed integrations, what was learned before, and the given `catalogs` (files or URLs). Without a key
         or an address nothing is asked. Given `sources` come first; `options` are those of the registry.
         """
+        import platformdirs  # noqa: PLC0415  # not needed to look a model up
+
         found = sources_of(os.environ if environment is None else environment, models=models, catalogs=catalogs)
-        learned = LearnedSource(data_folder() / LEARNED_FILE)
-        options.setdefault("cache_path", cache_folder() / SNAPSHOTS_FILE)
+        learned = LearnedSource(platformdirs.user_data_path(APP) / "learned.json")
+        options.setdefault("cache_path", platformdirs.user_cache_path(APP) / "models.json")
         return cls([*sources, learned, *found], **options)
 
     def lookup(self, model: Any) -> ModelInfo:
@@ -201,9 +163,7 @@ class ModelRegistry:
         Raises:
             UnknownModelError: no source lists the model, or none states its window or input limit.
         """
-        asked = _asked_about(model)
-        self._cache.settle(asked.names, partial(self._has_facts, asked))
-        return self._answer(asked)
+        return self._answer(run(self._settled(model)))
 
     async def alookup(self, model: Any) -> ModelInfo:
         """Like `lookup`, without blocking the event loop.
@@ -211,15 +171,11 @@ class ModelRegistry:
         Raises:
             UnknownModelError: as in `lookup`.
         """
-        asked = _asked_about(model)
-        for jobs, seconds in self._cache.settling(asked.names, partial(self._has_facts, asked)):
-            if jobs:
-                await asyncio.wait(list(map(asyncio.wrap_future, jobs)), timeout=seconds)
-        return self._answer(asked)
+        return self._answer(await arun(self._settled(model)))
 
     def models(self, provider: str | None = None) -> list[ModelInfo]:
         """Return all listed models, or those of one provider, by provider and name; also those without limits."""
-        self._cache.settle()
+        run(self._cache.settled())
         wanted = None if provider is None else {provider.casefold(), provider_id(provider)}
         listed = self._cache.listing.all()
         infos = [self._merged(one.name, one.provider, self._claims(_Asked(name=one.name), one)) for one in listed]
@@ -259,7 +215,6 @@ class ModelRegistry:
             ConfigError: a mapping holds something else than plausible limits.
         """
         asked = _Asked(name=name) if isinstance(name, str) else _asked_about(name)
-        filed = f"{asked.provider}/{asked.name}" if asked.provider else self._spelled(asked.name)
         if isinstance(said, Mapping) and not said.keys() & {"error", "message", "detail"}:
             limits: Mapping[str, int] = said  # the caller's own word
         elif (overflow := classify_overflow(said, request=request)) is None:
@@ -269,6 +224,7 @@ class ModelRegistry:
             known = Known(limits=info.limits if info else None)
             limits = for_everybody(stated_limit(overflow, known), declared_limits(info) if info else None)
         if limits:
+            filed = f"{asked.provider}/{asked.name}" if asked.provider else self._spelled(asked.name)
             self._memories[0].learn(filed, limits)
 
     def accepted(self, name: Any, tokens: int) -> None:
@@ -284,70 +240,102 @@ class ModelRegistry:
         return self._memories[0].recall(self._spelled(model)) or self._memories[0].recall(model)
 
     def flush(self, timeout_seconds: float = FLUSH_SECONDS) -> bool:
-        """Wait until what was fetched is in the file of `cache_path`; false when that takes longer.
+        """Wait until what was fetched and learned is in its file; false when that takes longer.
 
         A program that ends within seconds calls this, or each run of it asks all sources again.
         """
-        return self._cache.flush(timeout_seconds)
+        is_learned_saved = [memory.flush(timeout_seconds) for memory in self._memories]
+        return self._cache.flush(timeout_seconds) and all(is_learned_saved)
 
     def explain(self, model: Any) -> Explanation:
         """Return who states what about a model, which statement counts, and how each source is doing."""
-        asked = _asked_about(model)
-        self._cache.settle(asked.names, partial(self._has_facts, asked))
+        asked = run(self._settled(model))
         resolved = self._cache.listing.resolve(asked.name, asked.provider)
-        claims = self._claims(asked, resolved)
+        claims = in_order(self._claims(asked, resolved))
         try:
             info, problem = self._answer(asked), ""
         except UnknownModelError as error:
             info, problem = None, str(error)
+        provenance = info.provenance if info else {}
         return Explanation(
             asked=asked.name,
             info=info,
             problem=problem,
             how=resolved.how if resolved else "",
             others=resolved.others if resolved else (),
-            statements=_statements(info, claims),
+            statements=tuple(
+                Statement(
+                    field=field,
+                    source=claim.source,
+                    tier=claim.tier,
+                    value=value,
+                    counts=provenance.get(field) == claim.source
+                    and (field == "aliases" or getattr(info, field) == value),
+                )
+                for field in SHOWN_FIELDS
+                for claim in claims
+                if (value := stated_value(claim.info, field)) is not None
+            ),
             sources=self._cache.states(),
         )
 
-    def _has_facts(self, asked: _Asked) -> bool:
-        info = self._facts(asked)
-        return info is not None and info.limits.known
+    def _settled(self, model: Any) -> Work[_Asked]:
+        """Have sources asked that are due, as far as this model is worth waiting for them."""
+        asked = _asked_about(model)
+        tail = asked.name.partition("/")[2]  # a source that lists nothing is asked with the provider and without
 
-    def _spelled(self, name: str) -> str:
-        """A name with its provider's id, however that was spelled; another name as it is."""
-        head, slash, tail = name.partition("/")
-        provider = provider_id(head) if slash and tail else ""
-        return f"{provider}/{tail}" if provider in self._cache.listing.providers - {GENERIC} else name
+        def knows() -> bool:
+            info = self._facts(asked)
+            return info is not None and info.limits.known
+
+        yield from self._cache.settled((asked.name, tail) if tail else (asked.name,), knows)
+        return asked
 
     def _answer(self, asked: _Asked) -> ModelInfo:
         info = self._facts(asked)
         if info is None or not info.limits.known:
-            near = self._cache.listing.like(asked.name) if info is None else ()
-            raise UnknownModelError(_unknown(asked.name, info, near, self._cache.states()))
-        if info.deprecated or info.retires_on is not None:
-            self._warn_of_retirement(info)
+            raise UnknownModelError(self._unknown(asked.name, info))
+        if info.deprecated or info.retires_on is not None:  # told once, and again when the day has come
+            today = datetime.fromtimestamp(self._clock(), UTC).date()
+            is_retired = info.retires_on is not None and info.retires_on <= today
+            event, when = ("retired", "now") if is_retired else ("deprecated", "in time")
+            if self._warned.is_new((event, info.provider, info.name)):
+                day, action = info.retires_on and info.retires_on.isoformat(), f"choose another {when}"
+                log.warning(f"models.{event}", model=info.name, provider=info.provider, retires_on=day, action=action)
         return info
+
+    def _unknown(self, name: str, info: ModelInfo | None) -> str:
+        """Why nothing is known, the nearest of the known names, and what to do."""
+        remedy = "state its limits with an ExplicitSource, or pass ModelLimits(context_window=...)"
+        if info is not None:
+            guess = ", or allow a guess from its output limit" if info.max_output_tokens else ""
+            return f"{name!r} is listed, but no source states its context window: {remedy}{guess}"
+        states = (f"{one.name} failed: {one.fault}" if one.fault else one.name for one in self._cache.states())
+        near = ", ".join(self._cache.listing.like(name))
+        nearest = f"; the nearest known names are {near}" if near else ""
+        return f"{name!r} is listed by no source ({'; '.join(states) or 'there are none'}){nearest}: {remedy}"
 
     def _facts(self, asked: _Asked) -> ModelInfo | None:
         """What is known, merged once while no source states something else; None when nobody knows the model."""
         listing = self._cache.listing
-        if self._merged_facts[0] is not listing:
-            self._merged_facts = listing, Lru(MAX_ANSWERS)
-        merged_before = self._merged_facts[1]
+        if self._known[0] is not listing:
+            self._known = listing, Lru(MAX_ANSWERS)
+        merged_before = self._known[1]
         info = None if asked.own else merged_before.get((asked.name, asked.provider))
         if info is not None and not self._learned(asked, info.provider, info.name, ()):
             return info
         resolved = listing.resolve(asked.name, asked.provider)
-        if resolved and resolved.is_ambiguous:
-            self._warn_of_choice(asked.name, resolved)
+        if resolved and resolved.is_ambiguous and self._warned.is_new(("ambiguous", asked.name)):
+            taken, action = f"{resolved.provider}/{resolved.name}", "name the provider too, as in provider/name"
+            log.warning("models.ambiguous", model=asked.name, taken=taken, others=resolved.others, action=action)
         claims = self._claims(asked, resolved)
         if not claims:
             return None
         name, provider = (resolved.name, resolved.provider) if resolved else (asked.name, asked.provider or None)
         info = self._merged(name, provider, claims)
-        is_listed_only = resolved is not None and len(claims) == len(resolved.claims)
-        return merged_before.put((asked.name, asked.provider), info) if is_listed_only else info
+        if resolved is not None and len(claims) == len(resolved.claims):  # nothing but what is listed
+            merged_before.put((asked.name, asked.provider), info)
+        return info
 
     def _merged(self, name: str, provider: str | None, claims: Sequence[Claim]) -> ModelInfo:
         info = merged(name, provider, claims)
@@ -374,26 +362,27 @@ class ModelRegistry:
 
     def _heard(self, names: Iterable[str]) -> list[Claim]:
         known = list(dict.fromkeys(names))
-        found = []
-        for memory in self._memories:
-            infos = next((infos for name in known if (infos := memory.fetch(name))), [])
-            found += [Claim(source=memory.name, tier=LEARNED, info=info) for info in infos]
-        return found
+        found = [next((infos for name in known if (infos := memory.fetch(name))), []) for memory in self._memories]
+        return [Claim(source=LEARNED, tier=LEARNED, info=info) for infos in found for info in infos]
 
-    def _warn_of_retirement(self, info: ModelInfo) -> None:
-        """Warn that a model is deprecated or has a retirement date, and again when that has come."""
-        today = datetime.fromtimestamp(self._clock(), UTC).date()
-        is_retired = info.retires_on is not None and info.retires_on <= today
-        event, action = ("retired", "choose another now") if is_retired else ("deprecated", "choose another in time")
-        if self._warned.is_new((event, info.provider, info.name)):
-            day = info.retires_on and info.retires_on.isoformat()
-            log.warning(f"models.{event}", model=info.name, provider=info.provider, retires_on=day, action=action)
+    def _spelled(self, name: str) -> str:
+        """A name with its provider's id, however that was spelled; another name as it is."""
+        head, slash, tail = name.partition("/")
+        provider = provider_id(head) if slash and tail else ""
+        return f"{provider}/{tail}" if provider in self._cache.listing.providers - {GENERIC} else name
 
-    def _warn_of_choice(self, asked: str, resolved: Resolved) -> None:
-        """Warn that of several providers the one with the smallest limits was taken."""
-        if self._warned.is_new(("ambiguous", asked)):
-            taken, action = f"{resolved.provider}/{resolved.name}", "name the provider too, as in provider/name"
-            log.warning("models.ambiguous", model=asked, taken=taken, others=resolved.others, action=action)
+
+def _lowering(heard: Sequence[Claim], listed: Sequence[Claim]) -> list[Claim]:
+    """What was heard without limits above those that the model's own provider states."""
+    own = [claim.info for claim in listed if claim.tier == "provider"]
+    window = next((info.context_window for info in own if info.context_window), inf)
+    largest_input = next((info.max_input_tokens for info in own if info.max_input_tokens), window)
+    tops = {"context_window": window, "max_input_tokens": largest_input}
+    lowered = []
+    for claim in heard:
+        higher: dict[str, Any] = {name: None for name, top in tops.items() if (getattr(claim.info, name) or 0) > top}
+        lowered.append(replace(claim, info=replace(claim.info, **higher)))
+    return lowered
 
 
 def _with_names(sources: Iterable[ModelSource]) -> Iterator[tuple[str, ModelSource]]:
@@ -408,114 +397,36 @@ def _with_names(sources: Iterable[ModelSource]) -> Iterator[tuple[str, ModelSour
         yield name if numbers[name] == 1 else f"{name} #{numbers[name]}", source
 
 
-class _Reread:
-    """Reads a file of learned limits again whenever sources are asked; what it holds counts by rules of its own."""
-
-    tier = LEARNED
-
-    def __init__(self, memory: LearnedSource) -> None:
-        self._memory = memory
-
-    def fetch(self, name: str | None) -> list[ModelInfo]:  # noqa: ARG002  # the protocol's parameter
-        self._memory.refresh()
-        return []
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
     """A model as the caller named it."""
 
     name: str
-    provider: str = ""
-    """Id of the provider that the chat model speaks to; empty when unknown."""
-
-    own: tuple[Claim, ...] = ()
-    """What the chat model's own profile states."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The name as it was given, and without a provider, to ask sources that list nothing."""
-        tail = self.name.partition("/")[2]
-        return (self.name, tail) if tail else (self.name,)
+    provider: str = ""  # id of the one that the chat model speaks to; empty when unknown
+    own: tuple[Claim, ...] = ()  # what the chat model's own profile states
 
 
 def _asked_about(model: Any) -> _Asked:
-    """Return what a name, facts, or a chat model (bindings and fallbacks are looked through) ask about.
-
-    Raises:
-        UnknownModelError: it has no name.
-    """
-    if isinstance(model, str):
-        return _named(model, model)
+    """What a name, facts, or a chat model (bindings and fallbacks are looked through) ask about."""
     if isinstance(model, ModelInfo):
         return _Asked(name=model.name, provider=model.provider or "")
     part, bound = next(iter(models_behind(model)), (model, {}))
-    name = next((bound[key] for key in MODEL_ARGUMENTS if bound.get(key)), None) or model_name(part)
-    _named(name, model)
-    return _Asked(name=name, provider=_served_by(part), own=_own(part, name))
-
-
-def _named(name: Any, model: object) -> _Asked:
-    if isinstance(name, str) and name.strip():
+    name = model if isinstance(model, str) else next((bound[key] for key in MODEL_ARGUMENTS if bound.get(key)), None)
+    name = name or model_name(part)
+    if not isinstance(name, str) or not name.strip():
+        shown = repr(model) if isinstance(model, str) else type(model).__name__
+        remedy = "pass a name such as 'provider/name', or a chat model that has one"
+        raise UnknownModelError(f"{shown} names no model: {remedy}")
+    if isinstance(model, str):
         return _Asked(name=name.strip())
-    shown = repr(model) if isinstance(model, str) else type(model).__name__
-    raise UnknownModelError(
-        f"{shown} names no model: pass a name such as 'provider/name', or a chat model that has one"
-    )
-
-
-def _served_by(part: Any) -> str:
     provider = provider_of(part) or ""
-    address = next((url for key in ADDRESS_ARGUMENTS if isinstance(url := getattr(part, key, None), str) and url), "")
-    try:
-        return provider_at(address) if provider == ADAPTABLE and address else provider
-    except ValueError:  # an unknown server is a provider of its own
-        return ""
-
-
-def _own(part: Any, name: str) -> tuple[Claim, ...]:
+    addresses = (getattr(part, key, None) for key in ("openai_api_base", "base_url"))
+    address = next((url for url in addresses if isinstance(url, str) and url), "")
+    if provider == "openai" and address:  # the one integration that is used for other providers' servers too
+        provider = ""
+        with suppress(ValueError):
+            provider = provider_at(address)
     source = ProfileSource((part,), installed=False)
     infos = (info for info in source.fetch(None) if key_of(info.name) == key_of(name))
-    return tuple(Claim(source=source.name, tier=source.tier, info=info) for info in infos)
-
-
-def _lowering(claims: Sequence[Claim], listed: Sequence[Claim]) -> list[Claim]:
-    """The claims without limits above those that the model's own provider states."""
-    own = [claim.info for claim in listed if claim.tier == "provider"]
-    window = next((info.context_window for info in own if info.context_window), None)
-    largest_input = next((info.max_input_tokens for info in own if info.max_input_tokens), window)
-    lowered = []
-    for claim in claims:
-        stated = (claim.info.context_window or 0, claim.info.max_input_tokens or 0)
-        tops = {"context_window": window, "max_input_tokens": largest_input}
-        higher = [field for (field, top), tokens in zip(tops.items(), stated, strict=True) if top and tokens > top]
-        lowered.append(replace(claim, info=replace(claim.info, **dict.fromkeys(higher))))  # type: ignore[arg-type]  # limits may be None
-    return lowered
-
-
-def _unknown(name: str, info: ModelInfo | None, near: Sequence[str], sources: Sequence[SourceState]) -> str:
-    """Why nothing is known, the nearest of the known names, and what to do."""
-    remedy = "state its limits with an ExplicitSource, or pass ModelLimits(context_window=...)"
-    if info is not None:
-        guess = ", or allow a guess from its output limit" if info.max_output_tokens else ""
-        return f"{name!r} is listed, but no source states its context window: {remedy}{guess}"
-    states = (f"{source.name} failed: {source.fault}" if source.fault else source.name for source in sources)
-    asked = f"{name!r} is listed by no source ({'; '.join(states) or 'there are none'})"
-    return f"{asked}; the nearest known names are {', '.join(near)}: {remedy}" if near else f"{asked}: {remedy}"
-
-
-def _statements(info: ModelInfo | None, claims: Iterable[Claim]) -> tuple[Statement, ...]:
-    """What each source states, field by field."""
-    provenance = info.provenance if info else {}
-    return tuple(
-        Statement(
-            field=name,
-            source=claim.source,
-            tier=claim.tier,
-            value=value,
-            counts=provenance.get(name) == claim.source and (name == "aliases" or getattr(info, name) == value),
-        )
-        for name in SHOWN_FIELDS
-        for claim in in_order(claims)
-        if (value := stated_value(claim.info, name)) is not None
-    )
+    own = tuple(Claim(source=source.name, tier=source.tier, info=info) for info in infos)
+    return _Asked(name=name, provider=provider, own=own)

@@ -13,23 +13,11 @@ from langchain_ctxwin.models.registry import Explanation
 from langchain_ctxwin.util.terminal import aligned
 
 UNKNOWN = "-"
-HEADINGS = (
-    "MODEL",
-    "PROVIDER",
-    "WINDOW",
-    "INPUT",
-    "OUTPUT",
-    "$ IN",
-    "$ OUT",
-    "$ CACHED",
-    "CAN",
-    "WINDOW FROM",
-    "NOTES",
-)
-RIGHT_ALIGNED = frozenset({"WINDOW", "INPUT", "OUTPUT", "$ IN", "$ OUT", "$ CACHED"})
-
+NUMBERS = ("WINDOW", "INPUT", "OUTPUT", "$ IN", "$ OUT", "$ CACHED")
+HEADINGS = ("MODEL", "PROVIDER", *NUMBERS, "CAN", "WINDOW FROM", "NOTES")
 LEGEND = "Tokens; USD per million tokens; INPUT is a limit of its own beside the window; - is unknown."
 
+# How a capability is shown; others only in the explanation.
 CAPABILITY_LETTERS = {
     "tools": "T",
     "images": "I",
@@ -39,26 +27,31 @@ CAPABILITY_LETTERS = {
     "structured_output": "S",
     "reasoning": "R",
 }
-"""How a capability is shown; others only in the explanation."""
-
-CAPABILITIES = "CAN: " + ", ".join(f"{letter} {name}" for name, letter in CAPABILITY_LETTERS.items())
-
-SECONDS_PER_MINUTE = 60
 
 
 def model_table(infos: Sequence[ModelInfo]) -> Iterator[str]:
     """Yield the lines of a table of models; a conflict is a field of which some source states another value."""
-    yield from aligned([HEADINGS, *map(_row, infos)], right=RIGHT_ALIGNED)
+    rows: list[tuple[str, ...]] = []
+    for info in infos:
+        limits = (info.context_window, info.max_input_tokens, info.max_output_tokens)
+        prices = (info.input_price, info.output_price, info.cache_read_price)
+        letters = "".join(letter for name, letter in CAPABILITY_LETTERS.items() if name in info.capabilities)
+        source = info.provenance.get("context_window") or info.provenance.get("max_input_tokens")
+        words = (letters or UNKNOWN, source or UNKNOWN, "; ".join(_notes(info)))
+        rows.append((info.name, info.provider or UNKNOWN, *map(_shown, (*limits, *prices)), *words))
+    yield from aligned([HEADINGS, *rows], right=frozenset(NUMBERS))
     yield LEGEND
-    yield CAPABILITIES
+    yield "CAN: " + ", ".join(f"{letter} {name}" for name, letter in CAPABILITY_LETTERS.items())
 
 
 def source_lines(states: Iterable[SourceState]) -> Iterator[str]:
     """Yield a line per source: how many models it lists, how old that is, and what is wrong with it."""
     for state in states:
-        age = "" if state.age_seconds is None else f", asked {_age(state.age_seconds)} ago"
-        fault = f": {state.fault}" if state.fault else ""
         plural = "" if state.models == 1 else "s"
+        age = ""
+        if (seconds := state.age_seconds) is not None:
+            age = f", asked {f'{seconds:.0f} s' if seconds < 60 else f'{seconds / 60:,.0f} min'} ago"  # noqa: PLR2004
+        fault = f": {state.fault}" if state.fault else ""
         yield f"{state.name} ({state.tier}): {state.models:,} model{plural}{age}{fault}"
 
 
@@ -68,7 +61,7 @@ def explanation_lines(found: Explanation) -> Iterator[str]:
         yield found.problem
     else:
         provider = f"{found.info.provider}/" if found.info.provider else ""
-        asked = "" if found.how == "name" or not found.how else f" (found for {found.asked!r} by {found.how})"
+        asked = "" if found.how in ("name", "") else f" (found for {found.asked!r} by {found.how})"
         yield f"{provider}{found.info.name}{asked}"
         yield from (f"  {note}" for note in _notes(found.info))
     rows = [
@@ -79,42 +72,26 @@ def explanation_lines(found: Explanation) -> Iterator[str]:
     if rows:
         yield "  * the value that counts"
     if found.info:
-        yield from _full_window_lines(found.info)
+        yield _full_window(found.info)
     if found.others:
         yield f"  also served as {', '.join(found.others)}"
     for line in source_lines(state for state in found.sources if state.fault):
         yield f"  could not be asked: {line}"
 
 
-def _full_window_lines(info: ModelInfo) -> Iterator[str]:
+def _full_window(info: ModelInfo) -> str:
     """What compacting a full window of a model costs and saves, by its prices and the default settings."""
     limit = info.limits.input_limit(info.limits.output_reserve())
     settings = ContextConfig()
     after = int((settings.keep + settings.record_share) * limit)
     worth = worth_of(info, before=limit, after=after, prefix=0)
     if worth.once_cost is None or worth.saved_cost is None:
-        yield "  a full window: what a compaction costs and saves is unknown, because a price is"
-        return
+        return "  a full window: what a compaction costs and saves is unknown, because a price is"
     calls = worth.pays_after_calls
     pays = "it never pays for itself" if calls is None else f"it has paid for itself after {calls:.1f} calls"
-    yield (
+    return (
         f"  a full window of {limit:,} tokens, compacted to {after:,}: costs ${worth.once_cost:.4f} once (the prompt "
         f"cache is written anew) and saves ${worth.saved_cost:.4f} with each call, {pays}"
-    )
-
-
-def _row(info: ModelInfo) -> tuple[str, ...]:
-    prices = (info.input_price, info.output_price, info.cache_read_price)
-    limits = (info.context_window, info.max_input_tokens, info.max_output_tokens)
-    letters = "".join(letter for name, letter in CAPABILITY_LETTERS.items() if name in info.capabilities)
-    source = info.provenance.get("context_window") or info.provenance.get("max_input_tokens") or UNKNOWN
-    return (
-        info.name,
-        info.provider or UNKNOWN,
-        *map(_shown, (*limits, *prices)),
-        letters or UNKNOWN,
-        source,
-        "; ".join(_notes(info)),
     )
 
 
@@ -128,8 +105,6 @@ def _notes(info: ModelInfo) -> Iterator[str]:
 
 
 def _shown(value: object) -> str:
-    if value is None:
-        return UNKNOWN
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
@@ -138,8 +113,4 @@ def _shown(value: object) -> str:
         return f"{value.normalize():f}"
     if isinstance(value, frozenset | tuple):
         return ", ".join(sorted(map(str, value)))
-    return str(value)
-
-
-def _age(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < SECONDS_PER_MINUTE else f"{seconds / SECONDS_PER_MINUTE:,.0f} min"
+    return UNKNOWN if value is None else str(value)

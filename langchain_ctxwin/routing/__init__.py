@@ -7,11 +7,12 @@
 A route is data: the model, why, and why not each of the others.
 """
 
+from langchain_ctxwin.errors import RemainingTooSmallError
 from langchain_ctxwin.routing.candidates import Candidate
 from langchain_ctxwin.routing.chat_model import RoutedChatModel
-from langchain_ctxwin.routing.fallbacks import RemainingTooSmallError, failure_of
+from langchain_ctxwin.routing.fallbacks import failure_of
 from langchain_ctxwin.routing.quality import Outcomes, Quality
-from langchain_ctxwin.routing.request import Request, Size, conversation_key, output_tokens_of
+from langchain_ctxwin.routing.request import Request, Size, conversation_key
 from langchain_ctxwin.routing.router import ModelRouter, Route
 from langchain_ctxwin.routing.text_weights import Sample, TextWeights
 
@@ -29,5 +30,4 @@ __all__ = [
     "TextWeights",
     "conversation_key",
     "failure_of",
-    "output_tokens_of",
 ]

@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar, cast
 
-from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel, LanguageModelInput, ModelProfile
 from langchain_core.language_models.base import LangSmithParams
-from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, BaseMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import merge_configs
-from langchain_core.tools import BaseTool
 from pydantic import Field
 
 from langchain_ctxwin.callbacks import ContextCallbackHandler
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.model_families import UNKNOWN_FAMILY
 from langchain_ctxwin.core.provider_call import shown_to
+from langchain_ctxwin.core.recovery import output_tokens_of
 from langchain_ctxwin.core.tokens import tool_definition
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.protocols import MetricsSink
 from langchain_ctxwin.reporting import Prices, Reporter
-from langchain_ctxwin.routing.candidates import PROFILE_KEYS
-from langchain_ctxwin.routing.fallbacks import EMPTY_STREAM, CandidateCall, Fallbacks
-from langchain_ctxwin.routing.request import Request, conversation_key, output_tokens_of, thread_key
+from langchain_ctxwin.routing.candidates import PROFILE_KEYS, Instance
+from langchain_ctxwin.routing.fallbacks import EMPTY_STREAM, Fallbacks
+from langchain_ctxwin.routing.request import Request, conversation_key, thread_key
 from langchain_ctxwin.routing.router import ModelRouter, settings_for
+from langchain_ctxwin.util.work import Wait, Work, arun, run
 
 _Generation = TypeVar("_Generation", ChatGeneration, ChatGenerationChunk)
 
@@ -60,13 +61,11 @@ class RoutedChatModel(BaseChatModel):
     a note on each attempt; when those that remain are too small, a `RemainingTooSmallError` (a `ContextOverflowError`)
     that states their limit and names the largest. A stream that breaks after its first chunk is not started again.
 
-    The call argument `conversation` names the conversation that stays with its candidate; by default it is the thread
-    id of the run, else the first message. `estimated_tokens` is the size of the request where it was measured already,
-    as an upper bound.
+    The call argument `conversation` names what stays with its candidate, by default the thread of the run, else its
+    first message; `estimated_tokens` is the size of the request, as an upper bound, where it was measured already.
 
-    The run that callbacks see is this model's alone: tokens and chunks are reported once, under the name of the model
-    that answered. Rate limiters and caches of the candidates apply (a cache only to calls that do not stream);
-    callbacks that were set on a candidate do not.
+    Callbacks see this model's run alone, under the name of the model that answered. Rate limiters and caches of the
+    candidates apply (a cache only to calls that do not stream); callbacks that were set on a candidate do not.
 
     Raises:
         ConfigError: `router` is no `ModelRouter`.
@@ -117,11 +116,7 @@ class RoutedChatModel(BaseChatModel):
         return {"candidates": [one.name for one in self.router.candidates]}
 
     def bind_tools(
-        self,
-        tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool],
-        *,
-        tool_choice: str | None = None,
-        **kwargs: Any,
+        self, tools: Sequence[Any], *, tool_choice: str | None = None, **kwargs: Any
     ) -> Runnable[LanguageModelInput, AIMessage]:
         """Bind tools as they are; each candidate formats them in its own way when it is called."""
         choice = {} if tool_choice is None else {"tool_choice": tool_choice}
@@ -129,120 +124,85 @@ class RoutedChatModel(BaseChatModel):
 
     # The config does not reach the call, so the run's thread is handed on as an argument.
 
-    def invoke(self, input: LanguageModelInput, config: RunnableConfig | None = None, **kwargs: Any) -> AIMessage:  # noqa: A002  # the name of the overridden method
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> AIMessage:  # noqa: A002  # the base's name
         """Call the candidate that fits."""
         return super().invoke(input, config, **_in_thread(config, kwargs))
 
-    async def ainvoke(
-        self,
-        input: LanguageModelInput,  # noqa: A002  # as above
-        config: RunnableConfig | None = None,
-        **kwargs: Any,
-    ) -> AIMessage:
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> AIMessage:  # noqa: A002
         """Call the candidate that fits."""
         return await super().ainvoke(input, config, **_in_thread(config, kwargs))
 
-    def stream(
-        self,
-        input: LanguageModelInput,  # noqa: A002  # as above
-        config: RunnableConfig | None = None,
-        **kwargs: Any,
-    ) -> Iterator[AIMessageChunk]:
+    def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[AIMessageChunk]:  # noqa: A002
         """Stream from the candidate that fits."""
         return super().stream(input, config, **_in_thread(config, kwargs))
 
-    def astream(
-        self,
-        input: LanguageModelInput,  # noqa: A002  # as above
-        config: RunnableConfig | None = None,
-        **kwargs: Any,
-    ) -> AsyncIterator[AIMessageChunk]:
+    def astream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> AsyncIterator[AIMessageChunk]:  # noqa: A002
         """Stream from the candidate that fits."""
         return super().astream(input, config, **_in_thread(config, kwargs))
 
-    def _generate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,  # noqa: ARG002  # would stream what cannot be taken back
-        **kwargs: Any,
-    ) -> ChatResult:
-        fallbacks = self._fallbacks(messages, kwargs)
-        while True:
-            call = fallbacks.next()
-            with fallbacks.watched():
-                result = _answer_of(call, messages, stop or self.stop)
-            if fallbacks.is_well:
-                return _labelled(result, fallbacks.answered(result.generations[0].message))
+    # A run manager would stream what cannot be taken back, so that it is handed on where the stream is the answer.
 
-    async def _agenerate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,  # noqa: ARG002  # see _generate
-        **kwargs: Any,
-    ) -> ChatResult:
-        fallbacks = self._fallbacks(messages, kwargs)
-        while True:
-            call = await fallbacks.anext()
+    def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:  # noqa: ARG002
+        return run(self._answered(messages, stop, kwargs))
+
+    async def _agenerate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:  # noqa: ARG002
+        return await arun(self._answered(messages, stop, kwargs))
+
+    def _answered(
+        self, messages: list[AnyMessage], stop: list[str] | None, arguments: dict[str, Any]
+    ) -> Work[ChatResult]:
+        fallbacks = self._fallbacks(messages, arguments)
+        while not fallbacks.is_well:
+            call = yield from fallbacks.next()
+            request = (call, messages, stop or self.stop)
             with fallbacks.watched():
-                result = await _aanswer_of(call, messages, stop or self.stop)
-            if fallbacks.is_well:
-                return _labelled(result, fallbacks.answered(result.generations[0].message))
+                result: ChatResult = yield Wait(partial(_answer_of, *request), partial(_aanswer_of, *request))
+        fallbacks.note(result.generations[0].message)
+        fallbacks.answered()
+        # A copy, because caches keep what they return.
+        generations = [_with_route(one, fallbacks.metadata()) for one in result.generations]
+        return result.model_copy(update={"generations": generations})
 
     def _stream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
+        self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any
     ) -> Iterator[ChatGenerationChunk]:
         fallbacks = self._fallbacks(messages, kwargs)
-        run = {"run_manager": run_manager} if run_manager else {}
-        chunk: ChatGenerationChunk | None = None
         while not fallbacks.is_well:
-            chunks = _chunks_of(fallbacks.next(), messages, stop or self.stop, run)
+            chunks = _chunks_of(run(fallbacks.next()), messages, stop or self.stop, run_manager)
             with fallbacks.watched():
                 chunk = _begun(next(chunks, None))
-        if chunk is not None:
-            chunk = _with_route(chunk, fallbacks.metadata())
-        while chunk is not None:
-            yield fallbacks.noted(chunk)
+        following: ChatGenerationChunk | None = _with_route(chunk, fallbacks.metadata())
+        while following is not None:
+            fallbacks.note(following.message)
+            yield following
             with fallbacks.watched(final=True):
-                chunk = next(chunks, None)
+                following = next(chunks, None)
         fallbacks.answered()
 
     async def _astream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
+        self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any
     ) -> AsyncIterator[ChatGenerationChunk]:
         fallbacks = self._fallbacks(messages, kwargs)
-        run = {"run_manager": run_manager} if run_manager else {}
-        chunk: ChatGenerationChunk | None = None
         while not fallbacks.is_well:
-            chunks = _achunks_of(await fallbacks.anext(), messages, stop or self.stop, run)
+            chunks = _achunks_of(await arun(fallbacks.next()), messages, stop or self.stop, run_manager)
             with fallbacks.watched():
                 chunk = _begun(await anext(chunks, None))
-        if chunk is not None:
-            chunk = _with_route(chunk, fallbacks.metadata())
-        while chunk is not None:
-            yield fallbacks.noted(chunk)
+        following: ChatGenerationChunk | None = _with_route(chunk, fallbacks.metadata())
+        while following is not None:
+            fallbacks.note(following.message)
+            yield following
             with fallbacks.watched(final=True):
-                chunk = await anext(chunks, None)
+                following = await anext(chunks, None)
         fallbacks.answered()
 
-    def _fallbacks(self, messages: list[BaseMessage], arguments: dict[str, Any]) -> Fallbacks:
+    def _fallbacks(self, messages: list[AnyMessage], arguments: dict[str, Any]) -> Fallbacks:
         defaults = {"temperature": self.temperature, "max_tokens": self.max_tokens}
         given = {**{name: value for name, value in defaults.items() if value is not None}, **arguments}
-        shown = cast("list[AnyMessage]", messages)
         prefer, reason = _wish(given.get("route"))
         request = Request(
-            messages=shown,
+            messages=messages,
             tools=given.get("tools") or (),
-            conversation=given.get("conversation") or conversation_key(shown),
+            conversation=given.get("conversation") or conversation_key(messages),
             requires=("structured_output",) if given.get("response_format") else (),
             estimated_tokens=given.get("estimated_tokens"),
             output_tokens=output_tokens_of(given),
@@ -264,14 +224,14 @@ class RoutedChatModel(BaseChatModel):
 
     def _get_invocation_params(self, stop: list[str] | None = None, **kwargs: Any) -> dict[str, Any]:
         """What traces show: tools as definitions, because the bound objects are no JSON."""
-        tools = kwargs.get("tools")
-        shown = {**kwargs, "tools": [tool_definition(tool) for tool in tools]} if tools else kwargs
-        return super()._get_invocation_params(stop=stop, **shown)
+        if tools := kwargs.get("tools"):
+            kwargs["tools"] = [tool_definition(tool) for tool in tools]
+        return super()._get_invocation_params(stop=stop, **kwargs)
 
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
         params = super()._get_ls_params(stop=stop, **kwargs)
-        names = "|".join(one.name for one in self.router.candidates)
-        return {"ls_model_name": _wish(kwargs.get("route"))[0] or names, **params, "ls_provider": self._llm_type}
+        name = _wish(kwargs.get("route"))[0] or self.model_name
+        return {"ls_model_name": name, **params, "ls_provider": self._llm_type}
 
 
 def _in_thread(config: RunnableConfig | None, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -293,42 +253,42 @@ def _wish(route: Any) -> tuple[str, str]:
 # every handler would then count its tokens, and show its chunks, twice.
 
 
-def _answer_of(call: CandidateCall, messages: list[BaseMessage], stop: list[str] | None) -> ChatResult:
+def _answer_of(call: Instance, messages: list[AnyMessage], stop: list[str] | None) -> ChatResult:
     """Call a candidate under its own cache and rate limiter."""
-    messages = shown_to(call.model, messages)
-    return call.model._generate_with_cache(messages, stop=stop, **call.arguments)  # noqa: SLF001  # see above
+    model, arguments = call
+    return model._generate_with_cache(shown_to(model, messages), stop=stop, **arguments)  # noqa: SLF001  # see above
 
 
-async def _aanswer_of(call: CandidateCall, messages: list[BaseMessage], stop: list[str] | None) -> ChatResult:
-    """Like `_answer_of`, for async runs."""
-    messages = shown_to(call.model, messages)
-    return await call.model._agenerate_with_cache(messages, stop=stop, **call.arguments)  # noqa: SLF001  # see above
+async def _aanswer_of(call: Instance, messages: list[AnyMessage], stop: list[str] | None) -> ChatResult:
+    model, arguments = call
+    shown = shown_to(model, messages)
+    return await model._agenerate_with_cache(shown, stop=stop, **arguments)  # noqa: SLF001  # see above
 
 
 def _chunks_of(
-    call: CandidateCall, messages: list[BaseMessage], stop: list[str] | None, run: dict[str, Any]
+    call: Instance, messages: list[AnyMessage], stop: list[str] | None, run_manager: Any
 ) -> Iterator[ChatGenerationChunk]:
     """Stream from a candidate under its own rate limiter; one that does not stream answers in one chunk."""
-    if not _streams(call, async_api=False):
+    model, arguments = call
+    if not model._should_stream(async_api=False, **{**arguments, "stream": True}):  # noqa: SLF001  # see above
         yield _as_chunk(_answer_of(call, messages, stop))
         return
-    if call.model.rate_limiter:
-        call.model.rate_limiter.acquire(blocking=True)
-    messages = shown_to(call.model, messages)
-    yield from call.model._stream(messages, stop=stop, **run, **call.arguments)  # noqa: SLF001  # see above
+    if model.rate_limiter:
+        model.rate_limiter.acquire(blocking=True)
+    yield from model._stream(shown_to(model, messages), stop=stop, run_manager=run_manager, **arguments)  # noqa: SLF001  # see above
 
 
 async def _achunks_of(
-    call: CandidateCall, messages: list[BaseMessage], stop: list[str] | None, run: dict[str, Any]
+    call: Instance, messages: list[AnyMessage], stop: list[str] | None, run_manager: Any
 ) -> AsyncIterator[ChatGenerationChunk]:
-    """Like `_chunks_of`, for async runs."""
-    if not _streams(call, async_api=True):
+    model, arguments = call
+    if not model._should_stream(async_api=True, **{**arguments, "stream": True}):  # noqa: SLF001  # see above
         yield _as_chunk(await _aanswer_of(call, messages, stop))
         return
-    if call.model.rate_limiter:
-        await call.model.rate_limiter.aacquire(blocking=True)
-    messages = shown_to(call.model, messages)
-    async for chunk in call.model._astream(messages, stop=stop, **run, **call.arguments):  # noqa: SLF001  # see above
+    if model.rate_limiter:
+        await model.rate_limiter.aacquire(blocking=True)
+    shown = shown_to(model, messages)
+    async for chunk in model._astream(shown, stop=stop, run_manager=run_manager, **arguments):  # noqa: SLF001  # see above
         yield chunk
 
 
@@ -339,34 +299,14 @@ def _begun(chunk: ChatGenerationChunk | None) -> ChatGenerationChunk:
     return chunk
 
 
-def _labelled(result: ChatResult, route: dict[str, Any]) -> ChatResult:
-    """The result with the route in its messages; a copy, because caches keep what they return."""
-    return result.model_copy(update={"generations": [_with_route(one, route) for one in result.generations]})
+def _as_chunk(result: ChatResult) -> ChatGenerationChunk:
+    generation = result.generations[0]
+    values = generation.message.model_dump(exclude={"id", "type", "name", "chunk_position"})
+    whole = AIMessageChunk(**values, chunk_position="last")
+    return ChatGenerationChunk(message=whole, generation_info=generation.generation_info)
 
 
 def _with_route(generation: _Generation, route: dict[str, Any]) -> _Generation:
     message = generation.message
     metadata = {**message.response_metadata, "route": route}
     return generation.model_copy(update={"message": message.model_copy(update={"response_metadata": metadata})})
-
-
-def _streams(call: CandidateCall, *, async_api: bool) -> bool:
-    model: BaseChatModel = call.model
-    return model._should_stream(async_api=async_api, **{**call.arguments, "stream": True})  # noqa: SLF001  # see above
-
-
-def _as_chunk(result: ChatResult) -> ChatGenerationChunk:
-    generation: ChatGeneration = result.generations[0]
-    message = generation.message
-    if not isinstance(message, AIMessage):
-        return ChatGenerationChunk(message=AIMessageChunk(content=message.content, chunk_position="last"))
-    whole = AIMessageChunk(
-        content=message.content,
-        tool_calls=message.tool_calls,
-        invalid_tool_calls=message.invalid_tool_calls,
-        additional_kwargs=message.additional_kwargs,
-        usage_metadata=message.usage_metadata,
-        response_metadata=message.response_metadata,
-        chunk_position="last",
-    )
-    return ChatGenerationChunk(message=whole, generation_info=generation.generation_info)

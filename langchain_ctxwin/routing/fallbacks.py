@@ -6,112 +6,85 @@ import errno
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
-from langchain_core.exceptions import ContextOverflowError
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.outputs import ChatGenerationChunk
+from langchain_core.runnables import run_in_executor
 
 from langchain_ctxwin.core.events import finish_reason_of
 from langchain_ctxwin.core.limits import models_behind
 from langchain_ctxwin.core.overflow import ContextOverflow, Evidence, classify_overflow, evidence_of, request_texts
 from langchain_ctxwin.core.recovery import CALL_ARGUMENTS, stated_input
 from langchain_ctxwin.core.reported import reported_tokens
-from langchain_ctxwin.errors import ConfigError, ContextWindowError, NoModelFitsError
+from langchain_ctxwin.errors import ConfigError, ContextWindowError, NoModelFitsError, RemainingTooSmallError
 from langchain_ctxwin.routing.candidates import CannotBeMadeError, Instance
 from langchain_ctxwin.routing.request import Request
 from langchain_ctxwin.routing.router import ModelRouter, Route
+from langchain_ctxwin.util.work import Wait, Work
 
-OWN_ARGUMENTS = ("route", "routing", "conversation", "estimated_tokens")
-"""Arguments of a call that are meant for the router."""
+OWN_ARGUMENTS = ("route", "routing", "conversation", "estimated_tokens")  # of a call, meant for the router
 
+# What a failure means, in words that no other reader of the error takes for a statement about its request.
+TROUBLE = "was in trouble"
+UNREACHABLE = "was not reachable"
+LATE = "took too long"
+TOO_SMALL = "had too small a window"
+UNSUITED = "cannot do what the request asks for"
 NO_TOOLS = "has an integration without tool calling"
 NOT_MADE = "could not be made into a chat model"
+MEANINGS = {
+    **dict.fromkeys((401, 402, 403), "refused the credentials"),
+    404: "does not know the model",
+    **dict.fromkeys((408, 504), LATE),
+    **dict.fromkeys((425, 429, 529), "was busy"),
+}
 
+# Credentials, payment, a missing model, time-outs, rates and trouble of the server: each concerns one provider. Without
+# a status, words tell so in class names of SDKs, HTTP clients and Python itself, and in a provider's own error code.
 SURVIVABLE_STATUSES = frozenset({401, 402, 403, 404, 408, 409, 425, 429, *range(500, 600)})
-"""Credentials, payment, a missing model, time-outs, rates and trouble of the server: each concerns one provider."""
-
 SURVIVABLE_CLASSES = re.compile(
     r"Timeout|Connection|RateLimit|Throttl|TooManyRequests|Exhausted|Overloaded|Unavailable|DeadlineExceeded"
     r"|Authentication|PermissionDenied|^(?:Model)?NotFoundError|ServerError|^(?:Model)?APIError"
     r"|TransportError|gaierror|ClientPayload|ChunkedEncoding|Decod"
 )
-"""In class names of SDKs, HTTP clients and Python itself, where no status is stated."""
-
-UNREACHABLE_ERRNOS = frozenset({errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTDOWN, errno.EHOSTUNREACH})
-"""Errors about the network that Python has no class for; others, like a missing file, are no trouble of a provider."""
-
-EMPTY_STREAM = "No generation chunks were returned"
-"""What LangChain says of a stream that ends before its first chunk."""
-
-EMPTY_STREAMS = (EMPTY_STREAM, "No generations found in stream")
-"""The same, and its words where a stream was read as a whole."""
-
 SURVIVABLE_CODES = re.compile(
     r"rate_?limit|throttl|unavailable|overloaded|time_?out|server_error|quota|model_not_found|invalid_api_key"
 )
-"""Words in a provider's own error code."""
 
+# About the network, where Python has no class for it; other errors, like a missing file, are no trouble of a provider.
+UNREACHABLE_ERRNOS = frozenset({errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTDOWN, errno.EHOSTUNREACH})
+
+# What LangChain says of a stream that ends before its first chunk, and where one was read as a whole.
+EMPTY_STREAM = "No generation chunks were returned"
+EMPTY_STREAMS = (EMPTY_STREAM, "No generations found in stream")
+
+# A refusal because this model cannot do such a thing; another may.
 UNSUPPORTED = re.compile(
     r"\b(?:not|dont|doesnt|isnt|un) ?support|\bnot (?:available|enabled) for (?:this|the) model", re.IGNORECASE
 )
-"""A refusal because this model cannot do such a thing; another may."""
 
-MEANINGS = {
-    **dict.fromkeys((401, 402, 403), "refused the credentials"),
-    404: "does not know the model",
-    **dict.fromkeys((408, 504), "took too long"),
-    **dict.fromkeys((425, 429, 529), "was busy"),
-}
-"""What a status means, in words that no other reader of the error takes for a statement about its request."""
-
+# Why an answer ends that is none, cut off or refused, in the words of OpenAI, Anthropic, Gemini and Mistral.
 NO_ANSWER = re.compile(
     r"^(?:length|max_?tokens|max_output_tokens|model_length|content_?filter|refusal|safety|recitation|blocklist"
     r"|prohibited_content|spii|malformed_function_call|model_context_window_exceeded)$",
     re.IGNORECASE,
 )
-"""Reasons for which an answer ends before it is one: cut off, or refused, in the words of OpenAI, Anthropic, Gemini and
-Mistral."""
 
-TROUBLE = "was in trouble"
-UNREACHABLE = "was not reachable"
-TOO_SMALL = "had too small a window"
-UNSUITED = "cannot do what the request asks for"
-
+# What wrong code raises: it would fail with every model.
 OUR_FAULTS = (TypeError, AttributeError, NameError, LookupError, AssertionError, ImportError, RecursionError)
-"""What wrong code raises: it would fail with every model."""
-
-
-class RemainingTooSmallError(ContextOverflowError):
-    """Candidates failed or could not be asked, and those that are left are too small for the request.
-
-    The text states their limit, so that whoever recovers from an overflow shortens the request for them. That limit
-    says nothing about the candidate that was chosen first.
-    """
-
-    def __init__(self, message: str, *, candidate: str = "") -> None:
-        super().__init__(message)
-        self.candidate = candidate
-        """The largest of those that are left; not in the text, where a number in a name would be read as a size."""
-
-
-class CannotBindToolsError(Exception):
-    """The integration of a candidate has no tool calling."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CandidateFailure:
     """A failure that another model may survive."""
 
-    what: str
-    """In a few words, the provider's own ones in brackets behind them."""
-
-    overflow: ContextOverflow | None = None
-    """What was said about the limit, when the request was too large for this model."""
+    what: str  # in a few words, the provider's own ones in brackets behind them
+    overflow: ContextOverflow | None = None  # what was said about the limit, when the request was too large
 
     @property
     def meaning(self) -> str:
@@ -124,14 +97,6 @@ class CandidateFailure:
         return self.what not in {TOO_SMALL, UNSUITED, NO_TOOLS}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CandidateCall:
-    """A model and the arguments of one call."""
-
-    model: BaseChatModel
-    arguments: dict[str, Any]
-
-
 @dataclass(slots=True)
 class AnswerSigns:
     """What an answer says of itself, whole or in chunks: enough to see that it is none."""
@@ -140,8 +105,8 @@ class AnswerSigns:
     has_content: bool = False
     has_refusal: bool = False
     has_invalid_calls: bool = False
+    # Of calls that come in chunks, whose parts are not valid by themselves.
     arguments: defaultdict[Any, list[str]] = field(default_factory=lambda: defaultdict(list))
-    """Of calls that come in chunks, whose parts are not valid by themselves."""
 
     def note(self, reply: AIMessage) -> None:
         """Take up an answer or a chunk of one."""
@@ -159,66 +124,54 @@ class AnswerSigns:
     @property
     def failed(self) -> bool:
         """True for an answer that was refused, cut off or empty, or that calls tools in a form that nobody can run."""
-        if NO_ANSWER.search(self.reason) or self.has_refusal or not self.has_content:
+        if NO_ANSWER.search(self.reason) or self.has_refusal or self.has_invalid_calls or not self.has_content:
             return True
-        return self.has_invalid_calls or not all(map(_is_json, map("".join, self.arguments.values())))
-
-
-def _is_json(arguments: str) -> bool:
-    """True for arguments of a tool in their full length; none at all are fine."""
-    try:
-        return not arguments or isinstance(json.loads(arguments), dict)
-    except (ValueError, RecursionError):
-        return False
+        try:
+            return not all(isinstance(json.loads("".join(parts) or "{}"), dict) for parts in self.arguments.values())
+        except (ValueError, RecursionError):
+            return True
 
 
 class Fallbacks:
     """The calls for one request: each failure that another model may survive leads to the next candidate."""
 
     def __init__(self, router: ModelRouter, request: Request, arguments: Mapping[str, Any]) -> None:
-        self._router = router
-        self._request = request
-        self._arguments = arguments
+        self._router, self._request, self._arguments = router, request, arguments
         self._tried: list[tuple[str, CandidateFailure]] = []
         self._error: Exception | None = None
         self._not_made: CannotBeMadeError | None = None
-        self._route: Route
-        self._seconds = 0.0
-        self._accepted_tokens = 0
-        self._answer = AnswerSigns()
         self.is_well = False
         """True while the candidate that was asked last has not failed."""
 
-    def next(self) -> CandidateCall:
-        """Return the next call to make.
+    def next(self) -> Work[Instance]:
+        """Find the model to call next, and the arguments for it.
 
         Raises:
             NoModelFitsError: no candidate can take the request, and none was tried.
             RemainingTooSmallError: candidates failed, and those that remain are too small for the request.
             Exception: the error of the candidate that was asked last, with a note on each attempt, when none is left.
         """
-        call = None
-        while call is None:
-            name = self._choose()
-            with self._making(name):
-                call = call_of(name, self._router.instance(name), self._arguments)
-        return call
-
-    async def anext(self) -> CandidateCall:
-        """Like `next`, for async runs."""
-        call = None
-        while call is None:
-            name = self._choose()
-            with self._making(name):
-                call = call_of(name, await self._router.ainstance(name), self._arguments)
-        return call
+        while True:
+            self._route = self._chosen()
+            self._seconds, self._accepted_tokens, self._answer = 0.0, 0, AnswerSigns()
+            name = self._route.name
+            make = partial(self._router.instance, name)
+            try:
+                instance = yield Wait(make, partial(run_in_executor, None, make))
+            except CannotBeMadeError as error:
+                self._not_made = error
+                self._take_up(name, CandidateFailure(what=NOT_MADE))
+                continue
+            call = call_of(name, instance, self._arguments)
+            if call is not None:
+                return call
+            self._take_up(name, CandidateFailure(what=NO_TOOLS))
 
     @contextmanager
     def watched(self, *, final: bool = False) -> Iterator[None]:
         """Time what a candidate does; a failure that another may survive is kept for `next`, any other one is raised.
 
-        Args:
-            final: part of the answer was already shown, so that no other candidate can take over.
+        Once part of the answer was shown (`final`), no other candidate can take over.
         """
         began = self._router.clock()
         self.is_well = False
@@ -236,74 +189,52 @@ class Fallbacks:
         finally:
             self._seconds += self._router.clock() - began
 
-    def answered(self, reply: BaseMessage | None = None) -> dict[str, Any]:
-        """Take up that the candidate answered, and return the route as metadata of the answer."""
-        self._note(reply)
-        self._router.answered(self._route, self._request.conversation, self._seconds, tokens=self._accepted_tokens)
-        self._router.observed(self._route, self._request, failed=self._answer.failed)
-        return self.metadata()
-
-    def noted(self, chunk: ChatGenerationChunk) -> ChatGenerationChunk:
-        """Return a chunk of the answer, after a look at the size of the request that may come with it."""
-        self._note(chunk.message)
-        return chunk
-
-    def _note(self, reply: BaseMessage | None) -> None:
-        """Keep the reported size of the request, if it can be that; of several the largest: chunks may add up."""
+    def note(self, reply: BaseMessage) -> None:
+        """Look at an answer or a chunk of one; the largest reported size of the request counts: chunks may add up."""
         if isinstance(reply, AIMessage):
             self._answer.note(reply)
             tokens, _ = reported_tokens(reply, (self._route.estimated_tokens,))
             self._accepted_tokens = max(self._accepted_tokens, tokens or 0)
 
+    def answered(self) -> None:
+        """Take up that the candidate answered, in full."""
+        self._router.answered(self._route, self._request.conversation, self._seconds, tokens=self._accepted_tokens)
+        self._router.observed(self._route, self._request, failed=self._answer.failed)
+
     def metadata(self) -> dict[str, Any]:
         """Return the route as it stands, for the metadata of the answer."""
         return self._route.metadata([f"{name}: {failure.what}" for name, failure in self._tried])
 
-    def _choose(self) -> str:
+    def _chosen(self) -> Route:
         """The next candidate; the largest window may still take what surely fits nowhere, before anyone gives up."""
-        self._seconds, self._accepted_tokens, self._answer = 0.0, 0, AnswerSigns()
         refusals: list[NoModelFitsError] = []
         for decide in (self._router.decide, self._router.largest):
             try:
-                self._route = decide(self._request)
+                return decide(self._request)
             except NoModelFitsError as error:
                 refusals.append(error)
-            else:
-                return self._route.name
         raise self._final(refusals[0])
 
-    @contextmanager
-    def _making(self, name: str) -> Iterator[None]:
-        """Leave a candidate that cannot be asked: one that cannot be made rests, one without tools is well."""
-        try:
-            yield
-        except CannotBeMadeError as error:
-            self._not_made = error
-            self._take_up(name, CandidateFailure(what=NOT_MADE))
-        except CannotBindToolsError:
-            self._take_up(name, CandidateFailure(what=NO_TOOLS))
-
     def _final(self, nothing: Exception) -> Exception:
-        """Return what says that a shorter request could be answered, if so; else what the last candidate raised."""
+        """What says that a shorter request could be answered, if so; else what the last candidate raised."""
         error = self._error or self._not_made
-        too_small = {name for name, failure in self._tried if failure.what == TOO_SMALL}
-        left, room_tokens = "", 0
-        if len(too_small) < len(self._tried):  # refused as too large by all: the provider's own words say it best
-            exclude = {name: why for name, why in self._request.exclude.items() if name not in too_small}
-            left, room_tokens = self._router.room(replace(self._request, exclude=exclude))
         if error is not None:
             self._annotate(error)
-        return self._remaining_too_small(left, room_tokens, error) if room_tokens else error or nothing
-
-    def _remaining_too_small(self, candidate: str, room_tokens: int, cause: Exception | None) -> RemainingTooSmallError:
-        error = RemainingTooSmallError(
+        too_small = {name for name, failure in self._tried if failure.what == TOO_SMALL}
+        candidate, room_tokens = "", 0
+        if len(too_small) < len(self._tried):  # refused as too large by all: the provider's own words say it best
+            exclude = {name: why for name, why in self._request.exclude.items() if name not in too_small}
+            candidate, room_tokens = self._router.room(replace(self._request, exclude=exclude))
+        if not room_tokens:
+            return error or nothing
+        remaining = RemainingTooSmallError(
             f"the input token count ({self._route.estimated_tokens}) exceeds the maximum number of tokens allowed "
             f"({room_tokens}) by the candidates that remain",
             candidate=candidate,
         )
-        error.__cause__ = cause
-        self._annotate(error)
-        return error
+        remaining.__cause__ = error
+        self._annotate(remaining)
+        return remaining
 
     def _take_up(self, name: str, failure: CandidateFailure) -> None:
         """Leave a candidate; after an overflow that states a number only larger limits can help."""
@@ -326,32 +257,27 @@ class Fallbacks:
             error.add_note(f"routing asked {name}: it {failure.meaning}")
 
 
-def call_of(name: str, instance: Instance, arguments: Mapping[str, Any]) -> CandidateCall:
-    """Return how a candidate is called.
+def call_of(name: str, instance: Instance, arguments: Mapping[str, Any]) -> Instance | None:
+    """Return the model and the arguments of a call; None when the request has tools, and the candidate takes none.
 
     Tools are formatted by the candidate's own `bind_tools`, because each provider has its own form for them and for
     the choice among them; what asks for a length of output gets the name that the model knows it by.
-
-    Raises:
-        CannotBindToolsError: the request has tools, and the candidate's integration takes none.
-        ConfigError: a tool cannot be described to the model.
     """
     model, bound = instance
-    given = {key: value for key, value in arguments.items() if key not in OWN_ARGUMENTS}
-    tools: Sequence[Any] = given.pop("tools", None) or ()
-    given = {_known_as(model, key): value for key, value in given.items()}
+    given = {_known_as(model, key): value for key, value in arguments.items() if key not in OWN_ARGUMENTS}
+    tools = given.pop("tools", None)
     if not tools:
-        return CandidateCall(model=model, arguments={**bound, **given})
+        return model, {**bound, **given}
     try:
         part, formatted = next(models_behind(model.bind_tools(tools, **given)))
-    except NotImplementedError as error:
-        raise CannotBindToolsError(name) from error
+    except NotImplementedError:
+        return None
     except Exception as error:
         raise ConfigError(
             f"the tools of this request cannot be described to {name!r} ({type(error).__name__}: {error}): "
             "correct their schemas"
         ) from error
-    return CandidateCall(model=part, arguments={**bound, **formatted})
+    return part, {**bound, **formatted}
 
 
 def _known_as(model: BaseChatModel, argument: str) -> str:
@@ -373,18 +299,19 @@ def failure_of(error: Exception, request: Iterable[str] = ()) -> CandidateFailur
         return CandidateFailure(what=TOO_SMALL, overflow=overflow)
     if isinstance(error, OSError) and error.errno in UNREACHABLE_ERRNOS:
         return CandidateFailure(what=f"{UNREACHABLE} ({type(error).__name__})")
-    return next((failure for said in evidence_of(error) if (failure := _judged(said))), None)
+    meanings = (meaning for said in evidence_of(error) if (meaning := _meaning(said)))
+    return next((CandidateFailure(what=meaning) for meaning in meanings), None)
 
 
-def _judged(said: Evidence) -> CandidateFailure | None:
+def _meaning(said: Evidence) -> str:
     name = said.class_names[0] if said.class_names else "error"
     if said.status in SURVIVABLE_STATUSES:
-        return CandidateFailure(what=f"{MEANINGS.get(said.status or 0, TROUBLE)} ({name}, status {said.status})")
+        return f"{MEANINGS.get(said.status or 0, TROUBLE)} ({name}, status {said.status})"
     if said.status is not None or any(code.startswith("invalid_request") for code in said.codes):
-        return CandidateFailure(what=UNSUITED) if UNSUPPORTED.search(said.text) else None
+        return UNSUITED if UNSUPPORTED.search(said.text) else ""
     if said.text.startswith(EMPTY_STREAMS):
-        return CandidateFailure(what=f"{TROUBLE} (empty stream)")
+        return f"{TROUBLE} (empty stream)"
     if any(map(SURVIVABLE_CLASSES.search, said.class_names)) or any(map(SURVIVABLE_CODES.search, said.codes)):
-        late, unreachable = "Timeout" in name, "Connection" in name or name == "gaierror"
-        return CandidateFailure(what=f"{'took too long' if late else UNREACHABLE if unreachable else TROUBLE} ({name})")
-    return None
+        is_unreachable = "Connection" in name or name == "gaierror"
+        return f"{LATE if 'Timeout' in name else UNREACHABLE if is_unreachable else TROUBLE} ({name})"
+    return ""

@@ -24,25 +24,17 @@ from langchain_ctxwin.util.forks import ForkSafeLock
 PRIOR_TRIALS = 10.0
 """Outcomes that weigh as much as what the words of a text say: a share of ten is known to about 15 points."""
 
-LEVELS = ("easy", "medium", "hard")
-
-LEVELS_KEPT = 256
-"""Texts whose level is remembered, at most a megabyte: a route asks for it twice, a conversation again and again."""
-
-FLUSH_SECONDS = 5.0
-"""How long `flush` waits unless told: a file of this size takes milliseconds, on a network folder perhaps a second."""
-
-MAX_NAME_CHARS = 256
-"""Longest name of a bucket or a model that is kept, so that the file stays small; far above any name in use."""
-
 MAX_TRIALS = 200.0
 """Trials after which older ones count for less, so that a model that changed under its name is judged anew: a share of
 successes is then known to about 3 points."""
 
-MAX_CELLS = 4096
-"""Pairs of a bucket and a model that are kept: fifty models in every bucket; about half a megabyte."""
-
+MAX_CELLS = 4096  # pairs of a bucket and a model: fifty models in every bucket; about half a megabyte
+MAX_NAME_CHARS = 256  # of a bucket or a model, so that the file stays small; far above any name in use
 FILE_VERSION = 1
+FLUSH_SECONDS = 5.0  # a file of this size takes milliseconds, on a network folder perhaps a second
+
+LEVELS = ("easy", "medium", "hard")
+LEVELS_KEPT = 256  # texts, at most a megabyte: a route asks for the level twice, a conversation again and again
 
 _Number = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
@@ -60,8 +52,7 @@ _MATH = re.compile(
     r"|per"
     r"|solve|calculate|compute)\b"
 )
-CODE_MARKERS, MATH_MARKERS = 6, 12
-"""Markers from which a text is taken for code, or for mathematics, where a number alone is one."""
+CODE_MARKERS, MATH_MARKERS = 6, 12  # from which a text is taken for code, or for mathematics
 
 
 class Quality:
@@ -126,35 +117,26 @@ class Quality:
         if len(models) != len(strengths) or not all(0 <= strength <= 1 for strength in strengths):
             raise ConfigError(f"{len(models)} models with strengths {list(strengths)}: give each a number from 0 to 1")
         bucket = self.bucket(text, needs_tools=needs_tools)
-        logits = self.weights.logits(text)
-        usual = self.weights.usual.get(bucket, self.weights.base)
-        of_model = self.weights.of_model
-        return [
-            _chance(of_model(logits, model, strength) + self._shift(bucket, model, of_model(usual, model, strength)))
-            for model, strength in zip(models, strengths, strict=True)
-        ]
+        logits, usual_logits, chances = self.weights.logits(text), self._usual(bucket), []
+        for model, strength in zip(models, strengths, strict=True):
+            # The recorded outcomes move the log-odds away from what the texts of this bucket usually say.
+            usual, known = self.weights.of_model(usual_logits, model, strength), self.outcomes.of(bucket, model)
+            share = (PRIOR_TRIALS * _chance(usual) + known.successes) / (PRIOR_TRIALS + known.trials)
+            shift = math.log(share / (1 - share)) - usual
+            chances.append(_chance(self.weights.of_model(logits, model, strength) + shift))
+        return chances
 
     def record(self, bucket: str, model: str, *, success: bool) -> None:
-        """Count one outcome of a model in a bucket; returns at once, the file is written in the background.
-
-        Raises:
-            ConfigError: a name is empty or too long, or `success` is no boolean.
-        """
+        """Count one outcome of a model in a bucket; see `Outcomes.record`."""
         self.outcomes.record(bucket, model, success=success)
 
     def observe(self, bucket: str, model: str, *, strength: float, failed: bool) -> None:
         """Count an answer that nobody judged: one that failed by itself lowers the chance, any other one leaves it.
 
-        Of n answers of which f failed, the chance in this bucket becomes what it was times 1 - f / (10 + n).
-
-        Args:
-            bucket: kind and difficulty of the task.
-            model: who answered.
-            strength: where it stands between the weakest (0) and the strongest (1).
-            failed: whether it was refused, cut off, empty, or asked for again.
+        Of n answers of which f failed, the chance in this bucket becomes what it was times 1 - f / (10 + n). An answer
+        fails that was refused, cut off, empty, or asked for again; `strength` as for `chances`.
         """
-        usual = self.weights.usual.get(bucket, self.weights.base)
-        as_expected = _chance(self.weights.of_model(usual, model, strength))
+        as_expected = _chance(self.weights.of_model(self._usual(bucket), model, strength))
         self.outcomes.add(bucket, model, Count(successes=0.0 if failed else as_expected, trials=1.0))
 
     def flush(self, timeout_seconds: float = FLUSH_SECONDS) -> bool:
@@ -173,12 +155,8 @@ class Quality:
         fitted.outcomes = self.outcomes
         return fitted
 
-    def _shift(self, bucket: str, model: str, usual: float) -> float:
-        """By how much the recorded outcomes move the log-odds of a bucket away from what its texts usually say."""
-        known = self.outcomes.of(bucket, model)
-        expected = PRIOR_TRIALS * _chance(usual)
-        share = (expected + known.successes) / (PRIOR_TRIALS + known.trials)
-        return math.log(share / (1 - share)) - usual
+    def _usual(self, bucket: str) -> Sequence[float]:
+        return self.weights.usual.get(bucket, self.weights.base)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,8 +165,7 @@ class Count:
 
     successes: _Number = 0.0
     trials: _Number = 0.0
-    at: _Number = 0.0
-    """When the latest was recorded, in seconds since the epoch."""
+    at: _Number = 0.0  # when the latest was recorded, in seconds since the epoch
 
     def plus(self, other: Count) -> Count:
         """Return both together, scaled down to `MAX_TRIALS` when there are more."""
@@ -197,8 +174,7 @@ class Count:
         return Count(successes=successes * share, trials=trials * share, at=max(self.at, other.at))
 
 
-Counts = Mapping[tuple[str, str], Count]
-"""By bucket and model."""
+Counts = Mapping[tuple[str, str], Count]  # by bucket and model
 
 
 class Outcomes:
@@ -221,14 +197,9 @@ class Outcomes:
     def __init__(self, path: str | os.PathLike[str] | None = None, *, clock: Clock = time.time) -> None:
         self._file: SharedFile[Counts] | None = None
         if path is not None:
+            limits = {"version": FILE_VERSION, "max_bytes": SMALL_FILE_BYTES}
             self._file = SharedFile(
-                place(path),
-                events="models.outcomes",
-                version=FILE_VERSION,
-                empty={},
-                read=_read_counts,
-                write=_written,
-                max_bytes=SMALL_FILE_BYTES,
+                place(path), events="models.outcomes", empty={}, read=_read_counts, write=_written, **limits
             )
         self._clock = clock
         self._saved: Counts = (self._file.read() if self._file else None) or {}
@@ -266,9 +237,8 @@ class Outcomes:
     def of(self, bucket: str, model: str) -> Count:
         """Return what is known of a model on a kind of task: no trials when nothing is."""
         with self._lock:
-            saved, saving, new = (
-                counts.get((bucket, model), _NONE) for counts in (self._saved, self._saving, self._new)
-            )
+            counts = (self._saved, self._saving, self._new)
+        saved, saving, new = (one.get((bucket, model), _NONE) for one in counts)
         return saved.plus(saving).plus(new)
 
     def flush(self, timeout_seconds: float = FLUSH_SECONDS) -> bool:
@@ -296,17 +266,16 @@ def added(one: Counts, other: Counts) -> Counts:
 
 
 def _read_counts(content: bytes) -> tuple[Counts, str]:
-    counts, fault = read_table(content, version=FILE_VERSION, key="outcomes", read=_read_count)
+    def read(bucket: str, model: str, value: Any) -> Count | None:
+        try:
+            count = _COUNT.validate_python(value)
+        except ValidationError:
+            return None
+        are_names = all(0 < len(name) <= MAX_NAME_CHARS for name in (bucket, model))
+        return count if are_names and count.successes <= count.trials else None
+
+    counts, fault = read_table(content, version=FILE_VERSION, key="outcomes", read=read)
     return added(counts, {}), fault
-
-
-def _read_count(bucket: str, model: str, value: Any) -> Count | None:
-    try:
-        count = _COUNT.validate_python(value)
-    except ValidationError:
-        return None
-    are_names = all(0 < len(name) <= MAX_NAME_CHARS for name in (bucket, model))
-    return count if are_names and count.successes <= count.trials else None
 
 
 def _written(counts: Counts) -> str:

@@ -4,42 +4,52 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from decimal import Decimal
+from statistics import median
 from typing import Any, cast
 
-from langchain_core.messages import AnyMessage, BaseMessage, convert_to_messages
-from langchain_core.runnables import run_in_executor
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AnyMessage, convert_to_messages
 
 from langchain_ctxwin.config import FileConfig, LiveConfig, RoutingConfig, group_of
-from langchain_ctxwin.core.events import RouteEvent
-from langchain_ctxwin.core.limits import ModelLimits, require_tokens
+from langchain_ctxwin.core.limits import Known, ModelLimits, for_everybody, require_tokens, stated_limit, unrefuted
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.overflow import ContextOverflow
-from langchain_ctxwin.core.spending import CostComparison, Usage
-from langchain_ctxwin.errors import ConfigError, NoModelFitsError, brief
+from langchain_ctxwin.core.recovery import BLIND_STEP, lowered, only_model, smaller_of
+from langchain_ctxwin.core.spending import Usage
+from langchain_ctxwin.errors import ConfigError, ContextWindowError, NoModelFitsError, UnknownModelError, brief
+from langchain_ctxwin.limit_memory import AcceptedSizes
+from langchain_ctxwin.models.merging import declared_limits
+from langchain_ctxwin.models.sources import LearnedSource
 from langchain_ctxwin.protocols import Clock, RequestCounter, TokenCounter
 from langchain_ctxwin.routing.candidates import (
     Candidate,
     CandidateModel,
-    Candidates,
     Instance,
     Registry,
+    candidate_of,
+    candidates_of,
+    is_named,
+    made_model,
     smallest_limits,
 )
 from langchain_ctxwin.routing.quality import Quality
 from langchain_ctxwin.routing.request import THREAD, Request, RequestSizes, needed_capabilities
+from langchain_ctxwin.util.background import in_few_daemons
+from langchain_ctxwin.util.forks import ForkSafeLock
 from langchain_ctxwin.util.memo import Lru
 
-MIDDLE = 0.5
-"""Presumed strength where prices say nothing."""
-
+FACTS_SECONDS = 60.0  # until the registry is asked again: it keeps its own, longer time to live
+RECENT_ANSWERS = 20  # whose time counts: the median of fewer jumps, that of more is late to notice a slow day
+HEARD_SECONDS = 3_600.0  # a limit that was met is obeyed; then one refused request finds out whether it was raised
+MAX_CONVERSATIONS = 10_000  # whose model is remembered, about 2 MB; one that is forgotten is routed anew
+PRESUMED_STRENGTH = 0.5  # in the middle, where prices say nothing
 CENT = Decimal("0.01")
-
-MAX_CONVERSATIONS = 10_000
-"""Conversations whose model is remembered, about 2 MB; one that is forgotten is routed anew."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +62,6 @@ class Route:
     name: str
     info: ModelInfo
     reason: str
-    """One sentence."""
-
     rejected: Mapping[str, str]
     """Every other candidate -> why it was not chosen."""
 
@@ -69,33 +77,16 @@ class Route:
     cheapest_cost: Decimal | None = None
     """USD of the same request at the cheapest candidate that can take it; None when no price is known."""
 
-    def event(self, *, before: str = "", comparison: CostComparison | None = None) -> RouteEvent:
-        """Return the event of a change to this candidate from the one `before`, and the costs that decided it."""
-        return RouteEvent(
-            model=self.name,
-            before=before,
-            reason=self.reason,
-            rejected=self.rejected,
-            estimated_tokens=self.estimated_tokens,
-            estimated_cost=self.estimated_cost,
-            cheapest_cost=self.cheapest_cost,
-            **({} if comparison is None else comparison.facts()),
-        )
-
     def metadata(self, fallbacks: Sequence[str] = ()) -> dict[str, Any]:
-        """Return the route as JSON values, for `response_metadata["route"]`.
-
-        Args:
-            fallbacks: what was tried before, in order.
-        """
+        """Return the route, and what was tried before, as JSON values: `response_metadata["route"]` of an answer."""
+        costs = {"estimated_cost": self.estimated_cost, "cheapest_cost": self.cheapest_cost}
         return {
             "model": self.name,
             "reason": self.reason,
             "rejected": dict(self.rejected),
             "fallbacks": list(fallbacks),
             "estimated_tokens": self.estimated_tokens,
-            "estimated_cost": None if self.estimated_cost is None else str(self.estimated_cost),
-            "cheapest_cost": None if self.cheapest_cost is None else str(self.cheapest_cost),
+            **{name: None if cost is None else str(cost) for name, cost in costs.items()},
             "bucket": self.bucket,
         }
 
@@ -144,12 +135,19 @@ class ModelRouter:
             raise ConfigError(f"config={brief(config)}: pass a RoutingConfig, a FileConfig or a ConfigFile, or None")
         self.quality = quality or Quality()
         self.clock = clock
-        self._candidates = Candidates(candidates, registry, clock=clock)
-        self._sizes = RequestSizes(counter, headroom=lambda: self.config.headroom)
+        self._sizes = RequestSizes(counter)
+        self._registry = registry
+        self._read = candidates_of(candidates, registry)
+        self._read_at = clock()
+        # What happened so far; losing it costs a few refused requests.
+        self._failures: dict[str, tuple[str, float]] = {}  # what failed, and until when it rests
+        self._heard = LearnedSource(ttl_seconds=HEARD_SECONDS, clock=clock)
+        self._accepted = AcceptedSizes(clock)
+        self._seconds: dict[str, deque[float]] = {}
         self._kept: Lru[tuple[str, int]] = Lru(MAX_CONVERSATIONS)  # candidate, and tokens in its prompt cache
-        self._asked: Lru[tuple[tuple[int, bytes], Route]] = Lru(
-            MAX_CONVERSATIONS
-        )  # the latest request, and who answered
+        self._asked: Lru[tuple[object, Route]] = Lru(MAX_CONVERSATIONS)  # the latest request, and who answered
+        self._made: dict[str, BaseChatModel] = {}
+        self._making = ForkSafeLock()
 
     @property
     def config(self) -> RoutingConfig:
@@ -159,41 +157,47 @@ class ModelRouter:
 
     @property
     def candidates(self) -> tuple[Candidate, ...]:
-        """The candidates with their facts as they are now."""
-        return self._candidates.current()
+        """The candidates with their facts as they are now, at once: old facts serve until newer ones arrive."""
+        if self._registry is not None and self.clock() - self._read_at >= FACTS_SECONDS:
+            self._read_at = self.clock()
+            with suppress(RuntimeError):  # no thread is free: what is known serves for another while
+                in_few_daemons(self._read_again)  # a source may hang, and the caller may be an event loop
+        return tuple(self.candidate(one.name) for one in self._read)
 
     @property
     def limits(self) -> ModelLimits:
         """Limits under which a request fits every candidate."""
         return smallest_limits(self.candidates)
 
-    def limits_of(self, name: str) -> ModelLimits:
-        """Return the limits of one candidate, with what its provider was heard to say.
+    def candidate(self, name: str) -> Candidate:
+        """Return one candidate, with the limits that its provider was heard to state; an unknown name is an error."""
+        known = self._as_read(name)
+        heard = self._heard.recall(name)
+        return replace(known, limits=lowered(known.limits, heard)) if heard else known
 
-        Raises:
-            ConfigError: there is no candidate of this name.
-        """
-        return self._candidates.named(name).limits
+    def limits_of(self, name: str) -> ModelLimits:
+        """Return the limits of one candidate."""
+        return self.candidate(name).limits
 
     def info(self, name: str) -> ModelInfo | None:
         """Return what is known of one candidate; None when there is no candidate of this name."""
-        return next((one.info for one in self.candidates if one.name == name), None)
+        return next((one.info for one in self._read if one.name == name), None)
 
     def kept(self, conversation: str) -> str:
         """Return the name of the candidate that a conversation stays with; empty before its first request."""
         return (self._kept.get(conversation) or ("", 0))[0]
 
     def instance(self, name: str) -> Instance:
-        """Return the chat model of a candidate and what is bound around it; one that is a mere name is made now.
+        """Return the chat model of a candidate and what is bound around it; `ConfigError` when it cannot be made.
 
-        Raises:
-            ConfigError: there is no candidate of this name, or no model can be made of it.
+        One that is a mere name is made now, which imports its integration: on an event loop, call this in a thread.
         """
-        return self._candidates.instance(name)
-
-    async def ainstance(self, name: str) -> Instance:
-        """Like `instance`, without importing an integration on the event loop."""
-        return await run_in_executor(None, self._candidates.instance, name)
+        candidate = self.candidate(name)
+        if not is_named(candidate.given):
+            return only_model(candidate.given) or (candidate.given, {})
+        with self._making:  # others wait
+            made = self._made[name] = self._made.get(name) or made_model(candidate)
+        return made, {}
 
     def route(
         self,
@@ -229,9 +233,10 @@ class ModelRouter:
         """
         require_tokens("estimated_tokens", estimated_tokens, optional=True)
         require_tokens("output_tokens", output_tokens, minimum=1, optional=True)
+        given = convert_to_messages([messages] if isinstance(messages, str) else messages)
         return self.decide(
             Request(
-                messages=_messages(messages),
+                messages=cast("list[AnyMessage]", given),
                 tools=tools,
                 conversation=conversation,
                 requires=tuple(requires),
@@ -246,43 +251,27 @@ class ModelRouter:
 
     def decide(self, request: Request) -> Route:
         """Choose a model for a request; see `route`."""
-        candidates = self.candidates
-        request = self._measured(request, candidates)
+        candidates, request = self._measured(request)
         rejected = self._unfit(candidates, request)
         can = [one for one in candidates if one.name not in rejected]
         if not can:
             raise _no_model_fits(rejected)
-        resting = {one.name: why for one in can if (why := self._candidates.resting(one.name))}
+        resting = {one.name: why for one in can if (why := self._resting(one.name))}
         if len(resting) < len(can):  # when all rest, the best of them is better than none
             rejected |= resting
             can = [one for one in can if one.name not in resting]
         costs = [cost for one in can if (cost := self._cost(one, request)) is not None]
-        route = self._chosen(can, candidates, request, rejected)
+        chosen, reason, left = self._wanted(can, request) or self._best(can, candidates, request)
+        route = self._route(chosen, request, reason=reason, rejected={**rejected, **left})
         return replace(route, cheapest_cost=min(costs, default=None))
-
-    def _chosen(
-        self, can: Sequence[Candidate], candidates: Sequence[Candidate], request: Request, rejected: Mapping[str, str]
-    ) -> Route:
-        """The candidate that is asked for or kept, else the best of those that can take the request."""
-        for name, reason in self._wanted(request):
-            wanted = next((one for one in can if one.name == name), None)
-            if wanted is not None:
-                others = {one.name: f"fits, but {name} is taken ({reason})" for one in can if one is not wanted}
-                return self._route(wanted, request, reason=reason, rejected={**rejected, **others})
-        return self._best(can, candidates, request, rejected)
 
     def largest(self, request: Request, *, is_to_shrink: bool = False) -> Route:
         """Choose the largest window, for a request of which no candidate is sure that it fits: it may, or be refused.
 
-        Args:
-            request: the request.
-            is_to_shrink: it will be made to fit, so that its size now says nothing.
-
         Raises:
-            NoModelFitsError: it surely does not fit, or no candidate can do what it asks for.
+            NoModelFitsError: it surely does not fit and is not to shrink, or no candidate can do what it asks for.
         """
-        candidates = self.candidates
-        request = self._measured(request, candidates)
+        candidates, request = self._measured(request)
         rejected = self._unfit(candidates, request)
         largest = max(self._able(candidates, request), key=lambda one: one.input_limit(request), default=None)
         if largest is None:
@@ -290,23 +279,22 @@ class ModelRouter:
         limit, size = largest.input_limit(request), largest.size(request)
         if not is_to_shrink and (size.lower > limit or limit <= request.above_tokens):
             raise _no_model_fits(rejected)
-        rejected.pop(largest.name, None)
-        others = {one.name: "fits, but its window is smaller" for one in candidates if one is not largest}
+        others = {one.name: "fits, but its window is smaller" for one in candidates} | rejected
+        del others[largest.name]
         reason = f"largest window: nothing else fits {size.tokens:,} tokens"
-        return self._route(largest, request, reason=reason, rejected={**others, **rejected})
+        return self._route(largest, request, reason=reason, rejected=others)
 
     def room(self, request: Request) -> tuple[str, int]:
         """Return who takes the largest input for such a request, and its tokens; "" and 0 when none can answer it."""
-        candidates = self.candidates
-        request = self._measured(request, candidates)
+        candidates, request = self._measured(request)
         able = self._able(candidates, request)
-        awake = [one for one in able if not self._candidates.resting(one.name)]
-        rooms = {one.name: one.input_limit(request) for one in awake or able}
-        return max(rooms.items(), key=lambda room: room[1], default=("", 0))
+        awake = [one for one in able if not self._resting(one.name)]
+        rooms = [(one.name, one.input_limit(request)) for one in awake or able]
+        return max(rooms, key=lambda room: room[1], default=("", 0))
 
     def input_limit(self, name: str, request: Request) -> int:
         """Return the input in tokens that a candidate is taken to have for a request."""
-        return self._candidates.named(name).input_limit(replace(request, reserve=self._reserve(request)))
+        return self.candidate(name).input_limit(replace(request, reserve=self._reserve(request)))
 
     def record(self, route: Route | Mapping[str, Any], success: bool) -> None:
         """Count an outcome, so that later chances follow it.
@@ -319,52 +307,90 @@ class ModelRouter:
         self.quality.record(bucket, name, success=success)
 
     def observed(self, route: Route, request: Request, *, failed: bool) -> None:
-        """Count an answer that nobody judged; see `RoutingConfig.learn_outcomes`.
+        """Count an answer that nobody judged, `failed` when it was refused, cut off or empty.
 
         A request of a thread that is sent once more as it was says that its answer before was no good.
-
-        Args:
-            route: who answered.
-            request: what was asked.
-            failed: whether the answer was refused, cut off or empty.
         """
         observe = getattr(self.quality, "observe", None)  # a quality of one's own may take judgements alone
         if not self.config.learn_outcomes or observe is None:
             return
-        infos = [one.info for one in self.candidates]
-        ranks = dict(zip((one.name for one in self.candidates), strengths(infos), strict=True))
+        candidates, answers = self.candidates, [(route, failed)]
+        ranks = dict(zip((one.name for one in candidates), strengths([one.info for one in candidates]), strict=True))
         asked = (len(request.messages), hashlib.blake2b(request.text.encode("utf-8", "surrogatepass")).digest())
         before = self._asked.get(request.conversation)
-        if before is not None and before[0] == asked and before[1].name in ranks:
-            again = before[1]
-            observe(again.bucket, again.name, strength=ranks[again.name], failed=True)
+        if before is not None and before[0] == asked:
+            answers.insert(0, (before[1], True))
         if request.conversation.startswith(THREAD):
             self._asked.put(request.conversation, (asked, route))
-        if route.name in ranks:
-            observe(route.bucket, route.name, strength=ranks[route.name], failed=failed)
+        for answer, has_failed in answers:
+            if answer.name in ranks:
+                observe(answer.bucket, answer.name, strength=ranks[answer.name], failed=has_failed)
 
     def answered(self, route: Route, conversation: str, seconds: float, *, tokens: int = 0) -> None:
         """Take up that a candidate answered: it is well, the conversation stays with it, and it takes such an input."""
-        self._candidates.answered(route.name, seconds, tokens=tokens)
+        name = route.name
+        self._accepted.note(name, tokens)
+        self._heard.accepted(name, tokens)
+        self._failures.pop(name, None)
+        self._seconds.setdefault(name, deque(maxlen=RECENT_ANSWERS)).append(max(0.0, seconds))
+        forget = getattr(self._registry, "accepted", None)
+        if tokens and forget is not None:
+            forget(self._as_read(name).info, tokens)
         self._keep(conversation, route)
 
     def failed(self, name: str, what: str) -> None:
         """Take up that a candidate is in trouble: it is passed over for a while."""
-        self._candidates.failed(name, what, rest_seconds=self.config.rest_seconds)
+        self._failures[name] = (what, self.clock() + self.config.rest_seconds)
 
     def refused(self, route: Route, overflow: ContextOverflow) -> None:
-        """Take up that a request was too large for a candidate: what was said about its limit counts from now on."""
-        reserve = self.config.output_reserve
-        self._candidates.refused(route.name, overflow, tokens=route.estimated_tokens, output_reserve=reserve)
+        """Take up that a request was too large for a candidate: the limit that was stated counts from now on.
+
+        Without one, it is one below the refused size. Both hold for every conversation, so a limit that only its own
+        conversation may believe is not kept. What was stated is told to the registry.
+        """
+        if overflow.said_by == "request":
+            return
+        refusing, tokens = self._as_read(route.name), route.estimated_tokens
+        known = Known(
+            limits=refusing.limits,
+            kept_input_tokens=refusing.input_limit(Request(messages=(), reserve=self.config.output_reserve)),
+            accepted_tokens=self._accepted.of(route.name),
+            refused_tokens=tokens,
+        )
+        declared = declared_limits(refusing.info)
+        stated = for_everybody(stated_limit(overflow, known), declared)
+        inferred = {} if overflow.limit else {"max_input_tokens": int(BLIND_STEP * tokens)}
+        with suppress(ContextWindowError):  # no plausible number, or none for the registry: nothing to learn then
+            if limits := stated or unrefuted(for_everybody(inferred, declared), known.accepted_tokens):
+                self._heard.learn(route.name, smaller_of(self._heard.recall(route.name), limits))
+            if stated and self._registry is not None:
+                self._registry.learn(refusing.info, stated)
+
+    def _as_read(self, name: str) -> Candidate:
+        """The candidate by its facts alone, without what it was heard to say."""
+        for known in self._read:
+            if known.name == name:
+                return known
+        raise ConfigError(f"route={name!r} is no candidate: use one of {', '.join(one.name for one in self._read)}")
+
+    def _read_again(self) -> None:
+        """Take up what the registry says now; a model that it no longer knows keeps its facts, the provider decides."""
+        read = list(self._read)
+        for number, known in enumerate(read):
+            with suppress(UnknownModelError):
+                read[number] = candidate_of(known.name, known.given, self._registry)
+        self._read = tuple(read)
 
     def _config(self, request: Request) -> RoutingConfig:
         return request.config or self.config
 
-    def _measured(self, request: Request, candidates: Sequence[Candidate]) -> Request:
-        """The request with its size for every candidate, all capabilities that it needs, and what to reserve."""
-        return replace(
+    def _measured(self, request: Request) -> tuple[Sequence[Candidate], Request]:
+        """The candidates, and the request with its size for each, all that it needs of them, and what to reserve."""
+        candidates = self.candidates
+        families = {one.family for one in candidates}
+        return candidates, replace(
             request,
-            sizes=self._sizes.of(request, {one.family for one in candidates}),
+            sizes=self._sizes.of(request, families, headroom=self.config.headroom),
             requires=needed_capabilities(request, self._config(request).required),
             reserve=self._reserve(request),
         )
@@ -374,69 +400,75 @@ class ModelRouter:
         stated = (request.reserve, request.output_tokens, self._config(request).output_reserve)
         return next((tokens for tokens in stated if tokens is not None), None)
 
-    def _today(self) -> date:
-        return datetime.fromtimestamp(self.clock(), tz=UTC).date()
-
-    def _why_not(self, candidate: Candidate, request: Request) -> str:
-        return candidate.unable(request, self._today()) or candidate.too_small(request)
+    def _unable(self, candidate: Candidate, request: Request) -> str:
+        return candidate.unable(request, datetime.fromtimestamp(self.clock(), tz=UTC).date())
 
     def _unfit(self, candidates: Sequence[Candidate], request: Request) -> dict[str, str]:
         """The candidates that cannot take the request, and why; the size is not held against a preferred one."""
         reasons = {}
         for one in candidates:
-            is_preferred = one.name == request.prefer
-            why = one.unable(request, self._today()) if is_preferred else self._why_not(one, request)
-            reasons[one.name] = request.exclude.get(one.name) or why
+            too_small = "" if one.name == request.prefer else one.too_small(request)
+            reasons[one.name] = request.exclude.get(one.name) or self._unable(one, request) or too_small
         return {name: reason for name, reason in reasons.items() if reason}
 
     def _able(self, candidates: Sequence[Candidate], request: Request) -> list[Candidate]:
         """The candidates that can do what the request asks for, whatever its size."""
-        today = self._today()
-        return [one for one in candidates if one.name not in request.exclude and not one.unable(request, today)]
+        return [one for one in candidates if one.name not in request.exclude and not self._unable(one, request)]
 
-    def _wanted(self, request: Request) -> Iterable[tuple[str, str]]:
-        """Names that are taken if they can be, with the reason."""
+    def _resting(self, name: str) -> str:
+        """Why a candidate rests, and for how long; empty when it does not."""
+        what, until = self._failures.get(name) or ("", 0.0)
+        left = until - self.clock()
+        return f"failed ({what}), rests for {left:.0f} s more" if left > 0 else ""
+
+    def _wanted(self, can: Sequence[Candidate], request: Request) -> Choice | None:
+        """The candidate that is asked for, else the one that the conversation is with, if it can take the request."""
+        wanted = []
         if request.prefer:
-            yield self._candidates.named(request.prefer).name, request.prefer_reason or "asked for by name"
+            wanted.append((self._as_read(request.prefer).name, request.prefer_reason or "asked for by name"))
         if self._config(request).sticky and not request.renew:
-            yield request.kept or self.kept(request.conversation), "kept: the conversation's prompt cache"
+            wanted.append((request.kept or self.kept(request.conversation), "kept: the conversation's prompt cache"))
+        for name, reason in wanted:
+            if chosen := next((one for one in can if one.name == name), None):
+                others = {one.name: f"fits, but {name} is taken ({reason})" for one in can if one is not chosen}
+                return chosen, reason, others
+        return None
 
-    def _best(
-        self, can: Sequence[Candidate], candidates: Sequence[Candidate], request: Request, rejected: Mapping[str, str]
-    ) -> Route:
+    def _best(self, can: Sequence[Candidate], candidates: Sequence[Candidate], request: Request) -> Choice:
         """The candidate with the highest score; of equal ones the cheapest, then the one that was given first."""
         names = [one.name for one in candidates]
         ranks = strengths([one.info for one in candidates])
         chances = self.quality.chances(request.text, names, strengths=ranks, needs_tools=bool(request.tools))
         options = self._options(can, dict(zip(names, chances, strict=True)), request)
         enough = [option for option in options if option.chance >= (self._config(request).least_chance or 0.0)]
-        ranked = sorted(enough, key=lambda option: (-option.score, _by_cost(option)))
-        best = ranked[0] if ranked else max(options, key=lambda option: option.chance)
-        left = {
-            option.candidate.name: _why_left(option, best, is_enough=option in enough)
-            for option in options
-            if option is not best
-        }
-        others_fit = any(not self._why_not(one, request) for one in candidates if one not in can)
-        reason = _reason(best, enough or [best], options, others_fit=others_fit)
-        return self._route(best.candidate, request, reason=reason, rejected={**rejected, **left})
+        if enough:
+            best = min(enough, key=lambda option: (-option.score, *option.by_cost))
+        else:
+            best = max(options, key=lambda option: option.chance)
+        left = {}
+        for option in options:
+            why = f"scored {option.score:.3f} against {best.score:.3f}"
+            why = why if option in enough else "is not likely enough to answer well"
+            left[option.candidate.name] = f"fits, but {why} (chance {option.chance:.2f}, {_money(option.cost)})"
+        del left[best.candidate.name]
+        # Others fit where they failed, rest or are excluded.
+        others = [one for one in candidates if one not in can]
+        others_fit = any(not self._unable(one, request) and not one.too_small(request) for one in others)
+        return best.candidate, _reason(best, enough or [best], options, others_fit=others_fit), left
 
-    def _options(self, can: Sequence[Candidate], chances: Mapping[str, float], request: Request) -> list[Option]:
+    def _options(self, can: Sequence[Candidate], chances: Mapping[str, float], request: Request) -> list[_Option]:
         """Weigh the chance, cost and usual time of each candidate; costs and times count as shares of the largest.
 
         An unknown cost counts as the largest, because it may be anything; an unmeasured time as none, so that a model
         that was not yet asked gets its first measurement.
         """
-        costs = {one.name: self._cost(one, request) for one in can}
-        seconds = {one.name: self._candidates.seconds(one.name) or 0.0 for one in can}
-        dearest = max((cost for cost in costs.values() if cost is not None), default=Decimal(0)) or Decimal(1)
-        slowest = max(seconds.values()) or 1.0
-        config, options = self._config(request), []
-        for one in can:
-            cost, chance = costs[one.name], chances[one.name]
-            cost_share = 1.0 if cost is None else float(cost / dearest)
-            score = config.quality * chance - config.cost * cost_share - config.latency * seconds[one.name] / slowest
-            options.append(Option(candidate=one, chance=chance, cost=cost, score=score))
+        config, costs = self._config(request), [self._cost(one, request) for one in can]
+        seconds = [median(list(self._seconds.get(one.name) or (0.0,))) for one in can]
+        dearest, slowest, options = max(filter(None, costs), default=Decimal(1)), max(seconds) or 1.0, []
+        for one, cost, taken in zip(can, costs, seconds, strict=True):
+            chance, cost_share = chances[one.name], 1.0 if cost is None else float(cost / dearest)
+            score = config.quality * chance - config.cost * cost_share - config.latency * taken / slowest
+            options.append(_Option(candidate=one, chance=chance, cost=cost, score=score))
         return options
 
     def _route(self, candidate: Candidate, request: Request, *, reason: str, rejected: Mapping[str, str]) -> Route:
@@ -459,29 +491,20 @@ class ModelRouter:
             self._kept.put(conversation, (route.name, route.estimated_tokens))
 
     def _cost(self, candidate: Candidate, request: Request) -> Decimal | None:
-        """USD of one request; without a price for cached input, that costs what other input costs."""
-        expected, tokens = self._config(request).expected_output_tokens, candidate.size(request).tokens
-        asked = request.output_tokens or candidate.limits.output_reserve(request.reserve)
-        output = min(expected, asked) if asked else expected
-        cached = min(self._cached_tokens(candidate, request), tokens)
-        return Usage(input_tokens=tokens, cached_tokens=cached, output_tokens=output).cost(candidate.info)
-
-    def _cached_tokens(self, candidate: Candidate, request: Request) -> int:
-        """What of the request stands in the prompt cache of a candidate."""
+        """USD of one request; what stands in the candidate's prompt cache costs less where there is a price for it."""
+        output, tokens = self._config(request).expected_output_tokens, candidate.size(request).tokens
+        if asked := request.output_tokens or candidate.limits.output_reserve(request.reserve):
+            output = min(output, asked)
         name, seen_tokens = self._kept.get(request.conversation) or ("", 0)
-        if request.renew or candidate.name != (request.kept or name):
-            return 0
-        if request.cached_tokens is not None:
-            return request.cached_tokens
-        return seen_tokens if candidate.name == name else 0
+        cached = 0
+        if candidate.name == (request.kept or name) and not request.renew:
+            known_tokens = seen_tokens if candidate.name == name else 0
+            cached = min(tokens, known_tokens if request.cached_tokens is None else request.cached_tokens)
+        return Usage(input_tokens=tokens, cached_tokens=cached, output_tokens=output).cost(candidate.info)
 
 
 def settings_for(known: RoutingConfig, given: Any) -> RoutingConfig | None:
-    """Return the settings that a call gives for itself; a mapping changes some of the known ones.
-
-    Raises:
-        ConfigError: it is no settings, or names none of them.
-    """
+    """Return the settings that a call gives for itself; a mapping changes some of the known ones."""
     if given is None or isinstance(given, RoutingConfig):
         return given
     if not isinstance(given, Mapping):
@@ -489,24 +512,22 @@ def settings_for(known: RoutingConfig, given: Any) -> RoutingConfig | None:
     return RoutingConfig(**{**known.model_dump(), **given})
 
 
-def _messages(given: Any) -> list[AnyMessage]:
-    if isinstance(given, Sequence) and all(isinstance(message, BaseMessage) for message in given):
-        return list(given)
-    return cast("list[AnyMessage]", convert_to_messages([given] if isinstance(given, str) else given))
+Choice = tuple[Candidate, str, Mapping[str, str]]
+"""Who is taken, why, and why not each other one that can take the request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
+class _Option:
     """A candidate that can take the request, and what to expect of it."""
 
     candidate: Candidate
     chance: float
-    """Probability of a good answer."""
-
     cost: Decimal | None
-    """USD; None when a price is unknown."""
-
     score: float
+
+    @property
+    def by_cost(self) -> tuple[bool, Decimal]:
+        return self.cost is None, self.cost or Decimal(0)
 
 
 def strengths(infos: Sequence[ModelInfo]) -> list[float]:
@@ -517,16 +538,12 @@ def strengths(infos: Sequence[ModelInfo]) -> list[float]:
     prices = [info.input_price if info.output_price is None else info.output_price for info in infos]
     ranks = {price: rank for rank, price in enumerate(sorted({price for price in prices if price is not None}))}
     highest = max(1, len(ranks) - 1)
-    return [MIDDLE if price is None or len(ranks) == 1 else ranks[price] / highest for price in prices]
+    return [PRESUMED_STRENGTH if price is None or len(ranks) == 1 else ranks[price] / highest for price in prices]
 
 
-def _by_cost(option: Option) -> tuple[bool, Decimal]:
-    return option.cost is None, option.cost or Decimal(0)
-
-
-def _reason(best: Option, enough: Sequence[Option], options: Sequence[Option], *, others_fit: bool) -> str:
-    """Why the best option is taken; `others_fit` tells of candidates that failed, rest or are excluded."""
-    chance, cheapest = f"{best.chance:.2f}", min(enough, key=_by_cost)
+def _reason(best: _Option, enough: Sequence[_Option], options: Sequence[_Option], *, others_fit: bool) -> str:
+    """Why the best option is taken."""
+    chance, cheapest = f"{best.chance:.2f}", min(enough, key=lambda option: option.by_cost)
     if len(options) == 1:
         return f"the only one {'left' if others_fit else 'that fits'} (chance {chance})"
     if best.cost is not None and best.cost == cheapest.cost and len(enough) > 1:
@@ -534,13 +551,6 @@ def _reason(best: Option, enough: Sequence[Option], options: Sequence[Option], *
     if best.chance >= max(option.chance for option in options):
         return f"most likely to answer well (chance {chance}, {_money(best.cost)})"
     return f"best balance of chance ({chance}), cost ({_money(best.cost)}) and time"
-
-
-def _why_left(option: Option, best: Option, *, is_enough: bool) -> str:
-    expected = f"chance {option.chance:.2f}, {_money(option.cost)}"
-    if not is_enough:
-        return f"fits, but is not likely enough to answer well ({expected})"
-    return f"fits, but scored {option.score:.3f} against {best.score:.3f} ({expected})"
 
 
 def _money(cost: Decimal | None) -> str:

@@ -31,16 +31,11 @@ from langchain_ctxwin.util.background import bare_context, in_daemon, in_few_dae
 from langchain_ctxwin.util.forks import renew_after_fork
 from langchain_ctxwin.util.log import log
 
-MAX_RUNNING = 4
-"""Summaries written at a time: providers limit parallel requests, and no turn waits for one."""
-
-MAX_ABANDONED = 8
-"""Given-up threads that may still live, so that a summarizer that hangs cannot take all threads of the process."""
-
+MAX_RUNNING = 4  # providers limit parallel requests, and no turn waits for a summary
+MAX_ABANDONED = 8  # given-up threads that may still live, so that a summarizer that hangs cannot take all threads
 MAX_REMEMBERED = 2_048
 """Ended jobs kept, some 10 MB of texts at most. A summary waits until its conversation's next turn, and the summaries
 of as many other conversations may end meanwhile; one that is forgotten is paid for twice."""
-
 DRAIN_SECONDS = 5.0
 """Longest wait at exit: what a person or an orchestrator bears, and most summaries need."""
 
@@ -59,7 +54,7 @@ class Job:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Run:
-    """One attempt to write a summary."""
+    """One attempt to write a summary; it ends when the text was stored, too."""
 
     key: str
     timeout_seconds: float
@@ -69,9 +64,8 @@ class _Run:
     """To wait for; nothing else is asked of it, because its own lock may be held at a fork."""
     has_ended: bool = False
     written: Written | None = None
-    """The text, once it came in time; the attempt ends when it was stored, too. None at the end: it is elsewhere."""
+    """The text, once it came in time. None at the end, without a reason: another process writes it."""
     reason: str | None = None
-    """Why it failed."""
     is_cancelled: bool = False
     has_lease: bool = False
 
@@ -87,13 +81,9 @@ class SummaryJobs:
         drain_seconds: longest wait at exit for summaries that go to a store.
         clock: monotonic seconds.
 
-    Instantiate:
-        ```python
-        jobs = SummaryJobs(lease=RedisLease.from_url("redis://localhost:6379/0"))
-        ```
-
     Use:
         ```python
+        jobs = SummaryJobs(lease=RedisLease.from_url("redis://localhost:6379/0"))
         jobs.start(key, lambda: summarizer.summarize(messages, previous="", max_tokens=500), timeout_seconds=60)
         if (job := jobs.find(key)) and job.written:
             print(job.written.text)
@@ -108,7 +98,13 @@ class SummaryJobs:
         drain_seconds: float = DRAIN_SECONDS,
         clock: Clock = time.monotonic,
     ) -> None:
-        _check(max_running, lease, drain_seconds)
+        if not isinstance(max_running, int) or isinstance(max_running, bool) or max_running < 1:
+            raise ConfigError(f"max_running={max_running!r}: give a whole number of summaries, at least 1")
+        if not isinstance(drain_seconds, int | float) or not drain_seconds >= 0:
+            raise ConfigError(f"drain_seconds={drain_seconds!r}: give a number of seconds, 0 to wait for nothing")
+        if lease is not None and (isinstance(lease, type) or not isinstance(lease, Lease)):
+            problem = "has no methods acquire and release: pass RedisLease.from_url(url), or None"
+            raise ConfigError(f"lease={lease!r:.80} {problem}")
         self._max_running = max_running
         self._lease = lease
         self._drain_seconds = drain_seconds
@@ -128,7 +124,7 @@ class SummaryJobs:
         A key that is known, whatever became of it, is not started again: `forget` it first. Callbacks of the run that
         starts it see its calls, tagged; what is only async runs on the caller's event loop while there is one.
         """
-        write = Caller.here().known_to(write)
+        enter = _caller()
         with self._lock:
             if key in self._runs:
                 self._runs.move_to_end(key)
@@ -140,7 +136,7 @@ class SummaryJobs:
             deadline = self._clock() + timeout_seconds
             run = _Run(key=key, timeout_seconds=timeout_seconds, deadline=deadline, store=store)
             try:
-                run.ended = in_daemon(lambda: self._work(run, write))
+                run.ended = in_daemon(lambda: self._work(run, write, enter))
             except RuntimeError:  # the system has no thread to give, or the interpreter is at its end
                 return False
             self._threads.add(run)
@@ -150,7 +146,7 @@ class SummaryJobs:
                 del self._runs[oldest]
             if store is not None and not self._drains_at_exit:
                 self._drains_at_exit = True
-                atexit.register(_drain_at_exit, weakref.ref(self), self._drain_seconds)
+                atexit.register(_drain_at_exit, weakref.ref(self))
         return True
 
     def find(self, key: str) -> Job | None:
@@ -202,49 +198,44 @@ class SummaryJobs:
         """Like `drain`, without blocking the event loop: for the shutdown of a service."""
         return await asyncio.to_thread(self.drain, timeout_seconds, stored_only=stored_only)
 
-    def _work(self, run: _Run, write: Callable[[], str]) -> None:
+    def _work(self, run: _Run, write: Callable[[], str], enter: Callable[[], None]) -> None:
         """What the thread of a job does; nobody is there to catch what it raises."""
         try:
-            self._write(run, write)
+            is_ours = self._lease is None or self._ask_lease(
+                "summary.lease_failed", run, self._lease.acquire, run.timeout_seconds
+            )
+            run.has_lease = is_ours and self._lease is not None
+            if run.store is not None and (stored := run.store.get(run.key)):
+                run.written = stored
+            elif is_ours:
+                written = attempt(write, enter)
+                if run.is_cancelled or self._clock() >= run.deadline:
+                    raise _too_slow(run.timeout_seconds)  # noqa: TRY301  # like any failure
+                run.written = written
+                if run.store is not None:
+                    run.store.put(run.key, written)
         except BaseException as error:  # noqa: BLE001  # also a crash of the store, such as a panic in an extension
             if run.written is None:
                 self._give_lease_back(run)  # before a second attempt can begin, which needs it
                 run.reason = str(error)
         run.has_ended = True
 
-    def _write(self, run: _Run, write: Callable[[], str]) -> None:
-        is_ours = self._is_granted(run)
-        run.has_lease = is_ours and self._lease is not None
-        if run.store is not None and (stored := run.store.get(run.key)):
-            run.written = stored
-        elif is_ours:
-            written = attempt(write)
-            if run.is_cancelled or self._clock() >= run.deadline:
-                raise _too_slow(run.timeout_seconds)
-            run.written = written
-            if run.store is not None:
-                run.store.put(run.key, written)
-
-    def _is_granted(self, run: _Run) -> bool:
-        try:
-            return self._lease is None or self._lease.acquire(run.key, run.timeout_seconds)
-        except Exception as error:  # noqa: BLE001  # a lease may be anybody's code: work twice rather than never
-            log.warning("summary.lease_failed", key=run.key, error=f"{type(error).__name__}: {error}")
-            return True
-
     def _give_lease_back(self, run: _Run) -> None:
         """Let anybody write it: nothing came of this attempt. After its time the lease may be the next attempt's."""
         with self._lock:
             had_lease, run.has_lease = run.has_lease and self._clock() < run.deadline, False
-        if not had_lease or self._lease is None:
-            return
+        if had_lease and self._lease is not None:
+            self._ask_lease("summary.lease_not_released", run, self._lease.release)
+
+    def _ask_lease(self, event: str, run: _Run, ask: Callable[..., Any], *more: Any) -> bool:
+        """What the lease answers; one that fails grants everything, and runs out by itself."""
         try:
-            self._lease.release(run.key)
-        except Exception as error:  # noqa: BLE001  # see _is_granted; it runs out by itself
-            log.warning("summary.lease_not_released", key=run.key, error=f"{type(error).__name__}: {error}")
+            return bool(ask(run.key, *more))
+        except Exception as error:  # noqa: BLE001  # a lease may be anybody's code: work twice rather than never
+            log.warning(event, key=run.key, error=f"{type(error).__name__}: {error}")
+            return True
 
     def _job(self, run: _Run) -> Job:
-        """What is known of an attempt."""
         is_over = self._clock() >= run.deadline
         if run.written is not None and (run.has_ended or is_over):  # or only the store is late
             return Job(state="done", written=run.written)
@@ -270,22 +261,10 @@ class SummaryJobs:
             del self._runs[run.key]
 
 
-def _check(max_running: Any, lease: Any, drain_seconds: Any) -> None:
-    """Raise `ConfigError` for settings that cannot be used."""
-    if not isinstance(max_running, int) or isinstance(max_running, bool) or max_running < 1:
-        raise ConfigError(f"max_running={max_running!r}: give a whole number of summaries, at least 1")
-    if not isinstance(drain_seconds, int | float) or not drain_seconds >= 0:
-        raise ConfigError(f"drain_seconds={drain_seconds!r}: give a number of seconds, 0 to wait for nothing")
-    if lease is not None and (isinstance(lease, type) or not isinstance(lease, Lease)):
-        raise ConfigError(
-            f"lease={lease!r:.80} has no methods acquire and release: pass RedisLease.from_url(url), or None"
-        )
-
-
-def _drain_at_exit(jobs: weakref.ref[SummaryJobs], seconds: float) -> None:
+def _drain_at_exit(jobs: weakref.ref[SummaryJobs]) -> None:
     """A hook of the process that does not keep the jobs alive until the exit, as a bound method would."""
     if alive := jobs():
-        alive.drain(seconds, stored_only=True)
+        alive.drain(alive._drain_seconds, stored_only=True)  # noqa: SLF001  # our own
 
 
 @cache
@@ -294,93 +273,67 @@ def default_jobs() -> SummaryJobs:
     return SummaryJobs()
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """Who wants a summary: whose callbacks see the calls, and on whose event loop what is only async may run."""
-
-    callbacks: Any
-    loop: asyncio.AbstractEventLoop | None = None
-
-    @classmethod
-    def here(cls, *, is_waiting: bool = False) -> Caller:
-        """Return the present one; a loop that waits for the summary itself cannot run it."""
-        try:
-            loop = None if is_waiting else asyncio.get_running_loop()
-        except RuntimeError:
-            loop = None
-        return cls(ensure_config().get("callbacks"), loop)
-
-    def enter(self) -> None:
-        """Let what is called in this context be seen, and nothing of it be streamed to the user."""
-        var_child_runnable_config.set({**CALL_CONFIG, "callbacks": self.callbacks})
-        caller_loop.set(self.loop)
-
-    def known_to(self, write: Callable[[], str]) -> Callable[[], str]:
-        """Return `write` for a context of its own, such as that of another thread."""
-
-        def entered() -> str:
-            self.enter()
-            return write()
-
-        return entered
-
-
 def write_summary(
-    summarizer: Summarizer,
-    messages: Sequence[AnyMessage],
-    *,
-    previous: str,
-    max_tokens: int,
-    timeout_seconds: float,
+    summarizer: Summarizer, messages: Sequence[AnyMessage], *, previous: str, max_tokens: int, timeout_seconds: float
 ) -> Written:
     """Return the summary, or raise `SummarizationError` whatever went wrong; the caller goes on without one."""
-    summarize = partial(summarizer.summarize, messages, previous=previous, max_tokens=max_tokens)
-    write = Caller.here(is_waiting=True).known_to(summarize)
-    job = in_daemon(lambda: attempt(write))
+    write = partial(summarizer.summarize, messages, previous=previous, max_tokens=max_tokens)
+    enter = _caller(is_waiting=True)
     try:
-        written: Written = job.result(timeout_seconds)
+        written: Written = in_daemon(lambda: attempt(write, enter)).result(timeout_seconds)
     except TimeoutError as error:
         raise _too_slow(timeout_seconds) from error
     return written
 
 
 async def awrite_summary(
-    summarizer: Summarizer,
-    messages: Sequence[AnyMessage],
-    *,
-    previous: str,
-    max_tokens: int,
-    timeout_seconds: float,
+    summarizer: Summarizer, messages: Sequence[AnyMessage], *, previous: str, max_tokens: int, timeout_seconds: float
 ) -> Written:
     """Like `write_summary`; awaits `asummarize` where the summarizer has it."""
-    asummarize, caller = getattr(summarizer, "asummarize", None), Caller.here()
+    asummarize, enter = getattr(summarizer, "asummarize", None), _caller()
+    write: Any = partial(asummarize or summarizer.summarize, messages, previous=previous, max_tokens=max_tokens)
     task: asyncio.Future[Written]
     if asummarize is None:
-        write = caller.known_to(partial(summarizer.summarize, messages, previous=previous, max_tokens=max_tokens))
-        task = asyncio.wrap_future(in_daemon(lambda: attempt(write)))
-    else:
-        writing = aattempt(partial(asummarize, messages, previous=previous, max_tokens=max_tokens), caller)
-        # An empty context, as in a thread of its own: the caller's would stream the summary to the user.
-        task = asyncio.get_running_loop().create_task(writing, context=bare_context())
+        task = asyncio.wrap_future(in_daemon(lambda: attempt(write, enter)))
+    else:  # an empty context, as in a thread of its own: the caller's would stream the summary to the user
+        task = asyncio.get_running_loop().create_task(aattempt(write, enter), context=bare_context())
     try:
         return await asyncio.wait_for(task, timeout_seconds)
     except TimeoutError as error:
         raise _too_slow(timeout_seconds) from error
 
 
-def attempt(write: Callable[[], str]) -> Written:
+def _caller(*, is_waiting: bool = False) -> Callable[[], None]:
+    """Return what lets the caller's callbacks see the calls of another context, and nothing be streamed to the user.
+
+    What is only async runs on the caller's event loop, unless that waits for the summary itself.
+    """
+    callbacks = ensure_config().get("callbacks")
+    try:
+        loop = None if is_waiting else asyncio.get_running_loop()
+    except RuntimeError:
+        loop = None
+
+    def enter() -> None:
+        var_child_runnable_config.set({**CALL_CONFIG, "callbacks": callbacks})
+        caller_loop.set(loop)
+
+    return enter
+
+
+def attempt(write: Callable[[], str], enter: Callable[[], None] = lambda: None) -> Written:
     """Write one summary, with what its model calls cost, or raise `SummarizationError` whatever went wrong.
 
     For a thread of its own: not even a crash that is no `Exception`, such as a panic in an extension, passes through.
     """
+    enter()
     with _metering(BaseException) as meter:
         return meter.written(write())
 
 
-async def aattempt(write: Callable[[], Awaitable[str]], caller: Caller | None = None) -> Written:
+async def aattempt(write: Callable[[], Awaitable[str]], enter: Callable[[], None] = lambda: None) -> Written:
     """Like `attempt`, awaiting what `write` returns, in a task of its own; its cancellation passes through."""
-    if caller is not None:
-        caller.enter()
+    enter()
     with _metering((Exception, SystemExit)) as meter:
         try:
             return meter.written(await write())
@@ -417,7 +370,11 @@ class _Meter(BaseCallbackHandler):
     on_chat_model_start = on_llm_start
 
     def on_llm_end(self, response: LLMResult, **_: Any) -> None:
-        usage = Usage.of(_usage(response))
+        # Several choices of one answer repeat the same report.
+        first = next((choice for choices in response.generations for choice in choices), None)
+        message = first.message if isinstance(first, ChatGeneration) else None
+        reported: Mapping[str, Any] = (message.usage_metadata or {}) if isinstance(message, AIMessage) else {}
+        usage = Usage.of(reported)
         with self._lock:
             for name in COUNTS[1:]:
                 self._cost[name] += getattr(usage, name) or 0
@@ -431,12 +388,13 @@ class _Meter(BaseCallbackHandler):
 
 
 _meter: ContextVar[_Meter | None] = ContextVar("ctxwin_summary_meter", default=None)
+_register_once = cache(register_configure_hook)  # LangChain never removes a hook again
 
 
 @contextmanager
 def _metering(kind: type[BaseException] | tuple[type[BaseException], ...]) -> Iterator[_Meter]:
     """Count calls meanwhile; errors of the kind are a `SummarizationError`."""
-    _register_hook()
+    _register_once(_meter, inheritable=True)
     meter = _Meter()
     token = _meter.set(meter)
     try:
@@ -447,17 +405,3 @@ def _metering(kind: type[BaseException] | tuple[type[BaseException], ...]) -> It
         raise SummarizationError(f"the summarizer failed: {type(error).__name__}: {error}") from error
     finally:
         _meter.reset(token)
-
-
-@cache
-def _register_hook() -> None:
-    """Let LangChain look at our variable: once per process, since a hook is never removed again."""
-    register_configure_hook(_meter, inheritable=True)
-
-
-def _usage(response: LLMResult) -> Mapping[str, Any]:
-    """What the provider reported for one call; several choices of one answer repeat the same report."""
-    first = next((choice for choices in response.generations for choice in choices), None)
-    if isinstance(first, ChatGeneration) and isinstance(first.message, AIMessage):
-        return first.message.usage_metadata or {}
-    return {}

@@ -31,13 +31,7 @@ from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.core.view import message_id
 from langchain_ctxwin.errors import ConfigError, SummarizationError
 from langchain_ctxwin.protocols import Summarizer, TokenCounter
-from langchain_ctxwin.summarize.prompts import (
-    Fold,
-    affordable_tokens,
-    extension,
-    plan_folds,
-    text_tokens,
-)
+from langchain_ctxwin.summarize.prompts import affordable_tokens, extension, plan_parts, prompt, text_tokens
 from langchain_ctxwin.util.work import Wait, Work, arun, run
 
 Replier = Callable[[Sequence[AnyMessage]], Any]
@@ -49,20 +43,12 @@ CALL_CONFIG: RunnableConfig = {
 }
 """Config of every call: the tag keeps the tokens of a summary out of a user's stream, the metadata names the caller.
 The callbacks of the run that wants it come from the context."""
-
+# The event loop of who wants the summary, when a thread writes it: clients and semaphores may belong to it.
 caller_loop: ContextVar[asyncio.AbstractEventLoop | None] = ContextVar("ctxwin_caller_loop", default=None)
-"""The event loop of who wants the summary, when a thread writes it: clients and semaphores may belong to it."""
-
-LEAST_WINDOW_TOKENS = 4096
-"""Window of a summarizer that states none, at least: chat models with a smaller one are no longer served."""
-
+LEAST_WINDOW_TOKENS = 4096  # of a summarizer that states none: chat models with a smaller window are no longer served
 TAKES_NONE = frozenset({"openai", "azure"})
 """Providers that take `tool_choice="none"` and keep the cached prefix. Anthropic reads the messages anew after a change
 of it; others do not say, so they are only told not to call a tool."""
-
-
-_Sent = tuple[Runnable[Any, Any], LastRequest]
-"""A request that was sent to the same model, and by which call."""
 
 
 class ModelSummarizer:
@@ -103,7 +89,8 @@ class ModelSummarizer:
         self._counter: TokenCounter = TokenEstimator() if counter is None else counter
         self._max_input_tokens = max_input_tokens
         self._limits = ModelLimits.of(model)
-        self._sent: _Sent | None = None
+        self._sent: tuple[Runnable[Any, Any], LastRequest] | None = None
+        """The call that a request was sent by, and the request, to be asked after it."""
 
     @property
     def model_name(self) -> str:
@@ -130,32 +117,53 @@ class ModelSummarizer:
             call: what the request was sent to: a chat model, tools and settings bound.
             request: the request; None when there is none that can be extended.
         """
-        if request is None or not _is_within(self._model, call):
+        inner: Any = call
+        arguments = dict[str, Any]()
+        while inner is not self._model and isinstance(inner, RunnableBindingBase):
+            inner, arguments = inner.bound, {**inner.kwargs, **arguments}
+        if request is None or inner is not self._model or not isinstance(inner, BaseChatModel | RunnableBindingBase):
             return self
+        while isinstance(inner, RunnableBindingBase):
+            inner, arguments = inner.bound, {**inner.kwargs, **arguments}
+        params = inner._get_ls_params() if isinstance(inner, BaseChatModel) else {}  # noqa: SLF001  # LangChain's own way
+        takes_none = arguments.get("tools") and params.get("ls_provider") in TAKES_NONE
         extending = copy(self)
-        extending._sent = _without_tool_calls(call), request  # noqa: SLF001  # our own
+        extending._sent = (call.bind(tool_choice="none") if takes_none else call), request  # noqa: SLF001  # our own
         return extending
 
     def _written(self, messages: Sequence[AnyMessage], previous: str, max_tokens: int) -> Work[str]:
-        if self._sent is not None and (summary := (yield from self._extended(self._sent, messages, max_tokens))):
+        if self._sent is not None and (summary := (yield from self._extended(*self._sent, messages, max_tokens))):
             return summary
         limit = self._input_limit(max_tokens)
+        if max_tokens < 1:
+            raise SummarizationError(f"max_tokens={max_tokens} leaves no room for a summary: ask for at least 1 token")
         while True:
-            summary, folds = previous, self._folds(messages, previous, max_tokens, limit)
-            if folds and limit is not None:  # the previous one may be of a summarizer with more room
-                summary = first_part(summary, accepted_tokens(folds[0].max_tokens), self._price)
+            summary = previous
+            parts, size = plan_parts(messages, max_tokens=max_tokens, input_limit=limit, counter=self._counter)
+            if not parts and not previous.strip():
+                raise SummarizationError(
+                    f"none of {len(messages)} messages has anything to show: there is nothing to summarize"
+                )
+            if parts and limit is not None:  # the previous one may be of a summarizer with more room
+                summary = first_part(summary, accepted_tokens(size), self._price)
             try:
-                for fold in folds:
-                    reply = yield from _replied(self._model, fold.prompt(summary))
-                    summary = self._accepted(reply, fold.max_tokens)
+                for number, part in enumerate(parts, 1):
+                    request = prompt(summary, part, number=number, of=len(parts), max_tokens=size)
+                    reply = yield from _replied(self._model, request)
+                    summary = self._accepted(reply, size)
             except SummarizationError as error:
-                limit = self._smaller(limit, error, messages, previous)
+                overflow = _overflow_of(error, (previous, *request_texts(messages)))
+                if overflow is None:
+                    raise
+                tried = limit or sum(self._counter([message]) for message in messages)
+                limit = min([tried // 2, *stated_limit(overflow, Known()).values()])
             else:
                 return summary
 
-    def _extended(self, sent: _Sent, messages: Sequence[AnyMessage], max_tokens: int) -> Work[str]:
+    def _extended(
+        self, call: Runnable[Any, Any], request: LastRequest, messages: Sequence[AnyMessage], max_tokens: int
+    ) -> Work[str]:
         """Ask after the request that was sent, in which `previous` stands; an empty text where that does not fit."""
-        call, request = sent
         question = extension(messages[: request.unseen], messages[request.unseen :], max_tokens)
         if self._price(question) > request.room_tokens:
             return ""
@@ -172,34 +180,10 @@ class ModelSummarizer:
             )
         return self._accepted(reply, max_tokens)
 
-    def _folds(
-        self, messages: Sequence[AnyMessage], previous: str, max_tokens: int, limit: int | None
-    ) -> tuple[Fold, ...]:
-        if max_tokens < 1:
-            raise SummarizationError(f"max_tokens={max_tokens} leaves no room for a summary: ask for at least 1 token")
-        folds = plan_folds(messages, max_tokens=max_tokens, input_limit=limit, counter=self._counter)
-        if not folds and not previous.strip():
-            raise SummarizationError(
-                f"none of {len(messages)} messages has anything to show: there is nothing to summarize"
-            )
-        return folds
-
-    def _smaller(
-        self, limit: int | None, error: SummarizationError, messages: Sequence[AnyMessage], previous: str
-    ) -> int:
-        """A smaller input limit after the model refused its input as too large; any other failure is raised again."""
-        overflow = _overflow_of(error, (previous, *request_texts(messages)))
-        if overflow is None:
-            raise error
-        tried = limit or sum(self._counter([message]) for message in messages)
-        return min([tried // 2, *stated_limit(overflow, Known()).values()])
-
     def _input_limit(self, max_tokens: int) -> int | None:
         """Largest input, beside the room for what the model may write."""
-        if self._max_input_tokens is not None:
+        if self._max_input_tokens is not None or not self._limits.known:
             return self._max_input_tokens
-        if not self._limits.known:
-            return None
         try:
             reserve = self._limits.output_reserve()
             asked = affordable_tokens(max_tokens, self._limits.input_limit(reserve))
@@ -212,7 +196,17 @@ class ModelSummarizer:
 
     def _accepted(self, reply: Any, max_tokens: int) -> str:
         """The text of a reply, cut where it is much longer than asked for."""
-        text = _reply_text(reply)
+        if not isinstance(reply, str | BaseMessage):
+            raise SummarizationError(
+                f"the summarizer returned {type(reply).__name__}, expected a str or a message: "
+                "add an output parser or return the text"
+            )
+        text = str(reply.text if isinstance(reply, BaseMessage) else reply).strip()
+        if not text:
+            raise SummarizationError(
+                "the summarizer returned 0 characters of text, at least 1 is needed: check the model's output limit, "
+                "reasoning budget and safety filters"
+            )
         allowed_tokens = accepted_tokens(max_tokens)
         kept = first_part(text, allowed_tokens, self._price)
         if not kept:
@@ -243,8 +237,7 @@ class ExtractiveSummarizer:
         'user: Never touch main.py.'
     """
 
-    is_local = True
-    """No model is asked, so it is run in place."""
+    is_local = True  # no model is asked, so it is run in place
 
     def __init__(self, *, counter: TokenCounter | None = None) -> None:
         self._counter: TokenCounter = TokenEstimator() if counter is None else counter
@@ -322,40 +315,6 @@ def _replied(call: Runnable[Any, Any], messages: list[AnyMessage]) -> Work[Any]:
         ) from error
 
 
-def _reply_text(reply: Any) -> str:
-    if not isinstance(reply, str | BaseMessage):
-        raise SummarizationError(
-            f"the summarizer returned {type(reply).__name__}, expected a str or a message: "
-            "add an output parser or return the text"
-        )
-    text = str(reply.text if isinstance(reply, BaseMessage) else reply).strip()
-    if not text:
-        raise SummarizationError(
-            "the summarizer returned 0 characters of text, at least 1 is needed: check the model's output limit, "
-            "reasoning budget and safety filters"
-        )
-    return text
-
-
-def _is_within(model: Runnable[Any, Any], call: Any) -> bool:
-    """True when a call is this chat model, with whatever is bound around it."""
-    while call is not model and isinstance(call, RunnableBindingBase):
-        call = call.bound
-    return call is model and isinstance(model, BaseChatModel | RunnableBindingBase)
-
-
-def _without_tool_calls(call: Any) -> Any:
-    """The call with its tools shown but off, where its provider takes that and keeps the cached prefix."""
-    arguments: dict[str, Any] = {}
-    model = call
-    while isinstance(model, RunnableBindingBase):
-        arguments = {**model.kwargs, **arguments}
-        model = model.bound
-    params = model._get_ls_params() if isinstance(model, BaseChatModel) else {}  # noqa: SLF001  # LangChain's own way to ask
-    takes_none = arguments.get("tools") and params.get("ls_provider") in TAKES_NONE
-    return call.bind(tool_choice="none") if takes_none else call
-
-
 def _as_runnable(model: Runnable[Any, Any] | Replier) -> Runnable[Any, Any]:
     """A Runnable around a plain callable, so that calls made inside it inherit the tags of `CALL_CONFIG`."""
     if isinstance(model, Runnable):
@@ -367,7 +326,7 @@ def _as_runnable(model: Runnable[Any, Any] | Replier) -> Runnable[Any, Any]:
 
     def call(messages: list[AnyMessage]) -> Any:
         if is_async_callable(model):
-            return _wait_for(lambda: model(messages))
+            return _wait_for(lambda: model(messages))  # called again where the caller's loop came to its end
         reply = model(messages)
         return _wait_for(lambda: reply) if inspect.isawaitable(reply) else reply
 

@@ -11,51 +11,33 @@ from math import ceil
 from typing import Any, Protocol, TypeVar, runtime_checkable
 from uuid import uuid4
 
-from langgraph.store.base import BaseStore, Item
+from langgraph.store.base import BaseStore
 
 from langchain_ctxwin.core.spending import Usage
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.stores import asking, redis_client
-from langchain_ctxwin.util.work import Wait
+from langchain_ctxwin.util.work import Work, arun, run
 
 NAMESPACE = ("ctxwin", "summaries")
-"""Where the items stand in the store."""
-
-READ_SECONDS = 1.0
-"""Longest wait for the store: a turn waits for it, and a healthy store answers within milliseconds."""
-
-TTL_MINUTES = 7 * 24 * 60.0
-"""Life of an item where the store removes expired ones: a conversation idle for a week summarizes again if it must."""
-
-PREFIX = "ctxwin:lease:"
-"""Start of every Redis key, so that leases stand apart from other keys of the same server."""
-
-MAX_HELD = 256
-"""Tokens of granted leases that are kept, far more than summaries are written at a time; a lease whose token is gone
-runs out by itself."""
-
+READ_SECONDS = 1.0  # a turn waits for the store, and a healthy one answers within milliseconds
+TTL_MINUTES = 7 * 24 * 60.0  # where the store removes items: a conversation idle for a week summarizes again if it must
+MAX_HELD = 256  # tokens of leases that are kept: more than are written at a time, and one without its token runs out
 RELEASE_SCRIPT = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0"
-"""Deletes a lease that is still ours, in one step: after a late answer it may be another process's by now."""
+COUNTS = ("calls", "input_tokens", "output_tokens", "cached_tokens", "cache_write_tokens")
 
 V = TypeVar("V")
 
 
-COUNTS = ("calls", "input_tokens", "output_tokens", "cached_tokens", "cache_write_tokens")
-"""What of a summary is counted."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """A finished summary and what it cost."""
+    """A finished summary and what it cost; failed calls are counted, too."""
 
     text: str
     calls: int = 0
-    """Model calls, failed ones included."""
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
     cache_write_tokens: int = 0
-    """Parts of the input that were read from the prompt cache, and written to it."""
     seconds: float = 0.0
 
     @property
@@ -74,13 +56,12 @@ class Written:
 
     @classmethod
     def from_json(cls, value: object) -> Written | None:
-        """Read what `to_json` returned; None when that is not what this is. Unknown fields are left out."""
-        if not isinstance(value, Mapping):
+        """Read what `to_json` returned; None without a text, and any other field that is damaged counts as 0."""
+        if not isinstance(value, Mapping) or not isinstance(text := value.get("text"), str) or not text.strip():
             return None
-        text, seconds = value.get("text"), value.get("seconds")
-        if not isinstance(text, str) or not text.strip():
-            return None
-        counts = {name: count(value.get(name)) for name in COUNTS}
+        given = {name: value.get(name) for name in COUNTS}
+        counts = {name: count if isinstance(count, int) and count > 0 else 0 for name, count in given.items()}
+        seconds = value.get("seconds")
         return cls(text=text, seconds=float(seconds) if isinstance(seconds, int | float) else 0.0, **counts)
 
 
@@ -121,42 +102,23 @@ class SummaryStore:
 
         An async store answers only while its event loop is free: on that loop's own thread use `aget`.
         """
-        return self.get_one((key,), Written.from_json)
+        return run(self.found((key,), Written.from_json))
 
     async def aget(self, key: str) -> Written | None:
         """Like `get`, without blocking the event loop."""
-        return await self.aget_one((key,), Written.from_json)
+        return await arun(self.found((key,), Written.from_json))
 
-    def get_one(self, keys: Collection[str], read: Callable[[Any], V]) -> V | None:
+    def found(self, keys: Collection[str], read: Callable[[Any], V]) -> Work[V | None]:
         """Return what `read` makes of the value stored under any of these keys, or None."""
-        try:
-            return _value(self._asking().now(), keys, read)
-        except Exception as error:  # noqa: BLE001  # see put
-            self._report_unread(error)
-            return None
-
-    async def aget_one(self, keys: Collection[str], read: Callable[[Any], V]) -> V | None:
-        """Like `get_one`, without blocking the event loop."""
-        try:
-            return _value(await self._asking().later(), keys, read)
-        except Exception as error:  # noqa: BLE001  # see put
-            self._report_unread(error)
-            return None
-
-    def _asking(self) -> Wait:
         # Refreshing the time to live would write at each turn.
-        return asking(self._store, "get", self._namespace, self._place, refresh_ttl=False, seconds=READ_SECONDS)
-
-    def _report_unread(self, error: Exception) -> None:
-        text = f"no answer within {READ_SECONDS:g} seconds" if isinstance(error, TimeoutError) else str(error)
-        log.warning("summary.not_read", thread=self._thread, error=f"{type(error).__name__}: {text}")
-
-
-def _value(item: Item | None, keys: Collection[str], read: Callable[[Any], V]) -> V | None:
-    """What is inside an item, None when it is of another key; an item that somebody damaged may raise anything."""
-    if item is None or item.value["key"] not in keys:
-        return None
-    return read(json.loads(item.value["written"]))
+        options = {"refresh_ttl": False, "seconds": READ_SECONDS}
+        try:
+            item = yield asking(self._store, "get", self._namespace, self._place, **options)
+            return read(json.loads(item.value["written"])) if item and item.value["key"] in keys else None
+        except Exception as error:  # noqa: BLE001  # stores have no common error, and an item may be damaged
+            text = f"no answer within {READ_SECONDS:g} seconds" if isinstance(error, TimeoutError) else str(error)
+            log.warning("summary.not_read", thread=self._thread, error=f"{type(error).__name__}: {text}")
+            return None
 
 
 @runtime_checkable
@@ -179,33 +141,26 @@ class RedisLease:
     work never done.
 
     Setup:
-        ```bash
-        pip install "langchain-ctxwin[redis]"
-        ```
+        `pip install "langchain-ctxwin[redis]"`
 
     Key init args:
         client: a `redis.Redis` client of your own; give it time-outs.
         prefix: start of every key.
 
-    Instantiate:
-        ```python
-        lease = RedisLease.from_url("redis://localhost:6379/0")
-        ```
-
     Use:
         ```python
-        jobs = SummaryJobs(lease=lease)
+        jobs = SummaryJobs(lease=RedisLease.from_url("redis://localhost:6379/0"))
         ```
     """
 
-    def __init__(self, client: Any, *, prefix: str = PREFIX) -> None:
+    def __init__(self, client: Any, *, prefix: str = "ctxwin:lease:") -> None:
         self._client = client
         self._prefix = prefix
         # By key; each operation is atomic by itself, so that no lock can be held by another thread at a fork.
         self._tokens: OrderedDict[str, str] = OrderedDict()
 
     @classmethod
-    def from_url(cls, url: str, *, prefix: str = PREFIX, **options: Any) -> RedisLease:
+    def from_url(cls, url: str, *, prefix: str = "ctxwin:lease:", **options: Any) -> RedisLease:
         """Connect at the first use; `options` go to `redis.Redis.from_url`.
 
         Unless options say otherwise, the server has a second to answer and is asked once.
@@ -228,12 +183,6 @@ class RedisLease:
         return bool(is_set) or self._client.get(name) in (token, token.encode())
 
     def release(self, key: str) -> None:
-        """Delete our lease; one that ran out, or that another process has, is left alone."""
-        token = self._tokens.pop(key, None)
-        if token is not None:
+        """Delete our lease, in one step; one that ran out, or that another process has, is left alone."""
+        if token := self._tokens.pop(key, None):
             self._client.eval(RELEASE_SCRIPT, 1, f"{self._prefix}{key}", token)
-
-
-def count(value: object) -> int:
-    """Return a number of tokens or calls that somebody reported; 0 for what is none."""
-    return value if isinstance(value, int) and value > 0 else 0

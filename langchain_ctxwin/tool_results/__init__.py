@@ -2,7 +2,7 @@
 
     guard       what users hold: a result is priced, read (contents), kept (cursors, stores), and shown
     wrapping    wraps tools, tool nodes and agents; the tool `read_more`
-    reading     answers a cursor: the first view, the next page, a search, other fields; writes the lines around pages
+    reading     answers a cursor: the first view, the next page, a search, other fields; writes the notes
     pages       what fits on one page: the mildest form that shows all, else whole entries, else a part of one
     view        the entries of a result, and how they look: projection, printing
 

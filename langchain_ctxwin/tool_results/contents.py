@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 import json
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import islice
@@ -18,22 +18,14 @@ from pydantic import BaseModel
 from langchain_ctxwin.core.edits import MEDIA_TYPES, compact_json
 from langchain_ctxwin.errors import ContextWindowError
 
-MAX_DEPTH = 100
-"""Levels of a JSON value that are read as such: far more than any API returns, far fewer than Python can follow."""
-
+MAX_DEPTH = 100  # levels of a JSON value: far more than any API returns, far fewer than Python can follow
 MAX_PATH_CHARS = 500
 """Keys that lead to a value of JSON have at most so many characters together, several times what services nest. Each
 part of a large value is shown under its path: with longer ones, a result would be mostly its keys, many times over."""
 
-MAX_INT_BITS = 4 * 3_500
-"""Longer integers are written in hexadecimal: Python refuses to print more than 4,300 decimal digits."""
-
-MAX_ITEMS = 1_000_000
-"""Items taken from a generator: it may have no end, and so many of anything are no answer to a tool call."""
-
-MEDIA_DATA = ("data", "base64", "url", "image_url", "file_data", "input_audio", "source")
-"""Keys under which blocks of media keep their data."""
-
+MAX_INT_BITS = 4 * 3_500  # longer integers are written in hexadecimal: Python prints at most 4,300 decimal digits
+MAX_ITEMS = 1_000_000  # taken from a generator: it may have no end, and so many of anything are no answer to a call
+MEDIA_DATA = ("data", "base64", "url", "image_url", "file_data", "input_audio", "source")  # keys of a block's data
 _BLOCK_TYPES = frozenset({*TOOL_MESSAGE_BLOCK_TYPES, *MEDIA_TYPES})  # rows of data may have a `type` as well
 
 
@@ -48,19 +40,9 @@ class Spelled(float):
 class Content:
     """A tool's result in the form in which it is kept."""
 
-    text: str
-    """The result as it came; blocks, and several texts, as the JSON list of them."""
-
-    value: Any = None
-    """What `text` says in JSON, None for plain text."""
-
-    kind: str = "text"
-    """`text`, `json`, or `blocks`: a list of what the text blocks say and of media blocks."""
-
-    @property
-    def is_text(self) -> bool:
-        """True for plain text."""
-        return self.kind == "text"
+    text: str  # the result as it came; blocks, and several texts, as the JSON list of them
+    value: Any = None  # what `text` says in JSON, None for plain text
+    kind: str = "text"  # `text`, `json`, or `blocks`: a list of what the text blocks say and of media blocks
 
 
 def content_of(content: Any) -> Content:
@@ -72,26 +54,29 @@ def content_of(content: Any) -> Content:
         >>> content_of([{"type": "text", "text": "plain"}]).kind
         'text'
     """
-    if isinstance(content, str):
-        return _of_text(content)
     if is_blocks(content):
         texts = [text_of(block) for block in content]
-        if len(texts) == 1 and texts[0] is not None:
-            return _of_text(texts[0])
-        return restored(compact_json(list(content)), "blocks")
-    return _of_text(json.dumps(jsonable(content), ensure_ascii=False))
+        if len(texts) != 1 or texts[0] is None:
+            return restored(compact_json(list(content)), "blocks")
+        content = texts[0]
+    return restored(content if isinstance(content, str) else json.dumps(jsonable(content), ensure_ascii=False), "json")
 
 
 def restored(text: str, kind: str) -> Content:
-    """Return the content that was kept as this text."""
-    if kind == "text":
-        return Content(text=text)
-    value = json_value(text)
+    """Return the content that was kept as this text; what is no JSON is plain text."""
+    value = None if kind == "text" else json_value(text)
     if value is None or (kind == "blocks" and not isinstance(value, list)):
         return Content(text=text)
-    if kind == "blocks":
-        value = [_block_value(block) for block in value]
-    return Content(text=text, value=value, kind=kind)
+    return Content(text=text, value=[_said(block) for block in value] if kind == "blocks" else value, kind=kind)
+
+
+def _said(block: Any) -> Any:
+    """What a block says: a text block's text or JSON, any other block as it is."""
+    text = text_of(block)
+    if text is None:
+        return block
+    value = json_value(text)
+    return text if value is None else value
 
 
 def json_value(text: str) -> Any:
@@ -112,7 +97,11 @@ def json_value(text: str) -> Any:
 
 def is_blocks(content: Any) -> bool:
     """Say whether this is content of a message in blocks: texts, media, and whatever else states its type."""
-    return isinstance(content, list | tuple) and bool(content) and all(map(_is_block, content))
+    return (
+        isinstance(content, list | tuple)
+        and bool(content)
+        and all(isinstance(b, str) or (isinstance(b, Mapping) and str(b.get("type")) in _BLOCK_TYPES) for b in content)
+    )
 
 
 def stays_blocks(content: Any) -> bool:
@@ -165,77 +154,6 @@ def repeats(content: Any, structured: Any) -> bool:
     return any(len(values) == len(texts) and all(map(_says, texts, values)) for values in each)
 
 
-def jsonable(value: Any) -> Any:
-    """Return a value of any type in the types of JSON: models and dataclasses as objects, generators as lists.
-
-    Bytes become text, or base64 where they are none; keys become strings, and so do integers of thousands of digits;
-    an object inside itself becomes a note of where it is; anything else becomes its `str`.
-
-    Raises:
-        ContextWindowError: a generator yields more than `MAX_ITEMS` items.
-    """
-    return _jsonable(value, ())
-
-
-def _jsonable(value: Any, around: tuple[int, ...]) -> Any:
-    if isinstance(value, int) and value.bit_length() > MAX_INT_BITS:
-        return hex(value)
-    if value is None or isinstance(value, str | bool | int | float):
-        return value
-    if id(value) in around:
-        return f"[the object {len(around) - around.index(id(value))} levels above]"
-    if len(around) < MAX_DEPTH:
-        return _converted(value, lambda part: _jsonable(part, (*around, id(value))))
-    try:
-        return str(value)
-    except RecursionError:
-        return f"[a {type(value).__name__} of more levels than Python can print]"
-
-
-def _converted(value: Any, convert: Callable[[Any], Any]) -> Any:
-    if isinstance(value, BaseModel):
-        return convert({name: getattr(value, name) for name in (*type(value).model_fields, *(value.model_extra or {}))})
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return convert({field.name: getattr(value, field.name) for field in dataclasses.fields(value)})
-    if isinstance(value, Mapping):
-        return _string_keys(value, convert)
-    if isinstance(value, bytes | bytearray | memoryview):
-        return _text_of_bytes(bytes(value))
-    if isinstance(value, Generator | Iterator):
-        value = _all_of(value)
-    if isinstance(value, Sequence | AbstractSet):
-        return [convert(item) for item in value]
-    return str(value)
-
-
-def _string_keys(value: Mapping[Any, Any], convert: Callable[[Any], Any]) -> Any:
-    """An object; pairs where two keys would become the same string."""
-    named = [(key if isinstance(key, str) else compact_json(key), convert(item)) for key, item in value.items()]
-    as_object = dict(named)
-    return as_object if len(as_object) == len(named) else [list(pair) for pair in named]
-
-
-def _text_of_bytes(value: bytes) -> str:
-    try:
-        return value.decode("utf-8")
-    except UnicodeDecodeError:
-        return base64.b64encode(value).decode("ascii")
-
-
-def _all_of(items: Iterator[Any]) -> list[Any]:
-    taken = list(islice(items, MAX_ITEMS + 1))
-    if len(taken) > MAX_ITEMS:
-        raise ContextWindowError(
-            f"the tool's generator yields more than {MAX_ITEMS:,} items: return a list, or fewer items"
-        )
-    return taken
-
-
-def _of_text(text: str) -> Content:
-    value = json_value(text)
-    return Content(text=text) if value is None else Content(text=text, value=value, kind="json")
-
-
 def _says(text: str | None, value: Any) -> bool:
     if isinstance(value, str):
         return text == value
@@ -245,17 +163,53 @@ def _says(text: str | None, value: Any) -> bool:
         return False
 
 
-def _is_block(item: Any) -> bool:
-    return isinstance(item, str) or (isinstance(item, Mapping) and str(item.get("type")) in _BLOCK_TYPES)
+def jsonable(value: Any, around: tuple[int, ...] = ()) -> Any:
+    """Return a value of any type in the types of JSON: models and dataclasses as objects, generators as lists.
+
+    Bytes become text, or base64 where they are none; keys become strings, and so do integers of thousands of digits;
+    an object inside itself becomes a note of where it is (`around` has the ids); anything else becomes its `str`. A
+    generator of more than `MAX_ITEMS` items raises a `ContextWindowError`.
+    """
+    if isinstance(value, int) and value.bit_length() > MAX_INT_BITS:
+        return hex(value)
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    if id(value) in around:
+        return f"[the object {len(around) - around.index(id(value))} levels above]"
+    if len(around) < MAX_DEPTH:
+        return _converted(value, lambda part: jsonable(part, (*around, id(value))))
+    try:
+        return str(value)
+    except RecursionError:
+        return f"[a {type(value).__name__} of more levels than Python can print]"
 
 
-def _block_value(block: Any) -> Any:
-    """What a block says: a text block's text or JSON, any other block as it is."""
-    text = text_of(block)
-    if text is None:
-        return block
-    value = json_value(text)
-    return text if value is None else value
+def _converted(value: Any, convert: Callable[[Any], Any]) -> Any:
+    names: list[str] | None = None
+    if isinstance(value, BaseModel):
+        names = [*type(value).model_fields, *(value.model_extra or {})]
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        names = [field.name for field in dataclasses.fields(value)]
+    if names is not None:
+        return convert({name: getattr(value, name) for name in names})
+    if isinstance(value, Mapping):
+        pairs = [[key if isinstance(key, str) else compact_json(key), convert(item)] for key, item in value.items()]
+        named = dict(pairs)
+        return named if len(named) == len(pairs) else pairs  # two keys would become the same string
+    if isinstance(value, bytes | bytearray | memoryview):
+        try:
+            return bytes(value).decode("utf-8")
+        except UnicodeDecodeError:
+            return base64.b64encode(value).decode("ascii")
+    if isinstance(value, Iterator):
+        value = list(islice(value, MAX_ITEMS + 1))
+        if len(value) > MAX_ITEMS:
+            raise ContextWindowError(
+                f"the tool's generator yields more than {MAX_ITEMS:,} items: return a list, or fewer items"
+            )
+    if isinstance(value, Sequence | AbstractSet):
+        return [convert(item) for item in value]
+    return str(value)
 
 
 def _float(text: str) -> float:

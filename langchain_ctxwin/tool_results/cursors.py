@@ -10,8 +10,10 @@ import secrets
 import threading
 import time
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
+from itertools import chain
 from typing import Any, NamedTuple
 
 from itsdangerous.encoding import base64_decode, base64_encode
@@ -23,37 +25,22 @@ from langchain_ctxwin.errors import ConfigError, CursorExpiredError, CursorTampe
 from langchain_ctxwin.protocols import Clock
 from langchain_ctxwin.util.log import log
 
-TAG_BYTES = 16
-"""128 bits: beyond guessing, and half as long to copy as the whole HMAC-SHA256."""
-
-ARGS_DIGEST_CHARS = 32  # 128 bits in hex: two calls of one tool never share it by chance
 TTL_SECONDS = 600.0
+CLOCK_SKEW_SECONDS = 300.0  # between workers: the five minutes that Kerberos allows (RFC 4120, "clock skew")
+MAX_CHARS = 60  # of a cursor: a model copies it character by character, about one token for two characters
+MAX_ID_CHARS = 17  # of an id written as it is; up to 15 leave room for every offset, and for times until the year 4453
+ID_CHARS = 12  # of the ids that are made here: 72 random bits, and short enough for `MAX_CHARS`
+MAX_OFFSET = 2**64  # room for a position in any result, and for what is asked of it
+MAX_BYTES = 1 << 26  # of an unpacked result, far above what an API returns; one that grows beyond is not read
 
-CLOCK_SKEW_SECONDS = 300.0
-"""How far the clocks of workers may be apart: the five minutes that Kerberos allows (RFC 4120, "clock skew")."""
-
-SALT = b"langchain_ctxwin.cursor"
-
-_PROCESS_KEY = secrets.token_bytes(32)  # made before any fork, so that the children of one server share it
-_first_use = threading.Lock()  # taken by whoever says first that the process key is used, and never given back
-
-
-MAX_CHARS = 60
-"""Longest cursor: a model copies it character by character, about one token for two characters."""
-
-MAX_ID_CHARS = 17
-"""Longest result id written as it is; up to 15 leave room for every offset, and for times until the year 4453."""
-
-MAX_OFFSET = 2**64
-"""Offsets stay below it: room for a position in any result, and for what is asked of it."""
-
-QUOTED_CHARS = 60  # of a cursor that is refused: it may be anything, of any length
-BASE36 = "0123456789abcdefghijklmnopqrstuvwxyz"
-NOT_AGAIN = "call the tool again only if repeating it is safe"
+_TAG_BYTES = 16  # 128 bits: beyond guessing, and half as long to copy as the whole HMAC-SHA256
+_PACKED_ID_CHARS = 22  # 16 bytes in base64, longer than any id that is written as it is
+_QUOTED_CHARS = 60  # of a cursor that is refused: it may be anything, of any length
+_NOT_AGAIN = "call the tool again only if repeating it is safe"
+_BASE36 = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 _HEX_ID = re.compile(r"[0-9a-f]{32}")
 _SHORT_ID = re.compile(rf"[A-Za-z0-9_-]{{1,{MAX_ID_CHARS}}}")
-_PACKED_ID_CHARS = 22  # 16 bytes in base64, longer than any id that is written as it is
 _FORM = re.compile(
     rf"({_SHORT_ID.pattern}|[A-Za-z0-9_-]{{{_PACKED_ID_CHARS}}})"  # result id
     r"\.(0|[1-9a-z][0-9a-z]{0,12})"  # offset
@@ -61,17 +48,8 @@ _FORM = re.compile(
     r"\.([A-Za-z0-9_-]{22})"  # tag: 128 bits in base64
 )
 
-LEVEL = 1
-"""zlib's fastest level: JSON shrinks to a fifth with it, and the best level takes six times as long for a seventh."""
-
-ID_CHARS = 12
-"""Length of a result's id: 72 random bits, and short enough for cursors of at most 60 characters."""
-
-MAX_BYTES = 1 << 26
-"""Largest kept result, unpacked, far above what an API returns; one in a store that grows beyond is not read."""
-
-KINDS = ("text", "json", "blocks")
-"""What a result may be."""
+_PROCESS_KEY = secrets.token_bytes(32)  # made before any fork, so that the children of one server share it
+_first_use = threading.Lock()  # taken by whoever says first that the process key is used, and never given back
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +100,7 @@ class CursorSigner:
             raise ConfigError(f"ttl_seconds={ttl_seconds!r:.60}: pass a positive, finite number of seconds")
         self._signer = Signer(
             _checked_keys(keys),
-            salt=SALT,
+            salt=b"langchain_ctxwin.cursor",
             key_derivation="hmac",
             digest_method=hashlib.sha256,
             algorithm=_ShortTag(hashlib.sha256),
@@ -190,41 +168,35 @@ class CursorSigner:
         _check(cursor)
         if not self._signer.verify_signature(_signed(stated.head, cursor), stated.tag):
             raise _tampered(text, "was changed, or belongs to another call, thread or key")
-        age_seconds = self._clock() - stated.time_seconds
-        if age_seconds > self._ttl_seconds:
+        age, fault = self._clock() - stated.time_seconds, ""
+        if age > self._ttl_seconds:
+            fault = f"{age:,.0f} seconds old, it was good for {self._ttl_seconds:g}"
+        elif -age > CLOCK_SKEW_SECONDS:
+            fault = f"of a time {-age:,.0f} seconds from now, clocks may differ by {CLOCK_SKEW_SECONDS:g}"
+        if fault:
             raise CursorExpiredError(
-                f"the cursor {text} is {age_seconds:,.0f} seconds old, it was good for {self._ttl_seconds:g}: use the "
-                f"newest cursor of this result, or {NOT_AGAIN}"
-            )
-        if -age_seconds > CLOCK_SKEW_SECONDS:
-            raise CursorExpiredError(
-                f"the cursor {text} is of a time {-age_seconds:,.0f} seconds from now, clocks may differ by "
-                f"{CLOCK_SKEW_SECONDS:g}: use the newest cursor of this result, or {NOT_AGAIN}"
+                f"the cursor {text} is {fault}: use the newest cursor of this result, or {_NOT_AGAIN}"
             )
         return cursor
 
 
 def args_digest(arguments: Mapping[Any, Any]) -> str:
     """Return 32 hex digits that stand for the arguments of a call, whatever they hold; their order does not matter."""
-    try:
-        text = json.dumps(dict(arguments), sort_keys=True, default=str, ensure_ascii=False)
-    except Exception:  # noqa: BLE001  # keys of several types, cycles, and objects whose __str__ may raise anything
-        text = _described(arguments)
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:ARGS_DIGEST_CHARS]
-
-
-def _described(arguments: Mapping[Any, Any]) -> str:
-    try:
-        return repr(dict(arguments))
-    except Exception as error:  # noqa: BLE001  # see above; the result's id still tells the calls apart
-        return f"{len(arguments)} arguments: {type(error).__name__}"
+    ways: list[Callable[[], str]] = [
+        lambda: json.dumps(dict(arguments), sort_keys=True, default=str, ensure_ascii=False),
+        lambda: repr(dict(arguments)),  # keys of several types, or cycles
+    ]
+    text = f"{len(arguments)} arguments"  # objects that cannot be printed; the result's id still tells the calls apart
+    for way in ways:
+        with suppress(Exception):  # whatever the __str__ or the __repr__ of somebody's object raises
+            text = way()
+            break
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 class _ShortTag(HMACAlgorithm):
-    """HMAC, cut to `TAG_BYTES`."""
-
     def get_signature(self, key: bytes, value: bytes) -> bytes:
-        return super().get_signature(key, value)[:TAG_BYTES]
+        return super().get_signature(key, value)[:_TAG_BYTES]
 
 
 def _signed(head: str, cursor: Cursor) -> bytes:
@@ -241,7 +213,7 @@ def _check(cursor: Cursor) -> None:
     result_id, offset = cursor.result_id, cursor.offset
     if not _SHORT_ID.fullmatch(result_id) and not _HEX_ID.fullmatch(result_id):
         raise ConfigError(
-            f"result_id={result_id[:QUOTED_CHARS]!r:.{QUOTED_CHARS}} ({len(result_id):,} characters): use 1 to "
+            f"result_id={result_id[:_QUOTED_CHARS]!r:.{_QUOTED_CHARS}} ({len(result_id):,} characters): use 1 to "
             f"{MAX_ID_CHARS} of A-Z, a-z, 0-9, _ and -, or 32 lower-case hex digits"
         )
     if not isinstance(offset, int) or isinstance(offset, bool) or not 0 <= offset < MAX_OFFSET:
@@ -268,16 +240,14 @@ class Parsed(NamedTuple):
     result_id: str
     offset: int
     time_seconds: int
-    head: str
-    """The text before the tag."""
+    head: str  # the text before the tag
     tag: str
 
 
 def parsed(text: Any) -> Parsed:
-    """Take a text apart that is spelled as `CursorSigner.sign` does.
+    """Take a text apart that is spelled as `CursorSigner.sign` does; any other raises `CursorTamperedError`.
 
-    Raises:
-        CursorTamperedError: it is not. The length is checked first, so that no text is too long to be refused.
+    The length is checked first, so that no text is too long to be refused.
     """
     if not isinstance(text, str):
         raise CursorTamperedError(
@@ -298,15 +268,13 @@ def parsed(text: Any) -> Parsed:
 
 
 def _tampered(text: str, what: str) -> CursorTamperedError:
-    """Return the error for a text that is refused; it quotes the beginning only."""
-    quoted = f"{text[:QUOTED_CHARS]!r:.{QUOTED_CHARS}}"
+    quoted = f"{text[:_QUOTED_CHARS]!r:.{_QUOTED_CHARS}}"
     return CursorTamperedError(
-        f"the cursor {quoted} {what}: copy it from the page before exactly as it stands there, or {NOT_AGAIN}"
+        f"the cursor {quoted} {what}: copy it from the page before exactly as it stands there, or {_NOT_AGAIN}"
     )
 
 
 def _written_head(result_id: str, offset: int, time_seconds: int) -> str:
-    """Write everything but the tag."""
     is_hex = _HEX_ID.fullmatch(result_id)
     packed = base64_encode(bytes.fromhex(result_id)).decode() if is_hex else result_id
     return f"{packed}.{_base36(offset)}.{_base36(time_seconds)}"
@@ -314,93 +282,74 @@ def _written_head(result_id: str, offset: int, time_seconds: int) -> str:
 
 def _base36(number: int) -> str:
     digits = ""
-    while number >= len(BASE36):
-        number, digit = divmod(number, len(BASE36))
-        digits = BASE36[digit] + digits
-    return BASE36[number] + digits
+    while number >= len(_BASE36):
+        number, digit = divmod(number, len(_BASE36))
+        digits = _BASE36[digit] + digits
+    return _BASE36[number] + digits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
-    """One large result and how its pages are made."""
+class Style:
+    """Which fields of a result are shown, and how long the texts in them are."""
 
-    tool: str
-    """Name of the tool that returned it."""
-
-    args_digest: str
-    """Digest of the arguments of the call."""
-
-    thread: str
-    """Tenant and thread that it belongs to."""
-
-    text: str
-    """The result as it came, see `Content.text`."""
-
-    kind: str
-    """`text`, `json` or `blocks`."""
-
-    text_chars: int | None = None
-    """Length to which long texts inside the value are shortened on its pages; None: they and all fields are whole."""
-
-    fields: tuple[str, ...] = ()
-    """Configured fields of its pages."""
-
-    words: tuple[str, ...] = ()
-    """Configured words, and those of the call and of the user's question, which long texts are shortened by."""
-
-    extraction: bool = True
-    """Shorten long texts to sentences."""
+    fields: tuple[str, ...] = ()  # paths of the fields to show; empty: by the rules of the automatic projection
+    text_chars: int | None = None  # longest text without `fields`; None: nothing is shortened and nothing left out
+    words: tuple[str, ...] = ()  # what makes a sentence worth keeping, as `query_words` spells it
+    extraction: bool = True  # shorten to sentences, otherwise to the beginning
 
     @property
     def shows_everything(self) -> bool:
-        """True when its pages leave nothing out; otherwise at least empty fields."""
+        """True when nothing is left out; otherwise at least empty fields."""
         return self.text_chars is None and not self.fields
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record(Style):
+    """One large result and the style of its pages; `thread` is the tenant and thread that it belongs to."""
+
+    tool: str
+    args_digest: str
+    thread: str
+    text: str  # the result as it came, see `Content`
+    kind: str
 
     def to_bytes(self) -> bytes:
         """Return the record as compressed JSON; empty when that would be too large to be read back."""
         text = compact_json(asdict(self)).encode("utf-8", "surrogatepass")
-        return zlib.compress(text, LEVEL) if len(text) < MAX_BYTES else b""
+        # zlib's fastest level: JSON shrinks to a fifth, and the best level takes six times as long for a seventh.
+        return zlib.compress(text, 1) if len(text) < MAX_BYTES else b""
 
     @classmethod
     def from_bytes(cls, value: bytes) -> Record:
-        """Read a record back.
-
-        Raises:
-            ResultGoneError: the bytes are no record.
-        """
+        """Read a record back, which may have been written by anybody; `ResultGoneError` when the bytes are none."""
         try:
-            stated = json.loads(_decompressed(value).decode("utf-8", "surrogatepass"))
-            values: dict[str, Any] = {field.name: stated[field.name] for field in fields(cls)}
-            lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
-            return _checked(cls(**(values | lists)))
+            return _unpacked(value)
         except (zlib.error, ValueError, TypeError, KeyError, RecursionError, ConfigError) as error:
             raise ResultGoneError(
                 "the stored result is damaged: call the tool again only if repeating it is safe"
             ) from error
 
 
-def key_of(thread: str, result_id: str) -> str:
-    """Return the key of a result: a namespace that belongs to one tenant and thread, and the result's id."""
-    digest = hashlib.sha256(thread.encode("utf-8", "surrogatepass")).hexdigest()
-    return f"{digest[:32]}/{result_id}"
-
-
-def _checked(record: Record) -> Record:
-    """The record, whose fields are of their types: a store may have been written by anybody."""
-    texts = (record.tool, record.args_digest, record.thread, record.text, *record.fields, *record.words)
-    are_texts = all(isinstance(text, str) for text in texts) and record.kind in KINDS
-    are_lists = isinstance(record.fields, tuple) and isinstance(record.words, tuple)
-    chars = 0 if record.text_chars is None else record.text_chars
-    if not (are_texts and are_lists and type(chars) is int and chars >= 0 and isinstance(record.extraction, bool)):
-        raise TypeError("a field is of another type")
-    if record.fields:
-        compile_fields(record.fields)
-    return record
-
-
-def _decompressed(value: bytes) -> bytes:
+def _unpacked(value: bytes) -> Record:
     unpacker = zlib.decompressobj()
     text = unpacker.decompress(value, MAX_BYTES)
     if unpacker.unconsumed_tail or not unpacker.eof:
         raise ValueError("cut off, or too large")
-    return text
+    stated = json.loads(text.decode("utf-8", "surrogatepass"))
+    values: dict[str, Any] = {field.name: stated[field.name] for field in fields(Record)}
+    kind, chars, lists = values["kind"], values["text_chars"], (values["fields"], values["words"])
+    is_sound = kind in ("text", "json", "blocks") and isinstance(values["extraction"], bool)
+    is_sound = is_sound and (chars is None or (type(chars) is int and chars >= 0))
+    is_sound = is_sound and all(isinstance(one, list) for one in lists)
+    texts = [*(values[name] for name in ("tool", "args_digest", "thread", "text")), *chain.from_iterable(lists)]
+    if not is_sound or not all(isinstance(text, str) for text in texts):
+        raise TypeError("a field is of another type")
+    if values["fields"]:
+        compile_fields(values["fields"])
+    return Record(**(values | {"fields": tuple(values["fields"]), "words": tuple(values["words"])}))
+
+
+def key_of(thread: str, result_id: str) -> str:
+    """Return the key of a result: a namespace that belongs to one tenant and thread, and the result's id."""
+    digest = hashlib.sha256(thread.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{digest[:32]}/{result_id}"

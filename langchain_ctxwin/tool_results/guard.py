@@ -6,7 +6,9 @@ import asyncio
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -26,10 +28,10 @@ from langchain_ctxwin.errors import ConfigError, ResultGoneError
 from langchain_ctxwin.guarded import GuardedCounter
 from langchain_ctxwin.protocols import Clock, MetricsSink, RequestCounter, ResultStore, TokenCounter
 from langchain_ctxwin.reporting import Reporter
-from langchain_ctxwin.tool_results.contents import content_of, is_blocks, is_media, jsonable, stays_blocks
+from langchain_ctxwin.tool_results.contents import Content, content_of, is_blocks, is_media, jsonable, stays_blocks
 from langchain_ctxwin.tool_results.cursors import ID_CHARS, CursorSigner, Record, args_digest, key_of, parsed
 from langchain_ctxwin.tool_results.projection import query_words
-from langchain_ctxwin.tool_results.reading import Answer, Fields, Question, Reader, question_of
+from langchain_ctxwin.tool_results.reading import Fields, Question, Reader, question_of
 from langchain_ctxwin.tool_results.stores import MemoryResultStore
 from langchain_ctxwin.tool_results.view import leaves_out
 from langchain_ctxwin.tool_results.wrapping import (
@@ -53,27 +55,15 @@ PAGE_SHARE = 0.1
 """Part of the input limit that a page may take which is read on, however full the window is. A part of what is left
 would become so small while the window fills up that reading takes three times as many calls."""
 
-ID_BYTES = ID_CHARS * 3 // 4
+MEDIA_SHARE = 0.5  # of the budget of a large result, that media may take; the rest tells what there is
+MAX_TOOLS = 256  # whose copies are remembered; making one again costs a millisecond
+STORE_SECONDS = 3.0  # longest wait for a store: a tool call waits for it, a healthy one takes milliseconds a megabyte
+PLACE_SECONDS = 1.0  # longest wait for a thread: a burst of parallel calls on a healthy store is through by then
+POLL_SECONDS = 0.01
 NAME_TAKEN = f"a tool has the name {READ_MORE!r}, which the guard's own tool has: give yours another name"
-
-MAX_TOOLS = 256
-"""Tools whose copies are remembered; making one again costs a millisecond."""
-
-MEDIA_SHARE = 0.5
-"""Part of the budget of a large result that media may take; the rest tells what there is."""
-
-STORE_SECONDS = 3.0
-"""Longest wait for a store: a tool call waits for it, and a healthy one takes milliseconds for a megabyte."""
-
-WHOLE = {"max_tokens": MAX_AMOUNT, "max_share": 1.0}
-"""Settings under which a result may take all the room that is left."""
 
 Handler = Callable[[Any], ToolMessage | Command[Any]]
 AsyncHandler = Callable[[Any], Awaitable[ToolMessage | Command[Any]]]
-Loop = asyncio.AbstractEventLoop | None
-"""The event loop of an async run, in which a store's coroutines run; None in sync runs."""
-
-Scope = Callable[[Any], str]
 
 
 class ToolResultGuard:
@@ -123,21 +113,29 @@ class ToolResultGuard:
         store: ResultStore | None = None,
         counter: TokenCounter | None = None,
         clock: Clock = time.time,
-        scope: Scope | None = None,
-        new_id: Callable[[], str] = lambda: secrets.token_urlsafe(ID_BYTES),
+        scope: Callable[[Any], str] | None = None,
+        new_id: Callable[[], str] = lambda: secrets.token_urlsafe(ID_CHARS * 3 // 4),
         sinks: Iterable[MetricsSink] | Reporter = (),
     ) -> None:
         _check_arguments(
             config=config, signer=signer, store=store, counter=counter, scope=scope, clock=clock, new_id=new_id
         )
+        store = MemoryResultStore(clock=clock) if store is None else store
         self._config = ToolResultConfig() if config is None else config
+        self._options: dict[str, Any] = {
+            "signer": signer,
+            "store": store,
+            "clock": clock,
+            "scope": scope,
+            "new_id": new_id,
+        }
         self._signer = signer
+        self._store = store
         self._clock = clock
         self._scope = thread_of if scope is None else scope
+        self._new_id = new_id
         self._counter = counter
         self._prices = Prices(counter)
-        self._store: ResultStore = MemoryResultStore(clock=clock) if store is None else store
-        self._new_id = new_id
         self._reporter = Reporter.of(sinks)
         self._read_more = read_more_tool(self.read, self.aread)
         self._structured: Lru[tuple[BaseTool, BaseTool]] = Lru(MAX_TOOLS)
@@ -155,30 +153,18 @@ class ToolResultGuard:
 
     def counting(self, counter: TokenCounter) -> ToolResultGuard:
         """Return this guard with a counter, where it was made without one; kept results and settings are the same."""
-        return self if self._counter is not None else self._with(counter=counter)
+        if self._counter is not None:
+            return self
+        return ToolResultGuard(self._config, counter=counter, sinks=self._reporter, **self._options)
 
     def reporting(self, reporter: Reporter) -> ToolResultGuard:
         """Return this guard with somebody's sinks, where it was made without any; otherwise it is the same."""
-        return self if self._reporter.sinks or not reporter.sinks else self._with(sinks=reporter)
-
-    def _with(self, **changes: Any) -> ToolResultGuard:
-        options = {
-            "signer": self._signer,
-            "store": self._store,
-            "counter": self._counter,
-            "clock": self._clock,
-            "scope": self._scope,
-            "new_id": self._new_id,
-            "sinks": self._reporter,
-        }
-        return ToolResultGuard(self._config, **(options | changes))
+        if self._reporter.sinks or not reporter.sinks:
+            return self
+        return ToolResultGuard(self._config, counter=self._counter, sinks=reporter, **self._options)
 
     def wrap(self, tools: Sequence[Any]) -> list[BaseTool]:
-        """Return the tools with guarded results, and `read_more`; functions become tools.
-
-        Raises:
-            ConfigError: one of them is no tool, or has the name `read_more`.
-        """
+        """Return the tools with guarded results, and `read_more`; see `others`."""
         return [*(guarded(tool, self) for tool in self.others(tools)), self._read_more]
 
     def others(self, tools: Sequence[Any]) -> list[BaseTool]:
@@ -193,50 +179,52 @@ class ToolResultGuard:
 
     def wrap_tool_call(self, request: Any, handler: Handler) -> ToolMessage | Command[Any]:
         """Guard one call of a `ToolNode` or of `create_agent`; `read_more` works even if the node does not have it."""
-        prepared = self._prepared(request)
-        output = handler(prepared)
-        if request.tool_call["name"] == READ_MORE:
-            return output
-        guarded_output: ToolMessage | Command[Any] = self.output(
-            output, request.tool_call["name"], request.tool_call["args"], request.runtime
-        )
-        return guarded_output
+        output, call = handler(self._prepared(request)), request.tool_call
+        shown: ToolMessage | Command[Any] = self.output(output, call["name"], call["args"], request.runtime)
+        return shown
 
     async def awrap_tool_call(self, request: Any, handler: AsyncHandler) -> ToolMessage | Command[Any]:
         """Like `wrap_tool_call`, for async runs."""
-        prepared = self._prepared(request)
-        output = await handler(prepared)
-        if request.tool_call["name"] == READ_MORE:
-            return output
-        guarded_output: ToolMessage | Command[Any] = await self.aoutput(
-            output, request.tool_call["name"], request.tool_call["args"], request.runtime
-        )
-        return guarded_output
+        output, call = await handler(self._prepared(request)), request.tool_call
+        shown: ToolMessage | Command[Any] = await self.aoutput(output, call["name"], call["args"], request.runtime)
+        return shown
+
+    def _prepared(self, request: Any) -> Any:
+        tool, name = request.tool, request.tool_call["name"]
+        if name == READ_MORE:
+            if tool is not None and not is_read_more(tool):
+                raise ConfigError(NAME_TAKEN)
+            return request.override(tool=self._read_more) if tool is None else request
+        if tool is None or not self.config.for_tool(name).enabled:
+            return request
+        # The value keeps the tool alive, so an id in the key cannot come to mean another one.
+        return request.override(tool=once(self._structured, id(tool), lambda: (tool, structured(tool)))[1])
 
     def output(self, output: Any, tool: str, args: Mapping[str, Any], runtime: Any = None) -> Any:
         """Return what a tool returned, made to fit: a message, a command with messages, a list of them, or a value."""
-        if not self.config.for_tool(tool).enabled:
+        if tool == READ_MORE or not self.config.for_tool(tool).enabled:
             return output
-        call, known = self._call(tool, args, runtime), _known(output, runtime)
-        output, events = jsonable(output) if isinstance(output, Iterator) else output, list[ToolResultEvent]()
-        shown = with_views(output, lambda content: self._shown(call, content, None, events), known)
-        self._report(events)
+        call, output = self._call(tool, args, runtime), jsonable(output) if isinstance(output, Iterator) else output
+        shown = with_views(output, partial(self._shown, call), _known(output, runtime))
+        self._report(call)
         return shown
 
     async def aoutput(self, output: Any, tool: str, args: Mapping[str, Any], runtime: Any = None) -> Any:
         """Like `output`; work on large results is done in a thread, so that the event loop goes on."""
-        if not self.config.for_tool(tool).enabled:
+        if tool == READ_MORE or not self.config.for_tool(tool).enabled:
             return output
-        call, known, loop = self._call(tool, args, runtime), _known(output, runtime), asyncio.get_running_loop()
-        output, events = jsonable(output) if isinstance(output, Iterator) else output, list[ToolResultEvent]()
+        call = self._call(tool, args, runtime, asyncio.get_running_loop())
+        output, known = jsonable(output) if isinstance(output, Iterator) else output, _known(output, runtime)
+        found, shown = contents(output, known), output
         # A text is priced by a sample; anything else may have to be printed first.
-        is_simple, shown = not call.config.chosen_fields, output
-        if is_simple and all(isinstance(one, str) and self._fits(call, one) for one in contents(output, known)):
-            events += [self._event(call, self._prices.content(one)) for one in contents(output, known)]
+        are_texts = not call.config.chosen_fields and all(isinstance(one, str) for one in found)
+        sizes = [self._prices.text(one) for one in found] if are_texts else []
+        if are_texts and all(size <= call.budget_tokens for size in sizes):
+            for size in sizes:
+                call.add(tokens=size)
         else:
-            work = partial(with_views, output, lambda content: self._shown(call, content, loop, events), known)
-            shown = await asyncio.wrap_future(in_daemon(work))
-        self._report(events)
+            shown = await asyncio.wrap_future(in_daemon(partial(with_views, output, partial(self._shown, call), known)))
+        self._report(call)
         return shown
 
     def read(
@@ -281,31 +269,52 @@ class ToolResultGuard:
         page: str = await asyncio.wrap_future(in_daemon(work))
         return page
 
-    def _fits(self, call: Call, content: Any) -> bool:
-        return self._prices.content(content) <= call.budget_tokens
-
-    def _event(self, call: Call, tokens: int, **facts: Any) -> ToolResultEvent:
-        return ToolResultEvent(tool=call.tool, tokens=tokens, budget_tokens=call.budget_tokens, **facts)
-
-    def _report(self, events: Iterable[ToolResultEvent]) -> None:
+    def _report(self, call: Call) -> None:
         """Report what was seen, in the run's own thread: only there it is known which run it is."""
-        for event in events:
+        for event in call.events:
             self._reporter.emit(event)
 
-    def _shown(self, call: Call, content: Any, loop: Loop, events: list[ToolResultEvent]) -> Reduced | None:
-        """What is shown of a result, None when it stays as it is. What is left out is kept before that."""
+    def _call(self, tool: str, args: Mapping[str, Any], runtime: Any, loop: Any = None) -> Call:
+        """Describe one call from the state of the graph that makes it; there is no state outside of a graph."""
+        state, config = getattr(runtime, "state", None), self.config.for_tool(tool)
+        asked = next((message for message in reversed(_messages(state)) if isinstance(message, HumanMessage)), None)
+        # Results that are shown whole may take all the room that is left.
+        budget = config.model_copy(update={"max_tokens": MAX_AMOUNT, "max_share": 1.0}) if config.full else config
+        return Call(
+            tool=tool,
+            args=args,
+            thread=self._thread(runtime),
+            budget_tokens=budget_of(budget, state, self._prices),
+            texts=(*(text for text in leaves(args) if isinstance(text, str)), *([asked.text] if asked else [])),
+            config=config,
+            loop=loop,
+        )
+
+    def _thread(self, runtime: Any) -> str:
+        thread: Any = self._scope(runtime)
+        if not isinstance(thread, str):
+            raise ConfigError(f"scope returned {thread!r:.60}: return tenant and thread as one text")
+        return thread
+
+    def _shown(self, call: Call, content: Any) -> Reduced | None:
+        """What is shown of a result, None when it stays as it is."""
         size, config = self._prices.content(content), call.config
         fits = size <= call.budget_tokens
         if config.full and not fits:
             log.warning("tool_result.too_large", tool=call.tool, tokens=size, room_tokens=call.budget_tokens)
-        if config.full or (fits and not config.chosen_fields):
-            events.append(self._event(call, size, is_oversized=not fits))
-            return None
-        read, media = content_of(content), self._media_that_fits(call, content, 1.0 if fits else MEDIA_SHARE)
-        if fits and not leaves_out(read, config.chosen_fields):
-            events.append(self._event(call, size))
-            return None
-        result_id, tokens = self._new_id(), call.budget_tokens - media.tokens
+        if not config.full and (not fits or config.chosen_fields):
+            read = content_of(content)
+            if not fits or leaves_out(read, config.chosen_fields):
+                return self._reduced(call, content, read, size, is_oversized=not fits)
+        call.add(tokens=size, is_oversized=not fits)
+        return None
+
+    def _reduced(self, call: Call, content: Any, read: Content, size: int, *, is_oversized: bool) -> Reduced:
+        """What is shown of a result; what is left out is kept before that."""
+        config, result_id = call.config, self._new_id()
+        blocks = [block for block in content if is_media(block) and stays_blocks([block])] if is_blocks(content) else []
+        room = int((MEDIA_SHARE if is_oversized else 1.0) * call.budget_tokens)
+        media: Fit[Any] = take_while_fits(blocks, room, lambda block: self._prices.content([block]), on_overflow="skip")
         record = Record(
             tool=call.tool,
             args_digest=args_digest(call.args),
@@ -315,33 +324,31 @@ class ToolResultGuard:
             words=query_words((*config.keywords, *call.texts)),
             extraction=config.extraction,
         )
-        reader, is_stored = self._reader(result_id, config), False
+        reader, tokens, is_stored = self._reader(result_id, config), call.budget_tokens - media.tokens, False
         answer = reader.first(read, record, config, tokens, is_stored=True)
         if not answer.is_everything:
-            key = key_of(call.thread, result_id)
-            is_stored = self._is_kept(key, answer.record.to_bytes(), config, loop)
+            is_stored = self._is_kept(key_of(call.thread, result_id), answer.record.to_bytes(), config, call.loop)
             answer = answer if is_stored else reader.first(read, record, config, tokens, is_stored=False)
-        events.append(
-            self._event(
-                call,
-                size,
-                shown_tokens=self._prices.content(answer.text) + media.tokens,
-                chars=len(read.text),
-                shown_chars=len(answer.text),
-                is_oversized=not fits,
-                is_reduced=True,
-                is_stored=is_stored,
-            )
+        call.add(
+            tokens=size,
+            shown_tokens=self._prices.content(answer.text) + media.tokens,
+            chars=len(read.text),
+            shown_chars=len(answer.text),
+            is_oversized=is_oversized,
+            is_reduced=True,
+            is_stored=is_stored,
         )
+        facts = {
+            "result_chars": len(answer.record.text),
+            "rows": len(answer.layout.rows),
+            "next_cursor": answer.following or None,
+            "left_out": list(answer.page.shown.left_out),
+            "shortened": list(answer.page.shown.shortened),
+        }
         shown = [{"type": "text", "text": answer.text}, *media.kept] if media.kept else answer.text
-        return Reduced(shown, _facts(answer), is_stored)
+        return Reduced(shown, facts, is_stored)
 
-    def _media_that_fits(self, call: Call, content: Any, share: float) -> Fit[Any]:
-        media = [block for block in content if is_media(block) and stays_blocks([block])] if is_blocks(content) else []
-        budget = int(share * call.budget_tokens)
-        return take_while_fits(media, budget, lambda block: self._prices.content([block]), on_overflow="skip")
-
-    def _answered(self, cursor: str, question: Question, runtime: Any, thread: str, loop: Loop) -> str:
+    def _answered(self, cursor: str, question: Question, runtime: Any, thread: str, loop: Any) -> str:
         """The page that a cursor stands for; only because of a good one is the result kept for longer."""
         result_id = parsed(cursor).result_id
         key = key_of(thread, result_id)
@@ -363,25 +370,28 @@ class ToolResultGuard:
         place = reader.place(record, cursor)
         self._is_kept(key, kept, config, loop)
         tokens = min(most_tokens, max(MIN_TOKENS, question.tokens or most_tokens))
-        limited = replace(question, rows=config.page_rows)
-        return reader.answer(record, place, limited, tokens).text
+        return reader.answer(record, place, replace(question, rows=config.page_rows), tokens).text
 
     def _reader(self, result_id: str, config: ToolResultConfig) -> Reader:
-        signer = self._signer_for(config.ttl_seconds)
+        keys, signer = [key.get_secret_value() for key in self.config.cursor_keys], self._signer
+        if signer is None and keys:
+            signer = CursorSigner(keys, config.ttl_seconds, self._clock)
+        elif signer is None:
+            signer = CursorSigner.random(config.ttl_seconds, self._clock)
         return Reader(result_id, signer, self._prices.text, ttl_seconds=min(signer.ttl_seconds, config.ttl_seconds))
 
-    def _is_kept(self, key: str, value: bytes, config: ToolResultConfig, loop: Loop) -> bool:
+    def _is_kept(self, key: str, value: bytes, config: ToolResultConfig, loop: Any) -> bool:
         """Keep a result; False when the store failed, or when it is empty because it was too large."""
         return bool(value) and not isinstance(self._asked(loop, "put", key, value, config.ttl_seconds), Exception)
 
-    def _asked(self, loop: Loop, method: str, *args: Any) -> Any:
+    def _asked(self, loop: Any, method: str, *args: Any) -> Any:
         """What the store answers, or the error that it fails with; in async runs its coroutine is asked."""
         own = getattr(self._store, f"a{method}", None)
         try:
             if loop is not None and own is not None:
                 answer = asyncio.run_coroutine_threadsafe(own(*args), loop)
             else:
-                answer = in_few_daemons(partial(getattr(self._store, method), *args))
+                answer = _in_thread(partial(getattr(self._store, method), *args))
             try:
                 return answer.result(STORE_SECONDS)
             finally:
@@ -392,75 +402,50 @@ class ToolResultGuard:
             log.warning(event, key=args[0], error=f"{type(error).__name__}: {text}")
             return error
 
-    def _call(self, tool: str, args: Mapping[str, Any], runtime: Any) -> Call:
-        """Describe one call from the state of the graph that makes it; there is no state outside of a graph."""
-        state, config = getattr(runtime, "state", None), self.config.for_tool(tool)
-        return Call(
-            tool=tool,
-            args=args,
-            thread=self._thread(runtime),
-            budget_tokens=budget_of(config.model_copy(update=WHOLE) if config.full else config, state, self._prices),
-            texts=_asked_texts(args, state),
-            config=config,
-        )
 
-    def _thread(self, runtime: Any) -> str:
-        thread: Any = self._scope(runtime)
-        if not isinstance(thread, str):
-            raise ConfigError(f"scope returned {thread!r:.60}: return tenant and thread as one text")
-        return thread
-
-    def _prepared(self, request: Any) -> Any:
-        tool = request.tool
-        if request.tool_call["name"] == READ_MORE:
-            if tool is not None and not is_read_more(tool):
-                raise ConfigError(NAME_TAKEN)
-            return request.override(tool=self._read_more) if tool is None else request
-        if tool is None or not self.config.for_tool(request.tool_call["name"]).enabled:
-            return request
-        # The value keeps the tool alive, so an id in the key cannot come to mean another one.
-        return request.override(tool=once(self._structured, id(tool), lambda: (tool, structured(tool)))[1])
-
-    def _signer_for(self, ttl_seconds: float) -> CursorSigner:
-        if self._signer is not None:
-            return self._signer
-        keys = [key.get_secret_value() for key in self.config.cursor_keys]
-        if keys:
-            return CursorSigner(keys, ttl_seconds, self._clock)
-        return CursorSigner.random(ttl_seconds, self._clock)
+def _in_thread(work: Callable[[], Any]) -> Future[Any]:
+    """Start work on a store in one of few threads, as soon as one is free."""
+    for _ in range(round(PLACE_SECONDS / POLL_SECONDS)):
+        with suppress(RuntimeError):
+            return in_few_daemons(work)
+        time.sleep(POLL_SECONDS)
+    return in_few_daemons(work)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One call of a tool, and what its result may take."""
+    """One call of a tool, what its result may take, and what was seen of it."""
 
     tool: str
     args: Mapping[str, Any]
-    thread: str
-    """Tenant and thread."""
+    thread: str  # tenant and thread
+    budget_tokens: int  # largest size of the result, or of a page of it
+    texts: tuple[str, ...]  # what the result is asked for: texts among the arguments, and the current user message
+    config: ToolResultConfig  # settings of this tool
+    loop: Any = None  # the event loop of an async run, in which a store's coroutines run
+    events: list[ToolResultEvent] = field(default_factory=list)
 
-    budget_tokens: int
-    """Largest size of the result, or of a page of it."""
-
-    texts: tuple[str, ...]
-    """What the result is asked for: texts among the arguments, and the current user message."""
-
-    config: ToolResultConfig
-    """Settings of this tool."""
+    def add(self, **facts: Any) -> None:
+        """Note what was seen, to be reported when the call is done."""
+        self.events.append(ToolResultEvent(tool=self.tool, budget_tokens=self.budget_tokens, **facts))
 
 
 class Prices:
     """Prices texts and contents by the upper bound of a counter, because what is shown has to fit.
 
-    Key init args:
-        counter: counts tokens; by default `TokenEstimator()`.
+    A counter cannot fail a tool call; one that asks a provider estimates here, because pages are priced often.
     """
 
     def __init__(self, counter: TokenCounter | None) -> None:
-        self._count = _safe(counter)
-        self._count_text = text_price(self._count)
-        self._upper: Callable[[int], int] = getattr(self._count, "upper", int)
-        self._empty = self._count([ToolMessage("", tool_call_id="")])
+        count: Any = TokenEstimator() if counter is None else counter
+        if isinstance(count, RequestCounter):
+            count = count.estimator
+        elif not isinstance(count, TokenEstimator | CharRatioCounter):
+            count = GuardedCounter(count, TokenEstimator())
+        self._count = count
+        self._count_text = text_price(count)
+        self._upper: Callable[[int], int] = getattr(count, "upper", int)
+        self._empty = count([ToolMessage("", tool_call_id="")])
 
     def text(self, text: str) -> int:
         """Return the tokens of a text."""
@@ -468,26 +453,13 @@ class Prices:
 
     def content(self, content: Any) -> int:
         """Return the tokens of a message's content, media by kind and size."""
-        if isinstance(content, str):
-            return self.text(content)
         if not stays_blocks(content):
-            return self.text(content_of(content).text)
+            return self.text(content if isinstance(content, str) else content_of(content).text)
         return self._upper(max(0, self._count([ToolMessage(content, tool_call_id="")]) - self._empty))
 
     def message(self, message: Any) -> int:
         """Return the tokens of a message."""
         return self._upper(self._count([message]))
-
-
-def _safe(counter: Any) -> TokenCounter:
-    """A counter that cannot fail a tool call; one that asks a provider estimates here: pages are priced often."""
-    if isinstance(counter, RequestCounter):
-        return counter.estimator
-    if counter is None:
-        return TokenEstimator()
-    return (
-        counter if isinstance(counter, TokenEstimator | CharRatioCounter) else GuardedCounter(counter, TokenEstimator())
-    )
 
 
 def budget_of(config: ToolResultConfig, state: Any, prices: Prices, *, is_page: bool = False) -> int:
@@ -517,12 +489,6 @@ def thread_of(runtime: Any) -> str:
     return "" if found is None else str(found)
 
 
-def _asked_texts(args: Mapping[str, Any], state: Any) -> tuple[str, ...]:
-    """The texts that say what a result is asked for: those of the arguments, and the current user message."""
-    asked = next((message for message in reversed(_messages(state)) if isinstance(message, HumanMessage)), None)
-    return (*(text for text in leaves(args) if isinstance(text, str)), *([asked.text] if asked else []))
-
-
 def _messages(state: Any) -> Sequence[Any]:
     """The messages of a graph state in any of its forms."""
     found = state if isinstance(state, list) else _of(state, "messages")
@@ -539,22 +505,7 @@ def _known(output: Any, runtime: Any) -> dict[str, Any]:
     return {message.id: message.content for message in earlier if getattr(message, "id", None)}
 
 
-def _facts(answer: Answer) -> dict[str, Any]:
-    return {
-        "result_chars": len(answer.record.text),
-        "rows": len(answer.layout.rows),
-        "next_cursor": answer.following or None,
-        "left_out": list(answer.page.shown.left_out),
-        "shortened": list(answer.page.shown.shortened),
-    }
-
-
 def _as_own_tool(one: Any) -> BaseTool:
-    """Return a tool, or a function as one.
-
-    Raises:
-        ConfigError: it is none, or it would hide `read_more`.
-    """
     try:
         found = one if isinstance(one, BaseTool) else as_tool(one)
     except (TypeError, ValueError) as error:

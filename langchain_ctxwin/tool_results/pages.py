@@ -14,50 +14,30 @@ from langchain_ctxwin.text.sentences import Span, clean_cut, sentence_spans, wor
 from langchain_ctxwin.tool_results.contents import Content, is_media
 from langchain_ctxwin.tool_results.cursors import Record
 from langchain_ctxwin.tool_results.projection import Projected
-from langchain_ctxwin.tool_results.view import Inside, Style, View, layout_of, together
+from langchain_ctxwin.tool_results.view import Inside, View, layout_of, together
 
-FIRST_ROWS = 32
-"""Rows that are printed at first to see whether a page is full; twice as many each time it is not."""
-
-SHRINK = 0.9
-"""Part of the rows that is kept each time when together they cost more than their sum."""
-
-TITLE_SHARE = 0.5
-"""Largest part of a page that repeats what the part is called which goes on there: a path, and the header of a table.
-The rest of it stands where the part begins."""
-
+FIRST_ROWS = 32  # printed at first to see whether a page is full; twice as many each time it is not
+SHRINK = 0.9  # part of the rows that is kept each time when together they cost more than their sum
+TITLE_SHARE = 0.5  # most of a page that repeats the title of the part that goes on there; it stands where that begins
 EMPTY_SHARE = 0.2
 """Part of a page that is not left empty before an entry that is larger than a page: below, it shows little of that. Of
 0.5, 0.33 and 0.2, first views of recorded API results show most per token with this one (`benchmarks/page_fill.py`)."""
 
-CHAR_BITS = 30
-QUESTION_BITS = 12
-"""Room for the position inside an entry in a cursor's offset, a billion characters, and for the digest of a question;
-the other 22 of 64 bits are left for the entry."""
+CHAR_BITS = 30  # of a cursor's offset, for the position inside an entry: a billion characters
+QUESTION_BITS = 12  # for the digest of a question; the other 22 of 64 bits are left for the entry
 
 TEXT_CHARS = (1_600, 400, 160)
 """Lengths that long texts are shortened to, one after the other until all rows fit: a page, a paragraph, a sentence
 or two. Fields are left out from the first of them on."""
 
-CHARS_PER_TOKEN = 2
-"""Length for each token of the room that comes before those: a result that is mostly one text shows a page of it."""
-
-EDGES = "its beginning and its end"
-"""What a result is called that is shown in one shortened form."""
-
-MOST_CHARS_PER_TOKEN = 8
-"""A page has at most so many characters per token of its budget: text of longer tokens is rules and blanks."""
-
-PRECISION = 32
-"""A page is filled up to one part in so many: prices cost time."""
-
-SENTENCES_CHARS = 1_200
-"""How far back from the end of a page the end of a sentence is looked for."""
-
-PASSAGE_CHARS = 300
-"""Longest passage around a phrase, without it: about three printed lines, or two sentences."""
-
+CHARS_PER_TOKEN = 2  # of room, the length before those: a result that is mostly one text shows a page of it
+MOST_CHARS_PER_TOKEN = 8  # of a page's budget: text of longer tokens is rules and blanks
+PRECISION = 32  # a page is filled up to one part in so many: prices cost time
+SENTENCES_CHARS = 1_200  # how far back from the end of a page the end of a sentence is looked for
+PASSAGE_CHARS = 300  # longest passage around a phrase, without it: about three printed lines, or two sentences
 _SPACE = re.compile(r"\s")
+NOTHING = Projected(value=())
+EDGES = "its beginning and its end"  # what a result is called that is shown in one shortened form
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,13 +45,8 @@ class Place:
     """A position in a result."""
 
     entry: int = 0
-    """Index of an entry."""
-
-    char: int = 0
-    """Position inside that entry's text, when it is larger than a page; in a search the number of a passage."""
-
-    question: int = 0
-    """Digest of the search, or of the chosen fields, that goes on here; 0 when all is read."""
+    char: int = 0  # inside that entry's text, when it is larger than a page; in a search the number of a passage
+    question: int = 0  # digest of the search, or of the chosen fields, that goes on here; 0 when all is read
 
     @property
     def offset(self) -> int:
@@ -92,30 +67,15 @@ class Page:
 
     body: str
     start: Place
-    next: Place | None
-    """Where the next page begins; None after the last one."""
-
-    stop: int
-    """Index after the last entry that is shown to its end."""
-
-    shown: Projected
-    inside: str = ""
-    """Name of the entry that is not shown to its end, or of which this is a later part."""
-
-    chars: tuple[int, int] | None = None
-    """Which characters of a text these are."""
-
-    end: str = ""
-    """The end of a text, when it is shown with its beginning."""
-
-    matches: Sequence[int] = ()
-    """All entries in which the searched text occurs, when this is a page of a search."""
-
-    is_cut: bool = False
-    """The one match of a search that is shown is larger than the page."""
-
-    form: str = ""
-    """What this is of the whole, when it is no part of it but a shortened form."""
+    next: Place | None  # where the next page begins; None after the last one
+    stop: int  # index after the last entry that is shown to its end
+    shown: Projected = NOTHING  # what of these entries is left out
+    inside: str = ""  # name of the entry that is not shown to its end, or of which this is a later part
+    chars: tuple[int, int] | None = None  # which characters of a text these are
+    end: str = ""  # the end of a text, when it is shown with its beginning
+    matches: Sequence[int] = ()  # all entries in which the searched text occurs, when this is a page of a search
+    is_cut: bool = False  # the one match of a search that is shown is larger than the page
+    form: str = ""  # what this is of the whole, when it is no part of it but a shortened form
 
     @property
     def is_everything(self) -> bool:
@@ -131,54 +91,39 @@ class Room:
 
     tokens: int
     price: WholePrice
-    rows: int | None = None
-    """Most rows; None: as many as fit."""
+    rows: int | None = None  # most rows; None: as many as fit
 
 
 def page_at(view: View, place: Place, room: Room) -> Page:
     """Return the page that begins at a place: as many whole entries as fit, or a part of one that is too large."""
     if view.layout.unit == "text" or place.char:
-        return _inside_page(view, place, room)
+        return _part(view, place, room)
     page = _whole_entries(view, place, room)
-    return _filled_up(view, page, room) if page.stop > place.entry else _inside_page(view, place, room)
+    return _filled_up(view, page, room) if page.stop > place.entry else _part(view, place, room)
 
 
 def _whole_entries(view: View, place: Place, room: Room) -> Page:
-    count = FIRST_ROWS
+    count, entries = FIRST_ROWS, range(len(view))
     while True:
-        indexes = _indexes(view, place.entry, min(count, room.rows or count))
+        indexes = entries[place.entry : place.entry + min(count, room.rows or count)]
         shown = view.shown(indexes)
-        if len(indexes) < count or room.price(_body(shown.value)) > room.tokens:
+        tokens = room.price(_body(shown))
+        if len(indexes) < count or tokens > room.tokens:
             break
         count *= 2
-    stop = len(_that_fit(shown.value, room).kept)
+    # Prices do not add up, because each one is rounded.
+    prices = {text: room.price(f"{text}\n") for text in shown.value}
+    apart = sum(prices[text] for text in shown.value)
+    fit: Fit[str] = take_while_fits(shown.value, room.tokens * max(apart, 1) // max(tokens, 1), prices.__getitem__)
+    stop = len(fit.kept)
     if stop < len(indexes):
         shown = view.shown(indexes[:stop])
-    while stop and room.price(_body(shown.value)) > room.tokens:
+    while stop and room.price(_body(shown)) > room.tokens:
         stop = int(stop * SHRINK)
         shown = view.shown(indexes[:stop])
     end = place.entry + stop
     following = Place(entry=end, question=place.question) if end < len(view) else None
-    return Page(body=_body(shown.value), start=place, next=following, stop=end, shown=shown)
-
-
-def _fits_whole(view: View, room: Room) -> bool:
-    count = FIRST_ROWS
-    while room.rows is None or len(view) - view.layout.head <= room.rows:
-        indexes = _indexes(view, 0, count)
-        if room.price(_body(view.shown(indexes).value)) > room.tokens:
-            return False
-        if len(indexes) == len(view):
-            return True
-        count *= 2
-    return False
-
-
-def _that_fit(texts: Sequence[str], room: Room) -> Fit[str]:
-    """The first texts that fit together. Their prices do not add up: each one is rounded."""
-    prices = {text: room.price(f"{text}\n") for text in texts}
-    alone, together = sum(prices[text] for text in texts), room.price(_body(texts))
-    return take_while_fits(texts, room.tokens * max(alone, 1) // max(together, 1), prices.__getitem__)
+    return Page(body=_body(shown), start=place, next=following, stop=end, shown=shown)
 
 
 def _filled_up(view: View, page: Page, room: Room) -> Page:
@@ -187,9 +132,9 @@ def _filled_up(view: View, page: Page, room: Room) -> Page:
     is_full = room.rows is not None and page.stop - page.start.entry >= room.rows
     if page.next is None or left < room.tokens * EMPTY_SHARE or is_full:
         return page
-    if room.price(_body(view.shown(_indexes(view, page.next.entry, 1)).value)) <= room.tokens:
+    if room.price(_body(view.shown(range(page.next.entry, page.next.entry + 1)))) <= room.tokens:
         return page
-    following = _inside_page(view, page.next, replace(room, tokens=left))
+    following = _part(view, page.next, replace(room, tokens=left))
     body = f"{page.body}\n{following.body}"
     if room.price(body) > room.tokens:
         return page
@@ -197,15 +142,15 @@ def _filled_up(view: View, page: Page, room: Room) -> Page:
     return replace(page, body=body, next=following.next, inside=following.inside, stop=following.stop, shown=shown)
 
 
-def _inside_page(view: View, place: Place, room: Room) -> Page:
-    name = view.layout.name(place.entry)
-    if view.layout.unit == "text":
-        text, title = view.layout.rows[0], ""
-    else:
+def _part(view: View, place: Place, room: Room) -> Page:
+    """The page that is a part of one entry; its first line repeats the title of what goes on there, if short."""
+    text, title = view.layout.rows[0], ""
+    if view.layout.unit != "text":
         inside = Inside(view.value(place.entry), view.layout.path_of(place.entry))
         text, title = inside.text, inside.title_at(place.char)
     start = min(place.char, len(text))
-    prefix = _going_on(title, room)
+    prefix = f"(goes on) {title}\n" if title else ""
+    prefix = prefix if room.price(prefix) <= int(room.tokens * TITLE_SHARE) else ""
     stop = page_end(text, start, max(1, room.tokens - room.price(prefix)), room.price)
     following = replace(place, char=stop) if stop < len(text) else replace(place, entry=place.entry + 1, char=0)
     return Page(
@@ -213,46 +158,44 @@ def _inside_page(view: View, place: Place, room: Room) -> Page:
         start=place,
         next=following if following.entry < len(view) else None,
         stop=following.entry,
-        shown=view.omitted(place.entry),
-        inside=name,
+        shown=replace(view.projected([place.entry]), value=()),
+        inside=view.layout.name(place.entry),
         chars=(start, stop),
     )
 
 
-def _going_on(title: str, room: Room) -> str:
-    """The line that repeats a title, unless it is too long."""
-    whole = f"(goes on) {title}\n"
-    return whole if title and room.price(whole) <= int(room.tokens * TITLE_SHARE) else ""
-
-
-def _indexes(view: View, start: int, count: int) -> range:
-    return range(start, min(start + count, len(view)))
-
-
-def _body(texts: Sequence[str]) -> str:
-    return "\n".join(text for text in texts if text)
+def _body(shown: Projected) -> str:
+    return "\n".join(text for text in shown.value if text)
 
 
 def chosen(content: Content, record: Record, config: ToolResultConfig, room: Room) -> tuple[Record, View]:
-    """Return what is kept of a result that is too large, and the view that shows most of it in a room.
+    """Return the record of a result that is too large with the style of its pages, and the view of its first page.
 
-    Args:
-        content: the result.
-        record: what is kept of it; the style of its pages is filled in here.
-        config: settings of the tool.
-        room: what the first page may take.
+    Styles are tried from the mildest on. Configured fields are what the user wants to see, however much would fit.
     """
-    layout = layout_of(content)
-    if layout.unit == "text":
-        return record, View(layout, Style())
-    styles = list(_styles(record, config, room))
-    if len(styles) > 1 and any(map(is_media, layout.rows)):
-        del styles[0]  # whole, an image would be shown as the text of its data
-    views = [View(layout, style) for style in styles]
-    view = views[-1]
-    if _fits_whole(view, room):  # asked first, because mostly not even this one does
-        view = next(milder for milder in views if _fits_whole(milder, room))
-    return replace(record, text_chars=view.style.text_chars, fields=view.style.fields), view
+    layout, styles = layout_of(content), [record]
+    if layout.unit != "text" and config.chosen_fields:
+        styles = [replace(record, fields=config.chosen_fields)]
+    elif layout.unit != "text" and config.projection:
+        lengths = sorted((CHARS_PER_TOKEN * room.tokens, *TEXT_CHARS), reverse=True)
+        shortened = [replace(record, text_chars=chars) for chars in lengths]
+        # Whole, an image would be shown as the text of its data.
+        styles = shortened if any(map(is_media, layout.rows)) else [record, *shortened]
+    views = [(style, View(layout, style)) for style in styles]
+    if len(views) > 1 and _fits_whole(views[-1][1], room):  # asked first, because mostly not even this one does
+        return next(milder for milder in views if _fits_whole(milder[1], room))
+    return views[-1]
+
+
+def _fits_whole(view: View, room: Room) -> bool:
+    if room.rows is not None and len(view) - view.layout.head > room.rows:
+        return False
+    count, entries = FIRST_ROWS, range(len(view))
+    while room.price(_body(view.shown(entries[:count]))) <= room.tokens:
+        if count >= len(view):
+            return True
+        count *= 2
+    return False
 
 
 def first_page(view: View, config: ToolResultConfig, room: Room) -> Page:
@@ -260,8 +203,8 @@ def first_page(view: View, config: ToolResultConfig, room: Room) -> Page:
     is_text = view.layout.unit == "text"
     if config.pagination and not is_text:
         return page_at(view, Place(), room)
-    shown = Projected(value=()) if is_text else view.shown(range(len(view)))
-    text = view.layout.rows[0] if is_text else _body(shown.value)
+    shown = NOTHING if is_text else view.shown(range(len(view)))
+    text = view.layout.rows[0] if is_text else _body(shown)
     page = Page(body=text, start=Place(), next=None, stop=len(view), shown=shown)
     if room.price(text) <= room.tokens:
         return page
@@ -271,23 +214,6 @@ def first_page(view: View, config: ToolResultConfig, room: Room) -> Page:
     if not config.pagination:
         return replace(page, form=EDGES)
     return page if start == stop else replace(page, next=Place(char=stop), inside=view.layout.name(0), stop=0)
-
-
-def style_of(record: Record) -> Style:
-    """Return the style of a record's pages."""
-    return Style(fields=record.fields, text_chars=record.text_chars, words=record.words, extraction=record.extraction)
-
-
-def _styles(record: Record, config: ToolResultConfig, room: Room) -> Iterator[Style]:
-    """The styles to try, mildest first. Configured fields are what the user wants to see, however much would fit."""
-    base = style_of(record)
-    if config.chosen_fields:
-        yield replace(base, fields=config.chosen_fields)
-        return
-    yield base
-    if config.projection:
-        lengths = (CHARS_PER_TOKEN * room.tokens, *TEXT_CHARS)
-        yield from (replace(base, text_chars=chars) for chars in sorted(lengths, reverse=True))
 
 
 def page_end(text: str, start: int, budget_tokens: int, price: WholePrice) -> int:

@@ -17,14 +17,13 @@ import json
 import math
 import operator
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, compress
 from typing import Any, Final
 
 _MIN_FILLED = 0.4  # below, the empty cells of a table cost about what the repeated keys would, and are hard to count
 _MIN_RUN_ROWS = 4  # a `#` line repeats names and values: it pays when the cells of so many rows go
-_MIN_TABLE_ROWS = 2
 
 _WORDS = r"(?:[-+]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][-+]?[0-9]++)?|true|false|null|NaN|-?Infinity)\Z"
 _REST = r"[^\x00-\x1f\ud800-\udfff{}]*(?<!\s)"  # no line break, no half of a character, no space at the end
@@ -40,20 +39,15 @@ _BARE_RUN = _bare(";|")
 _BARE_INSIDE = _bare(",|()}\\]")
 _BARE_KEY = re.compile(r'(?!\s)[^"#.:;,|(){}\[\]\x00-\x1f\ud800-\udfff]+(?<!\s)')
 _HALF_CHARACTER = re.compile("[\ud800-\udfff]")
-
 _ABSENT: Final = object()
-_Column = list[Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Printed:
     """Rows as text: the header, then the lines, joined by line breaks."""
 
-    header: str
-    """The columns; empty when each line is a value of its own."""
-
-    lines: tuple[str, ...]
-    """One text per row; the first row of a run begins with its `#` line."""
+    header: str  # the columns; empty when each line is a value of its own
+    lines: tuple[str, ...]  # one text per row; the first row of a run begins with its `#` line
 
 
 def print_rows(rows: Sequence[Any]) -> Printed:
@@ -70,16 +64,16 @@ def print_rows(rows: Sequence[Any]) -> Printed:
     hoisted, starts = _runs(cells, len(rows))
     kept = [path for path in cells if path not in hoisted]
     lines = ["|".join(line).rstrip("|") for line in zip(*(cells[path] for path in kept), strict=True)]
-    runs = {path: columns[path] for path in hoisted}
     for start in starts if hoisted else ():
-        run = _run_line(runs, start)
+        said = {path: _cells([columns[path][start]], _BARE_RUN)[0] for path in hoisted}
+        run = f"# {'; '.join([f'{path}: {cell}' for path, cell in said.items() if cell])}".rstrip()
         if start or run != "#":  # above the first row, nothing said means the same
             lines[start] = f"{run}\n{lines[start]}"
     return Printed(header="|".join(kept), lines=tuple(lines))
 
 
 def print_value(value: Any) -> str:
-    """Print any JSON value in one line, by rules 3 to 5.
+    """Print any JSON value in one line, by rules 3 to 5; a float that has its spelling as `text` as it was spelled.
 
     Examples:
         >>> print_value({"id": 7, "note": "", "tags": ["a", "b, c"], "at": "2024-05-31T10:00:00Z"})
@@ -87,36 +81,35 @@ def print_value(value: Any) -> str:
     """
     kind = type(value)
     if kind is dict:
-        return "{" + ",".join([f"{_key(key)}:{print_value(child)}" for key, child in value.items()]) + "}"
+        return "{" + ",".join([f"{_text(key, _BARE_KEY)}:{print_value(child)}" for key, child in value.items()]) + "}"
     if kind is list:
-        return _list(value)
-    return _text(value, _BARE_INSIDE) if isinstance(value, str) else _number(value)
+        columns = _table(value)
+        if columns is None:
+            return "[" + ",".join(map(print_value, value)) + "]"
+        lines = zip(*(_cells(column, _BARE_INSIDE) for column in columns.values()), strict=True)
+        return f"[{'|'.join(columns)} " + " ".join(["(" + "|".join(line).rstrip("|") + ")" for line in lines]) + "]"
+    if isinstance(value, str):
+        return _text(value, _BARE_INSIDE)
+    is_plain = kind is int or (kind is float and math.isfinite(value))
+    spelled = repr(value) if is_plain else getattr(value, "text", None)
+    return spelled if isinstance(spelled, str) else json.dumps(value)
 
 
-def _list(items: list[Any]) -> str:
-    columns = _table(items)
-    if columns is None:
-        return "[" + ",".join(map(print_value, items)) + "]"
-    lines = zip(*(_cells(column, _BARE_INSIDE) for column in columns.values()), strict=True)
-    return f"[{'|'.join(columns)} " + " ".join(["(" + "|".join(line).rstrip("|") + ")" for line in lines]) + "]"
+def _table(rows: Sequence[Any]) -> dict[str, list[Any]] | None:
+    """The columns of rows that make a table, else None."""
+    is_table = len(rows) > 1 and all(type(row) is dict for row in rows)
+    return (_columns(rows, "") or None) if is_table else None
 
 
-def _table(rows: Sequence[Any]) -> dict[str, _Column] | None:
-    """Return the columns of rows that make a table, else None."""
-    if len(rows) < _MIN_TABLE_ROWS or any(type(row) is not dict for row in rows):
-        return None
-    return _columns(rows, "") or None
-
-
-def _columns(rows: Sequence[dict[str, Any]], prefix: str) -> dict[str, _Column] | None:
-    """Return a column per field of rows and of the objects in them; None when too many cells would be empty."""
+def _columns(rows: Sequence[dict[str, Any]], prefix: str) -> dict[str, list[Any]] | None:
+    """A column per field of rows and of the objects in them; None when too many cells would be empty."""
     keys = dict.fromkeys(chain.from_iterable(rows))
     if sum(map(len, rows)) < _MIN_FILLED * len(keys) * len(rows):
         return None
-    columns: dict[str, _Column] = {}
+    columns: dict[str, list[Any]] = {}
     for key in keys:
         column = [row.get(key, _ABSENT) for row in rows]
-        path = f"{prefix}{_key(key)}"
+        path = f"{prefix}{_text(key, _BARE_KEY)}"
         if dict not in set(map(type, column)):
             columns[path] = column
             continue
@@ -129,14 +122,12 @@ def _columns(rows: Sequence[dict[str, Any]], prefix: str) -> dict[str, _Column] 
     return columns
 
 
-def _cells(column: _Column, bare: re.Pattern[str]) -> list[str]:
+def _cells(column: list[Any], bare: re.Pattern[str]) -> list[str]:
     """Print one column; equal texts are printed once."""
     types = set(map(type, column))
     if types <= {int, float}:
         numbers = list(map(repr, column))
-        return (
-            numbers if "n" not in "".join(numbers) else list(map(_number, column))
-        )  # nan and inf are spelled otherwise
+        return numbers if "n" not in "".join(numbers) else list(map(print_value, column))  # JSON spells nan otherwise
     if types == {str}:
         texts = {value: _text(value, bare) for value in set(column)}
         return list(map(texts.__getitem__, column))
@@ -147,8 +138,10 @@ def _cells(column: _Column, bare: re.Pattern[str]) -> list[str]:
 
 
 def _runs(cells: dict[str, list[str]], rows: int) -> tuple[list[str], set[int]]:
-    """Return the columns that are said once per run, those that change least first, and the rows where one changes."""
-    changes = {path: set(_changes(column)) for path, column in cells.items()}
+    """The columns that are said once per run, those that change least first, and the rows where one changes."""
+    changes = {
+        path: set(compress(range(1, rows), map(operator.ne, column, column[1:]))) for path, column in cells.items()
+    }
     together, chosen = {0}, list[str]()
     for path in sorted(cells, key=lambda path: len(changes[path])):
         both = together | changes[path]
@@ -159,34 +152,8 @@ def _runs(cells: dict[str, list[str]], rows: int) -> tuple[list[str], set[int]]:
     return chosen, together
 
 
-def _changes(column: list[str]) -> Iterable[int]:
-    """Return the rows whose cell differs from the one above."""
-    return compress(range(1, len(column)), map(operator.ne, column, column[1:]))
-
-
-def _run_line(columns: dict[str, _Column], row: int) -> str:
-    """Return the line that says what holds from this row on."""
-    cells = {path: _cells([column[row]], _BARE_RUN)[0] for path, column in columns.items()}
-    return f"# {'; '.join([f'{path}: {cell}' for path, cell in cells.items() if cell])}".rstrip()
-
-
 def _text(text: str, bare: re.Pattern[str]) -> str:
     if bare.fullmatch(text):
         return text
     quoted = json.dumps(text, ensure_ascii=False)
     return _HALF_CHARACTER.sub(lambda half: f"\\u{ord(half[0]):04x}", quoted)
-
-
-def _key(key: str) -> str:
-    return _text(key, _BARE_KEY)
-
-
-def _number(value: Any) -> str:
-    """Print a number, true, false or null; a float that carries its spelling as `text` is printed as it was spelled."""
-    kind = type(value)
-    if kind is int:
-        return str(value)
-    if kind is float:
-        return repr(value) if math.isfinite(value) else json.dumps(value)
-    spelled = getattr(value, "text", None)
-    return spelled if isinstance(spelled, str) else json.dumps(value)

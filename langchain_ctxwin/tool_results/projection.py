@@ -17,46 +17,30 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import fsum, log
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from langchain_ctxwin.core.field_paths import WHOLE, Wanted, after, compile_fields, exists, joined
 from langchain_ctxwin.core.fitting import Fit, take_while_fits
 from langchain_ctxwin.text.sentences import Span, clean_cut, statement_spans, word_cut
 from langchain_ctxwin.text.terms import query_terms, terms
 
-_IDENTIFIERS = """
-id uuid guid ulid oid pk key sha hash digest fingerprint checksum slug number no num code ref reference login username
-handle email phone sku isbn ean upc asin doi iban bic vin symbol ticker token identifier cursor
-"""
-IDENTIFIERS = frozenset(_IDENTIFIERS.split())
-LINKS = frozenset({"url", "uri", "href"})
-QUESTIONS = frozenset({"has", "can", "should", "may", "allow", "allows"})
-"""First words of a yes-or-no question; how things are (`is_open`, `archived`) is a state and stays."""
+_NAMES = (
+    "id uuid guid ulid oid pk key sha hash digest fingerprint checksum slug number no num code ref reference login "
+    "username handle email phone sku isbn ean upc asin doi iban bic vin symbol ticker token identifier cursor"
+)
+_IDENTIFIERS = frozenset(_NAMES.split())
+_LINKS = frozenset({"url", "uri", "href"})
+_QUESTIONS = frozenset({"has", "can", "should", "may", "allow", "allows"})  # how things are (`is_open`) is a state
 
-GAP = " … "
-"""Stands where statements between two others were left out."""
-
-MIN_CHARS = 60
-"""Shortest text that has room for a few words and for the count of the others."""
-
-MOST_WORDS = 64
-"""Most words of a question: it has fewer, and of a pasted document the first ones say what it is about."""
-
-QUERY_CHARS = 20_000
-"""How much of one argument or message is read for words."""
-
-HEAD_CHARS = 24_000
-BLOCK_CHARS = 2_000
-"""Of a text so much is read of its beginning, of its end, and where a word of the question occurs first."""
-
-STEM_CHARS = 5
-"""So many letters at the beginning of a word are searched for, since endings differ."""
-
-Role = Literal["identifier", "link", "question", ""]
+GAP = " … "  # stands where statements between two others were left out
+MIN_CHARS = 60  # the shortest text that has room for a few words and for the count of the others
+MOST_WORDS = 64  # of a question: it has fewer, and of a pasted document the first ones say what it is about
+QUERY_CHARS = 20_000  # of one argument or message are read for words
+HEAD_CHARS, BLOCK_CHARS = 24_000, 2_000  # of a text are read, at its beginning, its end, and where a word occurs first
+STEM_CHARS = 5  # at the beginning of a word are searched for, since endings differ
 
 _WORD = re.compile(r"[A-Z]{2,}(?=s(?![a-z]))|[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_a-zA-Z]+")
 _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://\S*")
-_KEYS_MAX = 4_096  # keys remembered: those of a few hundred kinds of results
 _ITEMS: Final = object()  # the step from a list to its items
 _GONE: Final = object()  # nothing is kept of this value; None is a value
 
@@ -66,15 +50,12 @@ class Projected:
     """What is shown of a value, and what is not."""
 
     value: Any
-    missing: tuple[str, ...] = ()
-    """Configured paths that lead to nothing."""
-
+    missing: tuple[str, ...] = ()  # configured paths that lead to nothing
     left_out: tuple[str, ...] = ()
     """Paths that are in the value and not shown, each once, as a path of `fields` would name them; of something that
     is left out as a whole only its own path. Nulls and empty values that rules left out are not named."""
 
-    shortened: tuple[str, ...] = ()
-    """Paths of texts that were cut."""
+    shortened: tuple[str, ...] = ()  # paths of texts that were cut
 
 
 def project(value: Any, fields: Sequence[str]) -> Projected:
@@ -82,9 +63,6 @@ def project(value: Any, fields: Sequence[str]) -> Projected:
 
     Lists keep their length: an item that has none of the fields is shown as {}. A list or object of which nothing is
     named is left out; a scalar at the top is kept, as there is nothing to choose from.
-
-    Raises:
-        ConfigError: A path cannot be read.
     """
     wanted = compile_fields(fields)
     root = _Place(wanted=wanted)
@@ -92,24 +70,20 @@ def project(value: Any, fields: Sequence[str]) -> Projected:
     if kept is _GONE:
         kept = [{} for _ in value] if type(value) is list else {} if type(value) is dict else value
     missing = tuple(path for path, steps in zip(fields, wanted, strict=True) if not exists(value, steps))
-    return Projected(value=kept, missing=missing, left_out=root.all_left_out())
+    return Projected(value=kept, missing=missing, left_out=_all_left_out(root))
 
 
 def project_automatically(value: Any, *, text_chars: int, shorten: Callable[[str, int], str]) -> Projected:
     """Leave out nulls, empty values, answers to yes-or-no questions and addresses, by the rules of this module.
 
     An object at the top or in a list of which nothing would be left is kept whole, and lists keep all of their items.
-
-    Args:
-        value: Any JSON value.
-        text_chars: Longest text that is not cut.
-        shorten: Returns at most about so many characters of a text that say most.
+    `shorten` cuts texts of more than `text_chars` to about as many that say most.
     """
     rules, root = _Automatic(text_chars=text_chars, shorten=shorten), _Place()
     shown = rules.value(value, root, is_identified=False, is_row=True)
     for place in rules.left_out:
         place.is_left_out = True
-    return Projected(value=shown, left_out=root.all_left_out(), shortened=tuple(rules.shortened))
+    return Projected(value=shown, left_out=_all_left_out(root), shortened=tuple(rules.shortened))
 
 
 def _chosen(value: Any, place: _Place) -> Any:
@@ -136,123 +110,21 @@ def _chosen(value: Any, place: _Place) -> Any:
     return kept or _GONE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Automatic:
-    """The automatic projection of one value, row by row."""
-
-    text_chars: int
-    shorten: Callable[[str, int], str]
-    shortened: dict[str, None] = field(default_factory=dict)
-    left_out: list[_Place] = field(default_factory=list)
-    """One entry for each value that was left out, so that those of a row that is kept whole can be taken back."""
-
-    def value(self, value: Any, place: _Place, *, is_identified: bool, is_row: bool) -> Any:
-        if type(value) is dict:
-            return self._row(value, place) if is_row else self._object(value, place, is_identified=is_identified)
-        if type(value) is list:
-            items = place.items()
-            items.is_shown = True
-            return [self.value(item, items, is_identified=False, is_row=True) for item in value]
-        return self._text(value, place)
-
-    def _row(self, row: dict[str, Any], place: _Place) -> dict[str, Any]:
-        before = len(self.left_out)
-        shown = self._object(row, place, is_identified=False)
-        if shown:
-            return shown
-        del self.left_out[before:]
-        return {key: self._whole(item, place.child(key)) for key, item in row.items()}
-
-    def _object(self, each: dict[str, Any], place: _Place, *, is_identified: bool) -> dict[str, Any]:
-        shown: dict[str, Any] = {}
-        links: list[tuple[str, _Place]] = []
-        containers: list[tuple[str, _Place]] = []
-        for key, value in each.items():
-            if value is None or value == "":
-                continue
-            child = place.children.get(key) or place.child(key)
-            if child.role == "question" and value in (0, 1):
-                self.left_out.append(child)
-                continue
-            shown[key] = value
-            if isinstance(value, dict | list):
-                containers.append((key, child))
-            elif isinstance(value, str) and _is_link(value, child.role):
-                links.append((key, child))
-            else:
-                is_identified = is_identified or child.role == "identifier"
-                shown[key] = self._text(value, child)
-        for key, child in links:
-            if is_identified:
-                del shown[key]
-                self.left_out.append(child)
-            else:
-                is_identified = True
-                shown[key] = self._text(shown[key], child)
-        for key, child in containers:
-            self._descend(shown, key, child, is_identified=is_identified)
-        return shown
-
-    def _descend(self, shown: dict[str, Any], key: str, place: _Place, *, is_identified: bool) -> None:
-        inside = self.value(shown[key], place, is_identified=is_identified, is_row=False)
-        if inside:
-            shown[key] = inside
-            place.is_shown = True
-        else:
-            del shown[key]
-
-    def _text(self, value: Any, place: _Place) -> Any:
-        if not isinstance(value, str) or len(value) <= self.text_chars:
-            return value
-        short = self.shorten(value, self.text_chars)
-        if short != value:
-            self.shortened[place.path or "*"] = None
-        return short
-
-    def _whole(self, value: Any, place: _Place) -> Any:
-        """Shorten texts only."""
-        if type(value) is dict:
-            place.is_shown = True
-            return {key: self._whole(item, place.child(key)) for key, item in value.items()}
-        if type(value) is list:
-            items = place.items()
-            place.is_shown = items.is_shown = True
-            return [self._whole(item, items) for item in value]
-        return self._text(value, place)
-
-
-def _is_link(text: str, role: Role) -> bool:
-    return role == "link" or (role != "identifier" and _URL.fullmatch(text) is not None)
-
-
-@lru_cache(maxsize=_KEYS_MAX)
-def _role_of(key: str) -> Role:
-    words = [word.lower() for word in _WORD.findall(key)] or [""]
-    last = words[-2] if len(words) > 1 and words[-1] == "s" else words[-1]  # the plural of an acronym: `IDs`
-    forms = {last, last.removesuffix("s"), last.removesuffix("es")}
-    if forms & IDENTIFIERS:
-        return "identifier"
-    if forms & LINKS:
-        return "link"
-    return "question" if words[0] in QUESTIONS else ""
-
-
+@dataclass(slots=True, eq=False)
 class _Place:
     """One path of the value: what its key tells, and whether any row shows it or leaves it out."""
 
-    __slots__ = ("above", "children", "is_left_out", "is_shown", "key", "of_items", "role", "wanted")
+    above: _Place | None = None
+    key: str = ""
+    of_items: bool = False
+    wanted: Wanted = ()
+    children: dict[Hashable, _Place] = field(default_factory=dict)
+    is_shown: bool = False
+    is_left_out: bool = False
+    role: str = field(init=False)
 
-    def __init__(
-        self, above: _Place | None = None, key: str = "", *, of_items: bool = False, wanted: Wanted = ()
-    ) -> None:
-        self.above, self.key, self.of_items, self.wanted = above, key, of_items, wanted
-        self.children: dict[Hashable, _Place] = {}
-        self.is_shown = self.is_left_out = False
-        self.role = _role_of(key)
-
-    @property
-    def path(self) -> str:
-        return "" if self.above is None else self._below(self.above.path)
+    def __post_init__(self) -> None:
+        self.role = _role_of(self.key)
 
     def child(self, key: str) -> _Place:
         place = self.children.get(key)
@@ -266,30 +138,124 @@ class _Place:
             place = self.children[_ITEMS] = _Place(self, self.key, of_items=True, wanted=self.wanted)
         return place
 
-    def all_left_out(self) -> tuple[str, ...]:
-        """Return the highest paths below the top that no row shows, or of which some rows left something out."""
-        self.is_shown, self.is_left_out = True, False
-        found: list[str] = []
-        self._add_left_out("", found)
-        return tuple(found)
+    def path(self) -> str:
+        return "" if self.above is None else self.below(self.above.path())
 
-    def _add_left_out(self, path: str, found: list[str]) -> bool:
-        """Add paths from here down, and say whether there are any.
+    def below(self, above: str) -> str:
+        return f"{above}[]" if self.of_items else joined(above, self.key)
 
-        Paths are handed down: there are thousands, and each is part of many others.
-        """
-        if self.is_left_out:
+
+@lru_cache(maxsize=4_096)  # the keys of a few hundred kinds of results
+def _role_of(key: str) -> str:
+    words = [word.lower() for word in _WORD.findall(key)] or [""]
+    last = words[-2] if len(words) > 1 and words[-1] == "s" else words[-1]  # the plural of an acronym: `IDs`
+    forms = {last, last.removesuffix("s"), last.removesuffix("es")}
+    if forms & _IDENTIFIERS:
+        return "identifier"
+    if forms & _LINKS:
+        return "link"
+    return "question" if words[0] in _QUESTIONS else ""
+
+
+def _all_left_out(root: _Place) -> tuple[str, ...]:
+    """The highest paths below the top that no row shows, or of which some rows left something out."""
+    found: list[str] = []
+
+    def add(place: _Place, path: str) -> bool:
+        """Add paths from here down, and say whether there are any; each is part of thousands of others."""
+        if place.is_left_out:
             found.append(path)
         above = len(found)
-        below = [place._add_left_out(place._below(path), found) for place in self.children.values()]  # noqa: SLF001  # same class
-        if not self.is_shown:
+        are_below = [add(child, child.below(path)) for child in place.children.values()]
+        if not place.is_shown:
             del found[above:]
-            if any(below) and not self.is_left_out:
+            if any(are_below) and not place.is_left_out:
                 found.append(path)
-        return self.is_left_out or any(below)
+        return place.is_left_out or any(are_below)
 
-    def _below(self, above: str) -> str:
-        return f"{above}[]" if self.of_items else joined(above, self.key)
+    root.is_shown, root.is_left_out = True, False
+    add(root, "")
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Automatic:
+    """The automatic projection of one value, row by row."""
+
+    text_chars: int
+    shorten: Callable[[str, int], str]
+    shortened: dict[str, None] = field(default_factory=dict)
+    left_out: list[_Place] = field(default_factory=list)
+    """One entry for each value that was left out, so that those of a row that is kept whole can be taken back."""
+
+    def value(self, value: Any, place: _Place, *, is_identified: bool, is_row: bool) -> Any:
+        if type(value) is list:
+            items = place.items()
+            items.is_shown = True
+            return [self.value(item, items, is_identified=False, is_row=True) for item in value]
+        if type(value) is not dict:
+            return self.text(value, place)
+        before = len(self.left_out)
+        shown = self.object(value, place, is_identified=is_identified)
+        if shown or not is_row:
+            return shown
+        del self.left_out[before:]
+        return {key: self.whole(item, place.child(key)) for key, item in value.items()}
+
+    def object(self, each: dict[str, Any], place: _Place, *, is_identified: bool) -> dict[str, Any]:
+        shown: dict[str, Any] = {}
+        links: list[tuple[str, _Place]] = []
+        containers: list[tuple[str, _Place]] = []
+        for key, value in each.items():
+            if value is None or value == "":
+                continue
+            child = place.children.get(key) or place.child(key)
+            if child.role == "question" and value in (0, 1):
+                self.left_out.append(child)
+                continue
+            shown[key] = value
+            if isinstance(value, dict | list):
+                containers.append((key, child))
+            elif isinstance(value, str) and (
+                child.role == "link" or (child.role != "identifier" and _URL.fullmatch(value))
+            ):
+                links.append((key, child))
+            else:
+                is_identified = is_identified or child.role == "identifier"
+                shown[key] = self.text(value, child)
+        for key, child in links:  # one stays where nothing else identifies
+            if is_identified:
+                del shown[key]
+                self.left_out.append(child)
+            else:
+                is_identified = True
+                shown[key] = self.text(shown[key], child)
+        for key, child in containers:
+            if inside := self.value(shown[key], child, is_identified=is_identified, is_row=False):
+                shown[key] = inside
+                child.is_shown = True
+            else:
+                del shown[key]
+        return shown
+
+    def text(self, value: Any, place: _Place) -> Any:
+        if not isinstance(value, str) or len(value) <= self.text_chars:
+            return value
+        short = self.shorten(value, self.text_chars)
+        if short != value:
+            self.shortened[place.path() or "*"] = None
+        return short
+
+    def whole(self, value: Any, place: _Place) -> Any:
+        """Shorten texts only."""
+        if type(value) is dict:
+            place.is_shown = True
+            return {key: self.whole(item, place.child(key)) for key, item in value.items()}
+        if type(value) is list:
+            items = place.items()
+            place.is_shown = items.is_shown = True
+            return [self.whole(item, items) for item in value]
+        return self.text(value, place)
 
 
 def extract(text: str, max_chars: int, words: Collection[str] = ()) -> str:
@@ -297,12 +263,8 @@ def extract(text: str, max_chars: int, words: Collection[str] = ()) -> str:
 
     A shorter text is returned as it is. Where room is left, or without any word, statements are added from the
     beginning. Where statements are missing stands `GAP`, at the end the number of characters that were left out. Less
-    than `MIN_CHARS` are the first characters.
-
-    Args:
-        text: the text.
-        max_chars: most characters to return.
-        words: what `query_words` found in a question. A word that few statements have counts for more.
+    than `MIN_CHARS` are the first characters. Of the words, as `query_words` finds them in a question, one that few
+    statements have counts for more.
 
     Examples:
         >>> text = "It rains today. Trains run on time. Bread costs 4.20. Cats sleep all day."
@@ -313,21 +275,20 @@ def extract(text: str, max_chars: int, words: Collection[str] = ()) -> str:
         return text
     if max_chars < MIN_CHARS:
         return f"{text[: clean_cut(text, 0, max_chars - 1)]}…" if max_chars > 0 else ""
-    room = max_chars - len(_ending(len(text))) - len(GAP)
-    pieces = [piece for block in _blocks(text, words) for piece in _pieces(text, block, room)]
+    room = max_chars - len(_ending(len(text)))  # each piece takes a gap as well, but for the first one
+    pieces = [piece for block in _blocks(text, words) for piece in _pieces(text, block, room - len(GAP))]
     having = {span: set(terms(text[slice(*span)])).intersection(words) if words else set() for span in pieces}
     times = Counter(word for found in having.values() for word in found)
     worth = {span: fsum(log(1 + len(pieces) / times[word]) for word in found) for span, found in having.items()}
     telling = sorted((span for span in pieces if worth[span]), key=lambda span: (-worth[span], span))
-    fit: Fit[Span] = take_while_fits(telling, room + len(GAP), _chars, on_overflow="skip")
-    others: Fit[Span] = take_while_fits(
-        [span for span in pieces if not worth[span]], room + len(GAP) - fit.tokens, _chars
-    )
-    return _joined(text, sorted([*fit.kept, *others.kept]))
+    others = [span for span in pieces if not worth[span]]
 
+    def chars(span: Span) -> int:
+        return span[1] - span[0] + len(GAP)
 
-def _chars(span: Span) -> int:
-    return span[1] - span[0] + len(GAP)
+    fit: Fit[Span] = take_while_fits(telling, room, chars, on_overflow="skip")
+    rest: Fit[Span] = take_while_fits(others, room - fit.tokens, chars)
+    return _joined(text, sorted([*fit.kept, *rest.kept]))
 
 
 def query_words(texts: Iterable[str]) -> tuple[str, ...]:

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import hashlib
 import inspect
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
-from concurrent.futures import Future
-from contextlib import suppress
-from functools import partial
 from math import ceil
 from typing import Any
 
 from langgraph.store.base import BaseStore
 
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.protocols import Clock, ResultStore
-from langchain_ctxwin.util.background import in_few_daemons
+from langchain_ctxwin.protocols import Clock
 from langchain_ctxwin.util.forks import renew_after_fork
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.stores import redis_client
@@ -30,44 +24,14 @@ __all__ = ["LangGraphResultStore", "MemoryResultStore", "RedisResultStore"]
 MAX_BYTES = 64 * 1024 * 1024
 """Hundreds of results of ordinary size, and no burden for a server process: results are compressed JSON and text."""
 
-NAMESPACE = ("ctxwin", "results")
-"""Where the results stand in a LangGraph store; below it, one namespace per tenant and thread."""
-
-SECONDS_PER_MINUTE = 60.0
-
-PREFIX = "ctxwin:result:"
-"""Start of every key on a Redis server, so that results stand apart from other keys."""
-
-AS_BYTES: dict[str, Any] = {"NEVER_DECODE": True}
-"""Option of the Redis client: the answer stays bytes, also for a client that decodes every other answer."""
-
-PLACE_SECONDS = 1.0
-"""Longest wait for a thread: a burst of parallel calls on a healthy store is through by then."""
-
-POLL_SECONDS = 0.01  # a store answers within milliseconds
+PREFIX = "ctxwin:result:"  # of every key on a Redis server, so that results stand apart from other keys
 
 
-class InThreads:
-    """The async methods of a store: a thread does what the others do.
-
-    An async client of its own would need connections per event loop; LangGraph's async stores answer other threads.
-    """
-
-    async def aput(self: ResultStore, key: str, value: bytes, ttl_seconds: float) -> None:
-        """Like `put`, without blocking the event loop."""
-        await _in_thread(partial(self.put, key, value, ttl_seconds))
-
-    async def aget(self: ResultStore, key: str) -> bytes | None:
-        """Like `get`, without blocking the event loop."""
-        found: bytes | None = await _in_thread(partial(self.get, key))
-        return found
-
-    async def adelete(self: ResultStore, key: str) -> None:
-        """Like `delete`, without blocking the event loop."""
-        await _in_thread(partial(self.delete, key))
+def _as_bytes(key: str) -> bytes:
+    return key.encode("utf-8", "surrogatepass")  # scopes may hold lone surrogates
 
 
-class MemoryResultStore(InThreads):
+class MemoryResultStore:
     """Keeps results in this process; what expired goes first, then what was not used for longest.
 
     Key init args:
@@ -110,7 +74,7 @@ class MemoryResultStore(InThreads):
         Raises:
             ConfigError: key and value are larger than the whole store may be.
         """
-        size_bytes = _size_bytes(key, value)
+        size_bytes = len(_as_bytes(key)) + len(value)
         if size_bytes > self._max_bytes:
             raise ConfigError(
                 f"a result of {size_bytes:,} bytes does not fit into max_bytes={self._max_bytes:,}: raise max_bytes of "
@@ -143,14 +107,14 @@ class MemoryResultStore(InThreads):
     def _drop(self, key: str) -> None:
         entry = self._entries.pop(key, None)
         if entry is not None:
-            self._size_bytes -= _size_bytes(key, entry[0])
+            self._size_bytes -= len(_as_bytes(key)) + len(entry[0])
 
     def _drop_expired(self, now: float) -> None:
         for key in [key for key, (_, expiry) in self._entries.items() if expiry <= now]:
             self._drop(key)
 
 
-class LangGraphResultStore(InThreads):
+class LangGraphResultStore:
     """Keeps results in a LangGraph store: in memory, SQLite, Postgres, their async forms, or your own.
 
     Every item has its own expiry, checked when it is read. Whether expired items are removed is up to the store: those
@@ -178,7 +142,7 @@ class LangGraphResultStore(InThreads):
         # Text: stores keep JSON, and some databases refuse control characters.
         item = {"result": base64.b64encode(value).decode(), "expires_at_seconds": self._clock() + ttl_seconds}
         # The store's own expiry, in whole minutes; stores that have none refuse the argument.
-        life: dict[str, Any] = {"ttl": ceil(ttl_seconds / SECONDS_PER_MINUTE)} if self._store.supports_ttl else {}
+        life: dict[str, Any] = {"ttl": ceil(ttl_seconds / 60)} if self._store.supports_ttl else {}
         self._store.put(*_place(key), item, index=False, **life)
 
     def get(self, key: str) -> bytes | None:
@@ -200,7 +164,13 @@ class LangGraphResultStore(InThreads):
         self._store.delete(*_place(key))
 
 
-class RedisResultStore(InThreads):
+def _place(key: str) -> tuple[tuple[str, ...], str]:
+    """Namespace and key in a LangGraph store; hashed, because stores and databases refuse some characters."""
+    namespace, name = (hashlib.sha256(_as_bytes(part)).hexdigest() for part in key.rpartition("/")[::2])
+    return ("ctxwin", "results", namespace), name
+
+
+class RedisResultStore:
     """Keeps results on a Redis server, or any server that speaks its protocol; it needs no modules.
 
     The server removes what expired. A server that fails raises the client's own errors.
@@ -248,52 +218,15 @@ class RedisResultStore(InThreads):
 
     def put(self, key: str, value: bytes, ttl_seconds: float) -> None:
         """Keep `value` for `ttl_seconds`, in the place of what was kept under this key."""
-        self._client.execute_command("SET", self._name(key), value, "PX", max(1, ceil(ttl_seconds * 1000)))
+        name = _as_bytes(f"{self._prefix}{key}")
+        self._client.execute_command("SET", name, value, "PX", max(1, ceil(ttl_seconds * 1000)))
 
     def get(self, key: str) -> bytes | None:
         """Return what is kept under this key, or None: never kept, expired, displaced or deleted."""
-        found: bytes | None = self._client.execute_command("GET", self._name(key), **AS_BYTES)
+        as_bytes: dict[str, Any] = {"NEVER_DECODE": True}  # also for a client that decodes every other answer
+        found: bytes | None = self._client.execute_command("GET", _as_bytes(f"{self._prefix}{key}"), **as_bytes)
         return found
 
     def delete(self, key: str) -> None:
         """Forget what is kept under this key; no effect when there is nothing."""
-        self._client.execute_command("DEL", self._name(key))
-
-    def _name(self, key: str) -> bytes:
-        return _key_bytes(f"{self._prefix}{key}")
-
-
-async def _in_thread(work: Callable[[], Any]) -> Any:
-    """Return what the blocking `work` of a store does in a daemon thread, of which there are few.
-
-    Raises:
-        RuntimeError: too many calls hang already, or the system has no thread to give.
-    """
-    return await asyncio.wrap_future(await _started(work))
-
-
-async def _started(work: Callable[[], Any]) -> Future[Any]:
-    for _ in range(round(PLACE_SECONDS / POLL_SECONDS)):
-        with suppress(RuntimeError):
-            return in_few_daemons(work)
-        await asyncio.sleep(POLL_SECONDS)
-    return in_few_daemons(work)
-
-
-def _size_bytes(key: str, value: bytes) -> int:
-    return len(_key_bytes(key)) + len(value)
-
-
-def _key_bytes(key: str) -> bytes:
-    """A key as bytes; scopes may hold lone surrogates, which cannot be encoded strictly."""
-    return key.encode("utf-8", "surrogatepass")
-
-
-def _place(key: str) -> tuple[tuple[str, ...], str]:
-    """Namespace and key in a LangGraph store; hashed, because stores and databases refuse some characters."""
-    namespace, _, name = key.rpartition("/")
-    return (*NAMESPACE, _digest(namespace)), _digest(name)
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(_key_bytes(text)).hexdigest()
+        self._client.execute_command("DEL", _as_bytes(f"{self._prefix}{key}"))

@@ -12,54 +12,16 @@ from typing import Any, Literal
 from langchain_ctxwin.core.edits import compact_json
 from langchain_ctxwin.core.field_paths import compile_fields, exists, joined
 from langchain_ctxwin.tool_results.contents import Content, is_media, without_data
+from langchain_ctxwin.tool_results.cursors import Style
 from langchain_ctxwin.tool_results.printing import print_rows, print_value
 from langchain_ctxwin.tool_results.projection import Projected, extract, project, project_automatically
 
-EVERYTHING = ("*",)
-"""Fields of a read that leaves nothing out."""
-
-EMPTY_ROW = "|"
-"""A row that has none of the columns: an empty line could be overlooked."""
-
-HEAD_CHARS = 1_000
-"""Fields beside the rows that print in so many characters are shown whole."""
-
-MIN_ROWS = 2
-"""A list of one item is no table; its item is paged inside."""
-
-MAX_ENTRIES = 2_000_000
-"""More rows than cursors can count; such a result is paged as text."""
-
-NAMED_ROWS = 16
-"""Rows whose fields are named to whom asks for others: rows of one list mostly have the same."""
-
-MAX_PATHS = 2_000
-"""Fields of these rows that are looked at, all of a hundred in each."""
-
-SMALL_CHARS = 200
-"""A value that prints in so many characters, about two lines, is shown on the line of its path."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Style:
-    """Which fields are shown, and how long the texts in them are."""
-
-    fields: tuple[str, ...] = ()
-    """Paths of the fields to show; empty: by the rules of the automatic projection."""
-
-    text_chars: int | None = None
-    """Length to which texts are shortened without `fields`; None: nothing is shortened and nothing left out."""
-
-    words: tuple[str, ...] = ()
-    """What makes a sentence worth keeping, as `query_words` spells it."""
-
-    extraction: bool = True
-    """Shorten to sentences, otherwise to the beginning."""
-
-    @property
-    def is_whole(self) -> bool:
-        """True when nothing is left out."""
-        return self.fields == EVERYTHING or (not self.fields and self.text_chars is None)
+EMPTY_ROW = "|"  # a row that has none of the columns: an empty line could be overlooked
+HEAD_CHARS = 1_000  # fields beside the rows that print in so many characters are shown whole
+MAX_ENTRIES = 2_000_000  # more rows than cursors can count; such a result is paged as text
+NAMED_ROWS = 16  # rows whose fields are named to whom asks for others: rows of one list mostly have the same
+MAX_PATHS = 2_000  # fields of these rows that are looked at, all of a hundred in each
+SMALL_CHARS = 200  # a value that prints in so many, about two lines, is shown on the line of its path
 
 
 class View:
@@ -75,46 +37,51 @@ class View:
 
     def value(self, index: int) -> Any:
         """Return what of an entry is shown; an empty object when all of it is left out."""
-        return self._projected([index]).value[0]
+        return self.projected([index]).value[0]
 
     def shown(self, indexes: range) -> Projected:
         """Print entries in order, one text each; the header of a table is part of the first row's."""
         if indexes not in self._printed:  # pages are tried in several sizes, and the same one again with its notes
-            one = self._projected(indexes)
+            one = self.projected(indexes)
             self._printed[indexes] = replace(one, value=tuple(self._texts(indexes, one.value)))
         return self._printed[indexes]
 
     def texts(self, indexes: Sequence[int]) -> list[str]:
         """Print any entries, one text each."""
-        return self._texts(indexes, self._projected(indexes).value)
+        return self._texts(indexes, self.projected(indexes).value)
 
-    def omitted(self, index: int) -> Projected:
-        """Return what showing this entry leaves out, without printing it."""
-        return replace(self._projected([index]), value=())
-
-    def _projected(self, indexes: Sequence[int]) -> Projected:
-        """The entries as a list, and what is left out of any of them; paths are as in one entry."""
+    def projected(self, indexes: Sequence[int]) -> Projected:
+        """Return what is shown of entries, as a list, and what is left out of any; paths are as in one entry."""
         if self.layout.unit == "fields":
             return self._fields([next(iter(self.layout.entry(index))) for index in indexes])
-        heads = [self._beside(self.layout.entry(index)) for index in indexes[: self._heads(indexes)]]
-        rows = [self.layout.entry(index) for index in indexes[len(heads) :]]
-        return together([*heads, self._project(rows, [self.layout.inside(path) for path in self.style.fields])])
+        entries = [self.layout.entry(index) for index in indexes]
+        heads = self._heads(indexes)
+        inside = [self.layout.inside(path) for path in self.style.fields]
+        beside = [
+            # They tell about all rows, so few of them are shown as they are.
+            Projected(value=[head])
+            if not self.style.fields and len(compact_json(head)) <= HEAD_CHARS
+            else self._project([head], self.style.fields)
+            for head in entries[:heads]
+        ]
+        return together([*beside, self._project(entries[heads:], inside)])
 
     def _heads(self, indexes: Sequence[int]) -> int:
         return sum(1 for index in indexes if index < self.layout.head)
 
     def _project(self, values: list[Any], fields: Sequence[str]) -> Projected:
-        if self.style.is_whole or not values:
+        if self.style.shows_everything or self.style.fields == ("*",) or not values:
             return Projected(value=values)
         if fields:
             return project(values, fields)
         seen = [without_data(value) if is_media(value) else value for value in values]
         return project_automatically(seen, text_chars=self.style.text_chars or 0, shorten=self._shorten)
 
-    def _beside(self, head: dict[str, Any]) -> Projected:
-        """The fields beside the rows: they tell about all rows, so few of them are shown as they are."""
-        is_small = not self.style.fields and len(compact_json(head)) <= HEAD_CHARS
-        return Projected(value=[head]) if is_small else self._project([head], self.style.fields)
+    def _shorten(self, text: str, max_chars: int) -> str:
+        if self.style.extraction:
+            return extract(text, max_chars, self.style.words)
+        more = len(text) - max_chars
+        return text if more <= 0 else f"{text[:max_chars]}… [{more:,} more characters]"
 
     @cached_property
     def _object(self) -> Projected:
@@ -123,8 +90,8 @@ class View:
 
     def _fields(self, keys: Sequence[str]) -> Projected:
         (shown,) = self._object.value
-        starts = tuple(f"{joined('', key)}{end}" for key in keys for end in (".", "["))
         exact = {joined("", key) for key in keys}
+        starts = tuple(f"{path}{end}" for path in exact for end in (".", "["))
 
         def of_keys(paths: Iterable[str]) -> tuple[str, ...]:
             return tuple(path for path in map(_in_entry, paths) if path in exact or path.startswith(starts))
@@ -137,16 +104,12 @@ class View:
         )
 
     def _texts(self, indexes: Sequence[int], values: Sequence[Any]) -> list[str]:
-        if self.layout.unit == "fields":
-            return [_field_lines(value) for value in values]
-        head = self._heads(indexes)
-        return [*map(_field_lines, values[:head]), *row_lines(values[head:])]
-
-    def _shorten(self, text: str, max_chars: int) -> str:
-        if self.style.extraction:
-            return extract(text, max_chars, self.style.words)
-        more = len(text) - max_chars
-        return text if more <= 0 else f"{text[:max_chars]}… [{more:,} more characters]"
+        heads = len(values) if self.layout.unit == "fields" else self._heads(indexes)
+        fields = (
+            "\n".join(f"{joined('', key)}: {print_value(item)}" for key, item in value.items())
+            for value in values[:heads]
+        )
+        return [*fields, *row_lines(values[heads:])]
 
 
 def leaves_out(content: Content, fields: Sequence[str]) -> bool:
@@ -154,7 +117,7 @@ def leaves_out(content: Content, fields: Sequence[str]) -> bool:
     layout = layout_of(content)
     if layout.unit == "text":
         return False
-    shown = View(layout, Style(fields=tuple(fields))).shown(range(len(layout)))
+    shown = View(layout, Style(fields=tuple(fields))).projected(range(len(layout)))
     return bool(shown.left_out) and len(shown.missing) < len(fields)
 
 
@@ -167,12 +130,6 @@ def row_lines(values: Sequence[Any]) -> list[str]:
     return [f"{printed.header}\n{first}", *others]
 
 
-def _field_lines(value: Any) -> str:
-    if not isinstance(value, dict):
-        return print_value(value)
-    return "\n".join(f"{joined('', key)}: {print_value(item)}" for key, item in value.items())
-
-
 def together(parts: Sequence[Projected]) -> Projected:
     """Return parts of a page as one; a field is missing when no part has it."""
     asked = [part for part in parts if part.value]
@@ -180,8 +137,8 @@ def together(parts: Sequence[Projected]) -> Projected:
     return Projected(
         value=[value for part in parts for value in part.value],
         missing=tuple(sorted(missing)),
-        left_out=_each_once(path for part in parts for path in part.left_out),
-        shortened=_each_once(path for part in parts for path in part.shortened),
+        left_out=tuple(dict.fromkeys(_in_entry(path) for part in parts for path in part.left_out)),
+        shortened=tuple(dict.fromkeys(_in_entry(path) for part in parts for path in part.shortened)),
     )
 
 
@@ -189,25 +146,14 @@ def _in_entry(path: str) -> str:
     return path.removeprefix("[]").removeprefix(".")
 
 
-def _each_once(paths: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(map(_in_entry, paths)))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
     """A result as a sequence of entries: first what stands beside the rows, if anything, then the rows."""
 
-    unit: Literal["rows", "fields", "text"]
-    """What the rows are: items of a list, the fields of an object, or one text."""
-
-    rows: Sequence[Any]
-    """Items; single-field objects; or the one text."""
-
-    beside: dict[str, Any] | None = None
-    """The value without its rows; None when they are all of it."""
-
-    path: tuple[str, ...] = ()
-    """Keys that lead to the list of rows."""
+    unit: Literal["rows", "fields", "text"]  # the rows are items of a list, fields of an object, or one text
+    rows: Sequence[Any]  # items; single-field objects; or the one text
+    beside: dict[str, Any] | None = None  # the value without its rows; None when they are all of it
+    path: tuple[str, ...] = ()  # keys that lead to the list of rows
 
     @property
     def head(self) -> int:
@@ -233,11 +179,8 @@ class Layout:
         start = next((start for start in (f"{prefix}[].", f"{prefix}.") if path.startswith(start)), "")
         return path.removeprefix(start)
 
-    def unmatched(self, fields: Iterable[str]) -> tuple[str, ...]:
-        """Return the paths that name a field and lead to nothing, neither in the value nor in any row."""
-        return tuple(path for path in fields if not self._has(path))
-
-    def _has(self, path: str) -> bool:
+    def has(self, path: str) -> bool:
+        """Say whether a path leads to something in the value or in any row, or names no field at all."""
         (steps,), (inside,) = compile_fields([path]), compile_fields([self.inside(path)])
         if not any(isinstance(step, str) for step in steps):
             return True
@@ -258,24 +201,20 @@ class Layout:
 
     def path_of(self, index: int) -> str:
         """Return the path at which an entry stands; empty for objects whose fields state their own."""
-        if index < self.head or self.unit != "rows":
-            return ""
-        return f"{self.list_path}[{index - self.head}]"
+        return f"{self.list_path}[{index - self.head}]" if index >= self.head and self.unit == "rows" else ""
 
     def name(self, index: int) -> str:
         """Return what an entry is called outside of the marks: by its number, because keys are data."""
         if self.unit == "text":
             return "the text"
-        if index < self.head:
-            return "the fields beside the rows"
-        return f"{self.unit[:-1]} {index - self.head + 1:,}"
+        return "the fields beside the rows" if index < self.head else f"{self.unit[:-1]} {index - self.head + 1:,}"
 
 
 def layout_of(content: Content) -> Layout:
     """Find the rows: the items of the top-level list, or of the list at the end of the largest entries.
 
-    From an object the way leads into its largest entry, and so on. Where that ends in no list, the top-level fields
-    are the rows.
+    From an object the way leads into its largest entry, and so on. Where that ends in no list, or in one of a single
+    item, the top-level fields are the rows.
 
     Examples:
         >>> from langchain_ctxwin.tool_results.contents import content_of
@@ -283,20 +222,29 @@ def layout_of(content: Content) -> Layout:
         >>> found.path, found.beside
         (('data', 'items'), {'total': 2})
     """
-    found = _layout(content)
+    value, found = content.value, Layout(unit="text", rows=(content.text,))
+    if isinstance(value, list):
+        found = Layout(unit="rows", rows=value)
+    elif isinstance(value, dict):
+        path: list[str] = []
+        node: Any = value
+        while isinstance(node, dict) and node:
+            chars = {key: len(compact_json(item)) for key, item in node.items()}
+            path.append(max(chars, key=chars.__getitem__))
+            node = node[path[-1]]
+        if isinstance(node, list) and len(node) > 1:
+            found = Layout(unit="rows", rows=node, beside=_without(value, path) or None, path=tuple(path))
+        else:
+            found = Layout(unit="fields", rows=[{key: item} for key, item in value.items()])
     return found if 0 < len(found.rows) <= MAX_ENTRIES else Layout(unit="text", rows=(content.text,))
 
 
-def _layout(content: Content) -> Layout:
-    value = content.value
-    if content.is_text or not isinstance(value, dict | list):
-        return Layout(unit="text", rows=(content.text,))
-    if isinstance(value, list):
-        return Layout(unit="rows", rows=value)
-    path = _way_to_rows(value)
-    if path is None:
-        return Layout(unit="fields", rows=[{key: item} for key, item in value.items()])
-    return Layout(unit="rows", rows=_at(value, path), beside=_without(value, path) or None, path=path)
+def _without(value: dict[str, Any], path: Sequence[str]) -> dict[str, Any]:
+    """The value without what the path leads to, and without objects that are empty then."""
+    first, *others = path
+    kept = {key: item for key, item in value.items() if key != first}
+    inside = _without(value[first], others) if others else {}
+    return {**kept, first: inside} if inside else kept
 
 
 def _leaf_paths(value: Any, path: str) -> Iterator[str]:
@@ -311,41 +259,8 @@ def _leaf_paths(value: Any, path: str) -> Iterator[str]:
         yield path
 
 
-def _way_to_rows(value: dict[str, Any]) -> tuple[str, ...] | None:
-    path: list[str] = []
-    node: Any = value
-    while isinstance(node, dict) and node:
-        key = max(node, key=lambda name: _chars(node[name]))
-        path.append(key)
-        node = node[key]
-    return tuple(path) if isinstance(node, list) and len(node) >= MIN_ROWS else None
-
-
-def _chars(value: Any) -> int:
-    return len(value) if isinstance(value, str) else len(compact_json(value))
-
-
-def _at(value: Any, path: tuple[str, ...]) -> Any:
-    for key in path:
-        value = value[key]
-    return value
-
-
-def _without(value: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
-    """The value without what the path leads to, and without objects that are empty then."""
-    first, *others = path
-    kept = {key: item for key, item in value.items() if key != first}
-    inside = _without(value[first], tuple(others)) if others else {}
-    return {**kept, first: inside} if inside else kept
-
-
 class Inside:
-    """The text of one large value, which its pages are slices of.
-
-    Args:
-        value: the value.
-        path: where it stands in the result.
-    """
+    """The text of one large value, which its pages are slices of, with the paths of what is in it."""
 
     def __init__(self, value: Any, path: str) -> None:
         parts = list(_parts(value, path))
@@ -372,30 +287,14 @@ def _parts(value: Any, path: str) -> Iterator[tuple[str, str]]:
         yield f"{path} ({len(value):,} characters):".lstrip(), f"{value}\n"
     elif isinstance(value, dict) and value:
         for key, item in value.items():
-            yield from _field_parts(item, joined(path, key))
+            inside, printed = joined(path, key), print_value(item)
+            yield from [("", f"{inside}: {printed}\n")] if len(printed) <= SMALL_CHARS else _parts(item, inside)
     elif isinstance(value, list) and value:
-        yield from _items(value, path)
+        if any(len(print_value(item)) > SMALL_CHARS for item in value):
+            yield from chain.from_iterable(_parts(item, f"{path}[{index}]") for index, item in enumerate(value))
+            return
+        rows = print_rows(value)
+        header = f"\n{rows.header}" if rows.header else ""
+        yield f"{path}[] ({len(value):,} items):{header}".lstrip(), "".join(f"{line}\n" for line in rows.lines)
     else:
-        yield "", _line(path, print_value(value))
-
-
-def _field_parts(value: Any, path: str) -> Iterator[tuple[str, str]]:
-    printed = print_value(value)
-    if len(printed) <= SMALL_CHARS:
-        yield "", _line(path, printed)
-    else:
-        yield from _parts(value, path)
-
-
-def _items(value: list[Any], path: str) -> Iterator[tuple[str, str]]:
-    if all(len(print_value(item)) <= SMALL_CHARS for item in value):
-        printed = print_rows(value)
-        header = f"\n{printed.header}" if printed.header else ""
-        yield f"{path}[] ({len(value):,} items):{header}".lstrip(), "".join(f"{line}\n" for line in printed.lines)
-        return
-    for index, item in enumerate(value):
-        yield from _parts(item, f"{path}[{index}]")
-
-
-def _line(path: str, printed: str) -> str:
-    return f"{path}: {printed}\n" if path else f"{printed}\n"
+        yield "", f"{path}: {print_value(value)}\n" if path else f"{print_value(value)}\n"

@@ -22,9 +22,6 @@ from langchain_ctxwin.core.notes import READ_MORE
 from langchain_ctxwin.errors import ConfigError, ContextWindowError, CursorError
 from langchain_ctxwin.tool_results.contents import MAX_ITEMS, is_blocks, jsonable, repeats
 
-TAG = "ctxwin:read_more"
-"""Marks the tool, also in traces."""
-
 DESCRIPTION = (
     "Read more of a tool result that was too large to show at once. Copy `cursor` from the note beside the result. "
     "Without more it gives the next page; `contains` searches the whole result for a text; `fields` shows other fields "
@@ -35,46 +32,23 @@ DESCRIPTION = (
 )
 """What the tool does, and the notation of all pages: said once here, because it stands in every request anyway."""
 
-CursorText = Annotated[str, "The cursor, exactly as it stands in the note."]
-Contains = Annotated[str | None, "Show only what contains this text, whatever its case."]
-FieldPaths = Annotated[
-    list[str] | str | None, 'Paths of the fields to show, such as "price.amount" or "items[].id", parted by commas.'
-]
-PageTokens = Annotated[int | None, "Largest size of the page in tokens."]
-Runtime = Annotated[Any, InjectedToolArg]
-
-NAMED_RUNTIME = "runtime"
-"""The argument in which LangGraph hands a tool its runtime, whatever the argument's type."""
-
-OUR_RUNTIME = "ctxwin_runtime"
-"""The argument in which a wrapped tool gets it: found by its type, so that a tool may have a `runtime` of its own."""
-
-Returned = Callable[..., Any]
-
-METADATA = "ctxwin"
-"""Key of a message's `response_metadata` that tells programs what the notes tell the model."""
-
-STRUCTURED = "structured_content"
-"""Key of an artifact under which langchain-mcp-adapters gives the structured content of a result."""
+TAG = "ctxwin:read_more"  # marks the tool, also in traces
+METADATA = "ctxwin"  # key of a message's `response_metadata` that tells programs what the notes tell the model
+STRUCTURED = "structured_content"  # key of an artifact under which langchain-mcp-adapters gives structured content
+OUR_RUNTIME = "ctxwin_runtime"  # the argument for a wrapped tool's runtime: it may have a `runtime` of its own
 
 
 class Reduced(NamedTuple):
     """What is shown of a large result."""
 
     content: str | list[Any]
-    """Content of the message."""
-
-    facts: dict[str, Any]
-    """What the notes say, for programs."""
-
-    is_stored: bool
-    """All of the result is kept, so that nothing is lost when it is not kept elsewhere."""
+    facts: dict[str, Any]  # what the notes say, for programs
+    is_stored: bool  # all of the result is kept, so that nothing is lost when it is not kept elsewhere
 
 
+UPDATE_LEVELS = 3  # of lists in an update: of pairs, of a pair, and of the messages in it
 Look = Callable[[Any], Reduced | None]
-Known = Mapping[str, Any]
-
-NOTHING_KNOWN: Known = MappingProxyType({})
+NOTHING_KNOWN: Mapping[str, Any] = MappingProxyType({})
 
 
 def structured(tool: BaseTool) -> BaseTool:
@@ -86,63 +60,25 @@ def structured(tool: BaseTool) -> BaseTool:
     kind = type(tool)
     if kind.run is not BaseTool.run or kind.arun is not BaseTool.arun:
         return tool
-    methods: dict[str, Returned] = {"_run": _converting(tool, kind._run)}  # noqa: SLF001  # what tools override
-    if kind._arun is not BaseTool._arun:  # noqa: SLF001  # LangChain asks for the same; the default calls `_run`
-        methods["_arun"] = _aconverting(tool, kind._arun)  # noqa: SLF001  # what tools override
-    return _copied(tool, methods)
+    own_run, own_arun = kind._run, kind._arun  # noqa: SLF001  # what tools override
 
-
-def guarded(tool: BaseTool, guard: Any) -> BaseTool:
-    """Return a copy of a tool whose output goes through a guard; name, schema, errors and callbacks stay as they are.
-
-    Of the guard its methods `output` and `aoutput` are used, with the arguments that the model gave. The copy asks
-    LangGraph for the runtime, whether the tool does or not: the guard needs the state and the thread.
-    """
-    inner = structured(tool)
-    kind, own = type(inner), _asks_for_runtime(tool)
-
-    def run(self: Any, tool_input: Any, *args: Any, **kwargs: Any) -> Any:
-        given, runtime = _without_runtime(tool_input, keep=own)
-        output = kind.run(self, given, *args, **kwargs)
-        return guard.output(output, self.name, _model_args(self, given), runtime)
-
-    async def arun(self: Any, tool_input: Any, *args: Any, **kwargs: Any) -> Any:
-        given, runtime = _without_runtime(tool_input, keep=own)
-        output = await kind.arun(self, given, *args, **kwargs)
-        return await guard.aoutput(output, self.name, _model_args(self, given), runtime)
-
-    def get_input_schema(self: Any, config: Any = None) -> Any:
-        schema = kind.get_input_schema(self, config)
-        return schema if own else _with_runtime(schema)
-
-    overrides: dict[str, Returned] = {"run": run, "arun": arun, "get_input_schema": get_input_schema}
-    return _copied(inner, {name: functools.wraps(getattr(kind, name))(method) for name, method in overrides.items()})
-
-
-def _copied(tool: BaseTool, methods: dict[str, Any]) -> BaseTool:
-    """A copy of a tool with other methods. Its class derives from the tool's own, so that all else is inherited."""
-    kind: Any = type(tool)
-    changed: Any = type(kind)(kind.__name__, (kind,), {"__module__": kind.__module__, **methods})
-    copy = tool.model_copy()
-    copy.__class__ = changed
-    return copy
-
-
-def _converting(tool: BaseTool, method: Returned) -> Returned:
-    @functools.wraps(method)
+    @functools.wraps(own_run)
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return _returned(self, method(tool, *args, **kwargs))
+        return _returned(self, own_run(tool, *args, **kwargs))
 
-    return run
+    @functools.wraps(own_arun)
+    async def arun(self: Any, *args: Any, **kwargs: Any) -> Any:
+        returned: Any = await own_arun(tool, *args, **kwargs)
+        if isinstance(returned, AsyncIterator):
+            items, returned = returned, []
+            async for item in items:
+                if len(returned) == MAX_ITEMS:
+                    raise ContextWindowError(f"the tool's generator yields more than {MAX_ITEMS:,} items: return fewer")
+                returned.append(item)
+        return _returned(self, returned)
 
-
-def _aconverting(tool: BaseTool, method: Callable[..., Awaitable[Any]]) -> Returned:
-    @functools.wraps(method)
-    async def run(self: Any, *args: Any, **kwargs: Any) -> Any:
-        returned = await method(tool, *args, **kwargs)
-        return _returned(self, await _all_of(returned) if isinstance(returned, AsyncIterator) else returned)
-
-    return run
+    has_own = own_arun is not BaseTool._arun  # noqa: SLF001  # LangChain asks for the same; the default calls `_run`
+    return _copied(tool, {"_run": run, **({"_arun": arun} if has_own else {})})
 
 
 def _returned(tool: Any, returned: Any) -> Any:
@@ -165,43 +101,58 @@ def _is_output_list(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(item, ToolOutputMixin) for item in value)
 
 
-async def _all_of(items: AsyncIterator[Any]) -> list[Any]:
-    taken: list[Any] = []
-    async for item in items:
-        if len(taken) == MAX_ITEMS:
-            raise ContextWindowError(f"the tool's generator yields more than {MAX_ITEMS:,} items: return fewer")
-        taken.append(item)
-    return taken
+def guarded(tool: BaseTool, guard: Any) -> BaseTool:
+    """Return a copy of a tool whose output goes through a guard; name, schema, errors and callbacks stay as they are.
+
+    Of the guard its methods `output` and `aoutput` are used, with the arguments that the model gave. The copy asks
+    LangGraph for the runtime, whether the tool does or not: the guard needs the state and the thread.
+    """
+    inner = structured(tool)
+    kind, own = type(inner), _asks_for_runtime(tool)
+
+    def run(self: Any, tool_input: Any, *args: Any, **kwargs: Any) -> Any:
+        given, asked, runtime = _taken_apart(self, tool_input, keep=own)
+        return guard.output(kind.run(self, given, *args, **kwargs), self.name, asked, runtime)
+
+    async def arun(self: Any, tool_input: Any, *args: Any, **kwargs: Any) -> Any:
+        given, asked, runtime = _taken_apart(self, tool_input, keep=own)
+        return await guard.aoutput(await kind.arun(self, given, *args, **kwargs), self.name, asked, runtime)
+
+    def get_input_schema(self: Any, config: Any = None) -> Any:
+        schema = kind.get_input_schema(self, config)
+        return schema if own else _with_runtime(schema)
+
+    overrides: dict[str, Callable[..., Any]] = {"run": run, "arun": arun, "get_input_schema": get_input_schema}
+    return _copied(inner, {name: functools.wraps(getattr(kind, name))(method) for name, method in overrides.items()})
 
 
-def _without_runtime(tool_input: Any, *, keep: bool) -> tuple[Any, Any]:
-    """The input that the tool expects, and the runtime that LangGraph added; the model cannot give one."""
+def _copied(tool: BaseTool, methods: dict[str, Any]) -> BaseTool:
+    """A copy of a tool with other methods. Its class derives from the tool's own, so that all else is inherited."""
+    kind: Any = type(tool)
+    changed: Any = type(kind)(kind.__name__, (kind,), {"__module__": kind.__module__, **methods})
+    copy = tool.model_copy()
+    copy.__class__ = changed
+    return copy
+
+
+def _taken_apart(tool: BaseTool, tool_input: Any, *, keep: bool) -> tuple[Any, dict[str, Any], Any]:
+    """The input that the tool expects, the arguments of the model, and the runtime, which the model cannot give."""
     if not isinstance(tool_input, dict):
-        return tool_input, None
+        return tool_input, {"input": tool_input}, None
     runtime = next((value for value in tool_input.values() if isinstance(value, ToolRuntime)), None)
-    if runtime is None or keep:
-        return tool_input, runtime
-    return {key: value for key, value in tool_input.items() if key != OUR_RUNTIME}, runtime
-
-
-def _model_args(tool: BaseTool, given: Any) -> dict[str, Any]:
-    return tool._filter_injected_args(given) if isinstance(given, dict) else {"input": given}  # noqa: SLF001  # no public way
+    given = {key: value for key, value in tool_input.items() if keep or key != OUR_RUNTIME or runtime is None}
+    return given, tool._filter_injected_args(given), runtime  # noqa: SLF001  # no public way
 
 
 def _asks_for_runtime(tool: BaseTool) -> bool:
     """Say whether LangGraph gives the tool a runtime, by its name or by its type; it gives one argument one."""
-    annotations = _annotations(tool)
-    return NAMED_RUNTIME in annotations or any(map(_is_runtime, annotations.values()))
-
-
-def _annotations(tool: BaseTool) -> dict[str, Any]:
-    """The arguments of a tool, those that the model does not see included."""
     func = getattr(tool, "func", None) or getattr(tool, "coroutine", None)
     try:
         declared = get_type_hints(func, include_extras=True) if func else {}
     except (NameError, TypeError):  # names that exist for type checkers only
         declared = getattr(func, "__annotations__", {})
-    return {**declared, **get_all_basemodel_annotations(tool.get_input_schema())}
+    annotations = {**declared, **get_all_basemodel_annotations(tool.get_input_schema())}
+    return "runtime" in annotations or any(map(_is_runtime, annotations.values()))
 
 
 def _is_runtime(annotation: Any) -> bool:
@@ -217,54 +168,43 @@ def _with_runtime(schema: Any) -> Any:
     return create_model(schema.__name__, __base__=base, **extra)
 
 
-def contents(output: Any, known: Known = NOTHING_KNOWN) -> list[Any]:
+def contents(output: Any, known: Mapping[str, Any] = NOTHING_KNOWN) -> list[Any]:
     """Return the contents in an output: of a message, of the messages in a command or a list, or the value itself."""
     found: list[Any] = []
     with_views(output, found.append, known)
     return found
 
 
-def with_views(output: Any, look: Look, known: Known = NOTHING_KNOWN) -> Any:
+def with_views(output: Any, look: Look, known: Mapping[str, Any] = NOTHING_KNOWN) -> Any:
     """Return the output with what is shown of its contents; all else, such as ids, status and artifacts, as it was.
 
     Only of an artifact that repeats a content which is stored as a whole, as MCP servers send it, the repetition goes.
-
-    Args:
-        output: what a tool returned.
-        look: returns what is shown of a content, None when it is shown as it is.
-        known: contents in the history by the ids of their messages: a command that hands a conversation over
-            repeats them.
+    A command that hands a conversation over repeats contents that are known by the ids of their messages.
     """
     if isinstance(output, ToolMessage):
         return _shown(output, look)
     if _is_output_list(output):
         return [with_views(item, look, known) for item in output]
     if isinstance(output, Command):
-        update = _updated(output.update, lambda item: _message(item, look, known))
-        return output if update is output.update else replace(output, update=update)
+        # An update is an object, pairs of keys and values, or messages.
+        pairs = list(output.update.items()) if isinstance(output.update, Mapping) else output.update
+        changed = _each(pairs, functools.partial(_message, look=look, known=known), UPDATE_LEVELS)
+        if changed is pairs:
+            return output
+        return replace(output, update=dict(changed) if isinstance(output.update, Mapping) else changed)
     view = look(output)
     return output if view is None else view.content
 
 
-def _updated(update: Any, message: Callable[[Any], Any]) -> Any:
-    """An update in any of its forms: an object, pairs of keys and values, or messages."""
-    if isinstance(update, Mapping):
-        values = {key: _each(value, message) for key, value in update.items()}
-        return update if all(values[key] is value for key, value in update.items()) else values
-    if isinstance(update, list | tuple):
-        return _each(update, lambda item: _each(item, lambda value: _each(value, message)))
-    return update
-
-
-def _each(value: Any, change: Callable[[Any], Any]) -> Any:
-    """What becomes of one value, or of each in a list; the list itself when nothing changes."""
-    if type(value) not in (list, tuple):
+def _each(value: Any, change: Callable[[Any], Any], levels: int) -> Any:
+    """What becomes of one value, or of each in a list of lists; the list itself when nothing changes."""
+    if type(value) not in (list, tuple) or not levels:
         return change(value)
-    changed = [change(item) for item in value]
+    changed = [_each(item, change, levels - 1) for item in value]
     return value if all(map(operator.is_, changed, value)) else type(value)(changed)
 
 
-def _message(item: Any, look: Look, known: Known) -> Any:
+def _message(item: Any, look: Look, known: Mapping[str, Any]) -> Any:
     if isinstance(item, ToolMessage):
         return item if item.id and known.get(item.id) == item.content else _shown(item, look)
     if not isinstance(item, dict) or "tool" not in (item.get("role"), item.get("type")) or "content" not in item:
@@ -279,18 +219,12 @@ def _shown(message: ToolMessage, look: Look) -> ToolMessage:
     view = look(message.content)
     if view is None:
         return message
-    artifact = _unrepeated(message) if view.is_stored else message.artifact
-    facts = view.facts if artifact is message.artifact else {**view.facts, "artifact_left_out": STRUCTURED}
+    artifact, facts = message.artifact, view.facts
+    if view.is_stored and isinstance(artifact, Mapping) and repeats(message.content, artifact.get(STRUCTURED)):
+        artifact = {key: value for key, value in artifact.items() if key != STRUCTURED} or None
+        facts = {**facts, "artifact_left_out": STRUCTURED}
     metadata = {**message.response_metadata, METADATA: facts}
     return message.model_copy(update={"content": view.content, "artifact": artifact, "response_metadata": metadata})
-
-
-def _unrepeated(message: ToolMessage) -> Any:
-    """The artifact without structured content that says what the content says; None when nothing else is in it."""
-    artifact = message.artifact
-    if not isinstance(artifact, Mapping) or not repeats(message.content, artifact.get(STRUCTURED)):
-        return artifact
-    return {key: value for key, value in artifact.items() if key != STRUCTURED} or None
 
 
 def is_read_more(tool: BaseTool) -> bool:
@@ -299,34 +233,26 @@ def is_read_more(tool: BaseTool) -> bool:
 
 
 def read_more_tool(read: Callable[..., str], aread: Callable[..., Awaitable[str]]) -> BaseTool:
-    """Return the tool; what is wrong with a cursor is told to the model in a sentence that it can act on.
-
-    Args:
-        read: `ToolResultGuard.read`.
-        aread: `ToolResultGuard.aread`.
-    """
+    """Return the tool of a guard; what is wrong with a cursor is told to the model in a sentence that it can act on."""
 
     def read_more(
-        cursor: CursorText,
-        contains: Contains = None,
-        fields: FieldPaths = None,
-        page_tokens: PageTokens = None,
-        runtime: Runtime = None,
+        cursor: Annotated[str, "The cursor, exactly as it stands in the note."],
+        contains: Annotated[str | None, "Show only what contains this text, whatever its case."] = None,
+        fields: Annotated[
+            list[str] | str | None,
+            'Paths of the fields to show, such as "price.amount" or "items[].id", parted by commas.',
+        ] = None,
+        page_tokens: Annotated[int | None, "Largest size of the page in tokens."] = None,
+        runtime: Annotated[Any, InjectedToolArg] = None,
     ) -> str:
         try:
             return read(cursor, contains=contains, fields=fields, page_tokens=page_tokens, runtime=runtime)
         except (CursorError, ConfigError) as error:
             raise ToolException(str(error)) from error
 
-    async def aread_more(
-        cursor: CursorText,
-        contains: Contains = None,
-        fields: FieldPaths = None,
-        page_tokens: PageTokens = None,
-        runtime: Runtime = None,
-    ) -> str:
+    async def aread_more(cursor: str, **asked: Any) -> str:
         try:
-            return await aread(cursor, contains=contains, fields=fields, page_tokens=page_tokens, runtime=runtime)
+            return await aread(cursor, **asked)
         except (CursorError, ConfigError) as error:
             raise ToolException(str(error)) from error
 

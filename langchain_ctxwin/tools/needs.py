@@ -1,4 +1,4 @@
-"""What does a conversation need tools for now? Its last request, part by part, and what is still planned."""
+"""What a conversation needs tools for now: its last request, part by part, and what is still planned."""
 
 from __future__ import annotations
 
@@ -6,9 +6,25 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    MessageLikeRepresentation,
+    ToolMessage,
+    convert_to_messages,
+)
 
+from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.text.terms import query_terms
+
+Asked = str | Sequence[MessageLikeRepresentation]
+"""A query, or the messages of a conversation."""
+
+SEARCH_NAME = "search_tools"
+
+LINE_START, LINE_NAME_END = "- ", ": "
+"""What stands around the name of a tool in a result of `search_tools`."""
 
 MAX_REQUEST_CHARS = 4_000
 """What is read of a request or a plan: its beginning and its end, half each; pasted text in between is no request."""
@@ -16,17 +32,9 @@ MAX_REQUEST_CHARS = 4_000
 MAX_NEEDS = 20
 """Parts that are ranked each for itself: time grows with them, and longer lists of wishes are rare."""
 
-MIN_NEED_TERMS = 2
-"""A part with fewer words of its own joins the part before it."""
-
-SHORT_REQUEST_TERMS = 3
-"""A request with fewer words ("yes, do that") is read with what was said before it."""
-
-DONE = ("completed", "cancelled")
-"""States of items on a list of things to do that need no tools any more."""
-
-LINE_START, LINE_NAME_END = "- ", ": "
-"""What stands around the name of a tool in a result of `search_tools`."""
+MIN_NEED_TERMS = 2  # a part with fewer words of its own joins the part before it
+SHORT_REQUEST_TERMS = 3  # a request with fewer ("yes, do that") is read with what was said before it
+DONE = ("completed", "cancelled")  # states of items on a list of things to do that need no tools any more
 
 _CONJUNCTION = r"(?:and|then|also|plus|as well as|along with|additionally|furthermore|moreover)\b[,\s]*+"
 # White space is looked at from where it begins, once: from each of its places, a long run would take its square.
@@ -35,14 +43,12 @@ _PARTS = re.compile(
     re.IGNORECASE,
 )
 
-
+# Words that requests are phrased with; whole words, because "interested" says nothing and "interest" does.
 _PHRASES = """
 able assist assistance curious dear finally first give good great hello help hey hi hope imagine interested interesting
 kind kindly know lastly let like love may maybe might must need next nice ok okay please possible second shall sure tell
 thank thanks think third try trying want wanted wish wonder wondering
 """
-"""Words that requests are phrased with; whole words, because "interested" says nothing and "interest" does."""
-
 _PHRASING = re.compile(rf"\b(?:{'|'.join(_PHRASES.split())})\b", re.IGNORECASE)
 
 
@@ -50,40 +56,37 @@ _PHRASING = re.compile(rf"\b(?:{'|'.join(_PHRASES.split())})\b", re.IGNORECASE)
 class Needs:
     """What tools are wanted for."""
 
-    request: str
-    """The whole request, with what is planned."""
-
-    parts: tuple[str, ...] = ()
-    """Its parts when it has several, each one a wish of its own."""
-
-    called: tuple[str, ...] = ()
-    """Names of the tools that the conversation has called, the last one first."""
-
-    called_now: tuple[str, ...] = ()
-    """Those that it has called since the last request."""
-
-    is_new: bool = True
-    """True while the model has said nothing to the request."""
-
-    found: tuple[str, ...] = ()
-    """Lines that `search_tools` returned since the last request, the newest results first; each begins with a name."""
+    request: str  # the whole request, with what is planned
+    parts: tuple[str, ...] = ()  # its parts when it has several, each one a wish of its own
+    called: tuple[str, ...] = ()  # names of the tools that the conversation has called, the last one first
+    called_now: tuple[str, ...] = ()  # those that it has called since the last request
+    found: tuple[str, ...] = ()  # lines of `search_tools` since then, newest results first; each begins with a name
+    is_new: bool = True  # while the model has said nothing to the request
 
 
-def needs_of(asked: str | Sequence[BaseMessage], search_name: str) -> Needs:
-    """Read a query, or the messages of a conversation."""
+def needs_of(asked: Asked) -> Needs:
+    """Read a query, or the messages of a conversation; anything else is a `ConfigError`."""
     if isinstance(asked, str):
         request = _clipped(asked)
         return Needs(request=request, parts=_wishes([request]))
-    messages = list(asked)
+    given: object = asked
+    if isinstance(given, bytes) or not isinstance(given, Sequence):
+        raise ConfigError(f"query_or_messages={type(asked).__name__}: give a text or a list of messages")
+    messages: list[BaseMessage] = list(convert_to_messages(asked))
     start = next((at for at in reversed(range(len(messages))) if isinstance(messages[at], HumanMessage)), 0)
-    texts = [*_request(messages, start), *_plan(messages[start:])]
+    turn = messages[start:]
+    texts = [*_request(messages[:start], turn), *_plan(turn)]
+    results = [
+        message for message in reversed(turn) if isinstance(message, ToolMessage) and message.name == SEARCH_NAME
+    ]
+    lines = (line for result in results for line in result.text.splitlines() if line.startswith(LINE_START))
     return Needs(
         request="\n".join(texts),
         parts=_wishes(texts),
-        called=_called(messages, search_name),
-        called_now=_called(messages[start:], search_name),
-        is_new=not any(isinstance(message, AIMessage) for message in messages[start:]),
-        found=_found(messages[start:], search_name),
+        called=_called(messages),
+        called_now=_called(turn),
+        is_new=not any(isinstance(message, AIMessage) for message in turn),
+        found=tuple(dict.fromkeys(line.removeprefix(LINE_START) for line in lines)),
     )
 
 
@@ -115,43 +118,28 @@ def without_phrasing(text: str) -> str:
     return _PHRASING.sub(" ", text)
 
 
-def _request(messages: Sequence[BaseMessage], start: int) -> list[str]:
+def _request(before: Sequence[BaseMessage], turn: Sequence[BaseMessage]) -> list[str]:
     """The last user message; with what was said before it when it says little itself."""
-    if not messages or not isinstance(messages[start], HumanMessage):
+    if not turn or not isinstance(turn[0], HumanMessage):
         return []
-    request = _clipped(_text(messages[start]))
+    request = _clipped(turn[0].text)
     if len(query_terms(request)) >= SHORT_REQUEST_TERMS:
         return [request]
-    said = [message for message in messages[:start] if isinstance(message, HumanMessage | AIMessage)]
-    last = [_clipped(text) for kind in (HumanMessage, AIMessage) if (text := _last_text(said, kind))]
-    return [*last, request]
+    return [*(_clipped(said) for kind in (HumanMessage, AIMessage) if (said := _last_text(before, kind))), request]
 
 
 def _plan(turn: Sequence[BaseMessage]) -> list[str]:
     """What the model last said in this turn, and what is open on its list of things to do."""
-    said = _last_text(turn, AIMessage)
-    calls = [call for message in turn if isinstance(message, AIMessage) for call in message.tool_calls]
-    lists = [call["args"]["todos"] for call in calls if isinstance(call["args"].get("todos"), list)]
-    items = lists[-1] if lists else []
-    open_items = [
-        content
-        for item in items
-        if isinstance(item, Mapping)
-        and item.get("status") not in DONE
-        and isinstance(content := item.get("content"), str)
-    ]
-    return [_clipped(text) for text in (said, "\n".join(open_items)) if text]
+    calls = [call["args"] for message in turn if isinstance(message, AIMessage) for call in message.tool_calls]
+    lists = [todos for args in calls if isinstance(todos := args.get("todos"), list)]
+    items = [item for item in (lists or [[]])[-1] if isinstance(item, Mapping) and item.get("status") not in DONE]
+    to_do = "\n".join(content for item in items if isinstance(content := item.get("content"), str))
+    return [_clipped(text) for text in (_last_text(turn, AIMessage), to_do) if text]
 
 
-def _called(messages: Iterable[BaseMessage], search_name: str) -> tuple[str, ...]:
+def _called(messages: Sequence[BaseMessage]) -> tuple[str, ...]:
     calls = [call["name"] for message in messages if isinstance(message, AIMessage) for call in message.tool_calls]
-    return tuple(name for name in dict.fromkeys(reversed(calls)) if name != search_name)
-
-
-def _found(turn: Sequence[BaseMessage], search_name: str) -> tuple[str, ...]:
-    results = [message for message in turn if isinstance(message, ToolMessage) and message.name == search_name]
-    lines = [line for result in reversed(results) for line in _text(result).splitlines() if line.startswith(LINE_START)]
-    return tuple(dict.fromkeys(line.removeprefix(LINE_START) for line in lines))
+    return tuple(name for name in dict.fromkeys(reversed(calls)) if name != SEARCH_NAME)
 
 
 def _wishes(texts: Iterable[str]) -> tuple[str, ...]:
@@ -160,12 +148,8 @@ def _wishes(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def _last_text(messages: Sequence[BaseMessage], kind: type[BaseMessage]) -> str:
-    texts = (_text(message) for message in reversed(messages) if isinstance(message, kind))
+    texts = (str(message.text) for message in reversed(messages) if isinstance(message, kind))
     return next((text for text in texts if text.strip()), "")
-
-
-def _text(message: BaseMessage) -> str:
-    return str(message.text)
 
 
 def _clipped(text: str) -> str:

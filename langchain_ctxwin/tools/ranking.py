@@ -1,4 +1,4 @@
-"""How well does each tool serve a request, as a whole and part by part?"""
+"""How well each tool serves a request, as a whole and part by part, by its words and by meaning (embeddings)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from functools import lru_cache, partial
 from numbers import Real
 from typing import Any
 
+import numpy as np
 from langchain_core.embeddings import Embeddings
+from numpy.typing import NDArray
 
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.protocols import ToolRanker
@@ -21,87 +23,58 @@ from langchain_ctxwin.tools.needs import Needs, without_phrasing
 from langchain_ctxwin.util.background import in_daemon
 from langchain_ctxwin.util.forks import ForkSafeLock
 from langchain_ctxwin.util.log import log
-from langchain_ctxwin.util.memo import Lru
+from langchain_ctxwin.util.memo import Lru, once
 
 MEANING_SHARE = 0.4
 """Weight of meaning beside words when there are embeddings: neither alone finds what both together find."""
 
-FEEDBACK_SHARE = 0.3
-"""Weight of tools that resemble the best ones: enough to order those that share no word with the request."""
-
-MAX_QUERIES = 256
-"""Embedded requests that are remembered: the parts of a plan come back step after step."""
-
-CLEAR_TERMS = 2
-"""Words that a tool shares with a part of a request when it is more than a chance match."""
-
-CLEAR_TERM_SHARE = 1 / 3
-"""Least share of the words of a part that such a tool has."""
-
+# A part of a request is a clear wish when its best tool shares two words with it, which are a third of its own, or is
+# so near in meaning: unrelated sentences are below 0.3 in common models.
+CLEAR_TERMS, CLEAR_TERM_SHARE = 2, 1 / 3
 CLEAR_COSINE = 0.45
-"""Meaning so near is no chance match either; unrelated sentences are below 0.3 in common models."""
 
 WEIGHTS = {"title": 2.0, "description": 1.0, "fields": 1.0, "field_texts": 1.0, "values": 0.5}
 """How much a word counts by where it stands: names are short and say most, a choice of values only what is possible."""
 
-FRAGMENT_CHARS = 4
-"""Characters of a fragment: `convert` and `conversion` share one, which their endings hide."""
-
+# Fragments of four letters find another form of a word: `convert` and `conversion` share one. Their weight is too small
+# to beat the word itself, they are looked for where they are few, and a run of more than 60 is no word.
+FRAGMENT_CHARS, MAX_FRAGMENTS = 4, 60
 FRAGMENT_FIELDS = ("title", "description")
-"""Where fragments are looked for: elsewhere they are many, and chance."""
-
 FRAGMENT_SHARE = 0.3
-"""Weight of fragments beside words: enough to find another form of a word, not enough to beat the word itself."""
-
-MAX_FRAGMENTS = 60
-"""Fragments that are taken from one word: longer runs are no words."""
 
 PHRASING_WEIGHT = 0.1
 """Weight of a word that requests are phrased with: a tool that is called `help` is still found."""
 
-FEEDBACK_TOOLS = 10
-"""The best tools whose words extend a request."""
+# A request is extended by the words (a paragraph) of the best tools: enough to order tools that share no word with it.
+FEEDBACK_SHARE, FEEDBACK_TOOLS, FEEDBACK_TERMS = 0.3, 10, 30
 
-FEEDBACK_TERMS = 30
-"""Words that extend a request: a paragraph."""
-
-TERM_SATURATION = 1.5
-LENGTH_NORMALIZATION = 0.75
-"""BM25's k1 and b, the usual values: descriptions differ from a word to a page."""
-
-Scores = Any
-"""A numpy vector with a score per tool; numpy is imported where it is used."""
+TERM_SATURATION, LENGTH_NORMALIZATION = 1.5, 0.75  # BM25's k1 and b, the usual: descriptions are a word to a page long
+MAX_QUERIES = 256  # embedded requests that are remembered: the parts of a plan come back step after step
 
 _LETTERS = re.compile(r"[^\W\d_]+")
+
+Scores = NDArray[Any]  # one per tool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
     """One thing that is wanted, and how well each tool serves it."""
 
-    scores: Scores
-    """1 for the best tool."""
-
-    is_clear: bool
-    """True when the best tool is more than a chance match."""
+    scores: Scores  # 1 for the best tool
+    is_clear: bool  # the best tool is more than a chance match
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ranking:
     """The tools in the order of their use for a request."""
 
-    order: tuple[int, ...]
-    """Positions of all tools, best first."""
-
-    wishes: tuple[Wish, ...]
-    """The request as a whole, and its parts."""
-
-    scores: Scores
-    """Per tool; 0 is no match."""
+    order: tuple[int, ...]  # positions of all tools, best first
+    wishes: tuple[Wish, ...]  # the request as a whole, and its parts
+    scores: Scores  # 0 is no match
 
 
 class Ranker:
-    """Ranks one tool set by words, by meaning when there are embeddings, or as a custom ranker says; thread-safe."""
+    """Ranks the tools of a set; thread-safe."""
 
     def __init__(self, entries: Sequence[Entry], ranker: ToolRanker | None, embeddings: Embeddings | None) -> None:
         if ranker is not None and not callable(getattr(ranker, "rank", None)):
@@ -109,58 +82,44 @@ class Ranker:
         self._entries = entries
         self._custom = ranker
         self._embeddings = embeddings
+        self._vectors: Scores | None = None
         self._queries: Lru[Scores] = Lru(MAX_QUERIES)
         self._words: WordIndex | None = None  # built at the first choice, once for all that wait
         self._building = ForkSafeLock()
-        self._vectors: Scores | None = None
 
     def rank(self, needs: Needs) -> Ranking:
-        """Return the tools in order.
-
-        Raises:
-            ConfigError: the custom ranker did not return a number per tool.
-        """
+        """Return the tools in order; a custom ranker that does not return a score for each is a `ConfigError`."""
         if self._custom is not None:
-            return self._custom_ranking(self._custom, needs)
-        texts = (needs.request, *needs.parts)
-        try:
-            self._embed(texts)
-        except Exception as error:  # noqa: BLE001  # whatever a model's client raises: words rank as well
-            log.warning("tools.embeddings_failed", error=f"{type(error).__name__}: {error}")
-            return self._hybrid(texts, [None] * len(texts))
-        return self._hybrid(texts, self._cosines(texts))
+            scores = self._custom_scores(self._custom, needs.request)
+            wishes = [Wish(scores=scores, is_clear=bool(scores.any()))]
+        else:
+            wishes = self._wishes((needs.request, *needs.parts))
+            scores = self._combined(wishes)
+        order = tuple(np.argsort(-scores, kind="stable").tolist())
+        return Ranking(order=order, wishes=tuple(wishes), scores=scores)
 
     async def arank(self, needs: Needs) -> Ranking:
         """Like `rank`, in a thread: an index of thousands of tools takes seconds, and embeddings ask a service."""
         ranked: Ranking = await asyncio.wrap_future(in_daemon(partial(copy_context().run, self.rank, needs)))
         return ranked
 
-    def _custom_ranking(self, ranker: ToolRanker, needs: Needs) -> Ranking:
-        import numpy as np  # noqa: PLC0415  # takes longer to import than this package
-
-        given = list(ranker.rank(needs.request, [entry.tool for entry in self._entries]))
+    def _custom_scores(self, ranker: ToolRanker, request: str) -> Scores:
+        given = list(ranker.rank(request, [entry.tool for entry in self._entries]))
         if len(given) != len(self._entries) or not all(isinstance(score, Real) for score in given):
             raise ConfigError(
                 f"{type(ranker).__name__}.rank returned {len(given)} values for {len(self._entries)} tools, or no "
                 "numbers: return one score per tool, in their order"
             )
-        scores = np.nan_to_num(np.asarray(given, dtype=np.float64), nan=0.0, posinf=1e9, neginf=0.0).clip(0)
-        is_clear = bool(len(scores)) and float(scores.max()) > 0
-        return _ranking(to_one(scores), (Wish(scores=to_one(scores), is_clear=is_clear),))
+        return to_one(np.nan_to_num(np.asarray(given, dtype=np.float64), nan=0.0, posinf=1e9, neginf=0.0).clip(0))
 
-    def _hybrid(self, texts: Sequence[str], cosines: Sequence[Scores | None]) -> Ranking:
-        import numpy as np  # noqa: PLC0415  # takes longer to import than this package
-
-        wishes = [self._wish(text, cosine) for text, cosine in zip(texts, cosines, strict=True)]
-        scores = wishes[0].scores
-        if len(wishes) > 1:
-            # The best of any part counts beside the whole, so that a request for several things gets tools for each.
-            scores = to_one(scores + np.max([wish.scores for wish in wishes[1:]], axis=0))
-        scores = scores + FEEDBACK_SHARE * to_one(self._index().resembling(scores))
-        # However many copies of a tool one part wants, each other part has its best tool.
-        best = [int(wish.scores.argmax()) for wish in wishes if wish.is_clear]
-        scores[best] = np.nextafter(scores.max(initial=0.0), np.inf)
-        return _ranking(scores, tuple(wishes))
+    def _wishes(self, texts: Sequence[str]) -> list[Wish]:
+        """What each text wants, by its words, and by meaning where there are embeddings that answer."""
+        try:
+            cosines = self._cosines(texts)
+        except Exception as error:  # noqa: BLE001  # whatever a model's client raises: words rank as well
+            log.warning("tools.embeddings_failed", error=f"{type(error).__name__}: {error}")
+            cosines = [None] * len(texts)
+        return [self._wish(text, cosine) for text, cosine in zip(texts, cosines, strict=True)]
 
     def _wish(self, text: str, cosines: Scores | None) -> Wish:
         index = self._index()
@@ -173,62 +132,60 @@ class Ranker:
         wanted = index.numbers(text)
         shared = sum(number in index.terms[best] for number in wanted)
         is_near = cosines is not None and float(cosines[best]) >= CLEAR_COSINE
-        is_clear = is_near or shared >= max(CLEAR_TERMS, CLEAR_TERM_SHARE * len(wanted))
-        return Wish(scores=scores, is_clear=is_clear)
+        return Wish(scores=scores, is_clear=is_near or shared >= max(CLEAR_TERMS, CLEAR_TERM_SHARE * len(wanted)))
+
+    def _combined(self, wishes: Sequence[Wish]) -> Scores:
+        scores = wishes[0].scores
+        if len(wishes) > 1:
+            # The best of any part counts beside the whole, so that a request for several things gets tools for each.
+            scores = to_one(scores + np.max([wish.scores for wish in wishes[1:]], axis=0))
+        scores = scores + FEEDBACK_SHARE * to_one(self._index().resembling(scores))
+        # However many copies of a tool one part wants, each other part has its best tool.
+        best = [int(wish.scores.argmax()) for wish in wishes if wish.is_clear]
+        scores[best] = np.nextafter(scores.max(initial=0.0), np.inf)
+        return scores
 
     def _index(self) -> WordIndex:
         with self._building:
             self._words = self._words or WordIndex(self._entries)
             return self._words
 
-    def _embed(self, texts: Sequence[str]) -> None:
-        if self._embeddings is None or not self._entries:
-            return
-        if self._vectors is None:
-            self._vectors = _unit(self._embeddings.embed_documents([entry.text for entry in self._entries]))
-        for text in texts:
-            if self._queries.get(text) is None:
-                self._queries.put(text, _unit([self._embeddings.embed_query(text)])[0])
-
     def _cosines(self, texts: Sequence[str]) -> list[Scores | None]:
         """The nearness of each tool to each text; None where there are no embeddings, or no usable ones."""
-        vectors = self._vectors
-        known = [self._queries.get(text) for text in texts]
-        if vectors is None or len(vectors) != len(self._entries):
+        if self._embeddings is None or not self._entries:
             return [None] * len(texts)
-        return [None if one is None or len(one) != vectors.shape[1] else (vectors @ one).clip(0) for one in known]
+        if self._vectors is None:
+            self._vectors = _unit(self._embeddings.embed_documents([entry.text for entry in self._entries]))
+        vectors, embed_query = self._vectors, self._embeddings.embed_query
 
+        def embedded(text: str) -> Scores:
+            vector: Scores = _unit([embed_query(text)])[0]
+            return vector
 
-def _ranking(scores: Scores, wishes: tuple[Wish, ...]) -> Ranking:
-    import numpy as np  # noqa: PLC0415  # takes longer to import than this package
-
-    order = tuple(np.argsort(-scores, kind="stable").tolist())
-    return Ranking(order=order, wishes=wishes, scores=scores)
+        queries = [once(self._queries, text, partial(embedded, text)) for text in texts]
+        if len(vectors) != len(self._entries):
+            return [None] * len(texts)
+        return [(vectors @ one).clip(0) if len(one) == vectors.shape[1] else None for one in queries]
 
 
 def _unit(vectors: Sequence[Sequence[float]]) -> Scores:
-    import numpy as np  # noqa: PLC0415  # takes longer to import than this package
-
     found = np.asarray(vectors, dtype=np.float32)
     lengths = np.linalg.norm(found, axis=1, keepdims=True)
-    return np.divide(found, lengths, out=np.zeros_like(found), where=lengths > 0)
+    return found / np.where(lengths > 0, lengths, 1)
 
 
 class WordIndex:
     """The words of a tool set. Immutable once it is built, so that threads may share it."""
 
     def __init__(self, entries: Sequence[Entry]) -> None:
-        import numpy as np  # noqa: PLC0415  # takes longer to import than this package
-
         texts = [_weighed(entry, WEIGHTS, terms) for entry in entries]
-        self._words = _indexed(texts)
-        self._fragments = _indexed([_weighed(entry, FRAGMENT_FIELDS, _fragments) for entry in entries])
+        self._words = TermIndex(texts, saturation=TERM_SATURATION, length_share=LENGTH_NORMALIZATION)
+        fragments = [_weighed(entry, FRAGMENT_FIELDS, _fragments) for entry in entries]
+        self._fragments = TermIndex(fragments, saturation=TERM_SATURATION, length_share=LENGTH_NORMALIZATION)
         self.terms = [frozenset(self._words.numbers(text)) for text in texts]
-        having = self._words.having
-
         # How telling a term is, by its number; one that a single tool has leads to no other tool.
+        having = self._words.having
         self._rarity = np.where(having > 1, np.log(max(len(texts), 1) / np.maximum(having, 1)), 0.0)
-
         # Without common words, which would lead anywhere.
         joined = (" ".join(getattr(entry, field) for field in WEIGHTS) for entry in entries)
         own = (self._words.numbers(query_terms(text)) for text in joined)
@@ -239,7 +196,10 @@ class WordIndex:
         asked = without_phrasing(text)
         wanted = dict.fromkeys(self._numbers(text), PHRASING_WEIGHT)
         wanted |= dict.fromkeys(self._numbers(asked), 1.0)
-        near = self._fragments.scores(dict.fromkeys(self._fragments.numbers(_telling_fragments(asked)), 1.0))
+        telling = set(query_terms(asked))
+        words = (word for word in _LETTERS.findall(asked) if _term(word) in telling)
+        numbers = self._fragments.numbers(fragment for word in words for fragment in _cut(word))
+        near = self._fragments.scores(dict.fromkeys(numbers, 1.0))
         return to_one(to_one(self._words.scores(wanted)) + FRAGMENT_SHARE * to_one(near))
 
     def numbers(self, text: str) -> list[int]:
@@ -248,22 +208,18 @@ class WordIndex:
 
     def resembling(self, scores: Scores) -> Scores:
         """Return a score per tool for having the words of the best tools: how tools that share no word are found."""
-        import numpy as np  # noqa: PLC0415  # see above
-
         weights = np.zeros(len(self._words))
         for index in np.argsort(-scores, kind="stable")[:FEEDBACK_TOOLS]:
             own = self._own[index]
             weights[own] += scores[index] * self._rarity[own]
         telling = np.argsort(-weights, kind="stable")[:FEEDBACK_TERMS]
-        return self._words.scores({int(number): float(weights[number]) for number in telling if weights[number] > 0})
+        wanted = {int(number): float(weights[number]) for number in telling if weights[number] > 0}
+        found: Scores = self._words.scores(wanted)
+        return found
 
     def _numbers(self, text: str) -> list[int]:
         """The known terms of a text; plain numbers are values of parameters, and say nothing of the tool."""
         return self._words.numbers(term for term in query_terms(text) if not term.isdigit())
-
-
-def _indexed(texts: Sequence[Mapping[str, float]]) -> TermIndex:
-    return TermIndex(texts, saturation=TERM_SATURATION, length_share=LENGTH_NORMALIZATION)
 
 
 def to_one(scores: Scores) -> Scores:
@@ -272,7 +228,7 @@ def to_one(scores: Scores) -> Scores:
     return scores / best if best > 0 else scores
 
 
-def _weighed(entry: Entry, fields: Iterable[str], cut: Callable[[str], Iterable[str]]) -> dict[str, float]:
+def _weighed(entry: Entry, fields: Iterable[str], cut: Callable[[str], Iterable[str]]) -> Mapping[str, float]:
     """How much each piece of a tool's texts counts."""
     weighed: dict[str, float] = {}
     for field in fields:
@@ -283,12 +239,6 @@ def _weighed(entry: Entry, fields: Iterable[str], cut: Callable[[str], Iterable[
 
 def _fragments(text: str) -> list[str]:
     return [fragment for word in _LETTERS.findall(text) for fragment in _cut(word)]
-
-
-def _telling_fragments(text: str) -> list[str]:
-    """Fragments of the words that are not common."""
-    telling = set(query_terms(text))
-    return [fragment for word in _LETTERS.findall(text) if _term(word) in telling for fragment in _cut(word)]
 
 
 @lru_cache(maxsize=MAX_WORDS)

@@ -10,27 +10,24 @@ from pathlib import Path
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
 from langchain_core.tools import tool
-from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.store.postgres import PostgresStore
 from langgraph.store.sqlite import SqliteStore
 from langgraph.types import Command, interrupt
 
-from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits
 from langchain_ctxwin.summarize import SummaryJobs
+from support.agents import THREAD
 from support.checkpoints import sqlite_saver
-from support.fakes import ScriptedChatModel, exact_count, pairing_problem
+from support.fakes import ScriptedChatModel, pairing_problem
 from support.forking import copier
 from support.graphs import chat_on
+from support.spoiled import WINDOW, WORDS, Chat, engine_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
 
-WINDOW = 450
-WORDS = "lorem ipsum dolor sit amet " * 6
 TURNS = 10
 EARLY = 5  # messages of the third question
 PATIENCE = 60.0  # importing LangGraph takes seconds on a busy machine
-CONFIG = {"configurable": {"thread_id": "1"}}
 
 
 class Writer:
@@ -70,11 +67,8 @@ def storage(target):
 
 def agent_on(model, writer, saver, store=None, *, jobs=None, tools=(), **config):
     """Compile the graph of one process."""
-    settings = ContextConfig(**{"output_reserve": 0, "pin_first_user": False, **config})
-    limits = ModelLimits(context_window=WINDOW)
-    engine = ContextEngine(limits, exact_count, writer, settings, jobs=jobs)
     call = model.bind_tools(tools) if tools else model
-    return chat_on(engine, call, tools=tools, checkpointer=saver, store=store)
+    return chat_on(engine_of(writer, jobs, **config), call, tools=tools, checkpointer=saver, store=store)
 
 
 def question(number):
@@ -82,7 +76,7 @@ def question(number):
 
 
 def ask(graph, number):
-    graph.invoke({"messages": [HumanMessage(question(number))]}, CONFIG, durability="sync")
+    graph.invoke({"messages": [HumanMessage(question(number))]}, THREAD, durability="sync")
 
 
 def work(target, log, has_store, first, last, dies=False, is_killed_in_model=False, name="", seconds=0.0):
@@ -157,12 +151,12 @@ def test_a_process_killed_while_a_summary_is_written_loses_no_message(processes,
         # The dead one's summary is given up after twice its time.
         options = {"store": store if fate["has_store"] else None, "summary_timeout_seconds": 0.01}
         graph = agent_on(model, Writer(log), saver, **options)
-        left = graph.get_state(CONFIG).values["messages"]
-        graph.invoke(None, CONFIG)
-        resumed = graph.get_state(CONFIG).values["messages"]
+        left = graph.get_state(THREAD).values["messages"]
+        graph.invoke(None, THREAD)
+        resumed = graph.get_state(THREAD).values["messages"]
         for number in range(len(resumed) // 2, TURNS):
             ask(graph, number)
-        state = graph.get_state(CONFIG)
+        state = graph.get_state(THREAD)
     assert resumed[: len(left)] == left
     assert [m.content for m in state.values["messages"][::2]] == [question(n) for n in range(TURNS)]
     assert (state.next, len(state.values["messages"])) == ((), 2 * TURNS)
@@ -176,7 +170,7 @@ def test_one_process_per_turn_compacts(processes, tmp_path, has_store):
     for turn in range(2 * TURNS):
         assert processes.run(options | {"first": turn, "last": turn + 1}) == [0], processes.errors()
     with storage(data) as (saver, _):
-        state = agent_on(ScriptedChatModel(), Writer(log), saver).get_state(CONFIG).values
+        state = agent_on(ScriptedChatModel(), Writer(log), saver).get_state(THREAD).values
     swaps, ready = state["context_guard"]["compactions"], state["context_guard"]["summarizer"]["summaries"]
     assert "messages were exchanged" in state["context_summary"]
     assert state["context_record"]["left"]["messages"] == state["context_view"]["start"]["index"]
@@ -194,7 +188,7 @@ def test_two_processes_on_one_thread_leave_a_readable_state(processes, tmp_path)
     with storage(data) as (saver, store):
         graph = agent_on(model, Writer(log), saver, store)
         ask(graph, "last")
-        texts = [m.content for m in graph.get_state(CONFIG).values["messages"]]
+        texts = [m.content for m in graph.get_state(THREAD).values["messages"]]
     check_requests(model)
     assert texts[-2] == question("last")
 
@@ -220,12 +214,12 @@ def test_a_call_that_waits_for_a_human_survives_the_swap(tmp_path, open_sqlite):
         graph = agent_on(model, Writer(log), open_sqlite(strict=True), jobs=jobs, tools=[approve])
         ask(graph, number)
         jobs.drain(PATIENCE)
-        waiting = graph.get_state(CONFIG)
+        waiting = graph.get_state(THREAD)
         assert [task.name for task in waiting.tasks if task.interrupts] == ["tools"]
         if number % 2:  # another process takes the answer
             graph = agent_on(model, Writer(log), open_sqlite(strict=True), tools=[approve])
-        graph.invoke(Command(resume=f"yes {number} " + "and mind the step " * 20), CONFIG)
-        state = graph.get_state(CONFIG).values
+        graph.invoke(Command(resume=f"yes {number} " + "and mind the step " * 20), THREAD)
+        state = graph.get_state(THREAD).values
         assert state["messages"][-1].content.startswith(f"done: yes {number}")
         assert [m.content for m in model.requests[-1].messages if m.type == "tool"][-1].startswith(f"yes {number}")
         before, after = (values.get("context_guard", {}).get("compactions", 0) for values in (waiting.values, state))
@@ -236,50 +230,34 @@ def test_a_call_that_waits_for_a_human_survives_the_swap(tmp_path, open_sqlite):
     assert len(state["messages"]) == 4 * TURNS
 
 
-class Phase:
-    """A conversation up to the point where a summary is being written, ready, or shown."""
-
-    def __init__(self, log, phase):
-        self.jobs, self.model, self.count = SummaryJobs(), ScriptedChatModel(input_limit=WINDOW), 0
-        self.graph = agent_on(self.model, Writer(log, seconds=0.05), InMemorySaver(), jobs=self.jobs)
-        while not self.is_in(phase):
-            self.ask(drain=phase != "written")
-
-    @property
-    def state(self):
-        return self.graph.get_state(CONFIG).values
-
-    def is_in(self, phase):
-        pending = self.state.get("context_pending") or {}
-        if phase == "shown":
-            return bool(self.state.get("context_summary"))
-        return "key" in pending and bool(pending["text"]) == (phase == "ready")
-
-    def ask(self, *, drain=True):
-        ask(self.graph, self.count)
-        self.count += 1
-        if drain:
-            self.jobs.drain(PATIENCE)
+def chat_in(phase, log):
+    """Hold a conversation up to the point where a summary is being written, ready, or shown."""
+    chat = Chat(Writer(log, seconds=0.05))
+    while True:
+        chat.ask(drain=phase != "written")
+        pending = chat.state.get("context_pending") or {}
+        is_ready = "key" in pending and bool(pending["text"]) == (phase == "ready")
+        if chat.state.get("context_summary") if phase == "shown" else is_ready:
+            return chat
 
 
 @pytest.mark.parametrize("phase", ["written", "ready", "shown"])
 @pytest.mark.parametrize("change", ["edit", "delete", "fork", "travel"])
 def test_a_rewritten_past_keeps_the_thread_going(tmp_path, phase, change):
-    chat = Phase(tmp_path / "log", phase)
+    chat = chat_in(phase, tmp_path / "log")
     early, size = chat.state["messages"][2], len(chat.state["messages"])
-    calls_due = (each for each in chat.graph.get_state_history(CONFIG) if each.next == ("model",))
+    calls_due = (each for each in chat.graph.get_state_history(THREAD) if each.next == ("model",))
     past = next(each for each in calls_due if len(each.values["messages"]) == EARLY)
     if change == "edit":
-        chat.graph.update_state(CONFIG, {"messages": [HumanMessage("corrected " * 9, id=early.id)]}, as_node="model")
+        chat.graph.update_state(THREAD, {"messages": [HumanMessage("corrected " * 9, id=early.id)]}, as_node="model")
     elif change == "delete":
-        chat.graph.update_state(CONFIG, {"messages": [RemoveMessage(id=early.id)]}, as_node="model")
+        chat.graph.update_state(THREAD, {"messages": [RemoveMessage(id=early.id)]}, as_node="model")
     elif change == "fork":
         fork = chat.graph.update_state(past.config, {"messages": [HumanMessage("another way", id=early.id)]})
         chat.graph.invoke(None, fork)
     else:
         chat.graph.invoke(None, past.config)
-    for _ in range(TURNS):
-        chat.ask()
+    chat.ask(TURNS)
     check_requests(chat.model)
     state = chat.state
     texts = [m.content for m in state["messages"]]

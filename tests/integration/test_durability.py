@@ -68,27 +68,23 @@ def ask_and_check(agent, model, question, config=CONFIG):
     return [log["fault"] for log in logs if log["event"] == "context.session_mended"]
 
 
-def test_a_restart_at_every_turn_changes_nothing(open_sqlite, plain_state, control):
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_a_restart_at_every_turn_changes_nothing(is_async, tmp_path, open_sqlite, plain_state, control):
     model = scripted()
     for question in QUESTIONS:
-        agent = agent_of(model, LIMIT, checkpointer=open_sqlite(strict=True))
-        agent.invoke(ask(question), CONFIG)
-    requests, state = control
-    assert sent(model) == requests
-    assert state_of(agent)["context_report"] == state["context_report"]
-    assert exact_count(state["messages"], TOOLS) > 2 * LIMIT
-
-
-async def test_async_restarts_change_nothing_either(tmp_path, plain_state, control):
-    model = scripted()
-    for question in QUESTIONS:
-        async with async_sqlite_saver(tmp_path / "async.sqlite", strict=True) as saver:
-            agent = agent_of(model, LIMIT, checkpointer=saver)
-            await agent.ainvoke(ask(question), CONFIG)
-            report = (await agent.aget_state(CONFIG)).values["context_report"]
+        if is_async:
+            async with async_sqlite_saver(tmp_path / "async.sqlite", strict=True) as saver:
+                agent = agent_of(model, LIMIT, checkpointer=saver)
+                await agent.ainvoke(ask(question), CONFIG)
+                report = (await agent.aget_state(CONFIG)).values["context_report"]
+        else:
+            agent = agent_of(model, LIMIT, checkpointer=open_sqlite(strict=True))
+            agent.invoke(ask(question), CONFIG)
+            report = state_of(agent)["context_report"]
     requests, state = control
     assert sent(model) == requests
     assert report == state["context_report"]
+    assert exact_count(state["messages"], TOOLS) > 2 * LIMIT
 
 
 def test_each_request_extends_the_one_before_unless_something_was_compacted(control):

@@ -4,8 +4,8 @@ import pytest
 
 from langchain_ctxwin.cli import main
 from langchain_ctxwin.models.sources import http
-from langchain_ctxwin.models.sources.platforms import VARIABLES
 from support.model_fleet import ModelFleet
+from support.model_sources import VARIABLES
 
 pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
 

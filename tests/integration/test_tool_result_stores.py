@@ -7,12 +7,11 @@ from langchain_core.messages import ToolMessage
 from langgraph.store.postgres import PostgresStore
 from langgraph.store.postgres.aio import AsyncPostgresStore
 
-from langchain_ctxwin.tool_results.pages import style_of
 from langchain_ctxwin.tool_results.stores import LangGraphResultStore, RedisResultStore
 from langchain_ctxwin.tool_results.view import View
 from support.result_stores import elsewhere, opened_store
 from support.servers import started_postgres, started_valkey
-from support.walking import PRICE, TOOL, answers, awalk, cursor_in, entries_in, guard_of, walk
+from support.walking import PRICE, TOOL, answers, ask, awalk, cursor_in, entries_in, guard_of, walk
 
 pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
 
@@ -47,26 +46,17 @@ async def test_a_walk_gives_the_same_pages_whatever_the_store(store, name):
 
     by_thread = await elsewhere(lambda: walk(guard, RESULTS[name]))
     by_loop = await awalk(guard, RESULTS[name])
-    whole = await elsewhere(lambda: whole_walk(guard, RESULTS[name]))
+    whole = await elsewhere(lambda: ask(guard, RESULTS[name], fields=["*"]))
 
     assert len(by_thread) > 3
     assert by_thread == by_loop == walk(guard_of(max_tokens=BUDGET), RESULTS[name])
-    assert whole == whole_walk(guard_of(max_tokens=BUDGET), RESULTS[name])
+    assert whole == ask(guard_of(max_tokens=BUDGET), RESULTS[name], fields=["*"])
     assert [PRICE(page) for page in by_thread if PRICE(page) > BUDGET] == []
-
-
-def whole_walk(guard, result):
-    """The pages of a walk with all fields."""
-    cursor, pages = cursor_in(guard.output(result, TOOL, {"q": "all"})), []
-    while cursor is not None:
-        pages.append(guard.read(cursor, fields=["*"]))
-        cursor = cursor_in(pages[-1])
-    return pages
 
 
 def test_the_walk_that_stores_are_compared_with_loses_nothing():
     found = answers(RESULTS["rows"], BUDGET)
-    view = View(found[0].layout, style_of(found[0].record))
+    view = View(found[0].layout, found[0].record)
 
     assert entries_in(view, [answer.page for answer in found]) == list(range(151))
 

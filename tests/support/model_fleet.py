@@ -51,9 +51,8 @@ PAGES: dict[str, tuple[str, dict[str, Any]]] = {
 class ModelFleet:
     """Serves every provider of the tests while the `with` block runs.
 
-    `asked` holds a (method, path with query, headers) per request. Broken servers: `/hang`, `/http500`, `/recovers`
-    (fails once with 429), `/busy` (asks for an hour), `/garbage`, `/html`, `/truncated`, `/elsewhere` (redirects to
-    another host), `/moved` (redirects to OpenAI's list), `/circle`.
+    `asked` holds a (method, path with query, headers) per request. Broken servers: `/hang`, `/drip`, `/http500`,
+    `/garbage`, `/html`, `/truncated`.
 
     Example:
         >>> with ModelFleet() as fleet:
@@ -119,13 +118,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.fleet.asked.append((self.command, self.path, {key.lower(): value for key, value in self.headers.items()}))
 
     def _broken(self, kind: str) -> None:
-        first = [path.split("/")[1] for path in self.fleet.paths()].count(kind) == 1
         if kind == "hang":
             self.fleet.released.wait()
         elif kind == "drip":
             self._drip()
-        elif kind == "recovers" and not first:
-            self._json(shapes.VLLM)
         else:
             self._say(*BROKEN.get(kind, (404, b"no such path", {})))
 
@@ -162,14 +158,8 @@ DRIPPED_HEADERS, DRIP_SECONDS = 60, 0.05
 
 BROKEN: dict[str, tuple[int, bytes, dict[str, str]]] = {
     "http500": (500, b'{"error": "secret-key was here"}', {}),
-    "recovers": (429, b"{}", {"Retry-After": "0"}),
-    "busy": (429, b"{}", {"Retry-After": "3600"}),
     "garbage": (200, b"\x00\xff{{{", {}),
     "html": (200, b"<html><body>Sign in</body></html>", {"Content-Type": "text/html"}),
     "truncated": (200, b'{"data": [', {"Content-Length": "100000"}),
-    "elsewhere": (302, b"", {"Location": "http://elsewhere.invalid/v1/models"}),
-    "no_port": (302, b"", {"Location": "http://127.0.0.1:99999/v1/models"}),
-    "moved": (301, b"", {"Location": "/openai/v1/models"}),
-    "circle": (302, b"", {"Location": "/circle/v1/models"}),
 }
 """Kind -> status, body and headers."""

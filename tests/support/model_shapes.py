@@ -1,5 +1,11 @@
 """What model lists look like, one per provider: the documented shapes, with names and numbers of the tests' own."""
 
+
+def listed(*entries):
+    """A list in OpenAI's shape."""
+    return {"object": "list", "data": [{"object": "model", **entry} for entry in entries]}
+
+
 GEMINI = {
     "models": [
         {
@@ -55,7 +61,7 @@ ANTHROPIC_SECOND = {
     "last_id": "test-haiku",
 }
 
-OPENAI = {"object": "list", "data": [{"id": "test-plain", "object": "model", "created": 1, "owned_by": "system"}]}
+OPENAI = listed({"id": "test-plain", "created": 1, "owned_by": "system"})
 
 OPENROUTER = {
     "data": [
@@ -79,34 +85,26 @@ OPENROUTER = {
     ]
 }
 
-MISTRAL = {
-    "object": "list",
-    "data": [
-        {
-            "id": "test-wind-latest",
-            "object": "model",
-            "owned_by": "mistralai",
-            "capabilities": {"completion_chat": True, "function_calling": True, "vision": False, "fine_tuning": False},
-            "max_context_length": 131072,
-            "aliases": ["test-wind-2099"],
-            "deprecation": "2099-06-30T12:00:00Z",
-        }
-    ],
-}
+MISTRAL = listed(
+    {
+        "id": "test-wind-latest",
+        "owned_by": "mistralai",
+        "capabilities": {"completion_chat": True, "function_calling": True, "vision": False, "fine_tuning": False},
+        "max_context_length": 131072,
+        "aliases": ["test-wind-2099"],
+        "deprecation": "2099-06-30T12:00:00Z",
+    }
+)
 
-GROQ = {
-    "object": "list",
-    "data": [
-        {
-            "id": "maker/test-fast",
-            "object": "model",
-            "owned_by": "Maker",
-            "active": True,
-            "context_window": 131072,
-            "max_completion_tokens": 32768,
-        }
-    ],
-}
+GROQ = listed(
+    {
+        "id": "maker/test-fast",
+        "owned_by": "Maker",
+        "active": True,
+        "context_window": 131072,
+        "max_completion_tokens": 32768,
+    }
+)
 
 VLLM = {
     "object": "list",
@@ -127,22 +125,18 @@ LLAMA_CPP = {
 }
 LLAMA_CPP_PROPS = {"default_generation_settings": {"id": 0, "n_ctx": 8192}, "total_slots": 2}
 
-LM_STUDIO = {"object": "list", "data": [{"id": "test-desk", "object": "model", "owned_by": "organization_owner"}]}
-LM_STUDIO_OWN = {
-    "object": "list",
-    "data": [
-        {
-            "id": "test-desk",
-            "object": "model",
-            "type": "vlm",
-            "publisher": "maker",
-            "state": "loaded",
-            "max_context_length": 131072,
-            "loaded_context_length": 4096,
-            "capabilities": ["tool_use"],
-        }
-    ],
-}
+LM_STUDIO = listed({"id": "test-desk", "owned_by": "organization_owner"})
+LM_STUDIO_OWN = listed(
+    {
+        "id": "test-desk",
+        "type": "vlm",
+        "publisher": "maker",
+        "state": "loaded",
+        "max_context_length": 131072,
+        "loaded_context_length": 4096,
+        "capabilities": ["tool_use"],
+    }
+)
 
 TOGETHER = [
     {
@@ -154,25 +148,21 @@ TOGETHER = [
     }
 ]
 
-FIREWORKS = {
-    "object": "list",
-    "data": [
-        {
-            "id": "accounts/fireworks/models/test-spark",
-            "object": "model",
-            "owned_by": "fireworks",
-            "kind": "HF_BASE_MODEL",
-            "supports_chat": True,
-            "supports_image_input": False,
-            "supports_tools": True,
-            "context_length": 163840,
-        }
-    ],
-}
+FIREWORKS = listed(
+    {
+        "id": "accounts/fireworks/models/test-spark",
+        "owned_by": "fireworks",
+        "kind": "HF_BASE_MODEL",
+        "supports_chat": True,
+        "supports_image_input": False,
+        "supports_tools": True,
+        "context_length": 163840,
+    }
+)
 
-DEEPSEEK = {"object": "list", "data": [{"id": "test-depth", "object": "model", "owned_by": "deepseek"}]}
+DEEPSEEK = listed({"id": "test-depth", "owned_by": "deepseek"})
 
-XAI = {"object": "list", "data": [{"id": "test-orbit", "created": 1, "object": "model", "owned_by": "xai"}]}
+XAI = listed({"id": "test-orbit", "created": 1, "owned_by": "xai"})
 XAI_LANGUAGE = {
     "models": [
         {

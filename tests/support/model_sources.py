@@ -2,8 +2,14 @@
 
 import threading
 
-from langchain_ctxwin.core.model_info import ModelInfo
+from langchain_ctxwin import ModelInfo
+from langchain_ctxwin.models.sources.platforms import ANTHROPIC, COMPATIBLE, GEMINI
 
+VARIABLES = tuple(  # everything in an environment that brings a key or moves it
+    variable
+    for platform in (GEMINI, ANTHROPIC, *COMPATIBLE)
+    for variable in (*platform.key_variables, *platform.address_variables)
+)
 NOON = 1_800_000_000.0
 
 
@@ -54,6 +60,11 @@ class HeldSource(ListSource):
         self.asked.set()
         self.released.wait()
         return super().fetch(name)
+
+
+def info(source, name, **facts):
+    """What a source of this name is expected to state."""
+    return ModelInfo(name=name, provenance=dict.fromkeys(facts, source), **facts)
 
 
 def model(name="nova-1", provider="acme", context_window=8192, **facts):

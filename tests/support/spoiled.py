@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
@@ -9,8 +10,10 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits
+from langchain_ctxwin.core.assembly import RECORD_ID
 from langchain_ctxwin.core.pairing import find_faults
 from langchain_ctxwin.summarize import SummaryJobs
+from support.agents import THREAD
 from support.fakes import ScriptedChatModel, exact_count
 from support.graphs import chat_on
 from support.stepping import Steps
@@ -18,25 +21,26 @@ from support.stepping import Steps
 WINDOW = 450
 WORDS = "lorem ipsum dolor sit amet " * 6
 PATIENCE = 20.0  # of what waits for a thread; nothing here takes a second
+SUMMARY = "A short summary."
 
 
 class Writer:
-    """A summarizer that does one thing, right or wrong."""
+    """A summarizer that does one thing, right or wrong, when its gate lets it."""
 
-    def __init__(self, text="A short summary.", *, gate=None):
-        self.text = text
-        self.gate = gate
+    def __init__(self, text=f"{SUMMARY} Part {{}}.", *, gate=None):
+        self.text, self.gate = text, gate
         self.given = []
+        """The texts of the messages of each call, and the summary before them."""
         self.called = threading.Event()
 
     def summarize(self, messages, *, previous, max_tokens):
-        self.given.append([message.content for message in messages])
+        self.given.append(([message.content for message in messages], previous))
         self.called.set()
         if self.gate:
             assert self.gate.wait(PATIENCE)
         if isinstance(self.text, BaseException):
             raise self.text
-        return self.text
+        return self.text and self.text.format(len(self.given))
 
 
 class Store(InMemoryStore):
@@ -67,29 +71,56 @@ def engine_of(writer, jobs=None, *, window=WINDOW, **config):
 
 
 class Chat:
-    """A conversation on the nodes that notes how many turns ended without an answer: none may."""
+    """A conversation on the nodes, one question and answer at a time."""
 
-    def __init__(self, writer, *, store=None, saver=None, thread="1", engine=None, **config):
-        self.jobs = SummaryJobs()
-        self.model = ScriptedChatModel(input_limit=WINDOW)
-        engine = engine or engine_of(writer, self.jobs, **config)
+    def __init__(self, writer, *, jobs=None, window=WINDOW, store=None, saver=None, **config):
+        self.jobs = jobs or SummaryJobs()
+        self.model = ScriptedChatModel(input_limit=window)
+        engine = engine_of(writer, self.jobs, window=window, **config)
         self.graph = chat_on(engine, self.model, checkpointer=saver or InMemorySaver(), store=store)
-        self.config = {"configurable": {"thread_id": thread}}
 
     @property
     def state(self):
-        return self.graph.get_state(self.config).values
+        return self.graph.get_state(THREAD).values
 
-    async def ask(self, count, *, way="sync", drain=True):
+    def ask(self, count=1, *, is_async=False, drain=True):
+        """Ask so many questions, letting the summaries finish in between or not; return what was reported."""
+        events = []
         for _ in range(count):
-            number = len(self.state.get("messages", ())) // 2
-            question = {"messages": [HumanMessage(f"question {number} {WORDS}")]}
-            if way == "sync":
-                self.graph.invoke(question, self.config)
-            else:
-                await self.graph.ainvoke(question, self.config)
+            streamed = self.graph.stream(self.question, THREAD, stream_mode="custom")
+            events += asyncio.run(self.heard()) if is_async else streamed
             if drain:
                 self.jobs.drain(PATIENCE)
+        return [event["type"].removeprefix("context.") for event in events]
+
+    async def heard(self):
+        return [event async for event in self.graph.astream(self.question, THREAD, stream_mode="custom")]
+
+    @property
+    def question(self):
+        number = len(self.state.get("messages", ())) // 2
+        return {"messages": [HumanMessage(f"question {number} {WORDS}")]}
+
+    def until(self, is_reached):
+        """Ask while the summarizer writes, until a function of the events says so."""
+        for _ in range(40):
+            if is_reached(self.ask(drain=False)):
+                return self
+        raise AssertionError("not reached in 40 questions")
+
+    @property
+    def left(self):
+        """How many messages the record counts."""
+        return (self.state.get("context_record") or {}).get("left", {}).get("messages", 0)
+
+    @property
+    def account(self):
+        """What the last request says of messages that left."""
+        return next((m.content for m in self.model.requests[-1].messages if m.id == RECORD_ID), "")
+
+    @property
+    def refusals(self):
+        return [r.refused for r in self.model.requests if r.refused or find_faults(list(r.messages))]
 
     def check(self, turns):
         """Every turn was answered, every request was valid and held its question, no message is gone."""
@@ -112,8 +143,7 @@ def check_record(state):
 
 
 def flow_of(writer, **options):
-    engine = engine_of(writer, **options)
-    return Steps(engine)
+    return Steps(engine_of(writer, **options))
 
 
 def pairs(count, words=WORDS, first=0):

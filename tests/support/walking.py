@@ -41,10 +41,19 @@ def body_of(page):
 
 def walk(guard, result, **question):
     """The first view of a result, and every page after it."""
-    pages = [guard.output(result, TOOL, {"q": "all"})]
-    while (cursor := cursor_in(pages[-1])) is not None:
-        pages.append(guard.read(cursor, **question))
-    return pages
+    first = guard.output(result, TOOL, {"q": "all"})
+    return [first, *_rest(guard, first, question)]
+
+
+def ask(guard, result, **question):
+    """The pages that answer a question about a result, without its first view."""
+    return list(_rest(guard, guard.output(result, TOOL, {"q": "all"}), question))
+
+
+def _rest(guard, page, question):
+    while (cursor := cursor_in(page)) is not None:
+        page = guard.read(cursor, **question)
+        yield page
 
 
 async def awalk(guard, result, **question):
@@ -52,15 +61,6 @@ async def awalk(guard, result, **question):
     pages = [await guard.aoutput(result, TOOL, {"q": "all"})]
     while (cursor := cursor_in(pages[-1])) is not None:
         pages.append(await guard.aread(cursor, **question))
-    return pages
-
-
-def ask(guard, result, **question):
-    """The pages that answer a question about a result, without its first view."""
-    cursor = cursor_in(guard.output(result, TOOL, {"q": "all"}))
-    pages = [guard.read(cursor, **question)]
-    while (cursor := cursor_in(pages[-1])) is not None:
-        pages.append(guard.read(cursor, **question))
     return pages
 
 

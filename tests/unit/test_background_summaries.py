@@ -18,110 +18,46 @@ from structlog.testing import capture_logs
 from langchain_ctxwin import ContextNodes, TokenEstimator
 from langchain_ctxwin.agent.storage import Place
 from langchain_ctxwin.agent.summaries import Summaries
-from langchain_ctxwin.core.assembly import RECORD_ID
 from langchain_ctxwin.core.pairing import find_faults
 from langchain_ctxwin.core.record import OPENING, render_record
 from langchain_ctxwin.errors import BudgetExceededError
 from langchain_ctxwin.summarize import SummaryJobs, SummaryStore
 from langchain_ctxwin.util.background import in_daemon
 from support import agents, spoiled
-from support.agents import LOREM, PATIENCE, RUNS, THREAD
-from support.fakes import ScriptedChatModel, exact_count
-from support.graphs import chat_on
-from support.spoiled import Store, flow_of, pairs, results, steps
+from support.agents import PATIENCE, RUNS, THREAD
+from support.fakes import exact_count
+from support.spoiled import SUMMARY, WORDS, Chat, Store, Writer, flow_of, pairs, results, steps
 from support.stepping import Steps
 from support.unruly import TEXTS, Conversation
 
-WORDS = LOREM
-SUMMARY = "## Facts\nThe budget is 700."
 WINDOW = 1200
+TURNS = 10
 
 
-class Writer:
-    """A summarizer that writes when it is let; it remembers what it was given."""
-
-    def __init__(self, answer=None, *, is_open=True):
-        self.answer, self.given, self.gate = answer, [], threading.Event()
-        if is_open:
-            self.gate.set()
-
-    def summarize(self, messages, *, previous, max_tokens):
-        self.given.append((tuple(m.content for m in messages), previous))
-        assert self.gate.wait(10)
-        if isinstance(self.answer, Exception):
-            raise self.answer
-        return self.answer or f"{SUMMARY} Part {len(self.given)}."
+def engine_of(writer, jobs=None, **config):
+    return spoiled.engine_of(writer, jobs, window=WINDOW, **config)
 
 
-def engine_of(writer, *, jobs=None, **config):
-    options = {"pin_first_user": False, "jobs": jobs or SummaryJobs(), **config}
-    return agents.engine_of(WINDOW, exact_count, writer, **options)
-
-
-class Chat:
-    """A conversation on the nodes, one question and answer at a time."""
-
-    def __init__(self, writer, *, jobs=None, **config):
-        self.jobs = jobs or SummaryJobs()
-        self.model = ScriptedChatModel(input_limit=WINDOW)
-        self.graph = chat_on(engine_of(writer, jobs=self.jobs, **config), self.model)
-
-    def ask(self, count=1, *, waits=True, is_async=False):
-        """Ask `count` questions, letting the summaries finish in between or not."""
-        events = []
-        for _ in range(count):
-            number = len(self.state.get("messages", ())) // 2
-            question = {"messages": [HumanMessage(f"question {number} {WORDS}")]}
-            events += (
-                asyncio.run(self.heard(question))
-                if is_async
-                else self.graph.stream(question, THREAD, stream_mode="custom")
-            )
-            if waits:
-                self.jobs.drain(10)
-        return kinds(events)
-
-    async def heard(self, question):
-        return [event async for event in self.graph.astream(question, THREAD, stream_mode="custom")]
-
-    @property
-    def state(self):
-        return self.graph.get_state(THREAD).values
-
-    def until(self, is_reached):
-        """Ask while the summarizer writes, until a function of the events says so."""
-        for _ in range(40):
-            if is_reached(self.ask(waits=False)):
-                return self
-        raise AssertionError("not reached in 40 questions")
+def chat_of(writer, **options):
+    return Chat(writer, window=WINDOW, **options)
 
 
 def is_begun(events):
     return "summary_started" in events
 
 
-def left(chat):
-    """How many messages the record counts."""
-    return (chat.state.get("context_record") or {}).get("left", {}).get("messages", 0)
-
-
-def kinds(events):
-    return [event["type"].removeprefix("context.") for event in events]
-
-
-def account(model):
-    """What the last request says of messages that left."""
-    return next((m.content for m in model.requests[-1].messages if m.id == RECORD_ID), "")
-
-
-def refusals(chat):
-    return [r.refused for r in chat.model.requests if r.refused or find_faults(list(r.messages))]
+@pytest.fixture
+def gate():
+    """A closed gate; what waits for it ends with the test."""
+    gate = threading.Event()
+    yield gate
+    gate.set()
 
 
 @pytest.mark.parametrize("is_async", [False, True])
 def test_a_summary_begun_early_is_shown_when_the_room_is_needed(is_async):
     """Past `prepare` it is written, at the limit it is shown, in between the request only grows."""
-    chat = Chat(Writer())
+    chat = chat_of(Writer())
     events, begun = [], 0
     while "compacted" not in events:
         begun = len(chat.model.requests)
@@ -129,29 +65,28 @@ def test_a_summary_begun_early_is_shown_when_the_room_is_needed(is_async):
     texts = [[m.content for m in request.messages] for request in chat.model.requests[:begun]]
     assert all(after[: len(before)] == before for before, after in pairwise(texts))
     assert events == ["summary_started", "summary_ready", "compacted"]
-    assert SUMMARY in account(chat.model)
-    assert refusals(chat) == []
+    assert SUMMARY in chat.account
+    assert chat.refusals == []
     state = chat.state
     assert (state["context_report"]["compactions"], state["context_guard"]["summarizer"]["summaries"]) == (1, 1)
 
 
-def test_nobody_waits_for_a_slow_summarizer():
-    writer = Writer(is_open=False)
-    chat = Chat(writer)
-    chat.until(lambda events: left(chat) and "summary_ready" not in events)
+def test_nobody_waits_for_a_slow_summarizer(gate):
+    chat = chat_of(writer := Writer(gate=gate))
+    chat.until(lambda events: chat.left and "summary_ready" not in events)
     before, record = chat.state["context_view"], chat.state["context_record"]
-    assert (left(chat), len(writer.given)) == (before["start"]["index"], 1)
-    writer.gate.set()
-    chat.jobs.drain(10)
-    assert chat.ask(waits=False)[:2] == ["summary_ready", "compacted"]
+    assert (chat.left, len(writer.given)) == (before["start"]["index"], 1)
+    gate.set()
+    chat.jobs.drain(PATIENCE)
+    assert chat.ask(drain=False)[:2] == ["summary_ready", "compacted"]
     after = chat.state["context_view"]
-    assert (after["start"], chat.state["context_record"], refusals(chat)) == (before["start"], record, [])
-    assert account(chat.model).startswith(f"{OPENING}\n{SUMMARY} Part 1.\n{render_record(record)}\n")
+    assert (after["start"], chat.state["context_record"], chat.refusals) == (before["start"], record, [])
+    assert chat.account.startswith(f"{OPENING}\n{SUMMARY} Part 1.\n{render_record(record)}\n")
 
 
 def test_each_summary_starts_where_the_last_one_ended():
     writer = Writer()
-    chat = Chat(writer)
+    chat = chat_of(writer)
     for _ in range(100):
         chat.ask()
         if len(writer.given) > 2:
@@ -165,20 +100,18 @@ def test_each_summary_starts_where_the_last_one_ended():
 
 
 def test_a_summary_far_too_long_is_shown_shortened():
-    chat = Chat(Writer("- The budget is 700.\n" * 4000))
+    chat = chat_of(Writer("- The budget is 700.\n" * 4000))
     assert "summary_failed" not in chat.ask(30)
-    assert refusals(chat) == []
+    assert chat.refusals == []
     assert set(chat.state["context_summary"].split("\n")) == {"- The budget is 700."}
     assert chat.state["context_report"]["summary_tokens"] < WINDOW / 2
 
 
-def test_a_summarizer_that_hangs_is_given_up_after_its_time():
-    now, writer = [0.0], Writer(is_open=False)
-    chat = Chat(writer, jobs=SummaryJobs(clock=lambda: now[0])).until(is_begun)
+def test_a_summarizer_that_hangs_is_given_up_after_its_time(gate):
+    now = [0.0]
+    chat = chat_of(Writer(gate=gate), jobs=SummaryJobs(clock=lambda: now[0])).until(is_begun)
     now[0] = 61.0
-    assert "summary_failed" in chat.ask(waits=False)
-    assert refusals(chat) == []
-    writer.gate.set()
+    assert ("summary_failed" in chat.ask(drain=False), chat.refusals) == (True, [])
 
 
 class Forgetful(SummaryJobs):
@@ -193,27 +126,24 @@ class Forgetful(SummaryJobs):
 
 @pytest.mark.parametrize("store", [None, InMemoryStore()], ids=["lost", "stored"])
 def test_another_process_picks_the_summary_up_or_writes_it_inline_once(store):
-    saver, writer, model, started = InMemorySaver(), Writer(), ScriptedChatModel(input_limit=WINDOW), 0
-    for turn in range(24):  # a fresh set of jobs is a fresh process
-        jobs = SummaryJobs() if store else Forgetful()
-        graph = chat_on(engine_of(writer, jobs=jobs), model, checkpointer=saver, store=store)
-        question = {"messages": [HumanMessage(f"question {turn} {WORDS}")]}
-        started += kinds(graph.stream(question, THREAD, stream_mode="custom")).count("summary_started")
-        jobs.drain(10)
-    values = graph.get_state(THREAD).values
-    assert SUMMARY in values["context_summary"]
-    assert [r.refused for r in model.requests if r.refused] == []
-    assert len(writer.given) == started if store else len(writer.given) <= values["context_guard"]["compactions"] + 1
+    saver, writer, started = InMemorySaver(), Writer(), 0
+    for _ in range(24):  # a fresh set of jobs is a fresh process
+        chat = chat_of(writer, jobs=None if store else Forgetful(), saver=saver, store=store)
+        started += chat.ask().count("summary_started")
+        assert chat.refusals == []
+    assert SUMMARY in chat.state["context_summary"]
+    times, swaps = len(writer.given), chat.state["context_guard"]["compactions"]
+    assert times == started if store else times <= swaps + 1
 
 
 def test_one_long_turn_is_served():
     writer = Writer()
     jobs = SummaryJobs()
-    nodes = ContextNodes(engine_of(writer, jobs=jobs))
+    nodes = ContextNodes(engine_of(writer, jobs))
     state = {"messages": [HumanMessage("count", id="q")]}
     for step in range(40):
         state |= nodes.budget_check.invoke(state)
-        jobs.drain(10)
+        jobs.drain(PATIENCE)
         if nodes.route_on_budget(state) == "force_compress":
             state |= nodes.force_compress.invoke(state)
         request = nodes.model_input(state)
@@ -231,16 +161,16 @@ def test_one_long_turn_is_served():
 
 @pytest.mark.parametrize("summarize", ["background", "off"])
 def test_a_history_past_its_own_cap_waits_for_no_summary_that_is_not_due(summarize):
-    chat = Chat(Writer(), max_history_tokens=400, summarize=summarize)
+    chat = chat_of(Writer(), max_history_tokens=400, summarize=summarize)
     chat.ask(8)
-    is_told = account(chat.model).startswith(f"{OPENING}\n{SUMMARY} Part 1.")
+    is_told = chat.account.startswith(f"{OPENING}\n{SUMMARY} Part 1.")
     sizes = [(chat.ask(), chat.state["context_report"]["history_tokens"])[1] for _ in range(14)]
     assert (is_told, max(sizes) <= 400) == (summarize != "off", True)
-    assert left(chat) == chat.state["context_view"]["start"]["index"] > 0
+    assert chat.left == chat.state["context_view"]["start"]["index"] > 0
 
 
-def test_a_damaged_pending_summary_is_dropped_and_said():
-    engine, state = engine_of(Writer()), Chat(Writer(is_open=False)).until(is_begun).state
+def test_a_damaged_pending_summary_is_dropped_and_said(gate):
+    engine, state = engine_of(Writer()), chat_of(Writer(gate=gate)).until(is_begun).state
     again = json.loads(json.dumps({key: state[key] for key in state if key.startswith("context_")}))
     one, two = (engine.measure(state["messages"], session=session).session.pending for session in (state, again))
     assert one == two is not None
@@ -252,7 +182,7 @@ def test_a_damaged_pending_summary_is_dropped_and_said():
 
 @pytest.mark.parametrize(("ago_seconds", "is_lost"), [(0, False), (10_000, True), (-10_000, True)])
 def test_a_clock_that_jumped_does_not_hold_a_lost_summary_for_ever(ago_seconds, is_lost):
-    nodes = ContextNodes(engine_of(Writer(), jobs=Forgetful()))
+    nodes = ContextNodes(engine_of(Writer(), Forgetful()))
     window = nodes.measure({"messages": pairs(15)})
     place = Place("1", SummaryStore(InMemoryStore(), "1"))
     begun = Summaries(nodes.engine, clock=lambda: time.time() - ago_seconds).advance(window, place)
@@ -262,11 +192,11 @@ def test_a_clock_that_jumped_does_not_hold_a_lost_summary_for_ever(ago_seconds, 
 
 def test_the_report_says_why_no_summary_is_tried_any_more():
     writer, jobs = Writer(RuntimeError("down")), SummaryJobs()
-    nodes = ContextNodes(engine_of(writer, jobs=jobs))
+    nodes = ContextNodes(engine_of(writer, jobs))
     state = {"messages": pairs(13)}
     for _ in range(8):
         state |= nodes.budget_check.invoke(state)
-        jobs.drain(10)
+        jobs.drain(PATIENCE)
     assert state["context_report"]["stopped"] == "summaries_ineffective"
     assert len(writer.given) == 2
     state["messages"] = [*state["messages"], HumanMessage("something else", id="next")]
@@ -294,7 +224,7 @@ def test_summaries_come_in_time_although_sizes_are_unsure():
         if nodes.route_on_budget(state) == "force_compress":
             state |= nodes.force_compress.invoke(state)
         state["messages"] = [*state["messages"], answer]
-        jobs.drain(10)
+        jobs.drain(PATIENCE)
         dropped.append((state.get("context_guard") or {}).get("dropped_turns"))
     assert state["context_guard"]["compactions"] >= 2
     assert next(number for number in dropped if number is not None) == 0  # the first was there when it was needed
@@ -303,18 +233,15 @@ def test_summaries_come_in_time_although_sizes_are_unsure():
 
 @pytest.mark.parametrize("bound", [{"trigger_messages": 8}, {"max_history_tokens": 400, "keep": 0.5}])
 def test_a_history_past_a_bound_of_its_own_waits_for_the_summary_and_shrinks_to_it(bound):
-    chat = Chat(Writer(), **bound)
+    chat = chat_of(Writer(), **bound)
     while "compacted" not in chat.ask():
         assert chat.state["context_report"]["history_tokens"] <= 400 + 80
     assert chat.state["context_report"]["history_tokens"] <= 400
     assert chat.state["context_guard"]["dropped_turns"] == 0
-    assert SUMMARY in account(chat.model)
+    assert SUMMARY in chat.account
 
 
 # --- faults of summarizers, stores and clocks
-
-TURNS = 10
-
 
 BAD = {
     "raises": RuntimeError("down"),
@@ -328,23 +255,15 @@ BAD = {
 }
 
 
-@pytest.fixture
-def gate():
-    """A closed gate; what waits for it ends with the test."""
-    gate = threading.Event()
-    yield gate
-    gate.set()
-
-
-@pytest.mark.parametrize("way", ["sync", "async"])
+@pytest.mark.parametrize("is_async", [False, True])
 @pytest.mark.parametrize("summarize", ["inline", "background"])
 @pytest.mark.parametrize("kind", [*BAD, "hangs"])
-async def test_a_bad_summarizer_fails_no_turn_and_loses_no_message(kind, summarize, way, gate):
+def test_a_bad_summarizer_fails_no_turn_and_loses_no_message(kind, summarize, is_async, gate):
     """Inline a hanging one is given up after its time, in the background nobody waits for it."""
     hangs = kind == "hangs"
-    writer = spoiled.Writer(gate=gate) if hangs else spoiled.Writer(BAD[kind])
-    chat = spoiled.Chat(writer, summarize=summarize, **({"summary_timeout_seconds": 0.05} if hangs else {}))
-    await chat.ask(TURNS, way=way, drain=not hangs)
+    writer = Writer(gate=gate) if hangs else Writer(BAD[kind])
+    chat = Chat(writer, summarize=summarize, **({"summary_timeout_seconds": 0.05} if hangs else {}))
+    chat.ask(TURNS, is_async=is_async, drain=not hangs)
     chat.check(TURNS)
     assert not hangs or not chat.state.get("context_summary")
     if summarize == "background" and kind in {"raises", "nothing", "none", "novel"}:
@@ -352,7 +271,7 @@ async def test_a_bad_summarizer_fails_no_turn_and_loses_no_message(kind, summari
 
 
 def test_a_refused_summary_is_paid_for_all_the_same():
-    flow, state = flow_of(spoiled.Writer("novel" * 9000)), {"messages": pairs(5)}
+    flow, state = flow_of(Writer("novel" * 9000)), {"messages": pairs(5)}
     state |= flow.check(state, Place())
     flow.engine.jobs.drain(PATIENCE)
     state |= flow.check(state, Place())
@@ -362,7 +281,7 @@ def test_a_refused_summary_is_paid_for_all_the_same():
 
 def test_a_summary_of_which_no_line_leaves_room_for_the_turn_is_left_out():
     """The turn goes on; what the summary covered is in none any more, to be summarized again."""
-    nodes = ContextNodes(engine := spoiled.engine_of(spoiled.Writer()))
+    nodes = ContextNodes(engine := spoiled.engine_of(Writer()))
     covered = {"through": {"id": "a1", "index": 3}, "digest": ""}
     state = {
         "messages": [*pairs(2)[:4], HumanMessage("read it all", id="now"), *results(4)],
@@ -378,24 +297,24 @@ def test_a_summary_of_which_no_line_leaves_room_for_the_turn_is_left_out():
     assert engine.prepare(nodes.measure(state)).start == 0
 
 
-@pytest.mark.parametrize("way", ["sync", "async"])
+@pytest.mark.parametrize("is_async", [False, True])
 @pytest.mark.parametrize("point", ["read", "before", "after"])
-async def test_a_store_that_fails_costs_nothing_in_its_own_process(point, way):
-    chat = spoiled.Chat(spoiled.Writer(), store=Store(point))
+def test_a_store_that_fails_costs_nothing_in_its_own_process(point, is_async):
+    chat = Chat(Writer(), store=Store(point))
     with capture_logs():
-        await chat.ask(TURNS, way=way)
+        chat.ask(TURNS, is_async=is_async)
     chat.check(TURNS)
-    assert chat.state["context_summary"].startswith("A short summary.")
+    assert chat.state["context_summary"].startswith(SUMMARY)
 
 
 @pytest.mark.parametrize("point", ["read", "before", "after"])
-async def test_a_store_that_fails_costs_no_turn_in_another_process(point):
+def test_a_store_that_fails_costs_no_turn_in_another_process(point):
     """A process per turn: after the write the text is there; before it nothing comes, and the turns go on."""
-    store, saver, writer, sent = Store(point), InMemorySaver(), spoiled.Writer(), []
+    store, saver, writer, sent = Store(point), InMemorySaver(), Writer(), []
     for _ in range(TURNS):
-        chat = spoiled.Chat(writer, store=store, saver=saver)
+        chat = Chat(writer, store=store, saver=saver)
         with capture_logs():
-            await chat.ask(1)
+            chat.ask()
         sent += chat.model.requests
     chat.model.requests[:] = sent
     chat.check(TURNS)
@@ -404,7 +323,7 @@ async def test_a_store_that_fails_costs_no_turn_in_another_process(point):
 
 def test_history_that_was_pruned_drops_the_summary_on_its_way(gate):
     jobs = SummaryJobs()
-    nodes = ContextNodes(spoiled.engine_of(spoiled.Writer(gate=gate), jobs))
+    nodes = ContextNodes(spoiled.engine_of(Writer(gate=gate), jobs))
     state = {"messages": pairs(5)}
     state |= nodes.budget_check.invoke(state)
     key = state["context_pending"]["key"]
@@ -420,7 +339,7 @@ def test_history_that_was_pruned_drops_the_summary_on_its_way(gate):
 
 def test_a_summary_of_everything_that_is_left_is_dropped():
     """Its followers were removed: to show it would leave no message to answer."""
-    flow, tight = flow_of(spoiled.Writer()), flow_of(spoiled.Writer(), window=200)
+    flow, tight = flow_of(Writer()), flow_of(Writer(), window=200)
     state = {"messages": [HumanMessage("count", id="q"), *steps(8)]}
     state |= flow.check(state, Place())
     flow.engine.jobs.drain(PATIENCE)
@@ -435,20 +354,20 @@ def test_a_summary_of_everything_that_is_left_is_dropped():
 
 def test_a_lost_summary_is_repeated_of_the_messages_as_they_are():
     """The user corrected one of them meanwhile: what is written now is of the correction, and is shown."""
-    writer = spoiled.Writer()
-    lost, here = flow_of(spoiled.Writer()), flow_of(writer)
+    writer = Writer()
+    lost, here = flow_of(Writer()), flow_of(writer)
     state = {"messages": pairs(5)}
     state |= lost.check(state, Place())
     state["messages"][0] = HumanMessage("corrected", id="q0")
     state |= here.before(state, Place())
-    assert writer.given[0][0] == "corrected"
+    assert writer.given[0][0][0] == "corrected"
     state["messages"] = [*state["messages"][:-1], *pairs(3, first=5)]
     state |= here.before(state, Place())
-    assert state["context_summary"].startswith("A short summary.")
+    assert state["context_summary"].startswith(SUMMARY)
 
 
 def test_a_lost_summary_that_fails_again_costs_no_turn():
-    lost, here = flow_of(spoiled.Writer()), flow_of(writer := spoiled.Writer(RuntimeError("down")))
+    lost, here = flow_of(Writer()), flow_of(writer := Writer(RuntimeError("down")))
     state = {"messages": pairs(5)}
     state |= lost.check(state, Place())
     state |= here.before(state, Place())
@@ -458,7 +377,7 @@ def test_a_lost_summary_that_fails_again_costs_no_turn():
 
 
 def test_a_step_that_is_taken_again_writes_nothing_again():
-    writer = spoiled.Writer()
+    writer = Writer()
     flow, state = flow_of(writer), {"messages": pairs(5)}
     for _ in range(3):
         again = state | flow.before(state, Place())
@@ -497,19 +416,24 @@ def test_conversations_share_an_engine_and_its_jobs_but_no_summary(is_named):
 
 
 async def test_a_turn_that_is_cancelled_while_it_summarizes_is_taken_again(gate):
-    writer = spoiled.Writer(gate=gate)
-    chat = spoiled.Chat(writer, summarize="inline")
-    turns = asyncio.ensure_future(chat.ask(TURNS, way="async"))
+    writer = Writer(gate=gate)
+    chat = Chat(writer, summarize="inline")
+
+    async def talk():
+        while len(chat.state.get("messages", ())) < 2 * TURNS:
+            await chat.heard()
+
+    turns = asyncio.ensure_future(talk())
     assert await asyncio.wrap_future(in_daemon(lambda: writer.called.wait(PATIENCE)))
     turns.cancel()
     with pytest.raises(asyncio.CancelledError):
         await turns
     gate.set()
     assert not chat.state.get("context_summary")
-    await chat.graph.ainvoke(None, chat.config)
-    await chat.ask(TURNS - len(chat.state["messages"]) // 2, way="async")
+    await chat.graph.ainvoke(None, THREAD)
+    await talk()
     chat.check(TURNS)
-    assert chat.state["context_summary"].startswith("A short summary.")
+    assert chat.state["context_summary"].startswith(SUMMARY)
 
 
 # ---------------------------------------------------------------------------------------------- at any time

@@ -232,24 +232,15 @@ def test_a_process_that_can_start_no_thread_estimates(monkeypatch):
     assert (without, guard([TEXT]), reasons(logs)) == (ESTIMATE, 1, ["RuntimeError"])
 
 
-def test_a_failed_count_is_the_estimate_of_the_models_family():
-    estimator = TokenEstimator("gemini")
-    pricing = Pricings(Counter(fail), family="gemini").of(None)
+def test_a_failed_count_is_the_estimate_of_the_models_family_and_so_is_the_doubt():
+    counter, estimator = Counter(), TokenEstimator("gemini")
+    pricing = Pricings(counter, family="gemini").of(None)
+    assert (pricing.price(HumanMessage("one")), pricing.exact, pricing.doubt) == (1, True, EXACT)
+    counter.fault = fail
     with capture_logs():
         assert pricing.price(TEXT) == estimator([TEXT]) - estimator([])
     assert pricing.price(TEXT) != TokenEstimator()([TEXT]) - TokenEstimator()([])
-
-
-def test_the_doubt_is_the_estimators_once_it_stood_in():
-    counter = Counter()
-    pricing = Pricing(counter, family="gemini")
-    pricing.price(TEXT)
-    before = (pricing.exact, pricing.doubt)
-    counter.fault = fail
-    with capture_logs():
-        pricing.price(HumanMessage("another"))
-    assert before == (True, EXACT)
-    assert (pricing.exact, pricing.doubt) == (False, Pricing(TokenEstimator("gemini"), family="gemini").doubt)
+    assert (pricing.exact, pricing.doubt) == (False, Pricing(estimator, family="gemini").doubt)
 
 
 def test_a_counter_says_its_base_at_first_use_and_is_not_exact_without():

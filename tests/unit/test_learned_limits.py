@@ -203,13 +203,14 @@ def test_an_accepted_request_above_a_learned_limit_removes_it_everywhere():
     assert ask("hello", "another")["context_counts"]["anchor"]["tokens"] > 1000
 
 
-def test_an_engines_own_memory_forgets_a_wrong_limit():
+@pytest.mark.parametrize(
+    ("accepted", "left"), [(1005, ["context_window", "max_input_tokens"]), (2000, ["max_input_tokens"])]
+)
+def test_an_engines_own_memory_forgets_a_wrong_limit(accepted, left):
     memory = HeardLimits()
     memory.learn(MODEL, {"context_window": 1000, "max_input_tokens": 5000})
-    memory.accepted(MODEL, 1005)
-    assert memory.recall(MODEL) == {"context_window": 1000, "max_input_tokens": 5000}
-    memory.accepted(MODEL, 2000)
-    assert memory.recall(MODEL) == {"max_input_tokens": 5000}
+    memory.accepted(MODEL, accepted)
+    assert [*memory.recall(MODEL)] == left
 
 
 def test_a_learned_limit_below_the_fixed_regions_is_tried_and_not_obeyed():
@@ -355,20 +356,18 @@ def routed(small):
     return RoutedChatModel(router(small, large, quality=FixedQuality({"small": 0.9, "large": 0.5})))
 
 
-@pytest.mark.parametrize("quote", QUOTES)
-def test_a_claim_takes_no_window_from_a_routed_candidate(quote):
-    small = scripted("small", WINDOW, faults=[rejected(QUOTES[quote](CLAIM))])
-    model = routed(small)
-    model.invoke(f"{LONG} {CLAIM}")
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        *((rejected(quote(CLAIM)), f"{LONG} {CLAIM}") for quote in QUOTES.values()),
+        *((error, "hello") for error in (too_large(300, 9000), SdkError("the prompt is too long", status_code=400))),
+    ],
+)
+def test_neither_a_claim_nor_a_refusal_of_little_takes_a_window_from_a_routed_candidate(error, text):
+    model = routed(scripted("small", WINDOW, faults=[error]))
+    model.invoke(text)
     assert model.router.limits_of("small") == ModelLimits(WINDOW)
     assert model.invoke("another conversation").response_metadata["route"]["model"] == "small"
-
-
-@pytest.mark.parametrize("error", [too_large(300, 9000), SdkError("the prompt is too long", status_code=400)])
-def test_a_refusal_of_little_takes_no_window_from_a_routed_candidate(error):
-    model = routed(scripted("small", WINDOW, faults=[error]))
-    model.invoke("hello")
-    assert model.router.limits_of("small") == ModelLimits(WINDOW)
 
 
 @pytest.mark.parametrize("how", ["invoke", "stream"])

@@ -17,10 +17,9 @@ from langchain_ctxwin.routing import ModelRouter, Quality, RoutedChatModel
 from langchain_ctxwin.routing.fallbacks import AnswerSigns
 from support.agents import ADAPTERS, agent_on
 from support.fakes import ScriptedChatModel
-from support.routing import info
+from support.routing import TableRegistry, info
 
 ASKED = "What is the capital of France?"
-STRENGTHS = {"strengths": [0.0, 1.0]}
 
 
 class Ending(ScriptedChatModel):
@@ -33,14 +32,11 @@ class Ending(ScriptedChatModel):
         return made.model_copy(update={"response_metadata": {**made.response_metadata, **self.ending}})
 
 
-def routed(answer: AIMessage | None = None, ending: dict[str, Any] | None = None, **config: Any) -> Any:
-    model = Ending(
-        model_name="one",
-        ending=ending or {},
-        policy=lambda *_: answer if answer is not None else AIMessage("Paris."),
-        profile={"max_input_tokens": 8_000},
-    )
-    registry = type("Known", (), {"lookup": lambda _, model: info(getattr(model, "model_name", model), 8_000, "1")})()
+def routed(answer: AIMessage | None = None, ending: dict[str, Any] | None = None, **config: Any) -> RoutedChatModel:
+    """Return a routed model over one that always answers so."""
+    policy = lambda *_: AIMessage("Paris.") if answer is None else answer  # noqa: E731  # as short as its name
+    model = Ending(model_name="one", ending=ending or {}, policy=policy, profile={"max_input_tokens": 8_000})
+    registry = TableRegistry({"one": info("one", 8_000, "1")})
     return RoutedChatModel(ModelRouter([model], registry, RoutingConfig(**config), quality=Quality()))
 
 
@@ -59,9 +55,10 @@ def asked(model: RoutedChatModel, way: str, times: int = 5) -> None:
 
 
 INVALID = {"name": "f", "args": "{", "id": "1", "error": "no JSON", "type": "invalid_tool_call"}
+ways = pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream"])
 
 
-@pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream"])
+@ways
 @pytest.mark.parametrize(
     "ending",
     [
@@ -82,7 +79,7 @@ def test_an_answer_that_was_cut_or_refused_counts_against_its_model(way, ending)
     assert chance(model) < before * 0.85
 
 
-@pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream"])
+@ways
 @pytest.mark.parametrize(
     "ending", [{}, {"finish_reason": "stop"}, {"stop_reason": "end_turn"}, {"finish_reason": "STOP"}]
 )
@@ -104,7 +101,6 @@ def test_an_answer_that_came_leaves_the_chances_as_they_are(way, ending):
     ],
 )
 def test_nothing_and_calls_that_nobody_can_run_count_against_their_model(answer):
-    """Their arguments are no JSON."""
     model = routed(answer)
     before = chance(model)
     asked(model, "invoke")
@@ -155,8 +151,7 @@ def test_agents_learn_too(adapter):
     """Their calls go through the same model."""
     model = routed(None, {"finish_reason": "length"})
     before = chance(model)
-    agent = agent_on(adapter, model)
-    agent.invoke({"messages": [HumanMessage(ASKED)]}, {"configurable": {"thread_id": "t"}})
+    agent_on(adapter, model).invoke({"messages": [HumanMessage(ASKED)]}, {"configurable": {"thread_id": "t"}})
     assert chance(model) < before
 
 

@@ -26,49 +26,33 @@ def short(sink: MemorySink) -> list[tuple[str, str, str, str, str]]:
     return [(one.model, one.field, one.before, one.after, one.source) for one in sink.of(ModelChangeEvent)]
 
 
-def test_a_limit_and_a_price_that_change_are_told_once():
+DOWN = ConnectionError("down")
+
+
+@pytest.mark.parametrize(
+    ("stated", "told"),
+    [
+        ([[price("1.10"), model("other")], [price("1.1"), model("other"), model("newer")]], []),
+        (
+            [[price("1.1"), model("other")], *[[price("2.5", context_window=4096), model("other")]] * 2],
+            [("context_window", "8192", "4096"), ("input_price", "1.1", "2.5")],
+        ),
+        # What is stated for the first time or no longer is no change, nor are names, capabilities and dates.
+        ([[model()], [price("1")], [price("1", deprecated=True, aliases=("nova",))], [model()], [], [model()]], []),
+        # A source that failed and is back tells nothing, unless it states something else than before.
+        ([[price("1")], DOWN, [price("1")]], []),
+        ([[price("1")], DOWN, [price("2")]], [("input_price", "1", "2")]),
+    ],
+)
+def test_a_limit_and_a_price_that_change_are_told_once(stated, told):
     """With who stated it, and the time; what is asked again and is the same is no news."""
-    sink, source = MemorySink(), ListSource(price("1.10"), model("other"), name="api")
+    sink, source = MemorySink(), ListSource(name="api")
     registry = ModelRegistry([source], clock=Watch(), sinks=[sink])
-    registry.refresh()
-    source.models = [price("1.1"), model("other"), model("newer")]
-    registry.refresh()
-    assert short(sink) == []
-    source.models[0] = price("2.5", context_window=4096)
-    for _ in range(2):
+    for answer in stated:
+        source.failing, source.models = (answer, []) if answer is DOWN else (None, answer)
         registry.refresh()
-    assert short(sink) == [
-        ("acme/nova-1", "context_window", "8192", "4096", "api"),
-        ("acme/nova-1", "input_price", "1.1", "2.5", "api"),
-    ]
-    assert {event.time for event in sink.events} == {NOON}
-
-
-def test_what_is_stated_for_the_first_time_or_no_longer_is_no_change():
-    """Nor are names, capabilities and dates."""
-    sink, source = MemorySink(), ListSource(model())
-    registry = ModelRegistry([source], sinks=[sink])
-    for stated in ([price("1")], [price("1", deprecated=True, aliases=("nova",))], [model()], [], [model()]):
-        source.models = stated
-        registry.refresh()
-    assert sink.events == []
-
-
-def test_a_source_that_failed_and_is_back_tells_nothing():
-    """Unless it states something else than before it failed."""
-    sink, source = MemorySink(), ListSource(price("1"))
-    registry = ModelRegistry([source], sinks=[sink])
-    registry.refresh()
-    source.failing = ConnectionError("down")
-    registry.refresh()
-    source.failing = None
-    registry.refresh()
-    assert sink.events == []
-    source.failing = ConnectionError("down")
-    registry.refresh()
-    source.failing, source.models = None, [price("2")]
-    registry.refresh()
-    assert [facts[2:4] for facts in short(sink)] == [("1", "2")]
+    assert short(sink) == [("acme/nova-1", *facts, "api") for facts in told]
+    assert {event.time for event in sink.events} <= {NOON}
 
 
 def test_a_restart_compares_with_what_was_stored(tmp_path):

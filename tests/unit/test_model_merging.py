@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_ctxwin.core.model_info import PRICE_FIELDS, ModelInfo
-from langchain_ctxwin.models.merging import FIELDS, LIMIT_FIELDS, TIERS, Claim, guessed, merged, stated_value
+from langchain_ctxwin.core.model_info import LIMIT_FIELDS, PRICE_FIELDS, ModelInfo
+from langchain_ctxwin.models.merging import FIELDS, TIERS, Claim, guessed, merged, stated_value
 
 
 def claim(source="a", tier="catalog", **facts):

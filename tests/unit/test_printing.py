@@ -129,21 +129,11 @@ TRICKY = st.text("ab |.:;,#()[]{}\"'\\\n\r\t\u2028\u00e9-+0189eE_/", max_size=6)
 WORDS = st.sampled_from(
     ["null", "true", "NaN", "-Infinity", "1e5", "007", "1.", ".5", "-", "# a", "[]", "{}", "(1)", "a (1", "a|b"]
 )
-KEYS = (
-    st.sampled_from(["id", "a", "b", "", "a.b", "a|b", "a:b", "US Gross", "\n", "#", "[]", "1", '"', "a (b", " a"])
-    | TRICKY
+KEYS = TRICKY | st.sampled_from(
+    ["id", "a", "b", "", "a.b", "a|b", "a:b", "US Gross", "\n", "#", "[]", "1", '"', "a (b", " a"]
 )
-SCALARS = (
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats()
-    | st.just(10**30 + 7)
-    | st.just(-0.0)
-    | TRICKY
-    | WORDS
-    | st.text(max_size=5)
-)
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from([10**30 + 7, -0.0])
+SCALARS = SCALARS | TRICKY | WORDS | st.text(max_size=5)
 VALUES = st.recursive(
     SCALARS, lambda inside: st.lists(inside, max_size=4) | st.dictionaries(KEYS, inside, max_size=4), max_leaves=25
 )
@@ -243,15 +233,10 @@ def test_half_a_character_is_escaped():
     assert print_rows([{"a": "\ud83d"}, {"a": "😀"}]).lines == ('"\\ud83d"', "😀")
 
 
-@pytest.mark.parametrize(
-    ("levels", "wrap"),
-    [
-        (100, lambda value: {"a": value}),
-        (100, lambda value: [value]),
-        (50, lambda value: {"a": [{"b": value}, {"b": 1}]}),
-        (50, lambda value: [{"a": value}, {"c": 1}]),
-    ],
-)
+@pytest.mark.parametrize(("levels", "wrap"), [
+    (100, lambda value: {"a": value}), (100, lambda value: [value]),
+    (50, lambda value: {"a": [{"b": value}, {"b": 1}]}), (50, lambda value: [{"a": value}, {"c": 1}]),
+])  # fmt: skip
 def test_deep_values_are_printed(levels, wrap):
     value = 1
     for _ in range(levels):

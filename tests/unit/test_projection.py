@@ -14,23 +14,16 @@ from langchain_ctxwin.tool_results.projection import (
     query_words,
 )
 
-LISTING = {
-    "total": 2,
-    "items": [
-        {
-            "id": 1,
-            "price": {"base": 90, "fees": {"cleaning": 20}},
-            "a.b": {"c": 1},
-            "owner": {"urls": ["x"], "name": "Ann"},
-        },
-        {
-            "id": 2,
-            "price": {"base": 70, "fees": {"cleaning": 15}},
-            "a.b": {"c": 2},
-            "owner": {"urls": ["y"], "name": "Bob"},
-        },
-    ],
-}
+ROOMS = [
+    {
+        "id": at,
+        "price": {"base": base, "fees": {"cleaning": fee}},
+        "a.b": {"c": at},
+        "owner": {"urls": ["x"], "name": name},
+    }
+    for at, base, fee, name in ((1, 90, 20, "Ann"), (2, 70, 15, "Bob"))
+]
+LISTING = {"total": 2, "items": ROOMS}
 
 
 def cut(text, chars):
@@ -91,24 +84,14 @@ def test_a_path_leads_through_lists_stars_and_quotes(given, fields, value):
     assert project(given, fields).value == value
 
 
-@pytest.mark.parametrize(
-    ("fields", "said"),
-    [
-        (["a..b"], "'a..b' has an empty key"),
-        ([""], "'' has an empty key"),
-        (["a."], "'a.' has an empty key"),
-        (['"a.b'], "a quote that is not closed"),
-        (['a"b"'], "not at the start of a key"),
-        (['"\\x".a'], "is not a JSON string"),
-        (["items[0].id"], "cannot be read at '[0].id'"),
-        (["a[].[]"], "has an empty key"),
-        (["na*"], "stands for a whole key"),
-        (["**.id"], "can only stand last"),
-        ([3], "field path 3 is a int"),
-        ("id", "fields='id' is one text"),
-        ([], "fields is empty"),
-    ],
-)
+@pytest.mark.parametrize(("fields", "said"), [
+    (["a..b"], "'a..b' has an empty key"), ([""], "'' has an empty key"), (["a."], "'a.' has an empty key"),
+    (["a[].[]"], "has an empty key"), (['"a.b'], "a quote that is not closed"),
+    (['a"b"'], "not at the start of a key"), (['"\\x".a'], "is not a JSON string"),
+    (["items[0].id"], "cannot be read at '[0].id'"), (["na*"], "stands for a whole key"),
+    (["**.id"], "can only stand last"), ([3], "field path 3 is a int"), ("id", "fields='id' is one text"),
+    ([], "fields is empty"),
+])  # fmt: skip
 def test_a_path_that_cannot_be_read_is_refused(fields, said):
     with pytest.raises(ConfigError) as error:
         project({}, fields)

@@ -1,12 +1,11 @@
 """Does every store keep results until they expire, each for its own tenant, and never return something else?"""
 
-import asyncio
 import json
 import os
-import threading
 import zlib
 from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -17,10 +16,8 @@ from structlog.testing import capture_logs
 
 from langchain_ctxwin.errors import ConfigError, ResultGoneError
 from langchain_ctxwin.tool_results import cursors
-from langchain_ctxwin.tool_results import stores as stores_module
 from langchain_ctxwin.tool_results.cursors import MAX_BYTES, Record
 from langchain_ctxwin.tool_results.stores import LangGraphResultStore, MemoryResultStore, RedisResultStore, _place
-from langchain_ctxwin.util.background import MAX_HANGING
 from support.result_stores import CHECKS, FakeClock, elsewhere, opened_store
 
 TTL = 600.0
@@ -41,17 +38,19 @@ async def store(request, clock):
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 async def test_a_store_keeps_its_contract(store, check):
-    await check(store)
+    await elsewhere(partial(check, store))
 
 
 async def test_a_result_expires(store, clock):
-    await elsewhere(lambda: store.put("ns/a", b"first", TTL))
-    clock.now += TTL - 1
-    await store.aput("ns/b", b"second", TTL)
-    before = await store.aget("ns/a")
-    clock.now += 1
-    both = (await elsewhere(lambda: store.get("ns/a")), await store.aget("ns/a"), await store.aget("ns/b"))
-    assert (before, both) == (b"first", (None, None, b"second"))
+    def check():
+        store.put("ns/a", b"first", TTL)
+        clock.now += TTL - 1
+        store.put("ns/b", b"second", TTL)
+        before = store.get("ns/a")
+        clock.now += 1
+        assert (before, store.get("ns/a"), store.get("ns/b")) == (b"first", None, b"second")
+
+    await elsewhere(check)
 
 
 DAMAGED = {
@@ -64,15 +63,14 @@ DAMAGED = {
 
 
 @pytest.mark.parametrize("value", DAMAGED.values(), ids=DAMAGED)
-async def test_a_damaged_item_is_none(value):
+def test_a_damaged_item_is_none(value):
     base = InMemoryStore()
     base.put(*_place("ns/a"), value)
     store = LangGraphResultStore(base)
     with capture_logs() as logs:
-        assert (store.get("ns/a"), await store.aget("ns/a")) == (None, None)
-    assert [(entry["event"], entry["key"], entry["log_level"]) for entry in logs] == [
-        ("results.damaged", "ns/a", "warning")
-    ] * 2
+        assert store.get("ns/a") is None
+    told = [(entry["event"], entry["key"], entry["log_level"]) for entry in logs]
+    assert told == [("results.damaged", "ns/a", "warning")]
     store.put("ns/a", b"value", TTL)
     assert store.get("ns/a") == b"value"
 
@@ -117,47 +115,11 @@ class Broken(InMemoryStore):
         raise ConnectionError("gone")
 
 
-async def test_a_store_that_fails_raises_its_own_error():
+def test_a_store_that_fails_raises_its_own_error():
     store = LangGraphResultStore(Broken())
-    with pytest.raises(ConnectionError, match="gone"):
-        store.put("ns/a", b"value", TTL)
-    for call in (store.aput("ns/a", b"value", TTL), store.aget("ns/a"), store.adelete("ns/a")):
+    for work in (lambda: store.put("ns/a", b"value", TTL), lambda: store.get("ns/a"), lambda: store.delete("ns/a")):
         with pytest.raises(ConnectionError, match="gone"):
-            await call
-
-
-class Slow(InMemoryStore):
-    """A store that answers when it is told to."""
-
-    def __init__(self):
-        super().__init__()
-        self.opened = threading.Event()
-
-    def batch(self, ops):
-        assert self.opened.wait(20)
-        return super().batch(ops)
-
-
-async def test_a_burst_of_calls_waits_for_threads():
-    store = LangGraphResultStore(InMemoryStore())
-    keys = [f"ns/{number}" for number in range(4 * MAX_HANGING)]
-    await asyncio.gather(*(store.aput(key, key.encode(), TTL) for key in keys))
-    assert await asyncio.gather(*map(store.aget, keys)) == [key.encode() for key in keys]
-
-
-@pytest.mark.usefixtures("free_places")
-async def test_calls_to_a_store_that_hangs_end_by_an_error(monkeypatch):
-    monkeypatch.setattr(stores_module, "PLACE_SECONDS", 0.05)
-    base = Slow()
-    store = LangGraphResultStore(base)
-    hanging = [asyncio.create_task(store.aget("ns/a")) for _ in range(MAX_HANGING)]  # the event loop goes on
-    await asyncio.sleep(0)
-    try:
-        with pytest.raises(RuntimeError, match="calls have not returned yet"):
-            await store.aget("ns/a")
-    finally:
-        base.opened.set()
-        await asyncio.gather(*hanging)
+            work()
 
 
 def _kind(value):
@@ -250,12 +212,10 @@ def test_a_value_that_fits_nowhere_is_refused():
     assert store.get("ns/a") == b"value"
 
 
-@given(
-    st.lists(
-        st.tuples(st.sampled_from("abcdef"), st.integers(0, 12), st.integers(1, 5), st.booleans()),
-        max_size=40,
-    )
-)
+STEPS = st.tuples(st.sampled_from("abcdef"), st.integers(0, 12), st.integers(1, 5), st.booleans())
+
+
+@given(st.lists(STEPS, max_size=40))
 def test_the_count_of_bytes_is_right_whatever_happens(steps):
     clock = FakeClock()
     store, expected = MemoryResultStore(max_bytes=32, clock=clock), {}

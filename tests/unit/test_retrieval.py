@@ -86,12 +86,7 @@ A, B, C, D = chunk("a", 40, 0.2), chunk("b", 50, 0.9), chunk("c", 60, 0.5), chun
 @pytest.mark.parametrize(
     ("options", "kept", "dropped", "counted"),
     [
-        (
-            {},
-            [B],
-            (C, A, D),
-            "bc",
-        ),  # the first chunk over the budget ends the selection, although a later one would fit
+        ({}, [B], (C, A, D), "bc"),  # the first that does not fit ends the selection, although a later one would fit
         ({"on_overflow": "skip"}, [B, A, D], (C,), "bcad"),
         ({"max_context_tokens": 155}, [B, C, A, D], (), "bcad"),  # chunks may fill the budget to the last token
         ({"max_context_tokens": 49}, [], (B, C, A, D), "b"),
@@ -117,18 +112,11 @@ async def test_whole_chunks_are_kept_by_score_while_they_fit(options, kept, drop
     assert await compressor.acompress_documents([A, B, C, D], "another") == expected
 
 
-@pytest.mark.parametrize(
-    ("scores", "expected"),
-    [
-        # Missing, None, NaN, text, booleans, lists, integers beyond every float are no scores; ties keep their order.
-        (SCORES, [3, 9, 8, 12, 10, 4, 0, 1, 2, 5, 6, 7, 11]),
-        # Scores of any real type compare by value: negating numpy's unsigned integers would reverse them.
-        ([np.uint8(3), np.uint8(200), Fraction(7, 2)], [1, 2, 0]),
-    ],
-)
-def test_chunks_without_a_usable_score_keep_the_base_order_at_the_end(scores, expected):
-    found = [chunk(f"{index:02}", 1, score) for index, score in enumerate(scores)]
-    assert names(budgeted(found).invoke("q")) == [f"{index:02}" for index in expected]
+def test_scores_of_any_real_type_compare_by_value():
+    """Negating numpy's unsigned integers would reverse them."""
+    scores = [np.uint8(3), np.uint8(200), Fraction(7, 2)]
+    found = [chunk(str(index), 1, score) for index, score in enumerate(scores)]
+    assert names(budgeted(found).invoke("q")) == ["1", "2", "0"]
 
 
 def test_the_score_may_be_another_key_or_a_function():
@@ -156,6 +144,41 @@ async def test_k_of_the_call_wins_over_the_constructor():
     with pytest.raises(ConfigError, match=r"k=-1 .*at least 1"):
         await retriever.aretrieve("q", k=-1)
     assert retriever.base.asked == []
+
+
+@pytest.mark.parametrize("bad", [0, -1, True, 1.5])
+async def test_one_call_has_a_budget_of_its_own(bad):
+    """It wins over the retriever's, in each of the four methods."""
+    retriever = budgeted([chunk(name, 40) for name in "abc"])
+    assert names(retriever.retrieve("q", max_context_tokens=50).documents) == ["a"]
+    assert names((await retriever.aretrieve("q", max_context_tokens=120)).documents) == ["a", "b", "c"]
+    assert (retriever.invoke("q", max_context_tokens=10), names(retriever.invoke("q"))) == ([], ["a", "b"])
+    with pytest.raises(ConfigError, match="max_context_tokens"):
+        retriever.retrieve("q", max_context_tokens=bad)
+
+
+def test_pairs_of_a_document_and_its_score_are_ordered_by_it():
+    """As vector stores return them; the score is in the metadata then, under the key that is looked for."""
+    pairs = [(chunk(name, 5), number / 10) for number, name in enumerate("abc")]
+    found = budgeted(base=RunnableLambda(lambda _: pairs)).invoke("q")
+    assert [(d.metadata["name"], d.metadata["score"]) for d in found] == [("c", 0.2), ("b", 0.1), ("a", 0.0)]
+    assert all("score" not in document.metadata for document, _ in pairs)
+    with pytest.raises(ConfigError, match=r"pairs \(document, score\)"):
+        budgeted(base=RunnableLambda(lambda _: ["text"])).invoke("q")
+
+
+@pytest.mark.parametrize(("on_overflow", "kept"), [("stop", ["a"]), ("skip", ["a", "c"])])
+def test_a_chunk_that_exceeds_the_budget_by_itself_is_named(on_overflow, kept):
+    found = [chunk("a", 30), chunk("b", 500), chunk("c", 30)]
+    result = budgeted(found, on_overflow=on_overflow).retrieve("q")
+    assert (names(result.documents), names(result.oversized)) == (kept, ["b"])
+
+
+def test_a_score_that_no_document_has_is_said_once():
+    retriever = budgeted([chunk("a", 5)], score="no_such_key")
+    with capture_logs() as logs:
+        assert names(retriever.invoke("q") + retriever.invoke("q")) == ["a", "a"]
+    assert [(e["event"], e["score"], e["metadata"]) for e in logs] == [("retrieval.unscored", "no_such_key", ["name"])]
 
 
 @pytest.mark.parametrize(
@@ -381,55 +404,3 @@ class TestOverARunnableWithScores(_Suite):
     """The base is a Runnable that puts the vector store's scores into the metadata."""
 
     retriever_constructor_params = {"base": RunnableLambda(scored)}  # noqa: RUF012  # as the suite wants it
-
-
-def test_scores_of_a_vector_store_decide_the_order():
-    result = BudgetedRetriever(base=RunnableLambda(scored)).retrieve("Where does the river end?")
-    scores = [document.metadata["score"] for document in result.documents]
-    assert (scores, len(scores)) == (sorted(scores, reverse=True), len(TEXTS))
-
-
-def of_sizes(*sizes):
-    return [Document("x" * size, metadata={"name": number}) for number, size in enumerate(sizes)]
-
-
-def test_pairs_of_a_document_and_its_score_are_ordered_by_it():
-    """As vector stores return them; the score is in the metadata then, under the key that is looked for."""
-    pairs = [(document, number / 10) for number, document in enumerate(of_sizes(5, 5, 5))]
-    retriever = BudgetedRetriever(base=RunnableLambda(lambda _: pairs), counter=lambda m: len(m[0].content) if m else 0)
-    assert [(d.metadata["name"], d.metadata["score"]) for d in retriever.invoke("?")] == [(2, 0.2), (1, 0.1), (0, 0.0)]
-    assert all("score" not in document.metadata for document, _ in pairs)
-    with pytest.raises(ConfigError, match=r"pairs \(document, score\)"):
-        BudgetedRetriever(base=RunnableLambda(lambda _: ["text"])).invoke("?")
-
-
-@pytest.mark.parametrize("bad", [0, -1, True, 1.5])
-async def test_one_call_has_a_budget_of_its_own(bad):
-    found = of_sizes(40, 40, 40)
-    options = {"counter": lambda m: len(m[0].content) if m else 0, "max_context_tokens": 100}
-    retriever = BudgetedRetriever(base=RunnableLambda(lambda _: found), **options)
-    assert len(retriever.retrieve("?", max_context_tokens=50).documents) == 1
-    assert len((await retriever.aretrieve("?", max_context_tokens=120)).documents) == 3
-    assert len(retriever.invoke("?", max_context_tokens=10)) == 0
-    assert len(retriever.invoke("?")) == 2
-    with pytest.raises(ConfigError, match="max_context_tokens"):
-        retriever.retrieve("?", max_context_tokens=bad)
-
-
-def test_a_chunk_that_exceeds_the_budget_by_itself_is_named():
-    """It ends the selection unless it is to be skipped; either way the result says which one it was."""
-    found = of_sizes(30, 500, 30)
-    for overflow, kept in (("stop", [0]), ("skip", [0, 2])):
-        options = {"counter": lambda m: len(m[0].content) if m else 0, "max_context_tokens": 100}
-        retriever = BudgetedRetriever(base=RunnableLambda(lambda _: found), on_overflow=overflow, **options)
-        result = retriever.retrieve("?")
-        assert [document.metadata["name"] for document in result.documents] == kept
-        assert [document.metadata["name"] for document in result.oversized] == [1]
-
-
-def test_a_score_that_no_document_has_is_said_once():
-    retriever = BudgetedRetriever(base=RunnableLambda(lambda _: of_sizes(5, 5)), score="no_such_key")
-    with capture_logs() as logs:
-        retriever.invoke("?")
-        retriever.invoke("?")
-    assert [(e["event"], e["score"], e["metadata"]) for e in logs] == [("retrieval.unscored", "no_such_key", ["name"])]

@@ -7,7 +7,7 @@ from langgraph.prebuilt import ToolNode
 
 from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.tools import ToolSelector
-from langchain_ctxwin.tools.search import MAX_RESULT_TOKENS, MAX_RESULTS, NOTHING_FOUND
+from langchain_ctxwin.tools.selector import MAX_RESULT_TOKENS, MAX_RESULTS, NOTHING_FOUND
 from support.tool_sets import by_words, definition, one_each
 
 TOOLS = [
@@ -35,22 +35,17 @@ def searched(text, *, since=()):
 
 
 def test_it_names_matching_tools_with_the_first_sentence_of_their_description():
-    assert selector().search_tools.invoke({"query": "the weather"}) == (
+    search = selector().search_tools
+    assert search.invoke({"query": "the weather"}) == (
         "Found; you can call these now:\n- weather: today: Say what the weather is today."
     )
-
-
-def test_it_says_that_nothing_matches():
-    assert selector().search_tools.invoke({"query": "xyzzy"}) == NOTHING_FOUND
+    assert search.invoke({"query": "xyzzy"}) == NOTHING_FOUND
+    assert list(search.tool_call_schema.model_json_schema()["properties"]) == ["query"]
 
 
 async def test_it_answers_the_same_when_it_is_awaited():
     tool = selector().search_tools
     assert await tool.ainvoke({"query": "send money by email"}) == tool.invoke({"query": "send money by email"})
-
-
-def test_the_model_is_shown_one_argument():
-    assert list(selector().search_tools.tool_call_schema.model_json_schema()["properties"]) == ["query"]
 
 
 def test_an_answer_is_bounded_in_tools_and_in_tokens():
@@ -73,8 +68,7 @@ def test_it_shows_no_tool_that_can_never_be_loaded():
 def test_it_reads_the_beginning_and_the_end_of_a_long_query():
     query = f"the weather. {'word ' * 2_000} send an email. {'word ' * 2_000}"
     answer = selector().search_tools.invoke({"query": query})
-    assert "weather: today" in answer
-    assert "mail__send" not in answer
+    assert ("weather: today" in answer, "mail__send" in answer) == (True, False)
 
 
 def test_in_a_graph_it_leaves_out_what_is_loaded():
@@ -95,17 +89,13 @@ def test_what_was_found_is_loaded_with_the_next_request(tool):
     assert chosen.added == (tool,)
 
 
-def test_what_was_found_takes_the_place_of_unused_tools():
+def test_what_was_found_takes_the_place_of_unused_tools_and_unknown_names_are_ignored():
     chosen = selector().select(searched("- bank__transfer: Pays."), previous=["mail__send", "mail__search"])
-    assert "bank__transfer" in chosen.names
-    assert chosen.removed != ()
+    assert ("bank__transfer" in chosen.names, bool(chosen.removed)) == (True, True)
+    chosen = selector().select(searched("- rm_rf: Deletes.\n- nothing"), previous=["mail__send"])
+    assert chosen.names == ("mail__send",)
 
 
 def test_what_was_found_for_an_earlier_request_is_not_loaded_again():
     messages = searched("- bank__transfer: Pays.", since=[AIMessage("Done."), HumanMessage("thanks a lot")])
     assert selector().select(messages, previous=["mail__send"]).names == ("mail__send",)
-
-
-def test_names_that_do_not_exist_are_ignored():
-    chosen = selector().select(searched("- rm_rf: Deletes.\n- nothing"), previous=["mail__send"])
-    assert chosen.names == ("mail__send",)

@@ -27,7 +27,7 @@ from langchain_ctxwin.models.sources import (
     http,
 )
 from langchain_ctxwin.models.sources.catalog import read_price_row, read_provider_row
-from langchain_ctxwin.models.sources.http import Session, SourceError, base_of, connected, entries_of
+from langchain_ctxwin.models.sources.http import Session, SourceError, connected, entries_of
 from langchain_ctxwin.models.sources.openai_compatible import read_entry
 from langchain_ctxwin.models.sources.platforms import ANTHROPIC
 from langchain_ctxwin.models.sources.reading import (
@@ -42,6 +42,7 @@ from langchain_ctxwin.models.sources.reading import (
     tokens,
 )
 from support.model_shapes import CATALOG, PRICE_TABLE
+from support.model_sources import info
 
 # Asking over HTTP
 
@@ -97,28 +98,19 @@ def test_what_may_pass_is_asked_again_after_a_wait(answers, waits):
     assert (visit.session.get("/models"), visit.waits) == ({"ok": 1}, waits)
 
 
+ELSEWHERE = ["http://other.test/", "//other.test/", "http://maker.test:8080/", "http://maker.test:99999/"]
+MORE_ELSEWHERE = ["http://maker.test.other.test/", "ftp://maker.test/"]
+
+
 @pytest.mark.parametrize(
     ("answer", "said", "requests"),
     [
         (httpx.Response(503), r"^http://maker\.test/v1/models answered HTTP 503$", 3),
         (busy("8"), "answered HTTP 429", 1),
         *((httpx.Response(status), f"answered HTTP {status}", 1) for status in (400, 401, 403, 404, 501)),
-        *(
-            (moved(location), "redirects to another host", 1)
-            for location in (
-                "http://other.test/",
-                "//other.test/",
-                "http://maker.test:8080/",
-                "http://maker.test:99999/",
-                "http://maker.test.other.test/",
-                "ftp://maker.test/",
-            )
-        ),
-        (
-            httpx.LocalProtocolError("value b'secret'"),
-            "models cannot be reached: LocalProtocolError$",
-            3,
-        ),
+        *((moved(location), "redirects to another host", 1) for location in ELSEWHERE + MORE_ELSEWHERE),
+        (moved("/v1/models"), "redirects more than 3 times", 4),
+        (httpx.LocalProtocolError("value b'secret'"), "models cannot be reached: LocalProtocolError$", 3),
     ],
 )
 def test_what_does_not_pass_is_a_typed_error_without_a_key(answer, said, requests):
@@ -146,11 +138,7 @@ def test_a_packed_answer_is_unpacked():
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (
-            packed(gzip.compress(gzip.compress(b"{}", mtime=0), mtime=0), "gzip, gzip"),
-            "packed in a way that was not asked for",
-        ),
-        (packed(b"{}", "br"), "packed in a way that was not asked for"),
+        *((packed(b"{}", way), "packed in a way that was not asked for") for way in ("gzip, gzip", "br")),
         (packed(b"{}"), "cannot be read: DecodingError"),
         (packed(gzip.compress(b'{"ok": 1}', mtime=0)[:-14]), "that are no JSON"),
         (packed(gzip.compress(b"0" * 2000, mtime=0)), "answered more than 1,000 bytes"),
@@ -183,19 +171,22 @@ def test_a_key_from_the_environment_goes_where_its_client_sends_it(url, environm
 
 @pytest.mark.parametrize("kind", [AnthropicSource, GeminiSource, OpenAICompatibleSource])
 def test_what_two_accounts_list_is_stored_apart(kind):
-    keys = [kind("https://maker.test/v1", key).cache_key for key in ("secret-a", "secret-b")]
-    assert keys[0] != keys[1]
-    assert "secret" not in "".join(keys)
+    """No source shows its key."""
+    one, other = (kind("https://maker.test/v1", key) for key in ("secret-a", "secret-b"))
+    assert one.cache_key != other.cache_key
+    assert "secret" not in f"{one!r} {one.name} {one.cache_key} {other.cache_key}"
 
 
 def test_a_server_that_nobody_knows_is_a_provider_of_its_own():
-    assert OpenAICompatibleSource("http://LocalHost:8000/v1")._provider == "localhost:8000"
+    source = OpenAICompatibleSource(" http://LocalHost:8000/v1/ ")
+    shown = "OpenAICompatibleSource('http://LocalHost:8000/v1', provider='localhost:8000')"
+    assert (source.name, repr(source)) == ("localhost:8000", shown)
 
 
 def test_what_is_posted_is_not_redirected():
     visit = Visit(moved("/elsewhere", 307), GOOD)
     with pytest.raises(SourceError, match="redirects"):
-        visit.session.post("/show", {"model": "m"})
+        visit.session.get("/show", method="POST", json={"model": "m"})
 
 
 def test_a_key_that_is_no_header_is_a_typed_error():
@@ -205,27 +196,23 @@ def test_a_key_that_is_no_header_is_a_typed_error():
     assert "cret" not in str(caught.value)
 
 
+NO_URLS = ["localhost:8000", "", "file:///etc/passwd", "http://", "http://[", "http://host:99999"]
+WITH_KEY = ["http://user:secret@host/v1", "http://host/v1?key=secret"]
+
+
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("kind", "url", "said"),
     [
-        ("localhost:8000", "give a URL"),
-        ("", "give a URL"),
-        ("file:///etc/passwd", "give a URL"),
-        ("http://", "give a URL"),
-        ("http://[", "give a URL"),
-        ("http://host:99999", "give a URL"),
-        ("http://user:secret@host/v1", "pass the key as api_key"),
-        ("http://host/v1?key=secret", "pass the key as api_key"),
+        *((OllamaSource, url, "give a URL") for url in NO_URLS),
+        *((OllamaSource, url, "pass the key as api_key") for url in WITH_KEY),
+        *((CatalogSource, url, "give (a|the path or the) URL") for url in ("http://[x", "http://", "")),
+        (CatalogSource, "http://user:secret@example.com/api.json", "leave user, password"),
     ],
 )
-def test_an_address_that_is_none_is_refused(url, said):
+def test_an_address_that_is_none_is_refused(kind, url, said):
     with pytest.raises(ConfigError, match=said) as caught:
-        base_of(url)
+        kind(url)
     assert "secret" not in str(caught.value)
-
-
-def test_an_address_loses_its_last_slash():
-    assert base_of(" http://localhost:8000/v1/ ") == "http://localhost:8000/v1"
 
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=45)
@@ -261,11 +248,6 @@ def test_no_entry_is_too_strange_to_read(entry):
 
 
 # Values
-
-
-ANY_JSON = st.recursive(
-    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3), max_leaves=5
-)
 
 
 def per_token(value):
@@ -324,7 +306,7 @@ def test_an_id_of_a_provider_is_its_own_id(text):
     assert provider_id(provider_id(text)) == provider_id(text)
 
 
-@given(ANY_JSON)
+@given(JSON)
 def test_no_value_is_too_strange_to_read(value):
     read_tokens, read_price, read_day = tokens(value), price(value, per=ONE_TOKEN), day(value)
     assert read_tokens is None or 1 <= read_tokens <= MAX_TOKENS
@@ -359,17 +341,10 @@ def catalog(tmp_path):
     return written
 
 
-def info(name, **facts):
-    return ModelInfo(name=name, provenance=dict.fromkeys(facts, "api.json"), **facts)
-
-
-def one_price_row(**row):
-    return {"m": {"litellm_provider": "maker", **row}}
-
-
 def test_a_catalog_of_providers_is_read(catalog):
     assert catalog(CATALOG).fetch(None) == [
         info(
+            "api.json",
             "test-pro",
             provider="maker",
             context_window=400_000,
@@ -381,13 +356,14 @@ def test_a_catalog_of_providers_is_read(catalog):
             capabilities=frozenset({"text", "tools", "reasoning", "temperature", "images", "pdf"}),
             deprecated=True,
         ),
-        info("maker/test-pro", provider="gateway"),
+        info("api.json", "maker/test-pro", provider="gateway"),
     ]
 
 
 def test_a_price_table_is_read(catalog):
     assert catalog(PRICE_TABLE).fetch(None) == [
         info(
+            "api.json",
             "test-pro",
             provider="maker",
             context_window=128_000,
@@ -398,40 +374,30 @@ def test_a_price_table_is_read(catalog):
             capabilities=frozenset({"text", "tools", "images"}),
             retires_on=date(2099, 5, 31),
         ),
-        info("test-old", provider="maker", context_window=32_000),
-        info("test-verse@1", provider="google-vertex-anthropic", context_window=200_000),
+        info("api.json", "test-old", provider="maker", context_window=32_000),
+        info("api.json", "test-verse@1", provider="google-vertex-anthropic", context_window=200_000),
     ]
 
 
-def test_a_gateways_model_keeps_the_slash_of_its_name(catalog):
-    row = {"litellm_provider": "openrouter", "max_input_tokens": 8192}
-    [found] = catalog({"openrouter/maker/test-pro": row}).fetch(None)
-    assert (found.provider, found.name) == ("openrouter", "maker/test-pro")
-
-
 @pytest.mark.parametrize(
-    ("row", "limits"),
+    ("row", "facts"),
     [
-        ({"max_tokens": 4096, "max_output_tokens": 4096}, (None, 4096)),  # the oldest field is no window then
-        ({"max_input_tokens": "128k", "max_output_tokens": "4e3"}, (128_000, 4000)),
-        ({"max_input_tokens": 0, "max_output_tokens": None}, (None, None)),
-        ({"max_input_tokens": -1, "max_output_tokens": "much"}, (None, None)),
-        ({"max_input_tokens": 4096, "max_output_tokens": 8192}, (4096, None)),
-        ({"max_input_tokens": float("nan"), "max_output_tokens": float("inf")}, (None, None)),
+        ({"max_tokens": 4096, "max_output_tokens": 4096}, (None, 4096, set())),  # the oldest field is no window then
+        ({"max_input_tokens": "128k", "max_output_tokens": "4e3"}, (128_000, 4000, set())),
+        ({"max_input_tokens": 0, "max_output_tokens": None}, (None, None, set())),
+        ({"max_input_tokens": -1, "max_output_tokens": "much"}, (None, None, set())),
+        ({"max_input_tokens": 4096, "max_output_tokens": 8192}, (4096, None, set())),
+        ({"max_input_tokens": float("nan"), "max_output_tokens": float("inf")}, (None, None, set())),
+        # A set that lacks tools says that there are none; an empty one is unknown.
+        ({"supports_vision": True}, (None, None, set())),
+        ({"supports_function_calling": False}, (None, None, {"text"})),
     ],
 )
-def test_strange_limits_are_read_or_unknown(catalog, row, limits):
-    [found] = catalog(one_price_row(**row)).fetch(None)
-    assert (found.context_window, found.max_output_tokens) == limits
-
-
-@pytest.mark.parametrize(
-    ("row", "capabilities"), [({"supports_vision": True}, set()), ({"supports_function_calling": False}, {"text"})]
-)
-def test_capabilities_are_stated_only_by_a_row_that_mentions_tools(catalog, row, capabilities):
-    """A set that lacks tools says that there are none; an empty one is unknown."""
-    [found] = catalog(one_price_row(**row)).fetch(None)
-    assert found.capabilities == capabilities
+def test_a_strange_row_states_what_can_be_believed(catalog, row, facts):
+    """A gateway's model keeps the slash of its name."""
+    [found] = catalog({"openrouter/maker/m": {"litellm_provider": "openrouter", **row}}).fetch(None)
+    assert (found.context_window, found.max_output_tokens, found.capabilities) == facts
+    assert (found.provider, found.name) == ("openrouter", "maker/m")
 
 
 def test_rows_that_cannot_be_read_are_counted(catalog):
@@ -459,32 +425,25 @@ def test_one_model_is_found_with_its_provider_or_without(catalog, name):
     assert providers == (["maker"] if name == "test-pro" else ["maker", "gateway"])
 
 
+PACKED = gzip.compress(b" " * 1_000_000, mtime=0)
+NO_JSON = [b"", b"<html>", b"[" * 50_000, b"\x1f\x8bbroken", gzip.compress(b"{}", mtime=0)[:-4], PACKED]
+
+
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"", "is no JSON"),
-        (b"<html>", "is no JSON"),
-        (b"[" * 100_000, "is no JSON"),
-        (b"\x1f\x8bbroken", "is no JSON"),
-        (gzip.compress(b"{}", mtime=0)[:-4], "is no JSON"),
-        (b"[]", "has no models"),
-        (b'{"models": {"m": 1}}', "has no models"),
+        *((content, "is no JSON of at most 100,000 bytes") for content in NO_JSON),
+        *((content, "has no models") for content in (b"[]", b'{"models": {"m": 1}}')),
         (None, "cannot be read: No such file"),
     ],
 )
-def test_a_file_that_is_no_catalog_is_a_typed_error(tmp_path, content, reason):
+def test_a_file_that_is_no_catalog_is_a_typed_error(tmp_path, monkeypatch, content, reason):
+    """Nor is one that unpacks without end read to it."""
+    monkeypatch.setattr("langchain_ctxwin.models.sources.catalog.MAX_BYTES", 100_000)
     path = tmp_path / "api.json"
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(SourceError, match=rf"api\.json {reason}"):
-        CatalogSource(path).fetch(None)
-
-
-def test_a_file_that_unpacks_without_end_is_left(tmp_path, monkeypatch):
-    monkeypatch.setattr("langchain_ctxwin.models.sources.catalog.MAX_BYTES", 100)
-    path = tmp_path / "api.json.gz"
-    path.write_bytes(gzip.compress(b" " * 100_000))
-    with pytest.raises(SourceError, match="is no JSON of at most 100 bytes"):
         CatalogSource(path).fetch(None)
 
 
@@ -499,76 +458,54 @@ def test_a_catalog_is_called_and_stored_after_its_place(tmp_path):
     assert CatalogSource(tmp_path / "catalog.json").cache_key == ""
 
 
-@pytest.mark.parametrize("place", ["http://user:secret@example.com/api.json", "http://[x", "http://", ""])
-def test_a_url_that_is_none_or_holds_a_password_is_refused(place):
-    with pytest.raises(ConfigError) as refused:
-        CatalogSource(place)
-    assert "secret" not in str(refused.value)
-
-
 # What the user states
 
 
+BLEND = {
+    "provider": "google_genai",
+    "context_window": "128k",
+    "max_output_tokens": 1e3,
+    "input_price": 0.1,
+    "output_price": "0.40",
+    "capabilities": ["tools", "images"],
+    "aliases": ("big",),
+    "tokenizer_family": "gemini",
+    "deprecated": True,
+    "retires_on": "2099-05-31",
+    "cache_read_price": None,
+}
+READ = {
+    "provider": "google",
+    "context_window": 128_000,
+    "max_output_tokens": 1000,
+    "input_price": Decimal("0.1"),
+    "output_price": Decimal("0.4"),
+    "capabilities": frozenset({"tools", "images"}),
+    "retires_on": date(2099, 5, 31),
+}
+LIMITS = {"context_window": 8192, "max_input_tokens": 6000, "max_output_tokens": 2000}
+
+
 @pytest.mark.parametrize(
-    ("said", "expected"),
+    ("said", "facts"),
     [
-        (8192, ModelInfo(name="small", context_window=8192, provenance={"context_window": "explicit"})),
-        *((nothing, ModelInfo(name="small")) for nothing in (None, {}, {"context_window": None})),
-        (
-            ModelInfo(name="small", provider="maker", provenance={"provider": "elsewhere"}),
-            ModelInfo(name="small", provider="maker", provenance={"provider": "explicit"}),
-        ),
-        (
-            ModelInfo(name="nova-1", aliases=("nova",)),
-            ModelInfo(name="small", aliases=("nova-1", "nova"), provenance={"aliases": "explicit"}),
-        ),
+        (8192, {"context_window": 8192}),
+        *((nothing, {}) for nothing in (None, {}, {"context_window": None})),
+        (ModelInfo(name="small", provider="maker", provenance={"provider": "elsewhere"}), {"provider": "maker"}),
+        (ModelInfo(name="nova-1", aliases=("nova",)), {"aliases": ("nova-1", "nova")}),
+        (ModelLimits(8192, 6000, 2000, 1000), LIMITS),  # without what a request asks for
+        (BLEND, {name: READ.get(name, value) for name, value in BLEND.items() if value is not None}),
     ],
 )
-def test_what_is_said_about_a_name_holds_under_it(said, expected):
-    assert ExplicitSource({"small": said}).fetch("small") == [expected]
-
-
-def test_limits_are_taken_without_what_a_request_asks_for():
-    [info] = ExplicitSource({"small": ModelLimits(8192, 6000, 2000, 1000)}).fetch(None)
-    assert (info.limits, info.provider) == (ModelLimits(8192, 6000, 2000), None)
-
-
-def test_fields_are_read_in_the_ways_people_write_them():
-    facts = {
-        "provider": "google_genai",
-        "context_window": "128k",
-        "max_output_tokens": 1e3,
-        "input_price": 0.1,
-        "output_price": "0.40",
-        "capabilities": ["tools", "images"],
-        "aliases": ("big",),
-        "tokenizer_family": "gemini",
-        "deprecated": True,
-        "retires_on": "2099-05-31",
-        "cache_read_price": None,
-    }
-    [info] = ExplicitSource({"house-blend": facts}).fetch(None)
-    expected = ModelInfo(
-        name="house-blend",
-        provider="google",
-        context_window=128_000,
-        max_output_tokens=1000,
-        input_price=Decimal("0.1"),
-        output_price=Decimal("0.4"),
-        capabilities=frozenset({"tools", "images"}),
-        aliases=("big",),
-        tokenizer_family="gemini",
-        deprecated=True,
-        retires_on=date(2099, 5, 31),
-        provenance=dict.fromkeys(facts.keys() - {"cache_read_price"}, "explicit"),
-    )
-    assert info == expected
+def test_what_is_said_about_a_name_holds_under_it(said, facts):
+    """Fields are read in the ways people write them."""
+    assert ExplicitSource({"small": said}).fetch("small") == [info("explicit", "small", **facts)]
 
 
 def test_a_model_is_found_by_its_name_or_an_alias():
     source = ExplicitSource({"small": 8192, "large": {"context_window": 200_000, "aliases": ["big"]}})
-    assert [info.name for info in source.fetch("big")] == ["large"]
-    assert [info.name for info in source.fetch(None)] == ["small", "large"]
+    assert [one.name for one in source.fetch("big")] == ["large"]
+    assert [one.name for one in source.fetch(None)] == ["small", "large"]
     assert source.fetch("unknown") == []
 
 
@@ -618,10 +555,6 @@ EXPECTED = {
 }
 
 
-def profiled(name, **facts):
-    return ModelInfo(name=name, provenance=dict.fromkeys(facts, "profile"), **facts)
-
-
 def gemini(profile):
     return ChatGoogleGenerativeAI(model="models/test-pro", google_api_key="x", profile=profile)
 
@@ -644,7 +577,7 @@ def installed(tmp_path, monkeypatch):
 def test_the_profile_of_a_given_model_is_read():
     bare = [FakeListChatModel(responses=["x"], profile=profile) for profile in ({}, None)]
     source = ProfileSource([gemini(PROFILE).bind_tools([]), *bare], installed=False)
-    assert source.fetch(None) == [profiled("test-pro", provider="google", **EXPECTED)]
+    assert source.fetch(None) == [info("profile", "test-pro", provider="google", **EXPECTED)]
     assert source.fetch("unknown") == []
 
 
@@ -652,7 +585,7 @@ def test_the_table_of_an_integration_is_read_without_importing_it(installed):
     source = installed(
         f"from typing import Any\n\n_PROFILES: dict[str, Any] = {{'test-pro': {PROFILE!r}, 'empty': {{}}}}"
     )
-    assert source.fetch(None) == [profiled("test-pro", provider="maker", **EXPECTED)]
+    assert source.fetch(None) == [info("profile", "test-pro", provider="maker", **EXPECTED)]
 
 
 def test_a_given_model_comes_before_the_tables(installed):

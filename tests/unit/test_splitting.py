@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langchain_ctxwin import BudgetExceededError, ModelLimits, TokenEstimator
-from langchain_ctxwin.decompose.parts import Answer, PartSplitter, whole_work
+from langchain_ctxwin.decompose.parts import Answer, PartSplitter
 from langchain_ctxwin.decompose.splitting import chunk_of, pieces_of, places_of, shortened, split_chunks
 
 WORDS = st.sampled_from(
@@ -15,12 +15,11 @@ TEXTS = st.lists(WORDS, max_size=60).map(" ".join) | st.text(max_size=300)
 DOORS = "The door of oak has two hinges of brass. "
 
 
-def frame(chunk):
-    return "<>"
+FRAME = 2
 
 
 def split(texts, room):
-    return split_chunks([chunk_of(number, text) for number, text in enumerate(texts)], room, len, frame)
+    return split_chunks([chunk_of(number, text) for number, text in enumerate(texts)], room, len, lambda _: FRAME)
 
 
 @given(st.lists(TEXTS, min_size=1, max_size=6), st.integers(10, 200))
@@ -35,9 +34,9 @@ def test_every_character_is_in_one_part_in_order_and_every_part_fits(texts, room
         found[chunk["document"]] += chunk["text"]
     order = [chunk["document"] for chunk in pieces]
     assert (list(found.values()), order, set(order)) == (texts, sorted(order), set(found))
-    assert max(sum(len(chunk["text"]) + len(frame(chunk)) for chunk in part) for part in parts) <= room
+    assert max(sum(len(chunk["text"]) + FRAME for chunk in part) for part in parts) <= room
     assert {number for number in order if order.count(number) > 1} == {cut["document"] for cut in cuts}
-    assert {cut["document"] for cut in cuts} == {n for n, text in enumerate(texts) if len(text) + len("<>") > room}
+    assert {cut["document"] for cut in cuts} == {n for n, text in enumerate(texts) if len(text) + FRAME > room}
     assert len(cuts) == len(pieces) - len(texts)
 
 
@@ -68,12 +67,12 @@ def growing(divisor):
 def test_every_request_fits_by_the_upper_bound_of_the_counter(texts, counter):
     """What counts is the request as a whole; answers that do not fit together are divided, or shortened."""
     limits = ModelLimits(2_000, requested_output_tokens=100)
-    splitter = PartSplitter(None, limits=limits, counter=counter, map_prompt="Answer.", reduce_prompt="Combine.")
+    splitter = PartSplitter(None, limits=limits, counter=counter, prompts=("Answer.", "Combine."))
     chunks = [chunk_of(number, text) for number, text in enumerate(texts)]
-    works = splitter.of_documents(whole_work("Which doors?", 0, chunks)).works
+    works = splitter.of_documents("Which doors?", chunks).works
     assert [work["part"] for work in works] == list(range(1, len(works) + 1))
     answers = [Answer(text=text, sub_question="", covers=[]) for text in texts]
-    combined = splitter.of_answers(whole_work("Which doors?", 1), answers).works
+    combined = splitter.of_answers("Which doors?", 1, answers).works
     asked = [*works, *(work for work in combined if len(work["chunks"]) > 1)]
     assert [splitter.over_by(splitter.request_of(work)) for work in asked] == [0] * len(asked)
 
@@ -133,8 +132,8 @@ def test_a_frame_that_leaves_no_room_is_refused():
     """Pieces of a few tokens are no parts, each of them a call; what fits whole is no piece."""
     chunk = chunk_of(3, "x" * 50)
     with pytest.raises(BudgetExceededError, match=r"around documents\[3\] needs 30 tokens of a room of 70"):
-        split_chunks([chunk], 70, len, lambda chunk: "-" * 30, least_tokens=41)
-    assert len(split_chunks([chunk], 80, len, lambda chunk: "-" * 30, least_tokens=64)[0]) == 1
+        split_chunks([chunk], 70, len, lambda _: 30, least_tokens=41)
+    assert len(split_chunks([chunk], 80, len, lambda _: 30, least_tokens=64)[0]) == 1
 
 
 @given(st.text(min_size=1, max_size=400), st.integers(45, 200))

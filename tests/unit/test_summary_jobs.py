@@ -7,21 +7,13 @@ import weakref
 from concurrent.futures import ThreadPoolExecutor, wait
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import HumanMessage
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.store.memory import InMemoryStore
 from structlog.testing import capture_logs
 
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.summarize import (
-    Job,
-    ModelSummarizer,
-    RedisLease,
-    SummaryJobs,
-    SummaryStore,
-    Written,
-    default_jobs,
-)
+from langchain_ctxwin.summarize import Job, RedisLease, SummaryJobs, SummaryStore, Written, default_jobs
 from langchain_ctxwin.summarize import jobs as module
 from langchain_ctxwin.summarize.store import RELEASE_SCRIPT
 from langchain_ctxwin.util.background import MAX_HANGING, in_few_daemons
@@ -411,21 +403,6 @@ def test_a_summary_does_not_reach_the_users_stream():
     stream = graph.stream({"messages": [HumanMessage("hi")]}, stream_mode="messages")
     assert "".join(message.text for message, _ in stream) == "the answer"
     assert (jobs.ended().written.text, jobs.ended().written.calls) == ("the summary", 1)
-
-
-@pytest.mark.parametrize("is_async", [False, True])
-def test_a_model_summarizer_writes_in_a_job(is_async):
-    """Sync and async callables both work in the job's thread, and their calls are counted."""
-    model = ScriptedChatModel(policy=lambda messages, tools: AIMessage("tea"))
-
-    async def acall(messages):
-        return await model.ainvoke(messages)
-
-    summarizer, jobs = ModelSummarizer(acall if is_async else model.invoke), Jobs()
-    messages = [HumanMessage("I would like a cup of green tea, please, with a little honey and no milk at all.")]
-    jobs.begin(lambda: summarizer.summarize(messages, previous="", max_tokens=50))
-    written = jobs.ended().written
-    assert (written.text, written.calls, written.input_tokens) == ("tea", 1, model.requests[0].tokens)
 
 
 def test_engines_share_jobs_and_what_nobody_needs_is_freed(store):

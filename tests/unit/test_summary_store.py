@@ -18,7 +18,6 @@ from langchain_ctxwin.util.background import MAX_HANGING, in_daemon
 
 WRITTEN = Written(text="The user wants tea.", calls=1, input_tokens=30, output_tokens=5, seconds=0.5)
 PATIENCE = 20.0  # of a test with a thread; nothing here takes a second
-STORES = ["memory", "sqlite", "async_sqlite"]
 
 
 @asynccontextmanager
@@ -41,7 +40,7 @@ async def elsewhere(work):
     return await asyncio.wrap_future(in_daemon(work))
 
 
-@pytest.fixture(params=STORES)
+@pytest.fixture(params=["memory", "sqlite", "async_sqlite"])
 async def store(request, tmp_path):
     """Each kind of store, empty."""
     async with opened(request.param, tmp_path / "store.sqlite") as store:
@@ -61,32 +60,16 @@ async def test_the_last_summary_that_a_job_put_is_read_by_both_ways(store):
     assert (read, len(items), logs) == ([(None, None), (WRITTEN, WRITTEN)], 1, [])
 
 
-async def test_conversations_do_not_see_each_other(store):
-    """The same key in another thread is another summary."""
-    await elsewhere(lambda: SummaryStore(store, "a").put("key", WRITTEN))
-    assert await SummaryStore(store, "b").aget("key") is None
-
-
 @pytest.mark.parametrize("thread", ["", "a.b", "langgraph", "\0", "\ud800", "x" * 10_000, "日本"])
 async def test_any_thread_id_and_any_text_can_be_stored(store, thread):
-    """Ids with periods, empty ones and odd characters, and texts that databases refuse."""
+    """Ids with periods, empty ones and odd characters, and texts that databases refuse; each its own conversation."""
     written = Written(text="nul \0, lone \ud800 and 日本")
     summaries = SummaryStore(store, thread)
     await elsewhere(lambda: summaries.put("key", written))
-    assert await summaries.aget("key") == written
+    assert (await summaries.aget("key"), await SummaryStore(store, "other").aget("key")) == (written, None)
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        {},
-        {"key": "key"},
-        {"key": "key", "written": "{"},
-        {"key": "key", "written": "{}"},
-        {"key": "key", "written": 5},
-        {"key": "key", "written": "[1]"},
-    ],
-)
+@pytest.mark.parametrize("value", [{}, {"key": "key"}, *({"key": "key", "written": w} for w in ("{", "{}", 5, "[1]"))])
 async def test_a_damaged_item_is_none(store, value):
     """Whatever somebody wrote there is not taken for a summary, and the next put mends it."""
     summaries = SummaryStore(store, "thread")
@@ -155,24 +138,16 @@ def hung():
     store.opened.set()
 
 
-async def test_a_store_that_hangs_is_not_waited_for(monkeypatch, hung):
-    """Both reads give up after a named time, with a warning."""
-    monkeypatch.setattr(module, "READ_SECONDS", 0.05)
-    summaries = SummaryStore(hung, "thread")
-    with capture_logs() as logs:
-        assert (summaries.get("key"), await summaries.aget("key")) == (None, None)
-    assert [entry["error"] for entry in logs] == ["TimeoutError: no answer within 0.05 seconds"] * 2
-
-
 @pytest.mark.parametrize("is_async", [True, False])
-async def test_an_async_store_that_hangs_is_not_waited_for(is_async, monkeypatch, tmp_path):
-    """Its loop's own read is bounded; a sync one on that loop would wait for itself, and ends instead of a deadlock."""
+async def test_a_store_that_hangs_is_not_waited_for(is_async, monkeypatch, hung, tmp_path):
+    """Reads give up after a named time, with a warning; a sync one on the loop of an async store ends, too."""
     monkeypatch.setattr(module, "READ_SECONDS", 0.05)
     async with opened("async_sqlite", tmp_path / "store.sqlite") as store, store.lock:
-        summaries = SummaryStore(store, "thread")
         with capture_logs() as logs:
-            assert (await summaries.aget("key") if is_async else summaries.get("key")) is None
-    assert [entry["event"] for entry in logs] == ["summary.not_read"]
+            for summaries in (SummaryStore(hung, "thread"), SummaryStore(store, "thread")):
+                assert (await summaries.aget("key") if is_async else summaries.get("key")) is None
+    told = [(entry["event"], entry["error"]) for entry in logs]
+    assert told == [("summary.not_read", "TimeoutError: no answer within 0.05 seconds")] * 2
 
 
 @pytest.mark.usefixtures("free_places")

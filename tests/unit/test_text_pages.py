@@ -10,34 +10,11 @@ from langchain_ctxwin import TokenEstimator
 from langchain_ctxwin.tool_results.pages import PASSAGE_CHARS, page_end, passages, tail_start
 
 ESTIMATE = TokenEstimator().count_text
-PIECES = st.sampled_from(
-    [
-        *(
-            "word ",
-            "Sentence one. ",
-            "Is it? ",
-            "\n",
-            "\n\n",
-            "# Title\n",
-            "a" * 40,
-            " " * 30,
-            "你好。",
-            "これは文です。",
-        ),
-        *(
-            "ภาษาไทย ",
-            "جملة عربية؟ ",
-            "हिन्दी वाक्य। ",
-            "\r\n",
-            "e\u0301",
-            "👩\u200d👧",
-            "\ud83d\ude00",
-            "\ud800",
-            "\x00",
-        ),
-        *("\u2028", "\u00a0", "1,2,3\n", "-", "|a|b|\n", "=" * 20),
-    ]
-)
+PIECES = st.sampled_from([
+    "word ", "Sentence one. ", "Is it? ", "\n", "\n\n", "# Title\n", "a" * 40, " " * 30, "你好。", "これは文です。",
+    "ภาษาไทย ", "جملة عربية؟ ", "हिन्दी वाक्य। ", "\r\n", "e\u0301", "👩\u200d👧", "\ud83d\ude00", "\ud800", "\x00",
+    "\u2028", "\u00a0", "1,2,3\n", "-", "|a|b|\n", "=" * 20,
+])  # fmt: skip
 TEXTS = st.one_of(st.lists(PIECES, max_size=60).map("".join), st.text(max_size=200))
 UNEVEN = [lambda part: len(part) + len(part) % 7 * 3]  # a counter may charge more for a page than for its parts
 PRICES = st.sampled_from(

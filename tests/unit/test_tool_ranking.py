@@ -14,7 +14,7 @@ from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.tools import ToolSelector, ranking
 from langchain_ctxwin.tools.entries import entry_of
 from langchain_ctxwin.tools.needs import MAX_NEEDS, MAX_REQUEST_CHARS, needs_of, parts_of
-from langchain_ctxwin.tools.search import NOTHING_FOUND
+from langchain_ctxwin.tools.selector import NOTHING_FOUND
 from support.tool_sets import definition, one_each
 
 TOPICS = ("money", "sky", "travel")
@@ -40,13 +40,10 @@ class Topics(Embeddings):
         return [1.0 if topic in said else 0.0 for topic in TOPICS]
 
 
-class Broken(Embeddings):
+class Broken(Topics):
     """A service that is down."""
 
-    def embed_documents(self, texts):
-        raise ConnectionError("down")
-
-    def embed_query(self, text):
+    def _vector(self, text):
         raise ConnectionError("down")
 
 
@@ -75,22 +72,29 @@ RIDE = definition("cab", "Orders a taxi.")
 TOOLS = [MAIL, WEATHER, MONEY, RIDE]
 
 
-def best(query, *, room=1, tools=TOOLS, **options):
-    return ToolSelector(tools, room, counter=one_each, **options).select(query).names
+def best(query, *, room=1, tools=TOOLS, previous=(), **options):
+    return ToolSelector(tools, room, counter=one_each, **options).select(query, previous=previous).names
+
+
+VALUED = definition("second", "Sets it.", unit="Its unit")
+VALUED["function"]["parameters"]["properties"]["unit"]["enum"] = ["celsius", "fahrenheit"]
 
 
 @pytest.mark.parametrize(
-    ("query", "name"),
-    [("use the exchange", "exchange"), ("what does the weather do", "forecast"), ("number of coins", "exchange")],
+    ("query", "tools", "name"),
+    [
+        ("use the exchange", TOOLS, "exchange"),
+        ("what does the weather do", TOOLS, "forecast"),
+        ("number of coins", TOOLS, "exchange"),
+        ("in fahrenheit", [definition("first", "Sets it."), VALUED, MAIL], "second"),
+        ("user name", [definition("aaa"), definition("getUserName")], "getUserName"),
+        ("orders that are open", [definition("aaa"), definition("list_open_orders")], "list_open_orders"),
+        ("conversion", [definition("a", "Draws."), definition("b", "Converts."), definition("c", "Writes.")], "b"),
+    ],
 )
-def test_a_tool_is_found_by_its_name_its_description_and_its_parameters(query, name):
-    assert best(query) == (name,)
-
-
-def test_names_are_read_in_parts():
-    tools = [definition("aaa"), definition("getUserName"), definition("list_open_orders")]
-    assert best("user name", tools=tools) == ("getUserName",)
-    assert best("orders that are open", tools=tools) == ("list_open_orders",)
+def test_a_tool_is_found_by_parts_of_its_name_its_description_and_its_parameters(query, tools, name):
+    """The values that a parameter can have are words of its tool; other forms of a word are found by their letters."""
+    assert best(query, tools=tools) == (name,)
 
 
 def test_every_part_of_a_request_gets_its_tool():
@@ -108,21 +112,10 @@ def test_a_tool_without_a_common_word_follows_those_that_it_resembles():
     assert best("weather", room=2, tools=tools) == ("second", "third")
 
 
-def test_values_that_a_parameter_can_have_are_words_of_its_tool():
-    tools = [definition("first", "Sets it."), definition("second", "Sets it."), MAIL]
-    tools[1]["function"]["parameters"]["properties"]["unit"] = {"type": "string", "enum": ["celsius", "fahrenheit"]}
-    assert best("in fahrenheit", tools=tools) == ("second",)
-
-
 def test_words_that_any_request_could_have_rank_last():
     tools = [definition("please_help", "Help: I need help, please."), MAIL]
     assert best("I need your help, please send it", tools=tools) == ("send_email",)
     assert best("help", tools=[MAIL, tools[0]]) == ("please_help",)
-
-
-def test_other_forms_of_a_word_are_found_by_their_letters():
-    tools = [definition("first", "Draws."), definition("second", "Converts."), definition("third", "Writes.")]
-    assert best("conversion", tools=tools) == ("second",)
 
 
 def test_numbers_in_a_request_rank_nothing():
@@ -131,8 +124,11 @@ def test_numbers_in_a_request_rank_nothing():
 
 
 def test_meaning_finds_what_no_word_says():
+    """What is near in meaning is a clear wish; vectors that do not match the tools are not used."""
     assert best("will there be rain", embeddings=Topics()) == ("forecast",)
     assert best("fifty euros please", embeddings=Topics()) == ("exchange",)
+    assert best("will there be rain", embeddings=Topics(), previous=["send_email"]) == ("forecast",)
+    assert best("weather", embeddings=Ragged()) == ("forecast",)
 
 
 async def test_tools_are_embedded_once_and_requests_while_they_are_remembered():
@@ -151,19 +147,11 @@ async def test_embeddings_that_fail_leave_words():
     assert [log["event"] for log in logs] == ["tools.embeddings_failed"] * 2
 
 
-def test_vectors_that_do_not_match_the_tools_are_not_used():
-    assert best("weather", embeddings=Ragged()) == ("forecast",)
-
-
-def test_a_custom_ranker_decides():
-    ranker = Fixed(0.1, 0.2, 0.9, float("nan"))
+@pytest.mark.parametrize("number", [float, np.float32, np.int64, Fraction])
+def test_a_custom_ranker_decides_by_any_real_numbers(number):
+    ranker = Fixed(*map(number, (0, 1, 3)), float("nan"))
     assert best("weather", ranker=ranker) == ("exchange",)
     assert ranker.asked == ["weather"]
-
-
-@pytest.mark.parametrize("number", [np.float32, np.int64, Fraction])
-def test_a_custom_ranker_may_return_any_real_numbers(number):
-    assert best("weather", ranker=Fixed(*map(number, (0, 1, 3, 2)))) == ("exchange",)
 
 
 def test_scores_of_zero_or_less_are_no_match():
@@ -172,11 +160,6 @@ def test_scores_of_zero_or_less_are_no_match():
     assert selector.select("weather").names == ("send_email", "forecast")
     assert selector.select("weather", previous=["cab", "exchange"]).names == ("cab", "exchange")
     assert selector.search_tools.invoke({"query": "weather"}) == NOTHING_FOUND
-
-
-def test_near_meaning_is_a_clear_wish():
-    selector = ToolSelector(TOOLS, 1, counter=one_each, embeddings=Topics())
-    assert selector.select("will there be rain", previous=["send_email"]).names == ("forecast",)
 
 
 async def test_the_index_is_built_once_and_not_on_the_event_loop(monkeypatch):
@@ -208,18 +191,18 @@ def test_what_the_model_plans_counts_as_a_request():
     todos = [{"content": "Write to Ann", "status": "completed"}, {"content": "Order the ride", "status": "pending"}]
     call = {"name": "write_todos", "args": {"todos": todos}, "id": "t"}
     messages = [HumanMessage("Prepare my trip to Rome"), AIMessage("First the forecast.", tool_calls=[call])]
-    needs = needs_of([*messages, ToolMessage("ok", tool_call_id="t")], "search_tools")
+    needs = needs_of([*messages, ToolMessage("ok", tool_call_id="t")])
     assert needs.parts == ("Prepare my trip to Rome", "First the forecast.", "Order the ride")
     assert needs.called == ("write_todos",)
 
 
 def test_a_short_request_is_read_with_what_was_said_before_it():
     messages = [HumanMessage("I need a taxi tonight"), AIMessage("Shall I order one?"), HumanMessage("Yes")]
-    assert needs_of(messages, "search_tools").request == "I need a taxi tonight\nShall I order one?\nYes"
+    assert needs_of(messages).request == "I need a taxi tonight\nShall I order one?\nYes"
 
 
 def test_a_request_is_bounded():
-    needs = needs_of(". ".join(f"Send mail {number} to Ann" for number in range(2_000)), "search_tools")
+    needs = needs_of(". ".join(f"Send mail {number} to Ann" for number in range(2_000)))
     assert len(needs.request) <= MAX_REQUEST_CHARS + 1
     assert len(needs.parts) == MAX_NEEDS
 

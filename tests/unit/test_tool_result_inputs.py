@@ -7,13 +7,14 @@ import itertools
 import json
 import threading
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from langchain_core.tools import tool
 from pydantic import BaseModel, ValidationError
+from structlog.testing import capture_logs
 
 from langchain_ctxwin import ToolResultConfig, ToolResultGuard
 from langchain_ctxwin.errors import (
@@ -30,6 +31,7 @@ from langchain_ctxwin.tool_results.cursors import Record
 from langchain_ctxwin.tool_results.guard import MIN_TOKENS
 from langchain_ctxwin.tool_results.reading import Reader
 from langchain_ctxwin.tool_results.stores import MemoryResultStore
+from langchain_ctxwin.util.background import MAX_HANGING, in_few_daemons
 from support.oracle import text_tokens
 from support.result_stores import FakeClock
 from support.tool_runs import call, everything, last_cursor, pages, results
@@ -115,19 +117,15 @@ SHAPES: dict[str, tuple[Any, list[str]]] = {
 }
 
 
-@pytest.mark.parametrize("budget", BUDGETS)
 @pytest.mark.parametrize("name", SHAPES)
-def test_any_result_is_shown_within_its_budget(name, budget):
-    shown = returned(guard_of(budget), SHAPES[name][0]).text
-    # Lines of one word each may be estimated a third too low.
-    assert text_tokens(shown) <= budget * (1.35 if name == "nulls" else 1)
-
-
-@pytest.mark.parametrize("name", SHAPES)
-def test_nothing_of_any_result_is_lost(name):
+def test_any_result_is_shown_within_its_budget_and_nothing_of_it_is_lost(name):
     value, said = SHAPES[name]
-    guard = guard_of(4_000)
-    read = everything(guard, returned(guard, value).text)
+    for budget in BUDGETS:
+        guard = guard_of(budget)
+        shown = returned(guard, value).text
+        # Lines of one word each may be estimated a third too low.
+        assert text_tokens(shown) <= budget * (1.35 if name == "nulls" else 1)
+    read = everything(guard, shown)
     assert [text for text in said if text not in read] == []
 
 
@@ -177,44 +175,25 @@ def test_a_generator_without_an_end_is_refused_and_what_it_raises_is_raised(monk
         returned(guard_of(), broken)
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"max_tokens": 0},
-        {"max_tokens": -1},
-        {"max_share": 0.0},
-        {"max_share": 1.5},
-        {"max_share": float("nan")},
-        {"ttl_seconds": 0},
-        {"ttl_seconds": -1},
-        {"ttl_seconds": float("inf")},
-        {"page_rows": 0},
-        {"max_token": 100},
-        {"per_tool": {"search": {"max_tokens": -1}}},
-        {"per_tool": {"search": {"max_token": 1}}},
-    ],
-    ids=str,
-)
+NO_SETTINGS = [
+    {"max_tokens": 0}, {"max_tokens": -1}, {"max_share": 0.0}, {"max_share": 1.5}, {"max_share": float("nan")},
+    {"ttl_seconds": 0}, {"ttl_seconds": -1}, {"ttl_seconds": float("inf")}, {"page_rows": 0}, {"max_token": 100},
+    {"per_tool": {"search": {"max_tokens": -1}}}, {"per_tool": {"search": {"max_token": 1}}},
+]  # fmt: skip
+NO_ARGUMENTS = [
+    {"config": {"max_tokens": 100}}, {"config": 4000}, {"signer": "a secret"}, {"store": {}}, {"counter": 4},
+    {"store": MemoryResultStore}, {"store": object()}, {"scope": "tenant"}, {"clock": 5}, {"new_id": "x"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", NO_SETTINGS, ids=str)
 def test_settings_that_mean_nothing_are_refused(wrong):
     with pytest.raises((ConfigError, ValidationError)):
         ToolResultConfig(**wrong)
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [
-        {"config": {"max_tokens": 100}},
-        {"config": 4000},
-        {"signer": "a secret"},
-        {"store": {}},
-        {"store": MemoryResultStore},
-        {"store": object()},
-        {"counter": 4},
-        {"scope": "tenant"},
-        {"clock": 5},
-        {"new_id": "x"},
-    ],
-    ids=lambda wrong: "-".join(f"{name}={type(value).__name__}" for name, value in wrong.items()),
+    "wrong", NO_ARGUMENTS, ids=lambda one: "-".join(f"{k}={type(v).__name__}" for k, v in one.items())
 )
 def test_arguments_of_the_wrong_type_are_refused(wrong):
     with pytest.raises(ConfigError, match=next(iter(wrong))):
@@ -235,14 +214,10 @@ def first_page(guard: ToolResultGuard, **options: Any) -> str:
 
 @pytest.mark.parametrize(
     ("question", "said"),
-    [
-        ({"page_tokens": 0}, "page_tokens=0"),
-        ({"page_tokens": -5}, "page_tokens=-5"),
-        ({"fields": ["a["]}, "a\\["),
-        ({"fields": [""]}, "path"),
-    ],
+    [({"page_tokens": 0}, "page_tokens=0"), ({"page_tokens": -5}, "page_tokens=-5"), ({"fields": ["a["]}, "a\\["),
+     ({"fields": [""]}, "path")],
     ids=str,
-)
+)  # fmt: skip
 def test_a_question_that_cannot_be_asked_is_refused_in_code_and_told_to_the_model(question, said):
     guard = guard_of()
     cursor = first_page(guard)
@@ -284,22 +259,16 @@ def test_a_cursor_that_never_was_is_refused(cursor):
     assert len(refused(guard_of(), cursor, CursorTamperedError)) < 300
 
 
-def test_a_changed_or_an_old_cursor_is_refused():
-    clock = FakeClock()
-    guard = guard_of(clock=clock, store=MemoryResultStore())
+def test_a_changed_or_an_old_cursor_and_one_of_a_result_that_is_gone_are_refused():
+    clock, store = FakeClock(), MemoryResultStore()
+    guard = guard_of(clock=clock, store=store)
     cursor = first_page(guard)
     refused(guard, cursor[:-3] + ("A" if cursor[-3] != "A" else "B") + cursor[-2:], CursorTamperedError)
+    store.renew()
+    refused(guard, cursor, ResultGoneError)
+    cursor = first_page(guard)
     clock.now += 601
     assert len(refused(guard, cursor, CursorExpiredError)) < 300
-
-
-def test_a_result_that_is_gone_is_told():
-    store = MemoryResultStore()
-    guard = guard_of(store=store)
-    cursor = first_page(guard)
-    for key in list(store._entries):
-        store.delete(key)
-    refused(guard, cursor, ResultGoneError)
 
 
 def in_thread(thread: str) -> Any:
@@ -322,25 +291,23 @@ def test_a_cursor_of_another_scope_is_refused(scope, mine, other):
 
 
 def test_a_record_under_the_key_of_another_call_is_refused():
-    store = MemoryResultStore()
+    class Noting(MemoryResultStore):
+        keys: ClassVar[list[str]] = []
+
+        def put(self, key: str, value: bytes, ttl_seconds: float) -> None:
+            self.keys.append(key)
+            super().put(key, value, ttl_seconds)
+
+    store = Noting()
     guard = guard_of(store=store)
-    keys: list[str] = []
-    store_put = store.put
-    guard._store = SimpleNamespace(
-        put=lambda key, *rest: (keys.append(key), store_put(key, *rest)), get=store.get, delete=store.delete
-    )
     cursor = first_page(guard)
     guard.output(ROWS, "give", {"page": 2})
-    store.put(keys[0], store.get(keys[1]) or b"", 600.0)
+    store.put(store.keys[0], store.get(store.keys[1]) or b"", 600.0)
     refused(guard, cursor, CursorTamperedError)
 
 
-class DownError(Exception):
-    """What a client raises."""
-
-
 def fail(*_: Any) -> Any:
-    raise DownError("connection refused")
+    raise OSError("connection refused")
 
 
 class Down:
@@ -417,6 +384,24 @@ def test_a_store_is_awaited_in_async_runs():
         return await guard.aread(last_cursor(shown) or "")
 
     assert "Result of give" in asyncio.run(run())
+
+
+async def test_a_burst_of_calls_waits_for_threads():
+    guard = guard_of(300)
+    calls = (guard.aoutput(ROWS[:60], "give", {"number": number}) for number in range(4 * MAX_HANGING))
+    assert [page for page in await asyncio.gather(*calls) if last_cursor(page) is None] == []
+
+
+@pytest.mark.usefixtures("free_places")
+def test_calls_to_a_store_that_hangs_do_not_pile_up(monkeypatch):
+    monkeypatch.setattr(module, "PLACE_SECONDS", 0.05)
+    opened = threading.Event()
+    hanging = [in_few_daemons(opened.wait) for _ in range(MAX_HANGING)]
+    with capture_logs() as logs:
+        shown = guard_of().output(ROWS, "give", {})
+    opened.set()
+    assert all(job.result(20) for job in hanging)
+    assert ("could not be stored" in shown, "calls have not returned yet" in logs[0]["error"]) == (True, True)
 
 
 def test_large_results_are_worked_on_beside_the_event_loop(monkeypatch):

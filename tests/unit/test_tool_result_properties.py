@@ -6,17 +6,16 @@ from hypothesis import strategies as st
 
 from langchain_ctxwin.tool_results import view as module
 from langchain_ctxwin.tool_results.contents import content_of
+from langchain_ctxwin.tool_results.cursors import Style
 from langchain_ctxwin.tool_results.guard import MIN_TOKENS
-from langchain_ctxwin.tool_results.pages import Room, style_of
+from langchain_ctxwin.tool_results.pages import Room
 from langchain_ctxwin.tool_results.reading import Question
-from langchain_ctxwin.tool_results.view import Inside, Style, View, layout_of
+from langchain_ctxwin.tool_results.view import Inside, View, layout_of
 from support.walking import PRICE, answers, ask, entries_in, guard_of, pages
 
 RUNS = settings(
     deadline=None, max_examples=20, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
-
-
 ODD_TEXT = st.text('ab |.:;,#()[]{}"\\\n\té你👩', max_size=8)
 KEYS = st.sampled_from(["id", "name", "state", "url", "a", "b", "", "a.b", "a: b", "US Gross", "[]", "1"]) | ODD_TEXT
 TEXTS = ODD_TEXT | st.text(max_size=20) | st.builds(str.__mul__, ODD_TEXT, st.integers(0, 120))
@@ -24,7 +23,6 @@ SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | TEXTS
 VALUES = st.recursive(
     SCALARS, lambda inner: st.lists(inner, max_size=5) | st.dictionaries(KEYS, inner, max_size=5), max_leaves=8
 )
-CONTAINERS = st.lists(VALUES, max_size=12) | st.dictionaries(KEYS, VALUES, max_size=8)
 
 
 @st.composite
@@ -45,39 +43,17 @@ def wrapped(rows, beside, path):
 MAPS = st.builds(
     lambda value, count: {f"key {at}": [value, at] for at in range(count)}, st.integers() | ODD_TEXT, st.integers(0, 90)
 )
-RESULTS = st.one_of(
-    CONTAINERS,
-    uniform_rows(),
-    MAPS,
-    st.builds(
-        wrapped, uniform_rows(), st.dictionaries(KEYS, VALUES, max_size=3), st.lists(KEYS, min_size=1, max_size=3)
-    ),
-)
-STYLES = st.sampled_from(
-    [
-        Style(),
-        Style(text_chars=160),
-        Style(text_chars=10, extraction=False),
-        Style(fields=("*",)),
-        Style(fields=("id",)),
-    ]
-)
-CHEAP_ROOMS = st.lists(
-    st.builds(
-        Room,
-        tokens=st.integers(8, 400),
-        price=st.sampled_from([len, lambda text: len(text) // 4, lambda text: len(text.encode("utf-8", "replace"))]),
-        rows=st.none() | st.integers(1, 5),
-    ),
-    min_size=1,
-    max_size=4,
-)
-PROSE = st.lists(
-    st.sampled_from(
-        ["A sentence. ", "# Title\n", "\n\n", "word ", "a" * 80, "\t", "你好。", "e\u0301", "👩\u200d👧", "1,2,3\n"]
-    ),
-    max_size=60,
-).map("".join)
+BESIDE, PATHS = st.dictionaries(KEYS, VALUES, max_size=3), st.lists(KEYS, min_size=1, max_size=3)
+CONTAINERS = st.lists(VALUES, max_size=12) | st.dictionaries(KEYS, VALUES, max_size=8)
+RESULTS = CONTAINERS | uniform_rows() | MAPS | st.builds(wrapped, uniform_rows(), BESIDE, PATHS)
+STYLES = st.sampled_from([
+    Style(), Style(text_chars=160), Style(text_chars=10, extraction=False), Style(fields=("*",)), Style(fields=("id",)),
+])  # fmt: skip
+CHEAP = st.sampled_from([len, lambda text: len(text) // 4, lambda text: len(text.encode("utf-8", "replace"))])
+ROOM = st.builds(Room, tokens=st.integers(8, 400), price=CHEAP, rows=st.none() | st.integers(1, 5))
+CHEAP_ROOMS = st.lists(ROOM, min_size=1, max_size=4)
+PIECES = ["A sentence. ", "# Title\n", "\n\n", "word ", "a" * 80, "\t", "你好。", "e\u0301", "👩\u200d👧", "1,2,3\n"]
+PROSE = st.lists(st.sampled_from(PIECES), max_size=60).map("".join)
 PLAIN_TEXTS = st.builds(str.__mul__, PROSE, st.integers(1, 60))
 BUDGETS = st.integers(MIN_TOKENS, 900)
 
@@ -150,7 +126,7 @@ def test_a_plain_walk_shows_every_entry_once_within_the_budget(result, budget):
     assume(first.layout.unit != "text")
 
     assert [PRICE(answer.text) for answer in found if PRICE(answer.text) > budget] == []
-    assert entries_in(View(first.layout, style_of(first.record)), [answer.page for answer in found]) == list(
+    assert entries_in(View(first.layout, first.record), [answer.page for answer in found]) == list(
         range(len(first.layout))
     )
 

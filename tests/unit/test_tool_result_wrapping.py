@@ -13,6 +13,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, InjectedToolCallId, StructuredTool, Tool, ToolException, tool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import InjectedState, InjectedStore, ToolRuntime
 from langgraph.store.base import BaseStore
 from langgraph.store.memory import InMemoryStore
@@ -22,7 +23,7 @@ from pydantic import BaseModel, Field, PrivateAttr
 from langchain_ctxwin import ToolResultConfig, ToolResultGuard
 from langchain_ctxwin.errors import ConfigError
 from support.oracle import text_tokens
-from support.tool_runs import NODES, WIRINGS, call, everything, results, wired
+from support.tool_runs import NODES, WIRINGS, call, everything, last_cursor, results, wired
 
 BUDGET = 500
 LINES = [f"line {index} says {index * 7919}" for index in range(400)]
@@ -36,57 +37,39 @@ def large(*facts: Any) -> str:
     return "\n".join([repr(facts), *LINES])
 
 
-@tool
 def with_state(query: str, state: Annotated[Any, InjectedState]) -> str:
-    """Look into the state."""
     return large(query, state["messages"][0].text)
 
 
-@tool
 def with_a_field(query: str, history: Annotated[list[Any], InjectedState("messages")]) -> str:
-    """Look into one field of the state."""
     return large(query, history[0].text)
 
 
-@tool
 def with_store(query: str, store: Annotated[BaseStore, InjectedStore()]) -> str:
-    """Look into the store."""
     return large(query, store.get(("facts",), "one").value["fact"])
 
 
-@tool
 def with_call_id(query: str, call_id: Annotated[str, InjectedToolCallId]) -> str:
-    """Know the call."""
     return large(query, call_id)
 
 
-@tool
 def with_runtime(query: str, runtime: ToolRuntime) -> str:
-    """Know the runtime."""
     return large(query, runtime.tool_call_id, len(runtime.state["messages"]))
 
 
-@tool
 def with_a_named_runtime(query: str, around: ToolRuntime) -> str:
-    """Know the runtime by another name."""
     return large(query, around.tool_call_id, len(around.state["messages"]))
 
 
-@tool
 def with_config(query: str, config: RunnableConfig) -> str:
-    """Know the config."""
     return large(query, config["configurable"]["tenant"])
 
 
-@tool
 def with_callbacks(query: str, callbacks: Any = None) -> str:
-    """Know the callbacks."""
     return large(query, callbacks is not None)
 
 
-@tool
 async def in_the_loop(query: str, config: RunnableConfig, runtime: ToolRuntime) -> str:
-    """Await."""
     await asyncio.sleep(0)
     return large(query, config["configurable"]["tenant"], runtime.tool_call_id)
 
@@ -102,7 +85,14 @@ def wanted(query: str, limit: int) -> str:
     return large(query, limit)
 
 
-with_model = StructuredTool.from_function(wanted, name="with_model", description="By a model.", args_schema=Wanted)
+def tool_of(function: Any, **options: Any) -> BaseTool:
+    """Return a tool of a sync or an async function."""
+    name = "coroutine" if asyncio.iscoroutinefunction(function) else "func"
+    given: dict[str, Any] = {name: function, "description": "Look."}
+    return StructuredTool.from_function(**(given | options))
+
+
+with_model = tool_of(wanted, name="with_model", args_schema=Wanted)
 with_json_schema = StructuredTool(
     name="with_json_schema",
     description="By a schema.",
@@ -146,22 +136,15 @@ class WithRuntimeField(BaseTool):
         return large(query)
 
 
+callbacks = tool_of(with_callbacks)
 SYNC = [
-    (with_state, ("x", "What is there?")),
-    (with_a_field, ("x", "What is there?")),
-    (with_store, ("x", "it rains")),
-    (with_call_id, ("x", "c1")),
-    (with_runtime, ("x", "c1", 2)),
-    (with_a_named_runtime, ("x", "c1", 2)),
-    (with_config, ("x", "acme")),
-    (with_callbacks, ("x", True)),
-    (with_model, ("x", 3)),
-    (with_json_schema, ({"query": "x"},)),
-    (single, ("x",)),
-    (OnlyRun(), ("x", True)),
-    (WithRuntimeField(), ("x",)),
-]
-ASYNC = [(in_the_loop, ("x", "acme", "c1")), (OnlyArun(), ("x", "acme"))]
+    *((tool_of(look), ("x", "What is there?")) for look in (with_state, with_a_field)),
+    *((tool_of(look), ("x", "c1", 2)) for look in (with_runtime, with_a_named_runtime)),
+    (tool_of(with_store), ("x", "it rains")), (tool_of(with_call_id), ("x", "c1")),
+    (tool_of(with_config), ("x", "acme")), (callbacks, ("x", True)), (with_model, ("x", 3)), (single, ("x",)),
+    (with_json_schema, ({"query": "x"},)), (OnlyRun(), ("x", True)), (WithRuntimeField(), ("x",)),
+]  # fmt: skip
+ASYNC = [(tool_of(in_the_loop), ("x", "acme", "c1")), (OnlyArun(), ("x", "acme"))]
 CASES = [*((one, facts, loop) for one, facts in SYNC for loop in (False, True)), *((*case, True) for case in ASYNC)]
 TOOLS = [one for one, _ in [*SYNC, *ASYNC]]
 
@@ -190,7 +173,7 @@ def test_a_tool_gets_what_it_would_get_without_a_guard(wiring, one, facts, is_as
     assert message.status == "success", message.text[:300]
     assert text_tokens(message.text) <= BUDGET
     read = everything(guard, message.text)
-    assert repr(facts) in read or (one is with_callbacks and "('x', " in read), read[:300]
+    assert repr(facts) in read or (one is callbacks and "('x', " in read), read[:300]
     assert LINES[-1] in read
 
 
@@ -248,12 +231,8 @@ class Recorder(BaseCallbackHandler):
 @both
 def test_callbacks_hear_of_a_call_once(wiring, is_async):
     recorder, asked = Recorder(), call("with_state", query="x")
-    results(wiring, guard_of(), [with_state], asked, is_async=is_async, config={"callbacks": [recorder]})
+    results(wiring, guard_of(), [tool_of(with_state)], asked, is_async=is_async, config={"callbacks": [recorder]})
     assert recorder.events == ["start with_state {'query': 'x'}", "end"]
-
-
-class BrokenError(Exception):
-    """Nothing that LangChain knows."""
 
 
 def raising(name: str, error: Exception, **options: Any) -> BaseTool:
@@ -262,16 +241,16 @@ def raising(name: str, error: Exception, **options: Any) -> BaseTool:
     def fail() -> str:
         raise error
 
-    return StructuredTool.from_function(fail, name=name, description="Fail.", **options)
+    return tool_of(fail, name=name, **options)
 
 
-breaks, refuses = raising("breaks", BrokenError("the disk is full")), raising("refuses", ToolException("no such city"))
+breaks, refuses = raising("breaks", OSError("the disk is full")), raising("refuses", ToolException("no such city"))
 explains = raising("explains", ToolException("no such city: " + "Atlantis " * 5_000), handle_tool_error=True)
 
 
 @pytest.mark.parametrize("wiring", [*NODES, "middleware", "agent"])
 @both
-@pytest.mark.parametrize(("one", "error"), [(breaks, BrokenError), (refuses, ToolException)], ids=["other", "tool"])
+@pytest.mark.parametrize(("one", "error"), [(breaks, OSError), (refuses, ToolException)], ids=["other", "tool"])
 def test_exceptions_leave_a_tool_as_they_do_without_a_guard(wiring, is_async, one, error):
     with pytest.raises(error):
         results(wiring, guard_of(), [one], call(one.name), is_async=is_async)
@@ -286,10 +265,17 @@ def test_exceptions_that_the_node_handles_become_the_same_error_message(wiring, 
     assert (message.content, message.status) == (plain.content, "error")
 
 
+HUGE_ERROR = "no such city: " + "Atlantis " * 110_000  # about a megabyte
+returns_one = tool_of(
+    lambda: ToolMessage(HUGE_ERROR, tool_call_id="c1", name="answers", status="error"), name="answers"
+)
+
+
 @everywhere
 @both
-def test_a_long_error_that_the_tool_handles_is_clamped_and_stays_an_error(wiring, is_async):
-    (message,) = results(wiring, guard_of(), [explains], call("explains"), is_async=is_async)
+@pytest.mark.parametrize("one", [explains, returns_one], ids=["handled", "returned"])
+def test_a_long_error_is_clamped_and_stays_an_error(wiring, is_async, one):
+    (message,) = results(wiring, guard_of(), [one], call(one.name), is_async=is_async)
     assert message.status == "error"
     assert "no such city: Atlantis" in message.text
     assert text_tokens(message.text) <= BUDGET
@@ -394,3 +380,30 @@ def test_messages_in_every_form_of_an_update_are_guarded(shape):
     shown = guard_of().output(Command(update=update), "move", {})
     assert text_tokens(repr(shown)) <= BUDGET * 2
     assert len(repr(shown)) < len(large("x"))
+
+
+def test_a_tool_with_a_json_schema_keeps_an_argument_named_runtime():
+    given = {}
+    properties = {"title": {"type": "string"}, "runtime": {"type": "integer"}}
+    movie = StructuredTool.from_function(
+        lambda **arguments: given.update(arguments) or "ok",
+        name="movie",
+        description="A movie.",
+        args_schema={"type": "object", "properties": properties},
+    )
+    results("wrap", guard_of(), [movie], call("movie", title="x", runtime=90))
+    assert given == {"title": "x", "runtime": 90}
+
+
+@pytest.mark.parametrize(("reader", "is_read"), [("one", True), ("other", False)])
+def test_a_tool_invoked_by_a_node_of_ones_own_keeps_results_to_its_thread(reader, is_read):
+    wrapped, read_more = guard_of().wrap([single])
+
+    def ran(node, thread):
+        builder = StateGraph(MessagesState).add_node("node", node).add_edge(START, "node").add_edge("node", END)
+        return builder.compile().invoke({"messages": []}, {"configurable": {"thread_id": thread}})["messages"]
+
+    page = ran(lambda _: {"messages": [wrapped.invoke(call("single", __arg1="x"))]}, "one")[-1].text
+    answers = []
+    ran(lambda _: answers.append(read_more.invoke({"cursor": last_cursor(page)})) or {}, reader)
+    assert answers[0].startswith("[Result of single.") is is_read

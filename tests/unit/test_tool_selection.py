@@ -57,13 +57,11 @@ FORMS = {
 }
 
 
-def calling(name):
-    call = {"name": name, "args": {}, "id": f"call {name}"}
-    return [AIMessage("", tool_calls=[call]), ToolMessage("done", tool_call_id=call["id"])]
-
-
-def map_calls(*names):
-    return [message for name in names for message in calling(name)]
+def calling(*names):
+    """Return calls of tools and their results."""
+    calls = [{"name": name, "args": {}, "id": f"call {name}"} for name in names]
+    pairs = [(AIMessage("", tool_calls=[call]), ToolMessage("done", tool_call_id=call["id"])) for call in calls]
+    return [message for pair in pairs for message in pair]
 
 
 def test_tools_of_every_form_are_known_by_name():
@@ -74,19 +72,15 @@ def test_tools_of_every_form_are_known_by_name():
 
 def test_the_useful_tools_are_chosen_in_the_given_order():
     selection = chooser(2).select("book a taxi, and tell me about the weather in the city")
-    assert selection.names == ("get_weather", "book_taxi")
-    assert selection.deferred == (MAIL, MONEY, HOTEL)
+    assert (selection.names, selection.deferred) == (("get_weather", "book_taxi"), (MAIL, MONEY, HOTEL))
 
 
 def test_all_tools_are_chosen_when_all_fit():
     assert chooser(5).select("weather").selected == tuple(TOOLS)
 
 
-def test_always_comes_first():
+def test_always_comes_first_and_in_a_small_window_is_what_is_left():
     assert chooser(2, always=["find_hotel"]).select("weather").names == ("find_hotel", "get_weather")
-
-
-def test_in_a_small_window_always_is_what_is_left():
     selector = chooser(3, always=["find_hotel"])
     assert selector.select("weather", max_tool_tokens=1).names == ("find_hotel",)
     assert selector.select("weather", max_tool_tokens=0).names == ()
@@ -101,22 +95,23 @@ def test_a_tool_that_is_too_big_is_skipped_and_reported():
     assert [(log["event"], log["tools"]) for log in logs] == [("tools.skipped", ("weather_report",))]
 
 
-def test_recursive_and_giant_schemas_end():
-    """They are read in part, priced by their bounded text, and skipped when too big."""
+def looped(**values):
+    """Return a definition whose schema contains itself."""
     loop = {"type": "object", "properties": {}}
     loop["properties"]["again"] = loop
-    looped = {"name": "looped", "description": "Loops.", "input_schema": loop}
+    return {"name": "looped", "description": "Loops.", "parameters": loop, **values}
+
+
+def test_recursive_and_giant_schemas_end():
+    """They are read in part, priced by their bounded text, and skipped when too big."""
     giant = definition("giant", "Large.", **{f"field_{number}": "x" * 100 for number in range(20_000)})
-    selection = ToolSelector([looped, giant, MAIL], 2_000).select("loops")
-    assert selection.names == ("looped", "send_email")
-    assert selection.skipped == ("giant",)
+    selection = ToolSelector([looped(), giant, MAIL], 2_000).select("loops")
+    assert (selection.names, selection.skipped) == (("looped", "send_email"), ("giant",))
 
 
 def test_a_tool_that_the_counter_cannot_read_is_skipped():
-    loop = {"type": "object", "properties": {}}
-    loop["properties"]["again"] = loop
-    looped = {"type": "function", "function": {"name": "looped", "description": "Loops.", "parameters": loop}}
-    selection = ToolSelector([looped, MAIL], 2_000, counter=count_tokens_approximately).select("loops")
+    tools = [{"type": "function", "function": looped()}, MAIL]
+    selection = ToolSelector(tools, 2_000, counter=count_tokens_approximately).select("loops")
     assert (selection.names, selection.skipped) == (("send_email",), ("looped",))
 
 
@@ -149,36 +144,20 @@ def test_names_may_be_one_text_or_none_or_gone_and_a_tool_stands_for_its_own():
         (lambda: chooser(2).select("x", max_tool_tokens=True), "max_tool_tokens=True"),
         (lambda: chooser(2).select(b"x"), "bytes"),
         (lambda: chooser(2, ranker=len), r"ranker=<built-in function len>: .*rank\(query, tools\)"),
+        (lambda: ToolSelector([MAIL, MAIL], 10), "send_email"),
+        (lambda: chooser(0), "max_tool_tokens=0"),
+        (lambda: chooser(-5), "max_tool_tokens=-5"),
+        (lambda: chooser(True), "max_tool_tokens=True"),
+        (lambda: chooser("many"), "max_tool_tokens='many'"),
+        (lambda: chooser(10, None, ["unknown"]), "unknown"),
+        (lambda: ToolSelector([definition("search_tools")], 10), "rename"),
+        (lambda: ToolSelector(TOOLS, 10, None, ["send_email", "book_taxi"]), "book_taxi: 4[0-9] tokens"),
+        (lambda: ToolSelector(TOOLS, 10, counter=len), "tools=None"),
     ],
 )
-def test_arguments_of_another_kind_are_refused(refused, told):
+def test_what_cannot_work_is_refused(refused, told):
     with pytest.raises(ConfigError, match=told):
         refused()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (([MAIL, MAIL], 10), "send_email"),
-        ((TOOLS, 0), "max_tool_tokens=0"),
-        ((TOOLS, -5), "max_tool_tokens=-5"),
-        ((TOOLS, True), "max_tool_tokens=True"),
-        ((TOOLS, "many"), "max_tool_tokens='many'"),
-        ((TOOLS, 10, None, ["unknown"]), "unknown"),
-        (([definition("search_tools")], 10), "rename"),
-        ((TOOLS, 10, None, ["send_email", "book_taxi"]), "book_taxi: 4[0-9] tokens"),
-    ],
-)
-def test_settings_that_cannot_work_are_refused(arguments, told):
-    with pytest.raises(ConfigError, match=told):
-        ToolSelector(
-            *arguments, counter=lambda messages, *, tools=None: 45 * len(tools or ()) if arguments[1] == 10 else 0
-        )
-
-
-def test_a_counter_of_messages_alone_is_refused():
-    with pytest.raises(ConfigError, match="tools=None"):
-        ToolSelector(TOOLS, 10, counter=len)
 
 
 def test_no_tools_and_no_messages_are_fine():
@@ -200,18 +179,14 @@ def test_needed_tools_are_added_together_after_the_others():
 
 
 def test_unused_tools_leave_when_the_room_is_needed():
-    messages = [
-        HumanMessage("a room please"),
-        *calling("find_hotel"),
-        HumanMessage("Book a taxi ride to an address."),
-    ]
+    messages = [HumanMessage("a room please"), *calling("find_hotel"), HumanMessage("Book a taxi ride to an address.")]
     selection = chooser(3).select(messages, previous=["convert_currency", "send_email", "find_hotel"])
     assert selection.names == ("find_hotel", "book_taxi")
     assert selection.removed == ("convert_currency", "send_email")
 
 
 def test_what_a_search_found_is_loaded_before_what_earlier_requests_called():
-    earlier = [HumanMessage("Mail, money, taxi"), *map_calls("send_email", "convert_currency", "book_taxi")]
+    earlier = [HumanMessage("Mail, money, taxi"), *calling("send_email", "convert_currency", "book_taxi")]
     found = ToolMessage("- find_hotel: Find a room.", name="search_tools", tool_call_id="s")
     messages = [*earlier, HumanMessage("A bed for tonight"), found]
     previous = ["send_email", "convert_currency", "book_taxi"]
@@ -220,12 +195,10 @@ def test_what_a_search_found_is_loaded_before_what_earlier_requests_called():
 
 
 def test_what_this_turn_called_stays_before_what_a_wish_needs():
-    messages = [HumanMessage("Book a taxi ride to an address."), *map_calls("send_email", "find_hotel")]
+    """What earlier requests called and lost changes nothing."""
+    messages = [HumanMessage("Book a taxi ride to an address."), *calling("send_email", "find_hotel")]
     assert chooser(2).select(messages, previous=["send_email", "find_hotel"]).names == ("send_email", "find_hotel")
-
-
-def test_what_earlier_requests_called_and_lost_changes_nothing():
-    messages = [HumanMessage("Mail"), *map_calls("send_email"), HumanMessage("Good morning to you")]
+    messages = [HumanMessage("Mail"), *calling("send_email"), HumanMessage("Good morning to you")]
     assert chooser(2).select(messages, previous=["get_weather", "find_hotel"]).added == ()
 
 
@@ -267,11 +240,9 @@ def test_a_loaded_tool_that_is_almost_the_best_serves():
 
 
 def test_what_serves_one_part_stays_when_another_part_needs_room():
+    """And a set stays whole when what is needed does not fit beside what serves."""
     query = "Say what the weather is today. Book a taxi ride to an address."
     assert chooser(2).select(query, previous=["get_weather", "send_email"]).names == ("get_weather", "book_taxi")
-
-
-def test_a_set_stays_whole_when_what_is_needed_does_not_fit_beside_what_serves():
     serves, unused = definition("taxi", "book a ride by taxi to any address"), definition("x", "y " * 8)
     needed = definition("hotel", "find a hotel room for several nights in some quiet place")
     selector = ToolSelector([serves, unused, needed], 21, counter=by_words)
@@ -321,21 +292,13 @@ def test_every_choice_is_a_part_of_the_tools_that_fits(choice):
 
 @RUNS
 @given(choices())
-def test_every_choice_is_deterministic_and_settles(choice):
-    """The same question gives the same set; asked again and again, tools do not take turns."""
+def test_every_choice_is_deterministic_settles_and_keeps_what_was_there_first(choice):
+    """Asked again and again, tools do not take turns. Additions come last, and what stays keeps its order."""
     _, selector, _, query, previous = choice
     selection = selector.select(query, previous=previous)
     assert selector.select(query, previous=previous) == selection
     again = selector.select(query, previous=selection.names)
     assert selector.select(query, previous=again.names).names == again.names
-
-
-@RUNS
-@given(choices())
-def test_the_previous_set_is_a_prefix_unless_something_left(choice):
-    """Additions come after it; without any, it is the set; what stays keeps its order."""
-    _, selector, _, query, previous = choice
-    selection = selector.select(query, previous=previous)
     stayed = tuple(name for name in previous if name not in selection.removed)
     assert selection.names[: len(stayed)] == stayed
     assert set(selection.names) - set(previous) == set(selection.added)

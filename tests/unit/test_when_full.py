@@ -13,38 +13,29 @@ from langchain_ctxwin import ConfigError, ModelInfo, RoutingConfig
 from langchain_ctxwin.core.spending import LEAST_CALLS, MOST_CALLS, Course, Usage, compared
 
 
-def priced(price: str, **prices: str) -> ModelInfo:
-    stated = {
-        "input_price": price,
-        "output_price": str(4 * Decimal(price)),
-        "cache_read_price": str(Decimal(price) / 10),
-    }
-    return ModelInfo(name="m", **{name: Decimal(value) for name, value in (stated | prices).items()})
+def priced(price: str) -> ModelInfo:
+    amount = Decimal(price)
+    return ModelInfo(name="m", input_price=amount, output_price=4 * amount, cache_read_price=amount / 10)
+
+
+USUAL = {"tokens": 8_100, "limit": 8_000, "low": 4_000, "prefix_tokens": 1_000, "cached_tokens": 7_600}
 
 
 def course(info: ModelInfo, **sizes: int) -> Course:
-    usual = {
-        "tokens": 8_100,
-        "limit": 8_000,
-        "low": 4_000,
-        "prefix_tokens": 1_000,
-        "cached_tokens": 7_600,
-        "added_tokens": 500,
-        "output_tokens": 100,
-    }
-    return Course(info=info, **(usual | sizes))
+    return Course(info=info, **({**USUAL, "added_tokens": 500, "output_tokens": 100} | sizes))
 
 
 def test_each_call_is_billed_as_its_provider_would():
     """The first after a compaction reads only the prompt and the tools from the cache, the next one all before it."""
     info = priced("1")
-    first = Usage(input_tokens=4_000, cached_tokens=1_000, output_tokens=100).cost(info)
-    second = Usage(input_tokens=4_500, cached_tokens=4_000, output_tokens=100).cost(info)
-    assert course(info).cost(2) == first + second
-    summary = Usage(input_tokens=8_100, cached_tokens=8_100, output_tokens=300).cost(info)
-    assert course(info, summary_tokens=300).cost(2) == summary + first + second
-    cold = Usage(input_tokens=8_100, cached_tokens=0, output_tokens=100).cost(info)
-    assert course(info, limit=100_000, cached_tokens=0).cost(1) == cold
+
+    def cost(tokens: int, cached: int, output: int = 100) -> Decimal:
+        return Usage(input_tokens=tokens, cached_tokens=cached, output_tokens=output).cost(info)
+
+    two = cost(4_000, 1_000) + cost(4_500, 4_000)
+    assert course(info).cost(2) == two
+    assert course(info, summary_tokens=300).cost(2) == cost(8_100, 8_100, 300) + two
+    assert course(info, limit=100_000, cached_tokens=0).cost(1) == cost(8_100, 0)
 
 
 PRICES = st.decimals(min_value="0.01", max_value="100", places=2)

@@ -7,12 +7,9 @@ from typing import Any, ClassVar
 from urllib.parse import quote
 
 from langchain_ctxwin.core.model_info import ModelInfo
-from langchain_ctxwin.models.sources.http import TIMEOUT_SECONDS, ApiSource, Session, base_of
+from langchain_ctxwin.models.sources.http import ApiSource, Session
 from langchain_ctxwin.models.sources.platforms import ANTHROPIC
 from langchain_ctxwin.models.sources.reading import capabilities_of, mapping, stated, tokens
-
-VERSION = "/v1"
-PAGE_SIZE = 1000
 
 
 class AnthropicSource(ApiSource):
@@ -30,40 +27,31 @@ class AnthropicSource(ApiSource):
 
     name = "anthropic"
     platforms = (ANTHROPIC,)
+    versions = ("/v1",)
     headers: ClassVar[Mapping[str, str]] = {"anthropic-version": "2023-06-01"}
     key_header = "x-api-key"
 
-    def __init__(
-        self, base_url: str | None = None, api_key: str | None = None, *, timeout_seconds: float = TIMEOUT_SECONDS
-    ) -> None:
-        base = base_of(base_url or ANTHROPIC.url)
-        super().__init__(base if base.endswith(VERSION) else base + VERSION, api_key, timeout_seconds)
-
     def _entries(self, session: Session, name: str | None) -> Iterable[Mapping[str, Any]]:
         if name is None:
-            return session.entries("/models", {"limit": PAGE_SIZE})
+            return session.entries("/models", {"limit": 1000})
         return [mapping(session.find(f"/models/{quote(name, safe='')}"))]
 
     def _info(self, entry: Mapping[str, Any], name: str | None) -> ModelInfo | None:
+        support = entry.get("capabilities")
+        can = {what: mapping(said).get("supported") for what, said in mapping(support).items()}
         return stated(
             self.name,
             entry.get("id"),
             provider="anthropic",
             context_window=tokens(entry.get("max_input_tokens")),
             max_output_tokens=tokens(entry.get("max_tokens")),
-            capabilities=_capabilities(entry.get("capabilities")),
+            capabilities=capabilities_of(
+                # The Messages API takes tools for every model; what is listed is only what differs.
+                tools=True if isinstance(support, dict) else None,
+                images=can.get("image_input"),
+                pdf=can.get("pdf_input"),
+                structured_output=can.get("structured_outputs"),
+                reasoning=can.get("thinking"),
+            ),
             aliases=(name,),
         )
-
-
-def _capabilities(stated_support: Any) -> frozenset[str]:
-    if not isinstance(stated_support, dict):
-        return frozenset()
-    can = {name: mapping(support).get("supported") for name, support in stated_support.items()}
-    return capabilities_of(
-        tools=True,  # the Messages API takes tools for every model; what is listed is only what differs
-        images=can.get("image_input"),
-        pdf=can.get("pdf_input"),
-        structured_output=can.get("structured_outputs"),
-        reasoning=can.get("thinking"),
-    )

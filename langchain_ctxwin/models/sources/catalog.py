@@ -29,13 +29,8 @@ from langchain_ctxwin.models.sources.reading import (
 )
 from langchain_ctxwin.util.log import log
 
-URL_SCHEMES = ("http://", "https://")
-GZIP_MAGIC = b"\x1f\x8b"
-
-INPUT_KINDS = {"image": "images", "audio": "audio", "video": "video", "pdf": "pdf"}
-"""Kinds of input as models.dev calls them -> capability."""
-
-SUPPORTS = {
+INPUT_KINDS = {"image": "images", "audio": "audio", "video": "video", "pdf": "pdf"}  # models.dev's -> capability
+SUPPORTS = {  # capability -> field of LiteLLM's table
     "images": "supports_vision",
     "structured_output": "supports_response_schema",
     "reasoning": "supports_reasoning",
@@ -43,10 +38,6 @@ SUPPORTS = {
     "video": "supports_video_input",
     "pdf": "supports_pdf_input",
 }
-"""Capability -> field of LiteLLM's table."""
-
-EXAMPLE = "sample_spec"
-"""The row of LiteLLM's table that explains the others."""
 
 
 class CatalogSource:
@@ -77,25 +68,21 @@ class CatalogSource:
         place = place.strip() if isinstance(place, str) else ""
         if not place:
             raise ConfigError(f"path_or_url={path_or_url!r}: give the path or the URL of a catalog")
-        self._is_url = place.lower().startswith(URL_SCHEMES)
+        self._is_url = place.lower().startswith(("http://", "https://"))
         if self._is_url:
             base_of(place.partition("?")[0])  # a query is fine here, where it may hold what opens the catalog
         self._place = place if self._is_url else str(Path(place).expanduser().absolute())
         self._timeout_seconds = timeout_seconds
         self._shown = shown(place) if self._is_url else self._place
         self.name = name or (urlsplit(place).hostname if self._is_url else Path(place).name) or "catalog"
+        # A file is read as fast as a copy of it, and may have been replaced.
         self.cache_key = f"catalog {self._shown}{digest(urlsplit(place).query)}" if self._is_url else ""
-        """Empty for a file, which is read as fast as a copy of it and may have been replaced."""
 
     def __repr__(self) -> str:
         return f"CatalogSource({self._shown!r})"
 
     def fetch(self, name: str | None) -> list[ModelInfo]:
-        """Return one model, wherever it is served, or all of them.
-
-        Raises:
-            SourceError: the catalog cannot be read, or has none of the two shapes.
-        """
+        """Return one model, wherever it is served, or all of them; a `SourceError` when nothing can be read."""
         rows = list(_rows(self.name, self._document()))
         found = [info for info in rows if info is not None]
         if not found:
@@ -106,28 +93,22 @@ class CatalogSource:
 
     def _document(self) -> Any:
         try:
-            return json.loads(_unpacked(self._content()))
+            if self._is_url:
+                with connected(self._place, timeout_seconds=self._timeout_seconds) as session:
+                    content = session.body("GET", self._place)
+            else:
+                with Path(self._place).open("rb") as file:
+                    content = file.read(MAX_BYTES + 1)
+            if content.startswith(b"\x1f\x8b"):  # gzip, which may hold much more than its size
+                with gzip.GzipFile(fileobj=io.BytesIO(content)) as packed:
+                    content = packed.read(MAX_BYTES + 1)
+            if len(content) <= MAX_BYTES:
+                return json.loads(content)
         except OSError as error:
             raise SourceError(f"{self._shown} cannot be read: {error.strerror or type(error).__name__}") from error
         except (ValueError, RecursionError, EOFError, zlib.error):
-            raise SourceError(f"{self._shown} is no JSON of at most {MAX_BYTES:,} bytes") from None
-
-    def _content(self) -> bytes:
-        if not self._is_url:
-            with Path(self._place).open("rb") as file:
-                return file.read(MAX_BYTES + 1)
-        with connected(self._place, timeout_seconds=self._timeout_seconds) as session:
-            return session.get_bytes()
-
-
-def _unpacked(content: bytes) -> bytes:
-    """The text itself, of which a packed file may hold much more than its size."""
-    if content.startswith(GZIP_MAGIC):
-        with gzip.GzipFile(fileobj=io.BytesIO(content)) as packed:
-            content = packed.read(MAX_BYTES + 1)
-    if len(content) > MAX_BYTES:
-        raise ValueError("too large")
-    return content
+            pass
+        raise SourceError(f"{self._shown} is no JSON of at most {MAX_BYTES:,} bytes")
 
 
 def _rows(source: str, document: Any) -> Iterator[ModelInfo | None]:
@@ -137,7 +118,7 @@ def _rows(source: str, document: Any) -> Iterator[ModelInfo | None]:
         if isinstance(models, dict):
             provider = entry.get("id") or key
             yield from (read_provider_row(source, provider, name, row) for name, row in models.items())
-        elif key != EXAMPLE:
+        elif key != "sample_spec":  # the row of LiteLLM's table that explains the others
             yield read_price_row(source, key, entry)
 
 
@@ -147,6 +128,7 @@ def read_provider_row(source: str, provider: Any, name: Any, row: Any) -> ModelI
         return None
     limit, cost, kinds = mapping(row.get("limit")), mapping(row.get("cost")), mapping(row.get("modalities"))
     inputs = items(kinds.get("input"))
+    prices: Any = {f"{kind}_price": price(cost.get(kind)) for kind in ("input", "output", "cache_read", "cache_write")}
     return stated(
         source,
         name,
@@ -154,15 +136,10 @@ def read_provider_row(source: str, provider: Any, name: Any, row: Any) -> ModelI
         context_window=tokens(limit.get("context")),
         max_input_tokens=tokens(limit.get("input")),
         max_output_tokens=tokens(limit.get("output")),
-        input_price=price(cost.get("input")),
-        output_price=price(cost.get("output")),
-        cache_read_price=price(cost.get("cache_read")),
-        cache_write_price=price(cost.get("cache_write")),
+        **prices,
         capabilities=capabilities_of(
             tools=row.get("tool_call"),
-            structured_output=row.get("structured_output"),
-            reasoning=row.get("reasoning"),
-            temperature=row.get("temperature"),
+            **{kind: row.get(kind) for kind in ("structured_output", "reasoning", "temperature")},
             **{name: kind in inputs for kind, name in INPUT_KINDS.items()},
         ),
         deprecated=row.get("status") == "deprecated",
@@ -179,11 +156,14 @@ def read_price_row(source: str, key: str, row: Any) -> ModelInfo | None:
     if not isinstance(served_by, str):
         return None
     provider = provider_id(served_by)
+    prefix, slash, name = key.partition("/")
+    platform = provider_id(prefix)  # price tables split a platform into parts; what else has a slash is of the name
+    is_prefixed = slash and (provider == platform or provider.startswith(f"{platform}-"))
     output = tokens(row.get("max_output_tokens"))
     window = tokens(row.get("max_input_tokens")) or (tokens(row.get("max_tokens")) if output is None else None)
     return stated(
         source,
-        _bare_name(key, provider),
+        name if is_prefixed else key,
         provider=provider,
         context_window=window,
         max_output_tokens=output,
@@ -198,14 +178,3 @@ def read_price_row(source: str, key: str, row: Any) -> ModelInfo | None:
         ),
         retires_on=day(row.get("deprecation_date")),
     )
-
-
-def _bare_name(key: str, provider: str) -> str:
-    """The name without the provider before it, where the key has one; what else has a slash is part of the name."""
-    prefix, slash, name = key.partition("/")
-    return name if slash and _same_platform(provider_id(prefix), provider) else key
-
-
-def _same_platform(one: str, other: str) -> bool:
-    """True for one provider, and for the parts into which a price table splits a platform."""
-    return one == other or other.startswith(f"{one}-")

@@ -7,14 +7,9 @@ from typing import Any
 from urllib.parse import quote
 
 from langchain_ctxwin.core.model_info import ModelInfo
-from langchain_ctxwin.models.sources.http import TIMEOUT_SECONDS, ApiSource, Session, base_of
+from langchain_ctxwin.models.sources.http import ApiSource, Session
 from langchain_ctxwin.models.sources.platforms import GEMINI
 from langchain_ctxwin.models.sources.reading import mapping, stated, tokens
-
-VERSIONS = ("/v1beta", "/v1", "/v1alpha")
-PAGE_SIZE = 1000
-PREFIX = "models/"
-GENERATES = "generateContent"
 
 
 class GeminiSource(ApiSource):
@@ -34,27 +29,22 @@ class GeminiSource(ApiSource):
 
     name = "gemini"
     platforms = (GEMINI,)
+    versions = ("/v1beta", "/v1", "/v1alpha")
     key_header = "x-goog-api-key"
-
-    def __init__(
-        self, base_url: str | None = None, api_key: str | None = None, *, timeout_seconds: float = TIMEOUT_SECONDS
-    ) -> None:
-        base = base_of(base_url or GEMINI.url)
-        super().__init__(base if base.endswith(VERSIONS) else base + VERSIONS[0], api_key, timeout_seconds)
 
     def _entries(self, session: Session, name: str | None) -> Iterable[Mapping[str, Any]]:
         if name is None:
-            return session.entries("/models", {"pageSize": PAGE_SIZE})
-        return [mapping(session.find(f"/models/{quote(name.removeprefix(PREFIX), safe='')}"))]
+            return session.entries("/models", {"pageSize": 1000})
+        return [mapping(session.find(f"/models/{quote(name.removeprefix('models/'), safe='')}"))]
 
     def _info(self, entry: Mapping[str, Any], name: str | None) -> ModelInfo | None:  # noqa: ARG002  # the base's
         methods, listed = entry.get("supportedGenerationMethods"), entry.get("name")
-        if not isinstance(listed, str) or (isinstance(methods, list) and GENERATES not in methods):
+        if not isinstance(listed, str) or (isinstance(methods, list) and "generateContent" not in methods):
             return None  # a model for something else, such as embeddings
         largest_input, largest_output = tokens(entry.get("inputTokenLimit")), tokens(entry.get("outputTokenLimit"))
         return stated(
             self.name,
-            listed.removeprefix(PREFIX),
+            listed.removeprefix("models/"),
             provider="google",
             context_window=largest_input + largest_output if largest_input and largest_output else None,
             max_input_tokens=largest_input,

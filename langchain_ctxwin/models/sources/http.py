@@ -9,7 +9,7 @@ import ssl
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache, partial
 from typing import Any, ClassVar
@@ -23,54 +23,34 @@ from langchain_ctxwin.models.sources.platforms import PORTS, Platform, digest, p
 from langchain_ctxwin.models.sources.reading import mapping
 from langchain_ctxwin.util.background import in_daemon
 
-TIMEOUT_SECONDS = 8.0
-"""Time for everything that one `fetch` asks, retries and pages included; list endpoints answer within one or two."""
-
-MAX_ATTEMPTS = 3
+TIMEOUT_SECONDS = 8.0  # for all that one `fetch` asks, retries and pages included; lists take one or two
+LATE_SECONDS = 0.5  # that the caller of the client waits longer than it, so that it can say why there is no answer
+MAX_BYTES = 32 * 1024 * 1024  # of an answer, unpacked: about ten times the largest public catalog
+MAX_PAGES = 50  # of one listing; the longest known have a few hundred entries, at 1,000 a page
 MAX_REDIRECTS = 3
-
-MAX_PAGES = 50
-"""Pages of one listing; the longest listings known have a few hundred entries, at 1,000 a page."""
-
-CURSORS = {"nextPageToken": "pageToken", "next_page_token": "page_token", "last_id": "after_id"}
-"""Where a page says how the next one is asked for -> parameter that asks for it."""
-
-LISTS = ("data", "models")
-"""Where the entries are, when the answer is not the list itself."""
-
-RETRIED = frozenset({408, 429, 500, 502, 503, 504, 529})
-"""Statuses that may be over in a moment; 529 is how one provider says that it is overloaded."""
-
-FIRST_WAIT_SECONDS = 0.25
-"""Wait before the second attempt; doubled for the next."""
-
-LATE_SECONDS = 0.5
-"""How much longer than the client itself its caller waits, so that the client can say why there is no answer."""
-
-NOT_FOUND = 404
+MAX_ATTEMPTS = 3
+FIRST_WAIT_SECONDS = 0.25  # before the second attempt; doubled for the next
+RETRIED = frozenset({408, 429, 500, 502, 503, 504, 529})  # 529 is how one provider says that it is overloaded
 MOVED = frozenset({301, 302, 303, 307, 308})
+NOT_FOUND = 404
 
-MAX_BYTES = 32 * 1024 * 1024
-"""Largest answer read, unpacked: about ten times the largest public catalog."""
-
-GZIP = "gzip"
+# Where a page says how the next one is asked for -> parameter that asks for it.
+CURSORS = {"nextPageToken": "pageToken", "next_page_token": "page_token", "last_id": "after_id"}
 
 
 class SourceError(ContextWindowError):
-    """A source could not be read. The text names the place and the reason, and never quotes a key or an answer."""
+    """A source could not be read. The text names the place and the reason, and never quotes a key or an answer.
+
+    The status is 0 when there was no answer; what `may_pass` may be over in a moment.
+    """
 
     def __init__(
         self, message: str, *, status: int = 0, may_pass: bool = False, retry_after_seconds: float = 0.0
     ) -> None:
         super().__init__(message)
         self.status = status
-        """HTTP status of the answer; 0 when there was none."""
-
         self.may_pass = may_pass
-        """True for trouble that may be over in a moment."""
-
         self.retry_after_seconds = retry_after_seconds
-        """The wait that the server asked for; 0 when it asked for none."""
 
 
 def base_of(url: str) -> str:
@@ -104,19 +84,20 @@ def shown(url: str) -> str:
 def connected(
     base_url: str, headers: Mapping[str, str] | None = None, *, timeout_seconds: float = TIMEOUT_SECONDS
 ) -> Iterator[Session]:
-    """Connect for one `fetch`; all its requests share the time.
-
-    Raises:
-        SourceError: a header cannot be sent.
-    """
+    """Connect for one `fetch`; all its requests share the time. A header that cannot be sent is a `SourceError`."""
     try:
-        client = httpx.Client(
-            headers={"accept": "application/json", "accept-encoding": GZIP, **(headers or {})}, verify=_trusted()
-        )
+        own = {"accept": "application/json", "accept-encoding": "gzip"}
+        client = httpx.Client(headers={**own, **(headers or {})}, verify=_trusted())
     except ValueError:
         raise SourceError(f"{shown(base_url)}: the key holds characters that no header may have") from None
     with client:
         yield Session(client, base_url, deadline=time.monotonic() + timeout_seconds)
+
+
+@cache
+def _trusted() -> ssl.SSLContext:
+    """The certificates of the machine, whose loading takes longer than a request."""
+    return httpx.create_ssl_context()
 
 
 class ApiSource(ABC):
@@ -124,28 +105,33 @@ class ApiSource(ABC):
 
     name: str
     tier: ClassVar[str] = "provider"
-    platforms: ClassVar[tuple[Platform, ...]] = ()
-    """Whose keys in the environment may be sent there."""
-
+    platforms: ClassVar[tuple[Platform, ...]] = ()  # whose keys in the environment may be sent there, its own first
+    versions: ClassVar[tuple[str, ...]] = ("",)  # what the address ends in; the first is added where none does
     headers: ClassVar[Mapping[str, str]] = {}
     key_header: ClassVar[str] = ""
     key_prefix: ClassVar[str] = ""
 
-    def __init__(self, base_url: str, api_key: str | None, timeout_seconds: float) -> None:
-        self._base_url = base_url
+    def __init__(
+        self, base_url: str | None = None, api_key: str | None = None, *, timeout_seconds: float = TIMEOUT_SECONDS
+    ) -> None:
+        base = base_of(base_url or self.platforms[0].url)
+        self._base_url = base if base.endswith(self.versions) else base + self.versions[0]
         self._api_key = api_key
         self._timeout_seconds = timeout_seconds
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._base_url!r})"
 
-    def fetch(self, name: str | None) -> list[ModelInfo]:
-        """Return one model, by its name or an alias, or all of them.
+    @property
+    def cache_key(self) -> str:
+        """Who is asked, on whose account."""
+        return f"{type(self).__name__} {self.name} {self._base_url}{digest(self._key())}"
 
-        Raises:
-            SourceError: the API cannot be read.
-        """
-        with self._connected() as session:
+    def fetch(self, name: str | None) -> list[ModelInfo]:
+        """Return one model, by its name or an alias, or all of them; an API that cannot be read is a `SourceError`."""
+        key = self._key()
+        headers = {**self.headers, **({self.key_header: self.key_prefix + key} if key else {})}
+        with connected(self._base_url, headers, timeout_seconds=self._timeout_seconds) as session:
             infos = [self._info(entry, name) for entry in self._entries(session, name)]
         return [info for info in infos if info is not None]
 
@@ -156,18 +142,6 @@ class ApiSource(ABC):
     @abstractmethod
     def _info(self, entry: Mapping[str, Any], name: str | None) -> ModelInfo | None:
         """What an entry states, asked for by this name; None when it is about another model, or no chat model."""
-
-    @property
-    def cache_key(self) -> str:
-        """Who is asked, on whose account."""
-        return f"{self.name} {self._base_url}{digest(self._key())}"
-
-    def _connected(self) -> AbstractContextManager[Session]:
-        return connected(self._base_url, self._headers(), timeout_seconds=self._timeout_seconds)
-
-    def _headers(self) -> dict[str, str]:
-        key = self._key()
-        return {**self.headers, **({self.key_header: self.key_prefix + key} if key else {})}
 
     def _key(self) -> str:
         keys = (platform.key_for(self._base_url, os.environ) for platform in self.platforms)
@@ -192,26 +166,23 @@ class Session:
         self._clock = clock
         self._sleep = sleep
 
-    def get(self, path: str = "", params: Mapping[str, Any] | None = None, *, without: str = "") -> Any:
+    def get(self, path: str = "", *, without: str = "", method: str = "GET", **sent: Any) -> Any:
         """Return the JSON at the path below the base URL, or below what is before this end of it."""
-        return self._json("GET", self._base_url.removesuffix(without) + path, params=dict(params or {}))
-
-    def find(self, path: str) -> Any:
-        """Return the JSON at the path, or None when the server has nothing there."""
+        url = self._base_url.removesuffix(without) + path
+        body = self.body(method, url, **sent)
         try:
-            return self.get(path)
+            return json.loads(body)
+        except (ValueError, RecursionError):
+            raise SourceError(f"{shown(url)} answered {len(body):,} bytes that are no JSON") from None
+
+    def find(self, path: str, *, without: str = "", is_optional: bool = False) -> Any:
+        """Return the JSON at a path, or None when nothing is there, of what is optional also when it cannot be read."""
+        try:
+            return self.get(path, without=without)
         except SourceError as error:
-            if error.status == NOT_FOUND:
+            if error.status == NOT_FOUND or is_optional:
                 return None
             raise
-
-    def post(self, path: str, body: Mapping[str, Any]) -> Any:
-        """Return the JSON that answers this body."""
-        return self._json("POST", self._base_url + path, json=dict(body))
-
-    def get_bytes(self) -> bytes:
-        """Return what is at the base URL itself, whatever it is."""
-        return self._body("GET", self._base_url)
 
     def entries(self, path: str, params: Mapping[str, Any] | None = None) -> list[Mapping[str, Any]]:
         """Return the entries of a listing, over all its pages."""
@@ -220,20 +191,15 @@ class Session:
         cursor: Mapping[str, Any] = {}
         while len(asked) < MAX_PAGES and cursor not in asked:  # a cursor that comes again would never end
             asked.append(cursor)
-            page = self.get(path, {**(params or {}), **cursor})
+            page = self.get(path, params={**(params or {}), **cursor})
             found += entries_of(page)
-            cursor = _next_page(page)
+            known = {} if mapping(page).get("has_more") is False else mapping(page)
+            tokens = ((parameter, known.get(field)) for field, parameter in CURSORS.items())
+            cursor = next(({parameter: token} for parameter, token in tokens if token and isinstance(token, str)), {})
         return found
 
-    def _json(self, method: str, url: str, **sent: Any) -> Any:
-        body = self._body(method, url, **sent)
-        try:
-            return json.loads(body)
-        except (ValueError, RecursionError):
-            raise SourceError(f"{shown(url)} answered {len(body):,} bytes that are no JSON") from None
-
-    def _body(self, method: str, url: str, **sent: Any) -> bytes:
-        """The body of a good answer, after as many attempts as are allowed and fit into the time."""
+    def body(self, method: str, url: str, **sent: Any) -> bytes:
+        """Return the body of a good answer, after as many attempts as are allowed and fit into the time."""
         attempt = 0
         while True:
             attempt += 1
@@ -246,43 +212,40 @@ class Session:
             self._sleep(wait)
 
     def _followed(self, method: str, url: str, **sent: Any) -> bytes:
-        """One attempt, by the redirects that stay on the host."""
+        """One attempt, by the redirects that stay on the host.
+
+        Each request has a thread: the client's time is per read, so that headers which drip would never run into it.
+        The thread ends with its next read, because the client is closed.
+        """
         place = url
         for _ in range(MAX_REDIRECTS + 1):
             try:
-                answer = self._timely(method, place, **sent)
+                job = in_daemon(partial(self._ask, method, place, **sent))
+                answer = job.result(max(0.0, self._deadline - self._clock()) + LATE_SECONDS)
+            except RuntimeError:
+                reason = f"{shown(url)} was not asked: the process has no thread for it"
+                raise SourceError(reason, may_pass=True) from None
+            except TimeoutError:
+                raise SourceError(f"{shown(url)} did not answer in time") from None
             except httpx.TransportError as error:  # its text may quote what was sent
                 raise SourceError(f"{shown(url)} cannot be reached: {type(error).__name__}", may_pass=True) from None
             except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
                 raise SourceError(f"{shown(url)} cannot be read: {type(error).__name__}") from None
             if isinstance(answer, bytes):
                 return answer
-            if method != "GET" or not _stays(place, answer):
+            scheme, host, port = place_of(place)
+            if method != "GET" or place_of(answer) not in {(scheme, host, port), ("https", host, PORTS["https"])}:
                 raise SourceError(f"{shown(url)} redirects to another host, which is not followed")
             place, sent = answer, {}
         raise SourceError(f"{shown(url)} redirects more than {MAX_REDIRECTS} times")
 
-    def _timely(self, method: str, url: str, **sent: Any) -> bytes | str:
-        """One request in a thread: the client's time is per read, so that headers which drip would never run into it.
-
-        The thread ends with its next read, because the client is closed.
-        """
-        try:
-            job = in_daemon(partial(self._ask, method, url, **sent))
-        except RuntimeError:
-            raise SourceError(f"{shown(url)} was not asked: the process has no thread for it", may_pass=True) from None
-        try:
-            answer: bytes | str = job.result(max(0.0, self._deadline - self._clock()) + LATE_SECONDS)
-        except TimeoutError:
-            raise SourceError(f"{shown(url)} did not answer in time") from None
-        return answer
-
     def _ask(self, method: str, url: str, **sent: Any) -> bytes | str:
-        """One request: its body, or where it was moved."""
+        """One request: its body, never more than `MAX_BYTES` and one unpacked piece of it, or where it was moved."""
         left = self._deadline - self._clock()
         if left <= 0:
             raise SourceError(f"{shown(url)} did not answer in time")
-        with _queries_unlogged(), self._client.stream(method, url, timeout=left, **sent) as response:
+        _asking.set(True)  # in the context of this thread alone
+        with self._client.stream(method, url, timeout=left, **sent) as response:
             status = response.status_code
             if status in MOVED and "location" in response.headers:
                 return str(response.url.join(response.headers["location"]))
@@ -291,64 +254,30 @@ class Session:
                 seconds = float(asked) if asked.isdecimal() else 0.0
                 reason = f"{shown(url)} answered HTTP {status}"
                 raise SourceError(reason, status=status, may_pass=status in RETRIED, retry_after_seconds=seconds)
-            if response.headers.get("content-encoding", GZIP).strip().lower() not in {"identity", GZIP}:
+            if response.headers.get("content-encoding", "gzip").strip().lower() not in {"identity", "gzip"}:
                 raise SourceError(f"{shown(url)} is packed in a way that was not asked for")
-            return self._read(url, response)
-
-    def _read(self, url: str, response: httpx.Response) -> bytes:
-        """The answer, of which never more than `MAX_BYTES` and one unpacked piece is held."""
-        content = bytearray()
-        for piece in response.iter_bytes():
-            content += piece
-            if len(content) > MAX_BYTES:
-                raise SourceError(f"{shown(url)} answered more than {MAX_BYTES:,} bytes")
-            if self._clock() >= self._deadline:
-                raise SourceError(f"{shown(url)} did not finish its answer in time")
-        return bytes(content)
+            content = bytearray()
+            for piece in response.iter_bytes():
+                content += piece
+                if len(content) > MAX_BYTES:
+                    raise SourceError(f"{shown(url)} answered more than {MAX_BYTES:,} bytes")
+                if self._clock() >= self._deadline:
+                    raise SourceError(f"{shown(url)} did not finish its answer in time")
+            return bytes(content)
 
 
 def entries_of(answer: Any) -> list[Mapping[str, Any]]:
     """Return the entries of a model list: a bare list, or the list under `data` or `models`."""
-    lists = [answer, *(mapping(answer).get(key) for key in LISTS)]
+    lists = (answer, mapping(answer).get("data"), mapping(answer).get("models"))
     found = next((entries for entries in lists if isinstance(entries, list)), [])
     return [entry for entry in found if isinstance(entry, dict)]
-
-
-def _next_page(page: Any) -> Mapping[str, Any]:
-    """What asks for the next page; empty at the end."""
-    known = mapping(page)
-    if known.get("has_more") is False:
-        return {}
-    tokens = ((parameter, known.get(field)) for field, parameter in CURSORS.items())
-    return next(({parameter: token} for parameter, token in tokens if token and isinstance(token, str)), {})
-
-
-@cache
-def _trusted() -> ssl.SSLContext:
-    """The certificates of the machine, whose loading takes longer than a request."""
-    return httpx.create_ssl_context()
-
-
-def _stays(old: str, new: str) -> bool:
-    """True when a redirect stays where it was, or only takes up encryption."""
-    scheme, host, port = place_of(old)
-    return place_of(new) in {(scheme, host, port), ("https", host, 443)}
 
 
 _asking: ContextVar[bool] = ContextVar("ctxwin_asking", default=False)
 
 
-@contextmanager
-def _queries_unlogged() -> Iterator[None]:
-    """Keep queries, which may hold a key, out of what the client logs; other requests are logged as ever."""
-    token = _asking.set(True)
-    try:
-        yield
-    finally:
-        _asking.reset(token)
-
-
 def _without_query(record: logging.LogRecord) -> bool:
+    """Keep queries, which may hold a key, out of what the client logs of our requests; others are logged as ever."""
     if _asking.get() and isinstance(record.args, tuple):
         record.args = tuple(arg.copy_with(query=None) if isinstance(arg, httpx.URL) else arg for arg in record.args)
     return True

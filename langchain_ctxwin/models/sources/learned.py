@@ -8,35 +8,26 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
-from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field
 
 from langchain_ctxwin.core.limits import unrefuted
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.models.sources.reading import MAX_NAME_CHARS, MAX_TOKENS
+from langchain_ctxwin.models.stored import StoredValue
 from langchain_ctxwin.protocols import Clock
-from langchain_ctxwin.util.background import Worker
-from langchain_ctxwin.util.files import SMALL_FILE_BYTES, SharedFile, place
+from langchain_ctxwin.util.files import SMALL_FILE_BYTES, place
 from langchain_ctxwin.util.forks import renew_after_fork
 
-SOURCE_NAME = "learned"
-LIMIT_FIELDS = ("context_window", "max_input_tokens")
-FILE_VERSION: Final = 1
-
+# A month. A limit that is obeyed is never heard again, so only expiry finds out that it was raised; finding out that it
+# was not costs one refused request, which recovers.
 LEARNED_TTL_SECONDS = 30 * 24 * 3600.0
-"""A month. A limit that is obeyed is never heard again, so only expiry finds out that it was raised; finding out that
-it was not costs one refused request, which recovers."""
-
-MAX_MODELS = 1000
-"""Models remembered: a deployment talks to dozens; this bounds gateways that make up a name per tenant."""
-
-FLUSH_SECONDS = 5.0
-"""How long `flush` waits unless told: a few kilobytes take milliseconds, on a network folder perhaps a second."""
+FLUSH_SECONDS = 5.0  # a few kilobytes take milliseconds, on a network folder perhaps a second
+MAX_MODELS = 1000  # a deployment talks to dozens; this bounds gateways that make up a name per tenant
+LIMIT_FIELDS = ("context_window", "max_input_tokens")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,34 +37,40 @@ class Statement:
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(strict=True)
 
     tokens: Annotated[int, Field(ge=1, le=MAX_TOKENS)]
-    heard_at: float
-    """Seconds since the epoch."""
-
-    is_withdrawn: bool = False
-    """True once an accepted request refuted the limit: it counts no more, and stays to overrule older files."""
+    heard_at: float  # seconds since the epoch
+    is_withdrawn: bool = False  # refuted by an accepted request: it counts no more, and stays to overrule older files
 
 
-LimitField = Literal["context_window", "max_input_tokens"]
+Heard = Mapping[tuple[str, str], Statement]  # model name and limit field -> the newest statement about it
+Stored = Mapping[Annotated[str, Field(min_length=1)], Mapping[Literal["context_window", "max_input_tokens"], Statement]]
 
-Heard = Mapping[str, Mapping[str, Statement]]
-"""Model name -> limit field -> the newest statement about it."""
+
+def limits_file(path: Path | None) -> StoredValue[Stored]:
+    """Return the file that keeps statements."""
+    return StoredValue(
+        path,
+        key="models",
+        kind=Stored,
+        empty={},
+        events="models.learned",
+        what="limits",
+        writing={"indent": 1},
+        max_bytes=SMALL_FILE_BYTES,
+    )
 
 
 class LearnedSource:
     """Remembers what providers stated about their limits, for every conversation and, with a path, every process.
 
     Per field the latest statement wins, be it smaller or larger. What is learned only ever lowers a configured limit,
-    so a stale small one wastes window: whoever hears a larger one, because the server was restarted with more room,
-    corrects it for new conversations; one that heard the small limit itself keeps it in its state. A request that the
-    provider accepts although it is larger withdraws the limit (`accepted`). Requests that obey the small one are never
-    refused, so neither may happen; therefore each statement also expires. Where servers with
-    different windows share a name, the smallest wins by itself: once it was heard, no request is large enough for the
-    others to refuse.
+    so a stale small one wastes window: a larger one that is heard corrects it, and a larger request that is taken
+    withdraws it (`accepted`). Requests that obey it are never refused, so neither may happen; therefore each statement
+    also expires. Where servers with different windows share a name, the smallest wins by itself.
 
     With a path, statements are kept in a JSON file that processes may share: read when the source is made and by
     `refresh`, and written in a background thread after `learn`, merged with what others saved meanwhile. Call `flush`
     before the program ends. Trouble with the file is logged and never raised; a file with a fault is set aside as
-    `<name>.corrupt` (one such file, the latest) before it is replaced. A lock file `<name>.lock` beside it stays.
+    `<name>.corrupt` before it is replaced. A lock file `<name>.lock` beside it stays.
 
     Raises:
         ConfigError: the path names no place, or `ttl_seconds` is not positive.
@@ -85,7 +82,7 @@ class LearnedSource:
         {'context_window': 8192}
     """
 
-    name = SOURCE_NAME
+    name = "learned"
     tier = "learned"
 
     def __init__(
@@ -97,11 +94,10 @@ class LearnedSource:
     ) -> None:
         if not ttl_seconds > 0:
             raise ConfigError(f"ttl_seconds={ttl_seconds!r}: give a positive number of seconds")
-        self._file = None if path is None else limits_file(place(path))
+        self._file = limits_file(None if path is None else place(path))
         self._ttl_seconds = ttl_seconds
         self._clock = clock
         self._heard: Heard = {}  # replaced as a whole, never changed, so that reading it needs no lock
-        self._worker = Worker("ctxwin-learned")
         self.renew()
         renew_after_fork(self)
         self.refresh()
@@ -120,14 +116,15 @@ class LearnedSource:
             ConfigError: a field is no limit or a value no plausible number of tokens; nothing was remembered.
         """
         for field, tokens in limits.items():
-            _require_limit(model, field, tokens)
-        if not 0 < len(model) <= MAX_NAME_CHARS or not limits:
-            return
-        with self._lock:
-            known = self._live({model: self._heard.get(model, {})}).get(model, {})
-            stated = {field: self._statement(tokens, known.get(field)) for field, tokens in limits.items()}
-            self._heard = _newest_models({**self._heard, model: {**known, **stated}})
-            self._save_soon()
+            if field not in LIMIT_FIELDS:
+                use = " or ".join(LIMIT_FIELDS)
+                raise ConfigError(f"{model!r}: {field!r} is no limit that can be learned: use {use}")
+            if not isinstance(tokens, int) or isinstance(tokens, bool) or not 1 <= tokens <= MAX_TOKENS:
+                wanted = f"a whole number of tokens from 1 to {MAX_TOKENS:,}"
+                raise ConfigError(f"{model!r}: {field}={tokens!r}: give {wanted}")
+        if 0 < len(model) <= MAX_NAME_CHARS:
+            with self._lock:
+                self._hear(model, {field: Statement(tokens=tokens, heard_at=0) for field, tokens in limits.items()})
 
     def accepted(self, model: str, tokens: int) -> None:
         """Withdraw the limits below an input that the model took, here and in the file; returns at once.
@@ -135,148 +132,83 @@ class LearnedSource:
         A withdrawn limit is kept as such for as long as it would have counted: other processes may have saved it.
         """
         with self._lock:
-            known, heard = self.recall(model), self._heard.get(model, {})
+            known = self.recall(model)
             refuted = known.keys() - unrefuted(known, tokens).keys()
-            withdrawn = {
-                field: replace(self._statement(heard[field].tokens, heard[field]), is_withdrawn=True)
-                for field in refuted
-            }
-            if not withdrawn:
-                return
-            self._heard = {**self._heard, model: {**heard, **withdrawn}}
-            self._save_soon()
+            self._hear(model, {field: replace(self._heard[model, field], is_withdrawn=True) for field in refuted})
 
     def recall(self, model: str) -> Mapping[str, int]:
         """Return the limits that were heard and have not expired, by field name; empty when there are none."""
-        known = self._heard.get(model)
-        live = self._live({model: known}).get(model, {}) if known else {}
-        return {field: heard.tokens for field, heard in live.items() if not heard.is_withdrawn}
+        said = {field: self._heard.get((model, field)) for field in LIMIT_FIELDS}
+        return {field: one.tokens for field, one in said.items() if one and self._is_live(one) and not one.is_withdrawn}
 
     def fetch(self, name: str | None) -> list[ModelInfo]:
         """Return what is known about one model, or about all of them by name; reads no file.
 
         Of a window and a larger input limit, heard at different times, only the window is stated.
         """
-        names = sorted(self._heard) if name is None else [name]
-        return [_info(model, limits) for model in names if (limits := self.recall(model))]
+        infos = []
+        for model in sorted({model for model, _ in self._heard}) if name is None else [name]:
+            limits: dict[str, Any] = dict(self.recall(model))
+            if limits.get("max_input_tokens", 0) > limits.get("context_window", math.inf):
+                del limits["max_input_tokens"]
+            if limits:
+                infos.append(ModelInfo(name=model, **limits, provenance=dict.fromkeys(limits, self.name)))
+        return infos
 
     def refresh(self) -> None:
         """Take over what other processes saved. Reads the file: in async code call it in a thread.
 
         Nothing that is in memory is forgotten; to start over, delete the file and make a new source.
         """
-        stored = self._file.read() if self._file else None
+        stored = self._file.read()
         if stored is not None:
             self._absorb(stored)
 
     def flush(self, timeout_seconds: float = FLUSH_SECONDS) -> bool:
         """Wait until what was learned is saved, or could not be; false when that takes longer. Blocks its thread."""
-        return self._worker.flush(timeout_seconds)
+        return self._file.flush(timeout_seconds)
 
-    def _statement(self, tokens: int, previous: Statement | None) -> Statement:
-        """A statement newer than the one it replaces, even if the clock stood still or was set back."""
-        earliest = -math.inf if previous is None else math.nextafter(previous.heard_at, math.inf)
-        return Statement(tokens=tokens, heard_at=max(self._clock(), earliest))
+    def _hear(self, model: str, said: Mapping[str, Statement]) -> None:
+        """Take up statements of this moment: newer than those they replace, even if the clock was set back."""
+        newer = {}
+        for field, one in said.items():
+            known = self._heard.get((model, field))
+            earliest = math.nextafter(known.heard_at, math.inf) if known and self._is_live(known) else -math.inf
+            newer[model, field] = replace(one, heard_at=max(self._clock(), earliest))
+        if newer:
+            self._heard = _newest({**self._heard, **newer})
+            self._file.save(self._absorb)  # a change that waits saves this too
 
-    def _absorb(self, heard: Heard) -> Heard:
+    def _absorb(self, stored: Stored) -> Stored:
+        """Take up what is stored, and return what is to be stored: all that has not expired."""
+        known = stored.items()
+        theirs: Heard = {(model, field): said for model, fields in known for field, said in fields.items()}
         with self._lock:
-            self._heard = _newest_models(merged(self._live(self._heard), self._live(heard)))
-            return self._heard
+            live = ({key: said for key, said in one.items() if self._is_live(said)} for one in (self._heard, theirs))
+            both = merged(*live)
+            self._heard = _newest({key: said for key, said in both.items() if len(key[0]) <= MAX_NAME_CHARS})
+        all_that_counts: dict[str, dict[Any, Statement]] = {}
+        for (model, field), said in self._heard.items():
+            all_that_counts.setdefault(model, {})[field] = said
+        return all_that_counts
 
-    def _live(self, heard: Heard) -> Heard:
-        """What has not expired; a statement from as far ahead is the mistake of a clock that was wrong."""
-        now, ttl = self._clock(), self._ttl_seconds
-        live = {
-            model: {field: said for field, said in known.items() if now - ttl < said.heard_at < now + ttl}
-            for model, known in heard.items()
-        }
-        return {model: known for model, known in live.items() if known}
-
-    def _save_soon(self) -> None:
-        """Save in another thread, because files must not be touched on an event loop; one that waits saves this too."""
-        if self._file is None:
-            return
-        try:
-            self._worker.submit(partial(self._file.update, self._absorb))
-        except RuntimeError as error:  # the process may have no more threads, or is about to end
-            self._file.not_saved(str(error))
+    def _is_live(self, said: Statement) -> bool:
+        """Not expired; one from as far ahead is the mistake of a clock that was wrong."""
+        return abs(self._clock() - said.heard_at) < self._ttl_seconds
 
 
-def _newest_models(heard: Heard) -> Heard:
-    """At most `MAX_MODELS` of them: those about which nothing was heard for longest leave."""
-    if len(heard) <= MAX_MODELS:
-        return heard
-    latest = {model: max(statement.heard_at for statement in known.values()) for model, known in heard.items()}
-    newest = sorted(heard, key=lambda model: (latest[model], model))[-MAX_MODELS:]
-    return {model: heard[model] for model in newest}
-
-
-def _info(model: str, limits: Mapping[str, int]) -> ModelInfo:
-    known = dict(limits)
-    if known.get("max_input_tokens", 0) > known.get("context_window", math.inf):
-        del known["max_input_tokens"]
-    return ModelInfo(
-        name=model,
-        context_window=known.get("context_window"),
-        max_input_tokens=known.get("max_input_tokens"),
-        provenance=dict.fromkeys(known, SOURCE_NAME),
-    )
-
-
-def _require_limit(model: str, field: str, tokens: object) -> None:
-    if field not in LIMIT_FIELDS:
-        raise ConfigError(f"{model!r}: {field!r} is no limit that can be learned: use {' or '.join(LIMIT_FIELDS)}")
-    if not isinstance(tokens, int) or isinstance(tokens, bool) or not 1 <= tokens <= MAX_TOKENS:
-        raise ConfigError(f"{model!r}: {field}={tokens!r}: give a whole number of tokens from 1 to {MAX_TOKENS:,}")
-
-
-def merged(one: Heard, other: Heard) -> dict[str, dict[str, Statement]]:
+def merged(one: Heard, other: Heard) -> Heard:
     """Return the newest statement per model and field; of two that were heard in the same instant, the stricter."""
-    both: dict[str, dict[str, Statement]] = {}
-    for model, known in chain(one.items(), other.items()):
-        newest = both.setdefault(model, {})
-        for name, heard in known.items():
-            newest[name] = max(heard, newest.get(name, heard), key=_precedence)
-    return both
+    both = {key: [heard[key] for heard in (one, other) if key in heard] for key in {**one, **other}}
+    return {
+        key: max(said, key=lambda one: (one.heard_at, not one.is_withdrawn, -one.tokens)) for key, said in both.items()
+    }
 
 
-def _precedence(said: Statement) -> tuple[float, bool, int]:
-    return said.heard_at, not said.is_withdrawn, -said.tokens
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Document:
-    version: Literal[1]
-    models: Mapping[Annotated[str, Field(min_length=1)], Mapping[LimitField, Statement]]
-
-
-_DOCUMENT = TypeAdapter(_Document)
-
-
-def limits_file(path: Path) -> SharedFile[Heard]:
-    """Return the file that keeps statements."""
-    return SharedFile(
-        path,
-        events="models.learned",
-        version=FILE_VERSION,
-        empty={},
-        read=_read_statements,
-        write=_written,
-        max_bytes=SMALL_FILE_BYTES,
-    )
-
-
-def _read_statements(content: bytes) -> tuple[Heard, str]:
-    try:
-        heard: Any = _DOCUMENT.validate_json(content).models
-    except ValidationError as error:
-        where = ".".join(map(str, error.errors()[0]["loc"]))
-        return {}, f"no limits of version {FILE_VERSION}: {where or 'not JSON'}"
-    return {model: known for model, known in heard.items() if len(model) <= MAX_NAME_CHARS}, ""
-
-
-def _written(heard: Heard) -> str:
-    """All statements as JSON; only a withdrawn one says so."""
-    models: Any = heard
-    document = _Document(version=FILE_VERSION, models=models)
-    return _DOCUMENT.dump_json(document, exclude_defaults=True, indent=1).decode()
+def _newest(heard: Heard) -> Heard:
+    """At most `MAX_MODELS` of them: those about which nothing was heard for longest leave."""
+    latest: dict[str, float] = {}
+    for (model, _), said in heard.items():
+        latest[model] = max(latest.get(model, -math.inf), said.heard_at)
+    kept = set(sorted(latest, key=lambda model: (latest[model], model))[-MAX_MODELS:])
+    return {key: said for key, said in heard.items() if key[0] in kept}

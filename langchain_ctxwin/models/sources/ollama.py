@@ -5,22 +5,26 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
 from langchain_ctxwin.core.model_info import ModelInfo
-from langchain_ctxwin.models.sources.http import NOT_FOUND, TIMEOUT_SECONDS, ApiSource, Session, SourceError, base_of
-from langchain_ctxwin.models.sources.reading import capabilities_of, mapping, stated, tokens
+from langchain_ctxwin.models.sources.http import (
+    NOT_FOUND,
+    TIMEOUT_SECONDS,
+    ApiSource,
+    Session,
+    SourceError,
+    base_of,
+    entries_of,
+)
+from langchain_ctxwin.models.sources.reading import capabilities_of, items, mapping, stated, tokens
 
 BASE_URL = "http://localhost:11434"
-WINDOW_VARIABLE = "OLLAMA_CONTEXT_LENGTH"
 LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
 LATEST = ":latest"
 
-NAME, LOADED = "_name", "_loaded"
-"""Fields added to what the server shows of a model: its name, and the window that it is loaded with."""
-
+NAME, LOADED = "_name", "_loaded"  # added to what the server shows: its name, and the window that it is loaded with
 _WINDOW_PARAMETER = re.compile(r"^[^\S\n]*+num_ctx\s++(\d++)\s*$", re.MULTILINE)
 
 
@@ -42,78 +46,56 @@ class OllamaSource(ApiSource):
     name = "ollama"
 
     def __init__(self, base_url: str = BASE_URL, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
-        super().__init__(base_of(base_url).removesuffix("/v1"), None, timeout_seconds)
+        super().__init__(base_of(base_url).removesuffix("/v1"), timeout_seconds=timeout_seconds)
 
     def _entries(self, session: Session, name: str | None) -> Iterable[Mapping[str, Any]]:
-        listed = session.entries("/api/tags") if name is None else [{"name": name}]
-        names = [str(entry.get("model") or entry.get("name")) for entry in listed]
-        shown = {model: _shown(session, model, listed=name is None) for model in names}
-        loaded = _loaded_windows(session)
-        known = {model: loaded.get(model) or loaded.get(model + LATEST) for model in names}
-        return [{**shown[model], NAME: model, LOADED: known[model]} for model in names if shown[model] is not None]
+        shown: dict[str, Mapping[str, Any]] = {}
+        for model in [name] if name is not None else map(_name_in, session.entries("/api/tags")):
+            try:
+                shown[model] = mapping(session.get("/api/show", method="POST", json={"model": model}))
+            except SourceError as error:
+                if name is None:
+                    shown[model] = {}  # a listed one is there even if it cannot be shown
+                elif error.status != NOT_FOUND:
+                    raise
+        # Those that are in memory now; older servers do not say.
+        loaded = {
+            _name_in(one): tokens(one.get("context_length"))
+            for one in entries_of(session.find("/api/ps", is_optional=True))
+        }
+        windows = {model: loaded.get(model) or loaded.get(model + LATEST) for model in shown}
+        return [{**details, NAME: model, LOADED: windows[model]} for model, details in shown.items()]
 
     def _info(self, entry: Mapping[str, Any], name: str | None) -> ModelInfo | None:  # noqa: ARG002  # the base's
-        known = entry.get(NAME)
+        known, listed, parameters = entry.get(NAME), entry.get("capabilities"), entry.get("parameters")
+        set_here = _WINDOW_PARAMETER.search(parameters) if isinstance(parameters, str) else None
+        started = (tokens(set_here[1]) if set_here else None) or entry.get(LOADED)
+        if not started and urlsplit(self._base_url).hostname in LOCAL:  # the server's setting is this process's too
+            started = tokens(os.environ.get("OLLAMA_CONTEXT_LENGTH"))
+        windows = (_trained_window(mapping(entry.get("model_info"))), started)
+        can = items(listed)
         return stated(
             self.name,
             known,
             provider="ollama",
-            context_window=self._window(entry, entry.get(LOADED)),
-            capabilities=_capabilities(entry.get("capabilities")),
+            context_window=min(filter(None, windows), default=None),
+            capabilities=capabilities_of(
+                tools="tools" in can if isinstance(listed, list) else None,
+                images="vision" in can,
+                audio="audio" in can,
+                reasoning="thinking" in can,
+                structured_output=True,  # the server constrains any model's output to a schema
+            ),
             aliases=(str(known).removesuffix(LATEST),),
         )
 
-    def _window(self, details: Any, loaded: int | None) -> int | None:
-        trained = _trained_window(mapping(details.get("model_info")))
-        started = _parameter(details.get("parameters")) or loaded or self._started_window()
-        return min(filter(None, (trained, started)), default=None)
 
-    def _started_window(self) -> int | None:
-        """The server's own setting, which only a server on this machine shares with this process."""
-        return tokens(os.environ.get(WINDOW_VARIABLE)) if urlsplit(self._base_url).hostname in LOCAL else None
+def _name_in(entry: Mapping[str, Any]) -> str:
+    return str(entry.get("model") or entry.get("name"))
 
 
-def _shown(session: Session, name: str, *, listed: bool) -> Any:
-    """What the server says about a model; None when it has none. A listed one is there even if it cannot be shown."""
-    try:
-        return mapping(session.post("/api/show", {"model": name}))
-    except SourceError as error:
-        if listed:
-            return {}
-        if error.status == NOT_FOUND:
-            return None
-        raise
-
-
-def _loaded_windows(session: Session) -> dict[str, int | None]:
-    """Windows of the models that are in memory now; older servers do not say."""
-    answer: list[Mapping[str, Any]] = []
-    with suppress(SourceError):
-        answer = session.entries("/api/ps")
-    return {str(entry.get("model") or entry.get("name")): tokens(entry.get("context_length")) for entry in answer}
-
-
-def _trained_window(facts: Any) -> int | None:
+def _trained_window(facts: Mapping[str, Any]) -> int | None:
     """`<architecture>.context_length`; the longest such key may be that of a part, such as the vision encoder."""
     own = tokens(facts.get(f"{facts.get('general.architecture')}.context_length"))
-    if own is not None:
-        return own
     found = (tokens(value) for key, value in facts.items() if key.endswith(".context_length"))
-    return min(filter(None, found), default=None)
-
-
-def _parameter(parameters: Any) -> int | None:
-    found = _WINDOW_PARAMETER.search(parameters) if isinstance(parameters, str) else None
-    return tokens(found[1]) if found else None
-
-
-def _capabilities(listed: Any) -> frozenset[str]:
-    if not isinstance(listed, list):
-        return frozenset()
-    return capabilities_of(
-        tools="tools" in listed,
-        images="vision" in listed,
-        audio="audio" in listed,
-        reasoning="thinking" in listed,
-        structured_output=True,  # the server constrains any model's output to a schema
-    )
+    return own or min(filter(None, found), default=None)

@@ -5,15 +5,14 @@ What an entry says is told by its shape, not by the host: gateways serve everybo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from datetime import date
 from decimal import Decimal
 from typing import Any
 
 from langchain_ctxwin.core.model_info import ModelInfo
-from langchain_ctxwin.models.sources.http import TIMEOUT_SECONDS, ApiSource, Session, SourceError, base_of, entries_of
-from langchain_ctxwin.models.sources.platforms import COMPATIBLE, digest, platform_at, provider_at
+from langchain_ctxwin.models.sources.http import TIMEOUT_SECONDS, ApiSource, Session, base_of, entries_of
+from langchain_ctxwin.models.sources.platforms import COMPATIBLE, platform_at, provider_at
 from langchain_ctxwin.models.sources.reading import (
     MILLION,
     ONE_TOKEN,
@@ -29,16 +28,7 @@ from langchain_ctxwin.models.sources.reading import (
 
 VERSION = "/v1"
 
-OWNERS_WITH_MORE = {"xai": "/language-models"}
-"""Owner that the entries name -> path beside `/models` that says more about them."""
-
-TRAINED_WINDOW = "n_ctx_train"
-"""What llama.cpp says about a model beside its own window; no other server does."""
-
-LLAMA_CPP_FACTS = "/props"
-LM_STUDIO_LIST = "/api/v0/models"
-
-NAMES = ("id", "name")
+OWNERS_WITH_MORE = {"xai": "/language-models"}  # owner of the entries -> path that says more about them
 
 WINDOWS = (
     "context_window",  # Groq, Vercel
@@ -50,28 +40,19 @@ WINDOWS = (
 )
 OUTPUTS = ("max_completion_tokens", "max_output_tokens", "max_output_length")
 
+# Fields of a table of prices, and at last xAI's, which stands in the entry itself.
 PRICES = {
     "input_price": ("prompt", "input", "prompt_text_token_price"),
     "output_price": ("completion", "output", "completion_text_token_price"),
     "cache_read_price": ("input_cache_read", "cached_input", "cached_prompt_text_token_price"),
     "cache_write_price": ("input_cache_write",),
 }
-"""Fields of a table of prices, and at last xAI's, which stands in the entry itself."""
+PER_TEN_BILLION = 10_000 * MILLION  # xAI's unit: hundredths of a cent per million
 
 RETIREMENTS = ("deprecation", "expiration_date", "deprecation_date", "deprecationDate")
-DAY_PARTS = ("year", "month", "day")
-
 TAKES_TOOLS = ("function_calling", "supports_tools", "supportsTools")  # Mistral, Fireworks, Fireworks' own API
 TAKES_IMAGES = ("vision", "supports_image_input", "supportsImageInput")  # the same
-
-INPUT_KINDS = {"image": "images", "audio": "audio", "video": "video", "file": "pdf"}
-"""Kinds of input as OpenRouter calls them -> capability."""
-
-LOADED = "loaded_context_length"
-"""LM Studio: the window a model was loaded with, which requests meet; the largest it could have is another field."""
-
-PER_TEN_BILLION = 10_000 * MILLION
-"""xAI states hundredths of a cent per million tokens, which is dollars per ten thousand million."""
+INPUT_KINDS = {"image": "images", "audio": "audio", "video": "video", "file": "pdf"}  # OpenRouter's -> capability
 
 
 class OpenAICompatibleSource(ApiSource):
@@ -105,94 +86,62 @@ class OpenAICompatibleSource(ApiSource):
         *,
         timeout_seconds: float = TIMEOUT_SECONDS,
     ) -> None:
-        super().__init__(base_of(base_url), api_key, timeout_seconds)
-        self._is_known = platform_at(self._base_url) is not None
-        self._provider = provider_id(provider) if provider else provider_at(self._base_url)
-        self.name = self._provider
+        super().__init__(base_of(base_url), api_key, timeout_seconds=timeout_seconds)
+        self.name = provider_id(provider) if provider else provider_at(self._base_url)
 
     def __repr__(self) -> str:
-        return f"OpenAICompatibleSource({self._base_url!r}, provider={self._provider!r})"
-
-    @property
-    def cache_key(self) -> str:
-        """Who is asked, on whose account."""
-        return f"openai-compatible {self._provider} {self._base_url}{digest(self._key())}"
-
-    def _info(self, entry: Mapping[str, Any], name: str | None) -> ModelInfo | None:
-        info = read_entry(self.name, entry, self._provider)
-        return info if info and name in (None, info.name, *info.aliases) else None
+        return f"OpenAICompatibleSource({self._base_url!r}, provider={self.name!r})"
 
     def _entries(self, session: Session, name: str | None) -> list[Mapping[str, Any]]:  # noqa: ARG002  # the base's
         """The entries of the list, with what other paths of the same server say about them."""
         entries = session.entries("/models")
-        if any(TRAINED_WINDOW in mapping(entry.get("meta")) for entry in entries):
-            return _with_started_window(entries, session)
+        if any("n_ctx_train" in mapping(entry.get("meta")) for entry in entries):  # llama.cpp, and no other server
+            facts = mapping(session.find("/props", without=VERSION, is_optional=True))
+            slot = mapping(facts.get("default_generation_settings"))  # what a request meets
+            started = tokens(slot.get("n_ctx"))
+            return [{**entry, "context_window": started} for entry in entries] if started else entries
         owners = [entry.get("owned_by") for entry in entries]
-        for path in (path for owner, path in OWNERS_WITH_MORE.items() if owner in owners):
-            entries = _completed(entries, _optional(session, path))
-        if self._is_known or any(window_of(entry) for entry in entries):
-            return entries
-        return _completed(entries, _optional(session, LM_STUDIO_LIST, without=VERSION))
+        paths = [path for owner, path in OWNERS_WITH_MORE.items() if owner in owners]
+        more = [one for path in paths for one in entries_of(session.find(path, is_optional=True))]
+        if platform_at(self._base_url) is None and not any(map(window_of, (*entries, *more))):
+            more += entries_of(session.find("/api/v0/models", without=VERSION, is_optional=True))  # LM Studio
+        known = {str(entry.get("id")): entry for entry in more}
+        return [{**entry, **known.get(str(entry.get("id")), {})} for entry in entries]
 
-
-def _with_started_window(entries: list[Mapping[str, Any]], session: Session) -> list[Mapping[str, Any]]:
-    """Entries of llama.cpp with the window of one of its slots, which is what a request meets."""
-    started: Any = None
-    with suppress(SourceError):  # switched off, or an older build: the list alone has to do
-        started = tokens(
-            mapping(mapping(session.get(LLAMA_CPP_FACTS, without=VERSION)).get("default_generation_settings")).get(
-                "n_ctx"
-            )
-        )
-    return entries if started is None else [{**entry, "context_window": started} for entry in entries]
-
-
-def _completed(entries: list[Mapping[str, Any]], more: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Entries with the fields that another list of the same server adds to them."""
-    known = {str(entry.get("id")): entry for entry in more}
-    return [{**entry, **known.get(str(entry.get("id")), {})} for entry in entries]
-
-
-def _optional(session: Session, path: str, *, without: str = "") -> list[Mapping[str, Any]]:
-    try:
-        return entries_of(session.get(path, without=without))
-    except SourceError:  # most servers have no such path
-        return []
+    def _info(self, entry: Mapping[str, Any], name: str | None) -> ModelInfo | None:
+        info = read_entry(self.name, entry, self.name)
+        return info if info and name in (None, info.name, *info.aliases) else None
 
 
 def read_entry(source: str, entry: Mapping[str, Any], provider: str | None) -> ModelInfo | None:
     """Return what the entry states, or None when it has no name."""
+    outputs = _known([mapping(entry.get("top_provider")).get("max_completion_tokens"), *map(entry.get, OUTPUTS)])
+    if not outputs and "context_window" in entry:  # elsewhere `max_tokens` may be the whole window
+        outputs = _known([entry.get("max_tokens")])
     flags = (entry.get("is_deprecated"), entry.get("deprecated"), bool(entry.get("deprecation")))
     return stated(
         source,
-        next((entry[key] for key in NAMES if entry.get(key)), None),
+        entry.get("id") or entry.get("name"),
         provider=provider,
         context_window=window_of(entry),
-        max_output_tokens=_output_limit(entry),
+        max_output_tokens=min(outputs, default=None),
         **_prices(entry),
         capabilities=_capabilities(entry),
         deprecated=entry.get("active") is False or any(flag is True for flag in flags),
-        retires_on=_retires_on(entry),
+        retires_on=next(filter(None, (_retirement(entry.get(key)) for key in RETIREMENTS)), None),
         aliases=items(entry.get("aliases")),
     )
 
 
 def window_of(entry: Mapping[str, Any]) -> int | None:
-    """Return the window that requests meet: the loaded one, else the smallest that is stated."""
-    loaded = tokens(entry.get(LOADED))
-    if loaded is not None:
-        return loaded
+    """Return the window that requests meet: the one it was loaded with (LM Studio), else the smallest stated."""
     meta, top = mapping(entry.get("meta")), mapping(entry.get("top_provider"))
-    stated_windows = (*(entry.get(key) for key in WINDOWS), meta.get("n_ctx"), top.get("context_length"))
-    return min(_known(stated_windows), default=None)
+    windows = [*map(entry.get, WINDOWS), meta.get("n_ctx"), top.get("context_length")]
+    return tokens(entry.get("loaded_context_length")) or min(_known(windows), default=None)
 
 
-def _output_limit(entry: Mapping[str, Any]) -> int | None:
-    top = mapping(entry.get("top_provider")).get("max_completion_tokens")
-    found = list(_known((top, *(entry.get(key) for key in OUTPUTS))))
-    if not found and "context_window" in entry:  # elsewhere `max_tokens` may be the whole window
-        found = list(_known((entry.get("max_tokens"),)))
-    return min(found, default=None)
+def _known(values: list[Any]) -> list[int]:
+    return list(filter(None, map(tokens, values)))
 
 
 def _prices(entry: Mapping[str, Any]) -> dict[str, Decimal | None]:
@@ -204,11 +153,10 @@ def _prices(entry: Mapping[str, Any]) -> dict[str, Decimal | None]:
     return {field: price(value, per=ONE_TOKEN if isinstance(value, str) else MILLION) for field, value in found.items()}
 
 
-def _retires_on(entry: Mapping[str, Any]) -> date | None:
+def _retirement(written: Any) -> date | None:
     """The day, which one provider spreads over three numbers."""
-    written = [entry.get(key) for key in RETIREMENTS]
-    texts = ("-".join(str(v.get(part, "")) for part in DAY_PARTS) if isinstance(v, dict) else v for v in written)
-    return next((found for text in texts if (found := day(text)) is not None), None)
+    is_spread = isinstance(written, dict)
+    return day("-".join(str(written.get(part, "")) for part in ("year", "month", "day")) if is_spread else written)
 
 
 def _capabilities(entry: Mapping[str, Any]) -> frozenset[str]:
@@ -230,7 +178,3 @@ def _capabilities(entry: Mapping[str, Any]) -> frozenset[str]:
 
 def _first(table: Mapping[str, Any], *keys: str) -> Any:
     return next((table[key] for key in keys if table.get(key) is not None), None)
-
-
-def _known(values: Iterable[Any]) -> Iterator[int]:
-    return (found for value in values if (found := tokens(value)) is not None)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from hashlib import blake2b
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,28 +13,20 @@ from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.protocols import ModelSource
 
-KEY_SUFFIX = "_API_KEY"
-
-ADDRESS_SUFFIXES = ("_BASE_URL", "_API_BASE", "_API_URL")
-"""Endings of the variables by which clients are sent to another server than the usual one."""
-
-DIGEST_BYTES = 8
-"""Enough to tell a handful of keys apart, too little to be of use to anybody else."""
-
+ADDRESS_SUFFIXES = ("_BASE_URL", "_API_BASE", "_API_URL")  # of variables that send clients to another server
 PORTS = {"http": 80, "https": 443}
+LISTENING = frozenset({"", "0.0.0.0", "[::]"})  # noqa: S104  # where a server listens, which is not where it is
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Platform:
     """A provider as its clients know it from the environment."""
 
     provider: str
     url: str
     key_variables: tuple[str, ...]
-    address_variables: tuple[str, ...] = ()
-    """Further variables than those that the name of the key's variable implies."""
-
     other_hosts: tuple[str, ...] = ()
+    other_addresses: tuple[str, ...] = ()  # variables that the name of the key's variable does not imply
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -44,11 +34,10 @@ class Platform:
         return (urlsplit(self.url).hostname or "", *self.other_hosts)
 
     @property
-    def variables(self) -> tuple[str, ...]:
-        """Variables of the key and of the address."""
-        stems = (variable.removesuffix(KEY_SUFFIX) for variable in self.key_variables)
-        implied = (f"{stem}{suffix}" for stem in stems for suffix in ADDRESS_SUFFIXES)
-        return (*self.key_variables, *self.address_variables, *implied)
+    def address_variables(self) -> tuple[str, ...]:
+        """Variables that send clients to another server."""
+        stems = (variable.removesuffix("_API_KEY") for variable in self.key_variables)
+        return (*self.other_addresses, *(stem + suffix for stem in stems for suffix in ADDRESS_SUFFIXES))
 
     def key(self, environment: Mapping[str, str]) -> str:
         """Return the key in the environment; empty when there is none."""
@@ -56,46 +45,32 @@ class Platform:
 
     def address(self, environment: Mapping[str, str]) -> str:
         """Return the address that the environment sends clients to; empty when it is the usual one."""
-        moving = (name for name in self.variables if name not in self.key_variables)
-        return next(filter(None, map(environment.get, moving)), None) or ""
+        return next(filter(None, map(environment.get, self.address_variables)), None) or ""
 
     def key_for(self, url: str, environment: Mapping[str, str]) -> str:
         """Return the key if it may go there: to the provider over TLS, or to the server the environment names."""
-        place = place_of(url)
-        usual = {("https", host, PORTS["https"]) for host in self.hosts}
-        return self.key(environment) if place in usual or place == place_of(self.address(environment)) else ""
+        allowed = {("https", host, PORTS["https"]) for host in self.hosts} | {place_of(self.address(environment))}
+        return self.key(environment) if place_of(url) in allowed else ""
 
 
-ANTHROPIC = Platform(provider="anthropic", url="https://api.anthropic.com", key_variables=("ANTHROPIC_API_KEY",))
-
+ANTHROPIC = Platform("anthropic", "https://api.anthropic.com", ("ANTHROPIC_API_KEY",))
 GEMINI = Platform(
-    provider="google",
-    url="https://generativelanguage.googleapis.com",
-    key_variables=("GOOGLE_API_KEY", "GEMINI_API_KEY"),
-    address_variables=("GOOGLE_GEMINI_BASE_URL",),
+    "google",
+    "https://generativelanguage.googleapis.com",
+    ("GOOGLE_API_KEY", "GEMINI_API_KEY"),
+    other_addresses=("GOOGLE_GEMINI_BASE_URL",),
 )
-
-
-def _compatible(provider: str, url: str, variable: str, *other_hosts: str) -> Platform:
-    return Platform(provider=provider, url=url, key_variables=(variable,), other_hosts=other_hosts)
-
-
-COMPATIBLE = (
-    _compatible("openai", "https://api.openai.com/v1", "OPENAI_API_KEY"),
-    _compatible("openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
-    _compatible("mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
-    _compatible("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
-    _compatible("togetherai", "https://api.together.xyz/v1", "TOGETHER_API_KEY", "api.together.ai"),
-    _compatible("fireworks-ai", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"),
-    _compatible("deepseek", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
-    _compatible("xai", "https://api.x.ai/v1", "XAI_API_KEY"),
-    _compatible("cohere", "https://api.cohere.com/v1", "COHERE_API_KEY"),
+COMPATIBLE = (  # their lists are read as OpenAI's is
+    Platform("openai", "https://api.openai.com/v1", ("OPENAI_API_KEY",)),
+    Platform("openrouter", "https://openrouter.ai/api/v1", ("OPENROUTER_API_KEY",)),
+    Platform("mistral", "https://api.mistral.ai/v1", ("MISTRAL_API_KEY",)),
+    Platform("groq", "https://api.groq.com/openai/v1", ("GROQ_API_KEY",)),
+    Platform("togetherai", "https://api.together.xyz/v1", ("TOGETHER_API_KEY",), other_hosts=("api.together.ai",)),
+    Platform("fireworks-ai", "https://api.fireworks.ai/inference/v1", ("FIREWORKS_API_KEY",)),
+    Platform("deepseek", "https://api.deepseek.com/v1", ("DEEPSEEK_API_KEY",)),
+    Platform("xai", "https://api.x.ai/v1", ("XAI_API_KEY",)),
+    Platform("cohere", "https://api.cohere.com/v1", ("COHERE_API_KEY",)),
 )
-"""Providers whose lists are read as OpenAI's is."""
-
-
-VARIABLES = tuple(name for platform in (GEMINI, ANTHROPIC, *COMPATIBLE) for name in platform.variables)
-"""Everything in an environment that brings a key or moves it."""
 
 
 def platform_at(url: str) -> Platform | None:
@@ -111,8 +86,11 @@ def provider_at(url: str) -> str:
 
 
 def digest(secret: str) -> str:
-    """Return a short fingerprint of what must not be stored, led by a blank; empty when there is nothing."""
-    return f" {blake2b(secret.encode(), digest_size=DIGEST_BYTES).hexdigest()}" if secret.strip() else ""
+    """Return a short fingerprint of what must not be stored, led by a blank; empty when there is nothing.
+
+    Its 8 bytes tell a handful of keys apart, and are of no use to anybody else.
+    """
+    return f" {blake2b(secret.encode(), digest_size=8).hexdigest()}" if secret.strip() else ""
 
 
 def place_of(url: str) -> tuple[str, str, int]:
@@ -122,47 +100,6 @@ def place_of(url: str) -> tuple[str, str, int]:
         return parts.scheme, parts.hostname or "", parts.port or PORTS.get(parts.scheme, 0)
     except ValueError:
         return "", "", -1
-
-
-APP = "langchain-ctxwin"
-SNAPSHOTS_FILE = "models.json"
-LEARNED_FILE = "learned.json"
-
-OLLAMA_PORT = ":11434"
-
-LISTENING = frozenset({"", "0.0.0.0", "[::]"})  # noqa: S104  # where a server listens, which is not where it is
-
-
-def cache_folder() -> Path:
-    """Return the platform's folder for what may be deleted at any time."""
-    import platformdirs  # noqa: PLC0415  # not needed to look a model up
-
-    return Path(platformdirs.user_cache_path(APP))
-
-
-def data_folder() -> Path:
-    """Return the platform's folder for what was learned and cannot be fetched again."""
-    import platformdirs  # noqa: PLC0415  # as above
-
-    return Path(platformdirs.user_data_path(APP))
-
-
-class Misconfigured:
-    """Stands where a source would be whose address is none, so that it is shown with what is wrong, and others work."""
-
-    tier = "provider"
-
-    def __init__(self, name: str, error: ConfigError) -> None:
-        self.name = name
-        self._error = error
-
-    def fetch(self, name: str | None) -> Sequence[ModelInfo]:  # noqa: ARG002  # the protocol's parameter
-        """Say what is wrong.
-
-        Raises:
-            ConfigError: always.
-        """
-        raise self._error
 
 
 def sources_of(
@@ -177,16 +114,33 @@ def sources_of(
 
     compatible = dict.fromkeys(COMPATIBLE, sources.OpenAICompatibleSource)
     kinds: dict[Platform, Any] = {GEMINI: sources.GeminiSource, ANTHROPIC: sources.AnthropicSource, **compatible}
-    found: list[ModelSource] = []
-    for platform, kind in kinds.items():
-        if key := platform.key(environment):
-            make = partial(kind, platform.address(environment) or platform.url, api_key=key)
-            found.append(_made(platform.provider, make))
+    offered: list[tuple[str, Any, str, dict[str, str]]] = [
+        (platform.provider, kind, platform.address(environment) or platform.url, {"api_key": key})
+        for platform, kind in kinds.items()
+        if (key := platform.key(environment))
+    ]
     if host := environment.get("OLLAMA_HOST"):
-        found.append(_made("ollama", lambda: sources.OllamaSource(ollama_address(host))))
-    found.append(sources.ProfileSource(models))
-    found += [sources.CatalogSource(catalog) for catalog in catalogs]
-    return found
+        offered.append(("ollama", sources.OllamaSource, ollama_address(host), {}))
+    found: list[ModelSource] = []
+    for name, kind, address, options in offered:
+        try:
+            found.append(kind(address, **options))
+        except ConfigError as error:
+            found.append(_Misconfigured(name, error))
+    return [*found, sources.ProfileSource(models), *map(sources.CatalogSource, catalogs)]
+
+
+class _Misconfigured:
+    """Stands where a source would be whose address is none, so that it is shown with what is wrong, and others work."""
+
+    tier = "provider"
+
+    def __init__(self, name: str, error: ConfigError) -> None:
+        self.name = name
+        self._error = error
+
+    def fetch(self, name: str | None) -> Sequence[ModelInfo]:  # noqa: ARG002  # the protocol's parameter
+        raise self._error
 
 
 def ollama_address(host: str) -> str:
@@ -199,20 +153,8 @@ def ollama_address(host: str) -> str:
     scheme, separator, rest = host.strip().rpartition("://")
     address, slash, path = rest.rstrip("/").partition("/")
     bare = f"[{address}]" if address.count(":") > 1 and not address.startswith("[") else address
-    name, port = _split_port(bare)
-    if name in LISTENING:
-        name = "127.0.0.1"
-    usual = "" if separator else OLLAMA_PORT  # with a scheme, the scheme's own port is meant
-    return f"{scheme or 'http'}://{name}{port or usual}{slash}{path}"
-
-
-def _split_port(address: str) -> tuple[str, str]:
-    name, colon, port = address.rpartition(":")
-    return (name, colon + port) if colon and "]" not in port else (address, "")
-
-
-def _made(name: str, make: Callable[[], ModelSource]) -> ModelSource:
-    try:
-        return make()
-    except ConfigError as error:
-        return Misconfigured(name, error)
+    name, colon, port = bare.rpartition(":")
+    if not colon or "]" in port:
+        name, port = bare, "" if separator else "11434"  # with a scheme, the scheme's own port is meant
+    name = "127.0.0.1" if name in LISTENING else name
+    return f"{scheme or 'http'}://{name}{port and ':'}{port}{slash}{path}"

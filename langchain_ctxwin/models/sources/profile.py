@@ -7,7 +7,7 @@ import importlib.util
 import pkgutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 from langchain_ctxwin.core.limits import models_behind
 from langchain_ctxwin.core.model_families import model_name
@@ -16,10 +16,8 @@ from langchain_ctxwin.models.sources.reading import capabilities_of, is_name, ma
 
 INTEGRATION = "langchain_"
 COLLECTIONS = frozenset({"langchain_core", "langchain_community"})  # of many providers, named after none
-TABLE_FILE = Path("data", "_profiles.py")
-TABLE = "_PROFILES"
 
-CAPABILITIES = {
+CAPABILITIES = {  # capability -> field of a profile
     "images": "image_inputs",
     "audio": "audio_inputs",
     "video": "video_inputs",
@@ -28,7 +26,6 @@ CAPABILITIES = {
     "reasoning": "reasoning_output",
     "temperature": "temperature",
 }
-"""Capability -> field of a profile."""
 
 
 class ProfileSource:
@@ -44,36 +41,25 @@ class ProfileSource:
 
     name = "profile"
     tier = "profile"
+    cache_key = "profile"
 
     def __init__(self, models: Sequence[Any] = (), *, installed: bool = True) -> None:
         self._models = tuple(models)
         self._installed = installed
-        self.cache_key = self.name
 
     def __repr__(self) -> str:
         return f"ProfileSource({len(self._models)} models, installed={self._installed})"
 
     def fetch(self, name: str | None) -> list[ModelInfo]:
         """Return the profiles of one model or all of them."""
-        found: dict[tuple[str | None, str], ModelInfo] = {}
-        for info in (*self._given(), *(self._in_tables() if self._installed else ())):
-            found.setdefault((info.provider, info.name), info)
-        return [info for info in found.values() if name is None or info.name == name]
-
-    def _given(self) -> Iterator[ModelInfo]:
         parts = (part for model in self._models for part, _ in models_behind(model))
-        for part in parts:
-            info = self._info(model_name(part), getattr(part, "profile", None), provider_of(part))
+        profiles = [(model_name(part), getattr(part, "profile", None), provider_of(part)) for part in parts]
+        profiles += _installed_profiles() if self._installed else ()
+        found: dict[tuple[str | None, str], ModelInfo] = {}
+        for info in (self._info(*profile) for profile in profiles):
             if info is not None:
-                yield info
-
-    def _in_tables(self) -> Iterator[ModelInfo]:
-        for package, path in _tables():
-            provider = provider_id(package.removeprefix(INTEGRATION))
-            for name, profile in _read_table(path).items():
-                info = self._info(name, profile, provider)
-                if info is not None:
-                    yield info
+                found.setdefault((info.provider, info.name), info)
+        return [info for info in found.values() if name is None or info.name == name]
 
     def _info(self, name: Any, profile: Any, provider: str | None) -> ModelInfo | None:
         if not isinstance(profile, Mapping) or not profile or not is_name(name):
@@ -104,29 +90,26 @@ def provider_of(model: Any) -> str | None:
     return provider_id(named) if isinstance(named, str) and named else None
 
 
-def _tables() -> Iterator[tuple[str, Path]]:
-    """Integrations that are installed, with the place of their table; nothing is imported to find out."""
-    names = (module.name for module in pkgutil.iter_modules() if module.ispkg and module.name.startswith(INTEGRATION))
-    for name in sorted(set(names)):
-        spec = importlib.util.find_spec(name)
+def _installed_profiles() -> Iterator[tuple[Any, Any, str]]:
+    """Names, profiles and providers in the tables of the integrations; nothing is imported to find them."""
+    names = {module.name for module in pkgutil.iter_modules() if module.ispkg and module.name.startswith(INTEGRATION)}
+    for package in sorted(names):
+        spec = importlib.util.find_spec(package)
         for folder in (spec and spec.submodule_search_locations) or ():
-            path = Path(folder) / TABLE_FILE
-            if path.is_file():
-                yield name, path
+            provider = provider_id(package.removeprefix(INTEGRATION))
+            table = _read_table(Path(folder, "data", "_profiles.py"))
+            yield from ((name, profile, provider) for name, profile in table.items())
 
 
 def _read_table(path: Path) -> Mapping[str, Any]:
     """The dictionary that the module assigns, when it is one of plain values."""
     try:
         module = ast.parse(path.read_bytes())
-        assigned = [node.value for node in module.body if _assigns_table(node)]
-        return mapping(ast.literal_eval(assigned[0] or "{}")) if assigned else {}
+        for node in module.body:
+            if isinstance(node, ast.Assign | ast.AnnAssign):
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                if [getattr(target, "id", "") for target in targets] == ["_PROFILES"]:
+                    return mapping(ast.literal_eval(node.value or "{}"))
     except (OSError, SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
-        return {}
-
-
-def _assigns_table(node: ast.stmt) -> TypeGuard[ast.Assign | ast.AnnAssign]:
-    if not isinstance(node, ast.Assign | ast.AnnAssign):
-        return False
-    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-    return [getattr(target, "id", "") for target in targets] == [TABLE]
+        pass
+    return {}

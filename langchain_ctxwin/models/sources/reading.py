@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import fields
 from datetime import UTC, date, datetime
 from decimal import Decimal, DecimalException
@@ -15,41 +16,21 @@ from typing import Any
 
 from langchain_ctxwin.core.model_info import ModelInfo
 
+# What is believed, at most; what is beyond was misread, such as an id or a time, or a price in another unit.
 MAX_TOKENS = 10**9
-"""Largest limit believed, far above any window that is served; a larger number is a misread id or a time."""
-
-MILLION = 1_000_000
-"""Tokens that a price of `ModelInfo` is for."""
-
-ONE_TOKEN = 1
-"""Tokens that a price of most endpoints is for."""
-
-MAX_PRICE = Decimal(10_000)
-"""Highest price believed, in USD per million tokens: a cent per token. A higher one was read in the wrong unit."""
-
-MIN_PRICE = Decimal("1e-9")
-"""Lowest price believed that is not zero, in USD per million tokens."""
-
-MAX_VALUE_CHARS = 40
-"""Longest text of a number or a day; it also bounds the work on one that was made to be slow."""
-
-MULTIPLES = {"": 1, "k": 1_000, "m": 1_000_000, "ki": 1024, "mi": 1024 * 1024}
-"""What a letter after a number multiplies it by. A plain `k` counts as 1,000 where some mean 1,024: the smaller limit
-wastes a little, the larger one fails."""
-
+MIN_PRICE, MAX_PRICE = Decimal("1e-9"), Decimal(10_000)  # beside 0, in USD per million tokens
 FIRST_DAY, LAST_DAY = date(2000, 1, 1), date(2199, 12, 31)
-"""Days outside are placeholders, or milliseconds that were read as seconds."""
+MAX_VALUE_CHARS = 40  # of a number or a day, which bounds the work on one that was made to be slow
+MAX_NAME_CHARS = 300  # a server that names a model after its file may need a whole path
+
+ONE_TOKEN, MILLION = 1, 1_000_000  # tokens that a price is for, at most endpoints and in `ModelInfo`
+
+# A plain `k` counts as 1,000 where some mean 1,024: the smaller limit wastes a little, the larger one fails.
+MULTIPLES = {"": 1, "k": 1_000, "m": 1_000_000, "ki": 1024, "mi": 1024 * 1024}
 
 _WHOLE = r"(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9][0-9_]*)"  # other commas may be decimal points
 _COUNT = re.compile(rf"({_WHOLE}(?:\.[0-9]*)?(?:e\+?[0-9]{{1,2}})?)\s*+(k|m|ki|mi)?(?:\s*+tokens?)?", re.IGNORECASE)
 _DAY = re.compile(r"([0-9]{4})-([0-9]{1,2})(?:-([0-9]{1,2}))?(?:[T ].*)?")
-
-MAX_NAME_CHARS = 300
-"""Longest name believed; a server that names a model after its file may need a whole path."""
-
-TEXT = "text"
-"""The capability of every model whose capabilities are known, so that "none of the others" is not "unknown"."""
-
 _FACTS = tuple(field.name for field in fields(ModelInfo) if field.name not in {"name", "provenance", "conflicts"})
 
 
@@ -87,7 +68,7 @@ def capabilities_of(*, tools: Any, **others: Any) -> frozenset[str]:
     if not isinstance(tools, bool):
         return frozenset()
     named = {"tools": tools, **others}
-    return frozenset({TEXT, *(name for name, can in named.items() if can is True)})
+    return frozenset({"text", *(name for name, can in named.items() if can is True)})  # never empty: that is unknown
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
@@ -107,10 +88,14 @@ def tokens(value: Any) -> int | None:
         >>> tokens("128k"), tokens("1e6"), tokens(0), tokens("unlimited")
         (128000, 1000000, None, None)
     """
-    number = _count(value) if isinstance(value, str) else _number(value)
-    if number is None or not 1 <= number <= MAX_TOKENS or number != number.to_integral_value():
-        return None
-    return int(number)
+    multiple = 1
+    if isinstance(value, str):
+        found = _COUNT.fullmatch(value.strip()) if len(value) <= MAX_VALUE_CHARS else None
+        if found is None:
+            return None
+        value, multiple = found[1].replace(",", "").replace("_", ""), MULTIPLES[(found[2] or "").lower()]
+    number = (_number(value) or Decimal(0)) * multiple
+    return int(number) if 1 <= number <= MAX_TOKENS and number == number.to_integral_value() else None
 
 
 def price(value: Any, *, per: int = MILLION) -> Decimal | None:
@@ -121,14 +106,25 @@ def price(value: Any, *, per: int = MILLION) -> Decimal | None:
         (Decimal('0.25'), None, Decimal('0'))
     """
     number = _number(value)
-    if number is None or number < 0:
-        return None
     if number == 0:
         return Decimal(0)
-    scaled = number * MILLION / per
+    scaled = (number or 0) * Decimal(MILLION) / per
     if not MIN_PRICE <= scaled <= MAX_PRICE:
         return None
     return Decimal(format(scaled.normalize(), "f"))  # 10, where normalize alone writes 1E+1
+
+
+def _number(value: Any) -> Decimal | None:
+    """The finite number that was written; of a float the shortest text that means it, not its binary value."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal):
+        return None
+    try:
+        text = str(value)
+        number = Decimal(text) if len(text) <= MAX_VALUE_CHARS else None
+    except (DecimalException, ValueError):  # no number, or one of thousands of digits
+        return None
+    # An exponent beyond was made to be slow.
+    return number if number is not None and number.is_finite() and abs(number.adjusted()) <= MAX_VALUE_CHARS else None
 
 
 def day(value: Any) -> date | None:
@@ -138,7 +134,14 @@ def day(value: Any) -> date | None:
         >>> day("2026-05-31T08:00:00Z"), day("2026-05"), day(0)
         (datetime.date(2026, 5, 31), datetime.date(2026, 5, 1), None)
     """
-    found = _written_day(value) if isinstance(value, str) else _epoch_day(value)
+    found = None
+    with suppress(ValueError, OverflowError, OSError):  # the 31st of February, a time beyond every calendar
+        if isinstance(value, str) and len(value) <= MAX_VALUE_CHARS and (written := _DAY.fullmatch(value.strip())):
+            found = date(int(written[1]), int(written[2]), int(written[3] or 1))
+        elif isinstance(value, date):
+            found = value.date() if isinstance(value, datetime) else value
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            found = datetime.fromtimestamp(value, UTC).date()
     return found if found is not None and FIRST_DAY <= found <= LAST_DAY else None
 
 
@@ -158,10 +161,10 @@ def provider_id(text: str) -> str:
 
 
 def _squashed(text: str) -> str:
-    """The letters and digits of a spelling, in lower case."""
     return re.sub(r"[^a-z0-9]", "", text.lower())
 
 
+# Provider id, as the largest public catalog writes it -> how else it is spelled, in plain letters and digits.
 _OTHER_SPELLINGS = {
     "alibaba": ("dashscope", "tongyi"),
     "amazon-bedrock": ("bedrock", "bedrockconverse", "awsbedrock", "anthropicbedrock", "aws"),
@@ -175,7 +178,6 @@ _OTHER_SPELLINGS = {
     "google": ("gemini", "googlegenai", "googlegenerativeai", "googleai", "googleaistudio", "palm"),
     "google-vertex": ("googlevertexai", "vertex"),
     "google-vertex-anthropic": ("googleanthropicvertex",),
-    "groq": (),
     "huggingface": ("hf",),
     "llama": ("metallama",),
     "lmstudio": (),
@@ -191,57 +193,6 @@ _OTHER_SPELLINGS = {
     "xai": (),
     "zai": (),
 }
-
 SPELLINGS = {
     spelling: provider for provider, others in _OTHER_SPELLINGS.items() for spelling in (_squashed(provider), *others)
 }
-"""Spelling in plain letters and digits -> provider id, as the largest public catalog writes it."""
-
-
-def _count(text: str) -> Decimal | None:
-    """The number of tokens in a text, with a unit or without."""
-    found = _COUNT.fullmatch(text.strip()) if len(text) <= MAX_VALUE_CHARS else None
-    if found is None:
-        return None
-    number = _number(found[1].replace(",", "").replace("_", ""))
-    return None if number is None else number * MULTIPLES[(found[2] or "").lower()]
-
-
-def _number(value: Any) -> Decimal | None:
-    """The finite number that was written; of a float the shortest text that means it, not its binary value."""
-    if isinstance(value, float):
-        value = repr(value)
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > MAX_TOKENS**2:
-        return None  # too large to mean anything here, and slow to turn into digits
-    if isinstance(value, bool) or not isinstance(value, str | int | Decimal):
-        return None
-    if isinstance(value, str) and len(value) > MAX_VALUE_CHARS:
-        return None
-    try:
-        number = Decimal(value)
-    except (DecimalException, ValueError):
-        return None
-    if not number.is_finite() or abs(number.adjusted()) > MAX_VALUE_CHARS:
-        return None  # an exponent that was made to be slow
-    return number
-
-
-def _written_day(text: str) -> date | None:
-    found = _DAY.fullmatch(text.strip()) if len(text) <= MAX_VALUE_CHARS else None
-    if found is None:
-        return None
-    try:
-        return date(int(found[1]), int(found[2]), int(found[3] or 1))
-    except ValueError:  # the 31st of February
-        return None
-
-
-def _epoch_day(value: Any) -> date | None:
-    if isinstance(value, date):
-        return value.date() if isinstance(value, datetime) else value
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    try:
-        return datetime.fromtimestamp(value, UTC).date()
-    except (OverflowError, ValueError, OSError):
-        return None
