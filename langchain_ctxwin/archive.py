@@ -24,12 +24,11 @@ from langchain_ctxwin.core.session import read_session
 from langchain_ctxwin.core.view import Archived
 from langchain_ctxwin.errors import ArchiveError
 from langchain_ctxwin.util.stores import asking
-from langchain_ctxwin.util.work import Wait, Work, arun, run
+from langchain_ctxwin.util.work import Work, arun, run
 
 __all__ = ["adelete_archive", "afull_history", "delete_archive", "full_history"]
 
-NAMESPACE = ("ctxwin", "archive")
-"""Where the parts stand in the store, below it one place per thread."""
+NAMESPACE = ("ctxwin", "archive")  # of the parts in the store; below it one place per thread
 
 WRITE_SECONDS = 2.0
 """Longest wait of a turn for the store: a healthy one writes a part of some 100 kB within milliseconds. What is not
@@ -38,8 +37,7 @@ written stays in the state, and is tried again."""
 READ_SECONDS = 10.0
 """Longest wait for one part: whoever reads the whole history has asked for it, and has no use for a piece."""
 
-DELETED_AT_ONCE = 100
-"""Parts that are listed before they are deleted."""
+DELETED_AT_ONCE = 100  # parts that are listed before they are deleted
 
 
 def place_in(thread_id: str) -> str:
@@ -54,14 +52,9 @@ def _digest(text: str) -> str:
 def archive(
     store: BaseStore, place: str, before: Archived | None, messages: Sequence[AnyMessage], gone: Sequence[int]
 ) -> Work[Archived]:
-    """Write messages to the store and return where they are; raises whatever the store raises, or `TimeoutError`.
+    """Write the messages at the positions `gone` to their thread's place in the store, and return where they are.
 
-    Args:
-        store: the graph's store.
-        place: see `place_in`.
-        before: what was archived before.
-        messages: the history.
-        gone: positions of the messages that leave it, in order.
+    What the store raises is raised, or `TimeoutError`.
     """
     left = [messages[index] for index in gone]
     kind, packed = JsonPlusSerializer().dumps_typed(left)
@@ -129,39 +122,28 @@ def _whole(state: Mapping[str, Any], store: BaseStore | None) -> Work[list[AnyMe
     if key and store is None:
         raise ArchiveError("the older messages are in the store of the graph, and none was given: pass store=...")
     while key and store is not None:
-        part = yield from _read(store, place, key)
+        named = f"part {key[:8]} of the archive {'.'.join(NAMESPACE)}.{place[:8]}"
+        try:
+            item = yield asking(store, "get", (*NAMESPACE, place), key, refresh_ttl=False, seconds=READ_SECONDS)
+        except Exception as error:
+            raise ArchiveError(f"{named} cannot be read: {type(error).__name__}: {error}") from error
+        if item is None:
+            raise ArchiveError(
+                f"{named} is not in this store: was it deleted, does it expire, or is this another store?"
+            )
+        part: Mapping[str, Any] = item.value
         try:
             packed = zlib.decompress(base64.b64decode(part["messages"]))
             messages = put_back(messages, JsonPlusSerializer().loads_typed((part["kind"], packed)), part["runs"])
             place, key = part["place"] or place, part["previous"]
         except Exception as error:  # anything may be stored
-            raise ArchiveError(f"{_named(place, key)} was changed: {type(error).__name__}: {error}") from error
+            raise ArchiveError(f"{named} was changed: {type(error).__name__}: {error}") from error
     return messages
-
-
-def _read(store: BaseStore, place: str, key: str) -> Work[Mapping[str, Any]]:
-    try:
-        item = yield asking(store, "get", (*NAMESPACE, place), key, refresh_ttl=False, seconds=READ_SECONDS)
-    except Exception as error:
-        raise ArchiveError(f"{_named(place, key)} cannot be read: {type(error).__name__}: {error}") from error
-    if item is None:
-        raise ArchiveError(
-            f"{_named(place, key)} is not in this store: was it deleted, does it expire, or is this another store?"
-        )
-    value: Mapping[str, Any] = item.value
-    return value
-
-
-def _named(place: str, key: str) -> str:
-    return f"part {key[:8]} of the archive {'.'.join(NAMESPACE)}.{place[:8]}"
 
 
 def _deleted(store: BaseStore, thread_id: str) -> Work[None]:
     namespace = (*NAMESPACE, place_in(thread_id))
-
-    def listing() -> Wait:
-        return asking(store, "search", namespace, limit=DELETED_AT_ONCE, refresh_ttl=False, seconds=READ_SECONDS)
-
-    while items := (yield listing()):
+    options: dict[str, Any] = {"limit": DELETED_AT_ONCE, "refresh_ttl": False, "seconds": READ_SECONDS}
+    while items := (yield asking(store, "search", namespace, **options)):
         for item in items:
             yield asking(store, "delete", tuple(item.namespace), item.key, seconds=READ_SECONDS)

@@ -36,10 +36,9 @@ from langchain_ctxwin.observe.reports import plot_usage
 from langchain_ctxwin.protocols import ModelSource
 from langchain_ctxwin.replay.command import run_replay
 from langchain_ctxwin.replay.inspecting import run_inspect
-from langchain_ctxwin.settings_faults import escaped
-from langchain_ctxwin.settings_file import read_table
-from langchain_ctxwin.settings_listing import changes, origins, shown
+from langchain_ctxwin.settings_file import changes, origins, read_bytes, shown, table_of
 from langchain_ctxwin.tool_results.cursors import parsed
+from langchain_ctxwin.util.terminal import escaped
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -262,7 +261,7 @@ def _check(args: argparse.Namespace) -> int:
 
 def _show(args: argparse.Namespace) -> int:
     config = FileConfig.from_file(args.file) if args.file else FileConfig()
-    sources = origins(config, read_table(args.file) if args.file else {})
+    sources = origins(config, table_of(read_bytes(args.file), args.file) if args.file else {})
     lines = {name: f"{escaped(name)} = {json.dumps(shown(value))}" for name, value in listed(config).items()}
     width = max(map(len, lines.values()))
     for name, line in lines.items():

@@ -19,13 +19,11 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
-from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from langchain_ctxwin.core.field_paths import compile_fields
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.settings_faults import MAX_AMOUNT, explained, printable
 
 __all__ = [
     "MAX_AMOUNT",
@@ -44,59 +42,21 @@ __all__ = [
     "listed",
 ]
 
+MAX_AMOUNT = 10**15
+"""Largest number of tokens, rows or messages: floats hold every whole number up to it, no window comes near it."""
+
 MAX_SECONDS = 30 * 24 * 3_600
 """A month: much longer than anything here is good for, and threads and stores of every system can still wait for it."""
 
-LEAN_TOKENS = 8_000
-"""Room for history at which a call costs least: by closed form for steps of 760 tokens and a tenth kept it is 6,000 to
-10,000 tokens, whatever the window."""
-
-ROOMY_KEEP = 0.85
-"""Low-water mark that holds requests at .80 of the input limit and more in a window of 8,192 tokens: recorded agents
-(tau-bench, SWE-agent, OpenHands, ...) are at .84, generated ones, whose few turns are large, at .81 (.77 with .8)."""
-
 PRESETS: dict[str, dict[str, Any]] = {
     "balanced": {},
-    "lean": {"max_history_tokens": LEAN_TOKENS, "keep": 0.1},
-    "roomy": {"keep": ROOMY_KEEP},
+    # A call costs least with room for 6,000 to 10,000 tokens, whatever the window: by closed form for steps of 760
+    # tokens and a tenth kept.
+    "lean": {"max_history_tokens": 8_000, "keep": 0.1},
+    # Holds requests at .80 of the input limit and more in a window of 8,192 tokens: recorded agents (tau-bench,
+    # SWE-agent, OpenHands, ...) are at .84, generated ones, whose few turns are large, at .81 (.77 with .8).
+    "roomy": {"keep": 0.85},
 }
-
-ROUTING_HEADROOM = 1.2
-"""20 % over the count of a plain callable, which says nothing about how far off it may be."""
-
-EXPECTED_OUTPUT_TOKENS = 400
-"""A few paragraphs, or two tool calls: what an agent's answers have on average; only prices depend on it."""
-
-COST_WEIGHT = 0.09
-"""Chance of a good answer that the dearest candidate has to add: by public outcomes of a cheap and a strong model
-(RouteLLM's MMLU and GSM8K) this keeps 97 % of the strong one's right answers on subjects that nothing was learned from,
-for three quarters of its cost; of 0.3 it was asked for one prompt in a hundred."""
-
-REST_SECONDS = 30.0
-"""Most rate limits and restarts are over by then; a shorter rest would pay for the same failure again and again."""
-
-NEARLY_FULL_STEPS = 8
-"""A healthy conversation ends below its trigger, or is compacted, before: of public agent transcripts at windows of 8k
-and 32k, 1 % have so many requests in a row over 90 %, and 4 % have five (settings balanced and roomy)."""
-
-ALERT_SAMPLES = 100
-"""Steps that a mean or share is of: it is off by at most some hundredths then, and has followed a change within a day
-of an agent's work."""
-
-LEAST_ALERT_SAMPLES = 20
-"""The fewest of which a single one is not more than 5 %."""
-
-MAX_ALERT_SAMPLES = 10_000
-"""Largest window of an alert, some 100 kB: what is shared by more is looked up in a history."""
-
-MASK = "**********"
-"""Shown for every secret, whatever its length."""
-
-NOTHING: tuple[Any, ...] = (None, {})
-"""Values of what is not set."""
-
-SHOWN_FAULTS = 10
-"""Most faults in one error: enough to begin with."""
 
 _is_inside: ContextVar[bool] = ContextVar("langchain_ctxwin_settings", default=False)
 """True while a group is made inside another one: its faults are then the outer one's, which knows their place."""
@@ -138,20 +98,13 @@ def _checked_key(key: SecretStr) -> SecretStr:
 
 
 Count = Annotated[int, Field(gt=0, le=MAX_AMOUNT)]
-"""A number of tokens, rows, or chunks."""
-
+CountOrZero = Annotated[int, Field(ge=0, le=MAX_AMOUNT)]
 Seconds = Annotated[float, Field(gt=0, le=MAX_SECONDS, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
-"""A part of something, at most all of it."""
-
-CountOrZero = Annotated[int, Field(ge=0, le=MAX_AMOUNT)]
-"""Like `Count`, or 0."""
-
 Rate = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
 """A part of something that there can be more than."""
 
-Samples = Annotated[int, Field(gt=0, le=MAX_ALERT_SAMPLES)]
-
+Samples = Annotated[int, Field(gt=0, le=10_000)]  # some 100 kB; what is shared by more is looked up in a history
 Share = Annotated[float, Field(gt=0, le=MAX_AMOUNT, allow_inf_nan=False), BeforeValidator(_size)]
 """A share of the history budget when at most 1, else an absolute number of tokens."""
 
@@ -159,20 +112,13 @@ Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 """Importance of one goal; only the relation between the weights counts."""
 
 ToolNames = Annotated[tuple[str, ...], AfterValidator(_checked_names)]
-"""Names of tools, as the model calls them."""
-
 FieldPath = Annotated[str, AfterValidator(_checked_path)]
 CursorKey = Annotated[SecretStr, AfterValidator(_checked_key)]
 
 
 @contextmanager
 def _explained_faults(values: Mapping[str, Any], kind: type[BaseModel]) -> Iterator[None]:
-    """Raise what pydantic finds as `ConfigError`, once: settings within others leave it to those.
-
-    Args:
-        values: what code or a file gave; what is not among them came from the environment.
-        kind: the settings that are made.
-    """
+    """Raise what pydantic finds in these values as `ConfigError`, once: settings within others leave it to those."""
     is_inside = _is_inside.get()
     token = _is_inside.set(True)
     try:
@@ -180,10 +126,9 @@ def _explained_faults(values: Mapping[str, Any], kind: type[BaseModel]) -> Itera
     except ValidationError as error:
         if is_inside:
             raise
-        faults, known = error.errors(include_url=False), defaults(kind)
-        texts = [explained(fault, values, known) for fault in faults[:SHOWN_FAULTS]]
-        more = [f"and {len(faults) - SHOWN_FAULTS:,} more"] if len(faults) > SHOWN_FAULTS else []
-        raise ConfigError(f"invalid {error.title}: {'; '.join([*texts, *more])}") from error
+        from langchain_ctxwin.settings_file import explained  # noqa: PLC0415  # few settings have faults
+
+        raise ConfigError(explained(error, values, kind)) from error
     finally:
         _is_inside.reset(token)
 
@@ -195,17 +140,17 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     def __init__(self, /, **values: Any) -> None:
-        for name in values:
-            if name.startswith("_"):  # would steer how settings are read, for example from another file
-                raise ConfigError(f"invalid {type(self).__name__}: unknown setting {printable(name)}: remove it")
+        if hidden := [name for name in values if name.startswith("_")]:  # they would steer how settings are read
+            from langchain_ctxwin.settings_file import printable  # noqa: PLC0415
+
+            raise ConfigError(f"invalid {type(self).__name__}: unknown setting {printable(hidden[0])}: remove it")
+        prefix = self.model_config.get("env_prefix")
         try:
             with _explained_faults(values, type(self)):
                 super().__init__(**values)
         except SettingsError as error:
-            prefix = self.model_config.get("env_prefix")
             raise ConfigError(f"environment variables {prefix}...: {error}: give valid JSON") from None
         except RecursionError:
-            prefix = self.model_config.get("env_prefix")
             raise ConfigError(
                 f"{type(self).__name__}: a value is nested too deeply: give plain settings, also in {prefix}..."
             ) from None
@@ -223,12 +168,8 @@ class Settings(BaseSettings):
 
     @classmethod
     def from_bytes(cls, content: bytes, path: str | Path) -> Self:
-        """Like `from_file`, for content that was read already; the path says which format it has.
-
-        Raises:
-            ConfigError: the content is empty or unreadable, or holds unknown or invalid settings.
-        """
-        from langchain_ctxwin.settings_file import table_of  # noqa: PLC0415  # same
+        """Like `from_file`, for content that was read already; the path says which format it has."""
+        from langchain_ctxwin.settings_file import table_of  # noqa: PLC0415
 
         table = table_of(content, Path(path))
         try:
@@ -349,12 +290,15 @@ class ContextConfig(Settings):
         return self
 
 
-def _require_one_answer(*, enabled: bool | None, full: bool | None, fields: tuple[str, ...] | None) -> None:
-    """Raise for settings of one table that contradict each other."""
-    if full and enabled is False:
+def _with_one_answer(table: Any) -> Any:
+    """Refuse settings of one table of tool results that contradict each other."""
+    if table.full and table.enabled is False:
         raise ValueError("full=True and enabled=False: leave out full, a result that nobody guards is shown whole")
-    if full and fields:
-        raise ValueError(f"full=True and fields={fields!r}: leave out one, a result is shown whole or in chosen fields")
+    if table.full and table.fields:
+        raise ValueError(
+            f"full=True and fields={table.fields!r}: leave out one, a result is shown whole or in chosen fields"
+        )
+    return table
 
 
 class ToolOverrides(BaseModel):
@@ -374,10 +318,7 @@ class ToolOverrides(BaseModel):
     extraction: bool | None = None
     keywords: tuple[str, ...] | None = None
 
-    @model_validator(mode="after")
-    def _require_one_answer(self) -> Self:
-        _require_one_answer(enabled=self.enabled, full=self.full, fields=self.fields)
-        return self
+    _one_answer = model_validator(mode="after")(_with_one_answer)
 
     def __init__(self, /, **values: Any) -> None:
         with _explained_faults(values, type(self)):
@@ -441,10 +382,7 @@ class ToolResultConfig(Settings):
     """Secrets that sign cursors, oldest first: the last one signs, all of them verify. Empty: a random key, and
     cursors end with the process."""
 
-    @model_validator(mode="after")
-    def _require_one_answer(self) -> Self:
-        _require_one_answer(enabled=self.enabled, full=self.full, fields=self.fields)
-        return self
+    _one_answer = model_validator(mode="after")(_with_one_answer)
 
     @property
     def chosen_fields(self) -> tuple[str, ...]:
@@ -498,8 +436,13 @@ class RoutingConfig(Settings):
     quality: Weight = 1.0
     """Weight of the chance of a good answer."""
 
-    cost: Weight = COST_WEIGHT
-    """Weight of the estimated cost: the dearest candidate has to be better by this chance than a free one."""
+    cost: Weight = 0.09
+    """Weight of the estimated cost: the dearest candidate has to be better by this chance than a free one.
+
+    By public outcomes of a cheap and a strong model (RouteLLM's MMLU and GSM8K) the default keeps 97 % of the strong
+    one's right answers on subjects that nothing was learned from, for three quarters of its cost; with 0.3 the strong
+    one was asked for one prompt in a hundred.
+    """
 
     latency: Weight = 0.0
     """Weight of the usual time of an answer, as measured so far."""
@@ -510,14 +453,15 @@ class RoutingConfig(Settings):
     required: tuple[str, ...] = ()
     """Capabilities that every request needs, e.g. `structured_output`."""
 
-    headroom: Annotated[float, Field(ge=1, allow_inf_nan=False)] = ROUTING_HEADROOM
-    """Factor on counts of a plain callable; counters that state an upper bound, or are exact, need none."""
+    headroom: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.2
+    """Factor on counts of a plain callable, which says nothing about how far off it may be; counters that state an
+    upper bound, or are exact, need none."""
 
     output_reserve: CountOrZero | None = None
     """Tokens reserved for the answer; by default what is requested, else a bounded share of each window."""
 
-    expected_output_tokens: CountOrZero = EXPECTED_OUTPUT_TOKENS
-    """Length of a usual answer, for the estimated cost."""
+    expected_output_tokens: CountOrZero = 400
+    """Length of a usual answer, a few paragraphs or two tool calls, for the estimated cost."""
 
     learn_outcomes: bool = True
     """Count an answer against its model that was refused, cut off, empty, or asked for again, without anybody's
@@ -531,8 +475,9 @@ class RoutingConfig(Settings):
     or whichever costs less by the prices of both for as many calls as there were so far (where a price is unknown it
     moves). What cannot be made to fit moves. For the nodes and the middleware; a `RoutedChatModel` alone moves."""
 
-    rest_seconds: Seconds = REST_SECONDS
-    """How long a candidate that failed is passed over while others can answer."""
+    rest_seconds: Seconds = 30.0
+    """How long a candidate that failed is passed over while others can answer. Most rate limits and restarts are over
+    by then; a shorter rest would pay for the same failure again and again."""
 
     @model_validator(mode="after")
     def _require_a_goal(self) -> Self:
@@ -556,8 +501,9 @@ class AlertConfig(Settings):
     utilization: Fraction | None = 0.9
     """Share of the input limit that every one of the last `utilization_steps` requests of a conversation exceeds."""
 
-    utilization_steps: Samples = NEARLY_FULL_STEPS
-    """So many requests in a row that nearly fill the window say that a compaction does not come, or leaves too much."""
+    utilization_steps: Samples = 8
+    """So many requests in a row that nearly fill the window say that a compaction does not come, or leaves too much: of
+    public agent transcripts at windows of 8k and 32k, 1 % have eight over 90 % in a row, 4 % have five."""
 
     accuracy: Fraction | None = 0.85
     """Mean accuracy of the counts for one model that its last requests with a reported size fall short of."""
@@ -587,11 +533,11 @@ class AlertConfig(Settings):
     model_changes: bool = True
     """Tell of limits and prices that a source of a `ModelRegistry` states otherwise than before."""
 
-    window: Samples = ALERT_SAMPLES
+    window: Samples = 100  # a share is off by some hundredths at most, and follows a change within a day of work
     """The last requests, results or answers that a mean or share is of. They are counted, not timed: a clock that
     jumps changes nothing. Its alert clears at half of what is allowed, or it would come and go at its threshold."""
 
-    least: Samples = LEAST_ALERT_SAMPLES
+    least: Samples = 20  # of fewer, a single one is more than 5 %
     """How many of them there have to be before a mean or share is looked at."""
 
     @model_validator(mode="after")
@@ -684,12 +630,7 @@ def listed(settings: BaseModel) -> dict[str, Any]:
 
 def defaults(kind: type[BaseModel]) -> dict[str, Any]:
     """Return the values of all settings when nothing is set, not even in the environment."""
-    groups = {name: _group_of(field) for name, field in kind.model_fields.items()}
-    shipped: dict[str, Any] = {name: group.model_construct() for name, group in groups.items() if group}
+    kinds = {name: field.annotation for name, field in kind.model_fields.items()}
+    groups = {name: of for name, of in kinds.items() if isinstance(of, type) and issubclass(of, Settings)}
+    shipped: dict[str, Any] = {name: group.model_construct() for name, group in groups.items()}
     return listed(kind.model_construct(**shipped))
-
-
-def _group_of(field: FieldInfo | None) -> type[Settings] | None:
-    """The group of settings that a field holds, if any."""
-    kind = field.annotation if field else None
-    return kind if isinstance(kind, type) and issubclass(kind, Settings) else None

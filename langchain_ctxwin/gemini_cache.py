@@ -40,14 +40,11 @@ class GeminiCache:
     def name(self, model: Any, system: SystemMessage | None, tools: Sequence[Any], *, key: str, ttl: float) -> str:
         """Return the name under which a prompt is stored, storing it where it is not; empty when it cannot be.
 
-        Args:
-            model: a `ChatGoogleGenerativeAI`.
-            system: the system message of the request.
-            tools: the definitions bound to the model.
-            key: what tells this prompt apart from others.
-            ttl: how long it is stored, in seconds; each hour is billed.
+        `model` is a `ChatGoogleGenerativeAI`, `key` what tells this prompt apart from others, and `ttl` how long it is
+        stored, in seconds; each hour is billed.
         """
-        known = self._stored.get(cache_key(key))
+        place = cache_key(key)
+        known = self._stored.get(place)
         if known is not None and self._clock() < known[1]:
             return known[0]
         from langchain_google_genai import create_context_cache  # noqa: PLC0415  # takes a second
@@ -58,9 +55,9 @@ class GeminiCache:
             )
         except Exception as error:  # noqa: BLE001  # the request is sent whole, whatever the cache says
             log.warning("gemini_cache.refused", reason=type(error).__name__, instead="the whole prompt is sent")
-            self._stored.put(cache_key(key), ("", self._clock() + REFUSED_SECONDS))
+            self._stored.put(place, ("", self._clock() + REFUSED_SECONDS))
             return ""
-        self._stored.put(cache_key(key), (name, self._clock() + ttl - RENEWED_SECONDS))
+        self._stored.put(place, (name, self._clock() + ttl - RENEWED_SECONDS))
         return name
 
     async def aname(

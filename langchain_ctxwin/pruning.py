@@ -8,12 +8,11 @@ A delta channel is rebuilt from the writes of older checkpoints: deleting those 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from langgraph.channels import DeltaChannel
-from langgraph.checkpoint.base import BaseCheckpointSaver, Checkpoint, CheckpointTuple
+from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.pregel import Pregel
 
 from langchain_ctxwin.errors import ConfigError, ContextWindowError
@@ -24,11 +23,7 @@ __all__ = ["aprune_thread", "prune_thread"]
 SPARE = " (being pruned)"
 """What the name of the spare thread ends with."""
 
-_PASSING = ("branch:", "__")
-"""How the channels begin that LangGraph empties after each step."""
-
-Specs = Mapping[str, Any]
-"""The channels of a graph, by name."""
+_PASSING = ("branch:", "__")  # how the channels begin that LangGraph empties after each step
 
 
 def prune_thread(graph: Pregel[Any, Any, Any, Any], thread_id: str) -> int:
@@ -61,15 +56,6 @@ async def aprune_thread(graph: Pregel[Any, Any, Any, Any], thread_id: str) -> in
     return done
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    """The newest checkpoint of a namespace, made whole."""
-
-    namespace: str
-    found: CheckpointTuple
-    checkpoint: Checkpoint
-
-
 class _Pruning:
     """Prunes one thread; written once for sync and async callers."""
 
@@ -87,137 +73,105 @@ class _Pruning:
         count, newest = yield from self._newest(self._thread)
         if count == len(newest):
             return 0
-        kept = list[_Kept]()
+        kept = list[CheckpointTuple]()
         for found in newest:
             kept += [(yield from self._made_whole(found))]
         yield from self._written(kept, self._spare)
-        yield self._deleting(self._thread)
-        yield from self._written(kept, self._thread)
-        yield self._deleting(self._spare)
+        yield from self._renewed(kept)
         return count - len(newest)
+
+    def _renewed(self, kept: list[CheckpointTuple]) -> Work[None]:
+        """Replace the thread by what the spare one holds."""
+        yield self._asking("delete_thread", self._thread)
+        yield from self._written(kept, self._thread)
+        yield self._asking("delete_thread", self._spare)
 
     def _finish(self) -> Work[None]:
         """Bring to an end what a process left in the middle."""
         _, spare = yield from self._newest(self._spare)
-        root = next((found for found in spare if not _namespace(found)), None)
-        if root is not None:  # it is written last: the spare thread is whole
-            _, there = yield from self._newest(self._thread)
-            if not any(not _namespace(found) for found in there):
-                kept = [_Kept(_namespace(found), found, found.checkpoint) for found in spare]
-                yield self._deleting(self._thread)
-                yield from self._written(kept, self._thread)
-            elif (yield self._getting(self._thread, root.checkpoint["id"])) is None:
-                raise ContextWindowError(
-                    f"thread {self._thread!r} was begun anew while its history was in thread {self._spare!r}: "
-                    "delete the one that you do not need, or write its messages to the other"
-                )
-        if spare:
-            yield self._deleting(self._spare)
+        if not spare:
+            return
+        root = spare[-1]
+        if _namespace(root):  # the root is written last: without it, nothing was deleted yet
+            yield self._asking("delete_thread", self._spare)
+            return
+        _, there = yield from self._newest(self._thread)
+        if not there or _namespace(there[-1]):
+            yield from self._renewed(spare)
+            return
+        where = {"thread_id": self._thread, "checkpoint_ns": "", "checkpoint_id": root.checkpoint["id"]}
+        if (yield self._asking("get_tuple", {"configurable": where})) is None:
+            raise ContextWindowError(
+                f"thread {self._thread!r} was begun anew while its history was in thread {self._spare!r}: "
+                "delete the one that you do not need, or write its messages to the other"
+            )
+        yield self._asking("delete_thread", self._spare)
 
     def _newest(self, thread: str) -> Work[tuple[int, list[CheckpointTuple]]]:
         """Return how many checkpoints a thread has, and the newest of each namespace, that of the root last."""
         config: Any = {"configurable": {"thread_id": thread}}
+        count, newest = 0, dict[str, CheckpointTuple]()
 
-        def listed() -> tuple[int, list[CheckpointTuple]]:
-            seen = _Newest()
+        def take(found: CheckpointTuple) -> None:
+            nonlocal count
+            count += 1
+            known = newest.get(_namespace(found))
+            if known is None or found.checkpoint["id"] > known.checkpoint["id"]:
+                newest[_namespace(found)] = found
+
+        def listed() -> None:
             for found in self._saver.list(config):
-                seen.take(found)
-            return seen.count, seen.in_order()
+                take(found)
 
-        async def alisted() -> tuple[int, list[CheckpointTuple]]:
-            seen = _Newest()
+        async def alisted() -> None:
             async for found in self._saver.alist(config):
-                seen.take(found)
-            return seen.count, seen.in_order()
+                take(found)
 
-        count, newest = yield Wait(listed, alisted)
-        return count, newest
+        yield Wait(listed, alisted)
+        return count, sorted(newest.values(), key=lambda found: not _namespace(found))
 
-    def _made_whole(self, found: CheckpointTuple) -> Work[_Kept]:
+    def _made_whole(self, found: CheckpointTuple) -> Work[CheckpointTuple]:
         """Put into a checkpoint what delta channels are rebuilt from older ones."""
         namespace, checkpoint = _namespace(found), found.checkpoint
         missing = checkpoint["channel_versions"].keys() - checkpoint["channel_values"].keys()
-        specs = self._specs(namespace)
-        if specs is None and any(not name.startswith(_PASSING) for name in missing):
+        name = "|".join(part.partition(":")[0] for part in namespace.split("|"))
+        graph = dict(self._graph.get_subgraphs(recurse=True)).get(name) if namespace else self._graph
+        channels = getattr(graph, "channels", None)
+        if channels is None and any(not channel.startswith(_PASSING) for channel in missing):
             raise ConfigError(
                 f"namespace {namespace!r} of thread {self._thread!r} belongs to no subgraph of this graph: pass the "
                 "graph that wrote the thread, or delete the thread"
             )
-        deltas = {
-            name: spec for name, spec in (specs or {}).items() if name in missing and isinstance(spec, DeltaChannel)
-        }
+        known = (channels or {}).items()
+        deltas = {key: spec for key, spec in known if key in missing and isinstance(spec, DeltaChannel)}
         if not deltas:
-            return _Kept(namespace, found, checkpoint)
-        histories = yield Wait(
-            lambda: self._saver.get_delta_channel_history(config=found.config, channels=[*deltas]),
-            lambda: self._saver.aget_delta_channel_history(config=found.config, channels=[*deltas]),
-        )
+            return found
+        histories = yield self._asking("get_delta_channel_history", config=found.config, channels=[*deltas])
         values = dict(checkpoint["channel_values"])
-        for name, spec in deltas.items():
-            channel = spec.from_checkpoint(histories[name].get("seed", spec.typ()))
-            channel.replay_writes(histories[name]["writes"])
-            values[name] = channel.get()  # LangGraph reads a plain value like a snapshot
+        for key, spec in deltas.items():
+            channel = spec.from_checkpoint(histories[key].get("seed", spec.typ()))
+            channel.replay_writes(histories[key]["writes"])
+            values[key] = channel.get()  # LangGraph reads a plain value like a snapshot
         whole: Any = {**checkpoint, "channel_values": values}
-        return _Kept(namespace, found, whole)
+        return found._replace(checkpoint=whole)
 
-    def _specs(self, namespace: str) -> Specs | None:
-        """The channels of the graph that writes to a namespace; None when nobody knows it."""
-        if not namespace:
-            return self._graph.channels
-        name = "|".join(part.partition(":")[0] for part in namespace.split("|"))
-        found = dict(self._graph.get_subgraphs(recurse=True)).get(name)
-        return getattr(found, "channels", None)
-
-    def _written(self, kept: list[_Kept], thread: str) -> Work[None]:
+    def _written(self, kept: list[CheckpointTuple], thread: str) -> Work[None]:
         for one in kept:
-            yield from self._put(one, {"configurable": {"thread_id": thread, "checkpoint_ns": one.namespace}})
+            config: Any = {"configurable": {"thread_id": thread, "checkpoint_ns": _namespace(one)}}
+            held = one.checkpoint["channel_values"].keys()
+            versions = {name: version for name, version in one.checkpoint["channel_versions"].items() if name in held}
+            stored = yield self._asking("put", config, one.checkpoint, one.metadata, versions)
+            by_task = defaultdict[str, list[tuple[str, Any]]](list)
+            for task, channel, value in one.pending_writes or ():
+                by_task[task].append((channel, value))
+            for task, writes in by_task.items():
+                yield self._asking("put_writes", stored, writes, task)
 
-    def _put(self, one: _Kept, config: Any) -> Work[None]:
-        checkpoint, metadata = one.checkpoint, one.found.metadata
-        held = checkpoint["channel_values"].keys()
-        versions = {name: version for name, version in checkpoint["channel_versions"].items() if name in held}
-        stored = yield Wait(
-            lambda: self._saver.put(config, checkpoint, metadata, versions),
-            lambda: self._saver.aput(config, checkpoint, metadata, versions),
-        )
-        for task, writes in _by_task(one.found):
-            yield Wait(
-                lambda task=task, writes=writes: self._saver.put_writes(stored, writes, task),  # type: ignore[misc]
-                lambda task=task, writes=writes: self._saver.aput_writes(stored, writes, task),  # type: ignore[misc]
-            )
-
-    def _deleting(self, thread: str) -> Wait:
-        return Wait(lambda: self._saver.delete_thread(thread), lambda: self._saver.adelete_thread(thread))
-
-    def _getting(self, thread: str, checkpoint_id: str) -> Wait:
-        config: Any = {"configurable": {"thread_id": thread, "checkpoint_ns": "", "checkpoint_id": checkpoint_id}}
-        return Wait(lambda: self._saver.get_tuple(config), lambda: self._saver.aget_tuple(config))
-
-
-class _Newest:
-    """The newest checkpoint of each namespace among those that are listed, newest first."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._found: dict[str, CheckpointTuple] = {}
-
-    def take(self, found: CheckpointTuple) -> None:
-        self.count += 1
-        namespace = _namespace(found)
-        known = self._found.get(namespace)
-        if known is None or found.checkpoint["id"] > known.checkpoint["id"]:
-            self._found[namespace] = found
-
-    def in_order(self) -> list[CheckpointTuple]:
-        return sorted(self._found.values(), key=lambda found: not _namespace(found))
+    def _asking(self, method: str, *given: Any, **options: Any) -> Wait:
+        """The wait for what a method of the checkpointer answers, which exists with an "a" before its name, too."""
+        now, later = getattr(self._saver, method), getattr(self._saver, f"a{method}")
+        return Wait(partial(now, *given, **options), partial(later, *given, **options))
 
 
 def _namespace(found: CheckpointTuple) -> str:
     return str(found.config["configurable"].get("checkpoint_ns") or "")
-
-
-def _by_task(found: CheckpointTuple) -> Iterator[tuple[str, list[tuple[str, Any]]]]:
-    writes = defaultdict[str, list[tuple[str, Any]]](list)
-    for task, channel, value in found.pending_writes or ():
-        writes[task].append((channel, value))
-    yield from writes.items()

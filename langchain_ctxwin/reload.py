@@ -7,15 +7,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Self
 
 from langchain_ctxwin.config import FileConfig, listed
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.settings_file import read_bytes
-from langchain_ctxwin.settings_listing import changes
+from langchain_ctxwin.settings_file import changes, read_bytes
 from langchain_ctxwin.util.forks import renew_after_fork
 from langchain_ctxwin.util.log import log
 
@@ -33,9 +31,6 @@ DOUBTFUL_SECONDS = 0.5
 
 STOP_SECONDS = 2.0
 """How long `stop` waits for a callback that is running; the thread is a daemon and never holds up the exit."""
-
-OnChange = Callable[[FileConfig, FileConfig], object]
-"""Called with the settings before and after."""
 
 
 class ConfigFile:
@@ -77,7 +72,9 @@ class ConfigFile:
         ConfigError: the file is missing or invalid at construction, when there is no last good configuration yet.
     """
 
-    def __init__(self, path: str | Path, *, on_change: OnChange | None = None) -> None:
+    def __init__(
+        self, path: str | Path, *, on_change: Callable[[FileConfig, FileConfig], object] | None = None
+    ) -> None:
         self.path = Path(path).absolute()
         """The file, as it was given; links are followed anew at each look."""
         self.problem = ""
@@ -149,7 +146,7 @@ class ConfigFile:
             True when what the file holds is active now, changed or not; False when it was rejected.
         """
         with self._lock:
-            seen = look(self.path)
+            seen = Seen.at(self.path)
             self._settling.settle(seen)
             is_active = self._judge(seen)
         self._notify()
@@ -159,7 +156,7 @@ class ConfigFile:
         while not stopped.wait(LOOK_SECONDS):
             try:
                 with self._lock:
-                    settled = self._settling.offer(look(self.path), time.monotonic())
+                    settled = self._settling.offer(Seen.at(self.path), time.monotonic())
                     if settled is not None:
                         self._judge(settled)
                 self._notify()
@@ -178,34 +175,29 @@ class ConfigFile:
         differences = changes(listed(before), listed(after))
         if differences:
             self._current = after
-            self._news.append((before, after))
+            if self._on_change:
+                self._news.append((before, after))
         if differences or was_rejected:
-            _log("info", "config.reloaded", path=str(self.path), changes=differences)
+            log.info("config.reloaded", path=str(self.path), changes=differences)
         return True
 
     def _reject(self, problem: str) -> bool:
         self.problem = problem
-        _log("warning", "config.rejected", path=str(self.path), error=problem, active="the last good settings")
+        log.warning("config.rejected", path=str(self.path), error=problem, active="the last good settings")
         return False
 
     def _notify(self) -> None:
         """Tell the callback all news in their order, unless another thread, or a caller of this one, is at it."""
         telling = self._telling  # a process that the callback forks has another one
         # Looked at again after each release, because what came just before found the lock taken.
-        while self._news and telling.acquire(blocking=False):
+        while self._on_change and self._news and telling.acquire(blocking=False):
             try:
                 while self._news:
-                    self._call(*self._news.popleft())
+                    self._on_change(*self._news.popleft())
+            except (Exception, SystemExit):  # noqa: BLE001  # the settings are active, whatever a callback does
+                log.exception("config.callback_failed", path=str(self.path))
             finally:
                 telling.release()
-
-    def _call(self, before: FileConfig, after: FileConfig) -> None:
-        if self._on_change is None:
-            return
-        try:
-            self._on_change(before, after)
-        except (Exception, SystemExit):  # noqa: BLE001  # the settings are valid and active, whatever a callback does
-            _log("exception", "config.callback_failed", path=str(self.path))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,6 +207,14 @@ class Seen:
     content: bytes = b""
     problem: str = ""
     """Why there is no content."""
+
+    @classmethod
+    def at(cls, path: Path) -> Seen:
+        """Return what a file holds now."""
+        try:
+            return cls(content=read_bytes(path))
+        except ConfigError as error:
+            return cls(problem=str(error))
 
     @property
     def settle_seconds(self) -> float:
@@ -242,16 +242,3 @@ class Settling:
             return None
         self.settle(seen)
         return seen
-
-
-def look(path: Path) -> Seen:
-    """Return what a file holds now."""
-    try:
-        return Seen(content=read_bytes(path))
-    except ConfigError as error:
-        return Seen(problem=str(error))
-
-
-def _log(level: Literal["info", "warning", "exception"], event: str, **values: Any) -> None:
-    with suppress(Exception):  # a closed stream, a processor with a fault: there is nobody else to tell
-        getattr(log, level)(event, **values)

@@ -1,17 +1,25 @@
-"""A TOML, YAML or JSON file as a table of settings, read strictly; errors repeat no text of it, which may be secret."""
+"""Settings of a TOML, YAML or JSON file: read strictly, compared, and their faults explained.
+
+No error repeats a text of the file that may be a secret.
+"""
 
 from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 import yaml
+from pydantic import BaseModel, SecretStr, ValidationError
+from pydantic_core import ErrorDetails
 
-from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.config import MAX_AMOUNT, Settings, defaults
+from langchain_ctxwin.errors import SHOWN_CHARS, ConfigError, brief
 from langchain_ctxwin.util.files import read_regular
+from langchain_ctxwin.util.terminal import escaped
 
 MAX_FILE_BYTES = 100_000
 """Largest file that is read: ten times what all settings with their tools take, and about a second of YAML."""
@@ -19,14 +27,10 @@ MAX_FILE_BYTES = 100_000
 MAX_LINE_DOTS = 1_000
 """Most dots in one line of TOML: a key of so many parts is read in 30 ms, and time grows with their square."""
 
+SHOWN_FAULTS = 10  # in one error: enough to begin with
 
-def read_table(path: Path) -> dict[str, Any]:
-    """Return the settings of a TOML, YAML or JSON file.
-
-    Raises:
-        ConfigError: see `read_bytes` and `table_of`.
-    """
-    return table_of(read_bytes(path), path)
+SECRET_NAMES = frozenset({"cursor_keys"})
+"""Settings whose values are never shown."""
 
 
 def read_bytes(path: Path) -> bytes:
@@ -52,7 +56,7 @@ def table_of(content: bytes, path: Path) -> dict[str, Any]:
 
     Raises:
         ConfigError: the content is empty, breaks the rules of its format, is no table, or has a key twice or, in YAML,
-            an alias. Texts of the file are not repeated: they may be secrets.
+            an alias.
     """
     parse = _PARSERS.get(path.suffix.lower())
     if parse is None:
@@ -74,7 +78,7 @@ def table_of(content: bytes, path: Path) -> dict[str, Any]:
 
 
 def _reason(error: Exception) -> str:
-    """Return in fixed words what a parser found, and where; of what is not known to be free of values, the type."""
+    """What a parser found, and where, in fixed words; of what is not known to be free of values, the type."""
     if isinstance(error, RecursionError):
         return "it is nested too deeply"
     if isinstance(error, _RefusedError | tomllib.TOMLDecodeError | json.JSONDecodeError | UnicodeDecodeError):
@@ -108,7 +112,11 @@ class _StrictLoader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _place(mark: yaml.Mark | None) -> str:
+    return f" (at line {mark.line + 1}, column {mark.column + 1})" if mark else ""
+
+
+def _json_table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     table = dict(pairs)
     if len(table) < len(pairs):
         raise _RefusedError("a key stands twice in one table")
@@ -122,13 +130,92 @@ def _toml(text: str) -> dict[str, Any]:
     return tomllib.loads(text)
 
 
-def _place(mark: yaml.Mark | None) -> str:
-    return f" (at line {mark.line + 1}, column {mark.column + 1})" if mark else ""
+def _yaml(text: str) -> Any:
+    return yaml.load(text, _StrictLoader)  # noqa: S506  # a safe loader, made stricter
 
 
 _PARSERS: dict[str, Callable[[str], Any]] = {
     ".toml": _toml,
-    ".json": lambda text: json.loads(text, object_pairs_hook=_table),
-    ".yaml": lambda text: yaml.load(text, _StrictLoader),  # noqa: S506  # a safe loader, made stricter
-    ".yml": lambda text: yaml.load(text, _StrictLoader),  # noqa: S506
+    ".json": lambda text: json.loads(text, object_pairs_hook=_json_table),
+    ".yaml": _yaml,
+    ".yml": _yaml,
 }
+
+
+def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Return what differs as `{name: [before, after]}`, ready to be shown; None stands for what is not set."""
+    unset: tuple[Any, ...] = (None, {})
+    pairs = {name: (before.get(name), after.get(name)) for name in dict.fromkeys([*before, *after])}
+    return {
+        name: [shown(old), shown(new)]
+        for name, (old, new) in pairs.items()
+        if old != new and not (old in unset and new in unset)
+    }
+
+
+def origins(settings: Settings, table: Mapping[str, Any]) -> dict[str, str]:
+    """Return for every setting where it comes from: `file`, `environment` or `default`.
+
+    Args:
+        settings: made from the table.
+        table: what the file holds.
+    """
+    found: dict[str, str] = {}
+    for name in type(settings).model_fields:
+        value, inner = getattr(settings, name), table.get(name, {})
+        if isinstance(value, Settings):
+            found |= {f"{name}.{key}": origin for key, origin in origins(value, inner).items()}
+            continue
+        given = "environment" if name in settings.model_fields_set else "default"
+        found[name] = "file" if name in table else given
+    return found
+
+
+def shown(value: Any) -> Any:
+    """Return a value as plain JSON, every secret masked, whatever its length."""
+    if isinstance(value, SecretStr):
+        return "**********"
+    return [shown(item) for item in value] if isinstance(value, tuple | list) else value
+
+
+def explained(error: ValidationError, given: Mapping[str, Any], kind: type[BaseModel]) -> str:
+    """Return in words what is wrong with settings: each name, its value unless that may be a secret, and what to do.
+
+    Args:
+        error: what pydantic found.
+        given: what code or a file gave; what is not among it came from the environment.
+        kind: the settings that were to be made.
+    """
+    faults, known = error.errors(include_url=False), defaults(kind)
+    texts = [_fault(fault, given, known) for fault in faults[:SHOWN_FAULTS]]
+    more = [f"and {len(faults) - SHOWN_FAULTS:,} more"] if len(faults) > SHOWN_FAULTS else []
+    return f"invalid {error.title}: {'; '.join([*texts, *more])}"
+
+
+def _fault(fault: ErrorDetails, given: Mapping[str, Any], known: Collection[str]) -> str:
+    place, kind, value = fault["loc"], fault["type"], fault["input"]
+    name = ".".join(printable(str(part)) for part in place) or "settings"
+    if kind == "extra_forbidden":  # its value is not shown: a misspelt name may well stand before a secret
+        last = name.rpartition(".")[2]
+        close = [other for other in known if other.rpartition(".")[2] == last] or get_close_matches(name, known)
+        meant = f" (did you mean {close[0]}?)" if close else ""
+        return f"unknown setting {name}{meant}: remove it or correct its name"
+    origin = "" if place and place[0] in given else " (from the environment)"
+    if kind in {"model_type", "dict_type"}:  # the whole of it may hold a secret
+        return f"{name}{origin}: give a table of settings, not {type(value).__name__}"
+    told = "" if SECRET_NAMES.intersection(map(str, place)) else _told(value)
+    least = fault.get("ctx", {}).get("ge")
+    return f"{name}{told}{origin}: {fault['msg'] if least is None else f'give at least {least}'}"
+
+
+def _told(value: Any) -> str:
+    if not isinstance(value, str | int | float | bool | None):  # a list or table may hold a secret
+        return ""
+    if isinstance(value, int) and abs(value) > MAX_AMOUNT:  # Python refuses to print very long ones
+        return f"=(a number of {value.bit_length():,} bits)"
+    return f"={brief(value)}"
+
+
+def printable(text: str) -> str:
+    """Return a text of a file so that it can stand in a line: cut, and what is no character to see is escaped."""
+    return escaped(text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}...")

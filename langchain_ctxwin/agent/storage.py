@@ -14,7 +14,6 @@ import json
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
@@ -38,8 +37,20 @@ from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import Lru, PerMessage, Seen
 from langchain_ctxwin.util.work import Work
 
+# Where LangGraph (1.0) says in a run's configuration what keeps its state; it has no public name for that.
 CHECKPOINTER = "__pregel_checkpointer"
-"""Where LangGraph (1.0) says in a run's configuration what keeps its state; it has no public name for that."""
+NO_STORE = 'history="archive" needs a checkpointer and a store: compile the graph with both, or set history="keep"'
+
+MAX_HISTORIES = 512
+"""Beginnings of histories that are remembered in the process, two for each turn, some 20 kB each."""
+
+OPENING_MESSAGES = 4
+"""Messages that tell conversations apart in a store: of those that open alike the one that was stored last is found."""
+
+NAMESPACE = ("ctxwin", "histories")
+"""Where the items stand in the store."""
+
+_WORTH_STORING = ("context_view", "context_summary", "context_pending")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +64,6 @@ class Place:
     """Where other processes put finished summaries; None when there is no store."""
 
     store: BaseStore | None = None
-    """What the summaries of a conversation without a name are kept in, once its opening tells it apart."""
 
     archive: str = ""
     """Name of the thread's place in the store for messages that leave the state; empty without a checkpointer."""
@@ -77,9 +87,6 @@ def place_of(runtime: Runtime[Any] | None, prompt: str | SystemMessage) -> Place
     return Place(thread, summaries, runtime.store, place_in(info.thread_id))
 
 
-NO_STORE = 'history="archive" needs a checkpointer and a store: compile the graph with both, or set history="keep"'
-
-
 class Archives:
     """Writes what may leave the state; a store that fails is left alone for a while, and nothing leaves meanwhile."""
 
@@ -91,10 +98,7 @@ class Archives:
     def moved(self, window: Window, place: Place, held: Collection[str] | None) -> Work[Update]:
         """Write what may leave and return the update that removes it, with the messages that stay; empty when none may.
 
-        Args:
-            window: the request as measured.
-            place: where the conversation runs.
-            held: ids of the messages that the state holds; None when those are all of the window's.
+        `held` are the ids of the messages that the state holds; None when those are all of the window's.
         """
         if settings_of(window).history != "archive" or self._pause.is_on:
             return {}
@@ -107,8 +111,8 @@ class Archives:
         by_provider = self._engine.is_native and compacts_itself(window)
         is_to_come = is_written and not by_provider and session.failed_summaries < MAX_INEFFECTIVE
         needs_summary = bool(session.pending) or is_to_come  # what no summary tells of is still to be read by one
-        gone = leaving(session.view, messages, window.request.first, needs_summary=needs_summary)
-        gone = [index for index in gone if held is None or messages[index].id in held]
+        old = leaving(session.view, messages, window.request.first, needs_summary=needs_summary)
+        gone = [index for index in old if held is None or messages[index].id in held]
         if not gone:
             return {}
         try:
@@ -131,19 +135,6 @@ def removals(before: Update, after: Update) -> list[RemoveMessage]:
     return [RemoveMessage(id=message.id) for message in before["messages"] if message.id not in kept]
 
 
-MAX_HISTORIES = 512
-"""Beginnings of histories that are remembered in the process, two for each turn, some 20 kB each."""
-
-OPENING_MESSAGES = 4
-"""Messages that tell conversations apart in a store: of those that open alike the one that was stored last is found."""
-
-NAMESPACE = ("ctxwin", "histories")
-"""Where the items stand in the store."""
-
-_WORTH_STORING = ("context_view", "context_summary", "context_pending")
-_DAMAGED = (AttributeError, KeyError, TypeError, ValueError, RecursionError)
-
-
 class Histories:
     """Remembers the sessions of conversations whose callers do not; losing it costs time and money only.
 
@@ -154,7 +145,6 @@ class Histories:
     def __init__(self, engine: ContextEngine) -> None:
         self._engine = engine
         self.archives = Archives(engine)
-        """Move what left the view to the store."""
         self._compacted: Lru[Update] = Lru(MAX_HISTORIES)
         self._whole: Lru[Update] = Lru(MAX_HISTORIES)
         self._digests = PerMessage(_digest)
@@ -177,7 +167,10 @@ class Histories:
         if session := next(filter(None, known), None):
             return _renamed(session, _names(messages))
         if store := self._stored_at(keys, place):
-            read = partial(_read, messages=messages)
+
+            def read(value: Any) -> Update:  # whatever somebody made of it: it may raise anything
+                return _renamed({name: value[name] for name in SESSION if name in value}, _names(messages))
+
             return (yield from store.found(keys, read)) or {}
         return {}
 
@@ -191,7 +184,7 @@ class Histories:
         session = {name: state[name] for name in SESSION if state.get(name)} | {"context_pending": pending}
         try:
             known = _renamed(session, {name: position for position, name in _names(messages).items()})
-        except _DAMAGED:  # the step has said so; there is nothing to go on from
+        except (AttributeError, KeyError, TypeError, ValueError, RecursionError):  # damaged, as the step has said
             return
         is_compacted = any(session.get(key) for key in _WORTH_STORING)
         sessions = self._compacted if is_compacted else self._whole
@@ -246,11 +239,6 @@ def _digest(message: AnyMessage) -> bytes:
     except (TypeError, ValueError, RecursionError):  # what no provider could have sent
         text = repr(said)
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-
-
-def _read(value: Any, messages: Sequence[AnyMessage]) -> Update:
-    """The session that a store holds, whatever somebody made of it: it may raise anything."""
-    return _renamed({name: value[name] for name in SESSION if name in value}, _names(messages))
 
 
 def _names(messages: Sequence[AnyMessage]) -> dict[str, str]:

@@ -10,7 +10,7 @@ from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.spending import worth_of
 from langchain_ctxwin.models.cache import SourceState
 from langchain_ctxwin.models.registry import Explanation
-from langchain_ctxwin.util.tables import aligned
+from langchain_ctxwin.util.terminal import aligned
 
 UNKNOWN = "-"
 NUMBERS = ("WINDOW", "INPUT", "OUTPUT", "$ IN", "$ OUT", "$ CACHED")

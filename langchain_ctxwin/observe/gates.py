@@ -20,8 +20,7 @@ from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.reported import answered_by
 from langchain_ctxwin.core.spending import Usage, amount_of, count_of
 from langchain_ctxwin.errors import BudgetExceededError, ConfigError, NoModelFitsError
-from langchain_ctxwin.settings_faults import escaped
-from langchain_ctxwin.util.tables import aligned
+from langchain_ctxwin.util.terminal import aligned, escaped
 
 ROUTING = "routing/"
 """Begins the name of a routing share; the reason follows."""

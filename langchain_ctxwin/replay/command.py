@@ -16,8 +16,7 @@ from langchain_ctxwin.replay.playing import ReplayResult, compare, quiet, recomm
 from langchain_ctxwin.replay.policies import PLAIN, Policy, candidates
 from langchain_ctxwin.replay.reading import Conversation, read_conversations
 from langchain_ctxwin.replay.threads import is_address, shown_address
-from langchain_ctxwin.settings_faults import escaped
-from langchain_ctxwin.util.tables import aligned
+from langchain_ctxwin.util.terminal import aligned, escaped
 
 MOST_TOLD = 20  # faults that are told one by one
 MIN_SECONDS = 1e-3  # what a replay takes at least: no speed is divided by zero

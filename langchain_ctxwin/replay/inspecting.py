@@ -19,7 +19,7 @@ from langchain_ctxwin.replay.playing import Sent, input_limit, quiet, replay
 from langchain_ctxwin.replay.policies import Policy
 from langchain_ctxwin.replay.reading import Conversation, read_conversations
 from langchain_ctxwin.replay.threads import is_database, thread_states
-from langchain_ctxwin.settings_faults import escaped
+from langchain_ctxwin.util.terminal import escaped
 
 MOST_NAMED = 20  # conversations that are listed where several could be meant
 LINE_CHARS = 100  # text of a message in its line: enough to know it by

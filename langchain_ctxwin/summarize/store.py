@@ -15,8 +15,7 @@ from langgraph.store.base import BaseStore
 
 from langchain_ctxwin.core.spending import Usage
 from langchain_ctxwin.util.log import log
-from langchain_ctxwin.util.redis import redis_client
-from langchain_ctxwin.util.stores import asking
+from langchain_ctxwin.util.stores import asking, redis_client
 from langchain_ctxwin.util.work import Work, arun, run
 
 NAMESPACE = ("ctxwin", "summaries")

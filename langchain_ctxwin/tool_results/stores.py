@@ -17,7 +17,7 @@ from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.protocols import Clock
 from langchain_ctxwin.util.forks import renew_after_fork
 from langchain_ctxwin.util.log import log
-from langchain_ctxwin.util.redis import redis_client
+from langchain_ctxwin.util.stores import redis_client
 
 __all__ = ["LangGraphResultStore", "MemoryResultStore", "RedisResultStore"]
 

@@ -1,1 +1,1 @@
-"""Plumbing that every part shares: background work, fork safety, memos, shared files, Redis clients."""
+"""Plumbing that every part shares: background work, fork safety, memos, shared files, stores."""

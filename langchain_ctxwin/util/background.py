@@ -25,7 +25,6 @@ class _Places:
         renew_after_fork(self)
 
     def renew(self) -> None:
-        """Free every place."""
         self.free = threading.BoundedSemaphore(MAX_HANGING)
 
 
@@ -122,9 +121,8 @@ class Worker:
             if self._tasks.qsize() >= self._max_waiting:
                 return False
             if self._thread is None:
-                # An empty context, as in `in_daemon`.
-                work = contextvars.Context().run
-                thread = threading.Thread(target=work, args=(self._work,), name=self._name, daemon=True)
+                target = partial(contextvars.Context().run, self._work)  # an empty context, as in `in_daemon`
+                thread = threading.Thread(target=target, name=self._name, daemon=True)
                 thread.start()
                 self._thread = thread
             self._tasks.put(task)
@@ -160,20 +158,15 @@ class Worker:
 
     def _next(self) -> Callable[[], object] | None:
         """Wait for a task; None after the idle time, and then no task is in the queue or comes into it."""
-        try:
-            return self._tasks.get_nowait()
-        except queue.Empty:
-            pass
+        was_idle = self._tasks.empty()
         try:
             task = self._tasks.get(timeout=self._idle_seconds)
         except queue.Empty:
-            pass
-        else:
-            if self._linger_seconds:
-                self._hurried.wait(self._linger_seconds)
-            return task
-        with self._lock:
-            if self._tasks.empty():
+            with self._lock:
+                if not self._tasks.empty():
+                    return self._tasks.get()
                 self._thread = None
                 return None
-            return self._tasks.get()
+        if was_idle and self._linger_seconds:
+            self._hurried.wait(self._linger_seconds)
+        return task

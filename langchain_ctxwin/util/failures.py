@@ -13,9 +13,6 @@ FIRST_PAUSE_SECONDS = 10.0
 LONGEST_PAUSE_SECONDS = 300.0
 """Pause at most, however often it failed: a service that is back is noticed within five minutes."""
 
-MAX_DOUBLINGS = 10
-"""Enough to reach the longest pause; more would only make a large number."""
-
 
 class FailureLog:
     """Warns about a lasting failure once, and again when its reason changes or when it comes back.
@@ -48,8 +45,8 @@ def reason_of(error: BaseException) -> str:
 
 def pause_seconds(failures: int) -> float:
     """Return how long to leave something alone that failed so often in a row: each time twice as long."""
-    pause: float = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2 ** min(failures - 1, MAX_DOUBLINGS))
-    return pause if failures else 0.0
+    doublings = min(failures - 1, 10)  # enough to reach the longest pause; more would only make a large number
+    return min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2.0**doublings) if failures else 0.0
 
 
 class BackOff:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 from uuid import uuid4
 
-from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.errors import ConfigError, brief
 from langchain_ctxwin.util.failures import FailureLog
 from langchain_ctxwin.util.forks import ForkSafeLock
 from langchain_ctxwin.util.log import log
@@ -25,15 +25,6 @@ MAX_FILE_BYTES = 64 * 1024 * 1024
 
 SMALL_FILE_BYTES = 16 * 1024 * 1024
 """The same for what this package alone fills, a few thousand names: more than it ever writes."""
-
-MAX_SHOWN_CHARS = 80
-"""Longest name that a fault quotes."""
-
-NO_WAIT = getattr(os, "O_NONBLOCK", 0)
-"""Opens a pipe at once, so that it can be refused; otherwise opening would wait for its other end. Not on Windows."""
-
-NEW_FILE_MODE = 0o666
-"""What `open` gives a new file, before the process's own mask."""
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -134,9 +125,11 @@ class SharedFile(Generic[T]):
         if len(content) > self._max_bytes:
             return self._empty, f"more than {self._max_bytes:,} bytes", False
         value, fault = self._read(content)
-        version = _version_of(content) if fault else 0
-        if version > self._version:
-            return self._empty, f"of version {version}, newer than {self._version}", True
+        if fault:
+            with suppress(ValueError, TypeError, LookupError, RecursionError):
+                version = json.loads(content)["version"]
+                if version > self._version:
+                    return self._empty, f"of version {version}, newer than {self._version}", True
         return value, fault, False
 
 
@@ -166,17 +159,8 @@ def read_table(
     ]
     found = {(row, column): read(row, column, value) for row, column, value in cells}
     invalid = [f"{row}.{column}" for (row, column), entry in found.items() if entry is None]
-    fault = f"{len(invalid)} invalid entries, the first is {invalid[0][:MAX_SHOWN_CHARS]!r}" if invalid else ""
+    fault = f"{len(invalid)} invalid entries, the first is {brief(invalid[0])}" if invalid else ""
     return {cell: entry for cell, entry in found.items() if entry is not None}, fault
-
-
-def _version_of(content: bytes) -> int:
-    """The version that a content states; 0 when it states none."""
-    try:
-        version = json.loads(content)["version"]
-    except (ValueError, TypeError, LookupError, RecursionError):
-        return 0
-    return version if isinstance(version, int) else 0
 
 
 def read_regular(path: Path, max_bytes: int) -> bytes | None:
@@ -185,14 +169,15 @@ def read_regular(path: Path, max_bytes: int) -> bytes | None:
     Raises:
         OSError, ValueError: it cannot be opened; no path can have a zero character.
     """
-    with open(path, "rb", opener=not_waiting) as file:
+    with open(path, "rb", opener=_not_waiting) as file:
         is_regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
         return file.read(max_bytes + 1) if is_regular else None
 
 
-def not_waiting(path: str, flags: int) -> int:
-    """Open for `open(opener=...)`, without waiting for the other end of a pipe."""
-    return os.open(path, flags | NO_WAIT, NEW_FILE_MODE)
+def _not_waiting(path: str, flags: int) -> int:
+    """Open for `open(opener=...)`, a pipe without waiting for its other end, so that it can be refused."""
+    no_wait = getattr(os, "O_NONBLOCK", 0)  # Windows has none
+    return os.open(path, flags | no_wait, 0o666)  # what `open` gives a new file, before the process's own mask
 
 
 def place(path: str | os.PathLike[str]) -> Path:
@@ -220,7 +205,7 @@ def alone(path: Path) -> Iterator[None]:
     Raises:
         OSError: the lock file cannot be opened.
     """
-    with open(path.with_name(f"{path.name}.lock"), "a", opener=not_waiting) as lock:
+    with open(path.with_name(f"{path.name}.lock"), "a", opener=_not_waiting) as lock:
         if sys.platform == "win32":
             yield
             return

@@ -93,24 +93,22 @@ class PerMessage(Generic[V]):
 
     def __init__(self, work_out: Callable[[AnyMessage], V]) -> None:
         self._work_out = work_out
-        self._known: dict[int, tuple[ref[Any], Any, Any, V]] = {}
+        self._known: dict[int, tuple[ref[Any], tuple[Any, ...], V]] = {}
         self._texts: Lru[V] = Lru(MAX_TEXTS)
 
     def __call__(self, message: AnyMessage) -> V:
         """Return what was worked out."""
         if isinstance(message, SystemMessage) and isinstance(message.content, str):
-            known_text = self._texts.get(message.content)
-            return self._texts.put(message.content, self._work_out(message)) if known_text is None else known_text
-        known = self._known.get(id(message))
-        calls = [*message.tool_calls, *message.invalid_tool_calls] if isinstance(message, AIMessage) else None
-        if known and known[0]() is message and _same(known[1], message.content) and known[2] == calls:
-            return known[3]
+            return once(self._texts, message.content, lambda: self._work_out(message))
+        key = id(message)
+        known = self._known.get(key)
+        if known and known[0]() is message and known[1] == _changeable(message):
+            return known[2]
         value = self._work_out(message)
         if len(self._known) >= MAX_PRICES:
             self._known.clear()
-        key = id(message)
         alive = ref(message, lambda gone: self._forget(key, gone))
-        self._known[key] = (alive, snapshot(message.content), snapshot(calls), value)
+        self._known[key] = (alive, copy_of(message)[1], value)
         return value
 
     def _forget(self, key: int, gone: ref[Any]) -> None:
@@ -129,24 +127,22 @@ def snapshot(value: Any) -> Any:
     return value
 
 
-Copy = tuple[AnyMessage, Any, Any, Any]
+Copy = tuple[AnyMessage, tuple[Any, ...]]
 """A message, and copies of what can change in it without making it another object."""
 
 
 def copy_of(message: AnyMessage) -> Copy:
     """Return what says later whether a message was changed in place."""
-    if not isinstance(message, AIMessage):
-        return message, snapshot(message.content), None, None
-    return message, snapshot(message.content), snapshot(message.tool_calls), snapshot(message.invalid_tool_calls)
+    return message, tuple(map(snapshot, _changeable(message)))
 
 
 def is_as_copied(copy: Copy) -> bool:
     """True when the message is as it was at that time."""
-    message, content, calls, invalid = copy
-    if message.content != content or not isinstance(message, AIMessage):
-        return bool(message.content == content)
-    return bool(message.tool_calls == calls and message.invalid_tool_calls == invalid)
+    message, known = copy
+    return known == _changeable(message)
 
 
-def _same(known: Any, content: Any) -> bool:
-    return known is content or (not isinstance(content, str) and bool(known == content))
+def _changeable(message: AnyMessage) -> tuple[Any, ...]:
+    if isinstance(message, AIMessage):
+        return message.content, message.tool_calls, message.invalid_tool_calls
+    return (message.content,)

@@ -1,16 +1,18 @@
-"""A LangGraph store that is asked on the way of a turn: from sync and async callers, for a bounded time."""
+"""Stores that are asked on the way of a turn, for a bounded time: those of LangGraph, and Redis."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 from langgraph.store.base import BaseStore
 from langgraph.store.base.batch import AsyncBatchedBaseStore
 
+from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.util.background import in_few_daemons
 from langchain_ctxwin.util.work import Wait
+
+ANSWER_SECONDS = 1.0  # a healthy server answers within milliseconds; a broken one must not cost the caller's time
 
 
 def asking(store: BaseStore, method: str, *given: Any, seconds: float, **options: Any) -> Wait:
@@ -26,14 +28,35 @@ def asking(store: BaseStore, method: str, *given: Any, seconds: float, **options
         **options: more arguments of the method.
     """
 
-    def ask() -> Any:
-        return getattr(store, method)(*given, **options)
+    def asked() -> Any:
+        return in_few_daemons(lambda: getattr(store, method)(*given, **options))
 
     async def later() -> Any:
         # The async methods of sync stores refuse to work, or use a pool whose threads hold up the exit.
         is_async = isinstance(store, AsyncBatchedBaseStore)
-        answer: Callable[[], Any] = getattr(store, f"a{method}")
-        asked = answer(*given, **options) if is_async else asyncio.wrap_future(in_few_daemons(ask))
-        return await asyncio.wait_for(asked, seconds)
+        answer = getattr(store, f"a{method}")(*given, **options) if is_async else asyncio.wrap_future(asked())
+        return await asyncio.wait_for(answer, seconds)
 
-    return Wait(lambda: in_few_daemons(ask).result(seconds), later)
+    return Wait(lambda: asked().result(seconds), later)
+
+
+def redis_client(url: str, **options: Any) -> Any:
+    """Return a `redis.Redis` that connects at its first use.
+
+    Unless options say otherwise, the server has a second to answer and is asked once.
+
+    Raises:
+        ConfigError: the URL is no URL of a Redis server, or the extra `redis` is not installed.
+    """
+    try:
+        from redis import Redis  # noqa: PLC0415  # an extra
+        from redis.backoff import NoBackoff  # noqa: PLC0415
+        from redis.retry import Retry  # noqa: PLC0415
+    except ImportError as error:
+        raise ConfigError('Redis needs the redis package: pip install "langchain-ctxwin[redis]"') from error
+    patience = {"socket_timeout": ANSWER_SECONDS, "socket_connect_timeout": ANSWER_SECONDS}
+    try:
+        return Redis.from_url(url, **({"retry": Retry(NoBackoff(), 0)} | patience | options))
+    except (ValueError, AttributeError, TypeError) as error:  # raised for other schemes, and for what is no text
+        scheme = str(url).partition("://")[0]  # the rest may hold a password
+        raise ConfigError(f"url with the scheme {scheme!r:.20}: pass redis://host:6379/0 or rediss://...") from error

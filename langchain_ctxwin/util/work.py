@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -32,17 +33,15 @@ def run(work: Work[T]) -> T:
             done: T = finished.value
             return done
         try:
-            resume = _sending(work, wait.now())
+            resume = partial(work.send, wait.now())
         except Exception as error:  # noqa: BLE001  # the work answers it, or raises it again
-            resume = _throwing(work, error)
+            resume = partial(work.throw, error)
 
 
 async def arun(work: Work[T], *, aside: bool = False) -> T:
     """Do the work, awaiting where it waits.
 
-    Args:
-        work: what is done.
-        aside: do what lies between the waits in threads, because it may take long enough to hold up the event loop.
+    With `aside`, what lies between the waits is done in threads, because it may take long enough to hold up the loop.
     """
     resume: Callable[[], Wait] = work.__next__
     while True:
@@ -51,9 +50,9 @@ async def arun(work: Work[T], *, aside: bool = False) -> T:
             done: T = wait.value
             return done
         try:
-            resume = _sending(work, await wait.later())
+            resume = partial(work.send, await wait.later())
         except Exception as error:  # noqa: BLE001  # see run
-            resume = _throwing(work, error)
+            resume = partial(work.throw, error)
 
 
 def _next(resume: Callable[[], Wait]) -> Wait | StopIteration:
@@ -62,11 +61,3 @@ def _next(resume: Callable[[], Wait]) -> Wait | StopIteration:
         return resume()
     except StopIteration as finished:
         return finished
-
-
-def _sending(work: Work[T], answer: Any) -> Callable[[], Wait]:
-    return lambda: work.send(answer)
-
-
-def _throwing(work: Work[T], error: Exception) -> Callable[[], Wait]:
-    return lambda: work.throw(error)

@@ -13,7 +13,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, interrupt
 from typing_extensions import TypedDict
 
-from langchain_ctxwin import ConfigError, ContextConfig, ContextWindowError, create_context_agent
+from langchain_ctxwin import ConfigError, ContextWindowError, create_context_agent
 from langchain_ctxwin.agent.channel import MessagesDeltaChannel
 from langchain_ctxwin.graph.state import PlainContextState
 from langchain_ctxwin.pruning import SPARE, aprune_thread, prune_thread
@@ -73,9 +73,7 @@ def test_a_pruned_thread_goes_on_through_many_snapshots(open_sqlite):
 
 
 def test_a_state_without_delta_channels_is_pruned_too():
-    agent = create_context_agent(
-        model_of(1500), [], state_schema=PlainContextState, checkpointer=InMemorySaver(), config=ContextConfig()
-    )
+    agent = create_context_agent(model_of(1500), [], state_schema=PlainContextState, checkpointer=InMemorySaver())
     for number in range(6):
         ask(agent, f"question {number}")
     before = values(agent)
@@ -130,28 +128,26 @@ class Dying(InMemorySaver):
         return super().delete_thread(*args)
 
 
-@pytest.mark.parametrize("step", range(4))
-def test_what_a_process_left_in_the_middle_is_finished_by_the_next(step):
-    saver = Dying()
-    agent = talked(saver)
-    before = values(agent)
-    saver.left = step
+def half_pruned(step):
+    """Return an agent whose thread was being pruned when the process died, and what the thread held."""
+    agent = talked(saver := Dying())
+    before, saver.left = values(agent), step
     with pytest.raises(KeyboardInterrupt):
         prune_thread(agent, NAME)
     saver.left = 10**9
+    return agent, before
+
+
+@pytest.mark.parametrize("step", range(4))
+def test_what_a_process_left_in_the_middle_is_finished_by_the_next(step):
+    agent, before = half_pruned(step)
     prune_thread(agent, NAME)
     assert values(agent) == before
     assert (len(checkpoints(agent)), checkpoints(agent, NAME + SPARE)) == (1, [])
 
 
 def test_a_thread_that_was_begun_anew_meanwhile_loses_nothing():
-    saver = Dying()
-    agent = talked(saver)
-    before = values(agent)
-    saver.left = 2  # the thread is gone, the spare one is there
-    with pytest.raises(KeyboardInterrupt):
-        prune_thread(agent, NAME)
-    saver.left = 10**9
+    agent, before = half_pruned(2)  # the thread is gone, the spare one is there
     ask(agent, "hello?")
     with pytest.raises(ContextWindowError, match="begun anew"):
         prune_thread(agent, NAME)

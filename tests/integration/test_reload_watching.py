@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -95,14 +96,30 @@ def test_every_way_to_change_a_file_is_seen(path, watched, change):
     watched.until(0.3)
 
 
-@pytest.mark.parametrize("is_folder", [False, True])
-def test_a_file_that_was_deleted_and_comes_back_is_seen(path, watched, is_folder):
+def put_a_pipe(path):
+    os.mkfifo(path.with_name("pipe"))
+    path.with_name("pipe").replace(path)
+
+
+NO_PIPES = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+
+
+@pytest.mark.parametrize(
+    ("harm", "problem"),
+    [
+        (Path.unlink, "No such file"),
+        (lambda path: shutil.rmtree(path.parent), "No such file"),
+        pytest.param(put_a_pipe, "it is no regular file", marks=NO_PIPES),
+    ],
+    ids=["file", "folder", "pipe"],
+)
+def test_a_file_that_goes_and_comes_back_is_seen(path, watched, harm, problem):
     """Meanwhile the last good settings hold, and the problem says why."""
-    shutil.rmtree(path.parent) if is_folder else path.unlink()
-    until(lambda: "No such file" in watched.settings.problem)
+    harm(path)
+    until(lambda: problem in watched.settings.problem)
     assert watched.settings.current.keep == 0.9
     path.parent.mkdir(exist_ok=True)
-    watched.write(0.1)
+    rename(path, 0.1)
     watched.until(0.1)
     assert watched.settings.problem == ""
 
@@ -135,15 +152,6 @@ def test_what_makes_the_judging_fail_is_told_and_the_watching_goes_on(path, monk
         watched.write(0.1)
         watched.until(0.1)
         assert settings.problem == ""
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
-def test_a_pipe_in_the_place_of_the_file_is_passed_over(path, watched):
-    os.mkfifo(path.with_name("pipe"))
-    path.with_name("pipe").replace(path)
-    until(lambda: "it is no regular file" in watched.settings.problem)
-    rename(path, 0.1)
-    watched.until(0.1)
 
 
 def test_pieces_of_a_slow_writer_never_become_active(path, watched):

@@ -49,9 +49,10 @@ def check_resume(folder: Path, target: str, point: str) -> None:
     assert _shape(now) == _shape(calm)
     assert resumed[: len(left["messages"])] == left["messages"]
     assert payloads([resumed]) == payloads([calm["messages"]])
-    assert _sent(model) == _sent(calm_model)[-len(model.requests) :]
-    repeated = Counter({FATAL_CALL: 1} if point == "tool" else {})
-    assert executions(log) == executions(folder / "calm.log") + repeated
+    sent, calm_sent = (payloads([request.messages for request in one.requests]) for one in (model, calm_model))
+    assert sent == calm_sent[-len(sent) :]
+    runs, calm_runs = (Counter(file.read_text().splitlines()) for file in (log, folder / "calm.log"))
+    assert runs == calm_runs + Counter({FATAL_CALL: 1} if point == "tool" else {})
 
 
 def undisturbed(log: Path) -> tuple[ScriptedChatModel, dict[str, Any]]:
@@ -66,15 +67,12 @@ def undisturbed(log: Path) -> tuple[ScriptedChatModel, dict[str, Any]]:
 def kill_child(folder: Path, target: str, point: str) -> Path:
     """Let a child process work on the thread in `target` until it is killed at `point`; return its tool log.
 
-    Args:
-        folder: where the script and the log are written.
-        target: a SQLite file, or the connection string of a Postgres database.
-        point: "model" in the middle of a model call, "tool" inside a tool, "between" two steps.
+    The target is a SQLite file, or the connection string of a Postgres database; the point is "model" in the middle of
+    a model call, "tool" inside a tool, or "between" two steps.
     """
-    script, log = folder / "child.py", folder / "tools.log"
-    tests = str(Path(__file__).parents[1])
-    script.write_text(CHILD.format(tests=tests, target=target, point=point, log=str(log)))
-    child = subprocess.run([sys.executable, script], check=False, capture_output=True, text=True, timeout=START_SECONDS)
+    log, tests = folder / "tools.log", str(Path(__file__).parents[1])
+    command = [sys.executable, "-c", CHILD.format(tests=tests, target=target, point=point, log=str(log))]
+    child = subprocess.run(command, check=False, capture_output=True, text=True, timeout=START_SECONDS)
     assert child.returncode == -signal.SIGKILL, child.stderr[-2000:]
     return log
 
@@ -86,7 +84,8 @@ def work(target: str, point: str, log: str) -> None:
         agent = agent_of(model, LIMIT, tools=tools, checkpointer=saver)
         for question in QUESTIONS:
             for update in agent.stream(ask(question), CONFIG, stream_mode="updates", durability="sync"):
-                if point == "between" and "tools" in update and _is_fatal(update["tools"]["messages"][-1]):
+                results = update.get("tools", {}).get("messages", [])
+                if point == "between" and results and results[-1].text.startswith(FATAL_CALL):
                     die()
 
 
@@ -115,11 +114,6 @@ def parts(log: Path, *, die_at: str = "") -> tuple[ScriptedChatModel, list[BaseT
     return ScriptedChatModel(policy=decide, input_limit=LIMIT), [inspect]
 
 
-def executions(log: Path) -> Counter[str]:
-    """Return how often the tool ran for each call."""
-    return Counter(log.read_text().splitlines())
-
-
 @contextmanager
 def saver_on(target: str) -> Iterator[Any]:
     """Open a checkpointer on a connection of its own."""
@@ -143,11 +137,3 @@ def _shape(state: dict[str, Any]) -> tuple[Any, ...]:
     through, pinned = view["covered"].get("through", {}).get("index"), [index for _, index in view["pinned"]]
     lines = [(kind, text, uses) for kind, text, _, uses in record["lines"]]
     return view["start"]["index"], through, pinned, len(view["cleared"]), len(view["clamped"]), record["left"], lines
-
-
-def _sent(model: ScriptedChatModel) -> list[list[tuple[Any, ...]]]:
-    return payloads([request.messages for request in model.requests])
-
-
-def _is_fatal(result: BaseMessage) -> bool:
-    return result.text.startswith(FATAL_CALL)

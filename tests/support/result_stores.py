@@ -17,7 +17,7 @@ from langgraph.store.sqlite import SqliteStore
 from langgraph.store.sqlite.aio import AsyncSqliteStore
 
 from langchain_ctxwin.tool_results import stores
-from langchain_ctxwin.util import redis
+from langchain_ctxwin.util import stores as store_clients
 from langchain_ctxwin.util.background import in_daemon
 
 TTL_SECONDS = 600.0
@@ -58,7 +58,7 @@ def _valkey_store(stack: AsyncExitStack, url: str, *, decodes: bool) -> Any:
 
     client = stack.enter_context(Redis.from_url(url, decode_responses=decodes))
     client.flushall()
-    stack.enter_context(pytest.MonkeyPatch.context()).setattr(redis, "ANSWER_SECONDS", PATIENCE_SECONDS)
+    stack.enter_context(pytest.MonkeyPatch.context()).setattr(store_clients, "ANSWER_SECONDS", PATIENCE_SECONDS)
     return stores.RedisResultStore(client) if decodes else stores.RedisResultStore.from_url(url)
 
 

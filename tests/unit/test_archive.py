@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -48,13 +49,10 @@ class Dying(InMemorySaver):
     dies_at = None
 
     def put_writes(self, config, writes, task_id, task_path=""):
-        if self.dies_at and any(isinstance(m, self.dies_at) for _, value in writes for m in _messages(value)):
+        written = [m for _, value in writes for m in (value if isinstance(value, list) else [value])]
+        if self.dies_at and any(isinstance(message, self.dies_at) for message in written):
             raise KeyboardInterrupt
         super().put_writes(config, writes, task_id, task_path)
-
-
-def _messages(value):
-    return value if isinstance(value, list) else [value]
 
 
 def talked(adapter, *, turns=TURNS, store=None, model=None, **options):
@@ -64,18 +62,6 @@ def talked(adapter, *, turns=TURNS, store=None, model=None, **options):
     for number in range(turns):
         ask(agent, f"question {number} {LONG}")
     return agent, store, model
-
-
-def dies(agent, question):
-    try:
-        ask(agent, question)
-    except KeyboardInterrupt:
-        return True
-    return False
-
-
-def texts(messages):
-    return [message.text for message in messages]
 
 
 def asked(turns=TURNS, first=0):
@@ -146,14 +132,16 @@ def test_what_a_store_did_not_take_leaves_when_it_is_back(monkeypatch):
 def test_a_step_that_dies_after_the_store_took_it_writes_the_same_part_again(adapter):
     saver, store = Dying(), InMemoryStore()
     agent, _, _ = talked(adapter, store=store, checkpointer=saver, turns=0)
-    saver.dies_at = RemoveMessage
-    done = next(number for number, question in enumerate(asked()) if dies(agent, question))
-    parts = len(store.search(NAMESPACE))
-    assert parts == 1
+    saver.dies_at, sent = RemoveMessage, []
+    with suppress(KeyboardInterrupt):
+        for question in asked():
+            sent.append(question)
+            ask(agent, question)
+    assert (len(sent) < TURNS, len(store.search(NAMESPACE))) == (True, 1)
     saver.dies_at = None
     agent.invoke(None, THREAD)
-    assert questions(full_history(values(agent), store)) == asked(done + 1)
-    assert len(store.search(NAMESPACE)) == parts
+    assert questions(full_history(values(agent), store)) == sent
+    assert len(store.search(NAMESPACE)) == 1
 
 
 @on_both
@@ -184,29 +172,20 @@ def test_what_is_removed_is_not_streamed_as_a_message(adapter, mode):
         assert not [message for message, _ in streamed if isinstance(message, RemoveMessage)]
 
 
-def test_the_agent_recalls_what_lies_in_the_store():
-    answers = script(*["ok"] * TURNS, call("recall", "c", query="sentinel"), "found")
-    store, model = InMemoryStore(), model_of(1500, policy=answers)
-    agent = create_context_agent(model, [create_recall_tool()], checkpointer=InMemorySaver(), store=store, **ARCHIVED)
-    for question in [*asked(2), f"the sentinel is zebra-17. {LONG}", *asked(TURNS, first=3)]:
-        ask(agent, question)
-    assert "zebra-17" not in " ".join(texts(values(agent)["messages"]))
-    ask(agent, "What was the sentinel?")
-    (result,) = [message.text for message in values(agent)["messages"] if message.type == "tool"]
-    assert "zebra-17" in result
-    assert "turn 3" in result
-
-
-def test_a_recall_that_cannot_read_the_store_says_so_to_the_model():
+@pytest.mark.parametrize(
+    ("trouble", "status", "told"), [("", "success", ["zebra-17", "turn 3"]), ("fails", "error", ["cannot be read now"])]
+)
+def test_the_agent_recalls_what_lies_in_the_store_or_is_told_that_it_cannot_be_read(trouble, status, told):
     answers = script(*["ok"] * TURNS, call("recall", "c", query="sentinel"), "found")
     store, model = Unruly(), model_of(1500, policy=answers)
     agent = create_context_agent(model, [create_recall_tool()], checkpointer=InMemorySaver(), store=store, **ARCHIVED)
-    for question in asked():
+    for question in [*asked(2), f"the sentinel is zebra-17. {LONG}", *asked(TURNS, first=3)]:
         ask(agent, question)
-    store.trouble = "fails"
+    assert "zebra-17" not in str(values(agent)["messages"])
+    store.trouble = trouble
     ask(agent, "What was the sentinel?")
     (result,) = [message for message in values(agent)["messages"] if message.type == "tool"]
-    assert (result.status, "cannot be read now" in result.text) == ("error", True)
+    assert (result.status, [text in result.text for text in told]) == (status, [True] * len(told))
 
 
 @pytest.mark.parametrize("damage", ["gone", "changed", "no store"])
@@ -221,23 +200,15 @@ def test_what_cannot_be_read_is_an_error_that_says_what_is_missing(damage):
         full_history(values(agent), None if damage == "no store" else store)
 
 
-def test_an_archive_goes_with_its_thread():
-    store = talked("nodes")[1]
-    store.put((*NAMESPACE, "another"), "k", {})
-    delete_archive(store, THREAD["configurable"]["thread_id"])
-    assert [item.key for item in store.search(NAMESPACE)] == ["k"]
-
-
-def test_the_same_holds_for_async_callers():
+@pytest.mark.parametrize("is_async", [False, True])
+def test_an_archive_is_read_whole_and_goes_with_its_thread(is_async):
     agent, store, _ = talked("nodes")
-
-    async def work():
-        whole = await afull_history(values(agent), store)
-        await adelete_archive(store, THREAD["configurable"]["thread_id"])
-        return whole
-
-    assert questions(asyncio.run(work())) == asked()
-    assert not store.search(NAMESPACE)
+    state, thread = values(agent), THREAD["configurable"]["thread_id"]
+    store.put((*NAMESPACE, "another"), "k", {})
+    whole = asyncio.run(afull_history(state, store)) if is_async else full_history(state, store)
+    assert questions(whole) == asked()
+    asyncio.run(adelete_archive(store, thread)) if is_async else delete_archive(store, thread)
+    assert [item.key for item in store.search(NAMESPACE)] == ["k"]
 
 
 def test_a_checkpointer_without_a_store_is_refused_and_a_graph_without_one_is_told_once():

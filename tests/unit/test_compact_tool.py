@@ -6,18 +6,12 @@ import re
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_ctxwin import ConfigError, ContextConfig, ToolResultGuard, create_compact_tool, render_record
-from langchain_ctxwin.core.outcome import seen
-from langchain_ctxwin.core.pairing import find_faults
-from langchain_ctxwin.errors import BudgetExceededError
 from support.agents import (
-    RUNS,
     THREAD,
     WAYS,
     WORD,
@@ -32,13 +26,12 @@ from support.agents import (
     talk,
     values,
 )
-from support.conversations import CharCounter, conversations, payload, ready
+from support.conversations import CharCounter, payload
 from support.fakes import exact_count, script
 
 LIMIT = 4_000
 KEEP = "The customer wants order 8812 refunded.\nUse the blue template."
 KEPT = ["open: keep: The customer wants order 8812 refunded.", "open: keep: Use the blue template."]
-WINDOWS = st.sampled_from((200, 400, 800, 2000))
 LINE = re.compile(r"\[Context window (\d+)% full\]")
 
 
@@ -134,15 +127,15 @@ def test_a_view_that_is_small_enough_is_left_alone():
     assert state.get("context_guard", {}).get("compactions", 0) == 0
 
 
-def made(key):
-    """What the tool answers."""
+def made():
+    """A call of the tool, and its answer."""
     compact = create_compact_tool()
-    return compact.invoke({"name": compact.name, "args": {"keep": KEEP}, "id": key, "type": "tool_call"})
+    answer = compact.invoke({"name": compact.name, "args": {"keep": KEEP}, "id": "k", "type": "tool_call"})
+    return call(compact.name, "k"), answer.model_copy(update={"id": "k"})
 
 
 def test_a_request_that_does_not_fit_keeps_what_the_agent_named_too():
-    kept = made("k").model_copy(update={"id": "k"})
-    history = [HumanMessage("Refund it.", id="q"), *called(0, WORD * 900), call("compact_context", "k"), kept]
+    history = [HumanMessage("Refund it.", id="q"), *called(0, WORD * 900), *made()]
     _, state = compacted(engine_of(600), history)
     assert set(KEPT) <= {*record_of(state)}
 
@@ -150,7 +143,7 @@ def test_a_request_that_does_not_fit_keeps_what_the_agent_named_too():
 def test_a_request_counts_after_earlier_messages_were_removed():
     """The latest compaction is found by its message, not by a position that no longer holds."""
     parts = [message for n in range(8) for message in called(n, WORD * 600)]
-    messages = [HumanMessage("Refund it.", id="q"), *parts, call("compact_context", "k"), made("k")]
+    messages = [HumanMessage("Refund it.", id="q"), *parts, *made()]
     history = [m.model_copy(update={"id": m.id or f"m{n}"}) for n, m in enumerate(messages)]
     guard = {"compactions": 1, "since": {"id": "q", "index": len(history)}}
     engine = engine_of(9_000)
@@ -182,71 +175,16 @@ def test_another_name_and_a_guard_of_tool_results_let_the_request_pass(adapter):
     assert state["context_guard"]["compactions"] == 1
 
 
-# --- how full the window is
+# --- how full the window is; what holds for every request is among the invariants
 
 
 def showing(window, **config):
     return engine_of(window, show_fill=True, **config)
 
 
-def requests(engine, messages):
-    """Yield `(window, state)` of every request of a conversation that grows message by message."""
-    state = {}
-    for stop in range(1, len(messages) + 1):
-        history = messages[:stop]
-        if not ready(history):
-            continue
-        try:
-            window = engine.measure(history, session=state)
-            state |= seen(window)
-            for plan in (engine.plan, engine.emergency):
-                if compaction := plan(window):
-                    state |= engine.apply(compaction, window)
-                    window = engine.measure(history, session=state)
-        except BudgetExceededError:
-            return
-        yield window, state
-
-
 def told(messages):
     """The percentages that a request tells, in order."""
     return [int(found) for message in messages for found in LINE.findall(str(message.content))]
-
-
-@RUNS
-@given(messages=conversations(pins=False), window=WINDOWS, placement=st.sampled_from(("system", "user")))
-def test_between_compactions_a_line_that_was_sent_stays_where_it_is(messages, window, placement):
-    last, compactions = [], 0
-    for measured, state in requests(showing(window, summary_placement=placement), messages):
-        request = list(map(payload, measured.priced_view.messages()))
-        now = state["context_guard"].get("compactions", 0)
-        if now == compactions:
-            assert request[: len(last)] == last
-        last, compactions = request, now
-
-
-@RUNS
-@given(messages=conversations(), window=WINDOWS)
-def test_every_request_is_valid_fits_and_counts_its_lines(messages, window):
-    engine = showing(window)
-    for measured, _ in requests(engine, messages):
-        request = engine.build(measured)
-        assert find_faults(request) == []
-        assert CharCounter()(request) <= measured.total_tokens <= window
-
-
-@RUNS
-@given(messages=conversations(huge=True), window=WINDOWS)
-def test_an_emergency_says_exactly_what_the_request_with_its_lines_costs_afterwards(messages, window):
-    engine = showing(window)
-    before = engine.measure(messages)
-    try:
-        compaction = engine.emergency(before)
-    except BudgetExceededError:
-        return
-    if compaction is not None:
-        after = engine.measure(messages, session=engine.apply(compaction, before))
-        assert after.total_tokens == compaction.tokens_after
 
 
 @pytest.mark.parametrize("turns", range(0, 19, 3))
@@ -260,13 +198,10 @@ def test_the_last_line_says_the_tenth_that_the_report_says_and_each_tenth_is_tol
     assert told(history) == []
 
 
-def test_blocks_get_a_block():
+def test_a_message_of_blocks_gets_a_block_and_by_default_none_gets_a_line():
     blocks = [{"type": "text", "text": "Look."}]
     window = showing(1_000).measure([HumanMessage(blocks, id="q")])
     assert window.messages[0].content == [*blocks, {"type": "text", "text": "[Context window 0% full]"}]
-
-
-def test_the_line_is_off_by_default():
     assert told(engine_of(1_000).measure(talk(18, 20)).messages) == []
 
 

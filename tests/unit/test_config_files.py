@@ -15,8 +15,7 @@ from langchain_ctxwin.config import (
     listed,
 )
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.settings_faults import SECRET_NAMES
-from langchain_ctxwin.settings_listing import changes
+from langchain_ctxwin.settings_file import SECRET_NAMES, changes
 
 TOML = """
 keep = 0.4
@@ -99,6 +98,8 @@ def test_faults_of_all_tables_are_told_at_once(refusal):
         "trigger_messages=1: give at least 2; "
         "tool_results.max_tokens=0: Input should be greater than 0"
     )
+    many = refusal("yaml", "".join(f"k{n}: 1\n" for n in range(1_000)))
+    assert (many.count("unknown setting"), many.endswith("; and 990 more")) == (10, True)
 
 
 @pytest.mark.parametrize(
@@ -166,24 +167,20 @@ def test_what_cannot_be_settings_is_refused_with_its_place(refusal, ending, text
     assert reason in told
 
 
-def test_a_fault_of_the_environment_is_told_as_such(refusal, monkeypatch):
-    monkeypatch.setenv("CTXWIN_CONTEXT_TRIGGER", "much")
-    assert "trigger='much' (from the environment): Input should be" in refusal("toml", "keep = 0.4\n")
-
-
-@pytest.mark.parametrize("name", ["TOOL_RESULTS_FIELDS", "TOOL_RESULTS_PER_TOOL", "CONTEXT_CONSTRAINTS"])
-def test_deep_values_in_the_environment_are_refused(refusal, monkeypatch, name):
-    monkeypatch.setenv(f"CTXWIN_{name}", "[" * 5_000)
-    assert f"a value is nested too deeply: give plain settings, also in CTXWIN_{name[:7]}" in refusal(
-        "toml", "keep = 1"
-    )
-
-
-def test_secrets_in_the_environment_are_not_told(refusal, monkeypatch):
-    monkeypatch.setenv("CTXWIN_TOOL_RESULTS_CURSOR_KEYS", '["s3cret"')
-    assert "CTXWIN_TOOL_RESULTS_...: error parsing value for field" in refusal("toml", "keep = 0.4\n")
-    monkeypatch.setenv("CTXWIN_TOOL_RESULTS_CURSOR_KEYS", '["s3cret", {"a": "s3cret"}]')
-    assert "cursor_keys.1 (from the environment)" in refusal("toml", "keep = 0.4\n")
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("CONTEXT_TRIGGER", "much", "trigger='much' (from the environment): Input should be"),
+        ("TOOL_RESULTS_FIELDS", "[" * 5_000, "nested too deeply: give plain settings, also in CTXWIN_TOOL_RE"),
+        ("TOOL_RESULTS_PER_TOOL", "[" * 5_000, "nested too deeply: give plain settings, also in CTXWIN_TOOL_RE"),
+        ("CONTEXT_CONSTRAINTS", "[" * 5_000, "nested too deeply: give plain settings, also in CTXWIN_CONTEXT"),
+        ("TOOL_RESULTS_CURSOR_KEYS", '["s3cret"', "CTXWIN_TOOL_RESULTS_...: error parsing value for field"),
+        ("TOOL_RESULTS_CURSOR_KEYS", '["s3cret", {"a": "s3cret"}]', "cursor_keys.1 (from the environment)"),
+    ],
+)
+def test_a_fault_of_the_environment_is_told_as_such(refusal, monkeypatch, name, value, reason):
+    monkeypatch.setenv(f"CTXWIN_{name}", value)
+    assert reason in refusal("toml", "keep = 0.4\n")
 
 
 def test_every_secret_is_known_as_one():
@@ -210,12 +207,6 @@ def test_changes_name_what_differs():
     }
 
 
-def test_many_faults_are_counted_and_the_first_told(refusal):
-    told = refusal("yaml", "".join(f"k{n}: 1\n" for n in range(1_000)))
-    assert told.count("unknown setting") == 10
-    assert told.endswith("; and 990 more")
-
-
 def test_a_path_that_no_file_can_have_is_refused():
     with pytest.raises(ConfigError, match=r"cannot read settings from a.b\.toml: .*null byte"):
         FileConfig.from_file("a\0b.toml")
@@ -227,16 +218,9 @@ def test_overrides_of_a_tool_are_checked_when_they_are_made(bad):
         ToolOverrides(**bad)
 
 
-@pytest.mark.parametrize(
-    "path", ["price.base", "items[].id", "*.name", "**", "a.**", "[].id", '"a.b".c', "a.*[]", '""']
-)
-def test_good_paths_are_valid(path):
-    assert ToolResultConfig(fields=[path]).fields == (path,)
-
-
-@pytest.mark.parametrize(
-    "path", ["", " ", ".", "a.", ".a", "a..b", "..[", "a[[b", "a[0]", '"a', 'a"b"', "a*", "**.a", "a.[]"]
-)
-def test_bad_paths_are_not(path):
-    with pytest.raises(ConfigError, match="give keys joined by dots"):
-        ToolResultConfig(fields=[path])
+def test_paths_of_fields_are_checked():
+    good = ("price.base", "items[].id", "*.name", "**", "a.**", "[].id", '"a.b".c', "a.*[]", '""')
+    assert ToolResultConfig(fields=good).fields == good
+    for path in ("", " ", ".", "a.", ".a", "a..b", "..[", "a[[b", "a[0]", '"a', 'a"b"', "a*", "**.a", "a.[]"):
+        with pytest.raises(ConfigError, match="give keys joined by dots"):
+            ToolResultConfig(fields=[path])

@@ -19,7 +19,7 @@ import pytest
 PACKAGE = "langchain_ctxwin"
 ROOT = Path(__file__).parents[2] / PACKAGE
 
-BASE = {"errors", "core", "protocols", "config", "settings_faults", "settings_file", "util", "text"}
+BASE = {"errors", "core", "protocols", "config", "settings_file", "util", "text"}
 # What the engine is given so that it need not price anything twice.
 COLLABORATORS = {"pricing", "guarded", "gemini_cache", "limit_memory", "hooks", "reporting", "callbacks"}
 MIDDLE = {
@@ -32,15 +32,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "core": {"errors"},
     "util": {"core", "errors"},
     "protocols": {"core", "errors"},
-    "config": {"core", "errors", "settings_faults", "settings_file"},
-    "settings_faults": set(),
-    "settings_file": {"errors", "util"},
-    "settings_listing": {"config", "core", "errors", "settings_faults", "settings_file"},
+    "config": {"core", "errors", "settings_file"},
+    "settings_file": {"config", "errors", "util"},
     **dict.fromkeys(MIDDLE, BASE),
     **dict.fromkeys(COLLABORATORS, BASE | COLLABORATORS),
     "engine": BASE | COLLABORATORS | {"summarize"},
     "counting": BASE,
-    "reload": BASE | {"settings_listing"},
+    "reload": BASE,
     "compact_tool": BASE,
     **dict.fromkeys(("archive", "pruning"), BASE),
     "recall": BASE | {"archive"},

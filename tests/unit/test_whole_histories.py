@@ -75,7 +75,7 @@ class Caller:
 
     def __init__(self, adapter="nodes", mode="background", *, is_saved=False, as_texts=False, has_tools=False, **given):
         self.adapter, self.mode, self.is_saved, self.as_texts = adapter, mode, is_saved, as_texts
-        self.store, self.is_async, self.config = given.get("store"), given.get("is_async"), given.get("config")
+        self.store, self.is_async, self.config = map(given.get, ("store", "is_async", "config"))
         self.saver = InMemorySaver() if is_saved else False
         self.tools = [look] if has_tools else []
         self.writer = Writer()
@@ -161,16 +161,13 @@ def test_a_store_serves_callers_whose_processes_change(adapter, is_async):
 
 
 def test_another_history_is_not_told_of():
+    """Nor of what a message said before it was edited."""
     caller = Caller(as_texts=True).talk()
     caller.history = [*caller.history[:4], ("user", "Forget it."), ("assistant", "Done.")]
     before = len(caller.requests)
     caller.talk(turns=4)
-    told = "".join(text for request in caller.requests[before:] for _, text in request)
-    assert "question 9 " not in told
-    assert "summary" not in told
-
-
-def test_a_message_that_is_edited_begins_another_history():
+    told = str(caller.requests[before:])
+    assert ("question 9 " in told, "summary" in told) == (False, False)
     caller = Caller(mode="off")
     caller.say("The password is hunter-2-7731.")
     caller.talk()
