@@ -110,6 +110,7 @@ class Worker:
         self._tasks: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._hurried = threading.Event()
+        self._flushing = 0
 
     def submit(self, task: Callable[[], object]) -> bool:
         """Have a task done, which must not raise; False when too many wait already. Returns at once.
@@ -118,7 +119,7 @@ class Worker:
             RuntimeError: no thread can be started: the process may have no more of them, or is about to end.
         """
         with self._lock:
-            if self._tasks.qsize() >= self._max_waiting:
+            if self._tasks.qsize() - self._flushing >= self._max_waiting:
                 return False
             if self._thread is None:
                 target = partial(contextvars.Context().run, self._work)  # an empty context, as in `in_daemon`
@@ -145,11 +146,17 @@ class Worker:
         with self._lock:
             if self._thread is None:
                 return True
-            self._tasks.put(done.set)
+            self._flushing += 1  # takes no place of a task
+            self._tasks.put(partial(self._flushed, done))
         self._hurried.set()
         is_done = done.wait(timeout_seconds)
         self._hurried.clear()
         return is_done
+
+    def _flushed(self, done: threading.Event) -> None:
+        with self._lock:
+            self._flushing -= 1
+        done.set()
 
     def _work(self) -> None:
         while (task := self._next()) is not None:

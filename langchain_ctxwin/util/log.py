@@ -49,8 +49,9 @@ class EventLog:
             has_failed = values.pop("exc_info", False)
             told = " ".join([event, *(f"{key}={value!r}" for key, value in values.items())])
             extra = {"ctxwin": {"event": event, **values}}
-            # Told as an argument, because a value may hold a per cent sign.
-            self._logger.log(level, "%s", told, extra=extra, exc_info=has_failed, stacklevel=3)
+            with suppress(Exception):  # a filter of the application's own may raise
+                # Told as an argument, because a value may hold a per cent sign.
+                self._logger.log(level, "%s", told, extra=extra, exc_info=has_failed, stacklevel=3)
 
 
 log = EventLog()

@@ -29,6 +29,17 @@ def test_tasks_are_done_one_after_the_other_and_what_is_too_much_is_refused():
     assert (worker.flush(PATIENCE), done) == (True, ["first", "second"])
 
 
+def test_who_waits_for_the_end_takes_no_place_of_a_task():
+    gate, begun, done = threading.Event(), threading.Event(), []
+    worker = Worker("test")
+    assert worker.submit(lambda: (begun.set(), gate.wait(PATIENCE)))
+    assert begun.wait(PATIENCE)
+    assert worker.flush(0.01) is False  # still in the queue
+    assert worker.submit(lambda: done.append("saved"))
+    gate.set()
+    assert (worker.flush(PATIENCE), done) == (True, ["saved"])
+
+
 def test_the_thread_ends_when_there_is_nothing_to_do():
     """The next task finds a new one."""
     worker, seen = Worker("test"), []
