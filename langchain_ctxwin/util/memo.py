@@ -106,7 +106,8 @@ class PerMessage(Generic[V]):
             return known[2]
         value = self._work_out(message)
         if len(self._known) >= MAX_PRICES:
-            self._known.clear()
+            for oldest in [*self._known][: MAX_PRICES // 2]:
+                self._known.pop(oldest, None)  # another thread may have been faster
         alive = ref(message, lambda gone: self._forget(key, gone))
         self._known[key] = (alive, copy_of(message)[1], value)
         return value

@@ -354,6 +354,15 @@ def test_any_report_can_be_printed(report):
 # ---- what is remembered is only ever a shortcut ---------------------------------------------------------------------
 
 
+def test_of_too_many_prices_the_newer_half_stays(monkeypatch):
+    monkeypatch.setattr("langchain_ctxwin.util.memo.MAX_PRICES", 4)
+    priced, messages = [], [HumanMessage(str(number)) for number in range(5)]
+    prices = PerMessage(lambda message: priced.append(message.content) or 1)
+    for message in (*messages, *messages[2:]):
+        prices(message)
+    assert priced == ["0", "1", "2", "3", "4"]
+
+
 def test_a_message_is_priced_once_until_it_changes_and_let_go_when_it_is_gone():
     """Another object with the same text is another message, except a system message, which each request makes anew."""
     priced = []
