@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage, AnyMessage
 from langchain_core.messages.utils import count_tokens_approximately
 
 from langchain_ctxwin import Compaction, ContextEngine, ModelInfo, ModelLimits, TokenEstimator, Window
-from langchain_ctxwin.core.outcome import from_answer, seen
+from langchain_ctxwin.core.outcome import from_answer, update_after_measure
 from langchain_ctxwin.core.priced_view import last_user
 from langchain_ctxwin.core.view import View, position_of
 from usage_sizes import Sized
@@ -105,7 +105,7 @@ class Replay:
             kind="force", reason="half of it leaves", view=View(start=position_of(messages, cut), pinned=pinned),
             actions=(), tokens_before=window.total_tokens, tokens_after=0, upper_after=0,
         )  # fmt: skip
-        after = self.measure(messages, {**seen(window), **self.engine.apply(compaction, window)})
+        after = self.measure(messages, {**update_after_measure(window), **self.engine.apply(compaction, window)})
         assert after.priced_view.start == cut, after.session.faults
         left = self.talk.true_tokens(cut) - self.talk.true_tokens(begin)
         return after, self.talk.true_tokens(point) - left
@@ -128,7 +128,7 @@ class Replay:
         point, following = self.talk.points[number : number + 2]
         messages = self.talk.messages
         other = self.other_engine.measure(
-            messages[:point], tools=self.talk.tools, session=seen(window), model=self.other
+            messages[:point], tools=self.talk.tools, session=update_after_measure(window), model=self.other
         )
         # Nobody knows its true size: what is shown is how far the first model's reports leak into the plain estimate.
         yield self.sighting("other", number, other, other.priced_view.estimates.total_tokens)
@@ -143,7 +143,7 @@ class Replay:
 
 def learned(window: Window, reply: AnyMessage) -> State:
     assert isinstance(reply, AIMessage)
-    return {**seen(window), "context_counts": from_answer(window, reply).counts}
+    return {**update_after_measure(window), "context_counts": from_answer(window, reply).counts}
 
 
 def replayed(talk: Sized) -> list[Sighting]:

@@ -23,7 +23,14 @@ from langchain_ctxwin.core.model_families import arguments_of, family_of, model_
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.native import memory_tools
 from langchain_ctxwin.core.notes import asked_lines
-from langchain_ctxwin.core.outcome import applied, expected, from_count, gave_up, own_words, taken
+from langchain_ctxwin.core.outcome import (
+    expected,
+    from_count,
+    own_words,
+    update_after_compaction,
+    update_after_failure,
+    update_after_summary,
+)
 from langchain_ctxwin.core.overflow import ContextOverflow, has_number, request_texts
 from langchain_ctxwin.core.pairing import Rules
 from langchain_ctxwin.core.priced_view import PinWhen, Request
@@ -329,15 +336,15 @@ class ContextEngine:
         """The work of `apply`, for sync and async callers."""
         began = time.perf_counter()
         if compaction.snapshot is None:
-            update = applied(compaction, window, planning.summary_after(compaction, window))
+            update = update_after_compaction(compaction, window, planning.summary_after(compaction, window))
         else:
             start, stop = compaction.snapshot
             task = self._task(window, start, stop, compaction.summary_max_tokens, call)
             try:
                 written: Written = yield Wait(lambda: write_summary(**task), lambda: awrite_summary(**task))
             except SummarizationError as error:
-                return gave_up(window, str(error))
-            update = taken(compaction, window, written.text, written.cost)
+                return update_after_failure(window, str(error))
+            update = update_after_summary(compaction, window, written.text, written.cost)
             self.report_summary(window, "ready", "", written, messages=stop - start)
         return tell(self._after, self.reporter, compaction, window, update, began=began, info=self.info_of(window))
 
@@ -412,9 +419,9 @@ class ContextEngine:
         return self.apply(compaction, again)
 
     def may_show(self, window: Window, pending: Pending) -> bool:
-        """True unless a finished summary is needed, and of messages that were edited since."""
+        """False when a finished summary is needed now and its messages were edited since; looked at only then."""
         is_needed = window.over_by > 0 or bool(planning.past_bound(window))
-        return not is_needed or pending.is_true_of(window.request.messages)
+        return not is_needed or pending.matches(window.request.messages)
 
     @property
     def is_local(self) -> bool:

@@ -100,10 +100,10 @@ def _unbound(call: Any) -> tuple[Any, dict[str, Any]]:
     return call, arguments
 
 
-def with_tools(call: Any, tools: Sequence[Any]) -> Runnable[Any, Any]:
+def bind_inside(call: Any, tools: Sequence[Any]) -> Runnable[Any, Any]:
     """Return the model with tools bound, inside whatever was bound around it."""
     if isinstance(call, RunnableBindingBase):
-        return call.model_copy(update={"bound": with_tools(call.bound, tools)})
+        return call.model_copy(update={"bound": bind_inside(call.bound, tools)})
     bound: Runnable[Any, Any] = call.bind_tools(list(tools)) if tools else call
     return bound
 
@@ -171,8 +171,8 @@ class Choices:
             shown += [tool for tool in left if name_of(tool) in is_there]
         return shown
 
-    def are_loaded(self, rules: Rules) -> bool:
-        """True when messages load further tools, so that the chosen ones stay as they are."""
+    def defers_tools(self, rules: Rules) -> bool:
+        """True when the provider takes deferred tools, which messages load, and the selector has some."""
         return rules.loads_tools and self.selector is not None and bool(self.selector.deferred_forms)
 
     def room(self, state: State, window: Window) -> dict[str, Any]:
@@ -186,7 +186,7 @@ class Choices:
         left = int(TOOL_SHARE * max(0, window.budget.input_limit - fixed_tokens))
         return {"previous": names, "max_tool_tokens": max(1, min(self.selector.max_tool_tokens, left))}
 
-    def with_tools(self, state: State, selection: ToolSelection) -> Update:
+    def tools_update(self, state: State, selection: ToolSelection) -> Update:
         """Return the update that names the selected tools."""
         report_mended(self.reporter, valid_tools(state.get("context_tools"))[1])
         if state.get("context_tools") is None or selection.added or selection.removed:
@@ -240,7 +240,7 @@ class Choices:
         """Return the update for the only candidate that is left, too small for the request; empty where all may be."""
         if not isinstance(error, RemainingTooSmallError) or not error.candidate:
             return {}
-        return self._moved_to(error.candidate, "left after the others failed", state)
+        return self._model_update(error.candidate, "left after the others failed", state)
 
     def answered(self, state: State, answer: Any) -> Update:
         """Return the update that names the candidate which answered, when it is another one than was chosen."""
@@ -251,13 +251,13 @@ class Choices:
             self.reporter.emit(RouteEvent.of_answer(route, before=known_name(state)))
         if route.get("model") in {None, known_name(state)}:
             return {}
-        return self._moved_to(str(route["model"]), str(route.get("reason") or ""), state)
+        return self._model_update(str(route["model"]), str(route.get("reason") or ""), state)
 
-    def _moved_to(self, name: str, reason: str, state: State) -> Update:
+    def _model_update(self, name: str, reason: str, state: State) -> Update:
         self.reporter.emit(RouteEvent(model=name, before=known_name(state), reason=reason))
         return {"context_model": {"model": name, "reason": reason}}
 
-    def with_model(
+    def model_update(
         self, state: State, windows: Mapping[str, Window], *, shrunk: Shrunk = lambda _: None, summary_tokens: int = 0
     ) -> Update:
         """Return the update that names the candidate which takes the request as it stands, else the largest.

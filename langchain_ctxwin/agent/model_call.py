@@ -23,7 +23,7 @@ from langchain_ctxwin.core.model_families import arguments_of
 from langchain_ctxwin.core.native import compaction_in
 from langchain_ctxwin.core.outcome import Lesson, from_answer, without_sizes
 from langchain_ctxwin.core.overflow import ContextOverflow, classify_overflow, request_texts
-from langchain_ctxwin.core.provider_call import begun_anew, forgets_history
+from langchain_ctxwin.core.provider_call import forgets_history, without_response_ids
 from langchain_ctxwin.core.recovery import fitting_output, only_model, silent_overflow, smaller_output
 from langchain_ctxwin.core.reported import answered_by, sent_tokens
 from langchain_ctxwin.core.tool_schemas import name_of
@@ -112,18 +112,18 @@ class ModelCall:
             except (BudgetExceededError, NoModelFitsError) as exhausted:
                 self._report(refusal_event(step.window, exhausted))
                 if error is None:
-                    step.note({}, self._flow.engine.learn(step.window, overflow, is_stated=False))
+                    step.update({}, self._flow.engine.learn(step.window, overflow, is_stated=False))
                     break  # an answer that was cut off is all there is
                 error.add_note(str(exhausted))
             else:
                 continue
             raise error
         window = step.window
-        step.note(self._flow.choices.answered(step.state, reply))
+        step.update(self._flow.choices.answered(step.state, reply))
         # A candidate that took over is told of with its own limits and prices; measured only where somebody listens.
         told = step.window if self._flow.engine.reporter.sinks else window
         answer, counts = self._learned(window, reply, was_cut=overflow is not None)
-        step.note({"context_counts": counts})
+        step.update({"context_counts": counts})
         self._report_step(step, told, answer, seconds=perf_counter() - began, calls=number)
         return answer
 
@@ -133,7 +133,7 @@ class ModelCall:
         try:
             return (yield send(stored))
         except Exception as refusal:
-            whole = begun_anew(attempt.request)
+            whole = without_response_ids(attempt.request)
             if key and is_gone(refusal):
                 self._flow.engine.gemini_cache.forget(key)
             elif not forgets_history(refusal) or whole == attempt.request:
@@ -203,31 +203,31 @@ class ModelCall:
             if options and (asked is None or max(options.values()) < asked):
                 if router is None:
                     learned = engine.learn(window, overflow)
-                    step.note({"context_counts": dict(learned.session.counts)}, learned)
+                    step.update({"context_counts": dict(learned.session.counts)}, learned)
                 self._report(recovery_event(window, overflow, number, output_tokens=max(options.values())))
                 return replace(attempt, options=options)
         if error is not None and router is not None and self._has_moved(step, error):
             self._report(recovery_event(window, overflow, number))
             return self._attempt(step, self._flow.request(step))
         # Whoever of several candidates stated a limit, the router has learned it under that one's name.
-        step.note(engine.recover(window, overflow, is_stated=error is not None and router is None))
+        step.update(engine.recover(window, overflow, is_stated=error is not None and router is None))
         self._report(recovery_event(window, overflow, number))
         smaller = engine.continued(step.window, window)
-        step.note({"context_report": smaller.report}, smaller)
+        step.update({"context_report": smaller.report}, smaller)
         return self._attempt(step, self._flow.request(step))
 
     def _has_moved(self, step: Step, error: Exception) -> bool:
         """Turn to another candidate, or to this one by what was learned; false when that changes nothing."""
         trial, choices = Step(self._flow, step.state, step.call), self._flow.choices
         if left := choices.left_after(error, trial.state):
-            trial.note(left)
+            trial.update(left)
         else:
             self._flow.choose_model(trial)
         self._fit(trial)
         is_same = known_name(trial.state) == known_name(step.state)
         if is_same and trial.window.priced_view.total_tokens >= step.window.priced_view.total_tokens:
             return False
-        step.note({**trial.news, "context_report": trial.window.report}, trial.window)
+        step.update({**trial.news, "context_report": trial.window.report}, trial.window)
         return True
 
     def _attempt(self, step: Step, request: list[AnyMessage]) -> Attempt:

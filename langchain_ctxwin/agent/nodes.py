@@ -14,10 +14,10 @@ from langgraph.types import Command, RetryPolicy
 from langchain_ctxwin.agent.choices import (
     Choices,
     asked_by,
+    bind_inside,
     require_known_tools,
     require_router,
     require_tool_binding,
-    with_tools,
 )
 from langchain_ctxwin.agent.model_call import Attempt, ModelCall
 from langchain_ctxwin.agent.state import HookState, State, StepState, Update, as_mapping, report_of
@@ -241,7 +241,7 @@ class ContextNodes:
         shown = tuple(tools)
         # Model and tools in the value stay alive, so an id in the key cannot come to mean others.
         key = tuple(map(id, (model, *shown)))
-        return once(self._bindings, key, lambda: ((model, shown), with_tools(model, shown)))[1]
+        return once(self._bindings, key, lambda: ((model, shown), bind_inside(model, shown)))[1]
 
     def _choose(self, step: Step, _: RunnableConfig | None) -> Work[Update]:
         yield from self._flow.choose(step)

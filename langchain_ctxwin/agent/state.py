@@ -52,7 +52,7 @@ class _SessionKeys(TypedDict, total=False):
 
 class _NodeKeys(_SessionKeys, total=False):
     llm_input_messages: Annotated[list[AnyMessage], UntrackedValue]
-    """The request the model node sends; never checkpointed, so it is missing after a resume."""
+    """The request, for a model node of your own; ours builds the same list from the state. Never checkpointed."""
 
 
 class StepState(_NodeKeys, total=False):

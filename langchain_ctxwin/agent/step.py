@@ -30,7 +30,7 @@ from langchain_ctxwin.agent.summaries import Summaries
 from langchain_ctxwin.callbacks import metadata_of
 from langchain_ctxwin.core import planning
 from langchain_ctxwin.core.compaction import Compaction
-from langchain_ctxwin.core.outcome import seen
+from langchain_ctxwin.core.outcome import update_after_measure
 from langchain_ctxwin.core.session import MAX_INEFFECTIVE
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.engine import ContextEngine, settings_of
@@ -48,7 +48,7 @@ a tenth of one."""
 MAX_WINDOWS = 64
 """Conversations between two nodes of one step whose measured window is kept; losing it costs one measure."""
 
-Measured = tuple[Window, Compaction | None]
+WindowAndPlan = tuple[Window, Compaction | None]
 """A window, and the summary that is due for it."""
 
 NOWHERE = Place()
@@ -123,7 +123,7 @@ class Step:
         """What the request goes to, tools bound; None when nobody knows. A router's choice may change until then."""
         return None if self._flow.choices.router else self.call.bind(self.tools)
 
-    def note(self, update: Update, window: Window | None = None) -> None:
+    def update(self, update: Update, window: Window | None = None) -> None:
         """Take up news, and the window that holds with it; without one it is measured when it is asked for."""
         if update or window is not None:
             self.news |= update
@@ -148,7 +148,7 @@ class Flow:
         self.choices.reporter = engine.reporter
         self.summaries = Summaries(engine)
         self._histories = histories or Histories(engine)
-        self._windows: Lru[tuple[tuple[Any, ...], Call, Measured]] = Lru(MAX_WINDOWS)
+        self._windows: Lru[tuple[tuple[Any, ...], Call, WindowAndPlan]] = Lru(MAX_WINDOWS)
 
     def measured(self, state: State, call: Call) -> Window:
         """Measure the next request of a state."""
@@ -165,12 +165,12 @@ class Flow:
 
     def tools(self, state: State, call: Call) -> Sequence[Any]:
         """Return the tools of a request, without those of a response format."""
-        loads_tools = self.are_loaded(state, call)
+        loads_tools = self.defers_tools(state, call)
         return self.choices.tools(state, call.tools, only_given=call.only_given, loads_tools=loads_tools)
 
-    def are_loaded(self, state: State, call: Call) -> bool:
+    def defers_tools(self, state: State, call: Call) -> bool:
         """True when messages load further tools, so that the chosen ones stay as they are."""
-        return self.choices.are_loaded(self.engine.rules_of(self.choices.provider(state) or call.called))
+        return self.choices.defers_tools(self.engine.rules_of(self.choices.provider(state) or call.called))
 
     def keep_window(self, step: Step) -> None:
         """Keep the window for the next node of this step, in this process; see `kept_window`."""
@@ -180,7 +180,7 @@ class Flow:
             known = (messages, [*messages], copies, *map(step.state.get, SESSION))
             self._windows.put(id(messages), (known, step.call, (step.window, step.plan)))
 
-    def kept_window(self, state: State, call: Call) -> Measured | None:
+    def kept_window(self, state: State, call: Call) -> WindowAndPlan | None:
         """Return what an earlier node measured and planned for this very state and call; None when it did not.
 
         LangGraph hands the nodes of a run the same list of messages until somebody writes to it. A node that changes
@@ -217,13 +217,13 @@ class Flow:
         step.place = self._histories.placed(step.state, step.place)
         known = yield from self._histories.found(step.state, step.place)
         if known:
-            step.note(known)
+            step.update(known)
         yield from self.choose(step)
         archived = yield from self._histories.archives.moved(step.window, step.place, step.call.held)
         if archived:
             report_mended(self.engine.reporter, step.window.session.faults)  # the stored session has none any more
             gone = removals(step.state, archived)
-            step.note(changed(step.state, archived))
+            step.update(changed(step.state, archived))
             step.news["messages"] = gone
         window = yield from self.engine.verifying(step.window)
         key = self.summaries.wanted(window, step.place)
@@ -235,10 +235,10 @@ class Flow:
         self.summaries.forget(step.state, window)
         if self.engine.in_background(window):
             window = self.summaries.advance(window, step.place, found, called=lambda: step.called)
-        update, (flags, plan) = seen(window), self._flags(window, step.place)
+        update, (flags, plan) = update_after_measure(window), self._flags(window, step.place)
         update["context_pending"] = {**update["context_pending"], **flags}
         seen_as = replace(window, session=replace(window.session, counts=update["context_counts"], faults=()))
-        self._noted(step, changed(step.state, update), _still_measured(step, seen_as))
+        self._update(step, changed(step.state, update), _still_measured(step, seen_as))
         step.plan = plan
 
     def choose(self, step: Step) -> Work[None]:
@@ -248,12 +248,12 @@ class Flow:
             NoModelFitsError: no candidate can do what the request asks for.
         """
         selector = self.choices.selector
-        if selector and not (tools_of(step.state) and self.are_loaded(step.state, step.call)):
+        if selector and not (tools_of(step.state) and self.defers_tools(step.state, step.call)):
             messages, room = list(step.state.get("messages") or ()), self.choices.room(step.state, step.window)
             selection = yield Wait(
                 lambda: selector.select(messages, **room), lambda: selector.aselect(messages, **room)
             )
-            step.note(changed(step.state, self.choices.with_tools(step.state, selection)))
+            step.update(changed(step.state, self.choices.tools_update(step.state, selection)))
         if self.choices.router is not None and step.state.get("messages"):
             with self.reporting_refusal(step):
                 self.choose_model(step)
@@ -272,10 +272,10 @@ class Flow:
             windows[family] = step.window if is_known else self.measured(named, step.call)
         is_written = settings_of(step.window).summarize != "off" and not self.engine.is_local
         summary_tokens = planning.summary_size(step.window) if is_written else 0
-        route = self.choices.with_model(step.state, windows, shrunk=self.shrunk, summary_tokens=summary_tokens)
+        route = self.choices.model_update(step.state, windows, shrunk=self.shrunk, summary_tokens=summary_tokens)
         update = changed(step.state, route)
         chosen = known_name({**step.state, **update})
-        step.note(update, next((windows[family] for family, name in families.items() if name == chosen), None))
+        step.update(update, next((windows[family] for family, name in families.items() if name == chosen), None))
 
     @staticmethod
     def shrunk(window: Window) -> Compaction | None:
@@ -357,16 +357,16 @@ class Flow:
         if after.session.compactions <= window.session.compactions and reason:
             self.engine.report_summary(window, "refused", "", reason=reason)
         update = {**update, **_pending(step.state, after), "context_report": after.report}
-        self._noted(step, update, after)
+        self._update(step, update, after)
 
-    def _noted(self, step: Step, update: Update, window: Window | None) -> None:
+    def _update(self, step: Step, update: Update, window: Window | None) -> None:
         """Take up news; callers without a checkpointer find them again."""
-        step.note(update, window)
+        step.update(update, window)
         self._histories.keep(step.state, step.place)
 
     def _uncompacted(self, step: Step, window: Window) -> None:
         update = {**window.session.to_json(), **_pending(step.state, window), "context_report": window.report}
-        self._noted(step, changed(step.state, update), _still_measured(step, window))
+        self._update(step, changed(step.state, update), _still_measured(step, window))
 
     def _flags(self, window: Window, place: Place) -> tuple[Update, Compaction | None]:
         """What has to happen before the call, beside making an oversized request fit; and the summary that is due."""

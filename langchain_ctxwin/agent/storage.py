@@ -68,8 +68,8 @@ class Place:
     archive: str = ""
     """Name of the thread's place in the store for messages that leave the state; empty without a checkpointer."""
 
-    told: str = ""
-    """The system prompt of a conversation without a name: what a summary quotes of it is for nobody else."""
+    prompt_scope: str = ""
+    """System prompt, where there is no name: part of the key, so that no summary is shown under another prompt."""
 
 
 def place_of(runtime: Runtime[Any] | None, prompt: str | SystemMessage) -> Place:
@@ -79,7 +79,7 @@ def place_of(runtime: Runtime[Any] | None, prompt: str | SystemMessage) -> Place
         return Place()
     # A thread id alone keeps nothing: servers pass one as a label.
     if not info.thread_id or not get_config()["configurable"].get(CHECKPOINTER):
-        return Place(store=runtime.store, told=prompt if isinstance(prompt, str) else repr(prompt.content))
+        return Place(store=runtime.store, prompt_scope=prompt if isinstance(prompt, str) else repr(prompt.content))
     # Subgraphs share the thread: the names on the way to this one, without this node and the ids of the run.
     names = [part.partition(":")[0] for part in info.checkpoint_ns.split("|")[:-1]]
     thread = "|".join([info.thread_id, *names])
@@ -210,7 +210,7 @@ class Histories:
     def _keys(self, messages: Sequence[AnyMessage], place: Place) -> list[str]:
         """A name for each beginning of a history, made from all that its messages say."""
         engine = self._engine
-        about = repr((engine.model, engine.limits, engine.config, place.told))
+        about = repr((engine.model, engine.limits, engine.config, place.prompt_scope))
         chain, keys = hashlib.blake2b(about.encode("utf-8", "surrogatepass"), digest_size=16), list[str]()
         calls = dict[str | None, int]()
         for message in messages:

@@ -119,7 +119,7 @@ class Summaries:
     def _begun(self, window: Window, snapshot: Snapshot, place: Place, called: Callable[[], Any]) -> Window:
         messages = window.request.messages
         # Equal messages after another past, or in another branch, make another summary.
-        work = f"{place.thread}\0{place.told}\0{snapshot.digest}\0{window.session.summary}"
+        work = f"{place.thread}\0{place.prompt_scope}\0{snapshot.digest}\0{window.session.summary}"
         pending = Pending(
             key=hashlib.blake2b(work.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest(),
             start=position_of(messages, snapshot.start),

@@ -20,7 +20,7 @@ REGIONS = {
 ADVICE = {
     "system": "shorten the system prompt",
     "tools": "bind fewer tools",
-    "summary": "lower summary_max_tokens",
+    "summary": "lower summary_max_tokens or record_share",
     "pinned": "unpin messages",
     "history": "shorten the current message",
 }

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from langchain_core.messages import HumanMessage
 
 from langchain_ctxwin.core.edits import text_of
-from langchain_ctxwin.core.notes import notes, rules
+from langchain_ctxwin.core.notes import record_lines, rules
 from langchain_ctxwin.core.priced_view import PricedView, Request, last_user, pins_before
 from langchain_ctxwin.core.record import HOLDS, RecordLine, extended
 from langchain_ctxwin.core.turns import split_steps, starts_turn
@@ -246,7 +246,7 @@ def shown_again(request: Request, before: View, after: View) -> list[int]:
     return [position.index for position in after.pinned if position.index < start and position.index not in shown]
 
 
-def noted(
+def with_record(
     request: Request, before: PricedView, after: PricedView, goal: Goal, *, summary_tokens: int = 0
 ) -> PricedView:
     """Return the request with the record of what left since `before`, as much of it as its room holds.
@@ -309,12 +309,12 @@ def _lines(request: Request, positions: Sequence[int], room_tokens: int) -> Iter
     messages, room_chars, older = request.messages, OLDER_CHARS * room_tokens, list[list[RecordLine]]()
     for i in reversed([i for i in positions[:-MAX_NOTED] if isinstance(messages[i], HumanMessage)]):
         message, key, previous = messages[i], message_id(messages, i), messages[i - 1] if i else None
-        older.append([*notes([message], [key], previous)] if room_chars > 0 else rules(message, key, previous))
+        older.append([*record_lines([message], [key], previous)] if room_chars > 0 else rules(message, key, previous))
         room_chars -= sum(len(line.text) for line in older[-1] if line.uses < HOLDS)
     yield from chain.from_iterable(reversed(older))
     for run in _runs(positions[-MAX_NOTED:]):
         ids = [message_id(messages, i) for i in run]
-        yield from notes([messages[i] for i in run], ids, messages[run[0] - 1] if run[0] else None)
+        yield from record_lines([messages[i] for i in run], ids, messages[run[0] - 1] if run[0] else None)
 
 
 def _runs(positions: Sequence[int]) -> Iterator[list[int]]:

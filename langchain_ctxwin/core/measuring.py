@@ -9,12 +9,12 @@ from langchain_core.messages import AIMessage
 
 from langchain_ctxwin.core.budget import TokenBudget
 from langchain_ctxwin.core.calibration import Measured
-from langchain_ctxwin.core.compaction import Goal, cut, noted
+from langchain_ctxwin.core.compaction import Goal, cut, with_record
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.outcome import belief_key, from_history, sizing_for, with_belief
 from langchain_ctxwin.core.priced_view import Head, PricedView, Request, step_at
 from langchain_ctxwin.core.recovery import lowered, remembered_limit, reserve_within, smaller_of
-from langchain_ctxwin.core.session import Session, begun_anew, counted
+from langchain_ctxwin.core.session import Session, counted, reset_view
 from langchain_ctxwin.core.view import message_id
 from langchain_ctxwin.core.window import (
     About,
@@ -110,14 +110,14 @@ def begun_by_provider(session: Session, request: Request, priced_view: PricedVie
     view, messages = session.view, request.messages
     lead = request.lead(view)
     if view.begun_by and not request.kept_compactions(view):
-        after, reason = begun_anew(view), "the view began with a compaction that this provider cannot read"
+        after, reason = reset_view(view), "the view began with a compaction that this provider cannot read"
     elif lead is None or (start := step_at(messages, lead, len(messages)).index) <= priced_view.start:
         return None
     else:
         begun = cut(request, priced_view, start, goal)
         begun = replace(begun, covered=None, begun_by=message_id(messages, lead))
         after, reason = (
-            noted(request, priced_view, request.priced_view(begun, ""), goal).view,
+            with_record(request, priced_view, request.priced_view(begun, ""), goal).view,
             "the provider compacted what was before",
         )
     counts = {key: value for key, value in session.counts.items() if key not in {"anchor", "measured"}}

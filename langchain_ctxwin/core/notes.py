@@ -98,7 +98,9 @@ def _requests(messages: Sequence[AnyMessage]) -> Iterator[int]:
             yield index
 
 
-def notes(messages: Sequence[AnyMessage], ids: Sequence[str], before: AnyMessage | None = None) -> Iterator[RecordLine]:
+def record_lines(
+    messages: Sequence[AnyMessage], ids: Sequence[str], before: AnyMessage | None = None
+) -> Iterator[RecordLine]:
     """Yield the lines of whole steps that leave after a message; a value is a line of its own until it is merged."""
     calls = (call for message in messages if isinstance(message, AIMessage) for call in message.tool_calls)
     spent = {str(call["args"].get("cursor", "")) for call in calls if call["name"] == READ_MORE}

@@ -35,7 +35,7 @@ MAX_MODELS = 8  # models and tool sets remembered per conversation; of more, the
 REFUSED_SLOPE_SD = 0.5
 
 
-def seen(window: Window) -> dict[str, Any]:
+def update_after_measure(window: Window) -> dict[str, Any]:
     """Return the state after a measure: mended positions, how many messages were seen, the report."""
     messages = window.request.messages
     first = message_id(messages, 0) if messages else None
@@ -46,7 +46,7 @@ def seen(window: Window) -> dict[str, Any]:
 # ---- after a compaction ---------------------------------------------------------------------------------------------
 
 
-def applied(compaction: Compaction, window: Window, summary: str) -> dict[str, Any]:
+def update_after_compaction(compaction: Compaction, window: Window, summary: str) -> dict[str, Any]:
     """Return the state after a compaction; the anchor goes, because the request it counted is no longer a prefix."""
     session = window.session
     is_summary = compaction.kind == "summarize" or compaction.summary is not None
@@ -60,27 +60,27 @@ def applied(compaction: Compaction, window: Window, summary: str) -> dict[str, A
         counts["measured"] = {
             name: Measured.from_json(value).since(start).to_json() for name, value in measured.items()
         }
-    pending = None if is_summary or not _is_true(session.pending, window) else session.pending
+    pending = None if is_summary or not _is_current(session.pending, window) else session.pending
     after = replace(session, view=compaction.view, summary=summary, guard=guard, counts=counts, pending=pending)
     return after.to_json()
 
 
-def taken(compaction: Compaction, window: Window, text: str, cost: Mapping[str, int]) -> dict[str, Any]:
+def update_after_summary(compaction: Compaction, window: Window, text: str, cost: Mapping[str, int]) -> dict[str, Any]:
     """Return the state after a summary was written: it is paid for, whether it can be used or not."""
     charged = replace(window, session=with_cost(window.session, cost))
     try:
-        return applied(compaction, charged, _accepted(text, compaction, charged))
+        return update_after_compaction(compaction, charged, _accepted(text, compaction, charged))
     except SummarizationError as error:
-        return gave_up(charged, str(error))
+        return update_after_failure(charged, str(error))
 
 
 def ready(window: Window) -> Pending | None:
     """Return the finished summary that can be shown, if there is one and its messages are what they were."""
     pending = window.session.pending
-    return pending if pending and pending.text and _is_true(pending, window) else None
+    return pending if pending and pending.text and _is_current(pending, window) else None
 
 
-def gave_up(window: Window, reason: str) -> dict[str, Any]:
+def update_after_failure(window: Window, reason: str) -> dict[str, Any]:
     """Return the state after a summary that failed."""
     return after_failure(window, reason).to_json()
 
@@ -106,9 +106,9 @@ def with_cost(session: Session, cost: Mapping[str, int]) -> Session:
     return replace(session, guard={**session.guard, "summarizer": total})
 
 
-def _is_true(pending: Pending | None, window: Window) -> bool:
-    """True unless a finished summary is of messages that were edited since."""
-    return pending is None or not pending.text or pending.is_true_of(window.request.messages)
+def _is_current(pending: Pending | None, window: Window) -> bool:
+    """False for a finished summary whose messages were edited since it was begun."""
+    return pending is None or not pending.text or pending.matches(window.request.messages)
 
 
 def _accepted(summary: str, compaction: Compaction, window: Window) -> str:

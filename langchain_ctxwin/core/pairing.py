@@ -1,4 +1,4 @@
-"""Makes what is sent structurally valid, one step at a time, deterministically.
+"""Repairs requests that a provider would refuse: tool calls without results, results without calls, odd openings.
 
 Every provider refuses a request whose tool calls lack results or whose results lack calls; what else it refuses its
 `Rules` say, and nothing else is touched. Histories arrive like that all the same. Every repair depends only on the step
@@ -78,9 +78,9 @@ def repair_step(
         return body
     is_call = bool(call_ids(body[0]))
     if previous is None and not (rules.starts_with_ai and (rules.calls_after_ai or not is_call)):
-        return (note(OPENING_TEXT, f"{body[0].id}:opening"), *body)
+        return (note_message(OPENING_TEXT, f"{body[0].id}:opening"), *body)
     if is_call and isinstance(previous, AIMessage) and not rules.calls_after_ai:
-        return (note(CONTINUE_TEXT, f"{body[0].id}:continue"), *body)
+        return (note_message(CONTINUE_TEXT, f"{body[0].id}:continue"), *body)
     return body
 
 
@@ -135,7 +135,7 @@ def find_faults(messages: Sequence[AnyMessage]) -> list[str]:
     return faults
 
 
-def note(content: Any, note_id: str) -> HumanMessage:
+def note_message(content: Any, note_id: str) -> HumanMessage:
     """Return a user-side message written by this package; it never counts as a user message of its own."""
     return HumanMessage(content=content, id=note_id, additional_kwargs={NOTE_KEY: True})
 
@@ -149,7 +149,7 @@ def _lone(message: AnyMessage, rules: Rules) -> tuple[AnyMessage, ...]:
     if isinstance(message, ToolMessage | RemoveMessage):
         return ()
     if isinstance(message, SystemMessage) and not (rules.takes_system and not is_empty(message)):
-        return (note(f"{SYSTEM_NOTE_TEXT}\n{text_of(message.content)}", message.id or "system-note"),)
+        return (note_message(f"{SYSTEM_NOTE_TEXT}\n{text_of(message.content)}", message.id or "system-note"),)
     if not is_empty(message):
         return (message,)
     return () if isinstance(message, AIMessage) else (message.model_copy(update={"content": EMPTY_USER_TEXT}),)
@@ -161,7 +161,7 @@ def _late(result: ToolMessage) -> AnyMessage:
     shown: Any = f"{label}{result.content}"
     if not isinstance(result.content, str):
         shown = [{"type": "text", "text": label}, *result.content]
-    return note(shown, f"{result.id or result.tool_call_id}:late")
+    return note_message(shown, f"{result.id or result.tool_call_id}:late")
 
 
 def _exchange(messages: Sequence[AnyMessage], rules: Rules, unanswered: Collection[str]) -> tuple[AnyMessage, ...]:

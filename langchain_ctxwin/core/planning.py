@@ -1,6 +1,6 @@
 """Plans for a measured request: when old turns are summarized or dropped, and what helps when nothing fits.
 
-plan, prepare, relieve (soft)  |  emergency (hard):  Window -> Compaction | None
+due, relieve (soft)  |  emergency (hard):  Window -> Compaction | None;  prepare:  Window -> Snapshot | None
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from langchain_ctxwin.core.compaction import (
     cut,
     first_enough,
     left_behind,
-    noted,
     portion,
     shown_messages,
     step_cuts,
     turn_cuts,
+    with_record,
 )
 from langchain_ctxwin.core.edits import edit, text_of
 from langchain_ctxwin.core.notes import is_asked
@@ -83,7 +83,7 @@ def _summary(window: Window, reason: str) -> Compaction | None:
     if not cuts:
         return None
     start = first_enough(priced_view, goal, cuts, is_enough)
-    after = noted(request, priced_view, summarized(start), goal, summary_tokens=summary_tokens)
+    after = with_record(request, priced_view, summarized(start), goal, summary_tokens=summary_tokens)
     begin, tokens_after = uncovered(priced_view.view, request.first), after.total_tokens + summary_tokens
     pays = priced_view.total_tokens - tokens_after >= MIN_PROGRESS * priced_view.total_tokens
     if not pays and (goal.max_messages is None or not is_enough(start)):
@@ -288,7 +288,7 @@ def reduction(window: Window, goal: Goal, *, reason: str, summary: Pending | Non
         told = told if goal.settles(told) else _smaller(told, _drop_turns(request, told, goal))
         after = told if goal.fits(told) else after
     after = clamp_newest_results(request, after, goal)
-    after = clamp_until_fits(request, noted(request, before, after, goal), goal)
+    after = clamp_until_fits(request, with_record(request, before, after, goal), goal)
     return None if after.view == before.view else _compaction_of(request, before, after, reason=reason)
 
 
@@ -384,7 +384,7 @@ def _swapped_in(
     The start never moves back.
     """
     moved = cut(request, priced_view, summary.stop, goal) if summary.stop > priced_view.start else priced_view.view
-    after = noted(request, before, request.priced_view(moved, summary.text), goal)
+    after = with_record(request, before, request.priced_view(moved, summary.text), goal)
     left_since = sum(request.price(request.messages[i]) for i in range(summary.stop, request.start_of(moved)))
     view = replace(
         after.view,

@@ -56,7 +56,7 @@ def dressed(window: Window, prompt_cache: PromptCache) -> list[AnyMessage]:
         history, start = window.request.messages, window.request.start_of(session.view)
         shown = (*(position.index for position in session.view.pinned), *range(start, session.since.index + 1))
         old = (history[index] for index in shown if index < len(history))
-        messages = begun_anew(messages, {str(_response_id(message)) for message in old})
+        messages = without_response_ids(messages, {str(_response_id(message)) for message in old})
     return messages
 
 
@@ -109,8 +109,8 @@ def forgets_history(error: BaseException) -> bool:
     return FORGOTTEN in (getattr(error, "code", None), body.get("code") if isinstance(body, Mapping) else None)
 
 
-def begun_anew(messages: Sequence[AnyMessage], old: set[str] | None = None) -> list[AnyMessage]:
-    """Return the request without these response ids, or without any: so that its messages are sent, not named."""
+def without_response_ids(messages: Sequence[AnyMessage], old: set[str] | None = None) -> list[AnyMessage]:
+    """Remove these ids of OpenAI responses, or all, so that the server gets messages and no reference to its own."""
     anew = list[AnyMessage]()
     for message in messages:
         name = _response_id(message)

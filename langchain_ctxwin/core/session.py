@@ -67,7 +67,7 @@ class Pending:
             text=str(value.get("text") or ""),
         )
 
-    def is_true_of(self, messages: Sequence[AnyMessage]) -> bool:
+    def matches(self, messages: Sequence[AnyMessage]) -> bool:
         """True when the messages are still what they were when it was begun; costs time, so ask before showing it."""
         return content_digest(messages, self.start.index, self.stop) == self.digest
 
@@ -323,7 +323,7 @@ def read_session(
         counts = {key: value for key, value in counts.items() if key not in {"anchor", "measured"}}
         # Sizes that were reported so far belong to requests that the dropped view made.
         guard = {**guard, "since": _last_position(messages)}
-        return Session(view=begun_anew(view), counts=counts, guard=guard, faults=(*faults, lost))
+        return Session(view=reset_view(view), counts=counts, guard=guard, faults=(*faults, lost))
     summary, moved = _valid_summary(values.get("context_summary"), located)
     is_moved, first = located != view, first_after_system(messages)
     # Without a start nothing says whose history this is but the lines of the record.
@@ -337,7 +337,7 @@ def read_session(
     return Session(view=located, summary=summary, counts=counts, guard=guard, pending=known, faults=(*faults, *moved))
 
 
-def begun_anew(view: View) -> View:
+def reset_view(view: View) -> View:
     """Return the view of all that the state holds; the record goes on telling of what was archived."""
     return View(archived=view.archived, record=view.record) if view.archived else View()
 

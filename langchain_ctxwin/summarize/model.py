@@ -23,7 +23,7 @@ from langchain_ctxwin.core.clamping import first_part
 from langchain_ctxwin.core.compaction import accepted_tokens
 from langchain_ctxwin.core.limits import Known, ModelLimits, require_tokens, stated_limit
 from langchain_ctxwin.core.model_families import model_name
-from langchain_ctxwin.core.notes import notes
+from langchain_ctxwin.core.notes import record_lines
 from langchain_ctxwin.core.overflow import ContextOverflow, classify_overflow, request_texts
 from langchain_ctxwin.core.record import Record, extended, parse_record, render_record
 from langchain_ctxwin.core.summary_input import LastRequest
@@ -249,7 +249,7 @@ class ExtractiveSummarizer:
             SummarizationError: there is no text at all, or `max_tokens` does not hold a single line.
         """
         before = Record(lines=parse_record(previous))
-        added = list(notes(messages, [message_id(messages, index) for index in range(len(messages))]))
+        added = list(record_lines(messages, [message_id(messages, index) for index in range(len(messages))]))
         if not before.lines and not added:
             raise SummarizationError(
                 f"0 of {len(messages)} messages have text to keep, at least 1 is needed: there is nothing to summarize"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
 from langchain_ctxwin import TokenEstimator
-from langchain_ctxwin.core.notes import notes
+from langchain_ctxwin.core.notes import record_lines
 from langchain_ctxwin.core.record import KINDS, Record, RecordLine, extended
 from langchain_ctxwin.core.view import message_id
 
@@ -87,7 +87,7 @@ def result(text: Any, *, call_id: str = "c", key: str = "r", status: Any = "succ
 
 def lines_of(*messages: AnyMessage) -> list[RecordLine]:
     """Return what messages leave behind."""
-    return list(notes(messages, [message_id(messages, at) for at in range(len(messages))]))
+    return list(record_lines(messages, [message_id(messages, at) for at in range(len(messages))]))
 
 
 def record_of(

@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ContextOverflow, ModelLimits, TokenEstimator
 from langchain_ctxwin.core import recovery
-from langchain_ctxwin.core.outcome import from_answer, seen
+from langchain_ctxwin.core.outcome import from_answer, update_after_measure
 
 COUNTER = TokenEstimator("openai")
 BASE = COUNTER([])
@@ -87,7 +87,7 @@ class Chat:
             reply.usage_metadata = {"input_tokens": tokens, "output_tokens": output, "total_tokens": 0}
         self.add(reply, self.rng.randint(5, 60))
         lesson = from_answer(window, reply)
-        self.state |= seen(window) | {"context_counts": lesson.counts}
+        self.state |= update_after_measure(window) | {"context_counts": lesson.counts}
         return lesson
 
     def talk(self, steps=20, **answer):

@@ -21,7 +21,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 
 from langchain_ctxwin import ContextEngine, ContextNodes, ContextState, ModelLimits, RoutingConfig
-from langchain_ctxwin.agent.choices import with_tools
+from langchain_ctxwin.agent.choices import bind_inside
 from langchain_ctxwin.errors import ConfigError, NoModelFitsError
 from langchain_ctxwin.middleware import ContextWindowMiddleware
 from langchain_ctxwin.observe import MemorySink, RouteEvent
@@ -369,7 +369,7 @@ def test_async_runs_embed_in_another_thread(adapter):
 
 def test_what_is_bound_to_the_model_stays_bound_when_tools_are_chosen():
     model = scripted("model", 8_000)
-    bound = with_tools(model.bind(stop=["X"]).with_retry(), selector().tools)
+    bound = bind_inside(model.bind(stop=["X"]).with_retry(), selector().tools)
     assert isinstance(bound, RunnableBindingBase)
     assert bound.kwargs == {"stop": ["X"]}
     bound.invoke("Hello?")

@@ -28,7 +28,7 @@ from langchain_ctxwin import (
 )
 from langchain_ctxwin.core.budget import budget_table, refusal
 from langchain_ctxwin.core.calibration import Belief
-from langchain_ctxwin.core.outcome import from_answer, seen
+from langchain_ctxwin.core.outcome import from_answer, update_after_measure
 from langchain_ctxwin.core.pairing import find_faults
 from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.pricing import Marks
@@ -58,7 +58,7 @@ def asked(engine, messages, tokens, state=None):
     """Return history and state after a model answered with a reported size."""
     window = engine.measure(messages, session=state)
     answer = reply(tokens, id=f"r{len(messages)}")
-    return [*messages, answer], {**seen(window), "context_counts": from_answer(window, answer).counts}
+    return [*messages, answer], {**update_after_measure(window), "context_counts": from_answer(window, answer).counts}
 
 
 def test_the_regions_add_up():
@@ -244,9 +244,9 @@ def test_an_engine_without_room_for_input_is_refused(limits, error, message):
 def test_a_shrunken_history_is_said_loudly():
     """Also without ids; a removal at the end is not one."""
     engine = engine_of()
-    state = seen(engine.measure([HumanMessage("a"), AIMessage("b"), HumanMessage("c")]))
+    state = update_after_measure(engine.measure([HumanMessage("a"), AIMessage("b"), HumanMessage("c")]))
     assert engine.measure([HumanMessage("a")], session=state).session.faults == ()
-    state = seen(engine.measure(turns(2)))
+    state = update_after_measure(engine.measure(turns(2)))
     (fault,) = engine.measure(turns(2)[2:], session=state).session.faults
     assert fault.startswith("history has 3 messages, the state remembers 5")
 
@@ -331,7 +331,12 @@ LONG = {"context_window": 4096, "input_limit": 4096, "system_tokens": 100, "hist
         (
             LARGE,
             "fixed regions need 4,200 of 4,096 tokens (system 1,500, summary 1,300, pinned 1,400)",
-            ["shorten the system prompt", "unpin messages", "lower summary_max_tokens", "lower output_reserve"],
+            [
+                "shorten the system prompt",
+                "unpin messages",
+                "lower summary_max_tokens or record_share",
+                "lower output_reserve",
+            ],
         ),
         (LONG, "the request needs 5,100 of 4,096 tokens (system 100, history 5,000)", ["shorten the current message"]),
     ],

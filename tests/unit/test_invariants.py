@@ -15,7 +15,7 @@ from langchain_core.messages import HumanMessage
 import support.conversations
 from langchain_ctxwin import BudgetExceededError
 from langchain_ctxwin.core import planning
-from langchain_ctxwin.core.outcome import seen
+from langchain_ctxwin.core.outcome import update_after_measure
 from langchain_ctxwin.core.pairing import find_faults, is_empty
 from langchain_ctxwin.core.priced_view import is_pinned, last_user
 from langchain_ctxwin.core.record import Record
@@ -48,7 +48,7 @@ def measured(engine, messages, state):
 def advance(engine, messages, state):
     """Do what the nodes do before a model call; return the window that is sent, and the new state."""
     window = measured(engine, messages, state)
-    state = state | seen(window)
+    state = state | update_after_measure(window)
     if plan := engine.plan(window):
         state = state | engine.apply(plan, window)
         window = measured(engine, messages, state)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_ctxwin import ContextConfig, TokenEstimator, pin
-from langchain_ctxwin.core.outcome import seen
+from langchain_ctxwin.core.outcome import update_after_measure
 from langchain_ctxwin.core.priced_view import is_pinned, last_user
 from langchain_ctxwin.core.view import message_id
 from langchain_ctxwin.errors import BudgetExceededError, ConfigError
@@ -125,7 +125,7 @@ def user(key, tokens=0, *, what="keep this"):
 def sent(engine, messages, state=None):
     """Return what the engine sends, by id, the window, and the state."""
     window = engine.measure(messages, session=state)
-    state = {**(state or {}), **seen(window)}
+    state = {**(state or {}), **update_after_measure(window)}
     if compaction := engine.emergency(window):
         state |= engine.apply(compaction, window)
         window = engine.measure(messages, session=state)
@@ -334,7 +334,7 @@ def requests(engine, messages, *, forced=False, is_async=False):
         if not ready(history):
             continue
         window = engine.measure(history, session=json.loads(json.dumps(state)))
-        state = state | seen(window)
+        state = state | update_after_measure(window)
         target = window.priced_view.upper_tokens * 2 // 3 if forced else None
         for make in (engine.plan, lambda window, target=target: engine.emergency(window, target_tokens=target)):
             if compaction := make(window):

@@ -11,7 +11,7 @@ from langgraph.graph.message import add_messages
 from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits, render_record
 from langchain_ctxwin.core.assembly import record_text
 from langchain_ctxwin.core.notes import MAX_VALUES, STATEMENT_CHARS
-from langchain_ctxwin.core.outcome import seen
+from langchain_ctxwin.core.outcome import update_after_measure
 from langchain_ctxwin.core.record import HOLDS, Record, RecordLine, extended, one_line
 from langchain_ctxwin.core.session import valid_record
 from support.recording import (
@@ -509,7 +509,7 @@ def test_state_of_the_version_before_is_converted_and_said_once():
     """What it counted goes on, and a view that named a newer result shows the older one again."""
     own = engine()
     first = own.measure(long_talk(), session={"context_view": OLD})
-    again = own.measure(long_talk(), session=seen(first))
+    again = own.measure(long_talk(), session=update_after_measure(first))
     assert first.session.faults == ("context_view is of an earlier version: its receipt became a record",)
     assert (again.session.faults, again.session.view) == ((), first.session.view)
     assert first.session.view.record == Record(turns=4, steps=9, messages=8, tokens=640)

@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_ctxwin import ContextEngine, ModelLimits
 from langchain_ctxwin.core.calibration import Belief
-from langchain_ctxwin.core.outcome import from_answer, seen
+from langchain_ctxwin.core.outcome import from_answer, update_after_measure
 from langchain_ctxwin.core.session import valid_keys, valid_view
 from langchain_ctxwin.core.view import View
 
@@ -92,7 +92,7 @@ def test_garbage_never_stops_a_thread(counts, guard, view, summary, report):
     state = {"context_counts": counts, "context_guard": guard, "context_view": view}
     state |= {"context_summary": summary, "context_report": report}
     window = engine().measure(HISTORY, session=state)
-    again = engine().measure(HISTORY, session=seen(window))
+    again = engine().measure(HISTORY, session=update_after_measure(window))
     assert again.total_tokens == window.total_tokens
     assert not [fault for fault in again.session.faults if "dropped" in fault]
 
@@ -104,7 +104,7 @@ def test_what_is_nearly_a_state_never_stops_a_thread_either(state):
     window = measuring.measure(HISTORY, session=state)
     measuring.plan(window)
     compaction = measuring.emergency(window, target_tokens=100)
-    stored = measuring.apply(compaction, window) if compaction else seen(window)
+    stored = measuring.apply(compaction, window) if compaction else update_after_measure(window)
     assert measuring.build(window)
     assert json.loads(json.dumps(stored, allow_nan=False)) == stored
 
@@ -145,8 +145,8 @@ def test_measuring_again_changes_nothing(reported, offset, slope, prompt):
     answered = HISTORY[1].model_copy(update={"usage_metadata": usage})
     history = [HISTORY[0], answered, HISTORY[2]]
     state = {"context_counts": {"beliefs": {"|": belief.to_json()}}}
-    once = seen(engine().measure(history, system_prompt=prompt, session=state))
-    twice = seen(engine().measure(history, system_prompt=prompt, session=once))
+    once = update_after_measure(engine().measure(history, system_prompt=prompt, session=state))
+    twice = update_after_measure(engine().measure(history, system_prompt=prompt, session=once))
     assert twice == once
 
 
