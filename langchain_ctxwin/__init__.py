@@ -75,8 +75,13 @@ _LAZY = {
 }
 # Where names are that need an extra, or more time to import than most programs have use for.
 
+_LAZY_MODULES = frozenset({"models", "observe", "routing", "tools"})
+# Modules that are imported at their first use as an attribute.
+
 
 def __getattr__(name: str) -> Any:
+    if name in _LAZY_MODULES:
+        return import_module(f"{__name__}.{name}")
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)

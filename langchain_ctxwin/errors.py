@@ -12,7 +12,8 @@
     |-- ArchiveError            what left the state cannot be read from the store
     |-- ConfigError             a setting is out of range or contradicts another
 
-Providers' own exceptions keep their type and are never wrapped.
+Providers' own exceptions keep their type and are never wrapped. `RemainingTooSmallError`, which a routed model raises,
+is a `ContextOverflowError` of LangChain, like a provider's.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from langchain_core.exceptions import ContextOverflowError
 
 
 class ContextWindowError(Exception):
-    """Base class of every error that this package raises on purpose."""
+    """Base class of the errors that this package raises on purpose."""
 
 
 class BudgetExceededError(ContextWindowError):

@@ -98,9 +98,7 @@ class ModelCall:
             except GraphBubbleUp:  # an interrupt or a command, whatever it quotes
                 raise
             except Exception as refusal:
-                # In the provider's own words: it may quote what a user wrote, or a tool brought.
-                quoted = request_texts(attempt.request, step.window.about.tools)
-                error, overflow = refusal, classify_overflow(refusal, request=quoted)
+                error, overflow = refusal, self._overflow(step.window, attempt, refusal)
                 if overflow is not None and number > most:
                     self._report(refusal_event(step.window, refusal))
                 if overflow is None or number > most:
@@ -190,6 +188,11 @@ class ModelCall:
             tools_offered=tuple(offered),
         )
         self._report(event)
+
+    @staticmethod
+    def _overflow(window: Window, attempt: Attempt, refusal: Exception) -> ContextOverflow | None:
+        """What the provider says in its own words; it may quote what a user wrote, or a tool brought."""
+        return classify_overflow(refusal, request=request_texts(attempt.request, window.about.tools))
 
     def _next(
         self, step: Step, attempt: Attempt, overflow: ContextOverflow, number: int, error: Exception | None

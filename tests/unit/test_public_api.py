@@ -1,6 +1,8 @@
 """Are the public names exactly the ones promised?"""
 
 import importlib.metadata
+import subprocess
+import sys
 
 import pytest
 
@@ -93,3 +95,9 @@ def test_an_undocumented_class_is_noticed():
     inherited = type("Inherited", (documented,), {})
     generated = type("Generated", (), {"__doc__": "Generated(x: int)"})
     assert [bool(own_docstring(value)) for value in (documented, inherited, generated)] == [True, False, False]
+
+
+def test_modules_that_take_a_while_are_attributes_at_their_first_use():
+    script = "import langchain_ctxwin as c; print(c.routing.__name__, c.tools.__name__, c.models.__name__, c.observe.__name__)"
+    names = [f"langchain_ctxwin.{name}" for name in ("routing", "tools", "models", "observe")]
+    assert subprocess.check_output([sys.executable, "-c", script], text=True).split() == names
