@@ -27,7 +27,7 @@ from langchain_ctxwin.util.forks import ForkSafeLock
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import MAX_TEXTS, Lru
 
-MAX_WAITING = 10_000  # events for a slow sink, some 10 MB; of more, the newest are lost, and counted
+MAX_WAITING = 10_000  # events for a slow sink, some 10 MB; of more, the newest are lost, which is logged
 IDLE_SECONDS = 1.0  # how long the thread of a sink waits for another event: steps follow each other faster
 LINGER_SECONDS = 0.05  # how long events gather for a slow sink: a thread that wakes for each costs a step some 5 %
 EXIT_SECONDS = 1.0  # how long the end of the process waits for slow sinks, all of them together

@@ -225,7 +225,7 @@ class BudgetedRetriever(_Budgeted, BaseRetriever):
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **kwargs: Any
     ) -> list[Document]:
-        call: _Call = kwargs.pop("call")
+        call = kwargs.pop("call", None) or self._call(None, None, None)
         call.results.append(
             self._select(self.base.invoke(query, call.child(run_manager), **kwargs), call.k, call.budget)
         )
@@ -234,7 +234,7 @@ class BudgetedRetriever(_Budgeted, BaseRetriever):
     async def _aget_relevant_documents(
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **kwargs: Any
     ) -> list[Document]:
-        call: _Call = kwargs.pop("call")
+        call = kwargs.pop("call", None) or self._call(None, None, None)
         found = await self.base.ainvoke(query, call.child(run_manager), **kwargs)
         call.results.append(self._select(found, call.k, call.budget))
         return list(call.results[0].documents)
@@ -291,7 +291,7 @@ def _scored(found: Any, score: str | Callable[[Document], float | None]) -> Docu
     match found:
         case Document():
             return found
-        case (Document() as document, number):
+        case (Document() as document, number) if isinstance(found, tuple):  # a list of two is a batch
             key = score if isinstance(score, str) else "score"
             return document.model_copy(update={"metadata": {**document.metadata, key: number}})
     raise ConfigError(f"the base found {found!r:.80}: it has to return documents, or pairs (document, score)")

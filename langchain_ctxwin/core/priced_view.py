@@ -329,8 +329,7 @@ class Request:
         head_tokens = head.total_tokens - estimates.fixed_tokens if head else 0
         before = after_steps(pinned, Before(rules=self.rules))
         before = replace(before, message=None) if is_first else before
-        steps = self.show(self.messages, start, view, before, head, head_tokens=head_tokens)
-        steps = self._with_loaded(steps)
+        steps = self._with_loaded(self.show(self.messages, start, view, before, head, head_tokens=head_tokens))
         if self.full_tokens:
             limit, fixed = self.full_tokens, estimates.fixed_tokens
             steps = Shown.of(with_fill(steps, before_tokens=fixed, limit=limit, price=self.price, fill=self.fill))

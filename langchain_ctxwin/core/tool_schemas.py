@@ -45,8 +45,8 @@ class Framing:
     """True where models are shown the arguments of a call one by one, as they are; False where they are shown JSON. A
     program in JSON is all escapes: with the wrong one, calls that write files are off by a tenth."""
 
-    any_tools: int
-    tool: int  # once when any tool is bound, and per tool definition, beside its text
+    any_tools: int  # once when any tool is bound
+    tool: int  # per tool definition, beside its text
     fields: FieldPrices | None = None
     """What a signature adds to names and descriptions; None where models are shown the JSON of a definition."""
 

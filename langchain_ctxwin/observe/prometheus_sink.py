@@ -18,11 +18,11 @@ except ModuleNotFoundError as error:
     raise ImportError("PrometheusSink needs prometheus-client: pip install 'langchain-ctxwin[prometheus]'") from error
 
 GAUGES = {
-    "utilization": "Last request over its input limit",
-    "window_utilization": "Last request over the whole window",
-    "input_limit_tokens": "Largest input",
+    "utilization": ("Last request over its input limit", "utilization"),
+    "window_utilization": ("Last request over the whole window", "window_utilization"),
+    "input_limit_tokens": ("Largest input", "input_limit"),
 }
-"""By model."""
+"""By model, each with the field of a step that it shows."""
 
 COUNTERS = {
     "requests": ("Answered requests", "model"),
@@ -122,9 +122,8 @@ class PrometheusSink:
 
     def _step(self, event: events.StepEvent) -> None:
         model = event.model
-        gauges = zip(GAUGES, (event.utilization, event.window_utilization, event.input_limit), strict=True)
-        for name, value in gauges:
-            if value is not None:
+        for name, (_, field) in GAUGES.items():
+            if (value := getattr(event, field)) is not None:
                 self._metrics[name].labels(model).set(value)
         self._observe("request_utilization", model, event.utilization)
         self._observe("estimate_accuracy", model, event.accuracy)
@@ -150,7 +149,7 @@ class PrometheusSink:
 
 def _metrics_in(registry: CollectorRegistry) -> dict[str, Any]:
     made: dict[str, Any] = {}
-    for name, text in GAUGES.items():
+    for name, (text, _) in GAUGES.items():
         made[name] = Gauge(f"ctxwin_{name}", text, ["model"], registry=registry)
     for name, (text, *labels) in COUNTERS.items():
         made[name] = Counter(f"ctxwin_{name}", text, labels, registry=registry)

@@ -95,9 +95,10 @@ class UsageRow(Row):
     requests: int = column(len)
     # Requests whose provider reported no size: their tokens are in no column.
     unreported: int = column(lambda steps: sum(one.reported_tokens is None for one in steps))
+    # Input that was read from the prompt cache, written to it, and neither.
     cached_tokens: int = column(sum, "cached_tokens")
     written_tokens: int = column(sum, "cache_write_tokens")
-    new_tokens: int = column(sum, "new_tokens")  # input that was read from the prompt cache, written to it, and neither
+    new_tokens: int = column(sum, "new_tokens")
     output_tokens: int = column(sum, "output_tokens")
     cost: Decimal | None = column(_money, "cost")
     unpriced: int = column(lambda steps: sum(one.cost is None for one in steps))

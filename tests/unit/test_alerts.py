@@ -85,7 +85,7 @@ CASES = {
         [("", "m", 0.8, 0.85, False), ("", "m", 0.925, 0.85, True)],
     ),
     "failed_summaries": (
-        [failed, SummaryEvent(status="refused", model="s"), failed, ready, failed],
+        [failed, SummaryEvent(status="refused", model="s"), ready, failed],
         [("", "s", 2, 2, False), ("", "s", 1, 2, True)],
     ),
     "stopped_compactions": (

@@ -456,6 +456,13 @@ class Steep:
         raise AssertionError("the text alone is asked for")
 
 
+def test_of_an_answer_whose_prices_do_not_add_up_the_least_relevant_messages_go():
+    state = calling(*(told(number, f"Key number {number} of the house.") for number in range(90)))
+    page = run(state, tool=create_recall_tool(max_tokens=300, counter=Steep()), query="key 7")
+    assert 200 < Steep().count_text(page) <= 300
+    assert "Key number 7 of" in page
+
+
 @settings(deadline=None, max_examples=40)  # the first search imports the index
 @given(
     messages=conversations(huge=True),

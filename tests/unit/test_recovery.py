@@ -77,6 +77,8 @@ def test_a_reason_that_names_the_window_needs_no_sizes():
         (3_000, 0, {"requested_output_tokens": 0}, False),
         (4_000, 54, {"requested_output_tokens": None, "context_window": 4_096}, False),
         (1_024, 8_192, {}, False),  # output limit of the server, sum at a multiple
+        (1_030, 8_186, {}, False),  # output limit less a few tokens
+        (1_216, 8_000, {}, False),  # decimal output limit, sum at a multiple
         (1_240, 805, {}, False),  # sum three tokens off a multiple
         (300, 212, {}, False),  # no window is that small
         *((900, made, {"context_window": 1_500}, False) for made in (580, 620)),  # more than 1 % off the window

@@ -163,8 +163,9 @@ def test_pairs_of_a_document_and_its_score_are_ordered_by_it():
     found = budgeted(base=RunnableLambda(lambda _: pairs)).invoke("q")
     assert [(d.metadata["name"], d.metadata["score"]) for d in found] == [("c", 0.2), ("b", 0.1), ("a", 0.0)]
     assert all("score" not in document.metadata for document, _ in pairs)
-    with pytest.raises(ConfigError, match=r"pairs \(document, score\)"):
-        budgeted(base=RunnableLambda(lambda _: ["text"])).invoke("q")
+    for wrong in (["text"], [[chunk("a", 5), chunk("b", 5)]]):  # a batch is no pair
+        with pytest.raises(ConfigError, match=r"pairs \(document, score\)"):
+            budgeted(base=RunnableLambda(lambda _, wrong=wrong: wrong)).invoke("q")
 
 
 @pytest.mark.parametrize(("on_overflow", "kept"), [("stop", ["a"]), ("skip", ["a", "c"])])
