@@ -185,11 +185,15 @@ class PartSplitter:
             return Parts(works=[])
         if not work["level"]:
             room = (tokens + max(frames)) // 2  # each half shows a frame
-            try:
-                parts, cuts = split_chunks(chunks, room, self._price, frame_price, least_tokens=LEAST_PIECE_TOKENS)
-            except BudgetExceededError:
-                return Parts(works=[])
-            return Parts(works=[{**work, "chunks": part} for part in parts] if len(parts) > 1 else [], cuts=cuts)
+            while room >= LEAST_PIECE_TOKENS:
+                try:
+                    parts, cuts = split_chunks(chunks, room, self._price, frame_price, least_tokens=LEAST_PIECE_TOKENS)
+                except BudgetExceededError:
+                    break
+                if len(parts) > 1:
+                    return Parts(works=[{**work, "chunks": part} for part in parts], cuts=cuts)
+                room //= 2  # where prices do not add up, the pieces cost less than the whole and came together again
+            return Parts(works=[])
         if len(chunks) >= LEAST_HALVED_ANSWERS:
             middle = len(chunks) // 2
             return Parts(works=[{**work, "chunks": half} for half in (chunks[:middle], chunks[middle:])])

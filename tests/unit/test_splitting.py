@@ -77,6 +77,13 @@ def test_every_request_fits_by_the_upper_bound_of_the_counter(texts, counter):
     assert [splitter.over_by(splitter.request_of(work)) for work in asked] == [0] * len(asked)
 
 
+def test_a_part_is_divided_although_its_pieces_cost_less_than_the_whole():
+    splitter = PartSplitter(None, limits=ModelLimits(2_000, requested_output_tokens=100), counter=growing(300))
+    text = ("word " * 20 + "\n") * 24
+    works = splitter.of_documents("Which doors?", [chunk_of(0, text)]).works
+    assert [splitter.over_by(splitter.request_of(work)) for work in works] == [0] * len(works)
+
+
 SECTIONS = "# One\n\nfirst\n\nsecond\n\n## Two\n\nthird\n\n# Three\n\nfourth\n"
 TABLE = "".join(f"{number},door,oak\n" for number in range(4))
 
