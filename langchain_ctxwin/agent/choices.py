@@ -31,7 +31,7 @@ from langchain_ctxwin.errors import ConfigError, NoModelFitsError, RemainingTooS
 from langchain_ctxwin.reporting import Reporter
 
 if TYPE_CHECKING:  # both take a while to import, and most agents have neither
-    from langchain_ctxwin.routing import Candidate, ModelRouter, Request, Route
+    from langchain_ctxwin.routing import Candidate, ModelRouter, Request, Route, Size
     from langchain_ctxwin.tools import ToolSelection, ToolSelector
 
 TOOL_SHARE = 0.5
@@ -74,7 +74,7 @@ def router_of(model: Any) -> ModelRouter | None:
     """Return the router of a `RoutedChatModel`; None for any other model."""
     if not hasattr(model, "router"):
         return None
-    from langchain_ctxwin.routing import RoutedChatModel  # noqa: PLC0415  # see above
+    from langchain_ctxwin.routing import RoutedChatModel  # noqa: PLC0415  # most agents have no router
 
     return model.router if isinstance(model, RoutedChatModel) else None
 
@@ -113,12 +113,12 @@ class Choices:
 
     def __init__(self, *, router: ModelRouter | None = None, selector: ToolSelector | None = None) -> None:
         if router is not None:
-            from langchain_ctxwin.routing import ModelRouter  # noqa: PLC0415  # see above
+            from langchain_ctxwin.routing import ModelRouter  # noqa: PLC0415  # most agents have no router
 
             if not isinstance(router, ModelRouter):
                 raise ConfigError(f"router={type(router).__name__}: pass a ModelRouter, or None")
         if selector is not None:
-            from langchain_ctxwin.tools import ToolSelector  # noqa: PLC0415  # see above
+            from langchain_ctxwin.tools import ToolSelector  # noqa: PLC0415  # most agents have no selector
 
             if not isinstance(selector, ToolSelector):
                 raise ConfigError(f"tool_selector={type(selector).__name__}: pass a ToolSelector, or None")
@@ -276,7 +276,7 @@ class Choices:
         router, before = self.router, known_name(state)
         if router is None:
             return {}
-        from langchain_ctxwin.routing import Request  # noqa: PLC0415  # see above
+        from langchain_ctxwin.routing import Request  # noqa: PLC0415  # most agents have no router
 
         window = next(iter(windows.values()))
         request = Request(
@@ -357,9 +357,9 @@ def _course(window: Window, compaction: Compaction, candidate: Candidate, reques
     )
 
 
-def _size(window: Window, headroom: float) -> Any:
+def _size(window: Window, headroom: float) -> Size:
     """The size as measured; a plain callable does not say how far off it may be, so it gets the router's headroom."""
-    from langchain_ctxwin.routing import Size  # noqa: PLC0415  # see above
+    from langchain_ctxwin.routing import Size  # noqa: PLC0415  # most agents have no router
 
     priced_view = window.priced_view
     has_bounds = priced_view.upper_tokens > priced_view.total_tokens or window.report["counted_by"] != "estimate"

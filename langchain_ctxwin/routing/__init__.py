@@ -7,6 +7,7 @@
 A route is data: the model, why, and why not each of the others.
 """
 
+from langchain_ctxwin.core.recovery import output_tokens_of
 from langchain_ctxwin.errors import RemainingTooSmallError
 from langchain_ctxwin.routing.candidates import Candidate
 from langchain_ctxwin.routing.chat_model import RoutedChatModel
@@ -30,4 +31,5 @@ __all__ = [
     "TextWeights",
     "conversation_key",
     "failure_of",
+    "output_tokens_of",
 ]

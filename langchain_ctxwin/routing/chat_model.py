@@ -256,7 +256,10 @@ def _wish(route: Any) -> tuple[str, str]:
 def _answer_of(call: Instance, messages: list[AnyMessage], stop: list[str] | None) -> ChatResult:
     """Call a candidate under its own cache and rate limiter."""
     model, arguments = call
-    return model._generate_with_cache(shown_to(model, messages), stop=stop, **arguments)  # noqa: SLF001  # see above
+    try:
+        return model._generate_with_cache(shown_to(model, messages), stop=stop, **arguments)  # noqa: SLF001  # see above
+    except StopIteration as error:  # would end the work around this call
+        raise RuntimeError(f"{type(model).__name__} raised StopIteration") from error
 
 
 async def _aanswer_of(call: Instance, messages: list[AnyMessage], stop: list[str] | None) -> ChatResult:
@@ -301,7 +304,10 @@ def _begun(chunk: ChatGenerationChunk | None) -> ChatGenerationChunk:
 
 def _as_chunk(result: ChatResult) -> ChatGenerationChunk:
     generation = result.generations[0]
-    values = generation.message.model_dump(exclude={"id", "type", "name", "chunk_position"})
+    message = generation.message
+    shared = AIMessageChunk.model_fields.keys() & type(message).model_fields.keys()
+    # As they are: a dump would turn the objects in them into dicts.
+    values = {name: getattr(message, name) for name in shared - {"id", "type", "name", "chunk_position"}}
     whole = AIMessageChunk(**values, chunk_position="last")
     return ChatGenerationChunk(message=whole, generation_info=generation.generation_info)
 

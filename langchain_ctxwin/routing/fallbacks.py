@@ -14,7 +14,6 @@ from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.runnables import run_in_executor
 
 from langchain_ctxwin.core.events import finish_reason_of
 from langchain_ctxwin.core.limits import models_behind
@@ -155,9 +154,8 @@ class Fallbacks:
             self._route = self._chosen()
             self._seconds, self._accepted_tokens, self._answer = 0.0, 0, AnswerSigns()
             name = self._route.name
-            make = partial(self._router.instance, name)
             try:
-                instance = yield Wait(make, partial(run_in_executor, None, make))
+                instance = yield Wait(partial(self._router.instance, name), partial(self._router.ainstance, name))
             except CannotBeMadeError as error:
                 self._not_made = error
                 self._take_up(name, CandidateFailure(what=NOT_MADE))

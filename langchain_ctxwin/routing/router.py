@@ -15,6 +15,7 @@ from typing import Any, cast
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AnyMessage, convert_to_messages
+from langchain_core.runnables import run_in_executor
 
 from langchain_ctxwin.config import FileConfig, LiveConfig, RoutingConfig, group_of
 from langchain_ctxwin.core.limits import Known, ModelLimits, for_everybody, require_tokens, stated_limit, unrefuted
@@ -190,7 +191,7 @@ class ModelRouter:
     def instance(self, name: str) -> Instance:
         """Return the chat model of a candidate and what is bound around it; `ConfigError` when it cannot be made.
 
-        One that is a mere name is made now, which imports its integration: on an event loop, call this in a thread.
+        One that is a mere name is made now, which imports its integration: on an event loop, await `ainstance`.
         """
         candidate = self.candidate(name)
         if not is_named(candidate.given):
@@ -198,6 +199,10 @@ class ModelRouter:
         with self._making:  # others wait
             made = self._made[name] = self._made.get(name) or made_model(candidate)
         return made, {}
+
+    async def ainstance(self, name: str) -> Instance:
+        """Like `instance`, in a thread."""
+        return await run_in_executor(None, self.instance, name)
 
     def route(
         self,

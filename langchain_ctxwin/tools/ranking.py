@@ -169,9 +169,11 @@ class Ranker:
 
 
 def _unit(vectors: Sequence[Sequence[float]]) -> Scores:
+    """The vectors at length 1; one without a length, because it holds no number or only zeros, is near to nothing."""
     found = np.asarray(vectors, dtype=np.float32)
     lengths = np.linalg.norm(found, axis=1, keepdims=True)
-    return found / np.where(lengths > 0, lengths, 1)
+    unit: Scores = np.divide(found, lengths, out=np.zeros_like(found), where=(lengths > 0) & (lengths < np.inf))
+    return unit
 
 
 class WordIndex:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from sys import maxsize
+from math import inf
 from typing import TYPE_CHECKING, Annotated, Any
 
 from langchain_core.embeddings import Embeddings
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from langchain_ctxwin.tools.ranking import Ranking, Wish
 
 MOST_NAMED = 10  # names that one message lists
-UNKNOWN_PRICE = maxsize  # of a tool that cannot be priced: it fits nowhere
+UNKNOWN_PRICE = inf  # of a tool that cannot be priced: it fits nowhere
 
 SERVED_SHARE = 0.8
 """A wish is served when a loaded tool scores so much of what the best of all tools scores: such a lead is chance."""
@@ -192,6 +192,11 @@ class ToolSelector:
     def tools(self) -> list[Any]:
         """All tools, as they were given."""
         return [entry.tool for entry in self._entries]
+
+    @property
+    def holds_all(self) -> bool:
+        """True when all tools fit together, so that nothing has to be chosen."""
+        return self._room.holds_all
 
     @cached_property
     def deferred_forms(self) -> tuple[Any, ...]:
@@ -376,7 +381,7 @@ class Room:
 
     tokens: int  # what they may cost
     base: int  # once, when any tool is bound
-    each: tuple[int, ...]  # per tool; `UNKNOWN_PRICE` for one that the counter cannot read
+    each: tuple[float, ...]  # per tool, a whole number; `UNKNOWN_PRICE` for one that the counter cannot read
 
     @property
     def holds_all(self) -> bool:
@@ -386,7 +391,7 @@ class Room:
     def total(self, chosen: Collection[int]) -> int:
         """Return what these tools add to a request; one that cannot be read is never shown and adds nothing."""
         prices = (self.each[number] for number in chosen)
-        return self.base + sum(price for price in prices if price != UNKNOWN_PRICE) if chosen else 0
+        return self.base + sum(int(price) for price in prices if price != UNKNOWN_PRICE) if chosen else 0
 
     def left(self, chosen: Collection[int], share: float = 1.0) -> int:
         """Return the tokens that are free beside the chosen ones; less than 0 when those do not fit together."""
@@ -395,8 +400,8 @@ class Room:
     def fill(self, chosen: Collection[int], wanted: Iterable[int], share: float = 1.0) -> list[int]:
         """Return the wanted tools, in their order, that fit beside the chosen ones; those too big are skipped."""
         taken, left = set(chosen), self.left(chosen, share)
-        free = (number for number in dict.fromkeys(wanted) if number not in taken)
-        return list(take_while_fits(free, left, self.each.__getitem__, on_overflow="skip").kept)
+        free = (number for number in dict.fromkeys(wanted) if number not in taken and self.each[number] <= left)
+        return list(take_while_fits(free, left, lambda number: int(self.each[number]), on_overflow="skip").kept)
 
 
 def priced_room(tools: Sequence[Any], tokens: int, counter: TokenCounter | None) -> Room:
@@ -411,7 +416,7 @@ def priced_room(tools: Sequence[Any], tokens: int, counter: TokenCounter | None)
         ) from error
     base = max(0, 2 * one - two - empty)
 
-    def price(tool: Any) -> int:
+    def price(tool: Any) -> float:
         try:
             return max(0, count([], tools=[tool]) - empty - base)
         except UNREADABLE:

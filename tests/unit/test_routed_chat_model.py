@@ -29,7 +29,7 @@ from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.errors import ConfigError, NoModelFitsError
-from langchain_ctxwin.routing import ModelRouter, RemainingTooSmallError, RoutedChatModel, failure_of
+from langchain_ctxwin.routing import ModelRouter, RemainingTooSmallError, RoutedChatModel, failure_of, output_tokens_of
 from support.fakes import (
     InvalidRequestError,
     ScriptedChatModel,
@@ -216,6 +216,15 @@ def test_when_all_failed_the_last_error_is_raised_with_its_cause_and_notes(how):
         answered(model, "hello", how)
     assert (caught.value, caught.value.__cause__) == (last, cause)
     assert caught.value.__notes__ == ["routing asked small: it was busy", "routing asked large: it was in trouble"]
+
+
+@every_way
+def test_an_iteration_that_ends_in_a_candidate_is_an_error_like_any_other(how):
+    model, *_ = two(small={"faults": [busy()]}, large={"faults": [StopIteration("no answer left")]})
+    with pytest.raises(RuntimeError) as caught:
+        answered(model, "hello", how)
+    assert isinstance(caught.value.__cause__, StopIteration)
+    assert caught.value.__notes__ == ["routing asked small: it was busy"]
 
 
 ERRORS = {**FAILURES, "overflow": lambda: core_overflow(9_000, 8_192), "openai": lambda: openai_overflow(9_000, 8_192)}
@@ -501,6 +510,18 @@ def test_a_candidate_that_does_not_stream_answers_in_one_piece(how):
     answer = answered(model, text, how)
     assert answer.text == echo([HumanMessage(text)], []).text
     assert [chunk.text for chunk in model.stream(text) if chunk.text] == [answer.text]
+
+
+@every_way
+def test_what_a_candidate_that_does_not_stream_says_beside_its_text_stays_as_it_is(how):
+    said, policy = Person(name="Ada"), script(AIMessage("hi", additional_kwargs={"parsed": Person(name="Ada")}))
+    answer = answered(two(small={"disable_streaming": True, "policy": policy})[0], "hello", how)
+    assert answer.additional_kwargs == {"parsed": said}
+
+
+@pytest.mark.parametrize(("said", "tokens"), [({"max_output_tokens": 5}, 5), ({"max_tokens": None}, None), ({}, None)])
+def test_what_a_call_asks_for_at_most_can_be_read(said, tokens):
+    assert output_tokens_of(said) == tokens
 
 
 @every_way

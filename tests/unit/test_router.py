@@ -1,5 +1,6 @@
 """Does the router choose what fits, then what is worth it, and say why?"""
 
+import asyncio
 import threading
 import time
 from dataclasses import dataclass, field, replace
@@ -422,6 +423,8 @@ def test_a_name_without_integration_says_what_to_do():
     routes = ModelRouter(["nowhere:name"], TableRegistry({"nowhere/name": info("name", 8_192)}), quality=FixedQuality())
     with pytest.raises(ConfigError, match="'nowhere/name' cannot be made into a chat model"):
         routes.instance("nowhere/name")
+    with pytest.raises(ConfigError, match="cannot be made into a chat model"):
+        asyncio.run(routes.ainstance("nowhere/name"))
 
 
 @pytest.mark.parametrize("wrong", [{"prefer": "nobody"}, {"estimated_tokens": -1}, {"output_tokens": 0}])

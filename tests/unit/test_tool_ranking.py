@@ -54,6 +54,18 @@ class Ragged(Topics):
         return super().embed_documents(texts)[:-1]
 
 
+class Holed(Topics):
+    """Its vector of any text with a certain word holds what is no number."""
+
+    def __init__(self, word, hole):
+        super().__init__()
+        self.word, self.hole = word, hole
+
+    def _vector(self, text):
+        vector = super()._vector(text)
+        return [self.hole, *vector[1:]] if self.word in text.lower() else vector
+
+
 class Fixed:
     """A ranker that always returns the same."""
 
@@ -129,6 +141,16 @@ def test_meaning_finds_what_no_word_says():
     assert best("fifty euros please", embeddings=Topics()) == ("exchange",)
     assert best("will there be rain", embeddings=Topics(), previous=["send_email"]) == ("forecast",)
     assert best("weather", embeddings=Ragged()) == ("forecast",)
+
+
+@pytest.mark.parametrize("hole", [float("nan"), float("inf")])
+@pytest.mark.parametrize("word", ["exchange", "rain"])
+def test_a_vector_that_holds_no_number_says_nothing(word, hole):
+    """Neither that of a tool nor that of a request: its words count."""
+    with capture_logs() as logs:
+        assert best("weather and rain", embeddings=Holed(word, hole)) == ("forecast",)
+        assert best("use the exchange", embeddings=Holed(word, hole)) == ("exchange",)
+    assert logs == []
 
 
 async def test_tools_are_embedded_once_and_requests_while_they_are_remembered():

@@ -1,5 +1,6 @@
 """Are the right tools chosen, do they fit, and does the set stay as it is while it can?"""
 
+import sys
 from functools import partial
 
 import pytest
@@ -77,6 +78,7 @@ def test_the_useful_tools_are_chosen_in_the_given_order():
 
 def test_all_tools_are_chosen_when_all_fit():
     assert chooser(5).select("weather").selected == tuple(TOOLS)
+    assert [chooser(room).holds_all for room in (4, 5)] == [False, True]
 
 
 def test_always_comes_first_and_in_a_small_window_is_what_is_left():
@@ -109,9 +111,10 @@ def test_recursive_and_giant_schemas_end():
     assert (selection.names, selection.skipped) == (("looped", "send_email"), ("giant",))
 
 
-def test_a_tool_that_the_counter_cannot_read_is_skipped():
+@pytest.mark.parametrize("room", [2_000, sys.maxsize])
+def test_a_tool_that_the_counter_cannot_read_is_skipped(room):
     tools = [{"type": "function", "function": looped()}, MAIL]
-    selection = ToolSelector(tools, 2_000, counter=count_tokens_approximately).select("loops")
+    selection = ToolSelector(tools, room, counter=count_tokens_approximately).select("loops")
     assert (selection.names, selection.skipped) == (("send_email",), ("looped",))
 
 
