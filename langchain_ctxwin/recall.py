@@ -401,6 +401,7 @@ def _meaning_scores(texts: list[str], query: str, embeddings: Embeddings) -> lis
 
 def _fitting(
     passages: Iterable[_Passage],
+    *,
     room: int,
     part_price: Callable[[_Passage], int],
     label_price: Callable[[_Passage], int],
@@ -446,10 +447,10 @@ def _excerpts(
     label_tokens = count([HumanMessage("")]) - base
     parts = _fitting(
         passages,
-        max_tokens - base,
-        lambda part: price(part.text),
-        lambda _: label_tokens,
-        lambda parts: count([HumanMessage(part.text) for part in parts]) <= max_tokens,
+        room=max_tokens - base,
+        part_price=lambda part: price(part.text),
+        label_price=lambda _: label_tokens,
+        fits=lambda parts: count([HumanMessage(part.text) for part in parts]) <= max_tokens,
     )
     return [
         Excerpt(
@@ -566,7 +567,11 @@ class _Reader:
         ranked = sorted((part for part in passages if part.index not in seen), key=_rank)
         cut = (self._cut(part, room, room // min(EXCERPTS, unseen)) for part in ranked[: room // BLOCK_TOKENS])
         parts = _fitting(
-            cut, room, self._text_tokens, self._label_tokens, lambda parts: self._price(page(parts)) <= self._max_tokens
+            cut,
+            room=room,
+            part_price=self._text_tokens,
+            label_price=self._label_tokens,
+            fits=lambda parts: self._price(page(parts)) <= self._max_tokens,
         )
         if not parts:
             return f"{unseen} earlier messages match, but none fits: search with fewer or rarer words."
