@@ -538,9 +538,15 @@ class _Reader:
         chars = len(readable_text(self.messages[index]))
         if not 0 <= start_char < max(1, chars):
             raise ToolException(f"offset_chars={start_char} is outside of the message, which has {chars} characters.")
-        part = self._beginning(index, start_char, self._max_tokens)
-        more = f"; read on with offset_chars={part.stop_char}" if part.stop_char < chars else ""
-        return f"[{self._author(index)}, characters {start_char} to {part.stop_char} of {chars}{more}]\n{part.text}"
+        room = self._max_tokens
+        while True:
+            part = self._beginning(index, start_char, room)
+            more = f"; read on with offset_chars={part.stop_char}" if part.stop_char < chars else ""
+            page = f"[{self._author(index)}, characters {start_char} to {part.stop_char} of {chars}{more}]\n{part.text}"
+            tokens = self._price(page)
+            if tokens <= self._max_tokens or not part.text:
+                return page
+            room = min(room - 1, room * self._max_tokens // tokens)  # the pieces may cost less than the whole
 
     def search(self, query: str, positions: Sequence[int], seen: frozenset[int]) -> str:
         """Return the best passages at these positions that are not seen, in the order in which they were said."""

@@ -251,7 +251,7 @@ class SummaryEvent(Event):
     """Something became of a summary; its name is `context.summary_started`, and so on."""
 
     status: SummaryStatus
-    """`refused` is one for a request at hand that failed, or would not have made it smaller; of `lost` the process is gone."""
+    """`refused` is one that failed or would not have made the request smaller; of `lost` the process is gone."""
 
     key: str = ""
     """Names the piece of work, from `started` to its end."""

@@ -456,6 +456,15 @@ class Steep:
         raise AssertionError("the text alone is asked for")
 
 
+def test_a_long_message_that_is_read_by_its_id_fits_with_its_label():
+    call = {"name": "read", "args": {"path": "lorem " * 300, "n": [1, {"deep": "x"}]}, "id": "c0"}
+    messages = [HumanMessage("question", id="m0"), AIMessage("", id="m1", tool_calls=[call])]
+    for most in range(200, 260):
+        page = run({"messages": messages}, tool=create_recall_tool(max_tokens=most), query="m1")
+        assert "read on" in page
+        assert TokenEstimator().count_text(page) <= most
+
+
 def test_of_an_answer_whose_prices_do_not_add_up_the_least_relevant_messages_go():
     state = calling(*(told(number, f"Key number {number} of the house.") for number in range(90)))
     page = run(state, tool=create_recall_tool(max_tokens=300, counter=Steep()), query="key 7")
