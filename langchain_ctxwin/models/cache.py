@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -98,19 +99,23 @@ class SourceCache:
         self._reporter = reporter
         self._timeout_seconds = timeout_seconds
         self._file = snapshot_file(cache_path)
+        self._is_opened = cache_path is None
         self._is_listed = True
-        self._listing_lock = ForkSafeLock()
-        if stored := self._file.read():
-            for feed in self.feeds:
-                if feed.is_stored and feed.key in stored:
-                    feed.answers = {None: stored[feed.key]}
-            self._list()
+        self._lock, self._listing_lock = ForkSafeLock(), ForkSafeLock()
+        self.renew()
+        renew_after_fork(self)
+
+    def renew(self) -> None:
+        """Forget the call that reads the file; a thread of the parent process may have made it."""
+        self._opening: tuple[Future[Any], float] | None = None
 
     def settled(self, names: Sequence[str] = (), knows: Callable[[], bool] = lambda: True) -> Work[None]:
         """Have what is due asked, and wait for it as long as it is worth; until it `knows`, for all that is on its way.
 
         Sources that list nothing are asked for the names.
         """
+        if not self._is_opened:
+            yield self._opened()
         asked = [job for feed in self.feeds for job in feed.ask_if_due()]
         is_cold = not all(feed.has_tried for feed in self.feeds)
         if asked or is_cold:
@@ -121,6 +126,7 @@ class SourceCache:
 
     def refresh(self) -> None:
         """Ask every source now, also those that failed a moment ago, and wait: for each only its limited time."""
+        self._opened().now()
         before = [job for feed in self.feeds for job in feed.pending(is_sure=True)]  # these answers do not count
         wait(before, self._timeout_seconds)
         wait([feed.ask() for feed in self.feeds if not feed.is_stuck], self._timeout_seconds)
@@ -128,8 +134,9 @@ class SourceCache:
 
     def flush(self, timeout_seconds: float) -> bool:
         """Wait until what was fetched is saved, or could not be; false when that takes longer."""
+        deadline = time.monotonic() + timeout_seconds
         wait(self._pending(), timeout_seconds)
-        return self._file.flush(timeout_seconds)
+        return self._file.flush(max(0.0, deadline - time.monotonic()))
 
     def states(self) -> tuple[SourceState, ...]:
         """Return how each source is doing."""
@@ -137,6 +144,25 @@ class SourceCache:
 
     def _pending(self) -> list[Future[Any]]:
         return [job for feed in self.feeds for job in feed.pending()]
+
+    def _opened(self) -> Wait:
+        """The wait for the call that reads what is stored; all who wait for it share its limited time."""
+        with self._lock:
+            if not self._is_opened and self._opening is None:
+                with suppress(RuntimeError):  # no thread was free: who comes next tries again
+                    self._opening = in_few_daemons(self._restore), time.monotonic() + self._timeout_seconds
+            opening = self._opening
+        return waiting([opening[0]], max(0.0, opening[1] - time.monotonic())) if opening else waiting([], 0.0)
+
+    def _restore(self) -> None:
+        """Take over what is stored, in a thread of its own: the file may be long, and its system may hang."""
+        stored = self._file.read() or {}
+        for feed in self.feeds:
+            if feed.is_stored and feed.key in stored:
+                feed.restore(stored[feed.key])
+        if stored:
+            self._list()
+        self._is_opened = True
 
     def _take_up(self, feed: Feed, *, before: Sequence[Claim], models: Sequence[ModelInfo], is_new: bool) -> None:
         """List, save and report what a source stated, in its own thread."""
@@ -191,7 +217,7 @@ class Feed:
         self._ttl_seconds = ttl_seconds
         self._clock = clock
         self._timeout_seconds = timeout_seconds
-        self._back_off = BackOff(clock)
+        self._back_off = BackOff(clock, longest_seconds=ttl_seconds)  # asked as often as what answers, at least
         self._failure_log = FailureLog(source=name)
         self._lock = ForkSafeLock()
         self.renew()
@@ -227,10 +253,15 @@ class Feed:
         with self._lock:
             self._calls = {about: call for about, call in self._calls.items() if not call[0].done()}
             waited_for = [job for job, since in self._calls.values() if now - since < self._timeout_seconds]
-            self.is_stuck = len(waited_for) < len(self._calls)
-        if self.is_stuck:
+            was_stuck, self.is_stuck = self.is_stuck, len(waited_for) < len(self._calls)
+        if self.is_stuck and not was_stuck:  # however long it hangs, it failed once
             self.fail(f"no answer within {self._timeout_seconds:g} seconds")
         return waited_for
+
+    def restore(self, stored: Snapshot) -> None:
+        """Take over the list that was stored, unless the source answered already."""
+        with self._lock:
+            self.answers = {None: stored, **self.answers}
 
     def claims(self) -> list[Claim]:
         """Return all that the source stated."""
@@ -285,11 +316,12 @@ class Feed:
                 self.fail(reason_of(error))
                 return
             models = ()  # it may answer by name
-        before, stated_before = self.answers.get(about), self.claims()
-        answers = {**self.answers, about: Snapshot(models=models, fetched_at=self._clock())}
-        if len(answers) > MAX_ASKED:
-            del answers[next(name for name in answers if name is not None)]
-        self.answers = answers
+        with self._lock:  # or of answers that come at once all but one may be lost
+            before, stated_before = self.answers.get(about), self.claims()
+            answers = {**self.answers, about: Snapshot(models=models, fetched_at=self._clock())}
+            if len(answers) > MAX_ASKED:
+                del answers[next(name for name in answers if name is not None)]
+            self.answers = answers
         self._back_off.succeeded()
         self.fault = ""
         self._failure_log.note("models.source_failed", "")

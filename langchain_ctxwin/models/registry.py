@@ -244,8 +244,9 @@ class ModelRegistry:
 
         A program that ends within seconds calls this, or each run of it asks all sources again.
         """
-        is_learned_saved = [memory.flush(timeout_seconds) for memory in self._memories]
-        return self._cache.flush(timeout_seconds) and all(is_learned_saved)
+        deadline = time.monotonic() + timeout_seconds
+        is_learned_saved = [memory.flush(max(0.0, deadline - time.monotonic())) for memory in self._memories]
+        return self._cache.flush(max(0.0, deadline - time.monotonic())) and all(is_learned_saved)
 
     def explain(self, model: Any) -> Explanation:
         """Return who states what about a model, which statement counts, and how each source is doing."""

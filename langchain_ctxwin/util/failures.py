@@ -55,8 +55,9 @@ class BackOff:
     Needs no lock: two failures that are reported in the same moment may count twice, and the pause is longer then.
     """
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], *, longest_seconds: float = LONGEST_PAUSE_SECONDS) -> None:
         self._clock = clock
+        self._longest_seconds = longest_seconds
         self._failed_at = 0.0
         self.failures = 0
         """Failures in a row; those of calls that were made together are one."""
@@ -64,7 +65,8 @@ class BackOff:
     @property
     def is_on(self) -> bool:
         """True during a pause."""
-        return self.failures > 0 and 0 <= self._clock() - self._failed_at < pause_seconds(self.failures)
+        pause = min(pause_seconds(self.failures), self._longest_seconds)
+        return self.failures > 0 and 0 <= self._clock() - self._failed_at < pause
 
     def failed(self) -> None:
         """Begin a pause, unless there is one: what was asked before it fails late, and is no news."""

@@ -313,6 +313,16 @@ def test_pauses_double_up_to_a_cap_and_a_success_ends_them():
     assert not pause.is_on
 
 
+def test_no_pause_is_longer_than_its_owner_says():
+    now = 0.0
+    pause = BackOff(lambda: now, longest_seconds=3)
+    pause.failed()
+    now = 2.9
+    assert pause.is_on
+    now = 3.0
+    assert not pause.is_on
+
+
 @given(st.lists(st.floats(0, 90), max_size=60), st.integers(1, 5))
 def test_no_minute_has_more_questions_than_allowed(waits, per_minute):
     """Beyond them there is no count and no warning; who comes when there is room is served."""

@@ -319,6 +319,13 @@ def test_a_file_that_is_not_understood_is_reported_and_set_aside(path, content):
     assert LearnedSource(path).recall("m") == {"context_window": 8192}
 
 
+def test_the_fault_of_a_file_is_named(path):
+    path.write_text(document(m={"context_window": entry(tokens=0)}))
+    with capture_logs() as logs:
+        LearnedSource(path)
+    assert [log["reason"] for log in logs] == ["no limits of version 1: models.m.context_window.tokens"]
+
+
 def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path):
     """Nor one in the place of the lock file beside it."""
     for name in ("pipe.json", "locked.json.lock"):
@@ -365,12 +372,13 @@ def test_a_faulty_file_that_cannot_be_set_aside_and_a_place_where_none_can_be_ar
     place = tmp_path / name
     in_the_way = tmp_path / name.partition("/")[0]
     in_the_way.write_text("{")
-    if place == in_the_way:
-        place.with_name("learned.json.corrupt").mkdir()
+    occupied = tmp_path / "learned.json.corrupt"
+    occupied.mkdir()
     with capture_logs() as logs:
         source = saved(LearnedSource(place))
     assert warnings_of(logs) == [("models.learned_unreadable", str(place)), ("models.learned_not_saved", str(place))]
     assert (source.recall("m"), in_the_way.read_text()) == ({"context_window": 8192}, "{")
+    assert (occupied.is_dir(), [*occupied.iterdir()]) == (True, [])
 
 
 # Not in the caller's thread

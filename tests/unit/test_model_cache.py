@@ -2,6 +2,8 @@
 
 import json
 import os
+import threading
+from concurrent.futures import wait
 from datetime import date
 from decimal import Decimal
 
@@ -9,9 +11,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from langchain_ctxwin import ModelInfo, ModelRegistry
-from langchain_ctxwin.models.cache import MAX_SNAPSHOTS, Snapshot, newest, snapshot_file
-from langchain_ctxwin.models.stored import VERSION
+from langchain_ctxwin.models.cache import MAX_SNAPSHOTS, Feed, Snapshot, newest, snapshot_file
+from langchain_ctxwin.models.stored import VERSION, StoredValue
 from langchain_ctxwin.util import files
+from langchain_ctxwin.util.background import in_daemon
 from support.agents import PATIENCE
 from support.model_sources import NOON, ListSource, Watch, model
 
@@ -138,6 +141,76 @@ def test_a_restart_asks_nothing_within_the_time_to_live(path):
     watch.now += 10_000
     assert restarted(path, second, watch).lookup("nova-1").context_window == 8192
     assert second.fetched == [None]
+
+
+@pytest.fixture
+def reading(monkeypatch):
+    """Threads that read the file, each of which waits until `released` is set."""
+    read, threads, released = StoredValue.read, [], threading.Event()
+
+    def held(file):
+        if file._file is not None:  # a memory of limits without a file has one of these too
+            threads.append(threading.current_thread())
+            released.wait(PATIENCE)
+        return read(file)
+
+    monkeypatch.setattr(StoredValue, "read", held)
+    yield threads, released
+    released.set()
+
+
+async def test_an_event_loop_reads_no_file(path, reading):
+    threads, released = reading
+    save(snapshot_file(path), {"provider api": snapshot(model())})
+    released.set()
+    source = ListSource(cache_key="provider api")
+    info = await restarted(path, source, Watch()).alookup("nova-1")
+    assert (info.context_window, source.fetched, len(threads)) == (8192, [], 1)
+    assert threading.main_thread() not in threads
+
+
+@pytest.mark.parametrize("method", ["lookup", "refresh"])
+def test_a_file_system_that_hangs_is_waited_for_once_and_the_sources_are_asked(path, reading, method):
+    """What is read late replaces no answer."""
+    threads, released = reading
+    stored = snapshot(model(context_window=1))
+    save(snapshot_file(path), {"provider api": stored, "provider other": snapshot(model("other"))})
+    sources = ListSource(model(), cache_key="provider api"), ListSource(cache_key="provider other", failing=OSError())
+    known = ModelRegistry(sources, 60, Watch(), cache_path=path, timeout_seconds=0.3)
+    if method == "refresh":
+        known.refresh()
+    assert [known.lookup("nova-1").context_window for _ in range(2)] == [8192, 8192]
+    (late, _) = known._cache._opening
+    released.set()
+    late.result()
+    assert [known.lookup(name).context_window for name in ("nova-1", "other")] == [8192, 8192]
+    assert len(threads) == 1
+
+
+def test_a_file_that_no_thread_could_read_is_read_later(path, monkeypatch):
+    save(snapshot_file(path), {"provider api": snapshot(model())})
+    source = ListSource(cache_key="provider api")
+    known = restarted(path, source, Watch())
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", lambda thread: (_ for _ in ()).throw(RuntimeError))
+        assert known.models() == []
+    assert (known.lookup("nova-1").context_window, source.fetched) == (8192, [])
+
+
+def test_answers_that_come_at_once_are_all_kept():
+    others = []
+
+    def now():
+        if not others:
+            others.append(in_daemon(lambda: feed.fetch("other")))
+            wait(others, 0.2)  # it may have to wait for this answer
+        return NOON
+
+    source = ListSource(model(), model("other"))
+    feed = Feed(source, "api", lambda *_, **__: None, ttl_seconds=60, clock=now, timeout_seconds=60)
+    feed.fetch("nova-1")
+    wait(others)
+    assert {*feed.answers} == {"nova-1", "other"}
 
 
 def test_a_file_from_the_future_is_not_trusted_to_be_fresh(path):

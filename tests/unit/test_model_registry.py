@@ -309,6 +309,19 @@ def test_what_is_learned_goes_into_the_given_source_and_answers_alone():
 # Time
 
 
+def test_all_that_is_saved_shares_the_time_of_a_flush():
+    given = []
+
+    class SlowMemory(LearnedSource):
+        def flush(self, timeout_seconds):
+            given.append(timeout_seconds)
+            time.sleep(timeout_seconds)
+            return False
+
+    known = registry(*(SlowMemory() for _ in range(3)))
+    assert (known.flush(0.1), given[0] <= 0.1, given[1:]) == (False, True, [0.0, 0.0])
+
+
 def test_the_world_changes_within_one_time_to_live():
     """Until then sources are asked once, however many names are looked up, unknown ones included."""
     watch, source = Watch(), ListSource(model(), model("old"))
@@ -350,19 +363,23 @@ def test_a_clock_that_goes_back_makes_facts_expire():
     assert window(known) == 4096
 
 
-def test_a_failing_source_is_asked_ever_more_rarely():
+@pytest.mark.parametrize(
+    ("ttl_seconds", "pauses"),
+    [(10_000, [10, 20, 40, 80, 160, *[LONGEST_PAUSE_SECONDS] * 3]), (30, [10, 20, *[30] * 6])],
+)
+def test_a_failing_source_is_asked_ever_more_rarely(ttl_seconds, pauses):
+    """Never more rarely than one that answers."""
     watch, asked = Watch(), []
 
     def fail(name):
         asked.append(watch.now)
         raise OSError
 
-    known = ModelRegistry([SimpleNamespace(fetch=fail)], 10_000, watch)
+    known = ModelRegistry([SimpleNamespace(fetch=fail)], ttl_seconds, watch)
     while len(asked) < 9:
         known.models()
         watch.now += FIRST_PAUSE_SECONDS
-    pauses = [later - earlier for earlier, later in pairwise(asked)]
-    assert pauses == [10, 20, 40, 80, 160, LONGEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS]
+    assert [later - earlier for earlier, later in pairwise(asked)] == pauses
 
 
 # Sources that misbehave
@@ -443,6 +460,20 @@ def test_a_hanging_source_is_waited_for_once():
     hanging.released.set()
     call.result()
     assert (window(known, "late"), hanging.fetched, len(good.fetched)) == (8192, [None], 7)
+
+
+def test_a_call_that_hangs_is_one_failure_however_long_it_does():
+    hanging, watch = HeldSource(failing=OSError()), Watch()
+    known = registry(hanging, watch=watch, timeout_seconds=0.05)
+    for _ in range(4):
+        known.models()
+        watch.now += LONGEST_PAUSE_SECONDS
+    call = known._cache.feeds[0].ask()
+    hanging.released.set()
+    call.result()  # the second failure, after which the pause is twice the first one
+    watch.now += 2 * FIRST_PAUSE_SECONDS
+    known.models()
+    assert hanging.fetched == [None, None]
 
 
 def test_expired_facts_serve_while_a_slow_source_is_asked(monkeypatch):

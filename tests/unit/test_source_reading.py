@@ -120,6 +120,21 @@ def test_what_does_not_pass_is_a_typed_error_without_a_key(answer, said, request
     assert len(visit.urls) == requests
 
 
+def test_a_fault_of_a_request_is_no_lack_of_threads(monkeypatch):
+    visit = Visit(RuntimeError("the client is closed"))
+    with pytest.raises(RuntimeError, match="the client is closed"):
+        visit.session.get("/models")
+    assert len(visit.urls) == 1
+
+    def refused(work):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(http, "in_daemon", refused)
+    with pytest.raises(SourceError, match="was not asked: the process has no thread for it"):
+        visit.session.get("/models")
+    assert visit.waits == [0.25, 0.5]
+
+
 @pytest.mark.parametrize("location", ["/v2/models", "http://maker.test/v2/models", "https://maker.test/v2/models"])
 def test_a_redirect_to_the_same_host_is_followed(location):
     visit = Visit(moved(location), GOOD)
@@ -181,6 +196,18 @@ def test_a_server_that_nobody_knows_is_a_provider_of_its_own():
     source = OpenAICompatibleSource(" http://LocalHost:8000/v1/ ")
     shown = "OpenAICompatibleSource('http://LocalHost:8000/v1', provider='localhost:8000')"
     assert (source.name, repr(source)) == ("localhost:8000", shown)
+
+
+@pytest.mark.parametrize("unlisted", [[], [{"id": "unlisted", "max_prompt_length": 4096}]])
+def test_all_lists_of_a_server_that_nobody_knows_complete_its_entries(unlisted):
+    """Of each other too; the window of a model that it does not serve says nothing about those that it does."""
+    lists = [{"id": "m", "owned_by": "xai"}], [{"id": "m", "price": 1}, *unlisted], [{"id": "m", "window": 2}]
+    visit = Visit(*(httpx.Response(200, json={"data": entries}) for entries in lists))
+    entries = OpenAICompatibleSource(BASE)._entries(visit.session, None)
+    assert entries == [{"id": "m", "owned_by": "xai", "price": 1, "window": 2}]
+    assert [url.removeprefix("http://maker.test") for url in visit.urls] == [
+        *("/v1/models", "/v1/language-models", "/api/v0/models")
+    ]
 
 
 def test_what_is_posted_is_not_redirected():
@@ -279,6 +306,7 @@ def per_million(value):
         (per_million, "10", [10]),
         (per_million, "3", ["3.00"]),
         (per_million, "0.075", [Decimal("0.075")]),
+        (per_million, "0.1111111111111111111111111111", [Decimal("0." + "1" * 50)]),  # more digits than a text may have
         (lambda value: str(price(value, per=10_000 * MILLION)), "3", [30_000]),
         (day, date(2026, 5, 31), ["2026-05-31", "2026-05-31T23:59:59Z", date(2026, 5, 31)]),
         (day, date(2026, 5, 31), [datetime(2026, 5, 31, 8, tzinfo=UTC)]),
@@ -425,7 +453,7 @@ def test_one_model_is_found_with_its_provider_or_without(catalog, name):
     assert providers == (["maker"] if name == "test-pro" else ["maker", "gateway"])
 
 
-PACKED = gzip.compress(b" " * 1_000_000, mtime=0)
+PACKED = gzip.compress(b"{}" + b" " * 1_000_000, mtime=0)  # JSON, when it is read to its end
 NO_JSON = [b"", b"<html>", b"[" * 50_000, b"\x1f\x8bbroken", gzip.compress(b"{}", mtime=0)[:-4], PACKED]
 
 

@@ -221,10 +221,11 @@ class Session:
         for _ in range(MAX_REDIRECTS + 1):
             try:
                 job = in_daemon(partial(self._ask, method, place, **sent))
-                answer = job.result(max(0.0, self._deadline - self._clock()) + LATE_SECONDS)
             except RuntimeError:
                 reason = f"{shown(url)} was not asked: the process has no thread for it"
                 raise SourceError(reason, may_pass=True) from None
+            try:
+                answer = job.result(max(0.0, self._deadline - self._clock()) + LATE_SECONDS)
             except TimeoutError:
                 raise SourceError(f"{shown(url)} did not answer in time") from None
             except httpx.TransportError as error:  # its text may quote what was sent

@@ -101,16 +101,21 @@ class OpenAICompatibleSource(ApiSource):
             started = tokens(slot.get("n_ctx"))
             return [{**entry, "context_window": started} for entry in entries] if started else entries
         owners = [entry.get("owned_by") for entry in entries]
-        paths = [path for owner, path in OWNERS_WITH_MORE.items() if owner in owners]
-        more = [one for path in paths for one in entries_of(session.find(path, is_optional=True))]
-        if platform_at(self._base_url) is None and not any(map(window_of, (*entries, *more))):
-            more += entries_of(session.find("/api/v0/models", without=VERSION, is_optional=True))  # LM Studio
-        known = {str(entry.get("id")): entry for entry in more}
-        return [{**entry, **known.get(str(entry.get("id")), {})} for entry in entries]
+        for path in (path for owner, path in OWNERS_WITH_MORE.items() if owner in owners):
+            entries = _completed(entries, session.find(path, is_optional=True))
+        if platform_at(self._base_url) is not None or any(map(window_of, entries)):
+            return entries
+        return _completed(entries, session.find("/api/v0/models", without=VERSION, is_optional=True))  # LM Studio
 
     def _info(self, entry: Mapping[str, Any], name: str | None) -> ModelInfo | None:
         info = read_entry(self.name, entry, self.name)
         return info if info and name in (None, info.name, *info.aliases) else None
+
+
+def _completed(entries: list[Mapping[str, Any]], more: Any) -> list[Mapping[str, Any]]:
+    """The entries with the fields that another list of the same server adds to them."""
+    known = {str(entry.get("id")): entry for entry in entries_of(more)}
+    return [{**entry, **known.get(str(entry.get("id")), {})} for entry in entries]
 
 
 def read_entry(source: str, entry: Mapping[str, Any], provider: str | None) -> ModelInfo | None:

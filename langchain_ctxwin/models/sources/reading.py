@@ -119,8 +119,8 @@ def _number(value: Any) -> Decimal | None:
     if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal):
         return None
     try:
-        text = str(value)
-        number = Decimal(text) if len(text) <= MAX_VALUE_CHARS else None
+        text = str(value)  # of a `Decimal`, which nobody reads from JSON, the exact value, however long
+        number = Decimal(text) if len(text) <= MAX_VALUE_CHARS or isinstance(value, Decimal) else None
     except (DecimalException, ValueError):  # no number, or one of thousands of digits
         return None
     # An exponent beyond was made to be slow.
