@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Literal
 
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import HumanMessage, ToolMessage
 
 from langchain_ctxwin.core.edits import text_of
-from langchain_ctxwin.core.notes import record_lines, rules
+from langchain_ctxwin.core.notes import lasting, record_lines
 from langchain_ctxwin.core.priced_view import PricedView, Request, last_user, pins_before
-from langchain_ctxwin.core.record import HOLDS, RecordLine, extended
+from langchain_ctxwin.core.record import RecordLine, extended
 from langchain_ctxwin.core.turns import split_steps, starts_turn
 from langchain_ctxwin.core.view import View, message_id, position_of
 
@@ -23,9 +23,9 @@ ANSWER_SHARE, WHOLE_TURN_SHARE = 0.05, 0.35
 FILLED_SHARE = 0.95  # of the limit: fixed regions past it leave no history worth compacting
 # What a bound by number of messages leaves: half of them, unless `keep` is a share that leaves room to grow.
 KEPT_MESSAGES_SHARE, MAX_MESSAGES_SHARE = 0.5, 0.8
-# Of messages that leave at once the lines of the newest are read; of older ones what people said, up to so many
-# characters for each token of the record, a multiple of what it can show, and beyond that only rules.
-MAX_NOTED, OLDER_CHARS = 300, 16
+# Messages whose lines are read at once, and characters of each kind of line for each token of the record after which
+# no more of it is read: a token has some four characters, so that is several times what a record shows.
+NOTED_AT_ONCE, OLDER_CHARS = 300, 16
 FAR = 8  # a cut that leaves so many times the limit is not priced: a history may be met at any length
 
 LEAST_MESSAGES = 2  # a question and its answer
@@ -303,18 +303,28 @@ def _sums(request: Request, before: PricedView, positions: Sequence[int]) -> dic
 def _lines(request: Request, positions: Sequence[int], room_tokens: int) -> Iterator[RecordLine]:
     """The lines of messages, as far as any record could have a place for them.
 
-    In a long history that is met for the first time older results have none, and of what people said there only rules
-    compete with the newest.
+    A long history that is met at once is read from the newest message on until there is several times as much as a
+    record shows of each: calls, values that the agent used, and values of results. Of what came before only
+    statements of people that go on to hold, or have a value, compete with that.
     """
-    messages, room_chars, older = request.messages, OLDER_CHARS * room_tokens, list[list[RecordLine]]()
-    for i in reversed([i for i in positions[:-MAX_NOTED] if isinstance(messages[i], HumanMessage)]):
-        message, key, previous = messages[i], message_id(messages, i), messages[i - 1] if i else None
-        older.append([*record_lines([message], [key], previous)] if room_chars > 0 else rules(message, key, previous))
-        room_chars -= sum(len(line.text) for line in older[-1] if line.uses < HOLDS)
-    yield from chain.from_iterable(reversed(older))
-    for run in _runs(positions[-MAX_NOTED:]):
-        ids = [message_id(messages, i) for i in run]
-        yield from record_lines([messages[i] for i in run], ids, messages[run[0] - 1] if run[0] else None)
+    messages, parts, stop = request.messages, list[list[RecordLine]](), len(positions)
+    room_chars = dict.fromkeys(("calls", "used", "seen"), OLDER_CHARS * room_tokens)
+    while stop and (not parts or max(room_chars.values()) > 0):
+        start = max(0, stop - NOTED_AT_ONCE)
+        while start and isinstance(messages[positions[start]], ToolMessage):
+            start -= 1  # a result is read with its call
+        parts.append([])
+        for run in _runs(positions[start:stop]):
+            ids = [message_id(messages, i) for i in run]
+            parts[-1] += record_lines([messages[i] for i in run], ids, messages[run[0] - 1] if run[0] else None)
+        for line in parts[-1]:
+            tier = "calls" if line.kind == "done" else "used" if line.uses else "seen"
+            room_chars[tier] -= len(line.text) if line.kind in {"done", "seen"} else 0
+        stop = start
+    for i in positions[:stop]:
+        if isinstance(messages[i], HumanMessage):
+            yield from lasting(messages[i], message_id(messages, i), messages[i - 1] if i else None)
+    yield from chain.from_iterable(reversed(parts))
 
 
 def _runs(positions: Sequence[int]) -> Iterator[list[int]]:

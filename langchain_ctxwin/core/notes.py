@@ -22,10 +22,11 @@ from langchain_ctxwin.core.record import (
     HOLDS,
     KEEP,
     LABEL,
-    MAY_HOLD,
+    MAY_LAST,
     WORD,
     RecordLine,
     are_of_two_things,
+    has_value,
     is_value,
     one_line,
     said,
@@ -107,11 +108,14 @@ def record_lines(
     return (line for line in _notes(messages, ids, before) if line.kind != "seen" or line.text not in spent)
 
 
-def rules(message: AnyMessage, key: str, before: AnyMessage | None = None) -> list[RecordLine]:
-    """Return the lines for what a person said in a message that goes on to hold."""
+def lasting(message: AnyMessage, key: str, before: AnyMessage | None = None) -> list[RecordLine]:
+    """Return the lines for what a person said that goes on to hold, or has a value; of a document the former alone."""
     text = text_of(message.content)
-    lines = [] if all(_kind_of(text, before)) else filter(MAY_HOLD.search, _ends(text))
-    return [statement for line in lines for statement in _statements([line], key) if statement.uses >= HOLDS]
+    is_output, is_document = _kind_of(text, before)
+    if is_output and is_document:
+        return []
+    found = _statements([line for line in map(one_line, _ends(text)) if MAY_LAST.search(line)], key)
+    return [one for one in found if one.uses >= HOLDS or (not is_document and has_value(one.text))]
 
 
 def _notes(messages: Sequence[AnyMessage], ids: Sequence[str], before: AnyMessage | None) -> Iterator[RecordLine]:

@@ -55,7 +55,8 @@ _HOLDS = re.compile(
     r"|(?-i:^[A-Z][A-Z ]{2,30}:)",
     re.IGNORECASE,
 )
-MAY_HOLD = re.compile(_HOLDS.pattern.replace("^", ""), re.IGNORECASE)  # found on each line with a statement that holds
+# Found on each line with a statement that holds, has a number or a value.
+MAY_LAST = re.compile(rf"{_HOLDS.pattern.replace('^', '')}|[\d/_@#]|\w\.\w", re.IGNORECASE)
 # Around a word that is no part of a path, an address or an identifier: A-17, a.py and /in/the/way are none.
 _ALONE, _ENDS = r"(?<![\w./#@:+$€£%~'\u2019-])", r"(?![\w/#@+$€£%~'\u2019-]|[.:]\w)"
 FILLER = re.compile(
@@ -222,6 +223,11 @@ def is_value(token: str) -> bool:
     if not MIN_VALUE_CHARS <= len(token) <= MAX_VALUE_CHARS:
         return False
     return _has_digit(token) or (len(token) > MIN_VALUE_CHARS and not _NAME_SIGNS.isdisjoint(token))
+
+
+def has_value(statement: str) -> bool:
+    """True for a statement that a number or a value is in."""
+    return any(character.isdigit() for character in statement) or any(map(is_value, WORD.findall(statement)))
 
 
 # ---- merging: new lines into the old ones, within the room --------------------------------------------------------

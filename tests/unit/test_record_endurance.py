@@ -205,3 +205,49 @@ def test_a_hundred_compactions_keep_what_was_said_first_and_grow_no_state():
     assert max(sizes[SETTLED:]) <= 1.5 * max(sizes[:SETTLED])  # refilled to a part, by lines that differ in length
     counts = [stored["context_record"]["left"]["messages"] for stored in sessions]
     assert counts == sorted(set(counts))
+
+
+def small_talk(turns, said_at=None):
+    """Turns that say nothing, but for what is said at some of them."""
+    talks = ("Sounds good to me, thanks a lot.", "Let us go on with the next one then.", "Fine, as you think is best.")
+    for number in range(turns):
+        text = (said_at or {}).get(number) or f"{talks[number % 3]} {'abcdefghij'[number % 10] * 3}"
+        yield from (HumanMessage(text, id=f"h{number}-{turns}"), AIMessage("Okay, done.", id=f"o{number}-{turns}"))
+
+
+def much_work(steps):
+    """More calls, with more values that they use and find, than any record shows."""
+    for number in range(steps):
+        content = f'{{"item": "ITEM-{number:05}", "cost": {number}.95, "stored_at": "/srv/shelves/{number}/left"}}'
+        yield from step(f"w{number}", content, order=f"/srv/orders/archive/{number}/order.json")
+
+
+LASTING = {
+    "a fact with a value": ({5: "My customer number is C-47110."}, "C-47110", "never said"),
+    "a rule with two spaces": ({5: "Please do  not delete the index."}, "not delete", "never said"),
+    "a rule with an invisible sign": ({5: "You should ne\u200bver ship on Monday."}, "never ship", "never said"),
+    "a corrected rule": ({10: "The cap must be 10 units.", 20: "The cap is now 25 units."}, "25 units", "10 units"),
+    "a corrected fact": ({10: "The man wants 3 rooms.", 20: "Actually the man has 5 rooms."}, "5 rooms", "3 rooms"),
+}
+
+
+def met_at_once(history):
+    """The record of a history that is met for the first time."""
+    own = ContextEngine(ModelLimits(context_window=8_000, max_output_tokens=500))
+    window = own.measure([*history, HumanMessage("And now?", id="now")])
+    return render_record(own.apply(own.emergency(window), window)["context_record"])
+
+
+@pytest.mark.parametrize("since", [small_talk, much_work])
+@pytest.mark.parametrize("name", LASTING)
+def test_what_a_person_said_lasts_in_a_long_history_that_is_met_at_once(name, since):
+    """However much was said or done since, and as it was corrected."""
+    said_at, shown, gone = LASTING[name]
+    record = met_at_once([*small_talk(40, said_at), *since(1_000)])
+    assert shown in record
+    assert gone not in record
+
+
+def test_what_an_agent_used_lasts_through_much_talk_in_a_history_that_is_met_at_once():
+    used = [HumanMessage("Book it.", id="u"), *step("b", "ok", code="QX-7781")]
+    assert "QX-7781" in met_at_once([*used, *small_talk(1_000)])

@@ -9,7 +9,15 @@ from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, Syst
 
 from langchain_ctxwin.core.assembly import Preamble, append_text, assemble, constraints_text, merge_system, record_text
 from langchain_ctxwin.core.edits import clamp_message, clamp_text, clampable_chars, edit
-from langchain_ctxwin.core.pairing import Rules, find_faults, is_empty, is_valid_step, note, repair_step, unique_calls
+from langchain_ctxwin.core.pairing import (
+    Rules,
+    find_faults,
+    is_empty,
+    is_valid_step,
+    note_message,
+    repair_step,
+    unique_calls,
+)
 from langchain_ctxwin.core.record import Record, RecordLine
 from langchain_ctxwin.core.turns import call_ids, safe_boundary, split_steps, split_turns, starts_turn, turn_starts
 from langchain_ctxwin.core.view import Clamp, Position, View, message_id, position_of
@@ -68,7 +76,7 @@ def test_a_user_message_starts_a_turn_and_a_note_of_this_package_none():
     """What stands before the first question is turn 0; calls that could not be parsed are calls."""
     turns = split_turns([AIMessage("hello"), HumanMessage("q"), AIMessage("a")])
     assert [(turn.index, len(turn.steps)) for turn in turns] == [(0, 1), (1, 2)]
-    steps = split_steps([note("n", "1"), HumanMessage("q"), AIMessage("a")])
+    steps = split_steps([note_message("n", "1"), HumanMessage("q"), AIMessage("a")])
     assert [starts_turn(step) for step in steps] == [False, True, False]
     broken = {"name": "f", "args": "{", "id": "x", "error": None, "type": "invalid_tool_call"}
     called = AIMessage("", tool_calls=[{"name": "f", "args": {}, "id": None}], invalid_tool_calls=[broken])
