@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import langchain_core
 
 from langchain_ctxwin import __version__
-from langchain_ctxwin.config import FileConfig, ToolResultConfig, defaults, listed
+from langchain_ctxwin.config import FileConfig, ToolResultConfig, changes, defaults, listed, origins, shown
 from langchain_ctxwin.core.budget import budget_table
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.overflow import classify_overflow
@@ -36,7 +36,7 @@ from langchain_ctxwin.observe.reports import plot_usage
 from langchain_ctxwin.protocols import ModelSource
 from langchain_ctxwin.replay.command import run_replay
 from langchain_ctxwin.replay.inspecting import run_inspect
-from langchain_ctxwin.settings_file import changes, origins, read_bytes, shown, table_of
+from langchain_ctxwin.settings_file import read_bytes, table_of
 from langchain_ctxwin.tool_results.cursors import parsed
 from langchain_ctxwin.util.terminal import escaped
 

@@ -24,6 +24,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from langchain_ctxwin.core.field_paths import compile_fields
 from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.settings_file import MAX_AMOUNT, explained, printable, read_bytes, table_of
 
 __all__ = [
     "MAX_AMOUNT",
@@ -37,13 +38,13 @@ __all__ = [
     "ToolOverrides",
     "ToolResultConfig",
     "as_live",
+    "changes",
     "defaults",
     "group_of",
     "listed",
+    "origins",
+    "shown",
 ]
-
-MAX_AMOUNT = 10**15
-"""Largest number of tokens, rows or messages: floats hold every whole number up to it, no window comes near it."""
 
 MAX_SECONDS = 30 * 24 * 3_600
 """A month: much longer than anything here is good for, and threads and stores of every system can still wait for it."""
@@ -126,9 +127,7 @@ def _explained_faults(values: Mapping[str, Any], kind: type[BaseModel]) -> Itera
     except ValidationError as error:
         if is_inside:
             raise
-        from langchain_ctxwin.settings_file import explained  # noqa: PLC0415  # few settings have faults
-
-        raise ConfigError(explained(error, values, kind)) from error
+        raise ConfigError(explained(error, values, defaults(kind))) from error
     finally:
         _is_inside.reset(token)
 
@@ -141,8 +140,6 @@ class Settings(BaseSettings):
 
     def __init__(self, /, **values: Any) -> None:
         if hidden := [name for name in values if name.startswith("_")]:  # they would steer how settings are read
-            from langchain_ctxwin.settings_file import printable  # noqa: PLC0415
-
             raise ConfigError(f"invalid {type(self).__name__}: unknown setting {printable(hidden[0])}: remove it")
         prefix = self.model_config.get("env_prefix")
         try:
@@ -162,15 +159,11 @@ class Settings(BaseSettings):
         Raises:
             ConfigError: the file is missing, empty or unreadable, or holds unknown or invalid settings.
         """
-        from langchain_ctxwin.settings_file import read_bytes  # noqa: PLC0415  # few programs read files
-
         return cls.from_bytes(read_bytes(Path(path)), path)
 
     @classmethod
     def from_bytes(cls, content: bytes, path: str | Path) -> Self:
         """Like `from_file`, for content that was read already; the path says which format it has."""
-        from langchain_ctxwin.settings_file import table_of  # noqa: PLC0415
-
         table = table_of(content, Path(path))
         try:
             return cls(**table)
@@ -634,3 +627,39 @@ def defaults(kind: type[BaseModel]) -> dict[str, Any]:
     groups = {name: of for name, of in kinds.items() if isinstance(of, type) and issubclass(of, Settings)}
     shipped: dict[str, Any] = {name: group.model_construct() for name, group in groups.items()}
     return listed(kind.model_construct(**shipped))
+
+
+def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Return what differs as `{name: [before, after]}`, ready to be shown; None stands for what is not set."""
+    unset: tuple[Any, ...] = (None, {})
+    pairs = {name: (before.get(name), after.get(name)) for name in dict.fromkeys([*before, *after])}
+    return {
+        name: [shown(old), shown(new)]
+        for name, (old, new) in pairs.items()
+        if old != new and not (old in unset and new in unset)
+    }
+
+
+def origins(settings: Settings, table: Mapping[str, Any]) -> dict[str, str]:
+    """Return for every setting where it comes from: `file`, `environment` or `default`.
+
+    Args:
+        settings: made from the table.
+        table: what the file holds.
+    """
+    found: dict[str, str] = {}
+    for name in type(settings).model_fields:
+        value, inner = getattr(settings, name), table.get(name, {})
+        if isinstance(value, Settings):
+            found |= {f"{name}.{key}": origin for key, origin in origins(value, inner).items()}
+            continue
+        given = "environment" if name in settings.model_fields_set else "default"
+        found[name] = "file" if name in table else given
+    return found
+
+
+def shown(value: Any) -> Any:
+    """Return a value as plain JSON, every secret masked, whatever its length."""
+    if isinstance(value, SecretStr):
+        return "**********"
+    return [shown(item) for item in value] if isinstance(value, tuple | list) else value

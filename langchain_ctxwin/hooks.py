@@ -93,10 +93,8 @@ def tell(
         return update
     request = window.request
     left = left_behind(request, window.session.view, compaction.view)
-    before, after = (
-        compaction.tokens_before,
-        request.priced_view(compaction.view, update["context_summary"]).total_tokens,
-    )
+    before = compaction.tokens_before
+    after = request.priced_view(compaction.view, update["context_summary"]).total_tokens
     prefix = window.report["system_tokens"] + window.report["tool_tokens"]
     worth = worth_of(info, before=before, after=after, prefix=min(prefix, after))
     results = [index for index in left if isinstance(request.messages[index], ToolMessage)]

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from langchain_ctxwin.config import FileConfig, listed
+from langchain_ctxwin.config import FileConfig, changes, listed
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.settings_file import changes, read_bytes
+from langchain_ctxwin.settings_file import read_bytes
 from langchain_ctxwin.util.forks import renew_after_fork
 from langchain_ctxwin.util.log import log
 

@@ -1,4 +1,4 @@
-"""Settings of a TOML, YAML or JSON file: read strictly, compared, and their faults explained.
+"""What settings are made of: a TOML, YAML or JSON file that is read strictly, and their faults in words.
 
 No error repeats a text of the file that may be a secret.
 """
@@ -10,16 +10,20 @@ import tomllib
 from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import yaml
-from pydantic import BaseModel, SecretStr, ValidationError
+from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from langchain_ctxwin.config import MAX_AMOUNT, Settings, defaults
 from langchain_ctxwin.errors import SHOWN_CHARS, ConfigError, brief
 from langchain_ctxwin.util.files import read_regular
 from langchain_ctxwin.util.terminal import escaped
+
+if TYPE_CHECKING:
+    import yaml
+
+MAX_AMOUNT = 10**15
+"""Largest number of tokens, rows or messages: floats hold every whole number up to it, no window comes near it."""
 
 MAX_FILE_BYTES = 100_000
 """Largest file that is read: ten times what all settings with their tools take, and about a second of YAML."""
@@ -83,33 +87,11 @@ def _reason(error: Exception) -> str:
         return "it is nested too deeply"
     if isinstance(error, _RefusedError | tomllib.TOMLDecodeError | json.JSONDecodeError | UnicodeDecodeError):
         return str(error)
-    if isinstance(error, yaml.MarkedYAMLError):  # what it says of itself quotes the text
-        return f"it is not valid YAML{_place(error.problem_mark or error.context_mark)}"
     return f"a value in it cannot be read ({type(error).__name__})"
 
 
 class _RefusedError(Exception):
     """The text keeps the rules of its format, but not ours."""
-
-
-class _StrictLoader(yaml.SafeLoader):
-    """YAML without aliases, with which a few lines grow without end, and without keys that stand twice."""
-
-    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):
-            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]  # the stubs leave it out
-            raise _RefusedError(f"aliases and merge keys are not read: write the values out{_place(mark)}")
-        return super().compose_node(parent, index)
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen = set[str]()
-        for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
-            if not isinstance(key, yaml.ScalarNode) or key.tag != "tag:yaml.org,2002:str":
-                raise _RefusedError(f"a key is no text{_place(key.start_mark)}: write it in quotes")
-            if key.value in seen:
-                raise _RefusedError(f"a key stands twice in one table{_place(key.start_mark)}")
-            seen.add(key.value)
-        return super().construct_mapping(node, deep)
 
 
 def _place(mark: yaml.Mark | None) -> str:
@@ -131,7 +113,31 @@ def _toml(text: str) -> dict[str, Any]:
 
 
 def _yaml(text: str) -> Any:
-    return yaml.load(text, _StrictLoader)  # noqa: S506  # a safe loader, made stricter
+    import yaml  # noqa: PLC0415  # few programs read YAML
+
+    class StrictLoader(yaml.SafeLoader):
+        """YAML without aliases, with which a few lines grow without end, and without keys that stand twice."""
+
+        def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+            if self.check_event(yaml.AliasEvent):
+                mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]  # the stubs leave it out
+                raise _RefusedError(f"aliases and merge keys are not read: write the values out{_place(mark)}")
+            return super().compose_node(parent, index)
+
+        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+            seen = set[str]()
+            for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+                if not isinstance(key, yaml.ScalarNode) or key.tag != "tag:yaml.org,2002:str":
+                    raise _RefusedError(f"a key is no text{_place(key.start_mark)}: write it in quotes")
+                if key.value in seen:
+                    raise _RefusedError(f"a key stands twice in one table{_place(key.start_mark)}")
+                seen.add(key.value)
+            return super().construct_mapping(node, deep)
+
+    try:
+        return yaml.load(text, StrictLoader)  # noqa: S506  # a safe loader, made stricter
+    except yaml.MarkedYAMLError as error:  # what it says of itself quotes the text
+        raise _RefusedError(f"it is not valid YAML{_place(error.problem_mark or error.context_mark)}") from None
 
 
 _PARSERS: dict[str, Callable[[str], Any]] = {
@@ -142,51 +148,15 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
 }
 
 
-def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """Return what differs as `{name: [before, after]}`, ready to be shown; None stands for what is not set."""
-    unset: tuple[Any, ...] = (None, {})
-    pairs = {name: (before.get(name), after.get(name)) for name in dict.fromkeys([*before, *after])}
-    return {
-        name: [shown(old), shown(new)]
-        for name, (old, new) in pairs.items()
-        if old != new and not (old in unset and new in unset)
-    }
-
-
-def origins(settings: Settings, table: Mapping[str, Any]) -> dict[str, str]:
-    """Return for every setting where it comes from: `file`, `environment` or `default`.
-
-    Args:
-        settings: made from the table.
-        table: what the file holds.
-    """
-    found: dict[str, str] = {}
-    for name in type(settings).model_fields:
-        value, inner = getattr(settings, name), table.get(name, {})
-        if isinstance(value, Settings):
-            found |= {f"{name}.{key}": origin for key, origin in origins(value, inner).items()}
-            continue
-        given = "environment" if name in settings.model_fields_set else "default"
-        found[name] = "file" if name in table else given
-    return found
-
-
-def shown(value: Any) -> Any:
-    """Return a value as plain JSON, every secret masked, whatever its length."""
-    if isinstance(value, SecretStr):
-        return "**********"
-    return [shown(item) for item in value] if isinstance(value, tuple | list) else value
-
-
-def explained(error: ValidationError, given: Mapping[str, Any], kind: type[BaseModel]) -> str:
+def explained(error: ValidationError, given: Mapping[str, Any], known: Collection[str]) -> str:
     """Return in words what is wrong with settings: each name, its value unless that may be a secret, and what to do.
 
     Args:
         error: what pydantic found.
         given: what code or a file gave; what is not among it came from the environment.
-        kind: the settings that were to be made.
+        known: names of all settings, one of which may be meant.
     """
-    faults, known = error.errors(include_url=False), defaults(kind)
+    faults = error.errors(include_url=False)
     texts = [_fault(fault, given, known) for fault in faults[:SHOWN_FAULTS]]
     more = [f"and {len(faults) - SHOWN_FAULTS:,} more"] if len(faults) > SHOWN_FAULTS else []
     return f"invalid {error.title}: {'; '.join([*texts, *more])}"

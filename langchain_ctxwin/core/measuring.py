@@ -116,10 +116,8 @@ def begun_by_provider(session: Session, request: Request, priced_view: PricedVie
     else:
         begun = cut(request, priced_view, start, goal)
         begun = replace(begun, covered=None, begun_by=message_id(messages, lead))
-        after, reason = (
-            with_record(request, priced_view, request.priced_view(begun, ""), goal).view,
-            "the provider compacted what was before",
-        )
+        after = with_record(request, priced_view, request.priced_view(begun, ""), goal).view
+        reason = "the provider compacted what was before"
     counts = {key: value for key, value in session.counts.items() if key not in {"anchor", "measured"}}
     guard = counted(session, messages, reason=reason)
     faults = (*session.faults, f"{reason}: the view begins anew")

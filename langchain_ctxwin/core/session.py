@@ -160,13 +160,8 @@ class Session:
 
 Faults = tuple[str, ...]
 Check = Callable[[Any], bool]
-BROKEN = (
-    AttributeError,
-    KeyError,
-    TypeError,
-    ValueError,
-    OverflowError,
-)  # what reading a value raises that is not ours
+# What reading a value raises that is not ours.
+BROKEN = (AttributeError, KeyError, TypeError, ValueError, OverflowError)
 
 
 def valid_keys(name: str, value: object) -> tuple[dict[str, Any], Faults]:

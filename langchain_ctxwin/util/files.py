@@ -128,7 +128,7 @@ class SharedFile(Generic[T]):
         if fault:
             with suppress(ValueError, TypeError, LookupError, RecursionError):
                 version = json.loads(content)["version"]
-                if version > self._version:
+                if isinstance(version, int) and not isinstance(version, bool) and version > self._version:
                     return self._empty, f"of version {version}, newer than {self._version}", True
         return value, fault, False
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable
 from typing import Any, Generic, TypeVar
 from weakref import ref
 
-from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
+from langchain_core.messages import AIMessage, AnyMessage, SystemMessage, ToolMessage
 
 from langchain_ctxwin.util.forks import renew_after_fork
 
@@ -88,7 +88,7 @@ def once(memo: Lru[V], key: Hashable, make: Callable[[], V]) -> V:
 class PerMessage(Generic[V]):
     """Works out something of each message once while it is unchanged, such as its price.
 
-    In-place changes of content or calls are noticed.
+    In-place changes of content, calls or the call that is answered are noticed.
     """
 
     def __init__(self, work_out: Callable[[AnyMessage], V]) -> None:
@@ -146,4 +146,6 @@ def is_as_copied(copy: Copy) -> bool:
 def _changeable(message: AnyMessage) -> tuple[Any, ...]:
     if isinstance(message, AIMessage):
         return message.content, message.tool_calls, message.invalid_tool_calls
+    if isinstance(message, ToolMessage):
+        return message.content, message.tool_call_id
     return (message.content,)

@@ -146,6 +146,19 @@ def test_what_a_node_between_ours_changes_is_what_is_sent(change, sent, before):
     assert sent_past(change, before=before) == sent
 
 
+def test_a_result_that_is_given_to_another_call_in_place_is_what_is_sent():
+    """The request that was built before shows it as the answer to no call."""
+    call = AIMessage("", id="a", tool_calls=[{"name": "look", "args": {}, "id": "c1"}])
+    history = [HumanMessage("Look.", id="q"), call, ToolMessage("a fox", tool_call_id="c0", id="r")]
+    nodes, sent = ContextNodes(engine_of()), list[Any]()
+    state: dict[str, Any] = {"messages": history}
+    for given in ("c0", "c1"):
+        history[2].tool_call_id = given
+        state |= nodes.build_messages.invoke(state)
+        sent.append([(message.type, message.content) for message in state["llm_input_messages"]])
+    assert [("tool", "a fox") in request for request in sent] == [False, True]
+
+
 def test_a_change_in_place_of_what_another_process_counted_is_noticed():
     """Also when this process began from the stored size."""
     state = answered(HumanMessage("hello", id="1"), AIMessage("hm", id="2"), HumanMessage("go", id="3"))

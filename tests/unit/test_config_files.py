@@ -11,11 +11,12 @@ from langchain_ctxwin.config import (
     RetrievalConfig,
     ToolOverrides,
     ToolResultConfig,
+    changes,
     defaults,
     listed,
 )
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.settings_file import SECRET_NAMES, changes
+from langchain_ctxwin.settings_file import SECRET_NAMES
 
 TOML = """
 keep = 0.4

@@ -122,7 +122,8 @@ def test_recording_writes_in_a_background_thread(path, monkeypatch):
 @pytest.mark.parametrize(
     "content",
     ["", "{", "[]", "null", '{"version": 0}', '{"version": 1, "outcomes": []}', '{"version": 1, "outcomes": {"b": 1}}',
-     "[" * 100_000, '{"version": 1, "outcomes": {"b": {"m": {"successes": 2, "trials": 1, "at": 0}}}}',
+     '{"version": 1.5}', "[" * 100_000,
+     '{"version": 1, "outcomes": {"b": {"m": {"successes": 2, "trials": 1, "at": 0}}}}',
      '{"version": 1, "outcomes": {"b": {"m": {"successes": NaN, "trials": 1, "at": 0}}}}',
      '{"version": 1, "outcomes": {"b": {"m": {"successes": 0, "trials": 1' + "0" * 400 + ', "at": 0}}}}'],
 )  # fmt: skip

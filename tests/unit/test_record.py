@@ -487,7 +487,8 @@ def test_what_is_deleted_leaves_no_lines(history, settings, deleted, value, othe
     own = engine(**settings, keep=0.9 if settings else 0.5)
     window = own.measure(history)
     session = own.apply(own.emergency(window), window)
-    assert session["context_view"]["cleared"] == (["r"] if settings else [])
+    view = session["context_view"]
+    assert (view["cleared"], view["start"] == {}) == ((["r"], True) if settings else ([], False))
     assert value in render_record(session["context_record"])
     kept = add_messages(history, [RemoveMessage(id=key) for key in deleted])
     shown = render_record(own.measure(kept, session=session).session.view.record)

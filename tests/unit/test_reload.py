@@ -55,14 +55,15 @@ def test_the_file_is_read_at_once(file):
             ConfigFile(file.path)
 
 
-def test_a_reload_exchanges_the_settings_and_logs_what_differs(file):
+def test_a_reload_exchanges_the_settings_and_logs_what_differs(tmp_path):
     """Every setting with its values before and after, secrets masked; what was read before stays as it is."""
+    file = File(tmp_path / "settings.toml", 'keep = 0.4\n[tool_results]\ncursor_keys = ["f0rmer", "0ldest"]\n')
     before = file.settings.current
     is_active, logs = file.becomes(
         'keep = 0.3\n[tool_results]\ncursor_keys = ["s3cret"]\nper_tool.search.max_tokens = 100\n'
     )
     differences = {"keep": [0.4, 0.3], "tool_results.per_tool.search.max_tokens": [None, 100]}
-    differences["tool_results.cursor_keys"] = [[], ["**********"]]
+    differences["tool_results.cursor_keys"] = [["**********"] * 2, ["**********"]]
     event = {"event": "config.reloaded", "log_level": "info", "path": str(file.path), "changes": differences}
     assert (is_active, logs) == (True, [event])
     assert (before.keep, file.settings.current.keep, file.calls) == (0.4, 0.3, [(0.4, 0.3)])
