@@ -55,10 +55,8 @@ CURSOR = re.compile(r'cursor="([^"]+)"')
 NEXT_PAGE = re.compile(r'Next page: read_more\(cursor="([^"]+)"')
 FETCH_ROWS, READ_MORE = "fetch_rows", "read_more"
 
-ROWS, LAST_ROWS = (
-    2_400,
-    70,
-)  # with some 210 tokens each, half a million tokens in all; some questions are about the last
+ROWS = 2_400  # with some 210 tokens each, half a million tokens in all
+LAST_ROWS = 70  # that some questions are about
 AN_HOUR_SECONDS = 3_600.0
 TOWNS = ("Graz", "Brno", "Turin", "Lyon", "Ghent", "Malmo", "Porto", "Varna", "Riga", "Cork", "Split", "Basel")
 NAMES = ("Ahlgren", "Bertani", "Corvin", "Duarte", "Elmsworth", "Fontaine", "Grabner", "Holloway", "Ilves", "Jansen")

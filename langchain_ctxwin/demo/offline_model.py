@@ -39,10 +39,7 @@ ANSWERS = {
 }
 
 RULE = re.compile(r"end every answer with the word (\w+)")  # what a message may ask for that holds until the end
-NOT_ASKED = (
-    "[",
-    "<record>",
-)  # begin messages that somebody put in between: a request to continue, the record
+NOT_ASKED = ("[", "<record>")  # begin messages that somebody put in between: a request to continue, the record
 GONE = ("[Tool result cleared", "[No result")
 SEARCH_TOOLS, NOTE, FILE_SEPARATOR, QUOTE_CHARS = "search_tools", "Note to myself: ", ", ", 80
 FRAME_TOKENS = 4  # role and separators around each message, and what wraps a tool's definition
