@@ -47,7 +47,9 @@ def walk(guard, result, **question):
 
 def ask(guard, result, **question):
     """The pages that answer a question about a result, without its first view."""
-    return list(_rest(guard, guard.output(result, TOOL, {"q": "all"}), question))
+    found = list(_rest(guard, guard.output(result, TOOL, {"q": "all"}), question))
+    assert found, "the result is shown whole, so nothing can be asked about it"
+    return found
 
 
 def _rest(guard, page, question):

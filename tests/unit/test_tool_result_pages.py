@@ -334,3 +334,8 @@ def test_a_match_that_is_shown_in_part_takes_the_room_that_its_notes_leave():
     (page,) = ask(guard_of(max_tokens=400), rows, contains="  ")
 
     assert "@0@" in page
+
+
+def test_a_question_about_a_result_that_is_shown_whole_fails_its_test():
+    with pytest.raises(AssertionError):
+        ask(guard_of(max_tokens=600), "all of it", contains="it")
