@@ -10,8 +10,7 @@ import secrets
 import threading
 import time
 import zlib
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from itertools import chain
 from typing import Any, NamedTuple
@@ -182,16 +181,18 @@ class CursorSigner:
 
 def args_digest(arguments: Mapping[Any, Any]) -> str:
     """Return 32 hex digits that stand for the arguments of a call, whatever they hold; their order does not matter."""
-    ways: list[Callable[[], str]] = [
-        lambda: json.dumps(dict(arguments), sort_keys=True, default=str, ensure_ascii=False),
-        lambda: repr(dict(arguments)),  # keys of several types, or cycles
-    ]
-    text = f"{len(arguments)} arguments"  # objects that cannot be printed; the result's id still tells the calls apart
-    for way in ways:
-        with suppress(Exception):  # whatever the __str__ or the __repr__ of somebody's object raises
-            text = way()
-            break
+    try:
+        text = json.dumps(dict(arguments), sort_keys=True, default=str, ensure_ascii=False)
+    except Exception:  # noqa: BLE001  # keys of several types, cycles, and objects whose __str__ may raise anything
+        text = _described(arguments)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def _described(arguments: Mapping[Any, Any]) -> str:
+    try:
+        return repr(dict(arguments))
+    except Exception as error:  # noqa: BLE001  # see above; the result's id still tells the calls apart
+        return f"{len(arguments)} arguments: {type(error).__name__}"
 
 
 class _ShortTag(HMACAlgorithm):

@@ -1,10 +1,12 @@
 """Is a cursor good for exactly what it was signed for, and for nothing else?"""
 
+import hashlib
 import json
 import math
 import threading
 import tracemalloc
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -321,3 +323,16 @@ def test_any_arguments_have_a_digest():
     for arguments in [*odd, {"a": _Unprintable()}, {"deep": deep}]:
         assert len(args_digest(arguments)) == 32
         assert args_digest(arguments) == args_digest(arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"b": "ü", "a": Path("x")}, '{"a": "x", "b": "ü"}'),
+        ({1: "a", "b": 2}, "{1: 'a', 'b': 2}"),
+        ({"a": _Unprintable(), "b": 1}, "2 arguments: KeyError"),
+    ],
+    ids=["json", "repr", "unprintable"],
+)
+def test_the_digest_of_arguments_stays_the_same_between_releases(arguments, text):
+    assert args_digest(arguments) == hashlib.sha256(text.encode()).hexdigest()[:32]
