@@ -10,6 +10,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import takewhile
 from typing import Any
 
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
@@ -58,7 +59,7 @@ would become so small while the window fills up that reading takes three times a
 MEDIA_SHARE = 0.5  # of the budget of a large result, that media may take; the rest tells what there is
 MAX_TOOLS = 256  # whose copies are remembered; making one again costs a millisecond
 STORE_SECONDS = 3.0  # longest wait for a store: a tool call waits for it, a healthy one takes milliseconds a megabyte
-PLACE_SECONDS = 1.0  # longest wait for a thread: a burst of parallel calls on a healthy store is through by then
+PLACE_SECONDS = 1.0  # of these for a thread in async runs: a burst of calls on a healthy store is through by then
 POLL_SECONDS = 0.01
 NAME_TAKEN = f"a tool has the name {READ_MORE!r}, which the guard's own tool has: give yours another name"
 
@@ -216,10 +217,11 @@ class ToolResultGuard:
         call = self._call(tool, args, runtime, asyncio.get_running_loop())
         output, known = jsonable(output) if isinstance(output, Iterator) else output, _known(output, runtime)
         found, shown = contents(output, known), output
-        # A text is priced by a sample; anything else may have to be printed first.
+        # A text is priced by a sample, or by a counter that may be slow; anything else may have to be printed first.
         are_texts = not call.config.chosen_fields and all(isinstance(one, str) for one in found)
-        sizes = [self._prices.text(one) for one in found] if are_texts else []
-        if are_texts and all(size <= call.budget_tokens for size in sizes):
+        prices = map(self._prices.text, found if are_texts else ())
+        sizes = list(takewhile(lambda size: size <= call.budget_tokens, prices))
+        if are_texts and len(sizes) == len(found):
             for size in sizes:
                 call.add(tokens=size)
         else:
@@ -386,14 +388,15 @@ class ToolResultGuard:
 
     def _asked(self, loop: Any, method: str, *args: Any) -> Any:
         """What the store answers, or the error that it fails with; in async runs its coroutine is asked."""
-        own = getattr(self._store, f"a{method}", None)
+        own, deadline = getattr(self._store, f"a{method}", None), time.monotonic() + STORE_SECONDS
         try:
             if loop is not None and own is not None:
                 answer = asyncio.run_coroutine_threadsafe(own(*args), loop)
             else:
-                answer = _in_thread(partial(getattr(self._store, method), *args))
+                work = partial(getattr(self._store, method), *args)
+                answer = _in_thread(work, 0.0 if loop is None else PLACE_SECONDS)
             try:
-                return answer.result(STORE_SECONDS)
+                return answer.result(deadline - time.monotonic())
             finally:
                 answer.cancel()
         except Exception as error:  # noqa: BLE001  # stores have no common error, and none may fail the call
@@ -403,9 +406,13 @@ class ToolResultGuard:
             return error
 
 
-def _in_thread(work: Callable[[], Any]) -> Future[Any]:
-    """Start work on a store in one of few threads, as soon as one is free."""
-    for _ in range(round(PLACE_SECONDS / POLL_SECONDS)):
+def _in_thread(work: Callable[[], Any], seconds: float) -> Future[Any]:
+    """Start work on a store in one of few threads, as soon as one is free.
+
+    Raises:
+        RuntimeError: none became free within `seconds`.
+    """
+    for _ in range(round(seconds / POLL_SECONDS)):
         with suppress(RuntimeError):
             return in_few_daemons(work)
         time.sleep(POLL_SECONDS)

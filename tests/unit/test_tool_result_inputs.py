@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from langchain_core.messages import ToolMessage
 from langchain_core.tools import tool
 from pydantic import BaseModel, ValidationError
 from structlog.testing import capture_logs
@@ -28,7 +29,7 @@ from langchain_ctxwin.errors import (
 from langchain_ctxwin.tool_results import contents
 from langchain_ctxwin.tool_results import guard as module
 from langchain_ctxwin.tool_results.cursors import Record
-from langchain_ctxwin.tool_results.guard import MIN_TOKENS
+from langchain_ctxwin.tool_results.guard import MIN_TOKENS, Prices
 from langchain_ctxwin.tool_results.reading import Reader
 from langchain_ctxwin.tool_results.stores import MemoryResultStore
 from langchain_ctxwin.util.background import MAX_HANGING, in_few_daemons
@@ -236,10 +237,12 @@ def test_a_question_of_the_wrong_type_is_refused(wrong):
 
 @pytest.mark.parametrize("page_tokens", [1, 10, 150, 10**9])
 def test_a_page_is_at_most_what_was_asked_for_and_at_most_the_budget(page_tokens):
-    guard = guard_of()
-    page = guard.read(first_page(guard), page_tokens=page_tokens)
+    guard = guard_of(clock=FakeClock())
+    cursor = first_page(guard)
+    page = guard.read(cursor, page_tokens=page_tokens)
     # A smaller page would be little more than what is told around it.
     assert text_tokens(page) <= min(max(MIN_TOKENS, page_tokens), 600)
+    assert (page == guard.read(cursor)) == (page_tokens >= 600)
 
 
 def refused(guard: ToolResultGuard, cursor: str, error: type[CursorError], **options: Any) -> str:
@@ -386,22 +389,44 @@ def test_a_store_is_awaited_in_async_runs():
     assert "Result of give" in asyncio.run(run())
 
 
-async def test_a_burst_of_calls_waits_for_threads():
-    guard = guard_of(300)
-    calls = (guard.aoutput(ROWS[:60], "give", {"number": number}) for number in range(4 * MAX_HANGING))
-    assert [page for page in await asyncio.gather(*calls) if last_cursor(page) is None] == []
-
-
 @pytest.mark.usefixtures("free_places")
-def test_calls_to_a_store_that_hangs_do_not_pile_up(monkeypatch):
-    monkeypatch.setattr(module, "PLACE_SECONDS", 0.05)
+async def test_a_burst_of_calls_waits_for_threads(monkeypatch):
+    monkeypatch.setattr(module, "PLACE_SECONDS", 20.0)
+    monkeypatch.setattr(module, "STORE_SECONDS", 20.0)
     opened = threading.Event()
     hanging = [in_few_daemons(opened.wait) for _ in range(MAX_HANGING)]
+    threading.Timer(0.2, opened.set).start()
+    assert "could not be stored" not in await guard_of(300).aoutput(ROWS[:60], "give", {})
+    assert all(job.result(20) for job in hanging)
+
+
+@both
+@pytest.mark.usefixtures("free_places")
+def test_calls_to_a_store_that_hangs_do_not_pile_up_and_only_async_runs_wait(is_async, monkeypatch):
+    opened, tries = threading.Event(), []
+    hanging = [in_few_daemons(opened.wait) for _ in range(MAX_HANGING)]
+    monkeypatch.setattr(module, "PLACE_SECONDS", 0.05)
+    monkeypatch.setattr(module, "in_few_daemons", lambda work: tries.append(work) or in_few_daemons(work))
     with capture_logs() as logs:
-        shown = guard_of().output(ROWS, "give", {})
+        guard = guard_of()
+        shown = asyncio.run(guard.aoutput(ROWS, "give", {})) if is_async else guard.output(ROWS, "give", {})
     opened.set()
     assert all(job.result(20) for job in hanging)
     assert ("could not be stored" in shown, "calls have not returned yet" in logs[0]["error"]) == (True, True)
+    assert (len(tries) > 1) == is_async
+
+
+def test_the_wait_for_a_thread_is_part_of_the_wait_for_the_store(monkeypatch):
+    refusals, waits = iter(range(5)), []
+
+    def start(_: Any) -> Any:
+        if next(refusals, None) is not None:
+            raise RuntimeError("all are busy")
+        return SimpleNamespace(result=waits.append, cancel=lambda: None)
+
+    monkeypatch.setattr(module, "in_few_daemons", start)
+    asyncio.run(guard_of().aoutput(ROWS, "give", {}))
+    assert [wait <= module.STORE_SECONDS - 4 * module.POLL_SECONDS for wait in waits] == [True]
 
 
 def test_large_results_are_worked_on_beside_the_event_loop(monkeypatch):
@@ -425,3 +450,19 @@ def test_large_results_are_worked_on_beside_the_event_loop(monkeypatch):
     asyncio.run(run(guard_of()))
     asyncio.run(run(guard_of(store=Down())))
     assert seen == {name: {"ctxwin"} for name in ("first", "to_bytes", "from_bytes", "answer")}
+
+
+def test_texts_after_the_first_large_one_are_priced_beside_the_event_loop(monkeypatch):
+    priced: list[str] = []
+
+    def noted(prices: Prices, text: str, price: Any = Prices.text) -> int:
+        if threading.current_thread() is threading.main_thread():
+            priced.append(text)
+        return price(prices, text)
+
+    monkeypatch.setattr(Prices, "text", noted)
+    texts = ["short", "a line of text\n" * 5_000, "short too", *["another line\n" * 5_000] * 6]
+    messages = [ToolMessage(text, tool_call_id=str(number)) for number, text in enumerate(texts)]
+    shown = asyncio.run(guard_of().aoutput(messages, "give", {}))
+    assert [last_cursor(message.text) is None for message in shown] == [text.startswith("short") for text in texts]
+    assert priced == texts[:2]
