@@ -124,9 +124,10 @@ def first_errors(rows: list[tuple[Recorded, str]]) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, help="folder with transcripts/, usage_truth/ and tool_selection/")
+    parser.add_argument("--every", type=int, default=1, help="look at each so manieth conversation only")
     options = parser.parse_args()
     began = time.perf_counter()
-    talks = sorted(load(options.data), key=lambda talk: -len(talk.points))
+    talks = sorted(load(options.data), key=lambda talk: -len(talk.points))[:: options.every]
     truth = "sizes reported by providers" if options.data else "generated, an exact tokenizer and a hidden constant"
     print(f"{len(talks)} conversations, {sum(len(talk.points) for talk in talks):,} requests ({truth})")
     with multiprocessing.Pool(os.cpu_count()) as pool:

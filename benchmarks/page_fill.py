@@ -80,9 +80,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, help="folder with json_payloads; without it payloads are made up")
     parser.add_argument("--budgets", type=int, nargs="+", default=list(BUDGETS))
+    parser.add_argument("--every", type=int, default=1, help="look at each so manieth payload only")
     options = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     payloads = [text for _, text in (real(options.data / "json_payloads") if options.data else made_up())]
+    payloads = payloads[:: options.every]
     titles = f"{'pages':>8}{'by price':>10}{'o200k':>10}{'per token':>11}{'over':>6}"
     print(f"{'counter':15}{'budget':>8}  {'even half':<4}{titles}   odd half{titles}")
     for name, price in COUNTERS.items():

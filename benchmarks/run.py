@@ -116,12 +116,12 @@ BENCHMARKS = (
         data=(TRANSCRIPTS,),
         peers=("langchain", "deepagents"),
     ),
-    Benchmark(script="calibration", data=(TRANSCRIPTS, USAGE, SELECTION), peers=("langchain-core",)),
+    Benchmark(script="calibration", quick="--every 6", data=(TRANSCRIPTS, USAGE, SELECTION), peers=("langchain-core",)),
     Benchmark(script="tokens", data=(TOKENS, TRANSCRIPTS), peers=("langchain-core", "quicktok-v1")),
     Benchmark(script="overflow", data=(ERRORS,)),
     Benchmark(script="memory", quick="--chats 1", data=(CHATS,), needs_data=True),
-    Benchmark(script="tool_results", quick="--budgets 1000", data=(PAYLOADS,), peers=("deepagents",)),
-    Benchmark(script="page_fill", full="--budgets 1000 4000", quick="--budgets 4000", data=(PAYLOADS,)),
+    Benchmark(script="tool_results", quick="--budgets 1000 --every 4", data=(PAYLOADS,), peers=("deepagents",)),
+    Benchmark(script="page_fill", full="--budgets 1000 4000", quick="--budgets 4000 --every 3", data=(PAYLOADS,)),
     Benchmark(script="projection", data=(PAYLOADS,), needs_data=True),
     Benchmark(
         script="tool_selection",
@@ -133,11 +133,11 @@ BENCHMARKS = (
     Benchmark(script="routing", quick="--domains seen", data=(ROUTING,), needs_data=True),
     Benchmark(script="fallbacks", quick="--limit 1", data=(TRANSCRIPTS,)),
     Benchmark(script="registry", data=(FACTS,), needs_data=True),
-    Benchmark(script="decompose", data=(DOCUMENTS, CHATS)),
+    Benchmark(script="decompose", quick="--latency 0.02", data=(DOCUMENTS, CHATS)),
     Benchmark(script="checkpoint_storage", quick="--turns 50 100 --plain-turns 50", peers=("langgraph",)),
     Benchmark(script="thread_storage", quick="--calls 40", data=(TRANSCRIPTS,), peers=("langgraph",)),
     Benchmark(script="metrics", quick="--messages 60 --rounds 2", peers=("opentelemetry-sdk", "prometheus-client")),
-    Benchmark(script="reload", quick="--writes 20 --readers 50"),
+    Benchmark(script="reload", quick="--writes 10 --readers 20"),
 )
 
 

@@ -87,10 +87,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, help="folder with json_payloads; without it payloads are made up")
     parser.add_argument("--budgets", type=int, nargs="+", default=list(BUDGETS))
+    parser.add_argument("--every", type=int, default=1, help="look at each so manieth payload only")
     options = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     began = time.perf_counter()
-    payloads = list(real(options.data / "json_payloads") if options.data else made_up())
+    payloads = list(real(options.data / "json_payloads") if options.data else made_up())[:: options.every]
     for budget in options.budgets:
         with other_ways(budget) as ways:
             sources: dict[str, Figures] = defaultdict(Figures)
