@@ -112,7 +112,7 @@ BENCHMARKS = (
     Benchmark(script="soak", full="--turns 10000", quick="--turns 200 --graph-turns 40", data=(TRANSCRIPTS,)),
     Benchmark(
         script="step_cost",
-        quick="--sizes 500 2000",
+        quick="--sizes 200 1000",
         data=(TRANSCRIPTS,),
         peers=("langchain", "deepagents"),
     ),
