@@ -101,7 +101,7 @@ BENCHMARKS = (
     Benchmark(
         script="cost",
         full="--windows 8192 --sessions 8",
-        quick="--windows 8192 --sessions 1 --limit 5",
+        quick="--windows 8192 --sessions 1 --limit 2",
         data=(TRANSCRIPTS,),
     ),
     Benchmark(script="growing", quick="--sessions 2", data=(TRANSCRIPTS,)),
@@ -130,7 +130,7 @@ BENCHMARKS = (
         data=(SELECTION, TRANSCRIPTS),
         needs_data=True,
     ),
-    Benchmark(script="routing", quick="--domains seen", data=(ROUTING,), needs_data=True),
+    Benchmark(script="routing", quick="--domains unseen", data=(ROUTING,), needs_data=True),
     Benchmark(script="fallbacks", quick="--limit 1", data=(TRANSCRIPTS,)),
     Benchmark(script="registry", data=(FACTS,), needs_data=True),
     Benchmark(script="decompose", quick="--latency 0.02", data=(DOCUMENTS, CHATS)),
