@@ -21,7 +21,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import _messages_delta_reducer, add_messages
 from typing_extensions import TypedDict
 
-from langchain_ctxwin.agent.channel import MessagesDeltaChannel
+from langchain_ctxwin.agent.state import MessagesDeltaChannel
 
 TIMED_TURNS = 15  # turns in each median
 CONFIG = {"configurable": {"thread_id": "t"}}

@@ -24,8 +24,7 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 
 from langchain_ctxwin import ContextEngine, ContextNodes, ModelLimits, TokenEstimator
 from langchain_ctxwin.recall import create_recall_tool, handles, search_messages
-from langchain_ctxwin.text.sentences import statement_spans
-from langchain_ctxwin.text.terms import query_terms, terms
+from langchain_ctxwin.text import query_terms, statement_spans, terms
 
 RECALL_TOKENS = 2_000
 OTHER_RECALL_TOKENS = (500, 1_000, 4_000)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from langchain_core.messages import AnyMessage, HumanMessage, ToolMessage
 
 import exact
-from langchain_ctxwin.replay.needed import identifiers
+from langchain_ctxwin.replay.playing import identifiers
 
 AUTHORS = {"ai": 0, "human": 1}  # a listed identifier that the agent used comes first, then one of the user
 

@@ -34,8 +34,8 @@ from statistics import mean
 from typing import Any
 
 import exact
-from langchain_ctxwin.tool_results.printing import print_rows, print_value
 from langchain_ctxwin.tool_results.projection import project_automatically
+from langchain_ctxwin.tool_results.view import print_rows, print_value
 
 REDUCTION_GOAL, THERE_GOAL, MS_GOAL = 0.70, 0.95, 5.0
 TEXT_CHARS = 160  # the shortest length to which the texts of a large result are cut

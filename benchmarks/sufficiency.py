@@ -28,7 +28,7 @@ from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 import exact
 from langchain_ctxwin import BudgetExceededError, ContextConfig, ContextEngine, ModelLimits
 from langchain_ctxwin.config import PRESETS
-from langchain_ctxwin.replay.needed import needed_values
+from langchain_ctxwin.replay.playing import needed_values
 from plain_tails import Dropped, Newest
 from replay import common_tokens
 from transcripts import Transcript, load

@@ -31,7 +31,7 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
 import exact
-from langchain_ctxwin.text.terms import TermIndex, query_terms, terms
+from langchain_ctxwin.text import TermIndex, query_terms, terms
 from langchain_ctxwin.tools import ToolSelector
 from sentence_model import sentence_model
 from transcripts import load

@@ -4,9 +4,8 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from langchain_ctxwin.agent.nodes import ContextNodes
+from langchain_ctxwin.agent.nodes import ContextNodes, add_context_nodes
 from langchain_ctxwin.agent.ready import create_context_agent
-from langchain_ctxwin.agent.wiring import add_context_nodes
 from langchain_ctxwin.config import (
     ContextConfig,
     FileConfig,
@@ -15,9 +14,8 @@ from langchain_ctxwin.config import (
     ToolOverrides,
     ToolResultConfig,
 )
-from langchain_ctxwin.core.budget import TokenBudget
 from langchain_ctxwin.core.compaction import Compaction
-from langchain_ctxwin.core.limits import ModelLimits
+from langchain_ctxwin.core.limits import ModelLimits, TokenBudget
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.overflow import ContextOverflow, classify_overflow
 from langchain_ctxwin.core.priced_view import pin
@@ -43,8 +41,8 @@ from langchain_ctxwin.summarize import ExtractiveSummarizer, ModelSummarizer
 
 if TYPE_CHECKING:
     from langchain_ctxwin.agent.middleware import ContextAgentState, ContextWindowMiddleware
-    from langchain_ctxwin.compact_tool import create_compact_tool
     from langchain_ctxwin.decompose import create_map_reduce_graph
+    from langchain_ctxwin.hooks import create_compact_tool
     from langchain_ctxwin.models.registry import ModelRegistry
     from langchain_ctxwin.recall import create_recall_tool, search_messages
     from langchain_ctxwin.retrieval import BudgetedCompressor, BudgetedRetriever, RetrievalResult
@@ -60,7 +58,7 @@ _LAZY = {
     "BudgetedRetriever": "retrieval",
     "ContextAgentState": "middleware",
     "ContextWindowMiddleware": "middleware",
-    "create_compact_tool": "compact_tool",
+    "create_compact_tool": "hooks",
     "create_map_reduce_graph": "decompose",
     "create_recall_tool": "recall",
     "CursorSigner": "tool_results",

@@ -17,13 +17,12 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.runnables.config import RunnableConfig, ensure_config, merge_configs, var_child_runnable_config
 
+from langchain_ctxwin.core.calibration import answered_by
 from langchain_ctxwin.core.events import RefusalEvent, RouteEvent, StepEvent, SummaryEvent
 from langchain_ctxwin.core.limits import ModelLimits
-from langchain_ctxwin.core.model_families import UNKNOWN_FAMILY
-from langchain_ctxwin.core.model_info import ModelInfo
+from langchain_ctxwin.core.model_info import UNKNOWN_FAMILY, ModelInfo
 from langchain_ctxwin.core.native import provider_named
 from langchain_ctxwin.core.overflow import classify_overflow
-from langchain_ctxwin.core.reported import answered_by
 from langchain_ctxwin.core.spending import Usage
 from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.core.tool_schemas import name_of

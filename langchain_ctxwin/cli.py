@@ -19,8 +19,7 @@ import langchain_core
 
 from langchain_ctxwin import __version__
 from langchain_ctxwin.config import FileConfig, ToolResultConfig, changes, defaults, listed, origins, shown
-from langchain_ctxwin.core.budget import budget_table
-from langchain_ctxwin.core.limits import ModelLimits
+from langchain_ctxwin.core.limits import ModelLimits, budget_table
 from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.demo import big_results, choice, decompose, explore
 from langchain_ctxwin.demo.folder import Folder
@@ -28,17 +27,15 @@ from langchain_ctxwin.demo.story import Claim, Screen
 from langchain_ctxwin.errors import ConfigError, ContextWindowError
 from langchain_ctxwin.models import sources
 from langchain_ctxwin.models.probing import LOW_TOKENS, most_calls, most_cost, probe_limit
-from langchain_ctxwin.models.registry import ModelRegistry
+from langchain_ctxwin.models.registry import ModelRegistry, explanation_lines, model_table, source_lines
 from langchain_ctxwin.models.sources import CatalogSource
-from langchain_ctxwin.models.table import explanation_lines, model_table, source_lines
 from langchain_ctxwin.observe import DEFAULT_GATES, Gate, History, quality_report, report, requests_of
 from langchain_ctxwin.observe.reports import plot_usage
 from langchain_ctxwin.protocols import ModelSource
-from langchain_ctxwin.replay.command import run_replay
-from langchain_ctxwin.replay.inspecting import run_inspect
+from langchain_ctxwin.replay.command import run_inspect, run_replay
 from langchain_ctxwin.settings_file import read_bytes, table_of
 from langchain_ctxwin.tool_results.cursors import parsed
-from langchain_ctxwin.util.terminal import escaped
+from langchain_ctxwin.util.log import escaped
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel

@@ -14,13 +14,12 @@ from langchain_core.messages import AnyMessage, SystemMessage
 from langchain_ctxwin.config import ContextConfig, Fixed, LiveConfig, as_live
 from langchain_ctxwin.core import planning
 from langchain_ctxwin.core.assembly import merge_system
-from langchain_ctxwin.core.calibration import prior
+from langchain_ctxwin.core.calibration import Sizing, fault_of, prior
 from langchain_ctxwin.core.compaction import Compaction, Goal
 from langchain_ctxwin.core.events import SummaryEvent, SummaryStatus
 from langchain_ctxwin.core.limits import ModelLimits, for_everybody, stated_limit, unrefuted
 from langchain_ctxwin.core.measuring import measure_request
-from langchain_ctxwin.core.model_families import arguments_of, family_of, model_name, rules_of
-from langchain_ctxwin.core.model_info import ModelInfo
+from langchain_ctxwin.core.model_info import ModelInfo, arguments_of, family_of, model_name, rules_of
 from langchain_ctxwin.core.native import memory_tools
 from langchain_ctxwin.core.notes import asked_lines
 from langchain_ctxwin.core.outcome import (
@@ -33,13 +32,11 @@ from langchain_ctxwin.core.outcome import (
 )
 from langchain_ctxwin.core.overflow import ContextOverflow, has_number, request_texts
 from langchain_ctxwin.core.pairing import Rules
+from langchain_ctxwin.core.planning import last_request, shown_part
 from langchain_ctxwin.core.priced_view import PinWhen, Request
 from langchain_ctxwin.core.provider_call import call_arguments, compacts_itself, dressed
 from langchain_ctxwin.core.recovery import known_of, refused, retry_target
-from langchain_ctxwin.core.reported import fault_of
 from langchain_ctxwin.core.session import Pending, Session, read_session, with_new_pins
-from langchain_ctxwin.core.sizing import Sizing
-from langchain_ctxwin.core.summary_input import last_request, shown_part
 from langchain_ctxwin.core.window import About, Window
 from langchain_ctxwin.errors import ConfigError, SummarizationError, brief
 from langchain_ctxwin.gemini_cache import GeminiCache

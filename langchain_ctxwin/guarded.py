@@ -13,9 +13,8 @@ from langchain_core.messages import AIMessage, AnyMessage
 
 from langchain_ctxwin.core.calibration import MAX_NUMBER
 from langchain_ctxwin.protocols import Clock, TokenCounter
-from langchain_ctxwin.util.background import Worker
+from langchain_ctxwin.util.background import ForkSafeLock, Worker
 from langchain_ctxwin.util.failures import BackOff
-from langchain_ctxwin.util.forks import ForkSafeLock
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import Seen
 

@@ -1,18 +1,19 @@
-"""What an application says to compactions: a hook that is asked before one, and one that is told after."""
+"""What an application and its agent say to compactions: hooks before and after, and the tool `compact_context`."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from langchain_core.messages import AnyMessage, ToolMessage
+from langchain_core.tools import BaseTool, InjectedToolCallId, StructuredTool
 
 from langchain_ctxwin.core.compaction import Compaction, left_behind
 from langchain_ctxwin.core.events import CompactionEvent
 from langchain_ctxwin.core.model_info import ModelInfo
-from langchain_ctxwin.core.notes import lines_to_keep, unused_results
+from langchain_ctxwin.core.notes import COMPACT_KEY, lines_to_keep, unused_results
 from langchain_ctxwin.core.spending import worth_of
 from langchain_ctxwin.core.view import message_id
 from langchain_ctxwin.core.window import Window
@@ -155,3 +156,44 @@ def _with_wishes(window: Window, answer: Compaction) -> Window:
     lines = (line for text in answer.lines for line in lines_to_keep(text, newest))
     spared = {positions[key] for key in answer.spared}
     return replace(window, request=replace(request, pins=request.pins | spared, keeps=(*request.keeps, *lines)))
+
+
+DESCRIPTION = (
+    "Make room in your context window at the end of a phase of work: older messages leave your view before your next "
+    "step, and short notes of them stay. Say in `keep` what you still need word for word: decisions, identifiers, "
+    "paths, open tasks."
+)
+
+ANSWER = "Older messages leave your view now. What you asked to keep stays in the notes above the newest messages."
+
+Keep = Annotated[str, "What must stay, one fact per line."]
+
+
+def create_compact_tool(*, name: str = "compact_context", description: str = DESCRIPTION) -> BaseTool:
+    """Return a tool with which an agent compacts its own view at the end of a phase, naming what to keep.
+
+    The request after the call is compacted down to the low-water mark (`ContextConfig.keep`), although it fits; when it
+    is as small as that already, nothing leaves. Each line of `keep` becomes a line of the record that stays through
+    later compactions. One call compacts once, also after a resume.
+
+    Args:
+        name: how the model calls the tool.
+        description: what the model is told of it.
+
+    Raises:
+        ConfigError: the name or the description is not a text, or empty.
+
+    Examples:
+        ```python
+        agent = create_context_agent(model, [search, create_compact_tool()], checkpointer=InMemorySaver())
+        ```
+    """
+    if not isinstance(name, str) or not name:
+        raise ConfigError(f"name={name!r}: give the name by which the model calls the tool")
+    if not isinstance(description, str) or not description.strip():
+        raise ConfigError(f"description={description!r}: give the text that tells the model what the tool does")
+
+    def compact_context(call_id: Annotated[str, InjectedToolCallId], keep: Keep = "") -> ToolMessage:
+        return ToolMessage(ANSWER, tool_call_id=call_id, name=name, additional_kwargs={COMPACT_KEY: keep})
+
+    return StructuredTool.from_function(compact_context, name=name, description=description, parse_docstring=False)

@@ -17,7 +17,7 @@ from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 from langchain_ctxwin.core.assembly import filled
 from langchain_ctxwin.core.calibration import QUANTILE_SD, Doubt
 from langchain_ctxwin.core.edits import compact_json
-from langchain_ctxwin.core.model_families import family_of
+from langchain_ctxwin.core.model_info import family_of
 from langchain_ctxwin.core.native import compaction_in, in_prompt, is_deferred
 from langchain_ctxwin.core.pairing import unanswered_in
 from langchain_ctxwin.core.priced_view import Before, Head, PinWhen, Price, after_steps, is_pinned, show_steps

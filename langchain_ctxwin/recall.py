@@ -36,8 +36,7 @@ from langchain_ctxwin.core.turns import NOTE_KEY
 from langchain_ctxwin.core.view import View, message_id
 from langchain_ctxwin.errors import ArchiveError, ConfigError
 from langchain_ctxwin.protocols import TokenCounter
-from langchain_ctxwin.text.sentences import Span, piece_spans, statement_spans
-from langchain_ctxwin.text.terms import TermIndex, query_terms, terms
+from langchain_ctxwin.text import Span, TermIndex, piece_spans, query_terms, statement_spans, terms
 from langchain_ctxwin.util.log import log
 
 __all__ = ["Excerpt", "Found", "asearch_messages", "create_recall_tool", "search_messages"]

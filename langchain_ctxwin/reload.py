@@ -14,7 +14,7 @@ from typing import Self
 from langchain_ctxwin.config import FileConfig, changes, listed
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.settings_file import read_bytes
-from langchain_ctxwin.util.forks import renew_after_fork
+from langchain_ctxwin.util.background import renew_after_fork
 from langchain_ctxwin.util.log import log
 
 __all__ = ["ConfigFile"]

@@ -16,14 +16,13 @@ from weakref import WeakSet
 from langchain_core.runnables.config import ensure_config
 from langgraph.config import get_stream_writer
 
+from langchain_ctxwin.core.calibration import may_be
 from langchain_ctxwin.core.events import Event
 from langchain_ctxwin.core.model_info import ModelInfo
-from langchain_ctxwin.core.reported import may_be
 from langchain_ctxwin.errors import ConfigError, UnknownModelError, brief
 from langchain_ctxwin.protocols import Clock, MetricsSink
-from langchain_ctxwin.util.background import Worker, in_few_daemons
+from langchain_ctxwin.util.background import ForkSafeLock, Worker, in_few_daemons
 from langchain_ctxwin.util.failures import LONGEST_PAUSE_SECONDS, FailureLog, reason_of
-from langchain_ctxwin.util.forks import ForkSafeLock
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import MAX_TEXTS, Lru
 

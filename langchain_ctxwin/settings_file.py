@@ -17,7 +17,7 @@ from pydantic_core import ErrorDetails
 
 from langchain_ctxwin.errors import SHOWN_CHARS, ConfigError, brief
 from langchain_ctxwin.util.files import read_regular
-from langchain_ctxwin.util.terminal import escaped
+from langchain_ctxwin.util.log import escaped
 
 if TYPE_CHECKING:
     import yaml

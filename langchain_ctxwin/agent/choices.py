@@ -18,7 +18,7 @@ from langchain_ctxwin.config import ContextConfig
 from langchain_ctxwin.core.compaction import Compaction
 from langchain_ctxwin.core.events import RouteEvent, ToolsEvent
 from langchain_ctxwin.core.limits import ModelLimits, NamedLimits
-from langchain_ctxwin.core.model_families import family_of, model_name
+from langchain_ctxwin.core.model_info import family_of, model_name
 from langchain_ctxwin.core.native import is_deferred
 from langchain_ctxwin.core.pairing import Rules
 from langchain_ctxwin.core.recovery import output_tokens_of

@@ -11,16 +11,15 @@ from typing import Annotated, Any, Required, Self, TypeVar
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage, ToolMessage
 from langgraph.types import Command
 
-from langchain_ctxwin.agent.channel import RECORD_CHANNEL, MessagesDeltaChannel, newer
 from langchain_ctxwin.agent.choices import Choices, asked_by, limited_by, router_of, unknown_tools
 from langchain_ctxwin.agent.model_call import Attempt, ModelCall
-from langchain_ctxwin.agent.state import State, turn_is_finished
+from langchain_ctxwin.agent.state import RECORD_CHANNEL, MessagesDeltaChannel, State, newer, turn_is_finished
 from langchain_ctxwin.agent.step import Call, Flow, Step, is_large
 from langchain_ctxwin.agent.storage import Histories, place_of
 from langchain_ctxwin.callbacks import calls_carry
 from langchain_ctxwin.config import ContextConfig, LiveConfig
 from langchain_ctxwin.core.limits import ModelLimits
-from langchain_ctxwin.core.model_families import family_of, model_name
+from langchain_ctxwin.core.model_info import family_of, model_name
 from langchain_ctxwin.core.priced_view import PinWhen
 from langchain_ctxwin.engine import ContextEngine, check_collaborators
 from langchain_ctxwin.errors import ConfigError, UnknownModelError, brief

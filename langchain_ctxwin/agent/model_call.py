@@ -16,16 +16,15 @@ from langchain_ctxwin.agent.choices import known_name
 from langchain_ctxwin.agent.events import recovery_event, refusal_event
 from langchain_ctxwin.agent.state import tools_of
 from langchain_ctxwin.agent.step import Flow, Step
-from langchain_ctxwin.core.budget import REGIONS
+from langchain_ctxwin.core.calibration import answered_by, sent_tokens
 from langchain_ctxwin.core.events import NoticeEvent, StepEvent
-from langchain_ctxwin.core.limits import ModelLimits
-from langchain_ctxwin.core.model_families import arguments_of
+from langchain_ctxwin.core.limits import REGIONS, ModelLimits
+from langchain_ctxwin.core.model_info import arguments_of
 from langchain_ctxwin.core.native import compaction_in
 from langchain_ctxwin.core.outcome import Lesson, from_answer, without_sizes
 from langchain_ctxwin.core.overflow import ContextOverflow, classify_overflow, request_texts
 from langchain_ctxwin.core.provider_call import forgets_history, without_response_ids
 from langchain_ctxwin.core.recovery import fitting_output, only_model, silent_overflow, smaller_output
-from langchain_ctxwin.core.reported import answered_by, sent_tokens
 from langchain_ctxwin.core.tool_schemas import name_of
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.engine import settings_of

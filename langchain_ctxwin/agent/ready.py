@@ -20,13 +20,12 @@ from langgraph.store.base import BaseStore
 from langgraph.types import Checkpointer
 
 from langchain_ctxwin.agent.choices import require_free_name, router_of
-from langchain_ctxwin.agent.nodes import ContextNodes
+from langchain_ctxwin.agent.nodes import ContextNodes, add_context_nodes
 from langchain_ctxwin.agent.state import ContextState, State
 from langchain_ctxwin.agent.storage import NO_STORE
-from langchain_ctxwin.agent.wiring import add_context_nodes
 from langchain_ctxwin.config import ContextConfig, LiveConfig
 from langchain_ctxwin.core.limits import ModelLimits, NamedLimits
-from langchain_ctxwin.core.model_families import family_of, model_name
+from langchain_ctxwin.core.model_info import family_of, model_name
 from langchain_ctxwin.core.priced_view import PinWhen
 from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.engine import ContextEngine

@@ -1,22 +1,274 @@
-"""`ContextState`: what a session remembers between steps, what of it is public, and how the steps read it.
+"""`ContextState`: what a session remembers between steps, and the message channel that keeps the full history cheaply.
 
-State holds JSON values and messages only, because other types do not survive strict checkpoint serialization.
+State holds JSON values and messages only, because other types do not survive strict checkpoint serialization. A delta
+channel stores what each step wrote and, now and then, a snapshot of the whole list; loading a thread replays the writes
+since the last snapshot. Two properties make that safe: the same writes give the same list however they are batched, and
+a message without an id gets the same id at every replay.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+import json
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+from operator import attrgetter
+from typing import Annotated, Any, Self, cast
+from uuid import UUID, uuid5
 
-from langchain_core.messages import AIMessage, AnyMessage
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    BaseMessage,
+    BaseMessageChunk,
+    RemoveMessage,
+    convert_to_messages,
+    message_chunk_to_message,
+)
 from langgraph.channels import UntrackedValue
-from langgraph.graph.message import add_messages
+from langgraph.channels.binop import _get_overwrite
+from langgraph.channels.delta import DeltaChannel
+from langgraph.checkpoint.base import PendingWrite
+from langgraph.graph.message import REMOVE_ALL_MESSAGES, _messages_delta_reducer, add_messages
 from typing_extensions import TypedDict
 
-from langchain_ctxwin.agent.channel import RECORD_CHANNEL, MessagesDeltaChannel, newer
 from langchain_ctxwin.core.session import valid_keys, valid_tools
 from langchain_ctxwin.core.turns import call_ids
 from langchain_ctxwin.errors import ConfigError, brief
+
+SNAPSHOT_UPDATES = 100
+"""Smallest number of updates between two snapshots: LangGraph's own default, so that short threads load as usual."""
+
+UPDATES_PER_MESSAGE = 0.5
+"""Updates between two snapshots, per message of history. With one message per update the history doubles from one
+snapshot to the next, so all snapshots together hold at most about twice the messages, and a load replays at most half
+as many writes as there are messages."""
+
+RECORD_UPDATES = 10
+"""Updates between two snapshots of the record: each write holds all of it, so that snapshots add a tenth, and a load
+reads no more writes than for the messages."""
+
+Reducer = Callable[[Any, Sequence[Any]], Any]
+"""The shape of a delta channel's reducer."""
+
+LANGGRAPH_REDUCER: Reducer = cast("Any", _messages_delta_reducer)
+"""What LangGraph compares a channel's reducer with before it gives ids to message-likes; never called here."""
+
+_ID_NAMESPACE = UUID("6f0c3a5e-8d53-5d1c-9a0e-3b1f2c7d4e90")  # arbitrary, but fixed: stored ids depend on it
+_id_of = attrgetter("id")
+
+
+class MessagesDeltaChannel(DeltaChannel[list[AnyMessage]]):
+    """The `messages` channel: the whole history, stored as one write per step plus snapshots that become rarer.
+
+    It reports LangGraph's own message reducer as its `reducer`: only then LangGraph gives ids to strings, tuples
+    and dicts *before* it saves them. The list itself changes as `reduce_messages` says; `Overwrite` replaces it.
+    A thread that was written with `add_messages` can be continued with this channel.
+
+    Deleting single checkpoints of such a thread deletes the writes its later checkpoints are rebuilt from: `messages`
+    then comes back empty or shorter, without an error. Delete whole threads, or copy the state to a new thread first.
+
+    Args:
+        reducer: LangGraph's own message reducer, which it passes when it rebuilds the channel; leave it out.
+        typ: the value type, filled by LangGraph from the annotation.
+        snapshot_frequency: smallest number of updates between two snapshots; the spacing grows with the history.
+
+    Raises:
+        ConfigError: `reducer` is another function.
+
+    Examples:
+        >>> channel = MessagesDeltaChannel()
+        >>> channel.update([[("user", "hi")]])
+        True
+        >>> [message.content for message in channel.get()]
+        ['hi']
+    """
+
+    __slots__ = ("base_frequency", "index", "indexed")
+
+    def __init__(
+        self,
+        reducer: Reducer = LANGGRAPH_REDUCER,
+        typ: type[list[AnyMessage]] | None = None,
+        *,
+        snapshot_frequency: int = SNAPSHOT_UPDATES,
+    ) -> None:
+        if reducer is not LANGGRAPH_REDUCER:
+            raise ConfigError(f"MessagesDeltaChannel reduces messages itself, got reducer={reducer!r}: leave it out")
+        self.index: dict[str, int] = {}
+        self.indexed: list[AnyMessage] | None = None  # the list that `index` belongs to
+        super().__init__(reducer, typ, snapshot_frequency=snapshot_frequency)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, MessagesDeltaChannel) and self.base_frequency == other.base_frequency
+
+    __hash__ = None  # type: ignore[assignment]  # mutable, like every channel that defines equality
+
+    @property
+    def snapshot_frequency(self) -> int:
+        """Updates between two snapshots, at the present length of the history."""
+        messages = len(self.value) if self.is_available() else 0
+        return max(self.base_frequency, int(messages * UPDATES_PER_MESSAGE))
+
+    @snapshot_frequency.setter
+    def snapshot_frequency(self, updates: int) -> None:
+        self.base_frequency = updates
+
+    def copy(self) -> Self:
+        """Return an independent channel with the same messages."""
+        new = super().copy()
+        new.base_frequency = self.base_frequency  # the base class hands on the grown spacing
+        if self._is_indexed():
+            new.index, new.indexed = self.index.copy(), new.value
+        return new
+
+    def from_checkpoint(self, checkpoint: Any) -> Self:
+        """Return a channel that starts from a snapshot, from the plain list of an `add_messages` thread, or empty."""
+        new = super().from_checkpoint(checkpoint)
+        new.base_frequency = self.base_frequency
+        new._adopt(new.value)  # noqa: SLF001  # same class
+        return new
+
+    def update(self, values: Sequence[Any]) -> bool:
+        """Apply the writes of one step; an `Overwrite` among them replaces everything, the other writes included."""
+        if any(_get_overwrite(value)[0] for value in values):
+            super().update(values)
+            self._adopt(self.value)
+        elif values:
+            self._apply(values)
+        return bool(values)
+
+    def replay_writes(self, writes: Sequence[PendingWrite]) -> None:
+        """Apply stored writes, oldest first; those before the last `Overwrite` no longer matter."""
+        values = [value for _, _, value in writes]
+        last = max((i for i, value in enumerate(values) if _get_overwrite(value)[0]), default=-1)
+        if last >= 0:
+            super().replay_writes(writes[last : last + 1])
+            self._adopt(self.value)
+        if values[last + 1 :]:
+            self._apply(values[last + 1 :])
+
+    def _apply(self, values: Sequence[Any]) -> None:
+        messages = _flatten(values)
+        if not self.is_available():
+            self._adopt([])
+        elif not self._is_indexed():
+            self._adopt(self.value)  # somebody assigned or changed the list behind our back
+        self.indexed = None  # the index changes in place: if that fails half-way it is built again
+        self.value, self.index = _fold(self.value, self.index, messages)
+        self.indexed = self.value
+
+    def _is_indexed(self) -> bool:
+        return self.indexed is not None and self.indexed is self.value and len(self.index) == len(self.indexed)
+
+    def _adopt(self, value: Any) -> None:
+        self.value, self.index = _normalized(value)
+        self.indexed = self.value
+
+
+def newer(_: Any, value: Any) -> Any:
+    """Return the value that was written; reads what another state's `latest` wrote, which a plain key would not."""
+    return value
+
+
+def latest(state: Any, writes: Sequence[Any]) -> Any:
+    """Return the last value that was written."""
+    return writes[-1] if writes else state
+
+
+RECORD_CHANNEL = DeltaChannel(latest, dict[str, Any], snapshot_frequency=RECORD_UPDATES)
+"""The channel of the record: checkpoints that do not change it do not hold it again."""
+
+
+def reduce_messages(state: Sequence[Any], writes: Sequence[Any]) -> list[AnyMessage]:
+    """Return the history after the writes; `state` is not changed.
+
+    A write is one message-like (a message, a string, a dict, a `(role, content)` tuple) or a list of them. A message
+    whose id is present replaces that one in place, any other is appended. `RemoveMessage` removes by id, if present;
+    with the id `REMOVE_ALL_MESSAGES` it removes everything before it. Message chunks become messages. A message
+    without an id gets one that follows from its content and the message before it, so that replays agree; the message
+    passed in is not changed. The same message, removed and written again at the same place, has the same id again.
+
+    Batching does not matter: `reduce(reduce(s, xs), ys) == reduce(s, [*xs, *ys])`.
+
+    Raises:
+        ValueError: something is no message (raised by LangChain, which has a second type for unknown classes).
+
+    Examples:
+        >>> [m.content for m in reduce_messages([], ["hi", [("ai", "hello"), RemoveMessage(id="unknown")]])]
+        ['hi', 'hello']
+    """
+    messages, index = _normalized(state)
+    return _fold(messages, index, _flatten(writes))[0]
+
+
+def _normalized(state: Any) -> tuple[list[AnyMessage], dict[str, int]]:
+    """Return messages with unique ids and the position of each; a list that is fine already comes back itself."""
+    items = state if isinstance(state, list) else list(state) if isinstance(state, tuple) else [state]
+    if all(map(_is_plain, set(map(type, items)))):  # few types, many messages
+        index = dict(zip(map(_id_of, items), count()))
+        if len(index) == len(items) and None not in index and "" not in index:
+            return items, index
+    return _fold([], {}, _flatten([items]))
+
+
+def _is_plain(kind: type) -> bool:
+    return issubclass(kind, BaseMessage) and not issubclass(kind, (BaseMessageChunk, RemoveMessage))
+
+
+def _flatten(writes: Sequence[Any]) -> list[AnyMessage]:
+    items = [item for write in writes for item in (write if isinstance(write, list) else [write])]
+    return [_as_message(item) for item in items]
+
+
+def _as_message(item: Any) -> AnyMessage:
+    message = item if isinstance(item, BaseMessage) else convert_to_messages([item])[0]
+    if isinstance(message, BaseMessageChunk):
+        message = message_chunk_to_message(message)
+    return cast("AnyMessage", message)
+
+
+def _fold(
+    state: list[AnyMessage], index: dict[str, int], messages: Sequence[BaseMessage]
+) -> tuple[list[AnyMessage], dict[str, int]]:
+    """Apply messages one after the other; `index` is changed in place, `state` never (older values share it)."""
+    slots: list[Any] = state.copy()  # None marks a removed message: positions stay valid until the end
+    removed = False
+    for message in messages:
+        if not isinstance(message, RemoveMessage):
+            _put(slots, index, message)
+        elif message.id == REMOVE_ALL_MESSAGES:
+            slots.clear()
+            index.clear()
+        elif (position := index.pop(message.id or "", None)) is not None:
+            slots[position] = None
+            removed = True
+    if not removed:
+        return slots, index
+    kept = [message for message in slots if message is not None]
+    return kept, dict(zip(map(_id_of, kept), count()))
+
+
+def _put(slots: list[Any], index: dict[str, int], message: BaseMessage) -> None:
+    if not message.id:
+        message = message.model_copy(update={"id": _derived_id(slots, index, message)})
+    position = index.setdefault(cast("str", message.id), len(slots))
+    if position == len(slots):
+        slots.append(message)
+    else:
+        slots[position] = message
+
+
+def _derived_id(slots: list[Any], index: dict[str, int], message: BaseMessage) -> str:
+    """Return an id that depends on nothing but the list so far and the message, and that no listed message has.
+
+    A snapshot keeps the list and nothing else, so a running number would start again after it and two loads of one
+    thread would disagree. Position and content alone would give a later message the id of an earlier one that moved up.
+    """
+    previous = next((other.id for other in reversed(slots) if other is not None), "")
+    calls, answered = getattr(message, "tool_calls", None), getattr(message, "tool_call_id", None)
+    name = json.dumps([previous, message.type, message.content, calls, answered], default=repr, skipkeys=True)
+    candidates = (str(uuid5(_ID_NAMESPACE, f"{attempt}:{name}")) for attempt in count())
+    return next(candidate for candidate in candidates if candidate not in index)
 
 
 class _SessionKeys(TypedDict, total=False):

@@ -22,8 +22,7 @@ from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore
 
 from langchain_ctxwin.agent.state import FLAGS, SESSION, State, Update, flags_of
-from langchain_ctxwin.archive import archive, place_in
-from langchain_ctxwin.core.archiving import leaving, without
+from langchain_ctxwin.archive import archive, leaving, place_in, without
 from langchain_ctxwin.core.edits import text_of
 from langchain_ctxwin.core.provider_call import compacts_itself
 from langchain_ctxwin.core.session import MAX_INEFFECTIVE

@@ -12,7 +12,12 @@ class TestMine(ContextMiddlewareTests):
 Needs pytest and LangChain's agents: `pip install pytest 'langchain-ctxwin[agents]'`.
 """
 
-from langchain_ctxwin.conformance.model import InvalidRequestError, StrictChatModel, Summaries, problem_of
-from langchain_ctxwin.conformance.suite import ContextMiddlewareTests
+from langchain_ctxwin.conformance.suite import (
+    ContextMiddlewareTests,
+    InvalidRequestError,
+    StrictChatModel,
+    Summaries,
+    problem_of,
+)
 
 __all__ = ["ContextMiddlewareTests", "InvalidRequestError", "StrictChatModel", "Summaries", "problem_of"]

@@ -7,14 +7,16 @@ wrong as soon as the history shrinks. The state is a Gaussian over both numbers,
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from math import hypot
-from typing import Any, NamedTuple
+from math import ceil, floor, hypot, sqrt
+from typing import Any, NamedTuple, TypeGuard
 
-from langchain_core.messages import AnyMessage
+from langchain_core.messages import AIMessage, AnyMessage
 
+from langchain_ctxwin.core.native import compaction_in
 from langchain_ctxwin.core.turns import Shown
 from langchain_ctxwin.core.view import Position, message_id
 
@@ -192,3 +194,254 @@ def is_plausible(tokens: int, estimate: int) -> bool:
         return False
     largest = PLAUSIBLE_RATIO * estimate + PLAUSIBLE_TOKENS
     return estimate / PLAUSIBLE_RATIO - PLAUSIBLE_TOKENS <= tokens <= largest
+
+
+# What remains unexplained of any text beside a share of it, and of a whole request beside its text, when offset and
+# slope are known.
+TEXT_NOISE_TOKENS, FIXED_NOISE_SHARE, FIXED_NOISE_TOKENS = 3.0, 0.01, 5.0
+# Deviations above which a report is not explained by what we believed: something else is in there.
+MAX_SURPRISE_SD = 3.0
+# Doubt that one surprising text adds to the slope: five in a row make it as uncertain as a family's text weights.
+SURPRISE_SLOPE_SD = 0.03
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Regions:
+    """The parts of one request, in tokens, and their sums: they are asked for more often than regions are made."""
+
+    system_tokens: int
+    tool_tokens: int
+    summary_tokens: int
+    pinned_tokens: int
+    history_tokens: int
+    fixed_tokens: int = field(init=False, repr=False, compare=False)  # everything but the history
+    total_tokens: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        fixed = self.system_tokens + self.tool_tokens + self.summary_tokens + self.pinned_tokens
+        object.__setattr__(self, "fixed_tokens", fixed)
+        object.__setattr__(self, "total_tokens", fixed + self.history_tokens)
+
+    def texts(self, tokens: int, squares: int) -> tuple[int, int]:
+        """Return the tokens of a history with those of summary and pins, and the sum of the squares of all texts."""
+        summary, pinned = self.summary_tokens, self.pinned_tokens
+        return tokens + summary + pinned, squares + summary**2 + pinned**2
+
+    def scaled(self, total_tokens: int) -> Regions:
+        """Return regions that add up to `total_tokens`: the history takes the difference, then all in proportion."""
+        if total_tokens >= self.fixed_tokens:
+            return replace(self, history_tokens=total_tokens - self.fixed_tokens)
+        names = ("system_tokens", "tool_tokens", "summary_tokens", "pinned_tokens")
+        fixed = {name: getattr(self, name) * total_tokens // self.fixed_tokens for name in names}
+        return Regions(**fixed, history_tokens=total_tokens - sum(fixed.values()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """A size in the provider's counts and how sure it is. The regions add up to the median."""
+
+    regions: Regions
+    upper_tokens: int  # quantile that decides whether a request may be sent
+    lower_tokens: int  # quantile that the size is most probably not below
+
+    def known(self, total_tokens: int) -> Size:
+        """Return a size without doubt: the difference to this one is in the history first."""
+        return Size(regions=self.regions.scaled(total_tokens), upper_tokens=total_tokens, lower_tokens=total_tokens)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizing:
+    """Turns the estimates of one conversation's requests into sizes."""
+
+    belief: Belief
+    plain: Belief  # what was believed before any report
+    doubt: Doubt = field(default_factory=Doubt)
+    measured: Measured = field(default_factory=Measured)
+
+    def size(self, estimates: Regions, steps: Shown) -> Size:
+        """Return the size of a request with these estimates, whose history consists of `steps`."""
+        belief = self.belief
+        counted, rest, squares = self.measured.price(steps)
+        stretch = max(0.0, 1 + belief.slope)
+        # The offset is mostly the rendering of tools: theirs where there are any. Neither gets negative.
+        tools = estimates.tool_tokens + belief.offset if estimates.tool_tokens else 0.0
+        system = estimates.system_tokens + (min(0.0, tools) if estimates.tool_tokens else belief.offset)
+        system, tools = max(0.0, system), max(0.0, tools)
+        regions = Regions(
+            system_tokens=round(system),
+            tool_tokens=round(tools),
+            summary_tokens=round(stretch * estimates.summary_tokens),
+            pinned_tokens=round(stretch * estimates.pinned_tokens),
+            history_tokens=round(counted + stretch * rest),
+        )
+        known_noise = 0.0 if belief == self.plain else FIXED_NOISE_SHARE * (system + tools + counted)
+        return self._bounded(regions, belief, 1, estimates.texts(rest, squares), known_noise)
+
+    def least(self, size: Size, estimates: Regions, steps: Shown) -> int:
+        """Return the lower bound that decides a refusal, in tokens.
+
+        A refusal has to be sure: what reports made us believe may be wrong, so the plain count must not fit either.
+        """
+        if self.belief == self.plain:
+            return size.lower_tokens
+        texts = estimates.texts(steps.total_tokens, steps.squares[-1])
+        return min(size.lower_tokens, self._bounded(estimates, self.plain, 1, texts).lower_tokens)
+
+    def extended(self, size: Size, reported_tokens: int, added: Sequence[int]) -> Size:
+        """Return the size of a request that extends one of `reported_tokens` by texts of `added` estimated tokens."""
+        total = reported_tokens + round(max(0.0, 1 + self.belief.slope) * sum(added))
+        squares = sum([tokens * tokens for tokens in added])
+        return self._bounded(size.regions.scaled(total), self.belief, 0, (sum(added), squares))
+
+    def after_request(self, surplus: float, *, text: float, squares: float, fixed: float) -> Belief:
+        """Return the belief after the reported size of a whole request.
+
+        A size that the belief cannot explain means a constant that we do not see (tools bound elsewhere, a hidden
+        prompt), not an absurd slope: the offset takes the surprise.
+
+        Args:
+            surplus: reported size minus our plain estimate, in tokens.
+            text: the part of that estimate that the slope scales.
+            squares: the sum of the squares of the texts in it.
+            fixed: the rest of the estimate.
+        """
+        belief = self.belief
+        noise = (self.doubt.noise_share * sqrt(squares)) ** 2 + (FIXED_NOISE_SHARE * fixed + FIXED_NOISE_TOKENS) ** 2
+        surprise = surplus - belief.offset - belief.slope * text
+        if surprise**2 / MAX_SURPRISE_SD**2 - belief.variance(1, text) - noise > 0:
+            belief = replace(belief, offset_variance=belief.offset_variance + surprise**2)
+        return belief.updated(1, text, surplus, noise)
+
+    def after_text(self, surplus: float, *, text: float, squares: float) -> Belief:
+        """Return the belief after the reported size of some text, seen as the difference of two requests.
+
+        One that the belief cannot explain counts as noise: a picture, a thought that was dropped. It leaves some doubt
+        about the slope, so that many of them in a row are believed.
+        """
+        belief = self.belief
+        noise = (self.doubt.noise_share * sqrt(squares)) ** 2 + TEXT_NOISE_TOKENS**2
+        surprise = surplus - belief.slope * text
+        tolerated = surprise**2 / MAX_SURPRISE_SD**2 - belief.variance(0, text)
+        after = belief.updated(0, text, surplus, max(noise, tolerated))
+        if tolerated <= noise:
+            return after
+        return replace(after, slope_variance=after.slope_variance + SURPRISE_SLOPE_SD**2)
+
+    def _bounded(
+        self, regions: Regions, belief: Belief, constant: int, texts: tuple[int, int], known_noise: float = 0.0
+    ) -> Size:
+        """The size and its bounds; `texts` are the tokens of what is estimated, and the sum of their squares."""
+        total = regions.total_tokens
+        if not self.doubt.has_margin:
+            return Size(regions=regions, upper_tokens=total, lower_tokens=total)
+        # The errors of many texts cancel out.
+        noise = hypot(self.doubt.noise_share * sqrt(texts[1]), known_noise)
+        least = TEXT_NOISE_TOKENS if texts[0] else 0.0
+        above = sqrt(belief.variance(constant, texts[0]) + noise**2 + least**2)
+        # The skew is that of plain estimates of text, the prompt too; after the first report errors go both ways alike.
+        share = 1.0 if belief.reports else self.doubt.lower_share
+        prompt = 0.0 if belief.reports else (self.doubt.slope_sd * regions.system_tokens) ** 2
+        offset = constant * max(0.0, belief.offset_variance - prompt)
+        below = sqrt(offset + share**2 * max(0.0, above**2 - offset))
+        lower, upper = floor(total - QUANTILE_SD * below), ceil(total + QUANTILE_SD * above)
+        return Size(regions=regions, upper_tokens=upper, lower_tokens=max(0, lower))
+
+
+# Share of our count below which a reported size is not that of this request: a server has cut it, or it is that of
+# something else. The rules of thumb count at most twice too much.
+MIN_REPORTED_SHARE = 0.5
+# Multiple of our count, and hidden prompt beside it, above which a reported size is not that of this request.
+MAX_REPORTED_RATIO = 10.0
+UNSEEN_TOKENS = 50_000
+# Reports in a row that contradict our count, but not each other, after which they are believed: the third time it is
+# our count that is wrong (definitions that the provider defers, a medium it counts otherwise).
+AGREEING_REPORTS = 3
+MAX_REPORTED_TOKENS = 100_000_000  # above this no request has ever been: no row of reports makes it believed
+# What may follow the name of a model without making it another one.
+_VERSION = re.compile(r"|[-@:_](?:\d{3,}+|\d\d-\d\d|v?\d++$|latest|preview|exp|beta).*")
+
+
+def reported_tokens(reply: AIMessage, expected: Sequence[int]) -> tuple[int | None, str]:
+    """Return the prompt size that came with an answer, or None and what is wrong with it (nothing, if none came).
+
+    The size has to be near one of our own counts of the request, `expected`.
+    """
+    if not reply.usage_metadata or compaction_in(reply):  # the size of what the provider made of the request
+        return None, ""
+    tokens = sent_tokens(reply)
+    fault = fault_of(tokens, expected)
+    return (None, fault) if fault else (tokens, "")
+
+
+def sent_tokens(reply: AIMessage) -> Any:
+    """Return the size of the request behind an answer as its provider states it, in tokens; None when it does not."""
+    usage: Mapping[str, Any] = reply.usage_metadata or {}
+    tokens = usage.get("input_tokens")
+    return tokens + cleared_tokens(reply) if isinstance(tokens, int) else tokens
+
+
+def cleared_tokens(reply: AIMessage) -> int:
+    """Return what the provider left out of the prompt by its own edits, Anthropic's `context_management`, in tokens.
+
+    It was sent all the same, and counts again in the next request.
+    """
+    managed = reply.response_metadata.get("context_management")
+    edits = managed.get("applied_edits") if isinstance(managed, Mapping) else None
+    listed = edits if isinstance(edits, list) else []
+    found = [edit.get("cleared_input_tokens") for edit in listed if isinstance(edit, Mapping)]
+    return sum(size for size in found if isinstance(size, int) and size > 0)
+
+
+def fault_of(tokens: object, expected: Sequence[int]) -> str:
+    """Return what is wrong with a reported size; empty when it can be that of a request that we count like this."""
+    if not is_count(tokens) or not tokens:
+        return f"the provider reported {tokens!r} input tokens, our count is {_either(expected)}"
+    if any(MIN_REPORTED_SHARE * count <= tokens and not is_absurd(tokens, count) for count in expected):
+        return ""
+    return f"the provider reported {tokens:,} input tokens, far from our count of {_either(expected)}"
+
+
+def _either(counts: Sequence[int]) -> str:
+    return " or ".join(f"{count:,}" for count in dict.fromkeys(counts))
+
+
+def agreeing(before: Mapping[str, Any] | None, model: str, tokens: object, estimate: int) -> dict[str, Any] | None:
+    """Return the stored row of reports that contradict our counts, with one more; None when this can be no size.
+
+    Reports follow a conversation when they grow by what it grew by, within the bounds of `is_plausible`. Those of a
+    server that cuts requests, or leaves cached tokens out, stay where they are while the conversation grows.
+    The row begins anew when a report does not follow its first one, or that of another model.
+    """
+    if not is_count(tokens) or not 0 < tokens <= MAX_REPORTED_TOKENS:
+        return None
+    if before and before["model"] == model:
+        grown, added = tokens - before["tokens"], estimate - before["estimate"]
+        least, most = sorted((added / PLAUSIBLE_RATIO, added * PLAUSIBLE_RATIO))
+        if least - PLAUSIBLE_TOKENS <= grown <= most + PLAUSIBLE_TOKENS:
+            return {**before, "reports": before["reports"] + 1}
+    return {"model": model, "tokens": tokens, "estimate": estimate, "reports": 1}
+
+
+def is_absurd(tokens: int, count: int) -> bool:
+    """True for a size that no hidden prompt explains."""
+    return tokens > MAX_REPORTED_RATIO * count + UNSEEN_TOKENS
+
+
+def is_count(tokens: object) -> TypeGuard[int]:
+    """True for a whole number that is not negative."""
+    return isinstance(tokens, int) and not isinstance(tokens, bool) and tokens >= 0
+
+
+def answered_by(reply: AIMessage) -> str:
+    """Name of the model that answered, as the provider states it; another one after a fallback."""
+    for key in ("model_name", "model"):
+        name = reply.response_metadata.get(key)
+        if isinstance(name, str) and name:
+            return name
+    return ""
+
+
+def may_be(model: str, answering_model: str) -> bool:
+    """True unless both names are known and are those of different models: providers add makers, dates and versions."""
+    one, other = sorted((name.rpartition("/")[2].lower() for name in (model, answering_model)), key=len)
+    return not one or (other.startswith(one) and bool(_VERSION.fullmatch(other[len(one) :])))

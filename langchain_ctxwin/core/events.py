@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Literal, Self, get_args
 
 from langchain_core.messages import AIMessage
 
+from langchain_ctxwin.core.calibration import cleared_tokens
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.native import compaction_in
-from langchain_ctxwin.core.reported import cleared_tokens
 from langchain_ctxwin.core.spending import Usage, amount_of
 
 Level = Literal["debug", "info", "warning"]

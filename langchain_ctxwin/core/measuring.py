@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 
 from langchain_core.messages import AIMessage
 
-from langchain_ctxwin.core.budget import TokenBudget
 from langchain_ctxwin.core.calibration import Measured
 from langchain_ctxwin.core.compaction import Goal, cut, with_record
-from langchain_ctxwin.core.limits import ModelLimits
+from langchain_ctxwin.core.limits import ModelLimits, TokenBudget
 from langchain_ctxwin.core.outcome import belief_key, from_history, sizing_for, with_belief
 from langchain_ctxwin.core.priced_view import Head, PricedView, Request, step_at
 from langchain_ctxwin.core.recovery import lowered, remembered_limit, reserve_within, smaller_of

@@ -1,13 +1,17 @@
-"""`ModelInfo`: names, limits, prices and capabilities of one model, and who stated them."""
+"""`ModelInfo`: names, limits, prices and capabilities of one model; and what a chat model says of itself."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from decimal import Decimal
+from typing import Any
 
 from langchain_ctxwin.core.limits import ModelLimits
+from langchain_ctxwin.core.native import provider_named
+from langchain_ctxwin.core.pairing import UNKNOWN, Rules
+from langchain_ctxwin.core.tool_schemas import FRAMING
 from langchain_ctxwin.errors import ConfigError
 
 LIMIT_FIELDS = ("context_window", "max_input_tokens", "max_output_tokens")
@@ -90,3 +94,110 @@ class ModelInfo:
         return ModelLimits(
             self.context_window, self.max_input_tokens, self.max_output_tokens, source=stated_by or "explicit"
         )
+
+
+CLASS_FAMILIES = {
+    "ChatGoogleGenerativeAI": "gemini",
+    "ChatVertexAI": "gemini",
+    "BaseChatOpenAI": "openai",
+    "ChatOpenAI": "openai",
+    "AzureChatOpenAI": "openai",
+    "ChatAnthropic": "anthropic",
+    "ChatAnthropicVertex": "anthropic",
+    "ChatDeepSeek": "deepseek",
+    "ChatQwen": "qwen",
+    "ChatTongyi": "qwen",
+}
+"""Family by class name; the most derived class that is listed counts.
+
+Classes that serve models of many makers (Groq, Ollama, Bedrock, Together, ...) are not listed: their name says nothing
+of the tokenizer, so they count as generic, unless the model's limits state a `tokenizer_family`.
+"""
+
+UNKNOWN_FAMILY = "generic"
+MAX_BINDINGS = 16  # bindings of bindings that are looked through; a model that binds itself would have no end
+
+OPENAI = Rules(starts_with_ai=True, takes_system=True, provider="openai")
+LIKE_OPENAI = replace(OPENAI, provider="other")
+RULES = {
+    "anthropic": Rules(provider="anthropic"),
+    "deepseek": LIKE_OPENAI,
+    "gemini": Rules(starts_with_ai=True, calls_after_ai=False, provider="gemini"),
+    "openai": OPENAI,
+    "qwen": LIKE_OPENAI,
+}
+"""What providers take, by the family of their integration's class. With Gemini a function call has to follow a user
+turn or a function response; its integration and Anthropic's move system messages to the front."""
+
+# Settings of chat models that go along with every call and concern the context.
+CALL_SETTINGS = ("betas", "cache_control", "cached_content", "context_management", "prompt_cache_key", "truncation")
+# Settings of a chat model that make it use OpenAI's Responses API, which keeps and compacts history.
+RESPONSES_MARKS = ("use_responses_api", "use_previous_response_id", "context_management", "truncation")
+
+
+def family_of(model: object) -> str:
+    """Return the family that a model states (`tokenizer_family`) or that its class implies, else `"generic"`.
+
+    Bindings are looked through. A stated family that has no weights counts as generic.
+    """
+    inner = _unbound(model)
+    stated = getattr(inner, "tokenizer_family", None)
+    if isinstance(stated, str) and stated:
+        return stated if stated in FRAMING else UNKNOWN_FAMILY
+    return _class_family(inner) or UNKNOWN_FAMILY
+
+
+def rules_of(model: object) -> Rules:
+    """Return what the provider of a model takes as it is; of one behind an address of its own nobody knows."""
+    inner = _unbound(model)
+    family = _class_family(inner) or provider_named(getattr(inner, "provider", None))
+    rules = RULES.get(family, UNKNOWN)
+    if getattr(inner, "openai_api_base", None):
+        is_marked = any(getattr(inner, mark, None) for mark in RESPONSES_MARKS)
+        uses_responses = is_marked or getattr(inner, "output_version", None) == "responses/v1"
+        rules = replace(UNKNOWN, provider="openai" if uses_responses else "other")
+    profile = getattr(inner, "profile", None)
+    tools_can_come_later = isinstance(profile, Mapping) and profile.get("mid_conversation_tools") is True
+    # Azure's API refuses the key of a prompt cache in some of its versions.
+    is_azure = any(cls.__name__ == "AzureChatOpenAI" for cls in type(inner).__mro__)
+    return replace(
+        rules,
+        takes_cache_key=rules.provider == "openai" and not is_azure,
+        loads_tools=family == "anthropic" and tools_can_come_later,
+        keeps_history=getattr(inner, "use_previous_response_id", False) is True,
+    )
+
+
+def arguments_of(model: Any) -> dict[str, Any]:
+    """Return what a chat model is set to send with each call, those of its bindings before its own."""
+    given: dict[str, Any] = {}
+    for _ in range(MAX_BINDINGS):
+        bound = getattr(model, "bound", None)
+        if bound is None:
+            break
+        given, model = {**getattr(model, "kwargs", {}), **given}, bound
+    own = {name: getattr(model, name, None) for name in CALL_SETTINGS}
+    return {**own, **(getattr(model, "model_kwargs", None) or {}), **given}
+
+
+def model_name(model: Any) -> str:
+    """Return the name a model states about itself, looking through bindings; empty when it states none."""
+    inner = _unbound(model)
+    for key in ("model", "model_name", "name"):
+        name = getattr(inner, key, None)
+        if isinstance(name, str) and name:
+            return name
+    return ""
+
+
+def _class_family(model: object) -> str:
+    return next((family for cls in type(model).__mro__ if (family := CLASS_FAMILIES.get(cls.__name__))), "")
+
+
+def _unbound(model: Any) -> Any:
+    for _ in range(MAX_BINDINGS):
+        bound = getattr(model, "bound", None)
+        if bound is None:
+            return model
+        model = bound
+    return model

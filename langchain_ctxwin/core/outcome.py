@@ -9,22 +9,26 @@ from typing import Any, NamedTuple
 
 from langchain_core.messages import AIMessage
 
-from langchain_ctxwin.core.calibration import MAX_MEASURED, Belief, Measured, Span, is_plausible, other_tools
-from langchain_ctxwin.core.clamping import first_part
-from langchain_ctxwin.core.compaction import MIN_PROGRESS, Compaction, accepted_tokens
-from langchain_ctxwin.core.limits import unrefuted
-from langchain_ctxwin.core.priced_view import PricedView, Request, last_user
-from langchain_ctxwin.core.reported import (
+from langchain_ctxwin.core.calibration import (
     AGREEING_REPORTS,
+    MAX_MEASURED,
+    Belief,
+    Measured,
+    Sizing,
+    Span,
     agreeing,
     answered_by,
     fault_of,
+    is_plausible,
     may_be,
+    other_tools,
     reported_tokens,
     sent_tokens,
 )
+from langchain_ctxwin.core.compaction import MIN_PROGRESS, Compaction, accepted_tokens, first_part
+from langchain_ctxwin.core.limits import unrefuted
+from langchain_ctxwin.core.priced_view import PricedView, Request, last_user
 from langchain_ctxwin.core.session import Pending, Session, counted
-from langchain_ctxwin.core.sizing import Sizing
 from langchain_ctxwin.core.view import Position, message_id
 from langchain_ctxwin.core.window import About, Window
 from langchain_ctxwin.errors import SummarizationError

@@ -10,8 +10,8 @@ from typing import Literal, Protocol, TypeVar
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, SystemMessage
 
 from langchain_ctxwin.core.assembly import Fill, Preamble, assemble, constraints_text, filled, record_text, with_fill
+from langchain_ctxwin.core.calibration import Regions, Size, Sizing
 from langchain_ctxwin.core.edits import edit
-from langchain_ctxwin.core.lazy import lazy
 from langchain_ctxwin.core.native import is_kept, is_read, loaded_tools, loading, only_compaction, readable
 from langchain_ctxwin.core.pairing import (
     UNKNOWN,
@@ -22,8 +22,7 @@ from langchain_ctxwin.core.pairing import (
     unanswered_in,
     unique_calls,
 )
-from langchain_ctxwin.core.record import RecordLine
-from langchain_ctxwin.core.sizing import Regions, Size, Sizing
+from langchain_ctxwin.core.record import RecordLine, lazy
 from langchain_ctxwin.core.turns import NOTE_KEY, Shown, Step, Turn, call_ids, checksum, group_turns, split_steps
 from langchain_ctxwin.core.view import Position, View, message_id, position_of
 from langchain_ctxwin.errors import ConfigError

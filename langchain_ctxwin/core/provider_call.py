@@ -21,7 +21,7 @@ from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 from langchain_ctxwin.core.assembly import RECORD_ID
 from langchain_ctxwin.core.compaction import portion
 from langchain_ctxwin.core.edits import COMPACTION_TYPE
-from langchain_ctxwin.core.model_families import rules_of
+from langchain_ctxwin.core.model_info import rules_of
 from langchain_ctxwin.core.native import readable
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.errors import ConfigError

@@ -10,6 +10,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.configurable import DynamicRunnable
 
+from langchain_ctxwin.core.calibration import is_count, sent_tokens
 from langchain_ctxwin.core.limits import (
     OUTPUT_SHARE,
     Known,
@@ -21,7 +22,6 @@ from langchain_ctxwin.core.limits import (
 from langchain_ctxwin.core.native import compaction_in
 from langchain_ctxwin.core.outcome import MAX_MODELS, bounded, from_refusal, largest_accepted_tokens
 from langchain_ctxwin.core.overflow import ContextOverflow
-from langchain_ctxwin.core.reported import is_count, sent_tokens
 from langchain_ctxwin.core.session import Session
 from langchain_ctxwin.core.window import Window
 

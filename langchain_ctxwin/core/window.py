@@ -10,14 +10,12 @@ from typing import Any, Literal
 
 from langchain_core.messages import AIMessage, AnyMessage
 
-from langchain_ctxwin.core.budget import TokenBudget
+from langchain_ctxwin.core.calibration import Sizing, answered_by, may_be, reported_tokens
 from langchain_ctxwin.core.compaction import Compaction, Goal
-from langchain_ctxwin.core.limits import ModelLimits
+from langchain_ctxwin.core.limits import ModelLimits, TokenBudget
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.priced_view import PricedView, Request
-from langchain_ctxwin.core.reported import answered_by, may_be, reported_tokens
 from langchain_ctxwin.core.session import Session
-from langchain_ctxwin.core.sizing import Sizing
 from langchain_ctxwin.core.turns import Turn
 
 CountedBy = Literal["usage", "estimate", "exact"]

@@ -10,7 +10,12 @@ Every chunk is in one part, and what fails is reported with its chunks.
 
 from __future__ import annotations
 
-from langchain_ctxwin.decompose.graph import MapReduceInput, MapReduceOutput, create_map_reduce_graph
-from langchain_ctxwin.decompose.questions import asplit_question, split_question
+from langchain_ctxwin.decompose.graph import (
+    MapReduceInput,
+    MapReduceOutput,
+    asplit_question,
+    create_map_reduce_graph,
+    split_question,
+)
 
 __all__ = ["MapReduceInput", "MapReduceOutput", "asplit_question", "create_map_reduce_graph", "split_question"]

@@ -9,33 +9,46 @@ answers. No level, and no further part, adds another copy of the text.
 from __future__ import annotations
 
 import operator
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Annotated, Any, NotRequired, TypedDict, cast
 
 from langchain_core.documents import Document
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.runnables.config import merge_configs
 from langgraph.channels import EphemeralValue
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.config import get_stream_writer
 from langgraph.constants import TAG_NOSTREAM
+from langgraph.errors import GraphBubbleUp
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.store.base import BaseStore
 from langgraph.types import Command, Overwrite, Send
+from pydantic import Field, StringConstraints, TypeAdapter
 
 from langchain_ctxwin.core.overflow import classify_overflow, request_texts
 from langchain_ctxwin.core.recovery import LENGTH_STOPS, STOP_KEYS
-from langchain_ctxwin.decompose.parts import MAP_PROMPT, REDUCE_PROMPT, Answer, Clamped, PartSplitter, Work
-from langchain_ctxwin.decompose.questions import asked, questions_in, split_request
-from langchain_ctxwin.decompose.splitting import Chunk, Cut, Place, chunk_of, places_of
+from langchain_ctxwin.decompose.parts import (
+    MAP_PROMPT,
+    REDUCE_PROMPT,
+    Answer,
+    Chunk,
+    Clamped,
+    Cut,
+    Part,
+    PartSplitter,
+    Place,
+    chunk_of,
+    places_of,
+)
 from langchain_ctxwin.errors import BudgetExceededError, ConfigError, ContextWindowError, NoModelFitsError, brief
 from langchain_ctxwin.protocols import TokenCounter
 from langchain_ctxwin.util.log import log
-from langchain_ctxwin.util.work import Work as Calls
-from langchain_ctxwin.util.work import arun, run
+from langchain_ctxwin.util.work import Wait, Work, arun, run
 
 MAX_CONCURRENCY = 8  # few enough for the rate limits of a usual account, and an eighth of the waiting
 CALL_CONFIG: RunnableConfig = {"tags": [TAG_NOSTREAM], "metadata": {"lc_source": "map_reduce"}}
@@ -152,7 +165,7 @@ class Counts(TypedDict):
 
     calls: int
     refused: int
-    """Calls that the provider refused as too large; their parts were split."""
+    """Work that the provider refused as too large; their parts were split."""
     input_tokens: int
     output_tokens: int
     cut_off: int
@@ -167,7 +180,7 @@ class Outcome(Counts):
     part: int
     answers: list[Answer]
     failures: list[Failure]
-    unanswered: Work | None
+    unanswered: Part | None
     """The work itself, as long as it may have to be tried again."""
 
 
@@ -204,7 +217,7 @@ class State(TypedDict, total=False):
     text: Annotated[str | None, EphemeralValue]
     level: int
     outcomes: Annotated[list[Outcome], operator.add]
-    waiting: list[Work]
+    waiting: list[Part]
     """Parts that are tried again when another one shows that the provider answers."""
     answer: str
     failures: list[Failure]
@@ -212,7 +225,7 @@ class State(TypedDict, total=False):
     report: Report
 
 
-def _node(name: str, calls_of: Callable[[Any, RunnableConfig], Calls[Any]]) -> Runnable[Any, Any]:
+def _node(name: str, calls_of: Callable[[Any, RunnableConfig], Work[Any]]) -> Runnable[Any, Any]:
     def do(values: dict[str, Any], config: RunnableConfig) -> Any:
         return run(calls_of(values, config))
 
@@ -230,7 +243,7 @@ class _Nodes:
         self._parts = parts
         self._sub_questions = sub_questions
 
-    def split(self, state: State, config: RunnableConfig) -> Calls[Any]:
+    def split(self, state: State, config: RunnableConfig) -> Work[Any]:
         """Cut the input into parts and send them; it leaves the state: each further checkpoint would hold it again."""
         question = state.get("question")
         if not isinstance(question, str) or not question.strip():
@@ -245,7 +258,7 @@ class _Nodes:
         update = {"level": 0, "parts": len(parts.works), "waiting": [], "failures": [], "report": report}
         return Command(update={**update, "outcomes": Overwrite([])}, goto=_sends(parts.works))
 
-    def _split_question(self, question: str, config: RunnableConfig, report: Report) -> Calls[Any]:
+    def _split_question(self, question: str, config: RunnableConfig, report: Report) -> Work[Any]:
         """The sub-questions; none where it asks one thing, or where they are so long that no room is left.
 
         The model is not asked where the request for them would be too large, and not before it is sure that the
@@ -266,11 +279,11 @@ class _Nodes:
             return []
         return list(found) if len(found) > 1 else []
 
-    def _reply(self, request: list[AnyMessage], config: RunnableConfig, *, is_last: bool = False) -> Calls[Any]:
+    def _reply(self, request: list[AnyMessage], config: RunnableConfig, *, is_last: bool = False) -> Work[Any]:
         config = config if is_last else merge_configs(config, CALL_CONFIG)
         return (yield from asked(self._model, request, config, config.get("configurable", {}).get(ROOM)))
 
-    def answer(self, work: Work, config: RunnableConfig) -> Calls[Any]:
+    def answer(self, work: Part, config: RunnableConfig) -> Work[Any]:
         """Ask about one part, and about smaller ones in its place when it is refused as too large.
 
         When one that cannot become smaller is refused, too, its size is not the reason: the rest is not sent. What else
@@ -360,16 +373,16 @@ def _chunks_of(state: State) -> list[Chunk]:
     return chunks
 
 
-def _sends(works: list[Work]) -> list[Send]:
+def _sends(works: list[Part]) -> list[Send]:
     """The sends of a level; a part that is the only one has to be answered."""
     return [Send(_node_of(work), {**work, "must_answer": len(works) == 1}) for work in works]
 
 
-def _node_of(work: Work) -> str:
+def _node_of(work: Part) -> str:
     return "reduce" if work["level"] else "map"
 
 
-def _take(reply: Any, part: Work, outcome: Outcome) -> Exception | None:
+def _take(reply: Any, part: Part, outcome: Outcome) -> Exception | None:
     """Note the answer in a reply, which is a message or its text, and its usage; return an error when there is none."""
     input_tokens, output_tokens = _usage_of(reply)
     outcome["input_tokens"] += input_tokens
@@ -392,7 +405,7 @@ def _usage_of(reply: Any) -> tuple[int, int]:
     return (usage["input_tokens"], usage["output_tokens"]) if usage else (0, 0)
 
 
-def _failure(error: Exception, works: list[Work]) -> Failure:
+def _failure(error: Exception, works: list[Part]) -> Failure:
     """The report of parts that are given up, as one."""
     return Failure(
         level=works[0]["level"],
@@ -420,7 +433,7 @@ def _added(report: Report, outcomes: Sequence[Mapping[str, Any]]) -> Report:
     return cast("Report", {**added, "cuts": [by_place[place] for place in sorted(by_place)]})
 
 
-def _announce_part(work: Work, outcome: Outcome) -> None:
+def _announce_part(work: Part, outcome: Outcome) -> None:
     place = {"level": work["level"], "part": work["part"]}
     for failure in outcome["failures"]:
         log.warning("decompose.part_failed", **place, error=failure["error"])
@@ -441,3 +454,87 @@ def _stream(event: str, **facts: Any) -> None:
     except (RuntimeError, KeyError):  # called outside a graph: there is no stream
         return
     writer({"type": event, **facts})
+
+
+MAX_SUB_QUESTIONS = 12  # more are no questions of one person: the text was misread
+LEAST_WORDS = 3  # a shorter part is no question of its own ("and why?")
+INSTRUCTIONS = """\
+Split the user's question into the separate questions that it asks, each complete in itself: replace pronouns by what \
+they stand for. Keep every condition. Do not answer, and add nothing. A question that asks one thing stays as it is.
+Reply with a JSON array of strings and nothing else."""
+
+_QUESTION_END = re.compile(r"(?<=[?])\s+|(?<=[\uff1f\u061f])\s*")
+_Question = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+_REPLY = TypeAdapter(Annotated[list[_Question], Field(min_length=1, max_length=MAX_SUB_QUESTIONS)])
+
+
+def split_question(
+    question: str, model: Runnable[Any, Any] | None = None, *, config: RunnableConfig | None = None
+) -> tuple[str, ...]:
+    """Return the questions that `question` consists of, in its order; itself alone where it asks one thing.
+
+    A model writes them complete in themselves. Without one, and when it fails or its reply cannot be used, a text of
+    nothing but questions is cut after each; one may refer to another: show the whole question beside it.
+
+    Examples:
+        >>> split_question("Who signed the contract? When does it end?")
+        ('Who signed the contract?', 'When does it end?')
+    """
+    return questions_in(question, run(asked(model, split_request(question), config)) if model else None)
+
+
+async def asplit_question(
+    question: str, model: Runnable[Any, Any] | None = None, *, config: RunnableConfig | None = None
+) -> tuple[str, ...]:
+    """Like `split_question`, awaiting the model."""
+    return questions_in(question, await arun(asked(model, split_request(question), config)) if model else None)
+
+
+def asked(
+    model: Runnable[Any, Any],
+    request: list[AnyMessage],
+    config: RunnableConfig | None,
+    place: AbstractContextManager[Any] | None = None,
+) -> Work[Any]:
+    """Return the reply of a model, or the exception that it raised; only an interrupt of the graph goes through.
+
+    A blocking call holds a `place` meanwhile.
+    """
+
+    def invoke() -> Any:
+        with place or nullcontext():
+            return model.invoke(request, config)
+
+    try:
+        return (yield Wait(invoke, lambda: model.ainvoke(request, config)))
+    except GraphBubbleUp:
+        raise
+    except Exception as error:  # noqa: BLE001  # whoever asks decides what a failure means
+        return error
+
+
+def split_request(question: str) -> list[AnyMessage]:
+    """Return the messages that ask a model to split a question."""
+    return [SystemMessage(INSTRUCTIONS), HumanMessage(question)]
+
+
+def questions_in(question: str, reply: Any) -> tuple[str, ...]:
+    """Return the questions in a reply of a model, or by their marks when there is none, or none that can be used."""
+    if reply is None:
+        return _by_marks(question)
+    text = str(reply.text if isinstance(reply, BaseMessage) else reply)
+    array = text[text.find("[") : text.rfind("]") + 1]  # models put a fence or a sentence around it
+    try:
+        found = tuple(dict.fromkeys(_REPLY.validate_json(array)))
+    except ValueError:
+        log.warning("decompose.question_unsplit", reason=f"unusable reply: {text[:80]!r}")
+        return _by_marks(question)
+    return found if len(found) > 1 else (question.strip(),)
+
+
+def _by_marks(question: str) -> tuple[str, ...]:
+    found = tuple(part.strip() for part in _QUESTION_END.split(question) if part.strip())
+    is_several = 1 < len(found) <= MAX_SUB_QUESTIONS and found[-1].endswith(("?", "\uff1f", "\u061f"))
+    # Other scripts write sentences without spaces.
+    is_short = any(part.isascii() and len(part.split()) < LEAST_WORDS for part in found)
+    return found if is_several and not is_short else (question.strip(),)

@@ -1,4 +1,4 @@
-"""Parts of a level: the request for each, how many there are, and smaller ones for one that is refused.
+"""Parts of a level: chunks cut where a reader would cut, a request for each part, smaller ones for one that is refused.
 
 A level is all documents, or all answers of the level before. Sizes are upper bounds, in tokens.
 """
@@ -6,22 +6,24 @@ A level is all documents, or all answers of the level before. Sizes are upper bo
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from functools import partial
+from itertools import groupby, pairwise
 from math import ceil
 from operator import itemgetter
-from typing import Any, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
+from langchain_core.documents import Document
 from langchain_core.messages import AnyMessage, HumanMessage, SystemMessage
 
 from langchain_ctxwin.core.limits import ModelLimits
-from langchain_ctxwin.core.model_families import family_of
-from langchain_ctxwin.core.tokens import TokenEstimator, text_price
-from langchain_ctxwin.decompose.splitting import LONGEST_CITED_CHARS, Chunk, Cut, Place, shortened, split_chunks
-from langchain_ctxwin.errors import BudgetExceededError
+from langchain_ctxwin.core.model_info import family_of
+from langchain_ctxwin.core.tokens import TokenEstimator, WholePrice, text_price
+from langchain_ctxwin.errors import BudgetExceededError, ConfigError, brief
 from langchain_ctxwin.pricing import Pricing
 from langchain_ctxwin.protocols import TokenCounter
+from langchain_ctxwin.text import sentence_spans, word_cut
 
 MAP_PROMPT = """\
 Answer the question from the documents below, and from nothing else. They may be one part of a longer work whose other \
@@ -47,7 +49,7 @@ _LONG_NUMBER = 9_999_999  # stands for numbers that are not known when the rest 
 _FENCES = re.compile(r"<(/?)(?=(?:document|answer)\b)", re.IGNORECASE)
 
 
-class Work(TypedDict):
+class Part(TypedDict):
     """One part of the work, as it is sent to a node."""
 
     level: int
@@ -84,7 +86,7 @@ class Clamped(TypedDict):
 class Parts:
     """Parts of one level, and what was done to make them fit."""
 
-    works: list[Work]
+    works: list[Part]
     cuts: list[Cut] = field(default_factory=list)
     clamped: list[Clamped] = field(default_factory=list)
 
@@ -119,7 +121,7 @@ class PartSplitter:
         limits = ModelLimits.of(self._stated)
         return limits.input_limit(limits.output_reserve(self._output_reserve))
 
-    def request_of(self, work: Work) -> list[AnyMessage]:
+    def request_of(self, work: Part) -> list[AnyMessage]:
         """Return the messages of the call for one part: instructions, the question, then the chunks as fenced data."""
         tag = _tag_of(work)
         data = "\n".join(f"{opening(tag, chunk)}\n{_escaped(chunk['text'])}\n</{tag}>" for chunk in work["chunks"])
@@ -138,7 +140,7 @@ class PartSplitter:
         Raises:
             BudgetExceededError: instructions and question leave no room for documents, or for answers.
         """
-        works, cuts = list[Work](), list[Cut]()
+        works, cuts = list[Part](), list[Cut]()
         for sub_question in sub_questions or [""]:
             about = _about(question, 0, sub_question)
             self._room({**about, "level": 1})  # where the answers do not fit later, all calls before would be lost
@@ -158,7 +160,7 @@ class PartSplitter:
         groups = [(name, list(group)) for name, group in groupby(answers, key=itemgetter("sub_question"))]
         if all(len(group) == 1 for _, group in groups):
             groups = [("", list(answers))]
-        works, clamped = list[Work](), list[Clamped]()
+        works, clamped = list[Part](), list[Clamped]()
         for sub_question, group in groups:
             about = _about(question, level, sub_question)
             room, named = self._room(about), list[Chunk]()
@@ -176,7 +178,7 @@ class PartSplitter:
             clamped += found.clamped
         return Parts(works=_numbered(works), clamped=clamped)
 
-    def smaller(self, work: Work) -> Parts:
+    def smaller(self, work: Part) -> Parts:
         """Return smaller parts in the place of one that is too large; none when it cannot become smaller."""
         chunks, frame_price = work["chunks"], self._frame_price(work)
         frames = [frame_price(chunk) for chunk in chunks]
@@ -201,9 +203,9 @@ class PartSplitter:
         kept = list(self._shortened(work, chunks, tokens // (2 * len(chunks)), clamped))
         return Parts(works=[{**work, "chunks": kept}] if clamped else [], clamped=clamped)
 
-    def _fitted(self, works: list[Work]) -> Parts:
+    def _fitted(self, works: list[Part]) -> Parts:
         """Make every part smaller whose request as a whole is larger than the sum of its chunks."""
-        fitting, cuts, clamped = list[Work](), list[Cut](), list[Clamped]()
+        fitting, cuts, clamped = list[Part](), list[Cut](), list[Clamped]()
         waiting = works[::-1]
         while waiting:
             work = waiting.pop()
@@ -218,7 +220,7 @@ class PartSplitter:
         return Parts(works=fitting, cuts=cuts, clamped=clamped)
 
     def _shortened(
-        self, work: Work, chunks: Sequence[Chunk], most_tokens: int, clamped: list[Clamped]
+        self, work: Part, chunks: Sequence[Chunk], most_tokens: int, clamped: list[Clamped]
     ) -> Iterator[Chunk]:
         """Yield the chunks, those shortened that need more than `most_tokens`; `clamped` is told of each."""
         frame_price = self._frame_price(work)
@@ -230,7 +232,7 @@ class PartSplitter:
                 clamped.append(Clamped(level=work["level"], answer=number, tokens=tokens, kept_tokens=kept))
             yield {**chunk, "text": text}
 
-    def _room(self, work: Work) -> int:
+    def _room(self, work: Part) -> int:
         """Return what the request without any chunk leaves for chunks.
 
         Raises:
@@ -253,7 +255,7 @@ class PartSplitter:
         """The most that a text costs as it is shown."""
         return self._upper(self._plain_price(_escaped(text)))
 
-    def _frame_price(self, work: Work) -> Callable[[Chunk], int]:
+    def _frame_price(self, work: Part) -> Callable[[Chunk], int]:
         """The price of what is shown around a chunk."""
         tag = _tag_of(work)
         return lambda chunk: self._price(f"{opening(tag, chunk)}\n\n</{tag}>\n")
@@ -279,14 +281,14 @@ def _escaped(text: str) -> str:
     return _FENCES.sub(r"<\1\\", text)
 
 
-def _tag_of(work: Work) -> str:
+def _tag_of(work: Part) -> str:
     """Name of the fence: what the chunks are at this level."""
     return "answer" if work["level"] else "document"
 
 
-def _about(question: str, level: int, sub_question: str) -> Work:
+def _about(question: str, level: int, sub_question: str) -> Part:
     """The work on one sub-question, with numbers of parts that are at least as long as those it will have."""
-    return Work(
+    return Part(
         level=level,
         part=_LONG_NUMBER,
         parts=_LONG_NUMBER,
@@ -297,5 +299,263 @@ def _about(question: str, level: int, sub_question: str) -> Work:
     )
 
 
-def _numbered(works: Sequence[Work]) -> list[Work]:
+def _numbered(works: Sequence[Part]) -> list[Part]:
     return [{**work, "part": number, "parts": len(works)} for number, work in enumerate(works, 1)]
+
+
+CITED = ("id", "source", "url", "title", "page", "section")
+"""Metadata that a model is shown beside a chunk, so that it can cite it; other fields may be of any size and kind."""
+LONGEST_CITED_CHARS = 200  # a longer value is no source id; its beginning is shown
+PIECES_PER_ROOM = 16
+"""Neighbouring units are taken together up to this part of the room: prices cost time, and a part wastes less."""
+LONGEST_HEADING_CHARS = 500  # a longer piece is no heading that stands alone
+HEAD_SHARE = 2 / 3  # of what is kept: answers state the main thing first and conclude at the end
+SHRINK = 0.9  # of the computed length: the marker costs tokens, and text is not equally dense everywhere
+
+Boundary = Literal["end", "section", "paragraph", "line", "sentence", "hard"]
+"""What ends where a piece ends: the whole text, a unit of it, or only a word or character (`hard`)."""
+
+_HEADING = re.compile(r"(?m)^(#{1,6})[ \t]+\S|^[^\n]+\n(?:(={3,})|-{3,})[ \t\r]*$|(\f)")
+_ONLY_HEADINGS = re.compile(
+    r"(?:#{1,6}[ \t][^\n]*+(?:\n|\Z)|[^\n]++\n(?:={3,}|-{3,})[ \t\r]*+(?:\n|\Z)|[^\S\n]*+(?:\n|\Z))*+"
+)
+_BLANK_LINES = re.compile(r"\n(?:[^\S\n]*+\n)++")
+# Not before another end, a run of empty lines is one, and not before the line under a heading.
+_LINE_END = re.compile(r"(?m)\n(?!\n|(?:={3,}|-{3,})[ \t\r]*$)|\r(?!\n)")
+
+
+class Place(TypedDict):
+    """Where a chunk stands in the input: the document by its number, and characters of its text."""
+
+    document: int
+    source: dict[str, str]
+    start: int
+    stop: int
+
+
+class Chunk(TypedDict):
+    """A whole document, a piece of one, or the answer to some of them; JSON, because it is part of a checkpoint."""
+
+    document: int
+    source: dict[str, str]
+    """What of the metadata is shown."""
+    start: int
+    """Where the text begins in its document, in characters."""
+    text: str
+    covers: NotRequired[list[Place]]
+    """For an answer: the chunks that it was written from."""
+
+
+class Cut(TypedDict):
+    """A place inside a document where one part ends and the next begins."""
+
+    document: int
+    at: int
+    """Characters of the document before the cut."""
+    kind: Boundary
+    """`hard` inside a sentence, because not even a sentence fit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """A part of a text that fits; pieces follow each other without gaps."""
+
+    start: int
+    stop: int
+    tokens: int
+    ends: Boundary
+
+
+def chunk_of(number: int, given: Any) -> Chunk:
+    """Return a document, its text, or its JSON form `{"page_content": ..., "metadata": ...}` as one chunk.
+
+    Raises:
+        ConfigError: it is none of these.
+    """
+    if isinstance(given, str):
+        return Chunk(document=number, source={}, start=0, text=given)
+    if isinstance(given, Document):
+        given = {"id": given.id, "page_content": given.page_content, "metadata": given.metadata}
+    text = given.get("page_content") if isinstance(given, dict) else None
+    if not isinstance(text, str):
+        raise ConfigError(f"documents[{number}]={brief(given)}: pass a str, a Document, or a dict with page_content")
+    stated = {} if given.get("metadata") is None else given["metadata"]
+    if not isinstance(stated, dict):
+        raise ConfigError(
+            f"documents[{number}]: metadata={brief(stated)}: pass a dict, for example {{'source': 'a.md'}}"
+        )
+    metadata = {"id": given.get("id"), **stated}
+    source = {name: str(metadata[name])[:LONGEST_CITED_CHARS] for name in CITED if metadata.get(name) is not None}
+    return Chunk(document=number, source=source, start=0, text=text)
+
+
+def split_chunks(
+    chunks: Iterable[Chunk],
+    room_tokens: int,
+    price: WholePrice,
+    frame_price: Callable[[Chunk], int],
+    *,
+    least_tokens: int = 1,
+) -> tuple[list[list[Chunk]], list[Cut]]:
+    """Distribute `chunks` over as few parts as their order allows, each at most `room_tokens` large.
+
+    Chunks that fit are kept whole and several share a part; only a larger one is cut, where its sections, else its
+    paragraphs, lines or sentences end. The texts of all parts, one after the other, are those of `chunks`.
+
+    Returns:
+        The parts, and where a document was cut between them.
+
+    Raises:
+        BudgetExceededError: what is shown around a chunk that has to be cut leaves less than `least_tokens` for it.
+    """
+    parts, cuts = list[list[Chunk]](), list[Cut]()
+    used = 0
+    ends: Boundary = "end"
+    for chunk, frame_tokens, piece in _pieces(chunks, room_tokens, price, frame_price, least_tokens):
+        before = parts[-1][-1] if parts else None
+        cost = piece.tokens + (0 if before and before["document"] == chunk["document"] else frame_tokens)
+        if before is None or used + cost > room_tokens:
+            if before is not None and ends != "end":
+                cuts.append(Cut(document=before["document"], at=_end_of(before), kind=ends))
+            parts.append([chunk])
+            used = piece.tokens + frame_tokens
+        else:
+            used += cost
+            if before["document"] == chunk["document"] and _end_of(before) == chunk["start"]:
+                parts[-1][-1] = {**before, "text": before["text"] + chunk["text"]}
+            else:
+                parts[-1].append(chunk)
+        ends = piece.ends
+    return parts, cuts
+
+
+def _pieces(
+    chunks: Iterable[Chunk], room_tokens: int, price: WholePrice, frame_price: Callable[[Chunk], int], least_tokens: int
+) -> Iterator[tuple[Chunk, int, Piece]]:
+    """Yield each piece of each chunk as a chunk, with what is shown around it in tokens."""
+    for chunk in chunks:
+        # What may be cut is shown with a position: the largest one is priced for all.
+        last: Chunk = {**chunk, "start": _end_of(chunk)}
+        frame_tokens = frame_price(last if len(chunk["text"]) > room_tokens else chunk)
+        left = room_tokens - frame_tokens
+        if left < least_tokens and price(chunk["text"]) > left:
+            raise BudgetExceededError(
+                f"what is shown around documents[{chunk['document']}] needs {frame_tokens:,} tokens of a room of "
+                f"{room_tokens:,}, which leaves {max(0, left):,} for its text (at least {least_tokens} are needed): "
+                "shorten its metadata or use a larger window",
+                report={"input_limit": room_tokens, "total_tokens": frame_tokens},
+            )
+        for piece in pieces_of(chunk["text"], left, price):
+            text = chunk["text"][piece.start : piece.stop]
+            yield {**chunk, "start": chunk["start"] + piece.start, "text": text}, frame_tokens, piece
+
+
+def _end_of(chunk: Chunk) -> int:
+    return chunk["start"] + len(chunk["text"])
+
+
+def places_of(chunks: Iterable[Chunk]) -> list[Place]:
+    """Return where the chunks, or what they answer, stand in the input; neighbours in one document as one place."""
+    found: list[Place] = []
+    for chunk in chunks:
+        own = Place(document=chunk["document"], source=chunk["source"], start=chunk["start"], stop=_end_of(chunk))
+        for place in chunk.get("covers") or [own]:
+            if found and found[-1]["document"] == place["document"] and found[-1]["stop"] == place["start"]:
+                found[-1] = {**found[-1], "stop": place["stop"]}
+            elif place not in found[-1:]:
+                found.append(place)
+    return found
+
+
+def shortened(text: str, most_tokens: int, price: WholePrice) -> str:
+    """Return the beginning and the end of `text` with a marker between that says how much is missing.
+
+    A room too small for the marker gets the marker alone.
+    """
+    tokens, kept_chars, found = price(text), len(text), text
+    while tokens > most_tokens and kept_chars:
+        kept_chars = min(kept_chars - 1, int(kept_chars * SHRINK * most_tokens / tokens))
+        head = word_cut(text, 0, ceil(kept_chars * HEAD_SHARE)) if kept_chars else 0
+        tail = len(text) - (kept_chars - head)
+        found = f"{text[:head]}\n[... {tail - head:,} characters left out ...]\n{text[tail:]}"
+        tokens = price(found)
+    return found
+
+
+def pieces_of(text: str, room_tokens: int, price: WholePrice) -> Iterator[Piece]:
+    """Yield the pieces of `text` in order, each at most `room_tokens` large, cut at the coarsest units that fit.
+
+    The units are sections by depth of their headings, paragraphs, lines, sentences, then words and characters. A
+    heading stays with what follows it, down to its first sentence. Only a single character may cost more than the room.
+    """
+
+    def cut(start: int, stop: int, level: int, ends: Boundary) -> Iterator[Piece]:
+        tokens = price(text[start:stop])
+        if tokens <= room_tokens or stop - start <= 1:
+            yield Piece(start=start, stop=stop, tokens=tokens, ends=ends)
+            return
+        if level == len(_LEVELS):
+            middle = word_cut(text, start, (start + stop) // 2)
+            yield from cut(start, middle, level, "hard")
+            yield from cut(middle, stop, level, ends)
+            return
+        kind, unit_ends = _LEVELS[level]
+        stops = [start, *(end for end in unit_ends(text, start, stop) if end < stop), stop]
+        least_chars = (stop - start) * room_tokens // (tokens * PIECES_PER_ROOM)
+        for group in _groups(_with_headings(text, stops), least_chars):
+            first, last = group[0], group[-1]
+            cost = price(text[first:last])
+            if cost <= room_tokens:
+                yield Piece(start=first, stop=last, tokens=cost, ends=ends if last == stop else kind)
+                continue
+            for one, other in pairwise(group):
+                yield from cut(one, other, level + 1, ends if other == stop else kind)
+
+    yield from cut(0, len(text), 0, "end")
+
+
+def _groups(cuts: Sequence[int], least_chars: int) -> Iterator[list[int]]:
+    """Take neighbouring units together until they have enough characters; each group begins where the last one ends."""
+    group = [cuts[0]]
+    for cut in cuts[1:]:
+        group.append(cut)
+        if cut - group[0] >= least_chars or cut == cuts[-1]:
+            yield group
+            group = [cut]
+
+
+def _with_headings(text: str, cuts: list[int]) -> list[int]:
+    """Drop each cut that would leave only headings, or blank lines, before it."""
+    kept = cuts[:1]
+    has_text = False
+    for start, cut in pairwise(cuts):
+        is_long = cut - kept[-1] > LONGEST_HEADING_CHARS
+        has_text = has_text or is_long or not _ONLY_HEADINGS.fullmatch(text, start, cut)
+        if has_text and cut != cuts[-1]:
+            kept.append(cut)
+            has_text = False
+    return [*kept, cuts[-1]]
+
+
+def _sections(depth: int, text: str, start: int, stop: int) -> Iterator[int]:
+    """Before headings of this depth or above, after form feeds."""
+    for match in _HEADING.finditer(text, start, stop):
+        marks, underline, feed = match.groups()
+        found_depth = len(marks) if marks else 1 if underline or feed else 2
+        if found_depth <= depth:
+            yield match.end() if feed else match.start()
+
+
+def _ends_of(unit: re.Pattern[str], text: str, start: int, stop: int) -> Iterator[int]:
+    return (match.end() for match in unit.finditer(text, start, stop))
+
+
+_LEVELS: tuple[tuple[Boundary, Callable[[str, int, int], Iterable[int]]], ...] = (
+    ("section", partial(_sections, 1)),
+    ("section", partial(_sections, 2)),
+    ("section", partial(_sections, 3)),
+    ("section", partial(_sections, 6)),
+    ("paragraph", partial(_ends_of, _BLANK_LINES)),
+    ("line", partial(_ends_of, _LINE_END)),
+    ("sentence", lambda text, start, stop: (end for _, end in sentence_spans(text, start, stop))),
+)

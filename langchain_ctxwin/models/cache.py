@@ -18,13 +18,11 @@ from langchain_ctxwin.core.events import ModelChangeEvent
 from langchain_ctxwin.core.model_info import LIMIT_FIELDS, PRICE_FIELDS, ModelInfo
 from langchain_ctxwin.models.merging import GUESS, LEARNED, TIERS, Claim
 from langchain_ctxwin.models.names import Listing
-from langchain_ctxwin.models.sources.learned import LearnedSource
-from langchain_ctxwin.models.stored import StoredValue
+from langchain_ctxwin.models.sources.learned import LearnedSource, StoredValue
 from langchain_ctxwin.protocols import Clock, ModelSource
 from langchain_ctxwin.reporting import Reporter
-from langchain_ctxwin.util.background import in_few_daemons
+from langchain_ctxwin.util.background import ForkSafeLock, in_few_daemons, renew_after_fork
 from langchain_ctxwin.util.failures import BackOff, FailureLog, reason_of
-from langchain_ctxwin.util.forks import ForkSafeLock, renew_after_fork
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.work import Wait, Work
 

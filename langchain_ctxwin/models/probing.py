@@ -12,8 +12,7 @@ from langchain_core.messages import HumanMessage
 from langchain_core.runnables import Runnable
 
 from langchain_ctxwin.core.limits import require_tokens
-from langchain_ctxwin.core.model_families import family_of
-from langchain_ctxwin.core.model_info import ModelInfo
+from langchain_ctxwin.core.model_info import ModelInfo, family_of
 from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.core.recovery import CALL_ARGUMENTS
 from langchain_ctxwin.core.spending import Usage

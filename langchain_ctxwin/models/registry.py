@@ -1,4 +1,4 @@
-"""The registry: what is known about a model, whoever knows it, and who said so."""
+"""The registry: what is known about a model, whoever knows it, and who said so; as a table, too."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from decimal import Decimal
 from functools import partial
 from math import inf, isfinite
 from typing import Any
 
+from langchain_ctxwin.config import ContextConfig
 from langchain_ctxwin.core.limits import MODEL_ARGUMENTS, Known, for_everybody, models_behind, stated_limit
-from langchain_ctxwin.core.model_families import model_name
-from langchain_ctxwin.core.model_info import ModelInfo
+from langchain_ctxwin.core.model_info import ModelInfo, model_name
 from langchain_ctxwin.core.overflow import classify_overflow
+from langchain_ctxwin.core.spending import worth_of
 from langchain_ctxwin.errors import ConfigError, UnknownModelError
 from langchain_ctxwin.models.cache import SourceCache, SourceState
 from langchain_ctxwin.models.merging import (
@@ -32,15 +34,15 @@ from langchain_ctxwin.models.merging import (
     stated_value,
 )
 from langchain_ctxwin.models.names import GENERIC, Listing, Resolved, key_of
+from langchain_ctxwin.models.sources.explicit import ProfileSource, provider_of
 from langchain_ctxwin.models.sources.learned import LearnedSource
 from langchain_ctxwin.models.sources.platforms import provider_at, sources_of
-from langchain_ctxwin.models.sources.profile import ProfileSource, provider_of
 from langchain_ctxwin.models.sources.reading import provider_id
 from langchain_ctxwin.protocols import Clock, MetricsSink, ModelSource
 from langchain_ctxwin.reporting import Reporter
 from langchain_ctxwin.util.background import in_daemon
 from langchain_ctxwin.util.files import place
-from langchain_ctxwin.util.log import log
+from langchain_ctxwin.util.log import aligned, log
 from langchain_ctxwin.util.memo import Lru, Seen
 from langchain_ctxwin.util.work import Work, arun, run
 
@@ -431,3 +433,107 @@ def _asked_about(model: Any) -> _Asked:
     infos = (info for info in source.fetch(None) if key_of(info.name) == key_of(name))
     own = tuple(Claim(source=source.name, tier=source.tier, info=info) for info in infos)
     return _Asked(name=name, provider=provider, own=own)
+
+
+UNKNOWN = "-"
+NUMBERS = ("WINDOW", "INPUT", "OUTPUT", "$ IN", "$ OUT", "$ CACHED")
+HEADINGS = ("MODEL", "PROVIDER", *NUMBERS, "CAN", "WINDOW FROM", "NOTES")
+LEGEND = "Tokens; USD per million tokens; INPUT is a limit of its own beside the window; - is unknown."
+
+# How a capability is shown; others only in the explanation.
+CAPABILITY_LETTERS = {
+    "tools": "T",
+    "images": "I",
+    "audio": "A",
+    "video": "V",
+    "pdf": "P",
+    "structured_output": "S",
+    "reasoning": "R",
+}
+
+
+def model_table(infos: Sequence[ModelInfo]) -> Iterator[str]:
+    """Yield the lines of a table of models; a conflict is a field of which some source states another value."""
+    rows: list[tuple[str, ...]] = []
+    for info in infos:
+        limits = (info.context_window, info.max_input_tokens, info.max_output_tokens)
+        prices = (info.input_price, info.output_price, info.cache_read_price)
+        letters = "".join(letter for name, letter in CAPABILITY_LETTERS.items() if name in info.capabilities)
+        source = info.provenance.get("context_window") or info.provenance.get("max_input_tokens")
+        words = (letters or UNKNOWN, source or UNKNOWN, "; ".join(_notes(info)))
+        rows.append((info.name, info.provider or UNKNOWN, *map(_shown, (*limits, *prices)), *words))
+    yield from aligned([HEADINGS, *rows], right=frozenset(NUMBERS))
+    yield LEGEND
+    yield "CAN: " + ", ".join(f"{letter} {name}" for name, letter in CAPABILITY_LETTERS.items())
+
+
+def source_lines(states: Iterable[SourceState]) -> Iterator[str]:
+    """Yield a line per source: how many models it lists, how old that is, and what is wrong with it."""
+    for state in states:
+        plural = "" if state.models == 1 else "s"
+        age = ""
+        if (seconds := state.age_seconds) is not None:
+            age = f", asked {f'{seconds:.0f} s' if seconds < 60 else f'{seconds / 60:,.0f} min'} ago"  # noqa: PLR2004
+        fault = f": {state.fault}" if state.fault else ""
+        yield f"{state.name} ({state.tier}): {state.models:,} model{plural}{age}{fault}"
+
+
+def explanation_lines(found: Explanation) -> Iterator[str]:
+    """Yield what is known about one model, field by field, with every source that states it."""
+    if found.info is None:
+        yield found.problem
+    else:
+        provider = f"{found.info.provider}/" if found.info.provider else ""
+        asked = "" if found.how in ("name", "") else f" (found for {found.asked!r} by {found.how})"
+        yield f"{provider}{found.info.name}{asked}"
+        yield from (f"  {note}" for note in _notes(found.info))
+    rows = [
+        (f"  {'*' if said.counts else ' '} {said.field}", _shown(said.value), f"{said.source} ({said.tier})")
+        for said in found.statements
+    ]
+    yield from aligned(rows)
+    if rows:
+        yield "  * the value that counts"
+    if found.info:
+        yield _full_window(found.info)
+    if found.others:
+        yield f"  also served as {', '.join(found.others)}"
+    for line in source_lines(state for state in found.sources if state.fault):
+        yield f"  could not be asked: {line}"
+
+
+def _full_window(info: ModelInfo) -> str:
+    """What compacting a full window of a model costs and saves, by its prices and the default settings."""
+    limit = info.limits.input_limit(info.limits.output_reserve())
+    settings = ContextConfig()
+    after = int((settings.keep + settings.record_share) * limit)
+    worth = worth_of(info, before=limit, after=after, prefix=0)
+    if worth.once_cost is None or worth.saved_cost is None:
+        return "  a full window: what a compaction costs and saves is unknown, because a price is"
+    calls = worth.pays_after_calls
+    pays = "it never pays for itself" if calls is None else f"it has paid for itself after {calls:.1f} calls"
+    return (
+        f"  a full window of {limit:,} tokens, compacted to {after:,}: costs ${worth.once_cost:.4f} once (the prompt "
+        f"cache is written anew) and saves ${worth.saved_cost:.4f} with each call, {pays}"
+    )
+
+
+def _notes(info: ModelInfo) -> Iterator[str]:
+    if info.deprecated:
+        yield "deprecated"
+    if info.retires_on:
+        yield f"retires {info.retires_on.isoformat()}"
+    if info.conflicts:
+        yield f"sources disagree: {', '.join(info.conflicts)}"
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, Decimal):
+        return f"{value.normalize():f}"
+    if isinstance(value, frozenset | tuple):
+        return ", ".join(sorted(map(str, value)))
+    return UNKNOWN if value is None else str(value)

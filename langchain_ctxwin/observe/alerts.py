@@ -28,7 +28,7 @@ from langchain_ctxwin.core.events import (
 from langchain_ctxwin.errors import ConfigError, brief
 from langchain_ctxwin.protocols import Clock, MetricsSink
 from langchain_ctxwin.reporting import EXIT_SECONDS, LogSink, Reporter
-from langchain_ctxwin.util.forks import ForkSafeLock, renew_after_fork
+from langchain_ctxwin.util.background import ForkSafeLock, renew_after_fork
 from langchain_ctxwin.util.memo import Lru, once
 
 MAX_MEASURES = 10_000  # some 10 MB: utilization and cost of the 5,000 conversations that went on last

@@ -14,13 +14,13 @@ from typing import Any
 
 from langchain_core.messages import AIMessage
 
+from langchain_ctxwin.core.calibration import answered_by
 from langchain_ctxwin.core.events import Event, RecoveryEvent, RefusalEvent, RouteEvent, StepEvent, as_json
 from langchain_ctxwin.core.limits import require_tokens
 from langchain_ctxwin.core.model_info import ModelInfo
-from langchain_ctxwin.core.reported import answered_by
 from langchain_ctxwin.core.spending import Usage, amount_of, count_of
 from langchain_ctxwin.errors import BudgetExceededError, ConfigError, NoModelFitsError
-from langchain_ctxwin.util.terminal import aligned, escaped
+from langchain_ctxwin.util.log import aligned, escaped
 
 ROUTING = "routing/"
 """Begins the name of a routing share; the reason follows."""

@@ -35,7 +35,7 @@ from langchain_ctxwin.core.spending import PRICED_TOKENS
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.observe.gates import MEASURES, RequestEvents, requests_of
 from langchain_ctxwin.observe.validation import ACCURATE_WITHIN
-from langchain_ctxwin.util.terminal import aligned, escaped
+from langchain_ctxwin.util.log import aligned, escaped
 
 MONEY_DIGITS = 6
 """Digits of USD behind the point: a call of a thousand tokens to a small model costs a few millionths."""

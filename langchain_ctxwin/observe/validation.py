@@ -14,14 +14,13 @@ from typing import Any, Literal
 
 from langchain_core.messages import AnyMessage
 
+from langchain_ctxwin.core.calibration import is_absurd
 from langchain_ctxwin.core.edits import Media, pieces
-from langchain_ctxwin.core.reported import is_absurd
 from langchain_ctxwin.core.spending import MAX_TOKENS, count_of
 from langchain_ctxwin.core.tokens import sample
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.protocols import Clock, RequestCounter, TokenCounter
-from langchain_ctxwin.util.background import Worker
-from langchain_ctxwin.util.forks import ForkSafeLock
+from langchain_ctxwin.util.background import ForkSafeLock, Worker
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import Lru, once
 

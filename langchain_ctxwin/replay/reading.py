@@ -8,6 +8,10 @@
     LangGraph's checkpoints     a SQLite file, postgresql://...                  a conversation per thread
 
 Files are read line by line. What cannot be read is told with file and line, and left out; nothing else is.
+
+A run as LangSmith exports it (`run_type`, `inputs`, `outputs`) holds the conversation up to it, in several forms: an
+agent's run its whole history, a model's run one request, a turn's run that turn alone. Of each trace the run that holds
+most is kept, and a trace that another one of its thread begins with is dropped; what is left is joined in time.
 """
 
 from __future__ import annotations
@@ -27,7 +31,6 @@ from langchain_ctxwin.core.turns import call_ids
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.replay.messages import is_pair, loads, read_message, short
 from langchain_ctxwin.replay.threads import is_address, is_database, shown_address, thread_states
-from langchain_ctxwin.replay.traces import Traces, is_run, runs_in
 
 SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz")
 SIDE_FILES = ("-wal", "-shm", "-journal")  # stand beside a SQLite database that is in use
@@ -287,3 +290,172 @@ def _paired(messages: Sequence[tuple[int, Any]], place: str, tell: Tell) -> list
             more = ", ..." if len(listed) > MOST_NUMBERS else ""
             tell(f"{place}: {fault}: message {', '.join(map(str, listed[:MOST_NUMBERS]))}{more}")
     return kept
+
+
+Run = Mapping[str, Any]
+Keys = list[tuple[Any, ...]]
+
+THREAD_KEYS = ("thread_id", "session_id", "conversation_id")  # by which LangSmith groups traces into threads
+GIVEN, MADE = ("input", "question", "query", "prompt"), ("output", "answer", "response", "text")
+"""Fields of chains whose input and output are texts."""
+
+ASIDE = ("tool", "retriever", "embedding", "parser", "prompt")
+"""Types of runs that are no part of a conversation by themselves."""
+
+
+@dataclass(slots=True)
+class _Trace:
+    start: str
+    messages: list[Any]
+    keys: Keys
+    tools: list[Any]
+
+
+def is_run(row: Any) -> bool:
+    """True for a run of an export."""
+    return isinstance(row, Mapping) and "run_type" in row and "inputs" in row
+
+
+def runs_in(row: Any) -> list[Any]:
+    """Return the run that a row is, or the items of its list `runs`; empty for what is no export."""
+    if is_run(row):
+        return [row]
+    listed = row.get("runs") if isinstance(row, Mapping) else None
+    return listed if isinstance(listed, list) and any(map(is_run, listed)) else []
+
+
+class Traces:
+    """Joins runs to conversations, whatever the order in which runs come."""
+
+    def __init__(self) -> None:
+        self._threads: dict[str, dict[str, _Trace]] = {}
+        self.unused = 0
+        """Runs of agents and models that hold no messages, and what is no run; those of tools never do."""
+
+    def take(self, run: Any) -> None:
+        """Take up a run."""
+        messages = _said(run) if is_run(run) else []
+        if not messages:
+            self.unused += not (is_run(run) and run["run_type"] in ASIDE)
+            return
+        extra = _mapping(run.get("extra"))
+        metadata, invocation = _mapping(extra.get("metadata")), _mapping(extra.get("invocation_params"))
+        thread = next((metadata[name] for name in THREAD_KEYS if metadata.get(name)), None)
+        thread = str(thread or run.get("trace_id") or run.get("id") or "trace")
+        tools = invocation.get("tools") or _mapping(run.get("inputs")).get("tools")
+        tools = tools if isinstance(tools, list) else []
+        traces, start = self._threads.setdefault(thread, {}), str(run.get("start_time") or "")
+        name = str(run.get("trace_id") or run.get("id") or len(traces))
+        new = _Trace(start, messages, list(map(_key, messages)), tools)
+        trace = traces.setdefault(name, new)
+        trace.start, trace.tools = min(trace.start, start), trace.tools or tools
+        if len(new.messages) > len(trace.messages):
+            trace.messages, trace.keys = new.messages, new.keys
+        _drop_contained(traces, name)
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yield one conversation per thread, as a line of a recording would hold it."""
+        for thread, traces in self._threads.items():
+            ordered = sorted(traces.values(), key=lambda trace: trace.start)
+            messages, keys = list[Any](), Keys()
+            for trace in ordered:
+                first = _new_from(keys, trace.keys)
+                messages += trace.messages[first:]
+                keys += trace.keys[first:]
+            tools = next((trace.tools for trace in reversed(ordered) if trace.tools), [])
+            yield {"id": thread, "messages": messages, "tools": tools}
+
+
+def _drop_contained(traces: dict[str, _Trace], changed: str) -> None:
+    """Drop traces with which the changed one begins, or that one: of whole histories only the newest stay in memory."""
+    new = traces[changed]
+    for name, trace in list(traces.items()):
+        shorter, longer = (name, changed) if len(trace.keys) <= len(new.keys) else (changed, name)
+        size = len(traces[shorter].keys)
+        if name != changed and traces[longer].keys[:size] == traces[shorter].keys:
+            traces[longer].tools = traces[longer].tools or traces[shorter].tools
+            del traces[shorter]
+            if shorter == changed:
+                return
+
+
+def _new_from(known: Keys, keys: Keys) -> int:
+    """Position of the first message that was not said before."""
+    first = 0
+    while first < min(len(known), len(keys)) and keys[first][0] == "system" and keys[first] in known:
+        first += 1  # each trace repeats its system prompt
+    most = min(len(known), len(keys) - first)
+    return first + next((size for size in range(most, 0, -1) if known[-size:] == keys[first : first + size]), 0)
+
+
+def _key(said: Any) -> tuple[Any, ...]:
+    """What makes two messages the same one, in whatever forms they are recorded."""
+    try:
+        (message,) = read_message(said)
+    except Exception:  # noqa: BLE001  # what is no message is told when the conversation is read
+        return ("", str(said))
+    calls = message.tool_calls if isinstance(message, AIMessage) else []
+    return message.type, message.text, tuple(str(call["id"]) for call in calls), getattr(message, "tool_call_id", None)
+
+
+def _said(run: Run) -> list[Any]:
+    """What a run was given, and what it answered."""
+    if run["run_type"] in ASIDE:
+        return []
+    inputs, made = run.get("inputs"), run.get("outputs")
+    given, whole, answer = _listed(inputs), _listed(made), _answer(made)
+    if not given:
+        return _texts(run, answer)
+    if system := _mapping(inputs).get("system"):  # where Anthropic's requests have it
+        given = [{"role": "system", "content": system}, *given]
+    last = _key(given[-1])
+    if whole and not any(_key(one) == last for one in reversed(whole)):  # a graph returns what it adds
+        return [*given, *whole]
+    if len(whole) > len(given):  # or its history
+        return whole
+    return given if answer is None else [*given, answer]
+
+
+def _texts(run: Run, answer: Any) -> list[Any]:
+    """What a chain was asked and answered as texts; only the whole of a trace, its parts hand on all sorts of texts."""
+    asked = _text(run.get("inputs"), GIVEN)
+    if not asked or run.get("parent_run_id") or run.get("trace_id", run.get("id")) != run.get("id"):
+        return []
+    made = run.get("outputs")
+    answer = answer or {"role": "assistant", "content": made if isinstance(made, str) else _text(made, MADE)}
+    return [{"role": "user", "content": asked}, *([answer] if answer.get("content") else [])]
+
+
+def _listed(value: Any) -> list[Any]:
+    messages = value if isinstance(value, list) else _mapping(value).get("messages")
+    if isinstance(messages, str | Mapping):
+        messages = [messages]
+    if not isinstance(messages, Sequence):
+        return []
+    if len(messages) == 1 and isinstance(messages[0], list) and not is_pair(messages[0]):  # a batch of one
+        messages = messages[0]
+    return list(messages)
+
+
+def _answer(made: Any) -> Any:
+    """The message that a run returned, as models of several libraries return it; else None."""
+    about = _mapping(made)
+    for path in (("generations", 0, 0, "message"), ("choices", 0, "message"), ("message",), ("output",)):
+        found: Any = about
+        try:
+            for part in path:
+                found = found[part]
+        except (LookupError, TypeError):
+            continue
+        if isinstance(found, Mapping):
+            return found
+    return about if "content" in about and ("role" in about or "type" in about) else None
+
+
+def _text(value: Any, names: Sequence[str]) -> str:
+    about = _mapping(value)
+    return next((value for name in names if isinstance(value := about.get(name), str) and value), "")
+
+
+def _mapping(value: Any) -> Run:
+    return value if isinstance(value, Mapping) else {}

@@ -16,16 +16,15 @@ from pydantic import Field
 
 from langchain_ctxwin.callbacks import ContextCallbackHandler
 from langchain_ctxwin.core.limits import ModelLimits
-from langchain_ctxwin.core.model_families import UNKNOWN_FAMILY
+from langchain_ctxwin.core.model_info import UNKNOWN_FAMILY
 from langchain_ctxwin.core.provider_call import shown_to
 from langchain_ctxwin.core.recovery import output_tokens_of
 from langchain_ctxwin.core.tokens import tool_definition
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.protocols import MetricsSink
 from langchain_ctxwin.reporting import Prices, Reporter
-from langchain_ctxwin.routing.candidates import PROFILE_KEYS, Instance
+from langchain_ctxwin.routing.candidates import PROFILE_KEYS, Instance, Request, conversation_key, thread_key
 from langchain_ctxwin.routing.fallbacks import EMPTY_STREAM, Fallbacks
-from langchain_ctxwin.routing.request import Request, conversation_key, thread_key
 from langchain_ctxwin.routing.router import ModelRouter, settings_for
 from langchain_ctxwin.util.work import Wait, Work, arun, run
 

@@ -15,14 +15,13 @@ from typing import Any
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 
+from langchain_ctxwin.core.calibration import reported_tokens
 from langchain_ctxwin.core.events import finish_reason_of
 from langchain_ctxwin.core.limits import models_behind
 from langchain_ctxwin.core.overflow import ContextOverflow, Evidence, classify_overflow, evidence_of, request_texts
 from langchain_ctxwin.core.recovery import CALL_ARGUMENTS, stated_input
-from langchain_ctxwin.core.reported import reported_tokens
 from langchain_ctxwin.errors import ConfigError, ContextWindowError, NoModelFitsError, RemainingTooSmallError
-from langchain_ctxwin.routing.candidates import CannotBeMadeError, Instance
-from langchain_ctxwin.routing.request import Request
+from langchain_ctxwin.routing.candidates import CannotBeMadeError, Instance, Request
 from langchain_ctxwin.routing.router import ModelRouter, Route
 from langchain_ctxwin.util.work import Wait, Work
 

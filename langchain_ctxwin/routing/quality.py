@@ -17,9 +17,8 @@ from pydantic import Field, TypeAdapter, ValidationError
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.protocols import Clock
 from langchain_ctxwin.routing.text_weights import Sample, TextWeights, read_part, shipped, trained
-from langchain_ctxwin.util.background import Worker
+from langchain_ctxwin.util.background import ForkSafeLock, Worker
 from langchain_ctxwin.util.files import SMALL_FILE_BYTES, SharedFile, place, read_table
-from langchain_ctxwin.util.forks import ForkSafeLock
 
 PRIOR_TRIALS = 10.0
 """Outcomes that weigh as much as what the words of a text say: a share of ten is known to about 15 points."""

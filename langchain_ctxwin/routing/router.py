@@ -29,20 +29,22 @@ from langchain_ctxwin.models.merging import declared_limits
 from langchain_ctxwin.models.sources import LearnedSource
 from langchain_ctxwin.protocols import Clock, RequestCounter, TokenCounter
 from langchain_ctxwin.routing.candidates import (
+    THREAD,
     Candidate,
     CandidateModel,
     Instance,
     Registry,
+    Request,
+    RequestSizes,
     candidate_of,
     candidates_of,
     is_named,
     made_model,
+    needed_capabilities,
     smallest_limits,
 )
 from langchain_ctxwin.routing.quality import Quality
-from langchain_ctxwin.routing.request import THREAD, Request, RequestSizes, needed_capabilities
-from langchain_ctxwin.util.background import in_few_daemons
-from langchain_ctxwin.util.forks import ForkSafeLock
+from langchain_ctxwin.util.background import ForkSafeLock, in_few_daemons
 from langchain_ctxwin.util.memo import Lru
 
 FACTS_SECONDS = 60.0  # until the registry is asked again: it keeps its own, longer time to live

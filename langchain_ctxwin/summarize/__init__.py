@@ -5,9 +5,17 @@ jobs        writing in time and at known cost, also in the background
 store       what processes share: finished texts in a LangGraph store, and a lease on what is being written
 """
 
-from langchain_ctxwin.summarize.jobs import Job, SummaryJobs, awrite_summary, default_jobs, write_summary
+from langchain_ctxwin.summarize.jobs import (
+    Job,
+    RedisLease,
+    SummaryJobs,
+    SummaryStore,
+    Written,
+    awrite_summary,
+    default_jobs,
+    write_summary,
+)
 from langchain_ctxwin.summarize.model import ExtractiveSummarizer, ModelSummarizer, as_summarizer
-from langchain_ctxwin.summarize.store import RedisLease, SummaryStore, Written
 
 __all__ = [
     "ExtractiveSummarizer",

@@ -21,8 +21,7 @@ from typing import Any, Final
 
 from langchain_ctxwin.core.field_paths import WHOLE, Wanted, after, compile_fields, exists, joined
 from langchain_ctxwin.core.fitting import Fit, take_while_fits
-from langchain_ctxwin.text.sentences import Span, clean_cut, statement_spans, word_cut
-from langchain_ctxwin.text.terms import query_terms, terms
+from langchain_ctxwin.text import Span, clean_cut, query_terms, statement_spans, terms, word_cut
 
 _NAMES = (
     "id uuid guid ulid oid pk key sha hash digest fingerprint checksum slug number no num code ref reference login "

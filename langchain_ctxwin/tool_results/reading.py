@@ -34,8 +34,7 @@ from langchain_ctxwin.tool_results.pages import (
     page_end,
     passages,
 )
-from langchain_ctxwin.tool_results.printing import print_value
-from langchain_ctxwin.tool_results.view import Layout, View, layout_of, row_lines
+from langchain_ctxwin.tool_results.view import Layout, View, layout_of, print_value, row_lines
 
 MAX_NAMES = 12  # fields named one by one with the first page; more cost more than they tell
 MAX_NAMES_LATER = 3  # the same for later pages, which mostly leave out the same

@@ -15,7 +15,7 @@ from langgraph.store.base import BaseStore
 
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.protocols import Clock
-from langchain_ctxwin.util.forks import renew_after_fork
+from langchain_ctxwin.util.background import renew_after_fork
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.stores import redis_client
 

@@ -20,8 +20,17 @@ from langchain_ctxwin.core.tokens import TokenEstimator, text_price
 from langchain_ctxwin.core.tool_schemas import UNREADABLE
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.protocols import TokenCounter, ToolRanker
-from langchain_ctxwin.tools.entries import Entry, entries_of, entry_of
-from langchain_ctxwin.tools.needs import LINE_NAME_END, LINE_START, SEARCH_NAME, Asked, Needs, needs_of
+from langchain_ctxwin.tools.ranking import (
+    LINE_NAME_END,
+    LINE_START,
+    SEARCH_NAME,
+    Asked,
+    Entry,
+    Needs,
+    entries_of,
+    entry_of,
+    needs_of,
+)
 from langchain_ctxwin.util.log import log
 
 if TYPE_CHECKING:

@@ -1,17 +1,70 @@
-"""Background threads for blocking work, which neither holds up the exit nor is seen by the caller's callbacks."""
+"""Background threads for blocking work, which hold up no exit and survive a fork, unseen by the caller's callbacks."""
 
 from __future__ import annotations
 
 import contextvars
+import os
 import queue
 import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
+from weakref import WeakSet
 
-from langchain_ctxwin.util.forks import renew_after_fork
+
+class Renewable(Protocol):
+    """Something with locks or threads of its own."""
+
+    def renew(self) -> None:
+        """Make locks anew and forget threads; called in a child right after the fork."""
+        ...
+
+
+_alive: WeakSet[Renewable] = WeakSet()
+
+
+def renew_after_fork(one: Renewable) -> None:
+    """Have it renewed in every process forked from this one, for as long as it lives."""
+    _alive.add(one)
+
+
+def _renew_all() -> None:
+    for one in list(_alive):
+        one.renew()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
+    os.register_at_fork(after_in_child=_renew_all)
+
+
+class ForkSafeLock:
+    """A lock that is free in a forked process, whoever held it in the parent: nobody would ever release it there."""
+
+    def __init__(self) -> None:
+        self.renew()
+        renew_after_fork(self)
+
+    def renew(self) -> None:
+        """Be free."""
+        self._lock = threading.Lock()
+
+    def acquire(self, timeout: float = -1) -> bool:
+        """Take the lock, waiting so many seconds or, by default, for ever; false when it could not be had."""
+        return self._lock.acquire(timeout=timeout)
+
+    def release(self) -> None:
+        """Give the lock back; one that was renewed meanwhile is free already."""
+        if self._lock.locked():
+            self._lock.release()
+
+    def __enter__(self) -> None:
+        self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
 
 MAX_HANGING = 64
 """Threads of `in_few_daemons` at a time: their work takes milliseconds, so that many at once means that it hangs."""

@@ -13,8 +13,8 @@ from typing import Any, Generic, TypeVar
 from uuid import uuid4
 
 from langchain_ctxwin.errors import ConfigError, brief
+from langchain_ctxwin.util.background import ForkSafeLock
 from langchain_ctxwin.util.failures import FailureLog
-from langchain_ctxwin.util.forks import ForkSafeLock
 from langchain_ctxwin.util.log import log
 
 if sys.platform != "win32":

@@ -10,7 +10,7 @@ from weakref import ref
 
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage, ToolMessage
 
-from langchain_ctxwin.util.forks import renew_after_fork
+from langchain_ctxwin.util.background import renew_after_fork
 
 MAX_PRICES = 100_000
 """Prices kept: ten conversations of ten thousand messages, about 20 MB."""

@@ -14,7 +14,7 @@ from langgraph.types import Command, interrupt
 from typing_extensions import TypedDict
 
 from langchain_ctxwin import ConfigError, ContextWindowError, create_context_agent
-from langchain_ctxwin.agent.channel import MessagesDeltaChannel
+from langchain_ctxwin.agent.state import MessagesDeltaChannel
 from langchain_ctxwin.graph.state import PlainContextState
 from langchain_ctxwin.pruning import SPARE, aprune_thread, prune_thread
 from support.agents import LONG, THREAD, agent_on, ask, model_of, on_both, values

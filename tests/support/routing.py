@@ -11,8 +11,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGenerationChunk
 
-from langchain_ctxwin.core.model_families import model_name
-from langchain_ctxwin.core.model_info import ModelInfo
+from langchain_ctxwin.core.model_info import ModelInfo, model_name
 from langchain_ctxwin.errors import UnknownModelError
 from langchain_ctxwin.routing import ModelRouter
 from support.fakes import ScriptedChatModel, SdkError, exact_count

@@ -16,8 +16,8 @@ from langgraph.store.memory import InMemoryStore
 from structlog.testing import capture_logs
 
 from langchain_ctxwin import ContextNodes, TokenEstimator
+from langchain_ctxwin.agent.step import Summaries
 from langchain_ctxwin.agent.storage import Place
-from langchain_ctxwin.agent.summaries import Summaries
 from langchain_ctxwin.core.pairing import find_faults
 from langchain_ctxwin.core.record import OPENING, render_record
 from langchain_ctxwin.errors import BudgetExceededError

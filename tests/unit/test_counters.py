@@ -15,9 +15,16 @@ from structlog.testing import capture_logs
 
 from langchain_ctxwin import ConfigError, ContextEngine, ModelLimits, TokenEstimator
 from langchain_ctxwin.core.tool_schemas import FRAMING
-from langchain_ctxwin.counting import AnthropicCounter, GeminiCounter, TokenizerFileCounter, VocabularyCounter
-from langchain_ctxwin.counting.local import LocalCounter
-from langchain_ctxwin.counting.remote import MINUTE_SECONDS, RemoteCounter, request_digest
+from langchain_ctxwin.counting import (
+    MINUTE_SECONDS,
+    AnthropicCounter,
+    GeminiCounter,
+    LocalCounter,
+    RemoteCounter,
+    TokenizerFileCounter,
+    VocabularyCounter,
+    request_digest,
+)
 from langchain_ctxwin.protocols import RequestCounter
 from langchain_ctxwin.util.failures import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, BackOff
 from support.fakes import ScriptedChatModel, script

@@ -26,8 +26,8 @@ from langchain_ctxwin import (
     UnknownModelError,
     pin,
 )
-from langchain_ctxwin.core.budget import budget_table, refusal
 from langchain_ctxwin.core.calibration import Belief
+from langchain_ctxwin.core.limits import budget_table, refusal
 from langchain_ctxwin.core.outcome import from_answer, update_after_measure
 from langchain_ctxwin.core.pairing import find_faults
 from langchain_ctxwin.core.tokens import TokenEstimator

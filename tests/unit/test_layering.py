@@ -39,7 +39,6 @@ MAY_IMPORT: dict[str, set[str]] = {
     "engine": BASE | COLLABORATORS | {"summarize"},
     "counting": BASE,
     "reload": BASE,
-    "compact_tool": BASE,
     **dict.fromkeys(("archive", "pruning"), BASE),
     "recall": BASE | {"archive"},
     "observe": BASE | {"reporting", "callbacks"},

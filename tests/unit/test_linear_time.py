@@ -23,13 +23,13 @@ from langchain_core.messages import HumanMessage
 
 import langchain_ctxwin
 from langchain_ctxwin import TokenEstimator, ToolSelector, classify_overflow, search_messages
-from langchain_ctxwin.decompose.splitting import pieces_of
+from langchain_ctxwin.decompose.parts import pieces_of
 from langchain_ctxwin.routing import Quality
-from langchain_ctxwin.text.terms import terms
+from langchain_ctxwin.text import terms
 from langchain_ctxwin.tool_results.pages import page_end, passages
-from langchain_ctxwin.tool_results.printing import print_value
 from langchain_ctxwin.tool_results.projection import extract, project_automatically
-from langchain_ctxwin.tools.needs import parts_of
+from langchain_ctxwin.tool_results.view import print_value
+from langchain_ctxwin.tools.ranking import parts_of
 from support.tool_sets import definition
 from support.walking import cursor_in, guard_of
 

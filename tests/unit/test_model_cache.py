@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from langchain_ctxwin import ModelInfo, ModelRegistry
 from langchain_ctxwin.models.cache import MAX_SNAPSHOTS, Feed, Snapshot, newest, snapshot_file
-from langchain_ctxwin.models.stored import VERSION, StoredValue
+from langchain_ctxwin.models.sources.learned import VERSION, StoredValue
 from langchain_ctxwin.util import files
 from langchain_ctxwin.util.background import in_daemon
 from support.agents import PATIENCE

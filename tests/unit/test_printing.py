@@ -5,7 +5,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from langchain_ctxwin.tool_results.printing import Printed, print_rows, print_value
+from langchain_ctxwin.tool_results.view import Printed, print_rows, print_value
 
 # The reader: it knows the five rules of the module, and nothing of its code.
 

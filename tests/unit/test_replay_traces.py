@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from langchain_ctxwin import ConfigError
 from langchain_ctxwin.replay import read_conversations
-from langchain_ctxwin.replay.traces import Traces
+from langchain_ctxwin.replay.reading import Traces
 
 IDS = count()
 

@@ -13,29 +13,27 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_ctxwin.core.calibration import (
+    FIXED_NOISE_SHARE,
+    FIXED_NOISE_TOKENS,
     FIXED_SD_TOKENS,
     MAX_SPANS,
     PLAUSIBLE_RATIO,
     PLAUSIBLE_TOKENS,
+    SURPRISE_SLOPE_SD,
+    TEXT_NOISE_TOKENS,
     TOOLS_SD_SHARE,
     TOOLS_SD_TOKENS,
     Belief,
     Doubt,
     Measured,
+    Regions,
+    Sizing,
     Span,
     is_plausible,
     other_tools,
     prior,
 )
 from langchain_ctxwin.core.outcome import REFUSED_SLOPE_SD
-from langchain_ctxwin.core.sizing import (
-    FIXED_NOISE_SHARE,
-    FIXED_NOISE_TOKENS,
-    SURPRISE_SLOPE_SD,
-    TEXT_NOISE_TOKENS,
-    Regions,
-    Sizing,
-)
 from langchain_ctxwin.core.turns import Shown, Step
 from langchain_ctxwin.core.view import Position
 

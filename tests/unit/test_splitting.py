@@ -5,8 +5,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langchain_ctxwin import BudgetExceededError, ModelLimits, TokenEstimator
-from langchain_ctxwin.decompose.parts import Answer, PartSplitter
-from langchain_ctxwin.decompose.splitting import chunk_of, pieces_of, places_of, shortened, split_chunks
+from langchain_ctxwin.decompose.parts import (
+    Answer,
+    PartSplitter,
+    chunk_of,
+    pieces_of,
+    places_of,
+    shortened,
+    split_chunks,
+)
 
 WORDS = st.sampled_from(
     ["door", "hinge.", "Oak!", "\n", "\n\n", "# Doors\n", "## Keys\n", "Title\n===\n", "a" * 90, "\f", "門"]

@@ -27,7 +27,7 @@ from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.errors import ConfigError, SummarizationError
 from langchain_ctxwin.summarize import ExtractiveSummarizer, ModelSummarizer, as_summarizer
-from langchain_ctxwin.summarize.prompts import MIN_TRANSCRIPT_TOKENS, SUMMARY_INSTRUCTIONS
+from langchain_ctxwin.summarize.model import MIN_TRANSCRIPT_TOKENS, SUMMARY_INSTRUCTIONS
 
 CHAT: list[AnyMessage] = [
     HumanMessage("Which file holds the parser? " * 10),

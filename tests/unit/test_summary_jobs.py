@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.summarize import Job, RedisLease, SummaryJobs, SummaryStore, Written, default_jobs
 from langchain_ctxwin.summarize import jobs as module
-from langchain_ctxwin.summarize.store import RELEASE_SCRIPT
+from langchain_ctxwin.summarize.jobs import RELEASE_SCRIPT
 from langchain_ctxwin.util.background import MAX_HANGING, in_few_daemons
 from support.fakes import ScriptedChatModel, script
 from support.forking import forked
@@ -341,7 +341,7 @@ def test_a_summary_that_came_to_nothing_gives_its_lease_back(gate, is_cancelled)
         ({"max_running": "4"}, "max_running='4': give a whole number of summaries, at least 1"),
         ({"drain_seconds": float("nan")}, "drain_seconds=nan: give a number of seconds, 0 to wait for nothing"),
         ({"lease": "redis://"}, "lease='redis://' has no methods acquire and release: pass RedisLease.from_url(url), "),
-        ({"lease": RedisLease}, "lease=<class 'langchain_ctxwin.summarize.store.RedisLease'> has no methods acquire "),
+        ({"lease": RedisLease}, "lease=<class 'langchain_ctxwin.summarize.jobs.RedisLease'> has no methods acquire "),
     ],
 )
 def test_settings_that_cannot_work_are_refused(setting, told):

@@ -12,8 +12,8 @@ from langgraph.store.sqlite.aio import AsyncSqliteStore
 from structlog.testing import capture_logs
 
 from langchain_ctxwin.summarize import SummaryStore, Written
-from langchain_ctxwin.summarize import store as module
-from langchain_ctxwin.summarize.store import NAMESPACE
+from langchain_ctxwin.summarize import jobs as module
+from langchain_ctxwin.summarize.jobs import NAMESPACE
 from langchain_ctxwin.util.background import MAX_HANGING, in_daemon
 
 WRITTEN = Written(text="The user wants tea.", calls=1, input_tokens=30, output_tokens=5, seconds=0.5)

@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 
 from langchain_ctxwin import CharRatioCounter, ConfigError, TokenEstimator
 from langchain_ctxwin.core.edits import MAX_PARTS, Call, leaves, pieces
-from langchain_ctxwin.core.model_families import CLASS_FAMILIES, family_of, model_name
+from langchain_ctxwin.core.model_info import CLASS_FAMILIES, family_of, model_name
 from langchain_ctxwin.core.token_weights import BOUNDS, WEIGHTS
 from langchain_ctxwin.core.tokens import (
     ASCII_FEATURES,

@@ -12,8 +12,7 @@ from structlog.testing import capture_logs
 
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.tools import ToolSelector, ranking
-from langchain_ctxwin.tools.entries import entry_of
-from langchain_ctxwin.tools.needs import MAX_NEEDS, MAX_REQUEST_CHARS, needs_of, parts_of
+from langchain_ctxwin.tools.ranking import MAX_NEEDS, MAX_REQUEST_CHARS, entry_of, needs_of, parts_of
 from langchain_ctxwin.tools.selector import NOTHING_FOUND
 from support.tool_sets import definition, one_each
 

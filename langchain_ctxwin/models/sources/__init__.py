@@ -13,11 +13,10 @@ from langchain_ctxwin.models.sources.learned import LearnedSource
 if TYPE_CHECKING:
     from langchain_ctxwin.models.sources.anthropic import AnthropicSource
     from langchain_ctxwin.models.sources.catalog import CatalogSource
-    from langchain_ctxwin.models.sources.explicit import ExplicitSource, GuessSource
+    from langchain_ctxwin.models.sources.explicit import ExplicitSource, GuessSource, ProfileSource
     from langchain_ctxwin.models.sources.gemini import GeminiSource
     from langchain_ctxwin.models.sources.ollama import OllamaSource
     from langchain_ctxwin.models.sources.openai_compatible import OpenAICompatibleSource
-    from langchain_ctxwin.models.sources.profile import ProfileSource
 
 __all__ = [
     "AnthropicSource",
@@ -39,7 +38,7 @@ _MODULES = {
     "GuessSource": "explicit",
     "OllamaSource": "ollama",
     "OpenAICompatibleSource": "openai_compatible",
-    "ProfileSource": "profile",
+    "ProfileSource": "explicit",
 }
 
 

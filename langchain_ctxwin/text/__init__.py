@@ -1,1 +1,0 @@
-"""Texts taken apart: sentences and lines, search terms and their ranking."""
