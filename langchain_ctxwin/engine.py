@@ -560,6 +560,7 @@ class ContextEngine:
         rules: Rules,
     ) -> Request:
         first = next((i for i, m in enumerate(messages) if not isinstance(m, SystemMessage)), len(messages))
+        pins, compacted = self._marks(messages)
         system = merge_system(prompt, messages[:first])
         system_tokens = pricing.base_tokens + (pricing.price(system) if system else 0)
         at_once = pricing.in_prompt(tools, rules.provider)
@@ -569,7 +570,7 @@ class ContextEngine:
             messages=messages,
             first=first,
             system=system,
-            pins=self._marks(messages),
+            pins=pins,
             constraints=settings.constraints,
             keeps=asked_lines(messages),
             placement=settings.summary_placement,
@@ -579,7 +580,7 @@ class ContextEngine:
             show=pricing.show,
             fill=pricing.fill,
             rules=rules,
-            compacted=pricing.compacted(messages),
+            compacted=compacted,
             loaded=None if at_once is tools else pricing.loaded(tools),
             sizing=Sizing(belief=plain, plain=plain, doubt=pricing.doubt),
         )

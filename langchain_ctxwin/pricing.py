@@ -41,6 +41,9 @@ CHECKED_MESSAGES = 256
 OWN_COUNTERS = (TokenEstimator, CharRatioCounter)
 """Counters that cannot fail and take microseconds; others are guarded."""
 
+MUTABLE = ("description", "extras")
+"""What of a tool object an application may change in place."""
+
 PROBE_TOKENS = 100_000
 """Size at which a counter's bounds are read: large enough that rounding does not matter."""
 
@@ -51,8 +54,24 @@ MAX_NOISE_SHARE = 0.1
 EXACT_NOISE_SHARE = 0.02
 """What an exact counter of texts leaves open of a message: how the provider frames it."""
 
-ToolSet = tuple[tuple[Any, ...], int, str, list[Any] | None]
-"""Tools, their price, their fingerprint, and how the definitions among them were that may change in place."""
+Found = tuple[frozenset[int], frozenset[int]]
+"""Positions in a history: of its explicit pins, and of the answers with which a provider compacted what was before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSet:
+    """What was worked out of some tools, which are kept alive, so that their ids cannot come to mean others."""
+
+    tools: tuple[Any, ...]
+    tokens: int
+    digest: str
+    """Fingerprint of the definitions."""
+
+    is_deferred: bool
+    """Some of them are not in a prompt until they are loaded."""
+
+    definitions: list[Any] | None
+    """What may change in place, as it was; None where changes are not noticed."""
 
 
 class Pricing:
@@ -73,7 +92,6 @@ class Pricing:
         self.price = PerMessage(lambda message: self._net([message]))
         self.show = Steps(self.price)
         self.fill = Fills()
-        self.compacted = Places(_compacted)
         self._tool_sets: Lru[ToolSet] = Lru(MAX_TEXTS)
         self._in_prompt: Lru[tuple[tuple[Any, ...], Sequence[Any]]] = Lru(MAX_TEXTS)
         self._takes_tools = takes_tools(self.counter)
@@ -100,14 +118,13 @@ class Pricing:
 
     def tools(self, tools: Sequence[Any]) -> int:
         """Tokens of the tool definitions."""
-        return self._tool_set(tools)[1] if tools else 0
+        return self._tool_set(tools).tokens if tools else 0
 
     def in_prompt(self, tools: Sequence[Any], provider: str) -> Sequence[Any]:
         """Return what the prompt of a provider holds of these tools at once; the same object each time."""
-        # The tuple in the value keeps the tools alive, so an id in the key cannot come to mean another tool.
-        kept = tuple(tools)
-        if not any(map(is_deferred, kept)):
+        if not tools or not self._tool_set(tools).is_deferred:
             return tools
+        kept = tuple(tools)
         key = (provider, *map(id, kept))
         shown = once(self._in_prompt, key, lambda: (kept, in_prompt(kept, provider)))[1]
         return tools if shown is kept else shown
@@ -124,7 +141,7 @@ class Pricing:
 
     def tools_digest(self, tools: Sequence[Any]) -> str:
         """Fingerprint of the tool definitions."""
-        return self._tool_set(tools)[2] if tools else ""
+        return self._tool_set(tools).digest if tools else ""
 
     def _asked_base(self) -> int | None:
         """Ask the counter at first use: it may be slow. Two threads at once may both ask, and hear the same."""
@@ -142,24 +159,31 @@ class Pricing:
         return max(0, tokens - self.base_tokens)
 
     def _tool_set(self, tools: Sequence[Any]) -> ToolSet:
-        # The tuple in the value keeps the tools alive, so an id in the key cannot come to mean another tool.
         kept = tuple(tools)
         key = tuple(map(id, kept))
-        definitions = [tool if isinstance(tool, dict) else getattr(tool, "description", None) for tool in kept]
+        definitions = [
+            tool if isinstance(tool, dict) else [getattr(tool, name, None) for name in MUTABLE] for tool in kept
+        ]
         known = self._tool_sets.get(key)
-        if known is None or known[3] not in (None, definitions):
-            texts = [compact_json(tool_definition(tool)) for tool in kept]
-            if self._takes_tools:
-                tokens = self._net([], list(kept))
-            else:
-                tokens = sum(self._net([SystemMessage(content=text)]) for text in texts)
-            digest = hashlib.blake2b("\0".join(texts).encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
-            try:
-                copied: list[Any] | None = snapshot(definitions)
-            except RecursionError:  # definitions that hold themselves, whose changes are not noticed
-                copied = None
-            known = self._tool_sets.put(key, (kept, tokens, digest, copied))
-        return known
+        if known is not None and known.definitions in (None, definitions):
+            return known
+        texts = [compact_json(tool_definition(tool)) for tool in kept]
+        if self._takes_tools:
+            tokens = self._net([], list(kept))
+        else:
+            tokens = sum(self._net([SystemMessage(content=text)]) for text in texts)
+        try:
+            copied: list[Any] | None = snapshot(definitions)
+        except RecursionError:  # definitions that hold themselves, whose changes are not noticed
+            copied = None
+        found = ToolSet(
+            tools=kept,
+            tokens=tokens,
+            digest=hashlib.blake2b("\0".join(texts).encode("utf-8", "surrogatepass"), digest_size=12).hexdigest(),
+            is_deferred=any(map(is_deferred, kept)),
+            definitions=copied,
+        )
+        return self._tool_sets.put(key, found)
 
 
 class Fills:
@@ -345,42 +369,13 @@ class Records:
         return once(self._known, id(value), lambda: (value, valid_record(value)))[1]
 
 
-class Places:
-    """Finds the messages of a history for which something holds, looking only at what changed since the last time.
+class Marks:
+    """Finds the explicit pins of a history, and the answers with which a provider compacted what was before.
+
+    It looks only at what is new since the last time, and at the newest messages, which may have changed in place.
 
     Args:
-        find: returns the positions from a given one on for which it holds.
-        checked_messages: newest messages that are looked at each time, because they may have changed in place.
-    """
-
-    def __init__(
-        self, find: Callable[[Sequence[AnyMessage], int], list[int]], checked_messages: int = CHECKED_MESSAGES
-    ) -> None:
-        self._find, self._checked_messages = find, checked_messages
-        self._known: Lru[tuple[list[AnyMessage], frozenset[int]]] = Lru(MAX_CONVERSATIONS)
-
-    def __call__(self, messages: Sequence[AnyMessage]) -> frozenset[int]:
-        """Return the positions of the messages for which it holds."""
-        key = (messages[0].id or id(messages[0])) if messages else None
-        old, found = self._known.get(key) or ([], frozenset[int]())
-        same = len(old) if starts_with(messages, old) else 0
-        begin = max(0, same - self._checked_messages)
-        places = self._find(messages, begin)
-        marks = frozenset(index for index in found if index < begin).union(places)
-        if same == len(messages) and marks == found:
-            return found
-        self._known.put(key, ([*old[:same], *messages[same:]], marks))
-        return marks
-
-
-def _compacted(messages: Sequence[AnyMessage], begin: int) -> list[int]:
-    """The positions of the answers with which a provider compacted what was before."""
-    found = enumerate(messages[begin:], begin)
-    return [index for index, message in found if type(message.content) is list and compaction_in(message)]
-
-
-class Marks(Places):
-    """Finds the explicit pins of a history.
+        pin_when: says which messages are pinned without a mark.
 
     Raises:
         ConfigError: `pin_when` cannot be called, or failed.
@@ -389,10 +384,29 @@ class Marks(Places):
     def __init__(self, pin_when: PinWhen | None = None) -> None:
         if pin_when is not None and (not callable(pin_when) or iscoroutinefunction(pin_when)):
             raise ConfigError(f"pin_when={pin_when!r}: pass a plain function that takes a message and returns a bool")
-        super().__init__(self._marked, 0 if pin_when else CHECKED_MESSAGES)
         self._pin_when = pin_when
+        self._known: Lru[tuple[list[AnyMessage], int, Found]] = Lru(MAX_CONVERSATIONS)
 
-    def _marked(self, messages: Sequence[AnyMessage], begin: int) -> list[int]:
+    def __call__(self, messages: Sequence[AnyMessage]) -> Found:
+        """Return the positions of the pins, and those of the compactions."""
+        key = (messages[0].id or id(messages[0])) if messages else None
+        old, same, found = self._known.get(key) or ([], 0, (frozenset[int](), frozenset[int]()))
+        if len(old) != same or not starts_with(messages, old):  # another branch of the conversation, or another history
+            old, same = [], 0
+        begin = max(0, same - CHECKED_MESSAGES)
+        # A function of the application is asked about a message once.
+        pins = self._pins(messages, same if self._pin_when else begin)
+        now = (
+            _with(found[0], pins, same if self._pin_when else begin),
+            _with(found[1], _compactions(messages, begin), begin),
+        )
+        if same == len(messages) and now == found:
+            return found
+        old.extend(messages[same:])  # what another thread adds meanwhile shows in the length
+        self._known.put(key, (old, len(messages), now))
+        return now
+
+    def _pins(self, messages: Sequence[AnyMessage], begin: int) -> list[int]:
         """The positions of messages that were marked through `pin` or for which `pin_when` holds."""
         if self._pin_when is None:
             return [begin + number for number, message in enumerate(messages[begin:]) if is_pinned(message)]
@@ -407,6 +421,16 @@ class Marks(Places):
                 f"{message_id(messages, index)!r}: make it return True or False for every message"
             ) from error
         return marked
+
+
+def _compactions(messages: Sequence[AnyMessage], begin: int) -> list[int]:
+    found = enumerate(messages[begin:], begin)
+    return [index for index, message in found if type(message.content) is list and compaction_in(message)]
+
+
+def _with(found: frozenset[int], new: list[int], begin: int) -> frozenset[int]:
+    """Positions that were found, those from `begin` on found anew."""
+    return frozenset(index for index in found if index < begin).union(new)
 
 
 def starts_with(messages: Sequence[AnyMessage], old: list[AnyMessage]) -> bool:

@@ -30,6 +30,7 @@ from langchain_ctxwin.core.calibration import Belief
 from langchain_ctxwin.core.limits import budget_table, refusal
 from langchain_ctxwin.core.outcome import from_answer, update_after_measure
 from langchain_ctxwin.core.pairing import find_faults
+from langchain_ctxwin.core.priced_view import is_pinned
 from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.pricing import Marks
 from langchain_ctxwin.util.memo import Lru, PerMessage, Seen, once
@@ -402,11 +403,33 @@ def test_a_small_mapping_forgets_what_was_used_least_recently():
     assert [is_new(thing) for thing in "aabacadea"] == [True, False, True, False, True, False, True, True, True]
 
 
-def test_marks_follow_the_history():
-    marks, history = Marks(), [HumanMessage(str(i), id=str(i)) for i in range(6)]
-    pinned = [*history[:2], pin(history[2]), *history[3:]]
-    histories = [history, pinned, [*pinned, pin(HumanMessage("7"))], pinned[:2]]
-    assert [set(marks(messages)) for messages in histories] == [set(), {2}, {2, 6}, set()]
+COMPACTED = [{"type": "compaction", "content": "all of it"}]
+MESSAGES = st.one_of(
+    st.just(HumanMessage("plain")), st.just(pin(HumanMessage("pinned"))), st.builds(AIMessage, st.just(COMPACTED))
+)
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.lists(MESSAGES, min_size=1, max_size=3)), max_size=8))
+def test_marks_follow_the_history(changes):
+    """However a history grows, is cut or branches: the pins and the compactions found in it are those that it has."""
+    marks, history = Marks(), [HumanMessage("first", id="0")]
+    for cut, added in changes:
+        history = [*history[: max(1, len(history) - cut)], *(message.model_copy() for message in added)]
+        expected = [
+            {index for index, message in enumerate(history) if is_pinned(message)},
+            {index for index, message in enumerate(history) if message.content == COMPACTED},
+        ]
+        assert [set(found) for found in marks(history)] == expected
+
+
+def test_a_function_that_pins_is_asked_once_about_each_message():
+    """It may be slow; a message that replaces another one is a new one."""
+    asked = list[str]()
+    marks = Marks(lambda message: bool(asked.append(message.content)))
+    history = [HumanMessage(text, id=text) for text in "abc"]
+    for messages in (history[:2], history, history, [history[0], HumanMessage("x", id="b"), history[2]]):
+        marks(messages)
+    assert asked == ["a", "b", "c", "a", "x", "c"]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
