@@ -14,7 +14,7 @@ from langgraph.types import Command
 from langchain_ctxwin.agent.choices import Choices, asked_by, limited_by, router_of, unknown_tools
 from langchain_ctxwin.agent.model_call import Attempt, ModelCall
 from langchain_ctxwin.agent.state import RECORD_CHANNEL, MessagesDeltaChannel, State, newer, turn_is_finished
-from langchain_ctxwin.agent.step import Call, Flow, Step, is_large
+from langchain_ctxwin.agent.step import AgentStep, CallSetup, Flow, is_large
 from langchain_ctxwin.agent.storage import Histories, place_of
 from langchain_ctxwin.callbacks import calls_carry
 from langchain_ctxwin.config import ContextConfig, LiveConfig
@@ -117,12 +117,12 @@ SESSION_KEYS = tuple(key for key in ContextKeys.__annotations__ if key not in Ag
 class AgentCall:
     """One model call of an agent: its request, what the agent answers with, and what the session learns on the way."""
 
-    def __init__(self, flow: Flow, request: ModelRequest[Any], call: Call) -> None:
+    def __init__(self, flow: Flow, request: ModelRequest[Any], call: CallSetup) -> None:
         self._flow = flow
         self._request = request
         stored: State = request.state
         state = {key: stored[key] for key in SESSION_KEYS if key in stored}
-        self._step = Step(flow, {**state, "messages": request.messages}, call)
+        self._step = AgentStep(flow, {**state, "messages": request.messages}, call)
         self._answer: ModelResponse[Any] = ModelResponse(result=[])
 
     def work(self, model: Any, handler: Callable[[ModelRequest[Any]], Any], validator: Validator | None) -> Work[Any]:
@@ -377,7 +377,7 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
             log.warning("config.tools_unknown", reason=fault)
         histories = once(self._histories, engine, lambda: Histories(engine))
         prompt, is_bounded = request.system_message or "", self._engine is not None
-        call = Call(
+        call = CallSetup(
             system_prompt=prompt,
             tools=request.tools,
             only_given=True,

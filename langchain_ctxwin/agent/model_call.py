@@ -15,7 +15,7 @@ from langgraph.errors import GraphBubbleUp
 from langchain_ctxwin.agent.choices import known_name
 from langchain_ctxwin.agent.events import recovery_event, refusal_event
 from langchain_ctxwin.agent.state import tools_of
-from langchain_ctxwin.agent.step import Flow, Step
+from langchain_ctxwin.agent.step import AgentStep, Flow
 from langchain_ctxwin.core.calibration import answered_by, sent_tokens
 from langchain_ctxwin.core.events import NoticeEvent, StepEvent
 from langchain_ctxwin.core.limits import REGIONS, ModelLimits
@@ -77,7 +77,7 @@ class ModelCall:
         # Where a run may choose another model, nobody knows what its answer was asked to be.
         self._requested_output = ModelLimits.of(call).requested_output_tokens if only_model(call) else None
 
-    def answer(self, step: Step, send: Send) -> Work[AIMessage]:
+    def answer(self, step: AgentStep, send: Send) -> Work[AIMessage]:
         """Return the model's answer; what it taught is noted in the step.
 
         Raises:
@@ -124,7 +124,7 @@ class ModelCall:
         self._report_step(step, told, answer, seconds=perf_counter() - began, calls=number)
         return answer
 
-    def _sent(self, step: Step, attempt: Attempt, send: Send) -> Work[Any]:
+    def _sent(self, step: AgentStep, attempt: Attempt, send: Send) -> Work[Any]:
         """The reply; a server that no longer has what the request goes on from is sent all of it."""
         stored, key = yield from self._stored(step, attempt)
         try:
@@ -137,7 +137,7 @@ class ModelCall:
                 raise
         return (yield send(replace(attempt, request=whole)))
 
-    def _stored(self, step: Step, attempt: Attempt) -> Work[tuple[Attempt, str]]:
+    def _stored(self, step: AgentStep, attempt: Attempt) -> Work[tuple[Attempt, str]]:
         """The attempt that names what Gemini has stored in the place of prompt and tools, and the key it is kept by."""
         window, call = step.window, only_model(self._call)
         if window.request.rules.provider != "gemini" or self._flow.choices.router is not None or call is None:
@@ -161,7 +161,7 @@ class ModelCall:
         request = attempt.request[1:] if system else attempt.request
         return replace(attempt, request=request, native={**without_tools, "cached_content": name}), key
 
-    def _report_step(self, step: Step, window: Window, answer: AIMessage, *, seconds: float, calls: int) -> None:
+    def _report_step(self, step: AgentStep, window: Window, answer: AIMessage, *, seconds: float, calls: int) -> None:
         """Report the answered request; nothing is made ready where nobody listens."""
         engine, choices = self._flow.engine, self._flow.choices
         if not engine.reporter.sinks:
@@ -194,7 +194,7 @@ class ModelCall:
         return classify_overflow(refusal, request=request_texts(attempt.request, window.about.tools))
 
     def _next(
-        self, step: Step, attempt: Attempt, overflow: ContextOverflow, number: int, error: Exception | None
+        self, step: AgentStep, attempt: Attempt, overflow: ContextOverflow, number: int, error: Exception | None
     ) -> Attempt:
         """What follows an overflow: another candidate, less output where that helps, else a smaller request."""
         engine, window, router = self._flow.engine, step.window, self._flow.choices.router
@@ -218,9 +218,9 @@ class ModelCall:
         step.update({"context_report": smaller.report}, smaller)
         return self._attempt(step, self._flow.request(step))
 
-    def _has_moved(self, step: Step, error: Exception) -> bool:
+    def _has_moved(self, step: AgentStep, error: Exception) -> bool:
         """Turn to another candidate, or to this one by what was learned; false when that changes nothing."""
-        trial, choices = Step(self._flow, step.state, step.call), self._flow.choices
+        trial, choices = AgentStep(self._flow, step.state, step.call), self._flow.choices
         if left := choices.left_after(error, trial.state):
             trial.update(left)
         else:
@@ -232,7 +232,7 @@ class ModelCall:
         step.update({**trial.news, "context_report": trial.window.report}, trial.window)
         return True
 
-    def _attempt(self, step: Step, request: list[AnyMessage]) -> Attempt:
+    def _attempt(self, step: AgentStep, request: list[AnyMessage]) -> Attempt:
         """A call that asks for no more output than its window leaves."""
         window, route = step.window, self._flow.choices.arguments(step.state)
         if self._flow.engine.reporter.sinks:
@@ -247,7 +247,7 @@ class ModelCall:
         options = fitting_output(self._call, requested_tokens=requested, room_tokens=room)
         return Attempt(request, options=options, route=route, native=native)
 
-    def _fit(self, step: Step) -> None:
+    def _fit(self, step: AgentStep) -> None:
         """Compact the request when a state edit made it too large since it was checked."""
         window = step.window
         compaction = self._flow.engine.emergency(window)

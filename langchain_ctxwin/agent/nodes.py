@@ -23,7 +23,7 @@ from langchain_ctxwin.agent.choices import (
 )
 from langchain_ctxwin.agent.model_call import Attempt, ModelCall
 from langchain_ctxwin.agent.state import OUR_KEYS, HookState, State, StepState, Update, as_mapping, report_of
-from langchain_ctxwin.agent.step import Call, Destination, Flow, Step, is_large, request_waits
+from langchain_ctxwin.agent.step import AgentStep, CallSetup, Destination, Flow, is_large, request_waits
 from langchain_ctxwin.agent.storage import place_of
 from langchain_ctxwin.callbacks import with_metadata
 from langchain_ctxwin.core.overflow import classify_overflow
@@ -39,7 +39,7 @@ if TYPE_CHECKING:  # these take a while to import
     from langchain_ctxwin.tools import ToolSelector
 
 T = TypeVar("T")
-Do = Callable[[Step, RunnableConfig | None], Work[Update | Command[Any]]]
+Do = Callable[[AgentStep, RunnableConfig | None], Work[Update | Command[Any]]]
 """What a node does with a step, and the update it writes."""
 
 PerRequest = Callable[[Any, Any], T]
@@ -58,7 +58,7 @@ UNCHECKED = (
 class ContextNode(Runnable[Any, Any]):
     """A node `(state, config) -> update`, sync and async."""
 
-    def __init__(self, name: str, do: Do, start: Callable[[State], Step]) -> None:
+    def __init__(self, name: str, do: Do, start: Callable[[State], AgentStep]) -> None:
         self.name = name
         self._do = do
         self._start = start
@@ -186,7 +186,7 @@ class ContextNodes:
         self._call = runnable = call if isinstance(call, Runnable) else RunnableLambda(call)
         model_call = ModelCall(self._flow, runnable, validator=self.validator)
 
-        def answer(step: Step, config: RunnableConfig | None) -> Work[Update]:
+        def answer(step: AgentStep, config: RunnableConfig | None) -> Work[Update]:
             bound = self._bound(runnable, step.tools)
 
             def send(attempt: Attempt) -> Wait:
@@ -222,11 +222,11 @@ class ContextNodes:
         """Measure the next request of this state."""
         return self._step(state).window
 
-    def _step(self, state: State) -> Step:
+    def _step(self, state: State) -> AgentStep:
         """A step of this run: what is given per request is asked for once."""
         runtime = current_runtime()
         prompt = _resolved(self._system_prompt, state, runtime)
-        call = Call(
+        call = CallSetup(
             system_prompt=prompt,
             tools=_resolved(self._tools, state, runtime),
             model=None if self.choices.router else _resolved(self._model, state, runtime),
@@ -234,7 +234,7 @@ class ContextNodes:
             bind=lambda tools: None if self._call is None else self._bound(self._call, tools),
             place=place_of(runtime, prompt),
         )
-        return Step(self._flow, state, call)
+        return AgentStep(self._flow, state, call)
 
     def _bound(self, model: Runnable[Any, Any], tools: Sequence[Any]) -> Runnable[Any, Any]:
         """The model with the tools that a selector chose for this request."""
@@ -245,24 +245,24 @@ class ContextNodes:
         key = tuple(map(id, (model, *shown)))
         return once(self._bindings, key, lambda: ((model, shown), bind_inside(model, shown)))[1]
 
-    def _choose(self, step: Step, _: RunnableConfig | None) -> Work[Update]:
+    def _choose(self, step: AgentStep, _: RunnableConfig | None) -> Work[Update]:
         yield from self._flow.choose(step)
         return step.news
 
-    def _check(self, step: Step, _: RunnableConfig | None) -> Work[Update | Command[Any]]:
+    def _check(self, step: AgentStep, _: RunnableConfig | None) -> Work[Update | Command[Any]]:
         yield from self._flow.check(step)
         return _unstreamed(self._left(step))
 
-    def _summarize(self, step: Step, _: RunnableConfig | None) -> Work[Update]:
+    def _summarize(self, step: AgentStep, _: RunnableConfig | None) -> Work[Update]:
         yield from self._flow.summarize(step)
         return self._left(step) if request_waits(step.state) else step.news
 
-    def _compress(self, step: Step, _: RunnableConfig | None) -> Work[Update]:
+    def _compress(self, step: AgentStep, _: RunnableConfig | None) -> Work[Update]:
         yield from ()
         self._flow.compress(step)
         return self._left(step)
 
-    def _build(self, step: Step, _: RunnableConfig | None) -> Work[Update | Command[Any]]:
+    def _build(self, step: AgentStep, _: RunnableConfig | None) -> Work[Update | Command[Any]]:
         yield from ()
         if current_runtime() is not None and not step.state.get("context_report"):
             raise ConfigError(UNCHECKED)
@@ -270,11 +270,11 @@ class ContextNodes:
         self._flow.keep_window(step)
         return _unstreamed({"llm_input_messages": request})
 
-    def _prepare(self, step: Step, _: RunnableConfig | None) -> Work[Update | Command[Any]]:
+    def _prepare(self, step: AgentStep, _: RunnableConfig | None) -> Work[Update | Command[Any]]:
         yield from self._flow.prepare(step)
         return _unstreamed({**step.news, "llm_input_messages": self._flow.request(step)})
 
-    def _left(self, step: Step) -> Update:
+    def _left(self, step: AgentStep) -> Update:
         """What a node writes; the window is left to the next node of the step."""
         self._flow.keep_window(step)
         return step.news

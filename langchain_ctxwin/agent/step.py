@@ -1,6 +1,6 @@
 """One step of a conversation: what is done around a model call, the same for the LangGraph nodes and the middleware.
 
-    Step(state, call)  ->  check  ->  [summarize]  ->  [compress]  ->  request  ->  model call  ->  [summarize]
+    AgentStep(state, call)  ->  check  ->  [summarize]  ->  [compress]  ->  request  ->  model call  ->  [summarize]
 
 A step holds the state as it is now, what of it is news, and the `Window` that was measured for it.
 """
@@ -63,7 +63,7 @@ Destination = Literal["force_compress", "maybe_summarize", "build_messages"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class CallSetup:
     """What an adapter knows of the model call that a step leads to."""
 
     system_prompt: str | SystemMessage = ""
@@ -95,11 +95,11 @@ class Call:
     """Ids of the messages that the state holds, where a step may be given others; None when it is given these."""
 
 
-class Step:
+class AgentStep:
     """The state of one conversation on its way through a step, and the window measured for it."""
 
-    def __init__(self, flow: Flow, state: State, call: Call | None = None) -> None:
-        self.call = call or Call()
+    def __init__(self, flow: Flow, state: State, call: CallSetup | None = None) -> None:
+        self.call = call or CallSetup()
         self.place = self.call.place
         self.state: Update = dict(state)
         self.news: Update = {}
@@ -151,11 +151,11 @@ class Flow:
         self.engine = engine
         self.choices = choices or Choices()
         self.choices.reporter = engine.reporter
-        self.summaries = Summaries(engine)
+        self.summaries = BackgroundSummaries(engine)
         self._histories = histories or Histories(engine)
-        self._windows: Lru[tuple[tuple[Any, ...], Call, WindowAndPlan]] = Lru(MAX_WINDOWS)
+        self._windows: Lru[tuple[tuple[Any, ...], CallSetup, WindowAndPlan]] = Lru(MAX_WINDOWS)
 
-    def measured(self, state: State, call: Call) -> Window:
+    def measured(self, state: State, call: CallSetup) -> Window:
         """Measure the next request of a state."""
         chosen = self.choices.model(state)
         tools = self.tools(state, call)
@@ -168,16 +168,16 @@ class Flow:
             called=self.choices.provider(state) or call.called,
         )
 
-    def tools(self, state: State, call: Call) -> Sequence[Any]:
+    def tools(self, state: State, call: CallSetup) -> Sequence[Any]:
         """Return the tools of a request, without those of a response format."""
         loads_tools = self.defers_tools(state, call)
         return self.choices.tools(state, call.tools, only_given=call.only_given, loads_tools=loads_tools)
 
-    def defers_tools(self, state: State, call: Call) -> bool:
+    def defers_tools(self, state: State, call: CallSetup) -> bool:
         """True when messages load further tools, so that the chosen ones stay as they are."""
         return self.choices.defers_tools(self.engine.rules_of(self.choices.provider(state) or call.called))
 
-    def keep_window(self, step: Step) -> None:
+    def keep_window(self, step: AgentStep) -> None:
         """Keep the window for the next node of this step, in this process; see `kept_window`."""
         messages = step.state.get("messages")
         if messages and not self.engine.is_live and self.kept_window(step.state, step.call) is None:
@@ -185,7 +185,7 @@ class Flow:
             known = (messages, _in_view(messages, step.window), copies, *map(step.state.get, SESSION))
             self._windows.put(id(messages), (known, step.call, (step.window, step.plan)))
 
-    def kept_window(self, state: State, call: Call) -> WindowAndPlan | None:
+    def kept_window(self, state: State, call: CallSetup) -> WindowAndPlan | None:
         """Return what an earlier node measured and planned for this very state and call; None when it did not.
 
         LangGraph hands the nodes of a run the same list of messages until somebody writes to it. A node that changes
@@ -205,11 +205,11 @@ class Flow:
             return None
         return measured if session == [*map(state.get, SESSION)] else None
 
-    def drop_window(self, step: Step) -> None:
+    def drop_window(self, step: AgentStep) -> None:
         """Let go of what was kept for the nodes of a step that is over."""
         self._windows.drop(id(step.state.get("messages")))
 
-    def prepare(self, step: Step) -> Work[None]:
+    def prepare(self, step: AgentStep) -> Work[None]:
         """Take every step that precedes the model call, in one go."""
         yield from self.check(step)
         if self.route(step.state) == "maybe_summarize":
@@ -217,7 +217,7 @@ class Flow:
         if self.route(step.state) == "force_compress":
             self.compress(step)
 
-    def check(self, step: Step) -> Work[None]:
+    def check(self, step: AgentStep) -> Work[None]:
         """Choose tools and model, measure, collect and begin summaries, and say what has to happen before the call."""
         step.place = self._histories.placed(step.state, step.place)
         known = yield from self._histories.found(step.state, step.place)
@@ -246,7 +246,7 @@ class Flow:
         self._update(step, changed(step.state, update), _still_measured(step, seen_as))
         step.plan = plan
 
-    def choose(self, step: Step) -> Work[None]:
+    def choose(self, step: AgentStep) -> Work[None]:
         """Choose the tools and the model of the request, where there are several.
 
         Raises:
@@ -263,7 +263,7 @@ class Flow:
             with self.reporting_refusal(step):
                 self.choose_model(step)
 
-    def choose_model(self, step: Step) -> None:
+    def choose_model(self, step: AgentStep) -> None:
         """Choose among the candidates of the router, by the request as each tokenizer family counts it.
 
         Raises:
@@ -299,7 +299,7 @@ class Flow:
         over_by = report_of(state).get("over_by") or 0
         return "force_compress" if over_by > 0 or pending.get("compress") else "build_messages"
 
-    def summarize(self, step: Step) -> Work[None]:
+    def summarize(self, step: AgentStep) -> Work[None]:
         """Write the summary that is due; in the background, begin one or write the one that was lost."""
         step.place = self._histories.placed(step.state, step.place)
         window = step.window
@@ -313,7 +313,7 @@ class Flow:
         update = yield from self.engine.applying(plan, window, call=step.called)
         self.compacted(step, window, update)
 
-    def compress(self, step: Step) -> None:
+    def compress(self, step: AgentStep) -> None:
         """Make the request fit without calling a model.
 
         Raises:
@@ -327,7 +327,7 @@ class Flow:
         else:
             self.compacted(step, window, self.engine.apply(compaction, window))
 
-    def request(self, step: Step) -> list[AnyMessage]:
+    def request(self, step: AgentStep) -> list[AnyMessage]:
         """Return the request of a step, refusing one that holds nothing to answer.
 
         Raises:
@@ -343,7 +343,7 @@ class Flow:
         return self.engine.build(window)
 
     @contextmanager
-    def reporting_refusal(self, step: Step) -> Iterator[None]:
+    def reporting_refusal(self, step: AgentStep) -> Iterator[None]:
         """Report a request that cannot be sent, before the error leaves the step."""
         try:
             yield
@@ -351,11 +351,11 @@ class Flow:
             self.engine.reporter.emit(refusal_event(step.window, error))
             raise
 
-    def metadata(self, step: Step) -> dict[str, Any]:
+    def metadata(self, step: AgentStep) -> dict[str, Any]:
         """Return what the call of the model carries for tracers."""
         return metadata_of(step.window, getattr(self.choices.provider(step.state), "provider", None))
 
-    def compacted(self, step: Step, window: Window, update: Update) -> None:
+    def compacted(self, step: AgentStep, window: Window, update: Update) -> None:
         """Take up a compaction that was carried out, with the report of the request as it is now."""
         after = self.engine.continued(self.measured({**step.state, **update}, step.call), window)
         reason = str(after.session.guard.get("reason", ""))
@@ -364,12 +364,12 @@ class Flow:
         update = {**update, **_pending(step.state, after), "context_report": after.report}
         self._update(step, update, after)
 
-    def _update(self, step: Step, update: Update, window: Window | None) -> None:
+    def _update(self, step: AgentStep, update: Update, window: Window | None) -> None:
         """Take up news; callers without a checkpointer find them again."""
         step.update(update, window)
         self._histories.keep(step.state, step.place)
 
-    def _uncompacted(self, step: Step, window: Window) -> None:
+    def _uncompacted(self, step: AgentStep, window: Window) -> None:
         update = {**window.session.to_json(), **_pending(step.state, window), "context_report": window.report}
         self._update(step, changed(step.state, update), _still_measured(step, window))
 
@@ -394,7 +394,7 @@ class Flow:
             return {"due": True, "reason": "the summary in progress was lost"}, None
         return {}, None
 
-    def _summarize_in_background(self, step: Step, window: Window) -> Work[None]:
+    def _summarize_in_background(self, step: AgentStep, window: Window) -> Work[None]:
         """Write the summary that was lost, here and now; else begin or collect the one on its way."""
         pending, called = window.session.pending, step.called
         if pending is None or not flags_of(step.state).get("due"):
@@ -431,7 +431,7 @@ def _pending(state: State, window: Window) -> Update:
     return {"context_pending": {**(pending.to_json() if pending else {}), **waits}}
 
 
-def _still_measured(step: Step, window: Window) -> Window | None:
+def _still_measured(step: AgentStep, window: Window) -> Window | None:
     """The window of a step with what became of its summaries; None where that changes what a measure says."""
     return window if window.session.guard == step.window.session.guard else None
 
@@ -441,7 +441,7 @@ PATIENCE = 1.25
 time too, and clocks differ."""
 
 
-class Summaries:
+class BackgroundSummaries:
     """The background summaries of an engine's conversations."""
 
     def __init__(self, engine: ContextEngine, *, clock: Clock = time.time) -> None:

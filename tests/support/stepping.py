@@ -1,6 +1,6 @@
 """The steps of an engine outside of a graph: each takes the state and returns what is news."""
 
-from langchain_ctxwin.agent.step import NOWHERE, Call, Flow, Step
+from langchain_ctxwin.agent.step import NOWHERE, AgentStep, CallSetup, Flow
 from langchain_ctxwin.util.work import arun, run
 
 
@@ -12,7 +12,7 @@ class Steps:
         self.flow = Flow(engine)
 
     def step(self, state, place=NOWHERE):
-        return Step(self.flow, state, Call(**self.call, place=place))
+        return AgentStep(self.flow, state, CallSetup(**self.call, place=place))
 
     def check(self, state, place=NOWHERE):
         run(self.flow.check(step := self.step(state, place)))
