@@ -30,7 +30,7 @@ from langchain_ctxwin.core.view import View, message_id
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.guarded import GuardedCounter
 from langchain_ctxwin.protocols import RequestCounter, TokenCounter, takes_tools
-from langchain_ctxwin.util.memo import MAX_TEXTS, Copy, Lru, PerMessage, copy_of, is_as_copied, once, snapshot
+from langchain_ctxwin.util.memo import MAX_TEXTS, Lru, PerMessage, contents_of, once, snapshot
 
 MAX_CONVERSATIONS = 64
 """Conversations whose shown steps are kept; each holds references only."""
@@ -241,8 +241,8 @@ class _Known:
     view: View
     follows: Before
     messages: list[AnyMessage]
-    copies: list[Copy]
-    """The newest messages as they were."""
+    newest: list[tuple[Any, ...]]
+    """The contents of the newest messages as they were."""
 
     shown: Shown
     closed: int
@@ -261,7 +261,8 @@ class _Known:
             return False
         if (old.calls, old.unanswered, old.rules) != (before.calls, before.unanswered, before.rules):
             return False
-        return starts_with(shown, self.messages) and all(map(is_as_copied, self.copies))
+        count = len(self.newest)
+        return starts_with(shown, self.messages) and self.newest == contents_of(self.messages[-count:] if count else ())
 
 
 class Steps:
@@ -310,7 +311,7 @@ class Steps:
         return replace(
             known,
             messages=shown,
-            copies=[*known.copies, *map(copy_of, newest)][-CHECKED_MESSAGES:],
+            newest=[*known.newest, *snapshot(contents_of(newest))][-CHECKED_MESSAGES:],
             shown=steps,
             closed=known.closed + closing,
             after_closed=after_steps(new[:closing], known.after_closed),
@@ -330,7 +331,7 @@ class Steps:
         if head is None or checksum(begin) != head.checksum:
             nothing = Shown.of(())
             return _Known(
-                view=view, follows=before, messages=[], copies=[], shown=nothing, closed=0, after_closed=before
+                view=view, follows=before, messages=[], newest=[], shown=nothing, closed=0, after_closed=before
             )
         shown = begin
         if not head.is_plain:  # repaired as it was then, at no price
@@ -341,7 +342,7 @@ class Steps:
             view=view,
             follows=before,
             messages=begin,
-            copies=[*map(copy_of, begin[-CHECKED_MESSAGES:])],
+            newest=snapshot(contents_of(begin[-CHECKED_MESSAGES:])),
             shown=Shown.after_head(
                 shown, stop=head.stop, tokens=head_tokens, checksum=head.checksum, is_plain=head.is_plain
             ),
@@ -409,7 +410,8 @@ class Marks:
     def _pins(self, messages: Sequence[AnyMessage], begin: int) -> list[int]:
         """The positions of messages that were marked through `pin` or for which `pin_when` holds."""
         if self._pin_when is None:
-            return [begin + number for number, message in enumerate(messages[begin:]) if is_pinned(message)]
+            new = enumerate(messages[begin:], begin)
+            return [index for index, message in new if message.additional_kwargs and is_pinned(message)]
         marked = list[int]()
         try:
             for index in range(begin, len(messages)):

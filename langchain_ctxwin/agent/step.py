@@ -40,7 +40,7 @@ from langchain_ctxwin.engine import ContextEngine, settings_of
 from langchain_ctxwin.errors import BudgetExceededError, ContextWindowError, NoModelFitsError, SummarizationError
 from langchain_ctxwin.protocols import Clock
 from langchain_ctxwin.summarize import Written
-from langchain_ctxwin.util.memo import Lru, copy_of, is_as_copied
+from langchain_ctxwin.util.memo import Lru, contents_of, snapshot
 from langchain_ctxwin.util.work import Wait, Work
 
 CHECKED_MESSAGES = 16
@@ -181,8 +181,8 @@ class Flow:
         """Keep the window for the next node of this step, in this process; see `kept_window`."""
         messages = step.state.get("messages")
         if messages and not self.engine.is_live and self.kept_window(step.state, step.call) is None:
-            copies = [*map(copy_of, messages[-CHECKED_MESSAGES:])]
-            known = (messages, _in_view(messages, step.window), copies, *map(step.state.get, SESSION))
+            newest = snapshot(contents_of(messages[-CHECKED_MESSAGES:]))
+            known = (messages, _in_view(messages, step.window), newest, *map(step.state.get, SESSION))
             self._windows.put(id(messages), (known, step.call, (step.window, step.plan)))
 
     def kept_window(self, state: State, call: CallSetup) -> WindowAndPlan | None:
@@ -197,7 +197,9 @@ class Flow:
             return None
         (known, content, newest, *session), before, measured = kept
         # The list is kept alive, so an id cannot come to mean another one; the same objects are equal at no price.
-        if known is not messages or content != _in_view(messages, measured[0]) or not all(map(is_as_copied, newest)):
+        if known is not messages or newest != contents_of(messages[-CHECKED_MESSAGES:]):
+            return None
+        if content != _in_view(messages, measured[0]):
             return None
         if before.model is not call.model or before.system_prompt != call.system_prompt:
             return None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from langchain_core.messages import AIMessage
 
-from langchain_ctxwin.core.calibration import Measured
+from langchain_ctxwin.core.calibration import Measured, Sizing
 from langchain_ctxwin.core.compaction import Goal, cut, with_record
 from langchain_ctxwin.core.limits import ModelLimits, TokenBudget
 from langchain_ctxwin.core.outcome import belief_key, from_history, sizing_for, with_belief
@@ -60,8 +60,7 @@ def measure_request(
     Raises:
         ConfigError: the limits leave no room for input.
     """
-    request = replace(request, full_tokens=0)
-    sized = _sized(*_calibrated(session, request, about), about)
+    sized = _sized(session, request, about)
     limits, reserve = stated, reserve_within(stated, output_reserve, learned=False)
     if learned := smaller_of(heard, remembered_limit(session, about.model)):
         limits, reserve = _lowered(
@@ -69,11 +68,11 @@ def measure_request(
         )
     limit = limits.input_limit(reserve)
     if show_fill:
-        sized = _sized(*_calibrated(session, replace(request, full_tokens=limit), about), about)
+        sized = _sized(session, request, about, full_tokens=limit)
     budget = _budget(sized.priced_view, limit, reserve)
     aim = goal(limit, sized.request.sizing.belief.reports > 0)
     if begun := begun_by_provider(sized.session, sized.request, sized.priced_view, aim):
-        sized = _sized(*_calibrated(begun, sized.request, about), about)
+        sized = _sized(begun, request, about, full_tokens=sized.request.full_tokens)
         budget = _budget(sized.priced_view, limit, reserve)
     report = make_report(
         sized.priced_view,
@@ -151,9 +150,11 @@ class _Sized:
     counted_by: CountedBy
 
 
-def _sized(session: Session, request: Request, about: About) -> _Sized:
+def _sized(session: Session, request: Request, about: About, *, full_tokens: int = 0) -> _Sized:
+    request = replace(request, head=None, full_tokens=full_tokens)
+    session, sizing = _calibrated(session, request, about)
+    request = replace(request, sizing=sizing, head=_head(session, request, sizing))
     answering_model = session.answering_model(about.model)
-    request = replace(request, head=_head(session, request))
     priced_view = request.priced_view(session.view, session.summary)
     digest = fingerprint(priced_view, about.tools_digest, about.model)
     extends = latest_report(request, priced_view, session, digest, answering_model)
@@ -177,13 +178,13 @@ def _sized(session: Session, request: Request, about: About) -> _Sized:
     )
 
 
-def _head(session: Session, request: Request) -> Head | None:
+def _head(session: Session, request: Request, sizing: Sizing) -> Head | None:
     """The part of the history that the anchor stands for, and that was shown as it is."""
     anchor, messages = session.counts.get("anchor") or {}, request.messages
     start, stop = request.start_of(session.view), anchor.get("index", 0)
     if "checksum" not in anchor or not start < stop < len(messages) or messages[stop].id != anchor["id"]:
         return None
-    if any(span.start < start or span.stop > stop for span in request.sizing.measured.spans):
+    if any(span.start < start or span.stop > stop for span in sizing.measured.spans):
         return None
     return Head(
         start=start,
@@ -228,13 +229,12 @@ def _reconciled(
     return session, replace(request, sizing=replace(request.sizing, belief=belief))
 
 
-def _calibrated(session: Session, request: Request, about: About) -> tuple[Session, Request]:
-    """Put what the session knows about sizes into the request; learn it first from a history that brings usage."""
-    plain = replace(request.sizing, belief=request.sizing.plain, measured=Measured())
-    request = replace(request, sizing=plain)
+def _calibrated(session: Session, request: Request, about: About) -> tuple[Session, Sizing]:
+    """What the session knows about sizes; it is learned first from a history that brings usage."""
     newest = next((message for message in reversed(request.messages) if isinstance(message, AIMessage)), None)
     if "anchor" not in session.counts and newest and newest.usage_metadata:  # answers that were never handed to us
-        priced_view = request.priced_view(session.view, session.summary)
-        session = from_history(session, request, priced_view, about)
-    sizing = sizing_for(session, request, session.answering_model(about.model), about.tools_digest)
-    return session, replace(request, sizing=sizing)
+        plain = replace(request.sizing, belief=request.sizing.plain, measured=Measured())
+        plain_request = replace(request, sizing=plain)
+        priced_view = plain_request.priced_view(session.view, session.summary)
+        session = from_history(session, plain_request, priced_view, about)
+    return session, sizing_for(session, request, session.answering_model(about.model), about.tools_digest)

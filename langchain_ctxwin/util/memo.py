@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any, Generic, TypeVar
 from weakref import ref
 
-from langchain_core.messages import AIMessage, AnyMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AnyMessage, SystemMessage
 
 from langchain_ctxwin.util.background import renew_after_fork
 
@@ -93,7 +93,7 @@ class PerMessage(Generic[V]):
 
     def __init__(self, work_out: Callable[[AnyMessage], V]) -> None:
         self._work_out = work_out
-        self._known: dict[int, tuple[ref[Any], tuple[Any, ...], V]] = {}
+        self._known: dict[int, tuple[ref[Any], list[Any], V]] = {}
         self._texts: Lru[V] = Lru(MAX_TEXTS)
 
     def __call__(self, message: AnyMessage) -> V:
@@ -102,14 +102,14 @@ class PerMessage(Generic[V]):
             return once(self._texts, message.content, lambda: self._work_out(message))
         key = id(message)
         known = self._known.get(key)
-        if known and known[0]() is message and known[1] == _changeable(message):
+        if known and known[0]() is message and known[1] == contents_of((message,)):
             return known[2]
         value = self._work_out(message)
         if len(self._known) >= MAX_PRICES:
             for oldest in [*self._known][: MAX_PRICES // 2]:
                 self._known.pop(oldest, None)  # another thread may have been faster
         alive = ref(message, lambda gone: self._forget(key, gone))
-        self._known[key] = (alive, copy_of(message)[1], value)
+        self._known[key] = (alive, snapshot(contents_of((message,))), value)
         return value
 
     def _forget(self, key: int, gone: ref[Any]) -> None:
@@ -120,32 +120,24 @@ class PerMessage(Generic[V]):
 
 
 def snapshot(value: Any) -> Any:
-    """Copy lists and dicts, share the leaves: comparing with the original is then mostly identity checks."""
+    """Copy lists, dicts and tuples, share the leaves: comparing with the original is then mostly identity checks."""
     if isinstance(value, dict):
-        return {key: snapshot(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [snapshot(item) for item in value]
+        return {key: snapshot(item) if isinstance(item, NESTED) else item for key, item in value.items()}
+    if isinstance(value, NESTED):
+        items = [snapshot(item) if isinstance(item, NESTED) else item for item in value]
+        return items if isinstance(value, list) else tuple(items)
     return value
 
 
-Copy = tuple[AnyMessage, tuple[Any, ...]]
-"""A message, and copies of what can change in it without making it another object."""
+NESTED = (dict, list, tuple)
 
 
-def copy_of(message: AnyMessage) -> Copy:
-    """Return what says later whether a message was changed in place."""
-    return message, tuple(map(snapshot, _changeable(message)))
+def contents_of(messages: Iterable[AnyMessage]) -> list[tuple[Any, ...]]:
+    """Return what can change in each message without making it another object; a `snapshot` of it tells whether it did.
 
-
-def is_as_copied(copy: Copy) -> bool:
-    """True when the message is as it was at that time."""
-    message, known = copy
-    return known == _changeable(message)
-
-
-def _changeable(message: AnyMessage) -> tuple[Any, ...]:
-    if isinstance(message, AIMessage):
-        return message.content, message.tool_calls, message.invalid_tool_calls
-    if isinstance(message, ToolMessage):
-        return message.content, message.tool_call_id
-    return (message.content,)
+    A message holds its fields in its `__dict__`; to ask one for a field that it lacks takes longer than all of this.
+    """
+    return [
+        (own.get("content"), own.get("tool_calls"), own.get("invalid_tool_calls"), own.get("tool_call_id"))
+        for own in map(vars, messages)
+    ]
