@@ -35,14 +35,15 @@ from langchain_ctxwin.core.pairing import Rules
 from langchain_ctxwin.core.planning import last_request, shown_part
 from langchain_ctxwin.core.priced_view import PinWhen, Request
 from langchain_ctxwin.core.provider_call import call_arguments, compacts_itself, dressed
+from langchain_ctxwin.core.record import Record
 from langchain_ctxwin.core.recovery import known_of, refused, retry_target
-from langchain_ctxwin.core.session import Pending, Session, read_session, with_new_pins
+from langchain_ctxwin.core.session import Faults, Pending, Session, read_session, valid_record, with_new_pins
 from langchain_ctxwin.core.window import About, Window
 from langchain_ctxwin.errors import ConfigError, SummarizationError, brief
 from langchain_ctxwin.gemini_cache import GeminiCache
 from langchain_ctxwin.hooks import AfterCompaction, BeforeCompaction, Compacted, Plan, agreed, tell
 from langchain_ctxwin.limit_memory import AcceptedSizes, HeardLimits
-from langchain_ctxwin.pricing import Marks, Pricing, Pricings, Records
+from langchain_ctxwin.pricing import MAX_CONVERSATIONS, Marks, Pricing, Pricings
 from langchain_ctxwin.protocols import LimitMemory, MetricsSink, TokenCounter
 from langchain_ctxwin.reporting import Prices, Reporter
 from langchain_ctxwin.summarize import (
@@ -137,7 +138,8 @@ class ContextEngine:
         self._truncating, self._known_rules = Seen(), Lru[tuple[Any, Rules]](MAX_TEXTS)
         self._rules = self._read_rules(limits)
         self._pricings = Pricings(counter, family=family_of(limits))
-        self._marks, self._records = Marks(pin_when), Records()
+        self._marks = Marks(pin_when)
+        self._records: Lru[tuple[object, tuple[Record, Faults]]] = Lru(MAX_CONVERSATIONS)
         self._learned, self._accepted = learned or HeardLimits(), AcceptedSizes(time.monotonic)
         room = self.limits.input_limit(self.limits.output_reserve(self._settings.output_reserve))
         self.summarizer = as_summarizer(summarizer, counter=self._pricings.default.count, max_input_tokens=room)
@@ -215,8 +217,13 @@ class ContextEngine:
         )
         rules = self.rules_of(called if called is not None else model)
         request = self._request(messages, system_prompt, tools, pricing, settings, rules)
-        checked = with_new_pins(read_session(session, messages, self._records), messages, request.pins)
+        checked = with_new_pins(read_session(session, messages, self._record), messages, request.pins)
         return self._window(request, checked, about.declared or self.limits, about)
+
+    def _record(self, value: object) -> tuple[Record, Faults]:
+        """The stored record of a conversation, read once while it is the same object."""
+        # The value in the value stays alive, so an id in the key cannot come to mean another one.
+        return once(self._records, id(value), lambda: (value, valid_record(value)))[1] if value else valid_record(value)
 
     def continued(self, window: Window, before: Window) -> Window:
         """Return the window of a request that goes on with what `before` began, by the settings that held then."""

@@ -21,8 +21,6 @@ from langchain_ctxwin.core.model_info import family_of
 from langchain_ctxwin.core.native import compaction_in, in_prompt, is_deferred
 from langchain_ctxwin.core.pairing import unanswered_in
 from langchain_ctxwin.core.priced_view import Before, Head, PinWhen, Price, after_steps, is_pinned, show_steps
-from langchain_ctxwin.core.record import Record
-from langchain_ctxwin.core.session import valid_record
 from langchain_ctxwin.core.tokens import CharRatioCounter, TokenEstimator, tool_definition
 from langchain_ctxwin.core.tool_schemas import name_of
 from langchain_ctxwin.core.turns import Shown, Step, call_ids, checksum, starts_turn
@@ -91,7 +89,7 @@ class Pricing:
         self._base: tuple[int | None] | None = None
         self.price = PerMessage(lambda message: self._net([message]))
         self.show = Steps(self.price)
-        self.fill = Fills()
+        self._filled: Lru[tuple[AnyMessage, AnyMessage]] = Lru(MAX_TEXTS)
         self._tool_sets: Lru[ToolSet] = Lru(MAX_TEXTS)
         self._in_prompt: Lru[tuple[tuple[Any, ...], Sequence[Any]]] = Lru(MAX_TEXTS)
         self._takes_tools = takes_tools(self.counter)
@@ -119,6 +117,14 @@ class Pricing:
     def tools(self, tools: Sequence[Any]) -> int:
         """Tokens of the tool definitions."""
         return self._tool_set(tools).tokens if tools else 0
+
+    def fill(self, message: AnyMessage, tenths: int) -> AnyMessage:
+        """Return what `filled` returns, the same message each time, so that it is priced once."""
+        if not isinstance(message.content, str):  # blocks may change in place
+            return filled(message, tenths)
+        # The message in the value keeps it alive, so an id in the key cannot come to mean another one.
+        key = (id(message), message.content, tenths)
+        return once(self._filled, key, lambda: (message, filled(message, tenths)))[1]
 
     def in_prompt(self, tools: Sequence[Any], provider: str) -> Sequence[Any]:
         """Return what the prompt of a provider holds of these tools at once; the same object each time."""
@@ -184,21 +190,6 @@ class Pricing:
             definitions=copied,
         )
         return self._tool_sets.put(key, found)
-
-
-class Fills:
-    """Makes each message with a line about the fill once, so that it is priced once."""
-
-    def __init__(self) -> None:
-        self._known: Lru[tuple[AnyMessage, AnyMessage]] = Lru(MAX_TEXTS)
-
-    def __call__(self, message: AnyMessage, tenths: int) -> AnyMessage:
-        """Return what `filled` returns."""
-        if not isinstance(message.content, str):  # blocks may change in place
-            return filled(message, tenths)
-        # The message in the value keeps it alive, so an id in the key cannot come to mean another one.
-        key = (id(message), message.content, tenths)
-        return once(self._known, key, lambda: (message, filled(message, tenths)))[1]
 
 
 class Pricings:
@@ -354,20 +345,6 @@ class Steps:
                 unanswered=before.unanswered.union(unanswered_in(shown)),
             ),
         )
-
-
-class Records:
-    """Reads the stored record of a conversation once, and renders it once, while it is the same object."""
-
-    def __init__(self) -> None:
-        self._known: Lru[tuple[object, tuple[Record, tuple[str, ...]]]] = Lru(MAX_CONVERSATIONS)
-
-    def __call__(self, value: object) -> tuple[Record, tuple[str, ...]]:
-        """Return what `valid_record` returns."""
-        if not value:
-            return valid_record(value)
-        # The value in the value stays alive, so an id in the key cannot come to mean another one.
-        return once(self._known, id(value), lambda: (value, valid_record(value)))[1]
 
 
 class Marks:
