@@ -6,7 +6,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, groupby
 from typing import Any, Literal
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
@@ -331,14 +331,8 @@ def _lines(request: Request, positions: Sequence[int], room_tokens: int) -> Iter
 
 def _runs(positions: Sequence[int]) -> Iterator[list[int]]:
     """Positions that follow each other, together."""
-    run: list[int] = []
-    for position in positions:
-        if run and position != run[-1] + 1:
-            yield run
-            run = []
-        run.append(position)
-    if run:
-        yield run
+    for _, run in groupby(enumerate(positions), key=lambda numbered: numbered[1] - numbered[0]):
+        yield [position for _, position in run]
 
 
 CLAMP_FLOOR_CHARS = 240  # shortest form of a clamped message: about three lines, enough to see what it was

@@ -14,11 +14,10 @@ from operator import mul
 from typing import Any, ClassVar
 
 from langchain_core.messages import BaseMessage, HumanMessage, MessageLikeRepresentation, convert_to_messages
-from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from langchain_ctxwin.core.edits import Call, Media, compact_json, pieces
 from langchain_ctxwin.core.token_weights import BOUNDS, WEIGHTS
-from langchain_ctxwin.core.tool_schemas import FRAMING, GENERIC, UNREADABLE, Framing, TextPrice, schema_tokens
+from langchain_ctxwin.core.tool_schemas import FRAMING, GENERIC, Framing, TextPrice, schema_tokens, tool_definition
 from langchain_ctxwin.errors import ConfigError
 
 WholePrice = Callable[[str], int]
@@ -140,14 +139,6 @@ def text_price(counter: Callable[..., int] | None) -> WholePrice:
         return count_text
     base = count([])
     return lambda text: count([HumanMessage(text)]) - base
-
-
-def tool_definition(tool: Any) -> Any:
-    """Return a tool in OpenAI's form; one that LangChain cannot convert as it is."""
-    try:
-        return convert_to_openai_tool(tool)
-    except UNREADABLE:
-        return tool
 
 
 def _require_margin(margin: float) -> None:
