@@ -347,7 +347,6 @@ CUT_MARK = "..."
 _LAST_WORD = re.compile(r"(?<![!-~])[!-~]++\Z")  # letters of scripts without spaces may stand alone
 
 Kind = Callable[[int], bool]  # says by its position whether a message is one to be clamped
-Enough = Callable[[PricedView], bool]
 
 
 def clamp_until_fits(request: Request, priced_view: PricedView, goal: Goal) -> PricedView:
@@ -507,7 +506,7 @@ def _from(priced_view: PricedView, index: int) -> int:
     return priced_view.steps.between(index, priced_view.stop)[0]
 
 
-def _clamp(request: Request, priced_view: PricedView, kind: Kind, enough: Enough) -> PricedView:
+def _clamp(request: Request, priced_view: PricedView, kind: Kind, enough: Callable[[PricedView], bool]) -> PricedView:
     """Cut the longest messages of a kind to one common length: the largest that is enough, else the floor."""
     lengths = _lengths(request, priced_view.view, kind)
     if not lengths:

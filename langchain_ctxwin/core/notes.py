@@ -246,7 +246,6 @@ def _said(statement: str, source: str) -> RecordLine:
 
 
 def _has_value(statement: str) -> bool:
-    """True for a statement that a number or a value is in."""
     return any(character.isdigit() for character in statement) or any(map(is_value, WORD.findall(statement)))
 
 

@@ -245,10 +245,6 @@ TOKENS_AFTER = _pattern(r"\)?[ -]?(?:input |prompt )?tok")
 COMPARED = re.compile(r"[/=] ?$")
 
 
-Kind = Literal["input", "input_plus_output"]
-SaidBy = Literal["", "provider", "request"]
-
-
 @dataclass(frozen=True, slots=True)
 class ContextOverflow:
     """A request that was refused as too large; sizes are None where the provider does not state them."""
@@ -259,13 +255,13 @@ class ContextOverflow:
     actual: int | None = None
     """Size in tokens as the provider states it: the input alone, or with the requested output for some providers."""
 
-    kind: Kind = "input"
+    kind: Literal["input", "input_plus_output"] = "input"
     """`input_plus_output` when the requested output counts too, so that asking for less of it helps."""
 
     requested_output: int | None = None
     """Tokens that were requested for the answer."""
 
-    said_by: SaidBy = field(default="", repr=False, compare=False)
+    said_by: Literal["", "provider", "request"] = field(default="", repr=False, compare=False)
     """Whose words state the sizes: the provider's own, or only a quote of the request; empty when nobody compared."""
 
 
