@@ -39,8 +39,8 @@ from langchain_core.messages import AnyMessage, MessageLikeRepresentation, Syste
 
 from langchain_ctxwin.core.edits import compact_json
 from langchain_ctxwin.core.model_info import family_of
-from langchain_ctxwin.core.tokens import TokenEstimator, request_tokens, tool_definition
-from langchain_ctxwin.core.tool_schemas import FRAMING
+from langchain_ctxwin.core.tokens import TokenEstimator, request_tokens
+from langchain_ctxwin.core.tool_schemas import FRAMING, tool_definition
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.protocols import Clock, TokenCounter
 from langchain_ctxwin.util.background import in_daemon

@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
-from langchain_core.messages import AnyMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_ctxwin.core.edits import text_of
 from langchain_ctxwin.core.record import CLOSING, FENCE, NO_MARKS, OPENING, Record, render_record
 from langchain_ctxwin.core.turns import NOTE_KEY, Step
+
+M = TypeVar("M", bound=BaseMessage)
 
 _OPENERS = r"<\uff1c\ufe64"
 _SPELLED = rf"[^\w{_OPENERS}]*".join(f"[{letter}{chr(ord(letter) + 0xFEE0)}]" for letter in FENCE)  # or in full width
@@ -62,12 +64,14 @@ def append_text(system: SystemMessage | None, parts: Sequence[str]) -> SystemMes
     if not parts:
         return system
     text = "\n\n".join(parts)
-    if system is None:
-        return SystemMessage(content=text)
-    content: Any = system.content
+    return SystemMessage(content=text) if system is None else _ending_in(system, text)
+
+
+def _ending_in(message: M, text: str) -> M:
+    content: Any = message.content
     if isinstance(content, list):
-        return system.model_copy(update={"content": [*content, {"type": "text", "text": text}]})
-    return system.model_copy(update={"content": f"{content}\n\n{text}" if content else text})
+        return message.model_copy(update={"content": [*content, {"type": "text", "text": text}]})
+    return message.model_copy(update={"content": f"{content}\n\n{text}" if content else text})
 
 
 def record_text(summary: str, record: Record) -> str:
@@ -118,11 +122,7 @@ def filled(message: AnyMessage, tenths: int) -> AnyMessage:
         >>> filled(HumanMessage("And now?"), 4).text.splitlines()
         ['And now?', '', '[Context window 40% full]']
     """
-    line = f"[Context window {100 * tenths // TENTHS}% full]"
-    content = message.content
-    if isinstance(content, str):
-        return message.model_copy(update={"content": f"{content}\n\n{line}" if content else line})
-    return message.model_copy(update={"content": [*content, {"type": "text", "text": line}]})
+    return _ending_in(message, f"[Context window {100 * tenths // TENTHS}% full]")
 
 
 def _tenths(tokens: int, limit: int) -> int:

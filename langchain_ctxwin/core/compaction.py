@@ -6,7 +6,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, groupby
 from typing import Any, Literal
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
@@ -331,14 +331,8 @@ def _lines(request: Request, positions: Sequence[int], room_tokens: int) -> Iter
 
 def _runs(positions: Sequence[int]) -> Iterator[list[int]]:
     """Positions that follow each other, together."""
-    run: list[int] = []
-    for position in positions:
-        if run and position != run[-1] + 1:
-            yield run
-            run = []
-        run.append(position)
-    if run:
-        yield run
+    for _, run in groupby(enumerate(positions), key=lambda numbered: numbered[1] - numbered[0]):
+        yield [position for _, position in run]
 
 
 CLAMP_FLOOR_CHARS = 240  # shortest form of a clamped message: about three lines, enough to see what it was
@@ -353,7 +347,6 @@ CUT_MARK = "..."
 _LAST_WORD = re.compile(r"(?<![!-~])[!-~]++\Z")  # letters of scripts without spaces may stand alone
 
 Kind = Callable[[int], bool]  # says by its position whether a message is one to be clamped
-Enough = Callable[[PricedView], bool]
 
 
 def clamp_until_fits(request: Request, priced_view: PricedView, goal: Goal) -> PricedView:
@@ -513,7 +506,7 @@ def _from(priced_view: PricedView, index: int) -> int:
     return priced_view.steps.between(index, priced_view.stop)[0]
 
 
-def _clamp(request: Request, priced_view: PricedView, kind: Kind, enough: Enough) -> PricedView:
+def _clamp(request: Request, priced_view: PricedView, kind: Kind, enough: Callable[[PricedView], bool]) -> PricedView:
     """Cut the longest messages of a kind to one common length: the largest that is enough, else the floor."""
     lengths = _lengths(request, priced_view.view, kind)
     if not lengths:

@@ -393,14 +393,6 @@ class TokenBudget:
         return max(0, self.input_limit - self.fixed_tokens)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
-    """A pinned message or a constraint, as a refusal names it."""
-
-    name: str
-    tokens: int
-
-
 def budget_table(report: Mapping[str, object]) -> str:
     """Print the regions of a `context_report` as a table of fixed width: tokens and share of the input limit.
 
@@ -419,17 +411,13 @@ def budget_table(report: Mapping[str, object]) -> str:
     return "\n".join(f"{name:<14}{tokens:>14}{share:>11}".rstrip() for name, tokens, share in rows)
 
 
-def refusal(
-    report: Mapping[str, object], *, changes: Sequence[str] = (), kept: Sequence[Kept] = ()
-) -> BudgetExceededError:
+def refusal(report: Mapping[str, object], kept: Sequence[tuple[str, int]]) -> BudgetExceededError:
     """Build the error for a request that nothing can make fit: a headline, the table, and what to change.
 
-    Args:
-        report: the `context_report` of the request at its smallest.
-        changes: further pieces of advice that only the caller can know; they follow those that the sizes suggest.
-        kept: explicit pins and constraints; the headline blames them when the request would fit without them.
+    `report` is that of the request at its smallest. `kept` are names and tokens of explicit pins and constraints; the
+    headline blames them when the request would fit without them.
     """
-    kept_tokens, total, limit = sum(part.tokens for part in kept), _total(report), _count(report, "input_limit")
+    kept_tokens, total, limit = sum(tokens for _, tokens in kept), _total(report), _count(report, "input_limit")
     advice = _advice(report)
     headline = _headline(report, advice)
     if kept and total - kept_tokens <= limit:
@@ -442,12 +430,12 @@ def refusal(
         )
     parts = [headline, budget_table(report)]
     if kept:
-        by_size = sorted(kept, key=lambda part: -part.tokens)
-        lines = [f"- {part.name}: {part.tokens:,} tokens" for part in by_size[:MAX_NAMED]]
+        by_size = sorted(kept, key=lambda part: -part[1])
+        lines = [f"- {name}: {tokens:,} tokens" for name, tokens in by_size[:MAX_NAMED]]
         if more := by_size[MAX_NAMED:]:
-            lines.append(f"- {len(more):,} more: {sum(part.tokens for part in more):,} tokens")
+            lines.append(f"- {len(more):,} more: {sum(tokens for _, tokens in more):,} tokens")
         parts.append("\n".join(("Verbatim in every request:", *lines)))
-    parts.append("\n".join(("What to change:", *(f"- {line}" for line in dict.fromkeys([*advice, *changes])))))
+    parts.append("\n".join(("What to change:", *(f"- {line}" for line in advice))))
     return BudgetExceededError("\n\n".join(parts), report=report)
 
 

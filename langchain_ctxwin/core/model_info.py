@@ -170,14 +170,10 @@ def rules_of(model: object) -> Rules:
 
 def arguments_of(model: Any) -> dict[str, Any]:
     """Return what a chat model is set to send with each call, those of its bindings before its own."""
-    given: dict[str, Any] = {}
-    for _ in range(MAX_BINDINGS):
-        bound = getattr(model, "bound", None)
-        if bound is None:
-            break
-        given, model = {**getattr(model, "kwargs", {}), **given}, bound
-    own = {name: getattr(model, name, None) for name in CALL_SETTINGS}
-    return {**own, **(getattr(model, "model_kwargs", None) or {}), **given}
+    *bindings, inner = _layers(model)
+    given = {name: value for binding in reversed(bindings) for name, value in getattr(binding, "kwargs", {}).items()}
+    own = {name: getattr(inner, name, None) for name in CALL_SETTINGS}
+    return {**own, **(getattr(inner, "model_kwargs", None) or {}), **given}
 
 
 def model_name(model: Any) -> str:
@@ -195,9 +191,12 @@ def _class_family(model: object) -> str:
 
 
 def _unbound(model: Any) -> Any:
-    for _ in range(MAX_BINDINGS):
-        bound = getattr(model, "bound", None)
-        if bound is None:
-            return model
-        model = bound
-    return model
+    return _layers(model)[-1]
+
+
+def _layers(model: Any) -> list[Any]:
+    """The bindings around a model, the outermost first, and the model itself."""
+    layers = [model]
+    while len(layers) <= MAX_BINDINGS and (bound := getattr(layers[-1], "bound", None)) is not None:
+        layers.append(bound)
+    return layers

@@ -1,7 +1,7 @@
-"""Lines for the record of messages that leave the view, written without a model.
+"""Lines for the record of messages that leave the view, written without a model: how each line is made.
 
 A statement of a person, a call with its telling arguments and what came of it, and everything that has a name or a
-number: an agent's next call is made of those.
+number: an agent's next call is made of those. How lines are merged, ordered and shown stands in `record`.
 """
 
 from __future__ import annotations
@@ -22,15 +22,13 @@ from langchain_ctxwin.core.record import (
     HOLDS,
     KEEP,
     LABEL,
-    MAY_LAST,
+    PART,
+    PREFIX,
     WORD,
     RecordLine,
     are_of_two_things,
-    has_value,
     is_value,
     one_line,
-    said,
-    statements,
 )
 from langchain_ctxwin.core.view import Position, message_id
 
@@ -65,6 +63,19 @@ _SHAPE = str.maketrans("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123
 _CODE = re.compile(r"```[^\n`]*\n(.*?)(?:```|\Z)", re.DOTALL)
 _NEXT = re.compile(r"\b(?:I['\u2019]ll|I will|I'm going to|let me|next,? I|now I|I need to|I still)\b", re.IGNORECASE)
 
+_HOLDS = re.compile(
+    r"\b(?:never|always|must|only|do not|don['\u2019]t|doesn['\u2019]t|cannot|can['\u2019]t|prefers?|wants?|needs?"
+    r"|requires?|remember|from now on|instead|no longer|at most|at least|unless|rule|deadline|budget)\b"
+    r"|(?-i:^[A-Z][A-Z ]{2,30}:)",
+    re.IGNORECASE,
+)
+# Found on each line with a statement that holds, has a number or a value.
+_MAY_LAST = re.compile(rf"{_HOLDS.pattern.replace('^', '')}|[\d/_@#]|\w\.\w", re.IGNORECASE)
+_SENTENCE_END = re.compile(
+    r"(?<=[.!?])(?<!\b(?:Mr|Ms|Dr|St|No)\.)(?<!\b(?:Mrs|e\.g|i\.e|etc)\.)\s+(?=[^\sa-z])|(?<=[。\uff01\uff1f])|\n+"
+)
+_CALL_LINE = re.compile(r"[\w.-]{1,64}\(|ran |answered: ")
+
 
 def is_asked(messages: Sequence[AnyMessage], since: Position | None) -> bool:
     """True when an agent asked for a compaction after its last answer, and none has happened since (at `since`)."""
@@ -81,7 +92,7 @@ def asked_lines(messages: Sequence[AnyMessage]) -> tuple[RecordLine, ...]:
 
 def lines_to_keep(text: str, key: str) -> Iterator[RecordLine]:
     """Yield one line for each statement of a text that must stay."""
-    for statement in statements(text)[:MAX_KEPT]:
+    for statement in _sentences(text)[:MAX_KEPT]:
         yield RecordLine("open", f"{KEEP}{one_line(statement)[:STATEMENT_CHARS]}", key, HOLDS)
 
 
@@ -114,8 +125,25 @@ def lasting(message: AnyMessage, key: str, before: AnyMessage | None = None) -> 
     is_output, is_document = _kind_of(text, before)
     if is_output and is_document:
         return []
-    found = _statements([line for line in map(one_line, _ends(text)) if MAY_LAST.search(line)], key)
-    return [one for one in found if one.uses >= HOLDS or (not is_document and has_value(one.text))]
+    found = _statements([line for line in map(one_line, _ends(text)) if _MAY_LAST.search(line)], key)
+    return [one for one in found if one.uses >= HOLDS or (not is_document and _has_value(one.text))]
+
+
+def parse_record(text: str) -> tuple[RecordLine, ...]:
+    """Return the lines of a rendered record, or of any other text: what cannot be told apart counts as said."""
+    found = list[RecordLine]()
+    for number, raw in enumerate(text.split("\n")):
+        line, source = one_line(raw), f"#{number}"
+        is_said = line.startswith(PREFIX["said"])
+        if line.startswith(PREFIX["open"]):
+            found.append(RecordLine("open", line.removeprefix(PREFIX["open"]), source, 1))
+        elif not is_said and _CALL_LINE.match(line):
+            found.append(RecordLine("done", line, source, 1))
+        elif not is_said and all("=" in part or '"' in part or is_value(part) for part in PART.findall(line)):
+            found += [RecordLine("seen", line, source, 1)] if line else []
+        else:
+            found += [_said(statement, source) for statement in _sentences(line.removeprefix(PREFIX["said"]))]
+    return tuple(found)
 
 
 def _notes(messages: Sequence[AnyMessage], ids: Sequence[str], before: AnyMessage | None) -> Iterator[RecordLine]:
@@ -169,7 +197,7 @@ def _of_answer(message: AIMessage, key: str, results: Sequence[Result | None]) -
         yield from _values("\n".join(str(value) for _, value in _leaves(call["args"])), key, uses=1)
         if result is not None:
             yield from _values(text_of(result.content), result_key, uses=0)
-    intents = [s for s in statements(text[-DOCUMENT_CHARS:]) if _NEXT.search(s)]
+    intents = [s for s in _sentences(text[-DOCUMENT_CHARS:]) if _NEXT.search(s)]
     if intents:
         yield RecordLine("open", _clipped(intents[-1], STATEMENT_CHARS), key, 1)
 
@@ -199,23 +227,37 @@ def _statements(lines: Sequence[str], key: str) -> list[RecordLine]:
     """What a person says; what follows a label on its line ("RULE: ...") holds as the labelled statement does."""
     found = list[RecordLine]()
     for line in map(one_line, lines):
-        sentences = statements(line)
+        sentences = _sentences(line)
         uses = HOLDS if sentences and LABEL.match(sentences[0]) else 1
-        for made in (said(_cut(sentence, STATEMENT_CHARS), key) for sentence in sentences):
+        for made in (_said(_cut(sentence, STATEMENT_CHARS), key) for sentence in sentences):
             found.append(made if made.uses >= uses else replace(made, uses=uses))
     return found[:MAX_STATEMENTS]
 
 
-def _call(name: str, args: object) -> str:
-    if not isinstance(args, Mapping):
-        return _clipped(f"{_name(name)}({args})", CALL_CHARS)
+def _sentences(text: str) -> list[str]:
+    """Return the sentences and lines of a text."""
+    found = (" ".join(part.split()) for part in _SENTENCE_END.split(text))
+    return [part for part in found if len(part) > 1]
+
+
+def _said(statement: str, source: str) -> RecordLine:
+    """Return the line for a statement of a person; one that sounds like a rule, a wish or a lasting fact holds."""
+    return RecordLine("said", statement, source, HOLDS if _HOLDS.search(statement) else 1)
+
+
+def _has_value(statement: str) -> bool:
+    return any(character.isdigit() for character in statement) or any(map(is_value, WORD.findall(statement)))
+
+
+def _call(name: str, args: Mapping[str, Any]) -> str:
     values = {
         label: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
         for label, value in args.items()
     }
     if len(values) == 1:
-        return f"{_name(name)}({_clipped(next(iter(values.values())), CALL_CHARS)})"
-    shown = ", ".join(f"{label}={_clipped(value, ARGUMENT_CHARS)}" for label, value in values.items())
+        (shown,) = values.values()
+    else:
+        shown = ", ".join(f"{label}={_clipped(value, ARGUMENT_CHARS)}" for label, value in values.items())
     return f"{_name(name)}({_clipped(shown, CALL_CHARS)})"
 
 

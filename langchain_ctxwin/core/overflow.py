@@ -17,7 +17,7 @@ from unicodedata import normalize
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
-from langchain_ctxwin.core.tokens import tool_definition
+from langchain_ctxwin.core.tool_schemas import tool_definition
 from langchain_ctxwin.errors import ContextWindowError
 
 NUMBER = (
@@ -245,10 +245,6 @@ TOKENS_AFTER = _pattern(r"\)?[ -]?(?:input |prompt )?tok")
 COMPARED = re.compile(r"[/=] ?$")
 
 
-Kind = Literal["input", "input_plus_output"]
-SaidBy = Literal["", "provider", "request"]
-
-
 @dataclass(frozen=True, slots=True)
 class ContextOverflow:
     """A request that was refused as too large; sizes are None where the provider does not state them."""
@@ -259,13 +255,13 @@ class ContextOverflow:
     actual: int | None = None
     """Size in tokens as the provider states it: the input alone, or with the requested output for some providers."""
 
-    kind: Kind = "input"
+    kind: Literal["input", "input_plus_output"] = "input"
     """`input_plus_output` when the requested output counts too, so that asking for less of it helps."""
 
     requested_output: int | None = None
     """Tokens that were requested for the answer."""
 
-    said_by: SaidBy = field(default="", repr=False, compare=False)
+    said_by: Literal["", "provider", "request"] = field(default="", repr=False, compare=False)
     """Whose words state the sizes: the provider's own, or only a quote of the request; empty when nobody compared."""
 
 
@@ -303,14 +299,10 @@ def classify_overflow(exc_or_text: object, *, request: Iterable[str] = ()) -> Co
 def request_texts(messages: Iterable[BaseMessage], tools: Iterable[Any] = ()) -> Iterator[str]:
     """Yield every text that a request carries, in order: contents, calls, names, and the definitions of its tools."""
     for message in messages:
-        yield from _texts_within(message.content)
-        if isinstance(message, AIMessage):
-            yield from _texts_within([message.tool_calls, message.invalid_tool_calls])
-        yield from _texts_within(message.additional_kwargs)
-        names = (message.name, message.tool_call_id if isinstance(message, ToolMessage) else None)
-        yield from (name for name in names if name)
-    for tool in tools:
-        yield from _texts_within(tool_definition(tool))
+        calls = [message.tool_calls, message.invalid_tool_calls] if isinstance(message, AIMessage) else []
+        call_id = message.tool_call_id if isinstance(message, ToolMessage) else None
+        yield from _texts_within([message.content, calls, message.additional_kwargs, message.name, call_id])
+    yield from _texts_within([tool_definition(tool) for tool in tools])
 
 
 def _texts_within(value: object) -> Iterator[str]:

@@ -28,7 +28,7 @@ from langchain_ctxwin.core.compaction import (
     with_record,
 )
 from langchain_ctxwin.core.edits import edit, text_of
-from langchain_ctxwin.core.limits import Kept, refusal
+from langchain_ctxwin.core.limits import refusal
 from langchain_ctxwin.core.notes import is_asked
 from langchain_ctxwin.core.outcome import ready
 from langchain_ctxwin.core.priced_view import PricedView, Request
@@ -409,14 +409,14 @@ def _shows_more(priced_view: PricedView, summary: Pending) -> bool:
 
 def refusal_of(window: Window, after: PricedView) -> BudgetExceededError:
     """Return the error for a request that does not fit even as `after`; it names the pins and constraints in it."""
-    request, kept = window.request, list[Kept]()
+    request, kept = window.request, list[tuple[str, int]]()
     shown = {message.id for step in (*after.pinned, *after.steps) for message in step.messages}
 
     def keep(name: str, text: str, message: AnyMessage) -> None:
         line = " ".join(text.split())
         excerpt = f'"{line[:EXCERPT_CHARS]}..."' if len(line) > EXCERPT_CHARS else f'"{line}"'
         tokens = round(max(0.0, 1 + request.sizing.belief.slope) * request.price(message))  # as regions are counted
-        kept.append(Kept(name=f"{name} {excerpt}", tokens=tokens))
+        kept.append((f"{name} {excerpt}", tokens))
 
     for index in sorted(request.pins):
         message, key = request.messages[index], message_id(request.messages, index)
@@ -427,7 +427,7 @@ def refusal_of(window: Window, after: PricedView) -> BudgetExceededError:
         keep("constraint", rule, SystemMessage(content=rule))
     window_tokens, guard = int(window.report["context_window"]), window.session.guard
     report = make_report(after, window.budget, context_window=window_tokens, counted_by="estimate", guard=guard)
-    return refusal(report, kept=tuple(kept))
+    return refusal(report, kept)
 
 
 QUESTION_TOKENS = 640

@@ -69,7 +69,7 @@ def shown_to(model: object, messages: Sequence[Any]) -> list[Any]:
     shown = [readable(message, provider) for message in messages]
     if provider in {"", "anthropic"}:
         return shown
-    return [_with_at_most(message, 0)[0] if _marks(message) else message for message in shown]
+    return [_with_at_most(message, 0)[0] for message in shown]
 
 
 def call_arguments(
@@ -166,8 +166,7 @@ def with_breakpoints(messages: Sequence[AnyMessage], tools: Sequence[Any], mark:
         )
     mark, free = own[0] if own else mark, MAX_BREAKPOINTS - fixed
     for index in range(len(marked) - 1, first - 1, -1):
-        if _marks(marked[index]):
-            marked[index], free = _with_at_most(marked[index], free)
+        marked[index], free = _with_at_most(marked[index], free)
     free -= 1  # for the newest message
     if free > 0 and first and not own:
         marked[0], free = _marked(marked[0], mark), free - 1

@@ -1,4 +1,4 @@
-"""The record: short lines of what left the view, written without a model, merged and bounded, shown as data.
+"""The record: short lines of what left the view, merged and bounded, shown as data; `notes` makes the lines.
 
     messages that leave  ->  notes  ->  merge into the lines that are there  ->  keep what its room holds, by worth
 
@@ -67,15 +67,7 @@ MIN_VALUE_CHARS, MAX_VALUE_CHARS = 4, 160  # a shorter one says nothing by itsel
 _NAME_SIGNS = frozenset("/_.@#")
 WORD = re.compile(r"[A-Za-z0-9_./#@:+$€£%~-]+")  # what a value is written in, whatever the language around it
 EDGES = ".:,+~-"  # what is no part of a value at its ends
-_PART = re.compile(r'(?:[^\s"]|"[^"]*")+')
-_HOLDS = re.compile(
-    r"\b(?:never|always|must|only|do not|don['\u2019]t|doesn['\u2019]t|cannot|can['\u2019]t|prefers?|wants?|needs?"
-    r"|requires?|remember|from now on|instead|no longer|at most|at least|unless|rule|deadline|budget)\b"
-    r"|(?-i:^[A-Z][A-Z ]{2,30}:)",
-    re.IGNORECASE,
-)
-# Found on each line with a statement that holds, has a number or a value.
-MAY_LAST = re.compile(rf"{_HOLDS.pattern.replace('^', '')}|[\d/_@#]|\w\.\w", re.IGNORECASE)
+PART = re.compile(r'(?:[^\s"]|"[^"]*")+')
 # Around a word that is no part of a path, an address or an identifier: A-17, a.py and /in/the/way are none.
 _ALONE, _ENDS = r"(?<![\w./#@:+$€£%~'\u2019-])", r"(?![\w/#@+$€£%~'\u2019-]|[.:]\w)"
 FILLER = re.compile(
@@ -89,10 +81,6 @@ TELEGRAM = re.compile(
     re.IGNORECASE,
 )
 LABEL = re.compile(r"^[A-Z][A-Z ]{2,30}:\s+")
-_SENTENCE_END = re.compile(
-    r"(?<=[.!?])(?<!\b(?:Mr|Ms|Dr|St|No)\.)(?<!\b(?:Mrs|e\.g|i\.e|etc)\.)\s+(?=[^\sa-z])|(?<=[。\uff01\uff1f])|\n+"
-)
-_CALL_LINE = re.compile(r"[\w.-]{1,64}\(|ran |answered: ")
 _CHANGED = re.compile(r"\b(?:now|new|actually|update[ds]?|correction|changed?|instead|latest)\b", re.IGNORECASE)
 _STATES = frozenset(("is", "are", "was", "=", "equals"))  # behind them stands the value of the subject
 _SIGNS = ".,:;!?"
@@ -191,23 +179,6 @@ def render_record(record: Record | Mapping[str, Any]) -> str:
     return (record if isinstance(record, Record) else Record.from_json(record)).text
 
 
-def parse_record(text: str) -> tuple[RecordLine, ...]:
-    """Return the lines of a rendered record, or of any other text: what cannot be told apart counts as said."""
-    found = list[RecordLine]()
-    for number, raw in enumerate(text.split("\n")):
-        line, source = one_line(raw), f"#{number}"
-        is_said = line.startswith(PREFIX["said"])
-        if line.startswith(PREFIX["open"]):
-            found.append(RecordLine("open", line.removeprefix(PREFIX["open"]), source, 1))
-        elif not is_said and _CALL_LINE.match(line):
-            found.append(RecordLine("done", line, source, 1))
-        elif not is_said and all("=" in part or '"' in part or is_value(part) for part in _PART.findall(line)):
-            found += [RecordLine("seen", line, source, 1)] if line else []
-        else:
-            found += [said(statement, source) for statement in statements(line.removeprefix(PREFIX["said"]))]
-    return tuple(found)
-
-
 def stored_count(value: object) -> int:
     """Return a stored number as it is; raises ValueError unless it is a whole one from 0 to `MAX_COUNT`."""
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_COUNT:
@@ -218,17 +189,6 @@ def stored_count(value: object) -> int:
 def one_line(text: str) -> str:
     """Return the text on one line, without anything that could pass for the record's own marks."""
     return " ".join(text.translate(_ABSENT).split()).translate(NO_MARKS)
-
-
-def statements(text: str) -> list[str]:
-    """Return the sentences and lines of a text."""
-    found = (" ".join(part.split()) for part in _SENTENCE_END.split(text))
-    return [part for part in found if len(part) > 1]
-
-
-def said(statement: str, source: str) -> RecordLine:
-    """Return the line for a statement of a person; one that sounds like a rule, a wish or a lasting fact holds."""
-    return RecordLine("said", statement, source, HOLDS if _HOLDS.search(statement) else 1)
 
 
 def is_value(token: str) -> bool:
@@ -242,11 +202,6 @@ def is_value(token: str) -> bool:
     if not MIN_VALUE_CHARS <= len(token) <= MAX_VALUE_CHARS:
         return False
     return _has_digit(token) or (len(token) > MIN_VALUE_CHARS and not _NAME_SIGNS.isdisjoint(token))
-
-
-def has_value(statement: str) -> bool:
-    """True for a statement that a number or a value is in."""
-    return any(character.isdigit() for character in statement) or any(map(is_value, WORD.findall(statement)))
 
 
 # ---- merging: new lines into the old ones, within the room --------------------------------------------------------
@@ -306,7 +261,7 @@ def _merged(lines: Iterable[RecordLine]) -> Items:
         if source != last or kind != "seen":
             age, last, rank = age + 1, source, 0
         if kind == "seen":
-            for part in _PART.findall(text):
+            for part in PART.findall(text):
                 rank += 1
                 _put(items, _Item((kind, _value(part)), kind, part, source, uses, age, rank))
             continue
@@ -468,7 +423,7 @@ def _text(lines: Sequence[RecordLine]) -> str:
         if kind == "said":
             texts = [" ".join(texts)]
         elif kind == "seen":
-            texts = [" ".join(part for part in _PART.findall(text) if _value(part) not in told) for text in texts]
+            texts = [" ".join(part for part in PART.findall(text) if _value(part) not in told) for text in texts]
         shown += [PREFIX[kind] + text for text in texts if text]
     return "\n".join(shown)
 

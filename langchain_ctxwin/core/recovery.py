@@ -214,13 +214,8 @@ def silent_overflow(
     can be: at a known limit or at a multiple of `WINDOW_STEP_TOKENS`. Without usable sizes in the reply only a stop
     reason that names the window counts, and no limit is stated. Never raises.
 
-    Args:
-        reply: the message that came back; its `usage_metadata` counts cached tokens as input, too.
-        input_limit: tokens that the input may have, as far as known.
-        context_window: tokens that input and output may have together, where known.
-        requested_output_tokens: tokens that were requested for the answer, where known.
-        least_input_tokens: lower bound of our own count of the request.
-        previous: tokens reported for an earlier request that this one extends, and the least that was added since.
+    `least_input_tokens` is the lower bound of our own count; `previous` are the tokens reported for an earlier request
+    that this one extends, and the least that was added since.
     """
     sizes, reasons = _reported(reply), _stop_reasons(reply)
     is_short = sizes is not None and sizes[0] < least_input_tokens * CERTAIN_SHARE

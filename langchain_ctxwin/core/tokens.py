@@ -14,11 +14,10 @@ from operator import mul
 from typing import Any, ClassVar
 
 from langchain_core.messages import BaseMessage, HumanMessage, MessageLikeRepresentation, convert_to_messages
-from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from langchain_ctxwin.core.edits import Call, Media, compact_json, pieces
+from langchain_ctxwin.core.edits import Call, Media, Piece, compact_json, pieces
 from langchain_ctxwin.core.token_weights import BOUNDS, WEIGHTS
-from langchain_ctxwin.core.tool_schemas import FRAMING, GENERIC, UNREADABLE, Framing, TextPrice, schema_tokens
+from langchain_ctxwin.core.tool_schemas import FRAMING, GENERIC, Framing, TextPrice, schema_tokens, tool_definition
 from langchain_ctxwin.errors import ConfigError
 
 WholePrice = Callable[[str], int]
@@ -100,7 +99,7 @@ class CharRatioCounter:
         """Return the tokens of all text in messages and tool definitions, media by kind and size."""
         tokens = sum(self.count_text(compact_json(tool_definition(tool))) for tool in tools or ())
         for message in messages:
-            found = [*pieces(message if isinstance(message, BaseMessage) else convert_to_messages([message])[0])]
+            found = [*_pieces_of(message)]
             texts = (piece if isinstance(piece, str) else piece.text for piece in found if not isinstance(piece, Media))
             media = sum(media_tokens(piece, GENERIC, self.count_text) for piece in found if isinstance(piece, Media))
             tokens += CHAR_RATIO_MESSAGE_TOKENS + self.count_text("".join(texts)) + int(media)
@@ -121,7 +120,7 @@ def request_tokens(
     tokens = float(framing.request)
     for message in messages:
         shown = 0.0
-        for piece in pieces(message if isinstance(message, BaseMessage) else convert_to_messages([message])[0]):
+        for piece in _pieces_of(message):
             if isinstance(piece, str):
                 shown += price(piece)
             elif isinstance(piece, Call):
@@ -132,6 +131,10 @@ def request_tokens(
     return tokens + schema_tokens(tools, framing, price) if tools else tokens
 
 
+def _pieces_of(message: MessageLikeRepresentation) -> Iterator[Piece]:
+    return pieces(message if isinstance(message, BaseMessage) else convert_to_messages([message])[0])
+
+
 def text_price(counter: Callable[..., int] | None) -> WholePrice:
     """Return the price of a text in tokens; a counter of messages alone prices it as one user message."""
     count = counter or TokenEstimator()
@@ -140,14 +143,6 @@ def text_price(counter: Callable[..., int] | None) -> WholePrice:
         return count_text
     base = count([])
     return lambda text: count([HumanMessage(text)]) - base
-
-
-def tool_definition(tool: Any) -> Any:
-    """Return a tool in OpenAI's form; one that LangChain cannot convert as it is."""
-    try:
-        return convert_to_openai_tool(tool)
-    except UNREADABLE:
-        return tool
 
 
 def _require_margin(margin: float) -> None:

@@ -64,6 +64,14 @@ def name_of(tool: Any) -> str:
     return str(getattr(tool, "name", None) or getattr(tool, "__name__", ""))
 
 
+def tool_definition(tool: Any) -> Any:
+    """Return a tool in OpenAI's form; one that LangChain cannot convert as it is."""
+    try:
+        return convert_to_openai_tool(tool)
+    except UNREADABLE:
+        return tool
+
+
 def small_tiles(width: int, height: int) -> int:
     """Scale to 2,048 square and to a short side of 768; 170 tokens a tile of 512, and 85 (OpenAI, images guide).
 
@@ -150,11 +158,9 @@ def schema_tokens(tools: Iterable[Any], framing: Framing, price: TextPrice) -> f
 
 def _functions(tool: Any) -> Iterator[Mapping[str, Any]]:
     """The definitions in one tool, each with a name, a description and parameters."""
+    tool = tool if isinstance(tool, Mapping) else tool_definition(tool)
     if not isinstance(tool, Mapping):
-        try:
-            tool = convert_to_openai_tool(tool)
-        except UNREADABLE:
-            tool = {"name": str(getattr(tool, "name", type(tool).__name__)), "description": ""}
+        tool = {"name": str(getattr(tool, "name", type(tool).__name__)), "description": ""}
     declared = tool.get("function_declarations") or tool.get("functionDeclarations")
     if isinstance(declared, list | tuple):
         yield from (part for part in declared if isinstance(part, Mapping))

@@ -19,8 +19,8 @@ from langchain_ctxwin.core.edits import MEDIA_TYPES, compact_json
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.model_info import UNKNOWN_FAMILY, ModelInfo, family_of, model_name
 from langchain_ctxwin.core.recovery import only_model
-from langchain_ctxwin.core.tokens import TokenEstimator, tool_definition
-from langchain_ctxwin.core.tool_schemas import FRAMING
+from langchain_ctxwin.core.tokens import TokenEstimator
+from langchain_ctxwin.core.tool_schemas import FRAMING, tool_definition
 from langchain_ctxwin.errors import ConfigError, UnknownModelError
 from langchain_ctxwin.protocols import RequestCounter, TokenCounter, takes_tools
 from langchain_ctxwin.util.memo import MAX_TEXTS, Lru, PerMessage, once

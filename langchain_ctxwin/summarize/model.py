@@ -28,10 +28,10 @@ from langchain_ctxwin.core.edits import REASONING_TYPES
 from langchain_ctxwin.core.fitting import take_while_fits
 from langchain_ctxwin.core.limits import Known, ModelLimits, require_tokens, stated_limit
 from langchain_ctxwin.core.model_info import model_name
-from langchain_ctxwin.core.notes import record_lines
+from langchain_ctxwin.core.notes import parse_record, record_lines
 from langchain_ctxwin.core.overflow import ContextOverflow, classify_overflow, request_texts
 from langchain_ctxwin.core.planning import LastRequest
-from langchain_ctxwin.core.record import Record, extended, parse_record, render_record
+from langchain_ctxwin.core.record import Record, extended, render_record
 from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.core.view import message_id
 from langchain_ctxwin.errors import ConfigError, SummarizationError

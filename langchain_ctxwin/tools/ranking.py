@@ -25,8 +25,7 @@ from langchain_core.messages import (
 from langchain_core.tools import BaseTool
 from numpy.typing import NDArray
 
-from langchain_ctxwin.core.tokens import tool_definition
-from langchain_ctxwin.core.tool_schemas import MAX_DEPTH, NAMED_PARTS, PARAMETER_KEYS, SINGLE_PARTS
+from langchain_ctxwin.core.tool_schemas import MAX_DEPTH, NAMED_PARTS, PARAMETER_KEYS, SINGLE_PARTS, tool_definition
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.protocols import ToolRanker
 from langchain_ctxwin.text import MAX_WORDS, TermIndex, query_terms, terms

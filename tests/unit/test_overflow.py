@@ -80,23 +80,6 @@ THROTTLED = {"Error": {"Message": STATED}, "ResponseMetadata": {"HTTPStatusCode"
 
 
 @pytest.mark.parametrize(
-    ("error", "expected"),
-    [
-        (openai_error(WORDY), NONE_STATED),
-        (openai_error(SIZES), ContextOverflow(4096, 5000)),
-        (openai_error({"code": "rate_limit_exceeded"}, 429, openai.RateLimitError), None),
-        (GoogleContextOverflowError(**google(429, "You exceeded your token limit, retry")), None),
-        (GoogleContextOverflowError(**google(400, "The prompt is over the token limit")), NONE_STATED),
-        (vertex_error(), ContextOverflow(32_768, 33_000)),
-        (RefusalError("An error occurred (ThrottlingException)", response=THROTTLED), None),
-    ],
-    ids=["code", "llama.cpp", "rate", "rate in an overflow's class", "gemini", "vertex", "botocore"],
-)
-def test_what_clients_raise_is_read_by_its_body_and_status(error, expected):
-    assert classify_overflow(error) == expected
-
-
-@pytest.mark.parametrize(
     "attributes",
     [
         {"response": {"Error": {"Code": "ValidationException", "Message": STATED}}},
@@ -117,44 +100,61 @@ def test_the_server_s_words_are_read_wherever_a_client_keeps_them(attributes):
     assert classify_overflow(RefusalError("Bad Request", **attributes)) == FOUND
 
 
-@pytest.mark.parametrize(
-    ("error", "expected"),
-    [
+def called(name):
+    return type(name, (Exception,), {})
+
+
+SLOW = ModelRateLimitError("slow down")
+LARGE = RefusalError(STATED)
+NESTED = ExceptionGroup("outer", [ValueError("x"), ExceptionGroup("inner", [KeyError("y"), LARGE])])
+HIDDEN = RuntimeError("agent failed")
+HIDDEN.__context__, HIDDEN.__suppress_context__ = LARGE, True
+
+RAISED = {
+    "body and status": [
+        (openai_error(WORDY), NONE_STATED),
+        (openai_error(SIZES), ContextOverflow(4096, 5000)),
+        (openai_error({"code": "rate_limit_exceeded"}, 429, openai.RateLimitError), None),
+        (GoogleContextOverflowError(**google(429, "You exceeded your token limit, retry")), None),
+        (GoogleContextOverflowError(**google(400, "The prompt is over the token limit")), NONE_STATED),
+        (vertex_error(), ContextOverflow(32_768, 33_000)),
+        (RefusalError("An error occurred (ThrottlingException)", response=THROTTLED), None),
+    ],
+    "the class, unless the text is about a parameter": [
         (ContextOverflowError("too big"), NONE_STATED),
         (ContextOverflowError("max_tokens is too large: 9000"), None),
         (ModelInvalidRequestError("too big"), None),
         (BudgetExceededError(STATED), None),
-        *(
-            (type(name, (Exception,), {})("refused"), NONE_STATED)
-            for name in ("ContextLengthExceededError", "PromptTooLongException")
-        ),
-        *(
-            (type(name, (Exception,), {})(STATED), None)
-            for name in ("TooManyRequestsError", "ThrottlingException", "QuotaExceeded", "LengthFinishReasonError")
-        ),
+        *((called(name)("refused"), NONE_STATED) for name in ("ContextLengthExceededError", "PromptTooLongException")),
+        *((called(name)(STATED), None) for name in ("TooManyRequestsError", "ThrottlingException", "QuotaExceeded")),
+        (called("LengthFinishReasonError")(STATED), None),
     ],
-    ids=lambda value: type(value).__name__,
-)
-def test_the_class_counts_unless_the_text_is_about_a_parameter(error, expected):
+    "the nearest decisive exception in the chain": [
+        (caused(RuntimeError("agent failed"), LARGE), FOUND),
+        (caused(SLOW, LARGE), None),
+        (caused(LARGE, SLOW), FOUND),
+        (caused(SummarizationError("failed"), LARGE), None),
+        (HIDDEN, None),
+        (caused(RuntimeError("agent failed"), NESTED), FOUND),
+        (BaseExceptionGroup("all", [KeyboardInterrupt(), LARGE]), FOUND),
+        (ExceptionGroup("both", [SLOW, LARGE]), None),
+    ],
+    "only numbers that can be sizes": [
+        ("input exceeds the context window of 8k tokens", ContextOverflow(8_000)),
+        ("the prompt is too long, the context is 1M tokens", ContextOverflow(1_000_000)),
+        ("model big-32k-0613: context window exceeded", NONE_STATED),
+        ("prompt is too long: 700 tokens > 800 maximum", ContextOverflow(800)),
+        ("input length and max_tokens exceed context limit: 700 + 50 > 800", ContextOverflow(800, None, BOTH, 50)),
+        ("POST http://h:11434/v1 at 10:22:01: req_9000123 code 20015: prompt exceeds context window", NONE_STATED),
+        ("gateway: ContextWindowExceededError: refused", NONE_STATED),
+    ],
+}
+"""What counts -> what clients raise, and what is read from it."""
+
+
+@pytest.mark.parametrize(("error", "expected"), [row for rows in RAISED.values() for row in rows])
+def test_what_clients_raise_is_read_by_its_surest_sign(error, expected):
     assert classify_overflow(error) == expected
-
-
-def test_the_nearest_decisive_exception_in_the_chain_counts():
-    overflow, limited = RefusalError(STATED), ModelRateLimitError("slow down")
-    nested = ExceptionGroup("outer", [ValueError("x"), ExceptionGroup("inner", [KeyError("y"), overflow])])
-    hidden = RuntimeError("agent failed")
-    hidden.__context__, hidden.__suppress_context__ = overflow, True
-    expected = [
-        (caused(RuntimeError("agent failed"), overflow), FOUND),
-        (caused(limited, overflow), None),
-        (caused(overflow, limited), FOUND),
-        (caused(SummarizationError("failed"), overflow), None),
-        (hidden, None),
-        (caused(RuntimeError("agent failed"), nested), FOUND),
-        (BaseExceptionGroup("all", [KeyboardInterrupt(), overflow]), FOUND),
-        (ExceptionGroup("both", [limited, overflow]), None),
-    ]
-    assert [classify_overflow(error) for error, _ in expected] == [found for _, found in expected]
 
 
 def test_a_request_that_is_echoed_into_the_error_is_not_read_in_full():
@@ -183,22 +183,6 @@ def test_an_exception_that_breaks_while_it_is_read_says_nothing():
 
     assert classify_overflow(BrokenError()) is None
     assert classify_overflow(ExceptionGroup("", [BrokenError(), RefusalError(STATED)])) == FOUND
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("input exceeds the context window of 8k tokens", ContextOverflow(8_000)),
-        ("the prompt is too long, the context is 1M tokens", ContextOverflow(1_000_000)),
-        ("model big-32k-0613: context window exceeded", NONE_STATED),
-        ("prompt is too long: 700 tokens > 800 maximum", ContextOverflow(800)),
-        ("input length and max_tokens exceed context limit: 700 + 50 > 800", ContextOverflow(800, None, BOTH, 50)),
-        ("POST http://h:11434/v1 at 10:22:01: req_9000123 code 20015: prompt exceeds context window", NONE_STATED),
-        ("gateway: ContextWindowExceededError: refused", NONE_STATED),
-    ],
-)
-def test_only_numbers_that_can_be_sizes_are_read(text, expected):
-    assert classify_overflow(text) == expected
 
 
 NEAR_MATCHES = [

@@ -12,6 +12,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits, render_record
 from langchain_ctxwin.core.compaction import LEAST_RECORD_SHARE, LEAST_RECORD_TOKENS
 from langchain_ctxwin.core.notes import MAX_SCAN_CHARS
+from support.agents import engine_of
 from support.conversations import CharCounter
 from support.recording import called, lines_of, result, said
 
@@ -124,11 +125,7 @@ def talk(turns):
 
 
 def engine():
-    return ContextEngine(
-        ModelLimits(context_window=WINDOW, max_output_tokens=RESERVE),
-        counter=CharCounter(),
-        config=ContextConfig(output_reserve=RESERVE, pin_first_user=False),
-    )
+    return engine_of(WINDOW, output_reserve=RESERVE, pin_first_user=False)
 
 
 def sent(history, session):

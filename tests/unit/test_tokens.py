@@ -348,12 +348,10 @@ def test_a_character_counts_in_its_script_alone(character, name):
     assert set(SCRIPT_FEATURES) - set(SCRIPTS.values()) == {"latin1_runs", "foreign_runs"}
 
 
-def test_letters_of_latin_in_a_row_are_told_apart_from_words():
+def test_runs_and_classes_are_told_apart():
+    """Letters of Latin in a row are no words; text in ASCII has no other counts."""
     assert counted("éàü") == {"characters": 3, "latin1": 3, "latin1_runs": 1, "foreign_runs": 1}
     assert "latin1_runs" not in counted("créée où été")
-
-
-def test_ascii_text_has_ascii_counts_only():
     assert counted("Hello world_42\n  x") == {
         "characters": 18, "letters": 11, "letter_runs": 3, "digits": 2, "digit_runs": 1, "symbols": 1, "symbol_runs": 1,
         "capitals": 1, "newlines": 1, "indents": 1,
