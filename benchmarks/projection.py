@@ -135,8 +135,8 @@ def beginning(text: str, chars: int) -> str:
 def as_text(value: Any) -> str:
     if not isinstance(value, list):
         return print_value(value)
-    printed = print_rows(value)
-    return "\n".join((printed.header, *printed.lines))
+    header, lines = print_rows(value)
+    return "\n".join((header, *lines))
 
 
 def leaves(value: Any, place: tuple[str | int, ...] = ()) -> Iterator[Leaf]:

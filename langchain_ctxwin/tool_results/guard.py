@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import takewhile
@@ -37,7 +38,6 @@ from langchain_ctxwin.tool_results.stores import MemoryResultStore
 from langchain_ctxwin.tool_results.view import leaves_out
 from langchain_ctxwin.tool_results.wrapping import (
     Reduced,
-    contents,
     guarded,
     is_read_more,
     read_more_tool,
@@ -121,17 +121,9 @@ class ToolResultGuard:
         _check_arguments(
             config=config, signer=signer, store=store, counter=counter, scope=scope, clock=clock, new_id=new_id
         )
-        store = MemoryResultStore(clock=clock) if store is None else store
         self._config = ToolResultConfig() if config is None else config
-        self._options: dict[str, Any] = {
-            "signer": signer,
-            "store": store,
-            "clock": clock,
-            "scope": scope,
-            "new_id": new_id,
-        }
         self._signer = signer
-        self._store = store
+        self._store = MemoryResultStore(clock=clock) if store is None else store
         self._clock = clock
         self._scope = thread_of if scope is None else scope
         self._new_id = new_id
@@ -154,15 +146,19 @@ class ToolResultGuard:
 
     def counting(self, counter: TokenCounter) -> ToolResultGuard:
         """Return this guard with a counter, where it was made without one; kept results and settings are the same."""
-        if self._counter is not None:
-            return self
-        return ToolResultGuard(self._config, counter=counter, sinks=self._reporter, **self._options)
+        return self if self._counter is not None else self._with(_counter=counter, _prices=Prices(counter))
 
     def reporting(self, reporter: Reporter) -> ToolResultGuard:
         """Return this guard with somebody's sinks, where it was made without any; otherwise it is the same."""
         if self._reporter.sinks or not reporter.sinks:
             return self
-        return ToolResultGuard(self._config, counter=self._counter, sinks=reporter, **self._options)
+        return self._with(_reporter=reporter)
+
+    def _with(self, **changed: Any) -> ToolResultGuard:
+        other = copy(self)
+        vars(other).update(changed)
+        other._read_more = read_more_tool(other.read, other.aread)  # noqa: SLF001  # a copy of this one
+        return other
 
     def wrap(self, tools: Sequence[Any]) -> list[BaseTool]:
         """Return the tools with guarded results, and `read_more`; see `others`."""
@@ -216,7 +212,8 @@ class ToolResultGuard:
             return output
         call = self._call(tool, args, runtime, asyncio.get_running_loop())
         output, known = jsonable(output) if isinstance(output, Iterator) else output, _known(output, runtime)
-        found, shown = contents(output, known), output
+        found, shown = list[Any](), output
+        with_views(output, found.append, known)
         # A text is priced by a sample, or by a counter that may be slow; anything else may have to be printed first.
         are_texts = not call.config.chosen_fields and all(isinstance(one, str) for one in found)
         prices = map(self._prices.text, found if are_texts else ())
@@ -271,18 +268,17 @@ class ToolResultGuard:
         page: str = await asyncio.wrap_future(in_daemon(work))
         return page
 
-    def _report(self, call: Call) -> None:
+    def _report(self, call: _Call) -> None:
         """Report what was seen, in the run's own thread: only there it is known which run it is."""
         for event in call.events:
             self._reporter.emit(event)
 
-    def _call(self, tool: str, args: Mapping[str, Any], runtime: Any, loop: Any = None) -> Call:
-        """Describe one call from the state of the graph that makes it; there is no state outside of a graph."""
+    def _call(self, tool: str, args: Mapping[str, Any], runtime: Any, loop: Any = None) -> _Call:
         state, config = getattr(runtime, "state", None), self.config.for_tool(tool)
         asked = next((message for message in reversed(_messages(state)) if isinstance(message, HumanMessage)), None)
         # Results that are shown whole may take all the room that is left.
         budget = config.model_copy(update={"max_tokens": MAX_AMOUNT, "max_share": 1.0}) if config.full else config
-        return Call(
+        return _Call(
             tool=tool,
             args=args,
             thread=self._thread(runtime),
@@ -298,7 +294,7 @@ class ToolResultGuard:
             raise ConfigError(f"scope returned {thread!r:.60}: return tenant and thread as one text")
         return thread
 
-    def _shown(self, call: Call, content: Any) -> Reduced | None:
+    def _shown(self, call: _Call, content: Any) -> Reduced | None:
         """What is shown of a result, None when it stays as it is."""
         size, config = self._prices.content(content), call.config
         fits = size <= call.budget_tokens
@@ -311,7 +307,7 @@ class ToolResultGuard:
         call.add(tokens=size, is_oversized=not fits)
         return None
 
-    def _reduced(self, call: Call, content: Any, read: Content, size: int, *, is_oversized: bool) -> Reduced:
+    def _reduced(self, call: _Call, content: Any, read: Content, size: int, *, is_oversized: bool) -> Reduced:
         """What is shown of a result; what is left out is kept before that."""
         config, result_id = call.config, self._new_id()
         blocks = [block for block in content if is_media(block) and stays_blocks([block])] if is_blocks(content) else []
@@ -407,11 +403,7 @@ class ToolResultGuard:
 
 
 def _in_thread(work: Callable[[], Any], seconds: float) -> Future[Any]:
-    """Start work on a store in one of few threads, as soon as one is free.
-
-    Raises:
-        RuntimeError: none became free within `seconds`.
-    """
+    """Start work in one of few threads as soon as one is free; `RuntimeError` when none is within `seconds`."""
     for _ in range(round(seconds / POLL_SECONDS)):
         with suppress(RuntimeError):
             return in_few_daemons(work)
@@ -420,7 +412,7 @@ def _in_thread(work: Callable[[], Any], seconds: float) -> Future[Any]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class _Call:
     """One call of a tool, what its result may take, and what was seen of it."""
 
     tool: str
@@ -433,7 +425,6 @@ class Call:
     events: list[ToolResultEvent] = field(default_factory=list)
 
     def add(self, **facts: Any) -> None:
-        """Note what was seen, to be reported when the call is done."""
         self.events.append(ToolResultEvent(tool=self.tool, budget_tokens=self.budget_tokens, **facts))
 
 
@@ -497,7 +488,6 @@ def thread_of(runtime: Any) -> str:
 
 
 def _messages(state: Any) -> Sequence[Any]:
-    """The messages of a graph state in any of its forms."""
     found = state if isinstance(state, list) else _of(state, "messages")
     return found if isinstance(found, Sequence) else ()
 

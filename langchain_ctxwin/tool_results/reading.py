@@ -149,7 +149,7 @@ class Reader:
         room = Room(tokens=_body_tokens(tokens), price=self._price, rows=config.page_rows)
         kept, view = chosen(content, record, config, room)
         # Of a result that fits fields are left out to save tokens: its notes are as short as it is.
-        notes = Notes(kept, view.layout, self._result_id, self._price, min(tokens, self._price(content.text)))
+        notes = _Notes(kept, view.layout, self._result_id, self._price, min(tokens, self._price(content.text)))
 
         def page(body_tokens: int) -> Page:
             return first_page(view, config, replace(room, tokens=body_tokens))
@@ -175,14 +175,14 @@ class Reader:
                 )
             place = Place(question=question.digest)
         layout = layout_of(restored(record.text, record.kind))
-        notes = Notes(record, layout, self._result_id, self._price, tokens)
+        notes = _Notes(record, layout, self._result_id, self._price, tokens)
         unmatched = [path for path in question.fields if not layout.has(path)]
         if unmatched or place.entry >= len(layout):
             nothing = Page(body="", start=place, next=None, stop=place.entry)
             text = notes.other_names(unmatched) if unmatched else notes.no_more()
             return Answer(text=text, record=record, page=nothing, layout=layout)
         view = View(layout, replace(record, fields=question.fields) if question.fields else record)
-        search = Search(view, question.contains) if question.contains else None
+        search = _Search(view, question.contains) if question.contains else None
 
         def page(body_tokens: int) -> Page:
             room = Room(tokens=body_tokens, price=self._price, rows=question.rows)
@@ -191,7 +191,7 @@ class Reader:
         return self._fitted(page, tokens, question, notes)
 
     def _fitted(
-        self, page_of: Callable[[int], Page], tokens: int, question: Question, notes: Notes, *, is_stored: bool = True
+        self, page_of: Callable[[int], Page], tokens: int, question: Question, notes: _Notes, *, is_stored: bool = True
     ) -> Answer:
         """Give the notes the room that they take, which is known when they are written, and the data all other."""
         record, layout, fitting = notes.record, notes.layout, None
@@ -222,7 +222,7 @@ def _body_tokens(tokens: int) -> int:
     return max(1, int(tokens * MIN_BODY_SHARE), tokens - notes)
 
 
-class Notes:
+class _Notes:
     """Writes the lines around the pages of one result.
 
     A mark shows where data begins and ends: nobody who wrote the data could know it.
@@ -238,10 +238,7 @@ class Notes:
         self._wrong_tokens = min(NAMED_TOKENS, tokens // 3)
 
     def around(self, page: Page, question: Question, *, following: str, end: str, ttl_seconds: float) -> str:
-        """Return a page between a line that says what it is and one that says what it is not.
-
-        The cursor `following` is empty after the last page, `end` (after the last entry) when nothing is stored.
-        """
+        """A page between two lines; `following` is empty after the last page, `end` when nothing is stored."""
         what = self._found(page, question.contains) if question.contains else self._what(page, question)
         if question.contains and not page.body:
             return f"[{what} Search for a shorter text, or read page by page.]"
@@ -264,7 +261,7 @@ class Notes:
         return "\n".join(line for line in lines if line is not None)
 
     def other_names(self, unmatched: Sequence[str]) -> str:
-        """Return the answer to paths that lead to nothing: the fields that there are, those of like names first."""
+        """The answer to paths that lead to nothing: the fields that there are, those of like names first."""
         quoted = self._if_short(_quoted(unmatched), f"{len(unmatched):,} of the paths")
         wrong = f"No field of the result of {self.record.tool} matches {quoted}, so nothing was read."
         names = sorted(self.layout.field_names(), key=lambda name: -_likeness(name, unmatched))
@@ -277,7 +274,6 @@ class Notes:
         )
 
     def no_more(self) -> str:
-        """Return the answer to a cursor at the end of the result."""
         return (
             f'[No more pages: all of the result of {self.record.tool} was shown. Add contains="text" to search it, or '
             'fields=["name"], ["*"] for all, to read other fields.]'
@@ -400,7 +396,7 @@ def _quoted(asked: Any) -> str:
     return text if text.isprintable() else json.dumps(asked)
 
 
-class Search:
+class _Search:
     """Looks for a text in the entries of a result, whatever its case."""
 
     def __init__(self, view: View, needle: str) -> None:
@@ -410,7 +406,6 @@ class Search:
         self._matches = [index for index in range(len(view)) if any(self._texts(index, ""))]
 
     def page(self, place: Place, room: Room) -> Page:
-        """Return the page of matching entries that begins at a place."""
         taken: list[tuple[Place, str]] = []
         following, left = None, room.tokens
         for block in self._blocks(place, room):

@@ -139,11 +139,11 @@ def leaves_out(content: Content, fields: Sequence[str]) -> bool:
 
 def row_lines(values: Sequence[Any]) -> list[str]:
     """Print rows, one text each; the header of a table is part of the first row's."""
-    printed = print_rows(values)
-    if not printed.lines or not printed.header:
-        return list(printed.lines)
-    first, *others = (f"{line}{EMPTY_ROW}" if line[-1:] in ("", "\n") else line for line in printed.lines)
-    return [f"{printed.header}\n{first}", *others]
+    header, lines = print_rows(values)
+    if not header:
+        return lines
+    first, *others = (f"{line}{EMPTY_ROW}" if line[-1:] in ("", "\n") else line for line in lines)
+    return [f"{header}\n{first}", *others]
 
 
 def together(parts: Sequence[Projected]) -> Projected:
@@ -309,9 +309,9 @@ def _parts(value: Any, path: str) -> Iterator[tuple[str, str]]:
         if any(len(print_value(item)) > SMALL_CHARS for item in value):
             yield from chain.from_iterable(_parts(item, f"{path}[{index}]") for index, item in enumerate(value))
             return
-        rows = print_rows(value)
-        header = f"\n{rows.header}" if rows.header else ""
-        yield f"{path}[] ({len(value):,} items):{header}".lstrip(), "".join(f"{line}\n" for line in rows.lines)
+        header, lines = print_rows(value)
+        title = f"{path}[] ({len(value):,} items):\n{header}" if header else f"{path}[] ({len(value):,} items):"
+        yield title.lstrip(), "".join(f"{line}\n" for line in lines)
     else:
         yield "", f"{path}: {print_value(value)}\n" if path else f"{print_value(value)}\n"
 
@@ -336,24 +336,18 @@ _HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 _ABSENT: Final = object()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Printed:
-    """Rows as text: the header, then the lines, joined by line breaks."""
+def print_rows(rows: Sequence[Any]) -> tuple[str, list[str]]:
+    """Print rows as a table when they share most of their fields, else as a value per line, without a header.
 
-    header: str  # the columns; empty when each line is a value of its own
-    lines: tuple[str, ...]  # one text per row; the first row of a run begins with its `#` line
-
-
-def print_rows(rows: Sequence[Any]) -> Printed:
-    """Print rows as a table when they share most of their fields, else as a value per line.
+    Each row is one text, which joined by line breaks are the table; the first row of a run begins with its `#` line.
 
     Examples:
         >>> print_rows([{"id": 1, "owner": {"login": "ann"}}, {"id": 2, "owner": {"login": "7"}}])
-        Printed(header='id|owner.login', lines=('1|ann', '2|"7"'))
+        ('id|owner.login', ['1|ann', '2|"7"'])
     """
     columns = _table(rows)
     if columns is None:
-        return Printed(header="", lines=tuple(map(print_value, rows)))
+        return "", list(map(print_value, rows))
     cells = {path: _cells(column, _BARE_CELL) for path, column in columns.items()}
     hoisted, starts = _runs(cells, len(rows))
     kept = [path for path in cells if path not in hoisted]
@@ -363,7 +357,7 @@ def print_rows(rows: Sequence[Any]) -> Printed:
         run = f"# {'; '.join([f'{path}: {cell}' for path, cell in said.items() if cell])}".rstrip()
         if start or run != "#":  # above the first row, nothing said means the same
             lines[start] = f"{run}\n{lines[start]}"
-    return Printed(header="|".join(kept), lines=tuple(lines))
+    return "|".join(kept), lines
 
 
 def print_value(value: Any) -> str:

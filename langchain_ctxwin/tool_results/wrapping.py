@@ -7,7 +7,6 @@ import json
 import operator
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
 from langchain_core.messages import ToolMessage
@@ -48,7 +47,6 @@ class Reduced(NamedTuple):
 
 UPDATE_LEVELS = 3  # of lists in an update: of pairs, of a pair, and of the messages in it
 Look = Callable[[Any], Reduced | None]
-NOTHING_KNOWN: Mapping[str, Any] = MappingProxyType({})
 
 
 def structured(tool: BaseTool) -> BaseTool:
@@ -136,7 +134,7 @@ def _copied(tool: BaseTool, methods: dict[str, Any]) -> BaseTool:
 
 
 def _taken_apart(tool: BaseTool, tool_input: Any, *, keep: bool) -> tuple[Any, dict[str, Any], Any]:
-    """The input that the tool expects, the arguments of the model, and the runtime, which the model cannot give."""
+    """The input that the tool expects, the arguments of the model, and the runtime."""
     if not isinstance(tool_input, dict):
         return tool_input, {"input": tool_input}, None
     runtime = next((value for value in tool_input.values() if isinstance(value, ToolRuntime)), None)
@@ -168,14 +166,7 @@ def _with_runtime(schema: Any) -> Any:
     return create_model(schema.__name__, __base__=base, **extra)
 
 
-def contents(output: Any, known: Mapping[str, Any] = NOTHING_KNOWN) -> list[Any]:
-    """Return the contents in an output: of a message, of the messages in a command or a list, or the value itself."""
-    found: list[Any] = []
-    with_views(output, found.append, known)
-    return found
-
-
-def with_views(output: Any, look: Look, known: Mapping[str, Any] = NOTHING_KNOWN) -> Any:
+def with_views(output: Any, look: Look, known: Mapping[str, Any]) -> Any:
     """Return the output with what is shown of its contents; all else, such as ids, status and artifacts, as it was.
 
     Only of an artifact that repeats a content which is stored as a whole, as MCP servers send it, the repetition goes.

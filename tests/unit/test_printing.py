@@ -5,7 +5,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from langchain_ctxwin.tool_results.view import Printed, print_rows, print_value
+from langchain_ctxwin.tool_results.view import print_rows, print_value
 
 # The reader: it knows the five rules of the module, and nothing of its code.
 
@@ -107,10 +107,11 @@ def put(row, path, value):
 
 
 def read_rows(printed):
-    if not printed.header:
-        return [Reader(line).value("") for line in printed.lines]
-    paths, said, rows = Reader(printed.header).columns(), [], []
-    for line in printed.lines:
+    header, lines = printed
+    if not header:
+        return [Reader(line).value("") for line in lines]
+    paths, said, rows = Reader(header).columns(), [], []
+    for line in lines:
         *run, cells = line.split("\n")
         said = Reader(run[0]).run() if run else said
         row = Reader(cells).cells(paths, "|")
@@ -181,8 +182,8 @@ def test_rows_of_the_same_fields_are_a_table():
         {"id": 2, "price": {"base": 1e-07}, "note": None},
         {"id": 3, "price": {"base": 10**30, "unit": ""}, "note": "7"},
     ]
-    lines = ("1|9.5|EUR|a, b: c", "2|1e-07||null", f'3|{10**30}|""|"7"')
-    assert print_rows(rows) == Printed(header="id|price.base|price.unit|note", lines=lines)
+    lines = ["1|9.5|EUR|a, b: c", "2|1e-07||null", f'3|{10**30}|""|"7"']
+    assert print_rows(rows) == ("id|price.base|price.unit|note", lines)
 
 
 RUNS = [{"job": job, "sex": "men", "year": year} for job in ("Actor", "Cook") for year in range(1850, 1890, 10)]
@@ -207,7 +208,7 @@ SOME = [{"id": number, **({"note": "x"} if 4 <= number < 8 else {})} for number 
          "objects of unlike fields", "no rows"],
 )  # fmt: skip
 def test_rows_are_printed_as(rows, header, lines):
-    assert print_rows(rows) == Printed(header=header, lines=tuple(lines))
+    assert print_rows(rows) == (header, lines)
 
 
 def test_equal_objects_inside_a_value_are_a_table_in_a_line():
@@ -224,13 +225,13 @@ def test_a_float_is_printed_as_it_was_spelled():
     class Spelled(float):
         text = "1.10"
 
-    assert print_rows([{"a": Spelled(1.1)}, {"a": 2.0}]).lines == ("1.10", "2.0")
+    assert print_rows([{"a": Spelled(1.1)}, {"a": 2.0}])[1] == ["1.10", "2.0"]
     assert print_value([Spelled(1.1)]) == "[1.10]"
 
 
 def test_half_a_character_is_escaped():
     assert print_value({"\ud800": "a\udfff"}) == '{"\\ud800":"a\\udfff"}'
-    assert print_rows([{"a": "\ud83d"}, {"a": "😀"}]).lines == ('"\\ud83d"', "😀")
+    assert print_rows([{"a": "\ud83d"}, {"a": "😀"}])[1] == ['"\\ud83d"', "😀"]
 
 
 @pytest.mark.parametrize(("levels", "wrap"), [
@@ -247,4 +248,4 @@ def test_deep_values_are_printed(levels, wrap):
 
 def test_rows_that_share_no_key_take_time_of_their_size():
     rows = [{f"key{row}_{column}": 1 for column in range(20)} for row in range(3_000)]
-    assert len(print_rows(rows).lines) == 3_000
+    assert len(print_rows(rows)[1]) == 3_000
