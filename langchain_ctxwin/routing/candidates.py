@@ -22,26 +22,14 @@ from langchain_ctxwin.core.recovery import only_model
 from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.core.tool_schemas import FRAMING, tool_definition
 from langchain_ctxwin.errors import ConfigError, UnknownModelError
+from langchain_ctxwin.models.sources.explicit import CAPABILITIES
 from langchain_ctxwin.protocols import RequestCounter, TokenCounter, takes_tools
 from langchain_ctxwin.util.memo import MAX_TEXTS, Lru, PerMessage, once
 
-CandidateModel = Any
-"""A candidate as the caller passes it: a chat model, a binding around one, a `ModelInfo`, or `provider:name`."""
+CandidateModel = Any  # as the caller passes it: a chat model, a binding around one, a `ModelInfo`, or `provider:name`
+Instance = tuple[BaseChatModel, dict[str, Any]]  # a chat model and the arguments bound around it
 
-Instance = tuple[BaseChatModel, dict[str, Any]]
-"""A chat model and the arguments bound around it."""
-
-PROFILE_KEYS = {
-    "tools": "tool_calling",
-    "images": "image_inputs",
-    "structured_output": "structured_output",
-    "audio": "audio_inputs",
-    "video": "video_inputs",
-    "pdf": "pdf_inputs",
-    "reasoning": "reasoning_output",
-}
-"""Where a LangChain profile states a capability."""
-
+# Providers whose LangChain integration goes by another name than theirs.
 INTEGRATIONS = {
     "google": "google_genai",
     "gemini": "google_genai",
@@ -53,7 +41,12 @@ INTEGRATIONS = {
     "amazon-bedrock": "bedrock_converse",
     "vertex_ai": "google_vertexai",
 }
-"""Providers whose LangChain integration goes by another name than theirs."""
+
+# What a model has to be able to take for each kind of media; files are sent as text by some integrations.
+MEDIA_CAPABILITIES = {"image": "images", "audio": "audio", "video": "video"}
+
+THREAD = "thread:"  # begins the key of a conversation that is a thread
+KEY_BYTES = 12  # by chance, two of ten thousand conversations share a digest in 1 of 10**21 cases
 
 
 class Registry(Protocol):
@@ -86,12 +79,8 @@ class Candidate:
             return capability in self.info.capabilities
         part = None if is_named(self.given) else only_model(self.given)
         profile = getattr(part[0], "profile", None) if part else None
-        stated = profile.get(PROFILE_KEYS.get(capability, capability)) if isinstance(profile, Mapping) else None
+        stated = profile.get(CAPABILITIES.get(capability, capability)) if isinstance(profile, Mapping) else None
         return stated if isinstance(stated, bool) else None
-
-    def size(self, request: Request) -> Size:
-        """Return the size of a measured request for this candidate."""
-        return request.sizes[self.family]
 
     def input_limit(self, request: Request) -> int:
         """Return the input tokens that it takes beside its answer; 0 when the answer alone fills its window."""
@@ -114,7 +103,7 @@ class Candidate:
 
     def too_small(self, request: Request) -> str:
         """Return by how much a measured request is too large; empty when it fits."""
-        limit, size, window = self.input_limit(request), self.size(request), self.limits.context_window
+        limit, size, window = self.input_limit(request), request.sizes[self.family], self.limits.context_window
         shown = f"its limit is {limit:,}"
         if window is not None and window != limit:
             shown += f" (window {window:,}, {self.limits.output_reserve(request.reserve):,} kept for the answer)"
@@ -237,11 +226,11 @@ def _info(name: str, given: CandidateModel, registry: Registry | None) -> ModelI
 
 def made_model(candidate: Candidate) -> BaseChatModel:
     """Return the chat model that a name or facts stand for, or raise `CannotBeMadeError`."""
-    provider, slash, name = candidate.name.partition("/")
     if isinstance(candidate.given, ModelInfo):
         provider, name = candidate.given.provider or "", candidate.given.name
-    elif not slash:
-        provider, name = "", candidate.name
+    else:
+        provider, slash, name = candidate.name.partition("/")
+        provider, name = (provider, name) if slash else ("", candidate.name)
     try:
         from langchain.chat_models import init_chat_model  # noqa: PLC0415  # an extra
 
@@ -252,13 +241,6 @@ def made_model(candidate: Candidate) -> BaseChatModel:
             "langchain-ctxwin[agents] and its integration and set its key, or pass the chat model itself"
         ) from error
     return model
-
-
-THREAD = "thread:"  # begins the key of a conversation that is a thread
-KEY_BYTES = 12  # by chance, two of ten thousand conversations share a digest in 1 of 10**21 cases
-
-MEDIA_CAPABILITIES = {"image": "images", "audio": "audio", "video": "video"}
-"""What a model has to be able to take for each kind of media; files are sent as text by some integrations."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -312,9 +294,9 @@ def needed_capabilities(request: Request, required: Iterable[str] = ()) -> tuple
 
 
 def conversation_key(messages: Sequence[AnyMessage], config: Mapping[str, Any] | None = None) -> str:
-    """Return the thread id of a run, else a fingerprint of the first message that is no system message.
+    """Return the thread id of a run (by default the surrounding one), else a fingerprint of the first message.
 
-    Without a config, that of the surrounding run counts, if there is one.
+    A system message counts only where there is no other.
     """
     if thread := thread_key(config):
         return thread
@@ -385,9 +367,7 @@ class _Estimates:
         tokens = self._base + sum(map(self._price, request.messages))
         if tools := tuple(request.tools):
             # The tuple in the value keeps the tools alive, so an id in the key cannot come to mean another tool.
-            tokens += once(self._tools, tuple(map(id, tools)), lambda: (tools, self._tool_tokens(tools)))[1]
+            priced = once(self._tools, tuple(map(id, tools)), lambda: (tools, self._count([], tools=[*tools])))
+            tokens += max(0, priced[1] - self._base)
         upper, lower = self._count.upper(tokens), self._count.lower(tokens)
         return Size(tokens=tokens, upper=max(tokens, upper), lower=min(tokens, lower))
-
-    def _tool_tokens(self, tools: tuple[Any, ...]) -> int:
-        return max(0, self._count([], tools=list(tools)) - self._base)

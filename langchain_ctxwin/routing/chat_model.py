@@ -21,9 +21,10 @@ from langchain_ctxwin.core.provider_call import shown_to
 from langchain_ctxwin.core.recovery import output_tokens_of
 from langchain_ctxwin.core.tool_schemas import tool_definition
 from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.models.sources.explicit import CAPABILITIES
 from langchain_ctxwin.protocols import MetricsSink
 from langchain_ctxwin.reporting import Prices, Reporter
-from langchain_ctxwin.routing.candidates import PROFILE_KEYS, Instance, Request, conversation_key, thread_key
+from langchain_ctxwin.routing.candidates import Instance, Request, conversation_key, thread_key
 from langchain_ctxwin.routing.fallbacks import EMPTY_STREAM, Fallbacks
 from langchain_ctxwin.routing.router import ModelRouter, settings_for
 from langchain_ctxwin.util.work import Wait, Work, arun, run
@@ -216,7 +217,7 @@ class RoutedChatModel(BaseChatModel):
         limits, candidates = self.router.limits, self.router.candidates
         inputs = [tokens for tokens in (limits.context_window, limits.max_input_tokens) if tokens is not None]
         profile: dict[str, Any] = {"max_input_tokens": min(inputs), "max_output_tokens": limits.max_output_tokens}
-        for capability, key in PROFILE_KEYS.items():
+        for capability, key in CAPABILITIES.items():
             stated = [one.states(capability) for one in candidates]
             profile[key] = None if None in stated and False not in stated else all(stated)
         return cast("ModelProfile", {key: value for key, value in profile.items() if value is not None})
@@ -250,8 +251,6 @@ def _wish(route: Any) -> tuple[str, str]:
 
 # `_generate_with_cache` and `_stream` belong to BaseChatModel: an `invoke` would be a run of its own inside ours, and
 # every handler would then count its tokens, and show its chunks, twice.
-
-
 def _answer_of(call: Instance, messages: list[AnyMessage], stop: list[str] | None) -> ChatResult:
     """Call a candidate under its own cache and rate limiter."""
     model, arguments = call

@@ -10,23 +10,22 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache, partial
+from pathlib import Path
 from typing import Annotated, Any, Self
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.errors import ConfigError, brief
 from langchain_ctxwin.protocols import Clock
 from langchain_ctxwin.routing.text_weights import Sample, TextWeights, read_part, shipped, trained
 from langchain_ctxwin.util.background import ForkSafeLock, Worker
-from langchain_ctxwin.util.files import SMALL_FILE_BYTES, SharedFile, place, read_table
+from langchain_ctxwin.util.files import SMALL_FILE_BYTES, SharedFile, place
 
+# Outcomes that weigh as much as what the words of a text say: a share of ten is known to about 15 points.
 PRIOR_TRIALS = 10.0
-"""Outcomes that weigh as much as what the words of a text say: a share of ten is known to about 15 points."""
-
+# Trials after which older ones count for less, so that a model that changed under its name is judged anew: a share of
+# successes is then known to about 3 points.
 MAX_TRIALS = 200.0
-"""Trials after which older ones count for less, so that a model that changed under its name is judged anew: a share of
-successes is then known to about 3 points."""
-
 MAX_CELLS = 4096  # pairs of a bucket and a model: fifty models in every bucket; about half a megabyte
 MAX_NAME_CHARS = 256  # of a bucket or a model, so that the file stays small; far above any name in use
 FILE_VERSION = 1
@@ -48,8 +47,7 @@ _CODE = re.compile(
 _MATH = re.compile(
     r"\d+(?:[.,]\d+)*|[=+*/^<>≤≥≠∑∫√∞∈∀∃]|\\[a-z]+|\b(?:prove|proof|theorem|equations?|integral|derivative"
     r"|matrix|vector|probability|percent|ratio|average|sum|product|total|how (?:many|much)|half|twice|double|times"
-    r"|per"
-    r"|solve|calculate|compute)\b"
+    r"|per|solve|calculate|compute)\b"
 )
 CODE_MARKERS, MATH_MARKERS = 6, 12  # from which a text is taken for code, or for mathematics
 
@@ -194,12 +192,7 @@ class Outcomes:
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None, *, clock: Clock = time.time) -> None:
-        self._file: SharedFile[Counts] | None = None
-        if path is not None:
-            limits = {"version": FILE_VERSION, "max_bytes": SMALL_FILE_BYTES}
-            self._file = SharedFile(
-                place(path), events="models.outcomes", empty={}, read=_read_counts, write=_written, **limits
-            )
+        self._file = None if path is None else _file_of(place(path))
         self._clock = clock
         self._saved: Counts = (self._file.read() if self._file else None) or {}
         self._saving: Counts = {}  # these three are replaced as a whole, never changed
@@ -264,24 +257,47 @@ def added(one: Counts, other: Counts) -> Counts:
     return {cell: both[cell] for cell in newest}
 
 
-def _read_counts(content: bytes) -> tuple[Counts, str]:
-    def read(bucket: str, model: str, value: Any) -> Count | None:
-        try:
-            count = _COUNT.validate_python(value)
-        except ValidationError:
-            return None
-        are_names = all(0 < len(name) <= MAX_NAME_CHARS for name in (bucket, model))
-        return count if are_names and count.successes <= count.trials else None
+def _file_of(path: Path) -> SharedFile[Counts]:
+    """The file that keeps counts: bucket -> model -> count."""
 
-    counts, fault = read_table(content, version=FILE_VERSION, key="outcomes", read=read)
+    def write(counts: Counts) -> str:
+        buckets: dict[str, dict[str, Any]] = {}
+        for (bucket, model), count in counts.items():
+            buckets.setdefault(bucket, {})[model] = asdict(count)
+        return json.dumps({"version": FILE_VERSION, "outcomes": buckets}, indent=1, sort_keys=True)
+
+    limits = {"version": FILE_VERSION, "max_bytes": SMALL_FILE_BYTES}
+    return SharedFile(path, events="models.outcomes", empty={}, read=_read, write=write, **limits)
+
+
+def _read(content: bytes) -> tuple[Counts, str]:
+    """What is valid in a file, and what is wrong with it."""
+    try:
+        document = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        return {}, f"not JSON: {error}"
+    is_known = isinstance(document, dict) and document.get("version") == FILE_VERSION
+    table = document.get("outcomes") if is_known else None
+    if not isinstance(table, dict):
+        return {}, f"no outcomes of version {FILE_VERSION}"
+    counts, invalid = dict[tuple[str, str], Count](), list[str]()
+    for bucket, models in table.items():
+        for model, value in models.items() if isinstance(models, dict) else [("", models)]:
+            if count := _valid(bucket, model, value):
+                counts[bucket, model] = count
+            else:
+                invalid.append(f"{bucket}.{model}")
+    fault = f"{len(invalid)} invalid entries, the first is {brief(invalid[0])}" if invalid else ""
     return added(counts, {}), fault
 
 
-def _written(counts: Counts) -> str:
-    buckets: dict[str, dict[str, Any]] = {}
-    for (bucket, model), count in counts.items():
-        buckets.setdefault(bucket, {})[model] = asdict(count)
-    return json.dumps({"version": FILE_VERSION, "outcomes": buckets}, indent=1, sort_keys=True)
+def _valid(bucket: str, model: str, value: Any) -> Count | None:
+    try:
+        count = _COUNT.validate_python(value)
+    except ValidationError:
+        return None
+    are_names = all(0 < len(name) <= MAX_NAME_CHARS for name in (bucket, model))
+    return count if are_names and count.successes <= count.trials else None
 
 
 _NONE = Count()

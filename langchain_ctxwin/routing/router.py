@@ -59,26 +59,15 @@ CENT = Decimal("0.01")
 class Route:
     """The choice of a model for one request."""
 
-    model: Any
-    """The candidate as it was given: a chat model, a `ModelInfo` or a name."""
-
+    model: Any  # the candidate as it was given: a chat model, a `ModelInfo` or a name
     name: str
     info: ModelInfo
     reason: str
-    rejected: Mapping[str, str]
-    """Every other candidate -> why it was not chosen."""
-
-    estimated_tokens: int
-    """Input tokens under the tokenizer of the chosen model."""
-
-    estimated_cost: Decimal | None
-    """USD, cached input and the usual answer included; None when a price is unknown."""
-
-    bucket: str
-    """Kind and difficulty of the task: where the outcome is counted."""
-
-    cheapest_cost: Decimal | None = None
-    """USD of the same request at the cheapest candidate that can take it; None when no price is known."""
+    rejected: Mapping[str, str]  # every other candidate -> why it was not chosen
+    estimated_tokens: int  # input, under the tokenizer of the chosen model
+    estimated_cost: Decimal | None  # USD, cached input and the usual answer included; None when a price is unknown
+    bucket: str  # kind and difficulty of the task: where the outcome is counted
+    cheapest_cost: Decimal | None = None  # USD at the cheapest candidate that can take it; None when no price is known
 
     def metadata(self, fallbacks: Sequence[str] = ()) -> dict[str, Any]:
         """Return the route, and what was tried before, as JSON values: `response_metadata["route"]` of an answer."""
@@ -264,9 +253,8 @@ class ModelRouter:
         if not can:
             raise _no_model_fits(rejected)
         resting = {one.name: why for one in can if (why := self._resting(one.name))}
-        if len(resting) < len(can):  # when all rest, the best of them is better than none
-            rejected |= resting
-            can = [one for one in can if one.name not in resting]
+        if awake := [one for one in can if one.name not in resting]:  # when all rest, the best of them is taken
+            rejected, can = rejected | resting, awake
         costs = [cost for one in can if (cost := self._cost(one, request)) is not None]
         chosen, reason, left = self._wanted(can, request) or self._best(can, candidates, request)
         route = self._route(chosen, request, reason=reason, rejected={**rejected, **left})
@@ -283,7 +271,7 @@ class ModelRouter:
         largest = max(self._able(candidates, request), key=lambda one: one.input_limit(request), default=None)
         if largest is None:
             raise _no_model_fits(rejected)
-        limit, size = largest.input_limit(request), largest.size(request)
+        limit, size = largest.input_limit(request), request.sizes[largest.family]
         if not is_to_shrink and (size.lower > limit or limit <= request.above_tokens):
             raise _no_model_fits(rejected)
         others = {one.name: "fits, but its window is smaller" for one in candidates} | rejected
@@ -486,7 +474,7 @@ class ModelRouter:
             info=candidate.info,
             reason=reason,
             rejected=rejected,
-            estimated_tokens=candidate.size(request).tokens,
+            estimated_tokens=request.sizes[candidate.family].tokens,
             estimated_cost=self._cost(candidate, request),
             bucket=self.quality.bucket(request.text, needs_tools=bool(request.tools)),
         )
@@ -499,7 +487,7 @@ class ModelRouter:
 
     def _cost(self, candidate: Candidate, request: Request) -> Decimal | None:
         """USD of one request; what stands in the candidate's prompt cache costs less where there is a price for it."""
-        output, tokens = self._config(request).expected_output_tokens, candidate.size(request).tokens
+        output, tokens = self._config(request).expected_output_tokens, request.sizes[candidate.family].tokens
         if asked := request.output_tokens or candidate.limits.output_reserve(request.reserve):
             output = min(output, asked)
         name, seen_tokens = self._kept.get(request.conversation) or ("", 0)
@@ -519,8 +507,7 @@ def settings_for(known: RoutingConfig, given: Any) -> RoutingConfig | None:
     return RoutingConfig(**{**known.model_dump(), **given})
 
 
-Choice = tuple[Candidate, str, Mapping[str, str]]
-"""Who is taken, why, and why not each other one that can take the request."""
+Choice = tuple[Candidate, str, Mapping[str, str]]  # who is taken, why, and why not each other one that can be
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

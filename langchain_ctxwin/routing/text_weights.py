@@ -20,36 +20,16 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-WEIGHTS_FILE = "weights.json"
-"""The weights that come with the package; `benchmarks/fit_routing.py` makes them from public outcomes."""
-
-CHEAP, DEAR = "(cheap)", "(dear)"
-"""Columns for models that the weights do not know by name: the weaker and the stronger end."""
-
-READ_CHARS = 2048
-"""Of a longer text this much of its beginning and of its end is read: what is asked stands there, what lies between
-is material. The time of a score is bounded by it."""
-
-PHRASE_WORDS = 3
-"""Tokens of the longest phrase that has a weight: three words hold how a question is asked; a fourth adds nothing."""
-
-NUMBER_DIGITS = 3
-"""Not what a number is matters but how long it is: `7` and `9` are one token, as are all of three digits or more."""
-
-MAX_LOGIT = 12.0
-"""No text makes a model surer than this: one failure in 160,000."""
-
-LEAST_TEXTS = 3
-"""Texts in which a phrase has to occur: what stands in one or two says nothing about others."""
-
-PENALTY = 2.0
-"""On the squared weights, chosen by cross-validation; 1 to 4 give the same within noise."""
-
-STEP, STEPS = 0.5, 30
-"""Length and number of the steps of the descent; twice as many rank texts alike."""
-
-LEAST_SAMPLES = 200
-"""Of a model before it has a column of its own: with fewer its strength says more."""
+WEIGHTS_FILE = "weights.json"  # comes with the package; `benchmarks/fit_routing.py` makes it from public outcomes
+CHEAP, DEAR = "(cheap)", "(dear)"  # columns for models that the weights do not know by name
+READ_CHARS = 2048  # at either end of a longer text, where what is asked stands; bounds the time of a score
+PHRASE_WORDS = 3  # of the longest phrase with a weight: three hold how a question is asked, a fourth adds nothing
+NUMBER_DIGITS = 3  # `7` and `9` are one token, as are all numbers of three digits or more: only the length matters
+MAX_LOGIT = 12.0  # no text makes a model surer than this: one failure in 160,000
+LEAST_TEXTS = 3  # in which a phrase has to occur: what stands in one or two says nothing about others
+PENALTY = 2.0  # on the squared weights, chosen by cross-validation; 1 to 4 give the same within noise
+STEP, STEPS = 0.5, 30  # length and number of the steps of the descent; twice as many rank texts alike
+LEAST_SAMPLES = 200  # of a model before it has a column of its own: with fewer its strength says more
 
 _TOKEN = re.compile(r"[^\W\d]+|\d+|[^\w\s]")
 
@@ -62,15 +42,9 @@ class TextWeights:
         ConfigError: a row has not one finite number per column.
     """
 
-    columns: tuple[str, ...]
-    """`CHEAP`, `DEAR`, then the models that have weights of their own."""
-
-    base: tuple[float, ...]
-    """Log-odds of a good answer to a text without any known phrase, per column."""
-
-    phrases: Mapping[str, tuple[float, ...]]
-    """Phrase -> how rare it is, then its weight per column."""
-
+    columns: tuple[str, ...]  # `CHEAP`, `DEAR`, then the models that have weights of their own
+    base: tuple[float, ...]  # per column: log-odds of a good answer to a text without any known phrase
+    phrases: Mapping[str, tuple[float, ...]]  # phrase -> how rare it is, then its weight per column
     usual: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     """Bucket -> mean log-odds per column over the texts that the weights were made from."""
 
@@ -146,8 +120,7 @@ class Sample:
 
     text: str
     model: str
-    success: float
-    """1 or True for a good answer, 0 or False for a bad one, or the share of good ones."""
+    success: float  # 1 or True for a good answer, 0 or False for a bad one, or the share of good ones
 
 
 def trained(
@@ -167,12 +140,10 @@ def trained(
     """
     outcomes = _by_text(samples)
     columns = _columns(outcomes)
-    groups = list(dict.fromkeys(columns.values()))  # of two models, each is also a half: learned once
     bags = [phrase_counts(text) for text in outcomes]
     rarity = _rarity(bags, only)
-    weights, logits = _descended(bags, rarity, *_targets(outcomes, groups))
-    spread = [groups.index(members) for members in columns.values()]
-    *rows, base = weights[:, spread].tolist()
+    weights, logits = _descended(bags, rarity, *_targets(outcomes, columns.values()))
+    *rows, base = weights.tolist()
     members = defaultdict(list)
     for row, text in enumerate(outcomes):
         members[bucket(text)].append(row)
@@ -180,7 +151,7 @@ def trained(
         columns=tuple(columns),
         base=tuple(base),
         phrases={phrase: (rare, *row) for (phrase, rare), row in zip(rarity.items(), rows, strict=True)},
-        usual={name: tuple(logits[texts][:, spread].mean(axis=0).tolist()) for name, texts in members.items()},
+        usual={name: tuple(logits[texts].mean(axis=0).tolist()) for name, texts in members.items()},
     )
 
 
@@ -209,14 +180,14 @@ def _columns(outcomes: Mapping[str, Mapping[str, Sequence[float]]]) -> dict[str,
 
 
 def _targets(
-    outcomes: Mapping[str, Mapping[str, Sequence[float]]], groups: Sequence[frozenset[str]]
+    outcomes: Mapping[str, Mapping[str, Sequence[float]]], columns: Collection[frozenset[str]]
 ) -> tuple[Array, Array]:
-    """Share of successes per text and group of models, and 1 where there are any outcomes, else 0."""
+    """Share of successes per text and column, and 1 where there are any outcomes, else 0."""
     import numpy as np  # noqa: PLC0415  # only training needs it
 
-    good, weight = np.zeros((2, len(outcomes), len(groups)))
+    good, weight = np.zeros((2, len(outcomes), len(columns)))
     for row, models in enumerate(outcomes.values()):
-        for column, members in enumerate(groups):
+        for column, members in enumerate(columns):
             heard = [success for model in members for success in models.get(model, ())]
             if heard:
                 good[row, column], weight[row, column] = sum(heard) / len(heard), 1.0

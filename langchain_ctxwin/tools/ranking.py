@@ -33,26 +33,21 @@ from langchain_ctxwin.util.background import ForkSafeLock, in_daemon
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import Lru, once
 
-MEANING_SHARE = 0.4
-"""Weight of meaning beside words when there are embeddings: neither alone finds what both together find."""
-
+MEANING_SHARE = 0.4  # beside words, where there are embeddings: neither alone finds what both together find
 # A part of a request is a clear wish when its best tool shares two words with it, which are a third of its own, or is
 # so near in meaning: unrelated sentences are below 0.3 in common models.
 CLEAR_TERMS, CLEAR_TERM_SHARE = 2, 1 / 3
 CLEAR_COSINE = 0.45
 
+# How much a word counts by where it stands: names are short and say most, a choice of values only what is possible.
 WEIGHTS = {"title": 2.0, "description": 1.0, "fields": 1.0, "field_texts": 1.0, "values": 0.5}
-"""How much a word counts by where it stands: names are short and say most, a choice of values only what is possible."""
-
 # Fragments of four letters find another form of a word: `convert` and `conversion` share one. Their weight is too small
 # to beat the word itself, they are looked for where they are few, and a run of more than 60 is no word.
 FRAGMENT_CHARS, MAX_FRAGMENTS = 4, 60
 FRAGMENT_FIELDS = ("title", "description")
 FRAGMENT_SHARE = 0.3
 
-PHRASING_WEIGHT = 0.1
-"""Weight of a word that requests are phrased with: a tool that is called `help` is still found."""
-
+PHRASING_WEIGHT = 0.1  # of a word that requests are phrased with: a tool that is called `help` is still found
 # A request is extended by the words (a paragraph) of the best tools: enough to order tools that share no word with it.
 FEEDBACK_SHARE, FEEDBACK_TOOLS, FEEDBACK_TERMS = 0.3, 10, 30
 
@@ -203,7 +198,7 @@ class WordIndex:
 
     def scores(self, text: str) -> Scores:
         """Return a score per tool, 1 for the best; 0 without a common word or fragment."""
-        asked = without_phrasing(text)
+        asked = _PHRASING.sub(" ", text)
         wanted = dict.fromkeys(self._numbers(text), PHRASING_WEIGHT)
         wanted |= dict.fromkeys(self._numbers(asked), 1.0)
         telling = set(query_terms(asked))
@@ -214,7 +209,7 @@ class WordIndex:
 
     def numbers(self, text: str) -> list[int]:
         """Return the known terms of what a request asks for."""
-        return self._numbers(without_phrasing(text))
+        return self._numbers(_PHRASING.sub(" ", text))
 
     def resembling(self, scores: Scores) -> Scores:
         """Return a score per tool for having the words of the best tools: how tools that share no word are found."""
@@ -392,20 +387,11 @@ def _text(value: Any) -> str:
     return value[:MAX_TEXT_CHARS] if isinstance(value, str) else ""
 
 
-Asked = str | Sequence[MessageLikeRepresentation]
-"""A query, or the messages of a conversation."""
-
+Asked = str | Sequence[MessageLikeRepresentation]  # a query, or the messages of a conversation
 SEARCH_NAME = "search_tools"
-
-LINE_START, LINE_NAME_END = "- ", ": "
-"""What stands around the name of a tool in a result of `search_tools`."""
-
-MAX_REQUEST_CHARS = 4_000
-"""What is read of a request or a plan: its beginning and its end, half each; pasted text in between is no request."""
-
-MAX_NEEDS = 20
-"""Parts that are ranked each for itself: time grows with them, and longer lists of wishes are rare."""
-
+LINE_START, LINE_NAME_END = "- ", ": "  # around the name of a tool in a result of `search_tools`
+MAX_REQUEST_CHARS = 4_000  # read of a request or a plan, half at either end: pasted text in between is no request
+MAX_NEEDS = 20  # parts that are ranked each for itself: time grows with them, and longer lists of wishes are rare
 MIN_NEED_TERMS = 2  # a part with fewer words of its own joins the part before it
 SHORT_REQUEST_TERMS = 3  # a request with fewer ("yes, do that") is read with what was said before it
 DONE = ("completed", "cancelled")  # states of items on a list of things to do that need no tools any more
@@ -450,9 +436,7 @@ def needs_of(asked: Asked) -> Needs:
     start = next((at for at in reversed(range(len(messages))) if isinstance(messages[at], HumanMessage)), 0)
     turn = messages[start:]
     texts = [*_request(messages[:start], turn), *_plan(turn)]
-    results = [
-        message for message in reversed(turn) if isinstance(message, ToolMessage) and message.name == SEARCH_NAME
-    ]
+    results = [one for one in reversed(turn) if isinstance(one, ToolMessage) and one.name == SEARCH_NAME]
     lines = (line for result in results for line in result.text.splitlines() if line.startswith(LINE_START))
     return Needs(
         request="\n".join(texts),
@@ -465,31 +449,15 @@ def needs_of(asked: Asked) -> Needs:
 
 
 def parts_of(text: str) -> list[str]:
-    """Cut a request into its sentences and clauses.
-
-    Examples:
-        >>> parts_of("Convert 50 euros to dollars and then book a taxi to the airport. Thanks")
-        ['Convert 50 euros to dollars', 'then book a taxi to the airport. Thanks']
-    """
+    """Cut a request into its sentences and clauses; short ones stay with the one before."""
     parts: list[list[str]] = []
     for piece in _PARTS.split(text):
-        if not (part := piece.strip(" ,\t")):
-            continue
-        if parts and len(query_terms(part)) < MIN_NEED_TERMS:
+        part = piece.strip(" ,\t")
+        if part and parts and len(query_terms(part)) < MIN_NEED_TERMS:
             parts[-1].append(part)
-        else:
+        elif part:
             parts.append([part])
     return [" ".join(joined) for joined in parts]
-
-
-def without_phrasing(text: str) -> str:
-    """Return a request without the words that any request could have.
-
-    Examples:
-        >>> without_phrasing("Hi, I would like to know the interest rate please").split()
-        [',', 'I', 'would', 'to', 'the', 'interest', 'rate']
-    """
-    return _PHRASING.sub(" ", text)
 
 
 def _request(before: Sequence[BaseMessage], turn: Sequence[BaseMessage]) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from langchain_core.embeddings import Embeddings
 from langchain_core.tools import BaseTool, InjectedToolArg, StructuredTool
@@ -27,36 +27,30 @@ from langchain_ctxwin.tools.ranking import (
     Asked,
     Entry,
     Needs,
+    Ranker,
+    Ranking,
+    Wish,
     entries_of,
     entry_of,
     needs_of,
 )
 from langchain_ctxwin.util.log import log
 
-if TYPE_CHECKING:
-    from langchain_ctxwin.tools.ranking import Ranking, Wish
-
 MOST_NAMED = 10  # names that one message lists
 UNKNOWN_PRICE = inf  # of a tool that cannot be priced: it fits nowhere
 
+# A wish is served when a loaded tool scores so much of what the best of all tools scores: such a lead is chance.
 SERVED_SHARE = 0.8
-"""A wish is served when a loaded tool scores so much of what the best of all tools scores: such a lead is chance."""
-
+# Tools that are added for one wish, and the least score beside the best one's: the best one alone is often not the
+# right one, one of the best five mostly is.
 BATCH_TOOLS, BATCH_SHARE = 5, 0.5
-"""Tools that are added for one wish, and the least score beside the best one's: the best one alone is often not the
-right one, one of the best five mostly is."""
-
+# Loaded tools that came last and stay when others leave: those of the request before, so that two topics in turn both
+# keep theirs. More of them would leave less room for the request itself.
 RECENT_TOOLS = 7
-"""Loaded tools that came last and stay when others leave: those of the request before, so that two topics in turn both
-keep theirs. More of them would leave less room for the request itself."""
-
+# What a set is filled to when it changes: the rest takes a small addition. On public queries (StableToolBench, BFCL,
+# MetaTool) it held .01-.05 more of what was needed than one filled to .85.
 PRUNED_SHARE = 0.95
-"""What a set is filled to when it changes: the rest takes a small addition. On public queries (StableToolBench, BFCL,
-MetaTool) it held .01-.05 more of what was needed than one filled to .85."""
-
-MAX_RESULTS = 5
-"""Tools that one search shows and loads: more would push out too many of those that are loaded."""
-
+MAX_RESULTS = 5  # tools that one search shows and loads: more would push out too many of those that are loaded
 MATCH_SHARE = 0.5  # least score, beside that of the best new tool, of what a search shows with it
 MAX_RESULT_TOKENS = 400  # of a search: five names with a line each
 
@@ -83,26 +77,13 @@ class Search(BaseModel):
 class ToolSelection:
     """The tools for one request. Every tool is either selected or deferred."""
 
-    selected: tuple[Any, ...]
-    """The tools to bind, as they were given; the same set always comes in the same order."""
-
-    deferred: tuple[Any, ...]
-    """The others, in the order in which they were given."""
-
-    tokens: int
-    """What the selected definitions add to a request."""
-
-    names: tuple[str, ...]
-    """The names of the selected tools, in their order: pass them as `previous` with the next request."""
-
-    added: tuple[str, ...] = ()
-    """Names that the previous set did not have."""
-
-    removed: tuple[str, ...] = ()
-    """Names that only the previous set had."""
-
-    skipped: tuple[str, ...] = ()
-    """Names of deferred tools that never fit: not readable, or larger than the room beside what is always there."""
+    selected: tuple[Any, ...]  # to bind, as they were given; the same set always comes in the same order
+    deferred: tuple[Any, ...]  # the others, in the order in which they were given
+    tokens: int  # what the selected definitions add to a request
+    names: tuple[str, ...]  # of the selected tools, in their order: pass them as `previous` with the next request
+    added: tuple[str, ...] = ()  # names that the previous set did not have
+    removed: tuple[str, ...] = ()  # names that only the previous set had
+    skipped: tuple[str, ...] = ()  # names of tools that never fit: not readable, or too large beside `always`
 
 
 class ToolSelector:
@@ -153,8 +134,6 @@ class ToolSelector:
         embeddings: Embeddings | None = None,
         counter: TokenCounter | None = None,
     ) -> None:
-        from langchain_ctxwin.tools.ranking import Ranker  # noqa: PLC0415  # numpy takes longer to import than this package
-
         self._entries: tuple[Entry, ...] = entries_of(tools)
         self._numbers = _numbers(self._entries)
         if isinstance(max_tool_tokens, bool) or not isinstance(max_tool_tokens, int) or max_tool_tokens <= 0:

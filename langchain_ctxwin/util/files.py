@@ -9,10 +9,10 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 from uuid import uuid4
 
-from langchain_ctxwin.errors import ConfigError, brief
+from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.util.background import ForkSafeLock
 from langchain_ctxwin.util.failures import FailureLog
 from langchain_ctxwin.util.log import log
@@ -27,7 +27,6 @@ SMALL_FILE_BYTES = 16 * 1024 * 1024
 """The same for what this package alone fills, a few thousand names: more than it ever writes."""
 
 T = TypeVar("T")
-V = TypeVar("V")
 
 
 class SharedFile(Generic[T]):
@@ -131,36 +130,6 @@ class SharedFile(Generic[T]):
                 if isinstance(version, int) and not isinstance(version, bool) and version > self._version:
                     return self._empty, f"of version {version}, newer than {self._version}", True
         return value, fault, False
-
-
-def read_table(
-    content: bytes, *, version: int, key: str, read: Callable[[str, str, Any], V | None]
-) -> tuple[dict[tuple[str, str], V], str]:
-    """Return what is valid in a JSON table of tables, by both names, and what is wrong with it.
-
-    Args:
-        content: Of a file.
-        version: What the document has to state.
-        key: Where the table stands in the document.
-        read: Returns an entry; None for what is none.
-    """
-    try:
-        document = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        return {}, f"not JSON: {error}"
-    is_known = isinstance(document, dict) and document.get("version") == version
-    table = document.get(key) if is_known else None
-    if not isinstance(table, dict):
-        return {}, f"no {key} of version {version}"
-    cells = [
-        (row, column, value)
-        for row, columns in table.items()
-        for column, value in (columns.items() if isinstance(columns, dict) else [("", columns)])
-    ]
-    found = {(row, column): read(row, column, value) for row, column, value in cells}
-    invalid = [f"{row}.{column}" for (row, column), entry in found.items() if entry is None]
-    fault = f"{len(invalid)} invalid entries, the first is {brief(invalid[0])}" if invalid else ""
-    return {cell: entry for cell, entry in found.items() if entry is not None}, fault
 
 
 def read_regular(path: Path, max_bytes: int) -> bytes | None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
+import pytest
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessageChunk, BaseMessage
+from langchain_core.messages.ai import add_ai_message_chunks
 from langchain_core.outputs import ChatGenerationChunk
 
 from langchain_ctxwin.core.model_info import ModelInfo, model_name
@@ -90,6 +93,22 @@ def scripted(name: str, window: int, kind: type[ScriptedChatModel] = ScriptedCha
     return kind(model_name=name, input_limit=limit, profile={"max_input_tokens": window}, **values)
 
 
+def answered(model: Any, text: Any, how: str) -> Any:
+    """Call a model in one of the four ways."""
+
+    async def astreamed() -> AIMessageChunk:
+        return add_ai_message_chunks(*[chunk async for chunk in model.astream(text)])
+
+    if how == "invoke":
+        return model.invoke(text)
+    if how == "ainvoke":
+        return asyncio.run(model.ainvoke(text))
+    return add_ai_message_chunks(*model.stream(text)) if how == "stream" else asyncio.run(astreamed())
+
+
+every_way = pytest.mark.parametrize("how", ["invoke", "ainvoke", "stream", "astream"])
+
+
 def router(*models: BaseChatModel, prices: Mapping[str, str] | None = None, **options: Any) -> ModelRouter:
     """Return a router over models whose windows are those they state; later models are dearer unless told."""
     known = {}
@@ -100,31 +119,19 @@ def router(*models: BaseChatModel, prices: Mapping[str, str] | None = None, **op
     return ModelRouter(list(models), TableRegistry(known), **options)
 
 
-def busy() -> Exception:
-    return SdkError("Error code: 429 - rate limit reached for requests per minute", status_code=429)
+def failing(status: int, text: str, **values: Any) -> Callable[[], Exception]:
+    """Return what makes an error of a provider, anew for each call."""
+    return lambda: SdkError(f"Error code: {status} - {text}", status_code=status, **values)
 
 
-def unavailable() -> Exception:
-    return SdkError("Error code: 503 - the server is overloaded", status_code=503)
-
-
-def unauthorized() -> Exception:
-    return SdkError("Error code: 401 - invalid api key", status_code=401, code="invalid_api_key")
-
-
-def unknown_model() -> Exception:
-    return SdkError("Error code: 404 - model not found", status_code=404, code="model_not_found")
-
-
-def invalid() -> Exception:
-    return SdkError("Error code: 400 - messages[3].role is missing", status_code=400, code="invalid_request_error")
-
-
+busy = failing(429, "rate limit reached for requests per minute")
+unavailable = failing(503, "the server is overloaded")
+invalid = failing(400, "messages[3].role is missing", code="invalid_request_error")
 FAILURES: dict[str, Callable[[], Exception]] = {
     "429": busy,
     "503": unavailable,
-    "401": unauthorized,
-    "404": unknown_model,
+    "401": failing(401, "invalid api key", code="invalid_api_key"),
+    "404": failing(404, "model not found", code="model_not_found"),
     "timeout": lambda: TimeoutError("no answer within 60 s"),
     "connection": lambda: ConnectionError("connection refused"),
 }

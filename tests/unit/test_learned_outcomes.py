@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -17,7 +16,7 @@ from langchain_ctxwin.routing import ModelRouter, Quality, RoutedChatModel
 from langchain_ctxwin.routing.fallbacks import AnswerSigns
 from support.agents import ADAPTERS, agent_on
 from support.fakes import ScriptedChatModel
-from support.routing import TableRegistry, info
+from support.routing import TableRegistry, answered, every_way, info
 
 ASKED = "What is the capital of France?"
 
@@ -44,51 +43,27 @@ def chance(model: RoutedChatModel) -> float:
     return model.router.quality.chances(ASKED, ["one"], strengths=[0.5])[0]
 
 
-def asked(model: RoutedChatModel, way: str, times: int = 5) -> None:
-    for _ in range(times):
-        if way == "stream":
-            list(model.stream(ASKED))
-        elif way == "ainvoke":
-            asyncio.run(model.ainvoke(ASKED))
-        else:
-            model.invoke(ASKED)
-
-
 INVALID = {"name": "f", "args": "{", "id": "1", "error": "no JSON", "type": "invalid_tool_call"}
-ways = pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream"])
+CUT = {"finish_reason": "length"}
+INCOMPLETE = {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
+# Whether an answer counts against its model, by its end.
+ENDINGS = [
+    *((CUT, True), ({"finish_reason": "MAX_TOKENS"}, True), ({"stop_reason": "max_tokens"}, True), (INCOMPLETE, True)),
+    *(({"stop_reason": "refusal"}, True), ({"finish_reason": "content_filter"}, True)),
+    *(({"finish_reason": "SAFETY"}, True), ({}, False), ({"finish_reason": "stop"}, False)),
+    *(({"stop_reason": "end_turn"}, False), ({"finish_reason": "STOP"}, False)),
+]
 
 
-@ways
-@pytest.mark.parametrize(
-    "ending",
-    [
-        {"finish_reason": "length"},
-        {"finish_reason": "MAX_TOKENS"},
-        {"stop_reason": "max_tokens"},
-        {"stop_reason": "refusal"},
-        {"finish_reason": "content_filter"},
-        {"finish_reason": "SAFETY"},
-        {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}},
-    ],
-)
-def test_an_answer_that_was_cut_or_refused_counts_against_its_model(way, ending):
+@every_way
+@pytest.mark.parametrize(("ending", "failed"), ENDINGS)
+def test_an_answer_that_was_cut_or_refused_counts_against_its_model_and_any_other_does_not(how, ending, failed):
     """Of five that failed out of five, the chance becomes what it was times 1 - 5 / 15."""
     model = routed(None, ending)
     before = chance(model)
-    asked(model, way)
-    assert chance(model) < before * 0.85
-
-
-@ways
-@pytest.mark.parametrize(
-    "ending", [{}, {"finish_reason": "stop"}, {"stop_reason": "end_turn"}, {"finish_reason": "STOP"}]
-)
-def test_an_answer_that_came_leaves_the_chances_as_they_are(way, ending):
-    """Nobody said whether it was good."""
-    model = routed(None, ending)
-    before = chance(model)
-    asked(model, way, 50)
-    assert chance(model) == pytest.approx(before)
+    for _ in range(5):
+        answered(model, ASKED, how)
+    assert chance(model) < before * 0.85 if failed else chance(model) == pytest.approx(before)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +78,7 @@ def test_an_answer_that_came_leaves_the_chances_as_they_are(way, ending):
 def test_nothing_and_calls_that_nobody_can_run_count_against_their_model(answer):
     model = routed(answer)
     before = chance(model)
-    asked(model, "invoke")
+    model.invoke(ASKED)
     assert chance(model) < before
 
 
@@ -137,19 +112,18 @@ def test_a_request_that_a_thread_sends_again_counts_against_the_answer_before():
 
 def test_what_is_not_to_be_learned_is_not():
     """The setting turns it off, and what somebody records still counts."""
-    model = routed(None, {"finish_reason": "length"}, learn_outcomes=False)
+    model = routed(None, CUT, learn_outcomes=False)
     before = chance(model)
-    asked(model, "invoke")
+    route = model.invoke(ASKED).response_metadata["route"]
     assert chance(model) == pytest.approx(before)
-    for _ in range(5):
-        model.router.record(model.invoke(ASKED).response_metadata["route"], success=False)
+    model.router.record(route, success=False)
     assert chance(model) < before
 
 
 @pytest.mark.parametrize("adapter", ADAPTERS)
 def test_agents_learn_too(adapter):
     """Their calls go through the same model."""
-    model = routed(None, {"finish_reason": "length"})
+    model = routed(None, CUT)
     before = chance(model)
     agent_on(adapter, model).invoke({"messages": [HumanMessage(ASKED)]}, {"configurable": {"thread_id": "t"}})
     assert chance(model) < before

@@ -14,12 +14,6 @@ from langchain_ctxwin.routing.quality import MAX_CELLS, MAX_NAME_CHARS, MAX_TRIA
 from langchain_ctxwin.util.files import replace_text
 
 NOON = 1_800_000_000.0
-counts = st.builds(
-    lambda trials, share, at: Count(successes=trials * share, trials=trials, at=at),
-    st.floats(0, MAX_TRIALS),
-    st.floats(0, 1),
-    st.floats(0, 1e11),
-)
 names = st.text(min_size=1, max_size=9)
 
 
@@ -40,15 +34,11 @@ def known(outcomes, bucket="math/hard", model="m"):
     return count.successes, count.trials
 
 
-def at_noon():
-    return NOON
-
-
 # Counting
 
 
 def test_outcomes_are_counted_per_model_and_bucket():
-    outcomes = Outcomes(clock=at_noon)
+    outcomes = Outcomes(clock=lambda: NOON)
     for success in (True, False, True):
         outcomes.record("math/hard", "m", success=success)
     assert outcomes.of("math/hard", "m") == Count(successes=2, trials=3, at=NOON)
@@ -75,11 +65,13 @@ def test_the_cells_heard_of_last_are_kept():
     [("", "m", True, "bucket=''"), ("b", "", True, "model=''"), ("b", None, True, "model=None"),
      ("b", "m", 1, "success=1"), ("b", "m" * (MAX_NAME_CHARS + 1), True, "model=")],
 )  # fmt: skip
-def test_what_is_no_outcome_is_refused(bucket, model, success, named):
+def test_what_is_no_outcome_and_no_place_is_refused(bucket, model, success, named):
     outcomes = Outcomes()
     with pytest.raises(ConfigError, match=named):
         outcomes.record(bucket, model, success=success)
     assert outcomes.of(bucket, model) == Count()
+    with pytest.raises(ConfigError, match="give the path of a file"):
+        Outcomes("a\0b")
 
 
 # The file
@@ -89,7 +81,7 @@ def test_what_is_no_outcome_is_refused(bucket, model, success, named):
 @given(st.lists(st.tuples(names, names, st.booleans()), min_size=1, max_size=5))
 def test_what_is_written_is_read(tmp_path_factory, recorded):
     path = tmp_path_factory.mktemp("outcomes") / "outcomes.json"
-    outcomes = Outcomes(path, clock=at_noon)
+    outcomes = Outcomes(path, clock=lambda: NOON)
     for bucket, model, success in recorded:
         outcomes.record(bucket, model, success=success)
     assert outcomes.flush()
@@ -99,15 +91,7 @@ def test_what_is_written_is_read(tmp_path_factory, recorded):
     assert sum(again.of(*cell).trials for cell in cells) == len(recorded)
 
 
-def test_objects_that_share_a_file_add_up(path):
-    one, other = Outcomes(path), Outcomes(path)
-    saved(one)
-    saved(other, success=False)
-    saved(one)
-    assert known(one) == known(Outcomes(path)) == (2.0, 3.0)
-
-
-def test_recording_writes_in_a_background_thread(path, monkeypatch):
+def test_objects_that_share_a_file_add_up_and_write_in_a_background_thread(path, monkeypatch):
     writers = []
 
     def write(place, text):
@@ -115,8 +99,11 @@ def test_recording_writes_in_a_background_thread(path, monkeypatch):
         replace_text(place, text)
 
     monkeypatch.setattr("langchain_ctxwin.util.files.replace_text", write)
-    saved(Outcomes(path))
-    assert writers == ["ctxwin-outcomes"]
+    one, other = Outcomes(path), Outcomes(path)
+    for outcomes, success in ((one, True), (other, False), (one, True)):
+        saved(outcomes, success=success)
+    assert known(one) == known(Outcomes(path)) == (2.0, 3.0)
+    assert writers == ["ctxwin-outcomes"] * 3
 
 
 @pytest.mark.parametrize(
@@ -137,18 +124,13 @@ def test_a_corrupt_file_is_set_aside(path, content):
 
 
 def test_what_is_valid_in_a_faulty_file_is_kept(path):
-    good = {"successes": 1.0, "trials": 2.0, "at": NOON}
-    path.write_text(json.dumps({"version": 1, "outcomes": {"math/hard": {"m": good, "n": "many"}}}))
-    assert known(saved(Outcomes(path))) == (2.0, 3.0)
-
-
-def test_names_without_end_are_not_kept(path):
-    good = {"successes": 1.0, "trials": 2.0, "at": NOON}
-    path.write_text(json.dumps({"version": 1, "outcomes": {"math/hard": {"m": good}, "b" * 60_000: {"m": good}}}))
+    """Names without end are neither kept nor logged in full."""
+    good, long = {"successes": 1.0, "trials": 2.0, "at": NOON}, "b" * 60_000
+    path.write_text(json.dumps({"version": 1, "outcomes": {"math/hard": {"m": good, "n": "many"}, long: {"m": good}}}))
     with capture_logs() as logs:
         outcomes = Outcomes(path)
-    assert (known(outcomes), len(str(logs)) < 1_000) == ((1.0, 2.0), True)
-    assert outcomes.of("b" * 60_000, "m").trials == 0
+    assert (known(outcomes), known(outcomes, long), len(str(logs)) < 1_000) == ((1.0, 2.0), (0.0, 0.0), True)
+    assert known(saved(outcomes)) == (2.0, 3.0)
 
 
 def test_a_file_that_cannot_be_written_costs_nothing(tmp_path):
@@ -160,8 +142,3 @@ def test_a_file_that_cannot_be_written_costs_nothing(tmp_path):
     assert [log["event"] for log in logs].count("models.outcomes_not_saved") == 1
     blocked.unlink()
     assert known(saved(outcomes)) == known(Outcomes(blocked / "outcomes.json")) == (3.0, 3.0)
-
-
-def test_a_path_that_names_no_place_is_refused():
-    with pytest.raises(ConfigError, match="give the path of a file"):
-        Outcomes("a\0b")

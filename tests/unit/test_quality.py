@@ -73,16 +73,28 @@ def test_without_outcomes_the_stronger_model_is_likelier_right():
     assert all(cheap < dear for cheap, dear in SHIPPED.weights.usual.values())
 
 
-@pytest.mark.parametrize("given_strengths", [[], [0.5, 0.5], [-0.1], [1.1], [math.nan]])
-def test_strengths_that_do_not_fit_are_refused(given_strengths):
-    with pytest.raises(ConfigError, match="give each a number from 0 to 1"):
-        SHIPPED.chances("hi", ["m"], strengths=given_strengths)
+def sample(text="a", model="m", success=True):
+    return Sample(text=text, model=model, success=success)
 
 
-@pytest.mark.parametrize("text", [None, 3, ["a"], b"a"])
-def test_what_is_no_text_is_refused(text):
-    with pytest.raises(ConfigError, match="pass the request as a string"):
-        SHIPPED.bucket(text)
+REFUSED = [
+    (SHIPPED.bucket, "pass the request as a string", [None, 3, ["a"], b"a"]),
+    (
+        lambda strengths: SHIPPED.chances("hi", ["m"], strengths=strengths),
+        *("give each a number from 0 to 1", [[], [0.5, 0.5], [-0.1], [1.1], [math.nan]]),
+    ),
+    (Quality().fit, "give", [[], [sample()], [sample(), sample("b")], [sample(), sample(model="n")]]),
+    (Quality().fit, "give", [[sample(success=2)], [sample(success=math.nan)], [sample(None)]]),
+    (loaded, "weights", ["", "{}", "[]", "no", '{"columns": ["a", "b"], "base": [1], "phrases": {}}']),
+    (loaded, "weights", ['{"columns": ["a"], "base": [1], "phrases": {"phrase": [1, NaN]}}']),
+]
+
+
+@pytest.mark.parametrize(("call", "told", "wrong"), [(*row[:2], wrong) for row in REFUSED for wrong in row[2]])
+def test_what_is_no_text_strength_sample_or_weight_is_refused(call, told, wrong):
+    """Also samples from which nothing can be learned."""
+    with pytest.raises(ConfigError, match=told):
+        call(wrong)
 
 
 # Buckets
@@ -120,15 +132,11 @@ def test_only_the_ends_of_a_long_text_are_read():
 # Learning
 
 
-def test_a_quality_learns_where_the_stronger_model_is_needed():
-    """A word that only the stronger model copes with raises its advantage on new texts."""
-    fitted = Quality().fit(samples())
-    assert advantage(fitted, "prove another") > advantage(fitted, "name another") + 0.1
-
-
-def test_fitting_is_deterministic_and_counts_where_the_first_quality_does():
+def test_a_quality_learns_where_the_stronger_model_is_needed_and_counts_where_the_first_one_does():
+    """A word that only the stronger model copes with raises its advantage on new texts; fitting is deterministic."""
     quality = Quality()
     fitted = quality.fit(samples())
+    assert advantage(fitted, "prove another") > advantage(fitted, "name another") + 0.1
     assert fitted.weights == Quality().fit(samples()).weights
     fitted.record("math/hard", "m", success=True)
     assert quality.outcomes.of("math/hard", "m").trials == 1.0
@@ -139,27 +147,6 @@ def test_a_model_with_many_samples_has_weights_of_its_own():
     assert fitted.weights.columns == (CHEAP, DEAR, "small", "large")
     small, large = fitted.chances("prove another", ["small", "large"], strengths=[1.0, 0.0])
     assert small < large
-
-
-def sample(text="a", model="m", success=True):
-    return Sample(text=text, model=model, success=success)
-
-
-@pytest.mark.parametrize(
-    "given_samples",
-    [
-        [],
-        [sample()],
-        [sample(), sample("b")],
-        [sample(), sample(model="n")],
-        [sample(success=2)],
-        [sample(success=math.nan)],
-        [sample(None)],
-    ],
-)
-def test_samples_from_which_nothing_can_be_learned_are_refused(given_samples):
-    with pytest.raises(ConfigError, match="give"):
-        Quality().fit(given_samples)
 
 
 def test_the_weights_are_read_before_requests_are_routed(monkeypatch):
@@ -183,19 +170,6 @@ def test_the_weights_are_read_before_requests_are_routed(monkeypatch):
 def test_weights_survive_being_written(phrases):
     weights = TextWeights(columns=(CHEAP, DEAR), base=(0.5, -1.0), phrases=phrases, usual={"text/easy": (1.0, 2.0)})
     assert loaded(dumped(weights)) == weights
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("", "{}", "[]", "no"),
-        '{"columns": ["a", "b"], "base": [1], "phrases": {}}',
-        '{"columns": ["a"], "base": [1], "phrases": {"phrase": [1, NaN]}}',
-    ],
-)
-def test_what_are_no_weights_is_refused(text):
-    with pytest.raises(ConfigError, match="weights"):
-        loaded(text)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from langchain_core.caches import InMemoryCache
 from langchain_core.callbacks import UsageMetadataCallbackHandler
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.messages.ai import add_ai_message_chunks
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.rate_limiters import BaseRateLimiter
@@ -40,7 +40,19 @@ from support.fakes import (
     script,
     tool_loop,
 )
-from support.routing import FAILURES, BreakingChatModel, FixedQuality, busy, invalid, router, scripted, unavailable
+from support.routing import (
+    FAILURES,
+    BreakingChatModel,
+    FixedQuality,
+    answered,
+    busy,
+    every_way,
+    failing,
+    invalid,
+    router,
+    scripted,
+    unavailable,
+)
 
 MANY = 99
 
@@ -127,22 +139,6 @@ def route_of(message: BaseMessage) -> dict[str, Any]:
     return message.response_metadata["route"]
 
 
-def answered(model: Any, text: str, how: str) -> BaseMessage:
-    """Call a model in one of the four ways."""
-
-    async def astreamed() -> AIMessageChunk:
-        return add_ai_message_chunks(*[chunk async for chunk in model.astream(text)])
-
-    if how == "invoke":
-        return model.invoke(text)
-    if how == "ainvoke":
-        return asyncio.run(model.ainvoke(text))
-    return add_ai_message_chunks(*model.stream(text)) if how == "stream" else asyncio.run(astreamed())
-
-
-every_way = pytest.mark.parametrize("how", ["invoke", "ainvoke", "stream", "astream"])
-
-
 @every_way
 def test_an_answer_is_that_of_the_candidate_with_the_route(how):
     """Text, usage and the real model's name come through; the route says which and why."""
@@ -201,30 +197,25 @@ def test_an_overflow_skips_candidates_that_are_no_larger():
 
 def test_a_refusal_without_numbers_leaves_smaller_windows_to_try():
     """First the larger ones, then whoever seems to take it: a refusal that states nothing may be about anything."""
-    vague = SdkError("Error code: 400 - the prompt is too long for this model", status_code=400)
-    model, *_ = two(large={"faults": [vague]})
+    vague = failing(400, "the prompt is too long for this model")
+    model, *_ = two(large={"faults": [vague()]})
     answer = model.invoke("hello", route="large")
     assert (route_of(answer)["model"], route_of(answer)["fallbacks"]) == ("small", ["large: had too small a window"])
 
 
 @every_way
 def test_when_all_failed_the_last_error_is_raised_with_its_cause_and_notes(how):
-    last = unavailable()
+    """An iteration that ends in a candidate is an error of code like any other."""
+    last, notes = unavailable(), ["routing asked small: it was busy", "routing asked large: it was in trouble"]
     last.__cause__ = cause = ValueError("socket closed")
     model, *_ = two(small={"faults": [busy()]}, large={"faults": [last]})
     with pytest.raises(SdkError) as caught:
         answered(model, "hello", how)
-    assert (caught.value, caught.value.__cause__) == (last, cause)
-    assert caught.value.__notes__ == ["routing asked small: it was busy", "routing asked large: it was in trouble"]
-
-
-@every_way
-def test_an_iteration_that_ends_in_a_candidate_is_an_error_like_any_other(how):
-    model, *_ = two(small={"faults": [busy()]}, large={"faults": [StopIteration("no answer left")]})
+    assert (caught.value, caught.value.__cause__, caught.value.__notes__) == (last, cause, notes)
+    model, *_ = two(small={"faults": [busy()]}, large={"faults": [ended := StopIteration("no answer left")]})
     with pytest.raises(RuntimeError) as caught:
         answered(model, "hello", how)
-    assert isinstance(caught.value.__cause__, StopIteration)
-    assert caught.value.__notes__ == ["routing asked small: it was busy"]
+    assert (caught.value.__cause__, caught.value.__notes__) == (ended, notes[:1])
 
 
 ERRORS = {**FAILURES, "overflow": lambda: core_overflow(9_000, 8_192), "openai": lambda: openai_overflow(9_000, 8_192)}
@@ -257,8 +248,7 @@ def named(name: str) -> ModelInfo:
 
 
 def without_support() -> ScriptedChatModel:
-    error = SdkError("Error code: 400 - first does not support tools", status_code=400)
-    return scripted("first", 8_192, faults=[error])
+    return scripted("first", 8_192, faults=[failing(400, "first does not support tools")()])
 
 
 @every_way
@@ -291,24 +281,20 @@ def test_a_stream_that_broke_is_not_started_again(how):
     assert route_of(answered(model, "another", how))["model"] == "large"
 
 
-def test_a_candidate_can_be_asked_for_by_name():
-    model, *_ = two()
-    assert route_of(model.invoke("hi", route="large"))["reason"] == "asked for by name"
-    assert route_of(model.bind(route="large").invoke("hi there"))["model"] == "large"
+@every_way
+def test_a_candidate_can_be_asked_for_by_name_and_has_fallbacks(how):
+    """Also one that a node decided for, with a reason."""
+    decided = {"model": "large", "reason": "as the node decided"}
+    for route, reason in (("large", "asked for by name"), (decided, decided["reason"])):
+        model, *_ = two()
+        assert route_of(answered(model.bind(route=route), "hi", how))["reason"] == reason
+        model, *_ = two(large={"faults": [busy()]})
+        assert route_of(answered(model.bind(route=route), "hi", how))["model"] == "small"
+    assert route_of(two()[0].invoke("hi", route="large"))["model"] == "large"
     with pytest.raises(ConfigError, match="use one of small, large"):
         model.invoke("hi", route="nobody")
     with pytest.raises(ConfigError, match="give the name of a candidate"):
         model.invoke("hi", route=1)
-    decided = model.invoke("hi us", route={"model": "large", "reason": "as the node decided"})
-    assert route_of(decided)["reason"] == "as the node decided"
-
-
-@every_way
-def test_a_candidate_that_is_asked_for_and_fails_has_fallbacks(how):
-    """Also one that a node decided for, with a reason."""
-    for route in ("large", {"model": "large", "reason": "as the node decided"}):
-        model, *_ = two(large={"faults": [busy()]})
-        assert route_of(answered(model.bind(route=route), "hi", how))["model"] == "small"
 
 
 def test_a_request_that_is_too_large_for_all_is_refused_here_and_one_that_may_fit_is_sent():
@@ -323,22 +309,19 @@ def test_a_request_that_is_too_large_for_all_is_refused_here_and_one_that_may_fi
 
 @every_way
 def test_when_what_remains_is_too_small_the_caller_is_told_to_compact(how):
-    """The large model is busy: a shorter request could be answered, and the error states how short."""
+    """The large model is busy, or has no tool calling: a shorter request could be answered, as the error states."""
     error = busy()
     model, small, _ = two(large={"faults": [error]})
     with pytest.raises(ContextOverflowError) as caught:
         answered(model, "word " * 10_000, how)
+    pickled = pickle.loads(pickle.dumps(caught.value))  # noqa: S301  # our own
+    assert (str(pickled), pickled.candidate) == (str(caught.value), "small")
     assert (caught.value.__cause__, small.requests) == (error, [])
     assert caught.value.__notes__ == error.__notes__ == ["routing asked large: it was busy"]
     overflow = classify_overflow(caught.value)
     assert (overflow.limit, overflow.kind) == (6_144, "input")
     assert overflow.actual > 8_000
     assert (type(caught.value), caught.value.candidate) == (RemainingTooSmallError, "small")
-
-
-@every_way
-def test_a_candidate_without_tool_calling_leaves_those_that_are_too_small(how):
-    """It was well, but could not be asked; the caller is told to compact for whoever is left."""
     tiny, small, plain = scripted("tiny", 4_096), scripted("small", 8_192), scripted("plain", 128_000, kind=NoTools)
     model = routed(tiny, small, plain).bind_tools([add])
     with pytest.raises(RemainingTooSmallError) as caught:
@@ -357,11 +340,6 @@ def test_a_limit_of_one_candidate_is_no_statement_about_another_that_failed():
     assert caught.value.candidate == "middle"
     assert classify_overflow(caught.value.__cause__).limit == 9_000
     assert classify_overflow(caught.value).limit <= 9_000
-
-
-def test_the_error_about_what_remains_survives_pickling():
-    error = pickle.loads(pickle.dumps(RemainingTooSmallError("too large", candidate="small")))  # noqa: S301  # our own
-    assert (str(error), error.candidate) == ("too large", "small")
 
 
 def test_when_no_candidate_can_be_made_its_error_is_raised():
@@ -400,18 +378,15 @@ class ReadTimeout(type("Timeout", (OSError,), {})):
         (OSError(errno.ECONNRESET, "connection reset by peer"), "was not reachable"),
         (json.JSONDecodeError("expecting value", "<html>", 0), "was in trouble"),
         (ValueError("No generations found in stream."), "was in trouble"),
+        (FileNotFoundError(errno.ENOENT, "no such file"), None),
+        (PermissionError(errno.EACCES, "no"), None),
+        (ValueError("bad"), None),
     ],
 )
-def test_trouble_of_the_network_is_survived_by_another_model(error, meaning):
+def test_trouble_of_the_network_is_survived_by_another_model_and_that_of_this_machine_is_not(error, meaning):
     failure = failure_of(error)
-    assert (failure.meaning, failure.needs_rest, failure.overflow) == (meaning, True, None)
-
-
-@pytest.mark.parametrize(
-    "error", [FileNotFoundError(errno.ENOENT, "no such file"), PermissionError(errno.EACCES, "no"), ValueError("bad")]
-)
-def test_trouble_of_this_machine_is_no_failure_of_a_model(error):
-    assert failure_of(error) is None
+    told = failure and (failure.meaning, failure.needs_rest, failure.overflow)
+    assert told == (meaning and (meaning, True, None))
 
 
 def test_a_conversation_stays_with_its_model_by_thread_and_by_first_message():
@@ -472,21 +447,16 @@ def test_structured_output_works(include_raw):
 
 
 @every_way
-def test_tokens_are_counted_once(how):
-    model, *_ = two(small={"faults": [busy()]})
-    counted = UsageMetadataCallbackHandler()
-    answer = answered(model.with_config(callbacks=[counted]), "hello", how)
-    assert counted.usage_metadata == {"large": answer.usage_metadata}
-
-
-@pytest.mark.parametrize("how", ["invoke", "stream"])
-def test_tokens_are_counted_once_in_a_graph(how):
+def test_tokens_are_counted_once_also_in_a_graph(how):
     """Handlers of the surrounding run would also see a run inside ours; there is none."""
-    model, *_ = two()
-    counted = UsageMetadataCallbackHandler()
-    graph = graph_of(lambda _: answered(model, "hello", how))
-    graph.invoke({"messages": [("user", "hi")]}, {"callbacks": [counted]})
-    assert counted.usage_metadata == {"small": scripted("small", 8_192).invoke("hello").usage_metadata}
+    for is_inside in (False, True):
+        counted, (model, *_) = UsageMetadataCallbackHandler(), two(small={"faults": [busy()]})
+        if is_inside:
+            graph = graph_of(lambda _, model=model: answered(model, "hello", how))
+            graph.invoke({"messages": [("user", "hi")]}, {"callbacks": [counted]})
+        else:
+            answered(model.with_config(callbacks=[counted]), "hello", how)
+        assert counted.usage_metadata == {"large": scripted("large", 128_000).invoke("hello").usage_metadata}
 
 
 def test_streamed_messages_appear_once_in_a_graph():
@@ -505,23 +475,17 @@ def test_streamed_messages_appear_once_in_a_graph():
 
 
 @every_way
-def test_a_candidate_that_does_not_stream_answers_in_one_piece(how):
-    model, text = two(small={"disable_streaming": True})[0], "a text for more than one chunk"
-    answer = answered(model, text, how)
-    assert answer.text == echo([HumanMessage(text)], []).text
-    assert [chunk.text for chunk in model.stream(text) if chunk.text] == [answer.text]
+def test_a_candidate_that_does_not_stream_answers_in_one_piece_and_as_it_is(how):
+    """What it says beside its text included."""
+    said = AIMessage("a text for more than one chunk", additional_kwargs={"parsed": Person(name="Ada")})
+    model, *_ = two(small={"disable_streaming": True, "policy": lambda *_: said.model_copy()})
+    answer = answered(model, "hello", how)
+    assert (answer.text, answer.additional_kwargs) == (said.text, said.additional_kwargs)
+    assert [chunk.text for chunk in model.stream("hello") if chunk.text] == [said.text]
 
 
-@every_way
-def test_what_a_candidate_that_does_not_stream_says_beside_its_text_stays_as_it_is(how):
-    said, policy = Person(name="Ada"), script(AIMessage("hi", additional_kwargs={"parsed": Person(name="Ada")}))
-    answer = answered(two(small={"disable_streaming": True, "policy": policy})[0], "hello", how)
-    assert answer.additional_kwargs == {"parsed": said}
-
-
-@pytest.mark.parametrize(("said", "tokens"), [({"max_output_tokens": 5}, 5), ({"max_tokens": None}, None), ({}, None)])
-def test_what_a_call_asks_for_at_most_can_be_read(said, tokens):
-    assert output_tokens_of(said) == tokens
+def test_what_a_call_asks_for_at_most_can_be_read():
+    assert [output_tokens_of(said) for said in ({"max_output_tokens": 5}, {"max_tokens": None}, {})] == [5, None, None]
 
 
 @every_way
@@ -543,15 +507,12 @@ def test_the_cache_of_the_candidate_applies_and_stays_clean():
     assert "route" not in generations[0].message.response_metadata
 
 
-def test_the_model_states_the_smallest_limits():
+def test_the_model_states_the_smallest_limits_and_what_all_candidates_can_do():
     """A profile that is safe under any middleware; limits that our own engine reads."""
     model, *_ = two()
     assert model.profile == {"max_input_tokens": 8_192}
     assert ModelLimits.of(model) == model.limits == ModelLimits(8_192)
     assert ModelLimits.of(RoutedChatModel(model.router, max_tokens=100)).output_reserve() == 100
-
-
-def test_the_profile_states_what_all_candidates_can_do():
     can = {"max_input_tokens": 8_192, "tool_calling": True, "image_inputs": True, "audio_inputs": True}
     cannot = {"max_input_tokens": 9_000, "tool_calling": True, "image_inputs": False}
     models = [ScriptedChatModel(model_name=name, profile=states) for name, states in (("a", can), ("b", cannot))]

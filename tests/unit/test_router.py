@@ -1,6 +1,5 @@
 """Does the router choose what fits, then what is worth it, and say why?"""
 
-import asyncio
 import threading
 import time
 from dataclasses import dataclass, field, replace
@@ -65,11 +64,11 @@ class GatedRegistry(TableRegistry):
 
 
 def eventually(read, expected):
-    """Return what is read once it is as expected; after the deadline whatever it is."""
+    """Wait until what is read is as expected."""
     deadline = time.monotonic() + DEADLINE_SECONDS
     while read() != expected and time.monotonic() < deadline:
         time.sleep(PAUSE_SECONDS)
-    return read()
+    assert read() == expected
 
 
 def of_infos(*infos, chances=None, **options) -> ModelRouter:
@@ -82,51 +81,39 @@ def two(price="1", other_price="1", **options) -> ModelRouter:
     return of_infos(info("a", 8_192, price), info("b", 128_000, other_price), **options)
 
 
-def words(tokens: int) -> str:
-    """Return a text of about as many tokens."""
-    return "word " * tokens
-
-
 LEAST = RoutingConfig(cost=5, least_chance=0.7)
 
 
+CHEAP, BEST = "cheapest that fits and is likely enough", "most likely to answer well"
+LEFT, UNLIKELY = "fits, but scored {} (chance {})", "fits, but is not likely enough to answer well (chance {})"
+
+
 @pytest.mark.parametrize(
-    ("prices", "chances", "config", "chosen", "reason", "why_not"),
+    ("prices", "chances", "config", "chosen", "reason", "left"),
     [
+        ("1 10", (0.8, 0.8), None, "a", f"{CHEAP} (chance 0.80, $0.0016)", ("0.710 against 0.791", "0.80, $0.02")),
+        ("1 10", (0.2, 0.9), None, "b", f"{BEST} (chance 0.90, $0.02)", ("0.191 against 0.810", "0.20, $0.0016")),
+        ("1 10", (0.6, 0.9), LEAST, "b", f"{BEST} (chance 0.90, $0.02)", ["0.60, $0.0016"]),
+        ("1 10", (0.6, 0.5), LEAST, "a", f"{BEST} (chance 0.60, $0.0016)", ["0.50, $0.02"]),
+        ("- 0", (0.5, 0.5), None, "b", f"{CHEAP} (chance 0.50, $0.00)", ("0.410 against 0.500", "0.50, price unknown")),
         (
-            *("1 10", (0.8, 0.8), None, "a", "cheapest that fits and is likely enough (chance 0.80, $0.0016)"),
-            "fits, but scored 0.710 against 0.791 (chance 0.80, $0.02)",
-        ),
-        (
-            *("1 10", (0.2, 0.9), None, "b", "most likely to answer well (chance 0.90, $0.02)"),
-            "fits, but scored 0.191 against 0.810 (chance 0.20, $0.0016)",
-        ),
-        (
-            *("1 10", (0.6, 0.9), LEAST, "b", "most likely to answer well (chance 0.90, $0.02)"),
-            "fits, but is not likely enough to answer well (chance 0.60, $0.0016)",
-        ),
-        (
-            *("1 10", (0.6, 0.5), LEAST, "a", "most likely to answer well (chance 0.60, $0.0016)"),
-            "fits, but is not likely enough to answer well (chance 0.50, $0.02)",
-        ),
-        (
-            *("- 0", (0.5, 0.5), None, "b", "cheapest that fits and is likely enough (chance 0.50, $0.00)"),
-            "fits, but scored 0.410 against 0.500 (chance 0.50, price unknown)",
-        ),
-        (
-            *("- 0", (0.9, 0.1), None, "a", "most likely to answer well (chance 0.90, price unknown)"),
-            "fits, but scored 0.100 against 0.810 (chance 0.10, $0.00)",
+            "- 0",
+            (0.9, 0.1),
+            None,
+            "a",
+            f"{BEST} (chance 0.90, price unknown)",
+            ("0.100 against 0.810", "0.10, $0.00"),
         ),
     ],
 )
 def test_the_better_model_is_chosen_where_it_is_better_by_more_than_it_costs(
-    prices, chances, config, chosen, reason, why_not
+    prices, chances, config, chosen, reason, left
 ):
     """An unknown price counts as the dearest. A chance below the least one counts only when no other reaches it."""
     known = [None if price == "-" else price for price in prices.split()]
     route = two(*known, chances=dict(zip("ab", chances, strict=True)), config=config).route("hi")
     assert (route.name, route.reason) == (chosen, reason)
-    assert route.rejected == {"b" if chosen == "a" else "a": why_not}
+    assert route.rejected == {"b" if chosen == "a" else "a": (LEFT if left[1:] else UNLIKELY).format(*left)}
 
 
 def test_the_measured_time_counts_when_it_has_a_weight():
@@ -138,8 +125,8 @@ def test_the_measured_time_counts_when_it_has_a_weight():
 
 
 def test_a_request_goes_where_it_fits():
-    tokens = exact([HumanMessage(words(7_000))])
-    route = two("1", "10", counter=exact).route(words(7_000))
+    tokens = exact([HumanMessage("word " * 7_000)])
+    route = two("1", "10", counter=exact).route("word " * 7_000)
     needs, limit = f"may need {ceil(tokens * 1.2):,} input tokens (count {tokens:,})", "its limit is 6,144"
     assert route.rejected == {"a": f"{needs}, {limit} (window 8,192, 2,048 kept for the answer)"}
     assert (route.name, route.reason, route.estimated_tokens) == ("b", "the only one that fits (chance 1.00)", tokens)
@@ -154,16 +141,16 @@ ESTIMATOR = TokenEstimator("openai")
 )
 def test_the_upper_bound_of_a_counter_decides(counter, upper_of):
     """An estimator's own quantile; a plain callable, which says nothing of its errors, gets a fifth on top."""
-    upper = upper_of(counter([HumanMessage(words(800))]))
+    upper = upper_of(counter([HumanMessage("word " * 800)]))
     limits = {"counter": counter, "config": RoutingConfig(output_reserve=0)}
-    assert of_infos(info("a", upper), **limits).route(words(800)).name == "a"
+    assert of_infos(info("a", upper), **limits).route("word " * 800).name == "a"
     with pytest.raises(NoModelFitsError):
-        of_infos(info("a", upper - 1), **limits).route(words(800))
+        of_infos(info("a", upper - 1), **limits).route("word " * 800)
 
 
 def test_a_size_measured_elsewhere_is_taken_as_it_is_and_its_upper_bound_decides():
     assert two().route("hi", estimated_tokens=50_000).name == "b"
-    assert two().route(words(50_000), estimated_tokens=10, exclude=["b"]).name == "a"
+    assert two().route("word " * 50_000, estimated_tokens=10, exclude=["b"]).name == "a"
     routes = of_infos(info("a", 1_000, tokenizer_family="openai"), config=RoutingConfig(output_reserve=0))
     fits, not_fits = (Size(tokens=10, upper=upper, lower=1) for upper in (1_000, 1_001))
     assert routes.decide(Request(messages=[], sizes={"openai": fits})).name == "a"
@@ -182,12 +169,12 @@ def test_a_size_measured_elsewhere_is_taken_as_it_is_and_its_upper_bound_decides
     ],
 )
 def test_the_first_stated_reserve_is_kept_for_the_answer(wish, configured, kept):
-    """That of the caller, of the call, of the config, then the candidate's own."""
+    """That of the caller, of the call, of the config, then the candidate's own.
+
+    Only the output of the call is compared with what a model can write.
+    """
     routes = of_infos(info("a", 8_192), config=RoutingConfig(output_reserve=configured))
     assert routes.room(Request(messages=[], **wish)) == ("a", 8_192 - kept)
-
-
-def test_only_the_output_of_the_call_is_compared_with_what_a_model_can_write():
     routes = of_infos(info("a", 8_192, max_output_tokens=1_000))
     assert routes.decide(Request(messages=[], reserve=4_000, output_tokens=1_000)).name == "a"
     with pytest.raises(NoModelFitsError, match="can write 1,000 tokens, the request asks for 1,001"):
@@ -195,7 +182,7 @@ def test_only_the_output_of_the_call_is_compared_with_what_a_model_can_write():
 
 
 def test_each_tokenizer_family_counts_for_itself():
-    text = words(3_000)
+    text = "word " * 3_000
     counts = {family: TokenEstimator(family)([HumanMessage(text)]) for family in ("openai", "anthropic")}
     routes = of_infos(*(info(family, 128_000, tokenizer_family=family) for family in counts))
     assert {name: routes.route(text, prefer=name).estimated_tokens for name in counts} == counts
@@ -240,7 +227,7 @@ def test_a_retired_model_is_left_out_from_its_day_on():
 
 def test_nothing_fits_is_an_error_that_lists_everyone():
     with pytest.raises(NoModelFitsError) as caught:
-        of_infos(info("a", 512), info("b", 1_024)).route(words(5_000), exclude={"b": "is on leave"})
+        of_infos(info("a", 512), info("b", 1_024)).route("word " * 5_000, exclude={"b": "is on leave"})
     assert list(caught.value.rejected) == ["a", "b"]
     assert caught.value.rejected["b"] == "is on leave"
     assert all(f"\n  {name}: {reason}" in str(caught.value) for name, reason in caught.value.rejected.items())
@@ -251,11 +238,11 @@ def test_nothing_fits_is_an_error_that_lists_everyone():
 def test_the_largest_window_takes_what_may_still_fit():
     """Between the lower and the upper bound a request may be sent; beyond it is refused here."""
     routes = of_infos(info("small", 512), info("large", 1_400), counter=exact)
-    route = routes.largest(Request(messages=[HumanMessage(words(1_000))]))
+    route = routes.largest(Request(messages=[HumanMessage("word " * 1_000)]))
     reason = f"largest window: nothing else fits {route.estimated_tokens:,} tokens"
     assert (route.name, route.reason) == ("large", reason)
     with pytest.raises(NoModelFitsError):
-        routes.largest(Request(messages=[HumanMessage(words(2_000))]))
+        routes.largest(Request(messages=[HumanMessage("word " * 2_000)]))
 
 
 def test_the_estimated_cost_counts_cached_input_and_the_usual_answer():
@@ -285,10 +272,14 @@ def test_the_only_one_left_is_not_called_the_only_one_that_fits(excluded):
 
 
 @pytest.mark.parametrize(
-    "leaving", [None, {"renew": True}, {"exclude": ["a"]}, {"estimated_tokens": 50_000}, {"prefer": "b"}]
+    "leaving",
+    [
+        *(None, {"renew": True}, {"exclude": ["a"]}, {"estimated_tokens": 50_000}, {"prefer": "b"}),
+        {"config": RoutingConfig(sticky=False)},
+    ],
 )
 def test_a_conversation_stays_with_its_model_while_it_can(leaving):
-    """Though another is better now. A new prefix, a failure, a size or a wish ends the stay, and another one begins."""
+    """Though another is better now. A new prefix, a failure, a size, a wish or a setting ends the stay."""
     routes = two(chances={"a": 0.9, "b": 0.5})
     assert routes.route("hi", conversation="one").name == "a"
     routes.quality.given = {"a": 0.1, "b": 0.9}
@@ -296,13 +287,6 @@ def test_a_conversation_stays_with_its_model_while_it_can(leaving):
     assert route.name == routes.kept("one") == ("b" if leaving else "a")
     assert leaving or route.reason == "kept: the conversation's prompt cache"
     assert [routes.route("more", conversation="two").name, routes.route("more").name] == ["b", "b"]
-
-
-def test_without_stickiness_every_request_is_chosen_anew():
-    routes = two(chances={"a": 0.9, "b": 0.5}, config=RoutingConfig(sticky=False))
-    routes.route("hi", conversation="one")
-    routes.quality.given = {"a": 0.1, "b": 0.9}
-    assert routes.route("more", conversation="one").name == "b"
 
 
 def test_a_candidate_that_failed_rests_for_a_while():
@@ -328,15 +312,12 @@ def test_a_stated_limit_is_learned():
     assert routes.route("hi", estimated_tokens=7_000).name == "right"
 
 
-@pytest.mark.parametrize(("config", "kept"), [({}, 6_144), ({"output_reserve": 1_192}, 7_000)])
-def test_a_stated_input_limit_is_not_reduced_by_the_reserve_again(config, kept):
-    """A provider that states what its window leaves beside the answer states a limit of the input alone."""
-    routes = of_infos(info("a", 8_192), config=RoutingConfig(**config))
-    routes.refused(routes.route("hi"), ContextOverflow(limit=kept, actual=8_000))
-    assert routes.limits_of("a") == ModelLimits(8_192, kept)
-
-
 def test_a_refusal_without_a_limit_lowers_what_is_sent_for_a_while():
+    """And a provider that states what its window leaves beside the answer states a limit of the input alone."""
+    for reserve, kept in ((None, 6_144), (1_192, 7_000)):
+        routes = of_infos(info("a", 8_192), config=RoutingConfig(output_reserve=reserve))
+        routes.refused(routes.route("hi"), ContextOverflow(limit=kept, actual=8_000))
+        assert routes.limits_of("a") == ModelLimits(8_192, kept)
     clock = Clock()
     routes = of_infos(info("a", 128_000), clock=clock)
     routes.refused(routes.route("hi", estimated_tokens=40_000), ContextOverflow())
@@ -358,14 +339,15 @@ def test_facts_follow_the_registry_except_where_it_hangs_fails_or_forgets():
     registry.infos["a"] = info("a", 10_000, "2")
     assert later() == ModelLimits(8_192)
     registry.gate.set()
-    assert eventually(lambda: routes.limits, ModelLimits(10_000)) == ModelLimits(10_000)
+    eventually(lambda: routes.limits, ModelLimits(10_000))
     registry.infos, asked = None, registry.asked
-    assert (later(), eventually(lambda: registry.asked, asked + 1)) == (ModelLimits(10_000), asked + 1)
+    assert later() == ModelLimits(10_000)
+    eventually(lambda: registry.asked, asked + 1)
     registry.infos = {"a": info("a", 16_384, "2")}
-    assert eventually(later, ModelLimits(16_384)) == ModelLimits(16_384)
+    eventually(later, ModelLimits(16_384))
     registry.infos.clear()
     asked = registry.asked
-    assert eventually(lambda: (later(), registry.asked > asked + 1)[1], expected=True)
+    eventually(lambda: (later(), registry.asked > asked + 1)[1], expected=True)
     assert routes.limits == ModelLimits(16_384)
 
 
@@ -418,27 +400,28 @@ def test_unusable_candidates_are_refused_before_any_call(candidates, error, mess
         ModelRouter(candidates, quality=FixedQuality())
 
 
-def test_a_name_without_integration_says_what_to_do():
+async def test_a_name_without_integration_says_what_to_do():
     """The model behind a name is made at first use; trouble then is a typed error."""
     routes = ModelRouter(["nowhere:name"], TableRegistry({"nowhere/name": info("name", 8_192)}), quality=FixedQuality())
     with pytest.raises(ConfigError, match="'nowhere/name' cannot be made into a chat model"):
         routes.instance("nowhere/name")
     with pytest.raises(ConfigError, match="cannot be made into a chat model"):
-        asyncio.run(routes.ainstance("nowhere/name"))
-
-
-@pytest.mark.parametrize("wrong", [{"prefer": "nobody"}, {"estimated_tokens": -1}, {"output_tokens": 0}])
-def test_wrong_arguments_are_refused(wrong):
-    with pytest.raises(ConfigError):
-        two().route("hi", **wrong)
+        await routes.ainstance("nowhere/name")
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"cost": -1}, {"quality": 0, "cost": 0, "latency": 0}, {"headroom": 0.5}, {"price": 1}]
+    ("call", "wrong"),
+    [
+        (two().route, {"messages": "hi", "prefer": "nobody"}),
+        (two().route, {"messages": "hi", "estimated_tokens": -1}),
+        (two().route, {"messages": "hi", "output_tokens": 0}),
+        *((RoutingConfig, one) for one in ({"cost": -1}, {"headroom": 0.5}, {"price": 1})),
+        (RoutingConfig, {"quality": 0, "cost": 0, "latency": 0}),
+    ],
 )
-def test_wrong_settings_are_refused(wrong):
+def test_wrong_arguments_and_settings_are_refused(call, wrong):
     with pytest.raises(ConfigError):
-        RoutingConfig(**wrong)
+        call(**wrong)
 
 
 def test_a_preferred_candidate_is_taken_whatever_the_size():

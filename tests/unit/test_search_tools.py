@@ -34,18 +34,15 @@ def searched(text, *, since=()):
     return [HumanMessage("hello there"), AIMessage("", tool_calls=[call]), result, *since]
 
 
-def test_it_names_matching_tools_with_the_first_sentence_of_their_description():
+async def test_it_names_matching_tools_with_the_first_sentence_of_their_description():
+    """And the same when it is awaited."""
     search = selector().search_tools
+    assert await search.ainvoke({"query": "send money"}) == search.invoke({"query": "send money"})
     assert search.invoke({"query": "the weather"}) == (
         "Found; you can call these now:\n- weather: today: Say what the weather is today."
     )
     assert search.invoke({"query": "xyzzy"}) == NOTHING_FOUND
     assert list(search.tool_call_schema.model_json_schema()["properties"]) == ["query"]
-
-
-async def test_it_answers_the_same_when_it_is_awaited():
-    tool = selector().search_tools
-    assert await tool.ainvoke({"query": "send money by email"}) == tool.invoke({"query": "send money by email"})
 
 
 def test_an_answer_is_bounded_in_tools_and_in_tokens():
@@ -89,13 +86,11 @@ def test_what_was_found_is_loaded_with_the_next_request(tool):
     assert chosen.added == (tool,)
 
 
-def test_what_was_found_takes_the_place_of_unused_tools_and_unknown_names_are_ignored():
+def test_what_was_found_takes_the_place_of_unused_tools_for_this_request_alone():
+    """Unknown names are ignored."""
     chosen = selector().select(searched("- bank__transfer: Pays."), previous=["mail__send", "mail__search"])
     assert ("bank__transfer" in chosen.names, bool(chosen.removed)) == (True, True)
     chosen = selector().select(searched("- rm_rf: Deletes.\n- nothing"), previous=["mail__send"])
     assert chosen.names == ("mail__send",)
-
-
-def test_what_was_found_for_an_earlier_request_is_not_loaded_again():
     messages = searched("- bank__transfer: Pays.", since=[AIMessage("Done."), HumanMessage("thanks a lot")])
     assert selector().select(messages, previous=["mail__send"]).names == ("mail__send",)

@@ -39,13 +39,6 @@ class Topics(Embeddings):
         return [1.0 if topic in said else 0.0 for topic in TOPICS]
 
 
-class Broken(Topics):
-    """A service that is down."""
-
-    def _vector(self, text):
-        raise ConnectionError("down")
-
-
 class Ragged(Topics):
     """Answers with too few vectors."""
 
@@ -54,15 +47,19 @@ class Ragged(Topics):
 
 
 class Holed(Topics):
-    """Its vector of any text with a certain word holds what is no number."""
+    """Its vector of any text with a certain word holds what is no number; without a hole it is down then."""
 
-    def __init__(self, word, hole):
+    def __init__(self, word, hole=None):
         super().__init__()
         self.word, self.hole = word, hole
 
     def _vector(self, text):
         vector = super()._vector(text)
-        return [self.hole, *vector[1:]] if self.word in text.lower() else vector
+        if self.word not in text.lower():
+            return vector
+        if self.hole is None:
+            raise ConnectionError("down")
+        return [self.hole, *vector[1:]]
 
 
 class Fixed:
@@ -87,6 +84,7 @@ def best(query, *, room=1, tools=TOOLS, previous=(), **options):
     return ToolSelector(tools, room, counter=one_each, **options).select(query, previous=previous).names
 
 
+HELP = definition("please_help", "Help: I need help, please.")
 VALUED = definition("second", "Sets it.", unit="Its unit")
 VALUED["function"]["parameters"]["properties"]["unit"]["enum"] = ["celsius", "fahrenheit"]
 
@@ -101,10 +99,16 @@ VALUED["function"]["parameters"]["properties"]["unit"]["enum"] = ["celsius", "fa
         ("user name", [definition("aaa"), definition("getUserName")], "getUserName"),
         ("orders that are open", [definition("aaa"), definition("list_open_orders")], "list_open_orders"),
         ("conversion", [definition("a", "Draws."), definition("b", "Converts."), definition("c", "Writes.")], "b"),
+        ("I need your help, please send it", [HELP, MAIL], "send_email"),
+        ("help", [MAIL, HELP], "please_help"),
+        ("weather on 1 May 2023", [definition("year_2023", "Events of 2023."), WEATHER], "forecast"),
     ],
 )
 def test_a_tool_is_found_by_parts_of_its_name_its_description_and_its_parameters(query, tools, name):
-    """The values that a parameter can have are words of its tool; other forms of a word are found by their letters."""
+    """The values that a parameter can have are words of its tool; other forms of a word are found by their letters.
+
+    Words that any request could have rank last, and its numbers rank nothing.
+    """
     assert best(query, tools=tools) == (name,)
 
 
@@ -121,17 +125,6 @@ def test_a_tool_without_a_common_word_follows_those_that_it_resembles():
         definition("third", "Weather: rain, wind."),
     ]
     assert best("weather", room=2, tools=tools) == ("second", "third")
-
-
-def test_words_that_any_request_could_have_rank_last():
-    tools = [definition("please_help", "Help: I need help, please."), MAIL]
-    assert best("I need your help, please send it", tools=tools) == ("send_email",)
-    assert best("help", tools=[MAIL, tools[0]]) == ("please_help",)
-
-
-def test_numbers_in_a_request_rank_nothing():
-    tools = [definition("year_2023", "Events of 2023."), definition("weather", "Weather of a day.")]
-    assert best("weather on 1 May 2023", tools=tools) == ("weather",)
 
 
 def test_meaning_finds_what_no_word_says():
@@ -153,15 +146,13 @@ def test_a_vector_that_holds_no_number_says_nothing(word, hole):
 
 
 async def test_tools_are_embedded_once_and_requests_while_they_are_remembered():
+    """Embeddings that fail leave words."""
     embeddings = Topics()
     selector = ToolSelector(TOOLS, 1, counter=one_each, embeddings=embeddings)
     first = selector.select("will there be rain")
     assert await selector.aselect("will there be rain") == first
     assert (len(embeddings.documents), embeddings.queries) == (len(TOOLS), ["will there be rain"])
-
-
-async def test_embeddings_that_fail_leave_words():
-    selector = ToolSelector(TOOLS, 1, counter=one_each, embeddings=Broken())
+    selector = ToolSelector(TOOLS, 1, counter=one_each, embeddings=Holed(""))
     with capture_logs() as logs:
         names = [selector.select("weather").names, (await selector.aselect("weather")).names]
     assert names == [("forecast",), ("forecast",)]
@@ -169,10 +160,13 @@ async def test_embeddings_that_fail_leave_words():
 
 
 @pytest.mark.parametrize("number", [float, np.float32, np.int64, Fraction])
-def test_a_custom_ranker_decides_by_any_real_numbers(number):
+def test_a_custom_ranker_decides_by_any_real_numbers_and_others_are_refused(number):
     ranker = Fixed(*map(number, (0, 1, 3)), float("nan"))
     assert best("weather", ranker=ranker) == ("exchange",)
     assert ranker.asked == ["weather"]
+    for wrong in ([number(1)], ["high", *map(number, (1, 1, 1))]):
+        with pytest.raises(ConfigError, match=r"Fixed\.rank"):
+            best("weather", ranker=Fixed(*wrong))
 
 
 def test_scores_of_zero_or_less_are_no_match():
@@ -202,12 +196,6 @@ async def test_the_index_is_built_once_and_not_on_the_event_loop(monkeypatch):
     assert builders[0] is not threading.main_thread()
 
 
-@pytest.mark.parametrize("scores", [(1.0,), ("high", 1, 1, 1)])
-def test_a_custom_ranker_that_answers_wrongly_is_refused(scores):
-    with pytest.raises(ConfigError, match=r"Fixed\.rank"):
-        best("weather", ranker=Fixed(*scores))
-
-
 def test_what_the_model_plans_counts_as_a_request():
     todos = [{"content": "Write to Ann", "status": "completed"}, {"content": "Order the ride", "status": "pending"}]
     call = {"name": "write_todos", "args": {"todos": todos}, "id": "t"}
@@ -217,18 +205,12 @@ def test_what_the_model_plans_counts_as_a_request():
     assert needs.called == ("write_todos",)
 
 
-def test_a_short_request_is_read_with_what_was_said_before_it():
+def test_a_request_is_bounded_and_a_short_one_is_read_with_what_was_said_before_it():
+    """Short clauses of it stay with the one before."""
     messages = [HumanMessage("I need a taxi tonight"), AIMessage("Shall I order one?"), HumanMessage("Yes")]
     assert needs_of(messages).request == "I need a taxi tonight\nShall I order one?\nYes"
-
-
-def test_a_request_is_bounded():
     needs = needs_of(". ".join(f"Send mail {number} to Ann" for number in range(2_000)))
-    assert len(needs.request) <= MAX_REQUEST_CHARS + 1
-    assert len(needs.parts) == MAX_NEEDS
-
-
-def test_short_clauses_stay_with_the_one_before():
+    assert (len(needs.request) <= MAX_REQUEST_CHARS + 1, len(needs.parts)) == (True, MAX_NEEDS)
     assert parts_of("Write to Ann and Bob; call a taxi") == ["Write to Ann Bob;", "call a taxi"]
 
 

@@ -17,12 +17,14 @@ from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.tools import ToolSelector
 from support.tool_sets import by_words, definition, names_of, one_each
 
+SAY_WEATHER, BOOK_TAXI = "Say what the weather is today.", "Book a taxi ride to an address."
 MAIL = definition("send_email", "Send an email to a recipient.")
-WEATHER = definition("get_weather", "Say what the weather is today.", city="Name of the city")
+WEATHER = definition("get_weather", SAY_WEATHER, city="Name of the city")
 MONEY = definition("convert_currency", "Convert money from one currency to another.")
-TAXI = definition("book_taxi", "Book a taxi ride to an address.")
+TAXI = definition("book_taxi", BOOK_TAXI)
 HOTEL = definition("find_hotel", "Find a hotel room for some nights.")
 TOOLS = [MAIL, WEATHER, MONEY, TAXI, HOTEL]
+UNUSED = ["send_email", "convert_currency"]
 chooser = partial(ToolSelector, TOOLS, counter=one_each)
 
 
@@ -71,18 +73,19 @@ def test_tools_of_every_form_are_known_by_name():
     assert selection.selected == tuple(FORMS.values())
 
 
-def test_the_useful_tools_are_chosen_in_the_given_order():
+def test_the_useful_tools_are_chosen_in_the_given_order_and_all_when_all_fit():
     selection = chooser(2).select("book a taxi, and tell me about the weather in the city")
     assert (selection.names, selection.deferred) == (("get_weather", "book_taxi"), (MAIL, MONEY, HOTEL))
-
-
-def test_all_tools_are_chosen_when_all_fit():
     assert chooser(5).select("weather").selected == tuple(TOOLS)
     assert [chooser(room).holds_all for room in (4, 5)] == [False, True]
+    assert ToolSelector([], 10).select("weather").selected == ()
+    assert chooser(2).select([]).names == ("send_email", "get_weather")
 
 
 def test_always_comes_first_and_in_a_small_window_is_what_is_left():
-    assert chooser(2, always=["find_hotel"]).select("weather").names == ("find_hotel", "get_weather")
+    """Tools are given by a name, by some, or as they are."""
+    for always in ("find_hotel", ["find_hotel"], [HOTEL]):
+        assert chooser(2, always=always).select("weather").names == ("find_hotel", "get_weather")
     selector = chooser(3, always=["find_hotel"])
     assert selector.select("weather", max_tool_tokens=1).names == ("find_hotel",)
     assert selector.select("weather", max_tool_tokens=0).names == ()
@@ -132,9 +135,7 @@ def test_tools_that_are_called_by_their_type_are_told_apart():
     assert ToolSelector(tools, 1, always=[searches[1]], counter=one_each).select("x").selected == (searches[1],)
 
 
-def test_names_may_be_one_text_or_none_or_gone_and_a_tool_stands_for_its_own():
-    assert chooser(2, always="find_hotel").select("weather").names == ("find_hotel", "get_weather")
-    assert chooser(1, always=[HOTEL]).select("weather").selected == (HOTEL,)
+def test_names_may_be_none_or_gone():
     assert chooser(2).select("weather", previous=None) == chooser(2).select("weather")
     assert chooser(3).select("hello to all", previous=["gone", "book_taxi", "book_taxi"]).names == ("book_taxi",)
     assert chooser(2).named(["book_taxi", "gone", "send_email"]) == [TAXI, MAIL]
@@ -163,26 +164,28 @@ def test_what_cannot_work_is_refused(refused, told):
         refused()
 
 
-def test_no_tools_and_no_messages_are_fine():
-    assert ToolSelector([], 10).select("weather").selected == ()
-    assert chooser(2).select([]).names == ("send_email", "get_weather")
-
-
-def test_the_set_stays_while_it_serves_the_request():
-    assert chooser(2).select("weather and hotel", previous=["get_weather", "find_hotel"]).added == ()
-    assert chooser(2).select("good morning to you", previous=["book_taxi"]).names == ("book_taxi",)
-
-
-def test_needed_tools_are_added_together_after_the_others():
-    selection = chooser(4).select(
-        "Book a taxi to the address. Say what the weather is today.", previous=["send_email", "convert_currency"]
-    )
-    assert selection.names == ("send_email", "convert_currency", "get_weather", "book_taxi")
-    assert selection.added == ("get_weather", "book_taxi")
+@pytest.mark.parametrize(
+    ("room", "query", "previous", "names"),
+    [
+        (2, "weather and hotel", ["get_weather", "find_hotel"], None),
+        (2, "good morning to you", ["book_taxi"], None),
+        # A request that names a bit of everything is no clear wish.
+        (1, "email weather city taxi address hotel nights money currency", ["send_email"], None),
+        (2, f"{SAY_WEATHER} {BOOK_TAXI}", ["get_weather", "send_email"], ("get_weather", "book_taxi")),
+        (4, f"{BOOK_TAXI} {SAY_WEATHER}", UNUSED, (*UNUSED, "get_weather", "book_taxi")),
+    ],
+)
+def test_the_set_stays_while_it_serves_the_request_and_what_is_needed_is_added_after_the_others(
+    room, query, previous, names
+):
+    """What serves one part stays when another part needs room."""
+    selection = chooser(room).select(query, previous=previous)
+    assert selection.names == tuple(names or previous)
+    assert selection.added == tuple(name for name in selection.names if name not in previous)
 
 
 def test_unused_tools_leave_when_the_room_is_needed():
-    messages = [HumanMessage("a room please"), *calling("find_hotel"), HumanMessage("Book a taxi ride to an address.")]
+    messages = [HumanMessage("a room please"), *calling("find_hotel"), HumanMessage(BOOK_TAXI)]
     selection = chooser(3).select(messages, previous=["convert_currency", "send_email", "find_hotel"])
     assert selection.names == ("find_hotel", "book_taxi")
     assert selection.removed == ("convert_currency", "send_email")
@@ -199,7 +202,7 @@ def test_what_a_search_found_is_loaded_before_what_earlier_requests_called():
 
 def test_what_this_turn_called_stays_before_what_a_wish_needs():
     """What earlier requests called and lost changes nothing."""
-    messages = [HumanMessage("Book a taxi ride to an address."), *calling("send_email", "find_hotel")]
+    messages = [HumanMessage(BOOK_TAXI), *calling("send_email", "find_hotel")]
     assert chooser(2).select(messages, previous=["send_email", "find_hotel"]).names == ("send_email", "find_hotel")
     messages = [HumanMessage("Mail"), *calling("send_email"), HumanMessage("Good morning to you")]
     assert chooser(2).select(messages, previous=["get_weather", "find_hotel"]).added == ()
@@ -212,13 +215,13 @@ def test_a_change_fills_the_set_with_what_ranks_best():
     previous = ["find_hotel", *(f"unused_{number}" for number in range(9))]
     selection = selector.select("Book a taxi ride to an address. The recipient pays.", previous=previous)
     assert selection.names == (*(f"unused_{number}" for number in range(2, 9)), "send_email", "book_taxi")
-    assert selector.select("Book a taxi ride to an address.", previous=["find_hotel"]).added[-1] == "book_taxi"
-    assert len(selector.select("Book a taxi ride to an address.", previous=["find_hotel"]).names) == 9
+    assert selector.select(BOOK_TAXI, previous=["find_hotel"]).added[-1] == "book_taxi"
+    assert len(selector.select(BOOK_TAXI, previous=["find_hotel"]).names) == 9
 
 
 def test_two_topics_in_turn_both_keep_their_tools():
     mails = [definition(f"mail_{number}", "Write an email message to a recipient.") for number in range(20)]
-    rides = [definition(f"ride_{number}", "Book a taxi ride to an address.") for number in range(20)]
+    rides = [definition(f"ride_{number}", BOOK_TAXI) for number in range(20)]
     selector, names, changes = ToolSelector([*mails, *rides], 15, counter=one_each), (), []
     for turn in range(10):
         text = ("Write an email message to the recipient.", "Book a taxi ride to this address.")[turn % 2]
@@ -226,11 +229,6 @@ def test_two_topics_in_turn_both_keep_their_tools():
         names = selection.names
         changes.append(bool(selection.added or selection.removed))
     assert changes[4:] == [False] * 6
-
-
-def test_a_request_that_names_a_bit_of_everything_is_no_clear_wish():
-    query = "email weather city taxi address hotel nights money currency"
-    assert chooser(1).select(query, previous=["send_email"]).names == ("send_email",)
 
 
 def test_a_loaded_tool_that_is_almost_the_best_serves():
@@ -242,10 +240,7 @@ def test_a_loaded_tool_that_is_almost_the_best_serves():
     assert selector.select(query, previous=["order_ride"]).names == ("order_ride",)
 
 
-def test_what_serves_one_part_stays_when_another_part_needs_room():
-    """And a set stays whole when what is needed does not fit beside what serves."""
-    query = "Say what the weather is today. Book a taxi ride to an address."
-    assert chooser(2).select(query, previous=["get_weather", "send_email"]).names == ("get_weather", "book_taxi")
+def test_a_set_stays_whole_when_what_is_needed_does_not_fit_beside_what_serves():
     serves, unused = definition("taxi", "book a ride by taxi to any address"), definition("x", "y " * 8)
     needed = definition("hotel", "find a hotel room for several nights in some quiet place")
     selector = ToolSelector([serves, unused, needed], 21, counter=by_words)

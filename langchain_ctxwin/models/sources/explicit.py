@@ -140,13 +140,13 @@ INTEGRATION = "langchain_"
 COLLECTIONS = frozenset({"langchain_core", "langchain_community"})  # of many providers, named after none
 
 CAPABILITIES = {  # capability -> field of a profile
+    "tools": "tool_calling",
     "images": "image_inputs",
     "audio": "audio_inputs",
     "video": "video_inputs",
     "pdf": "pdf_inputs",
     "structured_output": "structured_output",
     "reasoning": "reasoning_output",
-    "temperature": "temperature",
 }
 
 
@@ -193,7 +193,7 @@ class ProfileSource:
             context_window=tokens(profile.get("max_input_tokens")),
             max_output_tokens=tokens(profile.get("max_output_tokens")),
             capabilities=capabilities_of(
-                tools=profile.get("tool_calling"),
+                temperature=profile.get("temperature"),
                 **{capability: profile.get(field) for capability, field in CAPABILITIES.items()},
             ),
             deprecated=profile.get("status") == "deprecated",
