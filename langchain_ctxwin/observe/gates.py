@@ -382,7 +382,8 @@ class QualityReport:
         verdicts = {name: said[passed] for name, passed in self.verdicts.items()}
         for name, ratio in self.measures.items():
             value = "boundless" if ratio.is_boundless else "unknown" if ratio.value is None else f"{ratio.value:.2%}"
-            shown = [f"{one:,}" if isinstance(one, int) else f"{one:,f}" for one in (ratio.numerator, ratio.denominator)]
+            amounts = (ratio.numerator, ratio.denominator)
+            shown = [f"{one:,}" if isinstance(one, int) else f"{one:,f}" for one in amounts]
             gate = str(self.gates.get(name, ""))
             rows.append((escaped(name), value, " of ".join(shown), f"{ratio.unknown:,}", gate, verdicts.get(name, "")))
         return "\n".join(aligned(rows, right={"value", "amounts", "unknown"}))
