@@ -53,19 +53,12 @@ class StrictChatModel(BaseChatModel):
         'Done.'
     """
 
-    context_window: int
-    """Tokens that a request and the answer it asks for may have together."""
-
-    max_tokens: int = 100
-    """Tokens that each answer asks for."""
-
+    context_window: int  # tokens that a request and the answer it asks for may have together
+    max_tokens: int = 100  # tokens that each answer asks for
     answer: Answer = lambda _: AIMessage("Done.")
     count: Count = count_tokens_approximately
-    requests: list[list[BaseMessage]] = Field(default_factory=list)
-    """Every request that was answered."""
-
-    refusals: list[str] = Field(default_factory=list)
-    """What was said to every other one."""
+    requests: list[list[BaseMessage]] = Field(default_factory=list)  # every request that was answered
+    refusals: list[str] = Field(default_factory=list)  # what was said to every other one
 
     @property
     def _llm_type(self) -> str:
@@ -138,7 +131,6 @@ class Summaries(BaseChatModel):
     """A summarizer: a good one keeps every sentence with a rule, the others fail in one way each."""
 
     KINDS: ClassVar[tuple[str, ...]] = ("good", "failing", "empty", "slow", "lying")
-
     kind: str = "good"
     calls: list[list[BaseMessage]] = Field(default_factory=list)
 

@@ -219,28 +219,22 @@ class CompactionEvent(Event):
     """A compaction happened."""
 
     NAME: ClassVar[str] = "context.compacted"
-
-    kind: str = ""
-    """`summarize` when a summary was written for it, `force` when no model was called."""
-
+    kind: str = ""  # `summarize` when a summary was written for it, `force` when no model was called
     reason: str = ""
     actions: tuple[str, ...] = ()
+    # Input tokens of the request before and after it.
     tokens_before: int = 0
     tokens_after: int = 0
-    """Input tokens of the request before and after it."""
-
     input_limit: int | None = None
     duration_seconds: float | None = None
     left_messages: int = 0
     left_results: int = 0
+    # USD that it costs once, because the prompt cache is written anew, and that it saves with each call that follows;
+    # None where a price is unknown. The first over the second are the calls after which it has paid for itself.
     once_cost: Decimal | None = None
     saved_cost: Decimal | None = None
-    """USD that it costs once, because the prompt cache is written anew, and that it saves with each call that follows;
-    None where a price is unknown. The first over the second are the calls after which it has paid for itself."""
-
+    # Results that left and that nothing was taken from: no identifier in them occurs in a later message of the agent.
     unused_results: int = 0
-    """Results that left and that nothing was taken from: no identifier in them occurs in a later message of the
-    agent."""
 
 
 SummaryStatus = Literal["started", "ready", "failed", "lost", "refused"]
@@ -250,31 +244,20 @@ SummaryStatus = Literal["started", "ready", "failed", "lost", "refused"]
 class SummaryEvent(Event):
     """Something became of a summary; its name is `context.summary_started`, and so on."""
 
+    # `refused` is one that failed or would not have made the request smaller; of `lost` the process is gone.
     status: SummaryStatus
-    """`refused` is one that failed or would not have made the request smaller; of `lost` the process is gone."""
-
-    key: str = ""
-    """Names the piece of work, from `started` to its end."""
-
-    reason: str = ""
-    """Why, without what others wrote."""
-
+    key: str = ""  # names the piece of work, from `started` to its end
+    reason: str = ""  # why, without what others wrote
+    # Why, with the words of the summarizer's own error, which may quote messages: only logs and streams of the run show
+    # it, in the place of the reason.
     detail: str = ""
-    """Why, with the words of the summarizer's own error, which may quote messages: only logs and streams of the run
-    show it, in the place of the reason."""
-
-    messages: int | None = None
-    """Messages that it covers."""
-
+    messages: int | None = None  # messages that it covers
     seconds: float | None = None
-    calls: int | None = None
-    """Model calls that it took, failed ones included."""
-
+    calls: int | None = None  # model calls that it took, failed ones included
     tokens: int | None = None
     input_tokens: int | None = None
     output_tokens: int | None = None
-    cost: Decimal | None = None
-    """USD, by the prices of the summarizer's model; None when they are unknown."""
+    cost: Decimal | None = None  # USD, by the prices of the summarizer's model; None when they are unknown
 
     @property
     def name(self) -> str:
@@ -304,15 +287,12 @@ class RecoveryEvent(Event):
 
     NAME: ClassVar[str] = "context.overflow_recovered"
     LEVEL: ClassVar[Level] = "warning"
-
     attempt: int = 1
     estimated_tokens: int | None = None
+    # Size and limit in the provider's words.
     stated_tokens: int | None = None
     stated_limit: int | None = None
-    """Size and limit in the provider's words."""
-
-    output_tokens: int | None = None
-    """What is asked for from now on; None when the request gets smaller instead."""
+    output_tokens: int | None = None  # what is asked for from now on; None when the request gets smaller instead
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -321,10 +301,7 @@ class RefusalEvent(Event):
 
     NAME: ClassVar[str] = "context.refused"
     LEVEL: ClassVar[Level] = "warning"
-
-    reason: str = ""
-    """Name of the error that left the step."""
-
+    reason: str = ""  # name of the error that left the step
     total_tokens: int | None = None
     input_limit: int | None = None
 
@@ -339,30 +316,21 @@ class RouteEvent(Event):
     NAME: ClassVar[str] = "context.model_chosen"
     KEPT: ClassVar[str] = "context.model_kept"
     ANSWERED: ClassVar[str] = "context.routed"
-
-    before: str = ""
-    """The candidate before; empty at first."""
-
+    before: str = ""  # the candidate before; empty at first
     reason: str = ""
-    rejected: Mapping[str, str] = field(default_factory=dict)
-    """Every other candidate, and why it was not taken."""
-
-    fallbacks: tuple[str, ...] = ()
-    """Candidates that failed before this one answered, and how."""
-
+    rejected: Mapping[str, str] = field(default_factory=dict)  # every other candidate, and why it was not taken
+    fallbacks: tuple[str, ...] = ()  # candidates that failed before this one answered, and how
     estimated_tokens: int | None = None
+    # USD of the call as it was estimated for the choice, and at the cheapest candidate that would have taken it.
     estimated_cost: Decimal | None = None
     cheapest_cost: Decimal | None = None
-    """USD of the call as it was estimated for the choice, and at the cheapest candidate that would have taken it."""
-
+    # Where the conversation was full: USD of so many coming calls, compacted at the candidate before, or whole at
+    # `model` or the one that it did not move to. See `RoutingConfig.when_full`.
     compact_cost: Decimal | None = None
     move_cost: Decimal | None = None
     coming_calls: int | None = None
-    """Where the conversation was full: USD of so many coming calls, compacted at the candidate before, or whole at
-    `model` or the one that it did not move to. See `RoutingConfig.when_full`."""
-
+    # True when it stands for one answer of a routed model, False when it is a change of candidate.
     has_answered: bool = False
-    """True when it stands for one answer of a routed model, False when it is a change of candidate."""
 
     @property
     def name(self) -> str:
@@ -398,12 +366,10 @@ class ToolsEvent(Event):
     """The set of tools in the requests of a conversation changed."""
 
     NAME: ClassVar[str] = "context.tools_chosen"
-
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     tokens: int = 0
-    deferred: int = 0
-    """Tools that are left out."""
+    deferred: int = 0  # tools that are left out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -412,23 +378,17 @@ class ToolResultEvent(Event):
 
     NAME: ClassVar[str] = "tool_result.guarded"
     REDUCED: ClassVar[str] = "tool_result.reduced"
-
     tool: str = ""
+    # Size of the whole result, as it was counted, and what it may take.
     tokens: int | None = None
     budget_tokens: int | None = None
-    """Size of the whole result, as it was counted, and what it may take."""
-
     shown_tokens: int | None = None
+    # Length of the whole, as printed, and of what is shown, where it was reduced.
     chars: int | None = None
     shown_chars: int | None = None
-    """Length of the whole, as printed, and of what is shown, where it was reduced."""
-
     is_oversized: bool = False
-    is_reduced: bool = False
-    """True for one of which a part is shown, also because its fields were chosen."""
-
-    is_stored: bool = False
-    """Whether the whole of it can be read page by page."""
+    is_reduced: bool = False  # true for one of which a part is shown, also because its fields were chosen
+    is_stored: bool = False  # whether the whole of it can be read page by page
 
     @property
     def name(self) -> str:
@@ -451,11 +411,10 @@ class NoticeEvent(Event):
     """Something that an operator may want to look at; its name is `context.usage_ignored`, and so on."""
 
     LEVEL: ClassVar[Level] = "warning"
-
     notice: Notice
     about: Mapping[str, Any] = field(default_factory=dict)
+    # What may quote messages: only logs and streams of the run show it.
     quoting: Mapping[str, Any] = field(default_factory=dict)
-    """What may quote messages: only logs and streams of the run show it."""
 
     @property
     def name(self) -> str:
@@ -477,10 +436,7 @@ class ModelChangeEvent(Event):
 
     NAME: ClassVar[str] = "models.changed"
     LEVEL: ClassVar[Level] = "warning"
-
-    field: str = ""
-    """Name of the field of `ModelInfo`."""
-
+    field: str = ""  # name of the field of `ModelInfo`
     before: str = ""
     after: str = ""
     source: str = ""
@@ -494,15 +450,11 @@ class AlertEvent(Event):
     """
 
     NAME: ClassVar[str] = "context.alert"
-
-    alert: str = ""
-    """Name of the threshold in the configuration."""
-
+    alert: str = ""  # name of the threshold in the configuration
     value: float | None = None
     threshold: float | None = None
     is_cleared: bool = False
-    detail: str = ""
-    """What the value is of, in a few words."""
+    detail: str = ""  # what the value is of, in a few words
 
     @property
     def level(self) -> Level:

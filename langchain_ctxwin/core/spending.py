@@ -41,18 +41,14 @@ class Usage:
 
     input_tokens: int | None = None
     output_tokens: int | None = None
+    # Parts of the input that were read from the prompt cache, and written to it.
     cached_tokens: int | None = None
     cache_write_tokens: int | None = None
-    """Parts of the input that were read from the prompt cache, and written to it."""
-
-    hour_write_tokens: int = 0
-    """Part of the written input that is kept for an hour."""
-
+    hour_write_tokens: int = 0  # part of the written input that is kept for an hour
+    # True for an answer from LangChain's own cache, which has the usage of the one that was paid for.
     is_free: bool = False
-    """True for an answer from LangChain's own cache, which has the usage of the one that was paid for."""
-
+    # What the provider spent beside it on compacting the conversation, before it answered.
     compaction: Usage | None = None
-    """What the provider spent beside it on compacting the conversation, before it answered."""
 
     @classmethod
     def of_answer(cls, answer: object) -> Usage:
@@ -222,15 +218,13 @@ class Course:
 class CostComparison:
     """What a full conversation costs from here on: compacted at its model, or moved whole to a larger one."""
 
-    calls: int
-    """Coming calls that are compared."""
-
+    calls: int  # coming calls that are compared
     model: str
     larger_model: str
+    # USD at its model, compacted whenever it is full, and at the larger one, whose prompt cache has nothing of it yet;
+    # None when a price is unknown.
     compact_cost: Decimal | None
     move_cost: Decimal | None
-    """USD at its model, compacted whenever it is full, and at the larger one, whose prompt cache has nothing of it yet;
-    None when a price is unknown."""
 
     @property
     def is_cheaper_to_compact(self) -> bool:

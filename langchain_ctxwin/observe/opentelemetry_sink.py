@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
 from functools import partial
 from typing import Any
 
 from langchain_ctxwin.core import events
 from langchain_ctxwin.core.events import Event
 from langchain_ctxwin.errors import ConfigError, brief
+from langchain_ctxwin.observe.counts import counts_of
 
 try:
     from opentelemetry import metrics, trace
@@ -24,6 +26,8 @@ NANOSECONDS = 1_000_000_000
 
 CHAT = "chat"
 """`gen_ai.operation.name` of a call of a chat model."""
+
+COMPACTED = "gen_ai.conversation.compacted"
 
 Attributes = dict[str, Any]
 
@@ -44,19 +48,28 @@ GAUGES = {
 """The field of a step that each shows, and units."""
 
 COUNTERS = {
-    "ctxwin.input.tokens": "{token}",
-    "ctxwin.cost": "USD",
-    "ctxwin.compactions": "{compaction}",
-    "ctxwin.summaries": "{summary}",
-    "ctxwin.overflows": "{request}",
-    "ctxwin.refusals": "{request}",
-    "ctxwin.routes": "{answer}",
-    "ctxwin.tool_results": "{result}",
-    "ctxwin.alerts": "{alert}",
+    "input_tokens": ("ctxwin.input.tokens", "{token}"),
+    "cost_usd": ("ctxwin.cost", "USD"),
+    "compactions": ("ctxwin.compactions", "{compaction}"),
+    "summaries": ("ctxwin.summaries", "{summary}"),
+    "overflows": ("ctxwin.overflows", "{request}"),
+    "refusals": ("ctxwin.refusals", "{request}"),
+    "routes": ("ctxwin.routes", "{answer}"),
+    "tool_results": ("ctxwin.tool_results", "{result}"),
+    "alerts": ("ctxwin.alerts", "{alert}"),
 }
-"""Units."""
+"""What the counters of `counts_of` are called here, and units."""
 
-SPAN_FIELDS = {
+LABELS = {
+    "model": "gen_ai.request.model",
+    "tool": "gen_ai.tool.name",
+    "reason": "error.type",
+    "kind": "ctxwin.compaction.kind",
+    "status": "ctxwin.summary.status",
+}
+"""The same of labels; others only get our prefix."""
+
+STEP_FIELDS = {
     "gen_ai.response.id": "answer_id",
     "gen_ai.response.model": "model",
     "gen_ai.usage.input_tokens": "input_tokens",
@@ -70,7 +83,22 @@ SPAN_FIELDS = {
     "ctxwin.estimated_tokens": "estimated_tokens",
     "ctxwin.calls": "calls",
 }
-"""What the span of a call says of a step, beside what is put in other words."""
+COMPACTION_FIELDS = {
+    "compaction.strategy": "kind",
+    "compaction.tokens_before": "tokens_before",
+    "compaction.tokens_after": "tokens_after",
+    "ctxwin.compaction.reason": "reason",
+    "ctxwin.compaction.actions": "actions",
+    "ctxwin.compaction.left_messages": "left_messages",
+}
+SUMMARY_FIELDS = {
+    "ctxwin.summary.status": "status",
+    "ctxwin.summary.reason": "reason",
+    "ctxwin.summary.calls": "calls",
+    "gen_ai.usage.input_tokens": "input_tokens",
+    "gen_ai.usage.output_tokens": "output_tokens",
+}
+"""What spans say of their events as they are, beside model and thread."""
 
 
 class OpenTelemetrySink:
@@ -128,7 +156,7 @@ class OpenTelemetrySink:
             )
             for name, (unit, text, boundaries) in HISTOGRAMS.items()
         }
-        self._counters = {name: meter.create_counter(name, unit=unit) for name, unit in COUNTERS.items()}
+        self._counters = {name: meter.create_counter(its, unit=unit) for name, (its, unit) in COUNTERS.items()}
         for name, (field, unit) in GAUGES.items():
             meter.create_observable_gauge(name, [partial(self._observed, field)], unit=unit)
 
@@ -140,96 +168,56 @@ class OpenTelemetrySink:
 
     def emit(self, event: Event) -> None:
         """Write one event."""
-        model = _model(event)
+        for name, amount, labels in counts_of(event):
+            if name in COUNTERS and amount:  # an unknown amount is none, and a counter takes no negative one
+                known = {label: value for label, value in labels.items() if label != "model" or value}
+                about = {LABELS.get(label, f"ctxwin.{label}"): value for label, value in known.items()}
+                self._counters[name].add(max(0, float(amount) if isinstance(amount, Decimal) else amount), about)
         if isinstance(event, events.StepEvent):
-            self._step(event, model)
+            self._step(event)
         elif isinstance(event, events.CompactionEvent):
-            self._compaction(event, model)
+            told = {**_read(event, COMPACTION_FIELDS), COMPACTED: True}
+            self._span("compact_messages", event, told, seconds=event.duration_seconds)
         elif isinstance(event, events.SummaryEvent):
-            self._summary(event, model)
-        elif isinstance(event, events.RecoveryEvent):
-            self._count("ctxwin.overflows", model)
-        elif isinstance(event, events.RefusalEvent):
-            self._count("ctxwin.refusals", model | {"error.type": event.reason})
-        elif isinstance(event, events.RouteEvent) and event.has_answered:
-            self._count("ctxwin.routes", model | {"ctxwin.fallback": bool(event.fallbacks)})
-        elif isinstance(event, events.ToolResultEvent):
-            about = {"gen_ai.tool.name": event.tool, "ctxwin.oversized": event.is_oversized}
-            self._count("ctxwin.tool_results", about)
-        elif isinstance(event, events.AlertEvent) and not event.is_cleared:
-            self._count("ctxwin.alerts", {"ctxwin.alert": event.alert})
-        if event.level == "warning" and not isinstance(event, events.SummaryEvent):
+            if event.status != "started":
+                fault = "" if event.status == "ready" else event.reason or event.status
+                told = _read(event, SUMMARY_FIELDS)
+                self._span("summarize_messages", event, told, seconds=event.seconds, fault=fault)
+        elif event.level == "warning":
             self._warning(event)
 
-    def _step(self, event: events.StepEvent, model: Attributes) -> None:
-        about = _known({"gen_ai.operation.name": CHAT, "gen_ai.provider.name": event.provider}) | model
+    def _step(self, event: events.StepEvent) -> None:
+        about = _known({"gen_ai.operation.name": CHAT, "gen_ai.provider.name": event.provider}) | _model(event)
         for kind, tokens in (("input", event.input_tokens), ("output", event.output_tokens)):
             if tokens is not None:
                 self._histograms["gen_ai.client.token.usage"].record(tokens, about | {"gen_ai.token.type": kind})
         if event.duration_seconds is not None:
             self._histograms["gen_ai.client.operation.duration"].record(event.duration_seconds, about)
         self._latest[event.model] = event
-        parts = {"cached": event.cached_tokens, "written": event.cache_write_tokens, "new": event.new_tokens}
-        for part, tokens in parts.items():
-            self._count("ctxwin.input.tokens", model | {"ctxwin.part": part}, tokens)
-        self._count("ctxwin.cost", model | {"ctxwin.purpose": "agent"}, event.cost)
-        if not self._chat_spans:
-            return
-        shown = {name: getattr(event, field) for name, field in SPAN_FIELDS.items()}
-        shown |= {f"ctxwin.{name}_tokens": tokens for name, tokens in event.regions.items()}
-        shown["gen_ai.response.finish_reasons"] = [event.finish_reason] if event.finish_reason else None
-        shown["gen_ai.conversation.compacted"] = True if event.compactions else None  # never said to be false
-        shown["ctxwin.cost"] = None if event.cost is None else float(event.cost)
-        name = f"{CHAT} {event.model}".strip()
-        self._span(name, event, event.duration_seconds, about | shown, SpanKind.CLIENT)
-
-    def _compaction(self, event: events.CompactionEvent, model: Attributes) -> None:
-        self._count("ctxwin.compactions", model | {"ctxwin.compaction.kind": event.kind})
-        attributes = model | {
-            "compaction.strategy": event.kind,
-            "compaction.tokens_before": event.tokens_before,
-            "compaction.tokens_after": event.tokens_after,
-            "ctxwin.compaction.reason": event.reason,
-            "ctxwin.compaction.actions": list(event.actions),
-            "ctxwin.compaction.left_messages": event.left_messages,
-            "gen_ai.conversation.compacted": True,
-        }
-        self._span("compact_messages", event, event.duration_seconds, attributes)
-
-    def _summary(self, event: events.SummaryEvent, model: Attributes) -> None:
-        self._count("ctxwin.summaries", model | {"ctxwin.summary.status": event.status})
-        self._count("ctxwin.cost", model | {"ctxwin.purpose": "summary"}, event.cost)
-        if event.status == "started":
-            return
-        attributes = model | {
-            "ctxwin.summary.status": event.status,
-            "ctxwin.summary.reason": event.reason,
-            "ctxwin.summary.calls": event.calls,
-            "gen_ai.usage.input_tokens": event.input_tokens,
-            "gen_ai.usage.output_tokens": event.output_tokens,
-        }
-        fault = "" if event.status == "ready" else event.reason or event.status
-        self._span("summarize_messages", event, event.seconds, attributes, fault=fault)
+        if self._chat_spans:
+            told = about | _read(event, STEP_FIELDS)
+            told |= {f"ctxwin.{name}_tokens": tokens for name, tokens in event.regions.items()}
+            told["gen_ai.response.finish_reasons"] = [event.finish_reason] if event.finish_reason else None
+            told[COMPACTED] = True if event.compactions else None  # never said to be false
+            told["ctxwin.cost"] = None if event.cost is None else float(event.cost)
+            name = f"{CHAT} {event.model}".strip()
+            self._span(name, event, told, seconds=event.duration_seconds, kind=SpanKind.CLIENT)
 
     def _warning(self, event: Event) -> None:
         told = {f"ctxwin.{name}": value for name, value in event.facts().items()}
         if (span := trace.get_current_span()).is_recording():
             span.add_event(event.name, _known(told), timestamp=int(event.time * NANOSECONDS))
         else:  # it ended before the thread of the sink came to this
-            self._span(event.name, event, None, told)
-
-    def _count(self, name: str, attributes: Attributes, amount: Any = 1) -> None:
-        if amount:  # an unknown amount is none, and a counter takes no negative one
-            self._counters[name].add(max(0, float(amount) if name == "ctxwin.cost" else int(amount)), attributes)
+            self._span(event.name, event, told)
 
     def _span(
         self,
         name: str,
         event: Event,
-        seconds: float | None,
         attributes: Attributes,
-        kind: SpanKind = SpanKind.INTERNAL,
         *,
+        seconds: float | None = None,
+        kind: SpanKind = SpanKind.INTERNAL,
         fault: str = "",
     ) -> None:
         """Write a span that ends when the event was reported."""
@@ -242,6 +230,10 @@ class OpenTelemetrySink:
         span.end(ends)
 
 
+def _read(event: Event, names: Mapping[str, str]) -> Attributes:
+    return {name: getattr(event, field) for name, field in names.items()} | _model(event)
+
+
 def _model(event: Event) -> Attributes:
     return _known({"gen_ai.request.model": event.model})
 
@@ -251,5 +243,5 @@ def _known(attributes: Attributes) -> Attributes:
     return {
         name: str(value) if isinstance(value, dict) else value
         for name, value in attributes.items()
-        if value is not None and value not in ("", [])
+        if value is not None and value not in ("", [], ())
     }

@@ -6,9 +6,9 @@ import threading
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from langchain_ctxwin.core import events
-from langchain_ctxwin.core.events import Event
+from langchain_ctxwin.core.events import CompactionEvent, Event, StepEvent
 from langchain_ctxwin.errors import ConfigError, brief
+from langchain_ctxwin.observe.counts import counts_of
 
 try:
     from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
@@ -43,14 +43,16 @@ COUNTERS = {
 SHARES = (0.1, 0.25, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 1.0)
 """Buckets of shares: fine where a window fills up, and where a count is good."""
 
-HISTOGRAMS = {
-    "request_utilization": ("Requests over their limit", "model", SHARES),
-    "estimate_accuracy": ("1 - miss of our count", "model", SHARES),
-    # From a cached answer to one with much reasoning.
-    "call_seconds": ("Time of a call", "model", (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80)),
-    # Half a millisecond without a model, seconds with a summary.
-    "compaction_seconds": ("Time of a compaction", "kind", (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 1, 10)),
+CALL_SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80)  # from a cached answer to one with much reasoning
+COMPACTION_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 1, 10)  # without a model, and with a summary
+
+HISTOGRAMS: dict[str, tuple[str, type[Event], str, str, tuple[float, ...]]] = {
+    "request_utilization": ("Requests over their limit", StepEvent, "model", "utilization", SHARES),
+    "estimate_accuracy": ("1 - miss of our count", StepEvent, "model", "accuracy", SHARES),
+    "call_seconds": ("Time of a call", StepEvent, "model", "duration_seconds", CALL_SECONDS),
+    "compaction_seconds": ("Time of a compaction", CompactionEvent, "kind", "duration_seconds", COMPACTION_SECONDS),
 }
+"""With the events, their fields that are the label and the value, and buckets."""
 
 _made: WeakKeyDictionary[CollectorRegistry, dict[str, Any]] = WeakKeyDictionary()
 """The metrics of each registry, which takes a name only once."""
@@ -99,52 +101,18 @@ class PrometheusSink:
 
     def emit(self, event: Event) -> None:
         """Count one event."""
-        if isinstance(event, events.StepEvent):
-            self._step(event)
-        elif isinstance(event, events.CompactionEvent):
-            self._count("compactions", event.model, event.kind)
-            freed = event.tokens_before - event.tokens_after
-            self._count("compaction_freed_tokens", event.model, event.kind, amount=freed)
-            self._observe("compaction_seconds", event.kind, event.duration_seconds)
-        elif isinstance(event, events.SummaryEvent):
-            self._count("summaries", event.model, event.status)
-            self._count("cost_usd", event.model, "summary", amount=event.cost)
-        elif isinstance(event, events.RecoveryEvent):
-            self._count("overflows", event.model)
-        elif isinstance(event, events.RefusalEvent):
-            self._count("refusals", event.model, event.reason)
-        elif isinstance(event, events.RouteEvent) and event.has_answered:
-            self._count("routes", event.model, str(bool(event.fallbacks)).lower())
-        elif isinstance(event, events.ToolResultEvent):
-            self._count("tool_results", event.tool, str(event.is_oversized).lower())
-        elif isinstance(event, events.AlertEvent) and not event.is_cleared:
-            self._count("alerts", event.alert)
-
-    def _step(self, event: events.StepEvent) -> None:
-        model = event.model
-        for name, (_, field) in GAUGES.items():
-            if (value := getattr(event, field)) is not None:
-                self._metrics[name].labels(model).set(value)
-        self._observe("request_utilization", model, event.utilization)
-        self._observe("estimate_accuracy", model, event.accuracy)
-        self._observe("call_seconds", model, event.duration_seconds)
-        self._count("requests", model)
-        self._count("input_tokens", model, "cached", amount=event.cached_tokens)
-        self._count("input_tokens", model, "written", amount=event.cache_write_tokens)
-        self._count("input_tokens", model, "new", amount=event.new_tokens)
-        self._count("output_tokens", model, amount=event.output_tokens)
-        self._count("unused_reserve_tokens", model, amount=event.unused_reserve_tokens)
-        self._count("cost_usd", model, "agent", amount=event.cost)
-
-    def _observe(self, name: str, label: str, value: float | None) -> None:
-        if value is not None:
-            self._metrics[name].labels(label).observe(value)
-
-    def _count(self, name: str, *labels: str, amount: Any = 1) -> None:
-        """Add an amount; an unknown one is none, and a counter takes no negative one."""
-        counter = self._metrics[name].labels(*labels)
-        if amount is not None and amount > 0:
-            counter.inc(float(amount))
+        for name, amount, labels in counts_of(event):
+            shown = {label: str(value).lower() if isinstance(value, bool) else value for label, value in labels.items()}
+            counter = self._metrics[name].labels(**shown)
+            if amount is not None and amount > 0:  # an unknown amount is none, and a counter takes no negative one
+                counter.inc(float(amount))
+        if isinstance(event, StepEvent):
+            for name, (_, field) in GAUGES.items():
+                if (value := getattr(event, field)) is not None:
+                    self._metrics[name].labels(event.model).set(value)
+        for name, (_, kind, label, field, _) in HISTOGRAMS.items():
+            if isinstance(event, kind) and (value := getattr(event, field)) is not None:
+                self._metrics[name].labels(getattr(event, label)).observe(value)
 
 
 def _metrics_in(registry: CollectorRegistry) -> dict[str, Any]:
@@ -153,6 +121,6 @@ def _metrics_in(registry: CollectorRegistry) -> dict[str, Any]:
         made[name] = Gauge(f"ctxwin_{name}", text, ["model"], registry=registry)
     for name, (text, *labels) in COUNTERS.items():
         made[name] = Counter(f"ctxwin_{name}", text, labels, registry=registry)
-    for name, (text, label, buckets) in HISTOGRAMS.items():
+    for name, (text, _, label, _, buckets) in HISTOGRAMS.items():
         made[name] = Histogram(f"ctxwin_{name}", text, [label], registry=registry, buckets=buckets)
     return made

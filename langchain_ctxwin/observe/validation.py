@@ -44,26 +44,20 @@ FIRST_CJK = "\u2e80"  # from here on nearly all letters are Chinese, Japanese or
 class Verdict:
     """What the answer to a request says about our count of it."""
 
-    error: float | None = None
-    """Our count over the reported size, minus 1; None when there was nothing to compare."""
-
+    error: float | None = None  # our count over the reported size, minus 1; None when there was nothing to compare
+    # The model's accuracy fell too low: forget what was learned about its sizes. Said once per fall.
     reset: bool = False
-    """The model's accuracy fell too low: forget what was learned about its sizes. Said once per fall."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accuracy:
     """How close the latest counts for one model came."""
 
-    share: float
-    """Share of the comparisons in which our count was at most 20 % off."""
-
+    share: float  # share of the comparisons in which our count was at most 20 % off
+    # Comparisons since the last reset, 40 at most, and those of them that an exact counter made.
     samples: int
     exact_samples: int
-    """Comparisons since the last reset, 40 at most, and those of them that an exact counter made."""
-
-    mean_error: float
-    """Mean of the errors with their signs: above 0 when we count too much."""
+    mean_error: float  # mean of the errors with their signs: above 0 when we count too much
 
     @property
     def is_too_low(self) -> bool:

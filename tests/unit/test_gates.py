@@ -67,49 +67,45 @@ def info(**prices):
     return ModelInfo(name="any", **{name: Decimal(price) for name, price in prices.items()})
 
 
-def test_an_answer_and_its_report_make_a_record():
-    assert RequestRecord.of(answer(route=ROUTE, model_name="served"), report=REPORT) == RequestRecord(
-        model="small",
-        input_limit=6_000,
-        input_tokens=1_000,
-        output_tokens=50,
-        tool_tokens=300,
-        reserved_tokens=2_000,
-        reason="cheapest that fits",
-        fallbacks=1,
-        cost=Decimal("0.0012"),
-    )
-
-
-def test_an_answer_alone_leaves_the_rest_unknown():
-    assert RequestRecord.of(answer(usage=None), report=REPORT).input_tokens == 1_100  # our own count
-    assert RequestRecord.of(answer(usage=None, model_name="served")) == RequestRecord(
-        model="served", input_limit=None, input_tokens=None, tool_tokens=None, fallbacks=None
-    )
-
-
-def test_metadata_that_cannot_be_are_unknown():
-    odd_route = {"model": 7, "reason": None, "fallbacks": "two", "estimated_cost": "much"}
-    odd_sizes = {"input_limit": "6k", "total_tokens": -1, "tool_tokens": True, "reserved_tokens": 10**12}
-    odd = unchecked({"input_tokens": None, "output_tokens": 1.5})
-    odd.response_metadata["route"] = odd_route
-    assert RequestRecord.of(odd, report=odd_sizes) == RequestRecord(
-        model="", input_limit=None, input_tokens=None, tool_tokens=None, fallbacks=None
-    )
-    odd.response_metadata["route"] = "small"
-    assert RequestRecord.of(odd).reason == ""
+NOTHING_KNOWN = {"model": "", "input_limit": None, "input_tokens": None, "tool_tokens": None, "fallbacks": None}
+ROUTED = {"model": "small", "reason": "cheapest that fits", "fallbacks": 1, "cost": Decimal("0.0012")}
+SIZED = {"input_limit": 6_000, "tool_tokens": 300, "reserved_tokens": 2_000}
+ODD = unchecked({"input_tokens": None, "output_tokens": 1.5})
+ODD.response_metadata["route"] = {"model": 7, "reason": None, "fallbacks": "two", "estimated_cost": "much"}
+ODD_REPORT = {"input_limit": "6k", "total_tokens": -1, "tool_tokens": True, "reserved_tokens": 10**12}
 
 
 @pytest.mark.parametrize(
-    ("said", "kind"),
+    ("message", "report", "expected"),
     [
-        ("cheapest that fits (chance 0.91, $0.0012)", "cheapest that fits"),
-        ("largest window: nothing else fits 9,000 tokens", "largest window"),
-        ("asked for by name", "asked for by name"),
+        (
+            answer(route=ROUTE, model_name="served"),
+            REPORT,
+            {**SIZED, **ROUTED, "input_tokens": 1_000, "output_tokens": 50},
+        ),
+        (answer(usage=None), REPORT, {**SIZED, "input_tokens": 1_100}),  # our own count
+        (answer(usage=None, model_name="served"), None, {"model": "served"}),
+        (ODD, ODD_REPORT, {}),
+        (answer(usage=None, route="small"), None, {}),
+    ],
+    ids=["all", "no usage", "no report", "impossible", "odd route"],
+)
+def test_a_record_has_what_an_answer_and_its_report_state(message, report, expected):
+    """And the rest is unknown, as are metadata that cannot be."""
+    assert RequestRecord.of(message, report=report) == RequestRecord(**{**NOTHING_KNOWN, **expected})
+
+
+@pytest.mark.parametrize(
+    ("stated", "field", "kept"),
+    [
+        ({"reason": "cheapest that fits (chance 0.91, $0.0012)"}, "reason", "cheapest that fits"),
+        ({"reason": "largest window: nothing else fits 9,000 tokens"}, "reason", "largest window"),
+        ({"reason": "asked for by name"}, "reason", "asked for by name"),
+        *(({"estimated_cost": odd}, "cost", None) for odd in ("-1", "NaN", "Infinity", "", None, 0.5)),
     ],
 )
-def test_reasons_are_kept_without_their_figures(said, kind):
-    assert RequestRecord.of(answer(route={**ROUTE, "reason": said})).reason == kind
+def test_reasons_are_kept_without_their_figures_and_estimates_where_they_are_prices(stated, field, kept):
+    assert getattr(RequestRecord.of(answer(route={**ROUTE, **stated})), field) == kept
 
 
 def test_candidates_that_refused_the_request_are_overflows():
@@ -139,11 +135,6 @@ def test_the_cost_is_that_of_the_usage(usage, prices, costs):
     own, largest = (None if stated is None else info(**stated) for stated in prices)
     made = RequestRecord.of(answer(usage=usage, route=ROUTE), report=REPORT, info=own, largest=largest)
     assert [made.cost, made.largest_cost] == [cost and Decimal(cost) for cost in costs]
-
-
-@pytest.mark.parametrize("estimate", ["-1", "NaN", "Infinity", "", None, 0.5])
-def test_an_estimate_that_is_no_price_is_unknown(estimate):
-    assert RequestRecord.of(answer(route={**ROUTE, "estimated_cost": estimate})).cost is None
 
 
 @pytest.mark.parametrize(
@@ -347,13 +338,8 @@ def test_the_values_of_a_report_are_exact():
     """Money is text, a gate stands beside its verdict, and all of it survives being written down."""
     gate = {"cost_against_largest": Gate(at_most=0.5)}
     values = quality_report([record(cost=Decimal("0.10"), largest_cost=Decimal("0.40"))], gates=gate).to_dict()
-    assert values["measures"]["cost_against_largest"] == {
-        "value": 0.25,
-        "numerator": "0.10",
-        "denominator": "0.40",
-        "requests": 1,
-        "unknown": 0,
-    }
+    ratio = {"value": 0.25, "numerator": "0.10", "denominator": "0.40", "requests": 1, "unknown": 0}
+    assert values["measures"]["cost_against_largest"] == ratio
     assert (values["requests"], values["passed"]) == (1, True)
     assert json.loads(json.dumps(values)) == values
     assert values["gates"] == {

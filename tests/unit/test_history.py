@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import stat
 import threading
+from contextlib import closing
 
 import pytest
 
@@ -64,23 +65,13 @@ def test_events_are_chosen_by_time_model_thread_and_type(path):
     ]
 
 
-def test_a_clock_that_is_set_back_changes_no_order(path):
-    events = [StepEvent(time=seconds) for seconds in (300.0, 100.0, 200.0)]
-    _write(path, events)
-    assert list(History(path).events()) == events
-    assert list(History(path).events(since=150.0)) == [events[0], events[2]]
-
-
-def test_the_oldest_events_leave(path):
-    events = [StepEvent(time=float(number)) for number in range(1, 8)]
+def test_a_clock_that_is_set_back_changes_no_order_and_the_oldest_events_leave(path, monkeypatch):
+    """Also where a reader gets more events than it reads at once."""
+    monkeypatch.setattr("langchain_ctxwin.observe.history.BATCH_ROWS", 2)
+    events = [StepEvent(time=seconds) for seconds in (400.0, 500.0, 300.0, 100.0, 200.0)]
     _write(path, events, max_events=3)
     assert list(History(path).events()) == events[-3:]
-
-
-def test_a_reader_gets_more_events_than_it_reads_at_once(path, monkeypatch):
-    monkeypatch.setattr("langchain_ctxwin.observe.history.BATCH_ROWS", 2)
-    _write(path, EVENTS[:5])
-    assert list(History(path).events()) == EVENTS[:5]
+    assert list(History(path).events(since=150.0)) == [events[2], events[4]]
 
 
 def test_who_reads_slowly_keeps_no_writer_waiting(path):
@@ -138,54 +129,47 @@ def test_an_answer_gets_its_score_later(path):
     assert [event.quality for event in History(path).events(kind=StepEvent)] == [0.25, 0.0, None]
 
 
-@pytest.mark.parametrize("quality", [-0.1, 1.1, float("nan"), "good", None, True])
-def test_a_score_that_is_none_is_refused(path, quality):
+@pytest.mark.parametrize(
+    ("answer_id", "quality", "fault"),
+    [
+        *(("1", quality, "quality=.*: give a number") for quality in (-0.1, 1.1, float("nan"), "good", None, True)),
+        *((answer_id, 1, f"answer_id='{answer_id}': .* has no event of this answer") for answer_id in ("", "3")),
+    ],
+)
+def test_a_score_that_is_none_or_of_no_answer_is_refused(path, answer_id, quality, fault):
     _write(path, EVENTS)
-    with pytest.raises(ConfigError, match=r"quality=.*: give a number from 0 to 1"):
-        History(path).score(STEP.answer_id, quality)
+    with pytest.raises(ConfigError, match=fault):
+        History(path).score(answer_id, quality)
 
 
-@pytest.mark.parametrize("answer_id", ["", "3"])
-def test_a_score_of_no_answer_is_refused(path, answer_id):
-    _write(path, EVENTS)
-    with pytest.raises(ConfigError, match=f"answer_id='{answer_id}': .* has no event of this answer"):
-        History(path).score(answer_id, 1)
+def _changed(path, *statements, rows=()):
+    """Change a file as another program does."""
+    with closing(sqlite3.connect(path)) as file, file:
+        for statement in statements:
+            file.executemany(statement, rows) if rows else file.execute(statement)
 
 
-def _bad_file(path, kind):
-    if kind == "newer":
-        _write(path, EVENTS[:1])
-        with sqlite3.connect(path) as file:
-            file.execute("PRAGMA user_version = 2")
-        file.close()
-    elif kind == "foreign":
-        with sqlite3.connect(path) as file:
-            file.execute("CREATE TABLE events (mine)")
-        file.close()
-    elif kind == "no database":
-        path.write_text("notes " * 1_000)
-    elif kind == "a folder":
-        path.mkdir()
-    elif kind == "a pipe":
-        os.mkfifo(path)
+def _newer(path):
+    _write(path, EVENTS[:1])
+    _changed(path, "PRAGMA user_version = 2")
 
 
 BAD_FILES = {
-    "newer": "is of version 2, newer than 1: upgrade langchain-ctxwin",
-    "foreign": "is not a history of this package",
-    "no database": "file is not a database",
-    "a folder": "unable to open database file",
-    "a pipe": "disk I/O error",
+    "is of version 2, newer than 1: upgrade langchain-ctxwin": _newer,
+    "is not a history of this package": lambda path: _changed(path, "CREATE TABLE events (mine)"),
+    "file is not a database": lambda path: path.write_text("notes " * 1_000),
+    "unable to open database file": lambda path: path.mkdir(),
+    "disk I/O error": os.mkfifo,
 }
 
 
-@pytest.mark.parametrize("kind", [*BAD_FILES])
-def test_a_file_that_is_not_ours_is_left_alone_and_named_once(path, warnings, kind):
-    _bad_file(path, kind)
+@pytest.mark.parametrize(("said", "make"), BAD_FILES.items(), ids=BAD_FILES)
+def test_a_file_that_is_not_ours_is_left_alone_and_named_once(path, warnings, said, make):
+    make(path)
     before = path.read_bytes() if path.is_file() else None
     sink = _write(path, EVENTS[:3])
     assert (sink.lost, len(warnings())) == (3, 1)
-    assert BAD_FILES[kind] in warnings()[0]
+    assert said in warnings()[0]
     assert (path.read_bytes() if path.is_file() else None) == before
     with pytest.raises(ConfigError, match=r"history"):
         list(History(path).events())
@@ -249,9 +233,7 @@ def test_events_that_this_version_does_not_know_are_skipped(path):
         *("{", "[]", "null", json.dumps({"name": "context.dreamt"}), json.dumps({"name": ["context.step"]})),
         *(json.dumps({"name": "context.step", "output_tokens": "many"}), "[" * 100_000),
     ]
-    with sqlite3.connect(path) as file:
-        file.executemany("INSERT INTO events (json) VALUES (?)", [(text,) for text in strange])
-    file.close()
+    _changed(path, "INSERT INTO events (json) VALUES (?)", rows=[(text,) for text in strange])
     history = History(path)
     assert (list(history.events()), history.skipped) == (EVENTS[:1], len(strange))
 

@@ -14,7 +14,6 @@ from langchain_ctxwin import ModelInfo, create_context_agent
 from langchain_ctxwin.cli import main
 from langchain_ctxwin.demo.offline_model import OfflineChatModel
 from langchain_ctxwin.observe import (
-    AlertEvent,
     History,
     HistorySink,
     MemorySink,
@@ -35,21 +34,8 @@ NO_VALUE = (None,) * 5
 EXPECTED = {
     "usage": [
         (
-            DAY,
-            "small",
-            2,
-            0,
-            100,
-            60,
-            1_040,
-            100,
-            Decimal("0.04"),
-            1,
-            pytest.approx(0.6),
-            0.8,
-            pytest.approx(0.3),
-            0.4,
-            0.875,
+            *(DAY, "small", 2, 0, 100, 60, 1_040, 100, Decimal("0.04"), 1),
+            *(pytest.approx(0.6), 0.8, pytest.approx(0.3), 0.4, 0.875),
         ),
         (NEXT_DAY, "large", 1, 1, 0, 0, 0, 0, None, 1, *NO_VALUE),
     ],
@@ -167,34 +153,18 @@ def test_requests_are_joined_by_thread_and_order(events, requests):
     assert _joined(*events) == requests
 
 
+SIZES = {"input_limit": 1_000, "input_tokens": 400, "output_tokens": 50, "tool_tokens": 100, "reserved_tokens": 200}
+UNSIZED = {"model": "small", "input_limit": None, "input_tokens": None, "tool_tokens": None}
+
+
 def test_a_request_is_a_record_for_gates():
-    joined = [one.record() for one in requests_of([ROUTE, RECOVERED, TWO_CALLS, REFUSED])]
-    assert joined == [
-        RequestRecord(
-            model="small",
-            input_limit=1_000,
-            input_tokens=400,
-            output_tokens=50,
-            tool_tokens=100,
-            reserved_tokens=200,
-            reason="cheapest",
-            overflows=1,
-            cost=Decimal("0.04"),
-        ),
-        RequestRecord(model="small", input_limit=None, input_tokens=None, tool_tokens=None, succeeded=False),
+    """An answer that only a route tells of is as large as it was estimated."""
+    events = [ROUTE, RECOVERED, TWO_CALLS, REFUSED, replace(ANSWERED, estimated_tokens=90)]
+    assert [one.record() for one in requests_of(events)] == [
+        RequestRecord(model="small", reason="cheapest", overflows=1, cost=Decimal("0.04"), **SIZES),
+        RequestRecord(**UNSIZED, succeeded=False),
+        RequestRecord(**{**UNSIZED, "input_tokens": 90}, reason="cheapest", cost=Decimal("0.05")),
     ]
-
-
-def test_an_answer_that_only_a_route_tells_of_is_as_large_as_it_was_estimated():
-    (request,) = requests_of([replace(ANSWERED, estimated_tokens=90)])
-    assert request.record() == RequestRecord(
-        model="small",
-        input_limit=None,
-        input_tokens=90,
-        tool_tokens=None,
-        reason="cheapest",
-        cost=Decimal("0.05"),
-    )
 
 
 def test_the_report_is_printed_as_tables_and_as_json(path, capsys):
@@ -237,26 +207,20 @@ def test_since_counts_back_from_now(tmp_path, capsys, since, seconds):
     assert json.loads(capsys.readouterr().out)["events"] == 1
 
 
-def test_an_empty_history_is_one_line(path, capsys):
+def test_a_history_that_nothing_is_known_of_is_one_line(path, capsys):
     codes = [main([command, str(path), "--since", "2031-01-01"]) for command in ("report", "check")]
     assert (codes, capsys.readouterr().out.splitlines()[:2]) == ([0, 0], ["no events", "no requests"])
 
 
-def test_sections_that_nothing_is_known_for_are_one_line(capsys, tmp_path):
-    sink = HistorySink(tmp_path / "history.db")
-    sink.emit(AlertEvent(alert="accuracy"))
-    assert main(["report", str(sink.path)]) == 0
-    assert "\n\nTools: none\n\nCompactions: none\n\n" in capsys.readouterr().out
-
-
 def test_names_cannot_write_lines_of_their_own(capsys, tmp_path):
+    """And a table that nothing is known for is one line."""
     sink = HistorySink(tmp_path / "history.db")
     sink.emit(RouteEvent(model="a\nTotals \x1b[31m", reason="b\nTotals \x1b[31m", has_answered=True))
     assert [main([command, str(sink.path)]) for command in ("report", "check")] == [0, 0]
     out = capsys.readouterr().out
-    assert ("\x1b" in out, "\nTotals \x1b" in out, out.count(r"a\nTotals \x1b[31m"), out.count(r"b\nTotals")) == (
-        *(False, False, 1, 2),
-    )
+    assert "\n\nTools: none\n\nCompactions: none\n\n" in out
+    assert ("\x1b" in out, "\nTotals \x1b" in out) == (False, False)
+    assert (out.count(r"a\nTotals \x1b[31m"), out.count(r"b\nTotals")) == (1, 2)
 
 
 def test_the_gates_judge_a_history(path, capsys):
