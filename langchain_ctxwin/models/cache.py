@@ -71,7 +71,6 @@ def snapshot_file(path: Path | None) -> StoredValue[Snapshots]:
         path,
         key="snapshots",
         kind=dict[str, Snapshot],
-        empty={},
         events="models.cache",
         what="snapshots",
         writing={"exclude": {"snapshots": {"__all__": {"models": {"__all__": {"provenance", "conflicts"}}}}}},
