@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from langchain_ctxwin import ModelInfo, ModelRegistry
-from langchain_ctxwin.models.cache import MAX_SNAPSHOTS, Feed, Snapshot, newest, snapshot_file
+from langchain_ctxwin.models.cache import MAX_SNAPSHOTS, Snapshot, newest, snapshot_file
 from langchain_ctxwin.models.sources.learned import VERSION, StoredValue
 from langchain_ctxwin.util import files
 from langchain_ctxwin.util.background import in_daemon
@@ -206,8 +206,7 @@ def test_answers_that_come_at_once_are_all_kept():
             wait(others, 0.2)  # it may have to wait for this answer
         return NOON
 
-    source = ListSource(model(), model("other"))
-    feed = Feed(source, "api", lambda *_, **__: None, ttl_seconds=60, clock=now, timeout_seconds=60)
+    feed = ModelRegistry([ListSource(model(), model("other"))], 60, now)._cache.feeds[0]
     feed.fetch("nova-1")
     wait(others)
     assert {*feed.answers} == {"nova-1", "other"}
