@@ -330,12 +330,12 @@ def test_the_fault_of_a_file_is_named(path):
 
 def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path):
     """Nor one in the place of the lock file beside it."""
-    for name in ("pipe.json", "locked.json.lock"):
+    for name, reason in (("pipe.json", "it is no regular file"), ("locked.json.lock", "No such device or address")):
         os.mkfifo(tmp_path / name)
-        source = LearnedSource(tmp_path / name.removesuffix(".lock"))
-        source.learn("m", {"context_window": 8192})
-        assert source.flush()
+        with capture_logs() as logs:
+            source = saved(LearnedSource(tmp_path / name.removesuffix(".lock")))
         assert source.recall("m") == {"context_window": 8192}
+        assert {log["reason"] for log in logs} == {f"OSError: {reason}"}
 
 
 def test_names_without_end_are_not_remembered(path):
