@@ -1,13 +1,12 @@
 """What is known about models: limits, prices, capabilities, and who states them.
 
-    registry     what users ask; merges for one name what sources list, a chat model's profile says, and errors stated
+    registry     what users ask; merges for one name what sources list, a chat model's profile says, and errors stated;
+                 the lines that `ctxwin models` prints
     cache        keeps what sources stated: they are asked in parallel, time-boxed, in the background, over restarts
-    stored       a value in a JSON file that processes share
     names        what all sources list, and which listed model a name means
     merging      one `ModelInfo` from all claims: by trust, of catalogs the smaller limit, conflicts kept
     probing      finds a real input limit by requests of rising size
-    table        the lines that `ctxwin models` prints
-    sources/     one file per protocol: `fetch(name or None)`; shared are reading, http and platforms
+    sources/     `fetch(name or None)`: apis, catalog, explicit, learned; shared are reading, http and platforms
 
 Nothing here knows the engine: it takes `ModelInfo`s and chat models.
 """

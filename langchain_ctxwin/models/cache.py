@@ -71,7 +71,6 @@ def snapshot_file(path: Path | None) -> StoredValue[Snapshots]:
         path,
         key="snapshots",
         kind=dict[str, Snapshot],
-        empty={},
         events="models.cache",
         what="snapshots",
         writing={"exclude": {"snapshots": {"__all__": {"models": {"__all__": {"provenance", "conflicts"}}}}}},
@@ -92,7 +91,7 @@ class SourceCache:
     ) -> None:
         self.listing = Listing()
         self.feeds = tuple(
-            Feed(source, name, self._take_up, timeout_seconds=timeout_seconds, **options) for name, source in sources
+            _Feed(source, name, self._take_up, timeout_seconds=timeout_seconds, **options) for name, source in sources
         )
         self._reporter = reporter
         self._timeout_seconds = timeout_seconds
@@ -162,7 +161,7 @@ class SourceCache:
             self._list()
         self._is_opened = True
 
-    def _take_up(self, feed: Feed, *, before: Sequence[Claim], models: Sequence[ModelInfo], is_new: bool) -> None:
+    def _take_up(self, feed: _Feed, *, before: Sequence[Claim], models: Sequence[ModelInfo], is_new: bool) -> None:
         """List, save and report what a source stated, in its own thread."""
         if is_new:
             self._list()
@@ -185,7 +184,7 @@ class SourceCache:
                 self.listing = Listing([claim for feed in self.feeds for claim in feed.claims()], self.listing)
 
 
-class Feed:
+class _Feed:
     """One source, its last answers, and its failures. Thread-safe; whatever the source does stays in here.
 
     A source that hangs holds one thread: until its call returns, no other one is made. `take_up` is told of each
@@ -221,14 +220,12 @@ class Feed:
         self.renew()
         renew_after_fork(self)
 
-    def renew(self) -> None:
-        """Forget calls; a thread of the parent process may have made them."""
+    def renew(self) -> None:  # a thread of the parent process may have made the calls
         self._calls: dict[str | None, tuple[Future[Any], float]] = {}
         self.is_stuck = False  # while a call that took too long has not returned
 
     @property
     def has_tried(self) -> bool:
-        """True when the source answered or failed at least once."""
         return None in self.answers or self._back_off.failures > 0
 
     def _is_due(self, about: str | None) -> bool:
@@ -244,7 +241,7 @@ class Feed:
         return known is None or not 0 <= self._clock() - known.fetched_at < self._ttl_seconds
 
     def pending(self, *, is_sure: bool = False) -> list[Future[Any]]:
-        """Return the calls that may be waited for, to be sure also one that starts now; what takes longer failed."""
+        """The calls that may be waited for, to be sure also one that starts now; what takes longer failed."""
         if not self._calls and not is_sure:  # nearly always, and asked in every lookup
             return []
         now = time.monotonic()
@@ -257,17 +254,14 @@ class Feed:
         return waited_for
 
     def restore(self, stored: Snapshot) -> None:
-        """Take over the list that was stored, unless the source answered already."""
         with self._lock:
-            self.answers = {None: stored, **self.answers}
+            self.answers = {None: stored, **self.answers}  # an answer of its own is newer
 
     def claims(self) -> list[Claim]:
-        """Return all that the source stated."""
         infos = [info for answer in self.answers.values() for info in answer.models]
         return [Claim(source=self.name, tier=self.tier, info=info) for info in infos]
 
     def state(self) -> SourceState:
-        """Return how the source is doing."""
         listed = self.answers.get(None)
         return SourceState(
             name=self.name,
@@ -278,7 +272,7 @@ class Feed:
         )
 
     def ask_if_due(self, about: str | None = None) -> list[Future[Any]]:
-        """Return the call that was started because it is due; of threads at the same moment only one starts it."""
+        """The call that was started because it is due; of threads at the same moment only one starts it."""
         self.pending()
         if not self._is_due(about):  # nearly always
             return []
@@ -286,7 +280,6 @@ class Feed:
             return [self._start(about)] if self._is_due(about) else []
 
     def ask(self, about: str | None = None) -> Future[Any]:
-        """Return the call that asks this already, else start one."""
         with self._lock:
             job, _ = self._calls.get(about, (None, 0.0))
             return self._start(about) if job is None or job.done() else job
@@ -301,7 +294,7 @@ class Feed:
         self._calls[about] = job, time.monotonic()
         return job
 
-    def fetch(self, about: str | None = None) -> None:
+    def fetch(self, about: str | None) -> None:
         """Ask in this thread; never raises. An answer that comes too late to be waited for is used all the same."""
         try:
             if isinstance(self._source, LearnedSource):

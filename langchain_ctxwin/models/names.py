@@ -9,13 +9,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from langchain_ctxwin.core.model_info import LIMIT_FIELDS
+from langchain_ctxwin.core.model_info import LIMIT_FIELDS, ModelInfo
 from langchain_ctxwin.models.merging import Claim, in_order, merged
 from langchain_ctxwin.models.sources.reading import provider_id
+from langchain_ctxwin.util.memo import Lru
 
 GENERIC = ""  # provider of what was stated about a name without saying who serves it
 Entry = tuple[str, str]  # provider id and key of one listed model
 NEAREST = 3  # listed names shown beside an unknown one
+MAX_MERGED = 4096  # merged facts that are kept, about 2 kB each
 
 # Tiers whose statements hold at every provider when they name none. A server or a table that does not say whom it
 # speaks for speaks for itself: it counts where a model is asked for without a provider.
@@ -52,14 +54,14 @@ _MAKERS = {brand: maker for maker, brands in _BRANDS.items() for brand in brands
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolved:
-    """A listed model and all that is said about it."""
+    """The model that a name means, and all that lists say about it."""
 
     name: str  # as its most trusted source spells it
     provider: str | None
-    claims: tuple[Claim, ...]
-    how: str  # it was found: by `name`, `alias` or `variant`
-    others: tuple[str, ...]  # the same name elsewhere, as `provider/name`
-    is_ambiguous: bool  # several providers serve it, and nothing but the smallest limits decided
+    claims: tuple[Claim, ...] = ()
+    how: str = ""  # it was found: by `name`, `alias` or `variant`; empty when it is not listed
+    others: tuple[str, ...] = ()  # the same name elsewhere, as `provider/name`
+    is_ambiguous: bool = False  # several providers serve it, and nothing but the smallest limits decided
 
 
 class Listing:
@@ -74,6 +76,7 @@ class Listing:
         for claim in in_order(claims):
             said[claim.info.provider or GENERIC, key_of(claim.info.name)].append(claim)
         self._claims = {entry: _smallest_first(found) for entry, found in said.items()}
+        self.merged: Lru[ModelInfo] = Lru(MAX_MERGED)  # by name and provider, what nobody but the lists speaks about
         self.providers = {provider for provider, _ in said}
         self.spellings = {(entry[0], spelled(claim.info.name)) for entry, found in said.items() for claim in found}
         self.gone: set[Entry] = (previous.gone | previous.spellings if previous else set()) - self.spellings
@@ -90,8 +93,8 @@ class Listing:
             for alias in _alias_keys(found) - {entry[1]}:
                 self._by_alias[alias].append(entry)
 
-    def resolve(self, name: str, provider: str = "") -> Resolved | None:
-        """Return the model that a name means, to a chat model of this provider if one is given; None when unlisted.
+    def resolve(self, name: str, provider: str = "") -> Resolved:
+        """Return the model that a name means, to a chat model of this provider if one is given.
 
         The provider's own list comes first; then `provider/name`, split at the first slash; then the name as a whole at
         any provider: its maker's, if listed, else the one with the smallest limits.
@@ -101,8 +104,8 @@ class Listing:
             if entries:
                 return self._decided(entries, how, wanted, is_bare=scope is None)
             if scope is not None and self._is_gone(wanted, scope):
-                return None
-        return None
+                break
+        return Resolved(name=name, provider=provider or None)
 
     def all(self) -> Iterator[Resolved]:
         """Yield every listed model; what is stated for any provider has no entry of its own where one serves it."""

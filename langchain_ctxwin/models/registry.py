@@ -33,7 +33,7 @@ from langchain_ctxwin.models.merging import (
     merged,
     stated_value,
 )
-from langchain_ctxwin.models.names import GENERIC, Listing, Resolved, key_of
+from langchain_ctxwin.models.names import GENERIC, Resolved, key_of
 from langchain_ctxwin.models.sources.explicit import ProfileSource, provider_of
 from langchain_ctxwin.models.sources.learned import LearnedSource
 from langchain_ctxwin.models.sources.platforms import provider_at, sources_of
@@ -43,14 +43,13 @@ from langchain_ctxwin.reporting import Reporter
 from langchain_ctxwin.util.background import in_daemon
 from langchain_ctxwin.util.files import place
 from langchain_ctxwin.util.log import aligned, log
-from langchain_ctxwin.util.memo import Lru, Seen
+from langchain_ctxwin.util.memo import Seen
 from langchain_ctxwin.util.work import Work, arun, run
 
 APP = "langchain-ctxwin"  # the name of our folders in those of the platform
 TTL_SECONDS = 3600.0  # facts about models change monthly, so that a shorter time would only ask more often
 FLUSH_SECONDS = 5.0  # a few megabytes take well under a second on a local disk
 TIMEOUT_SECONDS = 9.0  # a little more than sources allow themselves
-MAX_ANSWERS = 4096  # merged facts that are kept, about 2 kB each
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +122,6 @@ class ModelRegistry:
         self._clock = clock
         self._warned = Seen()
         self._allow_guess = allow_guess or any(getattr(source, "tier", None) == GUESS for _, source in named)
-        self._known: tuple[Listing, Lru[ModelInfo]] = Listing(), Lru(MAX_ANSWERS)
         self._cache = SourceCache(
             named,
             ttl_seconds=ttl_seconds,
@@ -180,7 +178,7 @@ class ModelRegistry:
         run(self._cache.settled())
         wanted = None if provider is None else {provider.casefold(), provider_id(provider)}
         listed = self._cache.listing.all()
-        infos = [self._merged(one.name, one.provider, self._claims(_Asked(name=one.name), one)) for one in listed]
+        infos = [self._merged(one, self._claims(_Asked(name=one.name), one)) for one in listed]
         return [info for info in infos if wanted is None or (info.provider or "").casefold() in wanted]
 
     async def amodels(self, provider: str | None = None) -> list[ModelInfo]:
@@ -264,8 +262,8 @@ class ModelRegistry:
             asked=asked.name,
             info=info,
             problem=problem,
-            how=resolved.how if resolved else "",
-            others=resolved.others if resolved else (),
+            how=resolved.how,
+            others=resolved.others,
             statements=tuple(
                 Statement(
                     field=field,
@@ -321,47 +319,40 @@ class ModelRegistry:
     def _facts(self, asked: _Asked) -> ModelInfo | None:
         """What is known, merged once while no source states something else; None when nobody knows the model."""
         listing = self._cache.listing
-        if self._known[0] is not listing:
-            self._known = listing, Lru(MAX_ANSWERS)
-        merged_before = self._known[1]
-        info = None if asked.own else merged_before.get((asked.name, asked.provider))
-        if info is not None and not self._learned(asked, info.provider, info.name, ()):
+        info = None if asked.own else listing.merged.get((asked.name, asked.provider))
+        if info is not None and not self._learned(asked, Resolved(name=info.name, provider=info.provider)):
             return info
         resolved = listing.resolve(asked.name, asked.provider)
-        if resolved and resolved.is_ambiguous and self._warned.is_new(("ambiguous", asked.name)):
+        if resolved.is_ambiguous and self._warned.is_new(("ambiguous", asked.name)):
             taken, action = f"{resolved.provider}/{resolved.name}", "name the provider too, as in provider/name"
             log.warning("models.ambiguous", model=asked.name, taken=taken, others=resolved.others, action=action)
         claims = self._claims(asked, resolved)
         if not claims:
             return None
-        name, provider = (resolved.name, resolved.provider) if resolved else (asked.name, asked.provider or None)
-        info = self._merged(name, provider, claims)
-        if resolved is not None and len(claims) == len(resolved.claims):  # nothing but what is listed
-            merged_before.put((asked.name, asked.provider), info)
+        info = self._merged(resolved, claims)
+        if len(claims) == len(resolved.claims):  # nothing but what is listed
+            listing.merged.put((asked.name, asked.provider), info)
         return info
 
-    def _merged(self, name: str, provider: str | None, claims: Sequence[Claim]) -> ModelInfo:
-        info = merged(name, provider, claims)
+    def _merged(self, model: Resolved, claims: Sequence[Claim]) -> ModelInfo:
+        info = merged(model.name, model.provider, claims)
         return guessed(info) if self._allow_guess else info
 
-    def _claims(self, asked: _Asked, resolved: Resolved | None) -> list[Claim]:
+    def _claims(self, asked: _Asked, resolved: Resolved) -> list[Claim]:
         """All that is said about a model: in lists, by its own profile, and in errors."""
-        if resolved is None:
-            return [*asked.own, *self._learned(asked, asked.provider, asked.name, ())]
-        learned = self._learned(asked, resolved.provider, resolved.name, resolved.claims)
-        return [*resolved.claims, *asked.own, *learned]
+        return [*resolved.claims, *asked.own, *self._learned(asked, resolved)]
 
-    def _learned(self, asked: _Asked, provider: str | None, name: str, listed: Sequence[Claim]) -> list[Claim]:
+    def _learned(self, asked: _Asked, model: Resolved) -> list[Claim]:
         """What was learned about a model; the first name about which something is known counts.
 
         What was heard with the provider counts as it is. What was heard under a bare name may be another provider's
         limit, so that it only lowers what the model's own provider states.
         """
-        served_by = [one for one in (asked.provider, provider) if one]
-        exact = [f"{one}/{spelling}" for one in served_by for spelling in (asked.name, name)]
-        bare = [name, f"models/{name}"]
-        (exact if key_of(asked.name) != key_of(name) and "/" in asked.name else bare).insert(0, asked.name)
-        return self._heard(exact) or _lowering(self._heard(bare), listed if provider else ())
+        served_by = [one for one in (asked.provider, model.provider) if one]
+        exact = [f"{one}/{spelling}" for one in served_by for spelling in (asked.name, model.name)]
+        bare = [model.name, f"models/{model.name}"]
+        (exact if key_of(asked.name) != key_of(model.name) and "/" in asked.name else bare).insert(0, asked.name)
+        return self._heard(exact) or _lowering(self._heard(bare), model.claims if model.provider else ())
 
     def _heard(self, names: Iterable[str]) -> list[Claim]:
         known = list(dict.fromkeys(names))

@@ -53,12 +53,6 @@ def test_gemini_states_separate_limits_over_all_pages(fleet):
     ]
 
 
-def test_gemini_is_asked_for_one_model(fleet):
-    source = GeminiSource(fleet.url + "/gemini")
-    assert [found.name for found in source.fetch("models/test-pro")] == ["test-pro"]
-    assert source.fetch("test-unknown") == []
-
-
 def test_anthropic_states_the_window_and_capabilities_over_all_pages(fleet):
     assert AnthropicSource(fleet.url + "/anthropic", KEY).fetch(None) == [
         info(
@@ -72,11 +66,6 @@ def test_anthropic_states_the_window_and_capabilities_over_all_pages(fleet):
         info("anthropic", "test-haiku", provider="anthropic"),
     ]
     assert fleet.headers_of("/anthropic/v1/models")["x-api-key"] == KEY
-
-
-def test_anthropic_resolves_an_alias(fleet):
-    [found] = AnthropicSource(fleet.url + "/anthropic").fetch("test-verse")
-    assert (found.name, found.aliases) == ("test-verse-20990101", ("test-verse",))
 
 
 def served(name, window=None, prices=(), can=(), **facts):
@@ -115,9 +104,18 @@ def test_each_openai_compatible_shape_is_read(fleet, path, expected):
     assert OpenAICompatibleSource(fleet.url + path, KEY, provider="p").fetch(None) == expected
 
 
-def test_a_model_of_a_list_is_found_by_its_alias(fleet):
-    source = OpenAICompatibleSource(fleet.url + "/mistral/v1", provider="p")
-    assert [found.name for found in source.fetch("test-wind-2099")] == ["test-wind-latest"]
+@pytest.mark.parametrize(
+    ("kind", "path", "asked", "name", "aliases"),
+    [
+        (GeminiSource, "/gemini", "models/test-pro", "test-pro", ()),
+        (AnthropicSource, "/anthropic", "test-verse", "test-verse-20990101", ("test-verse",)),
+        (OllamaSource, "/ollama/v1", "test-home:latest", "test-home:latest", ("test-home",)),
+        (OpenAICompatibleSource, "/mistral/v1", "test-wind-2099", "test-wind-latest", ("test-wind-2099",)),
+    ],
+)
+def test_one_model_is_asked_for_by_its_name_or_an_alias(fleet, kind, path, asked, name, aliases):
+    source = kind(fleet.url + path)
+    assert [(found.name, found.aliases) for found in source.fetch(asked)] == [(name, aliases)]
     assert source.fetch("test-unknown") == []
 
 
@@ -153,34 +151,22 @@ def test_the_log_of_the_client_holds_no_query_of_a_source(fleet, caplog):
     assert "plan=a" in caplog.text
 
 
-OLLAMA = [
-    info(
-        "ollama",
-        "test-home:latest",
-        provider="ollama",
-        context_window=8192,
-        capabilities=frozenset({"text", "tools", "images", "structured_output"}),
-        aliases=("test-home",),
-    ),
-    info(
-        "ollama",
-        "test-home:wide",
-        provider="ollama",
-        context_window=16_384,
-        capabilities=frozenset({"text", "structured_output"}),
-    ),
-]
-
-
 def test_ollama_states_the_window_it_runs_with(fleet):
     """The model's own parameter counts, else the window it is loaded with; not what it was trained for."""
-    assert OllamaSource(fleet.url + "/ollama").fetch(None) == OLLAMA
-
-
-def test_ollama_is_asked_for_one_model(fleet):
-    source = OllamaSource(fleet.url + "/ollama/v1")
-    assert source.fetch("test-home:wide") == OLLAMA[1:]
-    assert source.fetch("test-unknown") == []
+    can = frozenset({"text", "structured_output"})
+    wide = info("ollama", "test-home:wide", provider="ollama", context_window=16_384, capabilities=can)
+    assert OllamaSource(fleet.url + "/ollama").fetch(None) == [
+        info(
+            "ollama",
+            "test-home:latest",
+            provider="ollama",
+            context_window=8192,
+            capabilities=can | {"tools", "images"},
+            aliases=("test-home",),
+        ),
+        wide,
+    ]
+    assert OllamaSource(fleet.url + "/ollama").fetch(wide.name) == [wide]
 
 
 @pytest.mark.parametrize(
@@ -200,27 +186,16 @@ def test_a_catalog_is_read_from_a_url(fleet, path, names):
         ("garbage", "answered 5 bytes that are no JSON", 1),
         ("html", "answered 33 bytes that are no JSON", 1),
         ("truncated", "cannot be reached: RemoteProtocolError", 3),
+        ("hang", "cannot be reached: ReadTimeout", 1),
+        ("drip", "did not answer in time", 1),  # no single read takes as long as the source may for everything
     ],
 )
 def test_a_broken_server_is_a_typed_error(fleet, kind, reason, requests):
     """The text says what is wrong in the words of this package, and quotes neither the key nor the answer."""
     with pytest.raises(SourceError) as caught:
-        OpenAICompatibleSource(f"{fleet.url}/{kind}/v1", KEY).fetch(None)
+        OpenAICompatibleSource(f"{fleet.url}/{kind}/v1", KEY, timeout_seconds=0.5).fetch(None)
     assert str(caught.value) == f"{fleet.url}/{kind}/v1/models {reason}"
-    assert len(fleet.asked) == requests
-
-
-def test_a_server_that_hangs_is_left_in_time(fleet):
-    with pytest.raises(SourceError, match=r"/hang/v1/models cannot be reached: ReadTimeout"):
-        OpenAICompatibleSource(fleet.url + "/hang/v1", timeout_seconds=0.2).fetch(None)
-    assert fleet.paths() == ["/hang/v1/models"]
-
-
-def test_a_server_that_drips_its_headers_is_left_in_time(fleet):
-    """No single read takes as long as the source may take for everything."""
-    with pytest.raises(SourceError, match=r"/drip/v1/models did not answer in time"):
-        OpenAICompatibleSource(fleet.url + "/drip/v1", timeout_seconds=0.2).fetch(None)
-    assert fleet.paths() == ["/drip/v1/models"]
+    assert fleet.paths() == [f"/{kind}/v1/models"] * requests
 
 
 def test_a_listing_that_repeats_its_cursor_ends(fleet):

@@ -225,7 +225,7 @@ def test_core_has_no_side_effects():
         ("agent.nodes", "from langchain_ctxwin.cli import main"),
         ("agent.ready", "from langchain.chat_models import init_chat_model"),
         ("agent.ready", "try:\n    import rich\nexcept ImportError:\n    rich = None"),
-        ("models.sources.gemini", "from google import genai"),
+        ("models.sources.apis", "from google import genai"),
         ("engine", "import langchain_google_genai"),
         ("agent.middleware", "import rich"),
         ("helpers", "import json"),

@@ -35,7 +35,7 @@ def claim(entry, aliases=()):
 
 def meant(name, provider="", **options):
     found = listing(**options).resolve(name, provider)
-    return found and ((found.provider or GENERIC, found.name), found.how)
+    return ((found.provider or GENERIC, found.name), found.how) if found.how else None
 
 
 @pytest.mark.parametrize(

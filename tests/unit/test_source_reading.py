@@ -26,9 +26,9 @@ from langchain_ctxwin.models.sources import (
     ProfileSource,
     http,
 )
+from langchain_ctxwin.models.sources.apis import read_entry
 from langchain_ctxwin.models.sources.catalog import read_price_row, read_provider_row
 from langchain_ctxwin.models.sources.http import Session, SourceError, connected, entries_of
-from langchain_ctxwin.models.sources.openai_compatible import read_entry
 from langchain_ctxwin.models.sources.platforms import ANTHROPIC
 from langchain_ctxwin.models.sources.reading import (
     MAX_PRICE,

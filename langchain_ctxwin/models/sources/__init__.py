@@ -1,4 +1,4 @@
-"""Where facts about models come from: one file per protocol.
+"""Where facts about models come from, by the protocol that is spoken there.
 
 Sources are imported when they are first used, so that nobody loads an HTTP client for a table of limits.
 """
@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 from langchain_ctxwin.models.sources.learned import LearnedSource
 
 if TYPE_CHECKING:
-    from langchain_ctxwin.models.sources.anthropic import AnthropicSource
+    from langchain_ctxwin.models.sources.apis import (
+        AnthropicSource,
+        GeminiSource,
+        OllamaSource,
+        OpenAICompatibleSource,
+    )
     from langchain_ctxwin.models.sources.catalog import CatalogSource
     from langchain_ctxwin.models.sources.explicit import ExplicitSource, GuessSource, ProfileSource
-    from langchain_ctxwin.models.sources.gemini import GeminiSource
-    from langchain_ctxwin.models.sources.ollama import OllamaSource
-    from langchain_ctxwin.models.sources.openai_compatible import OpenAICompatibleSource
 
 __all__ = [
     "AnthropicSource",
@@ -31,14 +33,9 @@ __all__ = [
 ]
 
 _MODULES = {
-    "AnthropicSource": "anthropic",
     "CatalogSource": "catalog",
-    "ExplicitSource": "explicit",
-    "GeminiSource": "gemini",
-    "GuessSource": "explicit",
-    "OllamaSource": "ollama",
-    "OpenAICompatibleSource": "openai_compatible",
-    "ProfileSource": "explicit",
+    **dict.fromkeys(("ExplicitSource", "GuessSource", "ProfileSource"), "explicit"),
+    **dict.fromkeys(("AnthropicSource", "GeminiSource", "OllamaSource", "OpenAICompatibleSource"), "apis"),
 }
 
 

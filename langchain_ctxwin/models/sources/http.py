@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import ssl
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache, partial
-from typing import Any, ClassVar
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import httpx
 
-from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.errors import ConfigError, ContextWindowError
-from langchain_ctxwin.models.sources.platforms import PORTS, Platform, digest, place_of
+from langchain_ctxwin.models.sources.platforms import PORTS, place_of
 from langchain_ctxwin.models.sources.reading import mapping
 from langchain_ctxwin.util.background import in_daemon
 
@@ -98,54 +95,6 @@ def connected(
 def _trusted() -> ssl.SSLContext:
     """The certificates of the machine, whose loading takes longer than a request."""
     return httpx.create_ssl_context()
-
-
-class ApiSource(ABC):
-    """A provider's API as a source: where it is, and on whose account it is asked."""
-
-    name: str
-    tier: ClassVar[str] = "provider"
-    platforms: ClassVar[tuple[Platform, ...]] = ()  # whose keys in the environment may be sent there, its own first
-    versions: ClassVar[tuple[str, ...]] = ("",)  # what the address ends in; the first is added where none does
-    headers: ClassVar[Mapping[str, str]] = {}
-    key_header: ClassVar[str] = ""
-    key_prefix: ClassVar[str] = ""
-
-    def __init__(
-        self, base_url: str | None = None, api_key: str | None = None, *, timeout_seconds: float = TIMEOUT_SECONDS
-    ) -> None:
-        base = base_of(base_url or self.platforms[0].url)
-        self._base_url = base if base.endswith(self.versions) else base + self.versions[0]
-        self._api_key = api_key
-        self._timeout_seconds = timeout_seconds
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._base_url!r})"
-
-    @property
-    def cache_key(self) -> str:
-        """Who is asked, on whose account."""
-        return f"{type(self).__name__} {self.name} {self._base_url}{digest(self._key())}"
-
-    def fetch(self, name: str | None) -> list[ModelInfo]:
-        """Return one model, by its name or an alias, or all of them; an API that cannot be read is a `SourceError`."""
-        key = self._key()
-        headers = {**self.headers, **({self.key_header: self.key_prefix + key} if key else {})}
-        with connected(self._base_url, headers, timeout_seconds=self._timeout_seconds) as session:
-            infos = [self._info(entry, name) for entry in self._entries(session, name)]
-        return [info for info in infos if info is not None]
-
-    @abstractmethod
-    def _entries(self, session: Session, name: str | None) -> Iterable[Mapping[str, Any]]:
-        """What the API says about its models; about one alone, where it may be asked for one."""
-
-    @abstractmethod
-    def _info(self, entry: Mapping[str, Any], name: str | None) -> ModelInfo | None:
-        """What an entry states, asked for by this name; None when it is about another model, or no chat model."""
-
-    def _key(self) -> str:
-        keys = (platform.key_for(self._base_url, os.environ) for platform in self.platforms)
-        return self._api_key or next(filter(None, keys), "")
 
 
 class Session:

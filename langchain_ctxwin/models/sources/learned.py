@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -19,7 +18,7 @@ from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.models.sources.reading import MAX_NAME_CHARS, MAX_TOKENS
 from langchain_ctxwin.protocols import Clock
-from langchain_ctxwin.util.background import Worker, renew_after_fork
+from langchain_ctxwin.util.background import ForkSafeLock, Worker
 from langchain_ctxwin.util.files import SMALL_FILE_BYTES, SharedFile, place
 
 VERSION = 1
@@ -29,7 +28,7 @@ T = TypeVar("T")
 
 
 class StoredValue(Generic[T]):
-    """A value under its `key` in a JSON document with a version; without a path it is kept nowhere.
+    """A mapping under its `key` in a JSON document with a version; without a path it is kept nowhere.
 
     Pydantic reads and writes it by its `kind`, with the arguments in `writing`; defaults are not written. `what` names
     it in texts. Trouble is logged under names that begin with `events`, and never raised.
@@ -41,34 +40,33 @@ class StoredValue(Generic[T]):
         *,
         key: str,
         kind: Any,
-        empty: T,
         events: str,
         what: str,
         writing: dict[str, Any],
         max_bytes: int | None = None,
     ) -> None:
         self._worker = Worker(f"ctxwin-{what}", max_waiting=MAX_WAITING)
-        self._file: SharedFile[T] | None = None
+        self._file: SharedFile[Any] | None = None
         if path is None:
             return
         fields: Any = {"version": (Literal[1], ...), key: (kind, ...)}
         document: Any = create_model("document", **fields)
 
-        def read(content: bytes) -> tuple[T, str]:
+        def read(content: bytes) -> tuple[Any, str]:
             try:
                 return getattr(document.model_validate_json(content), key), ""
             except ValidationError as error:
                 where = ".".join(map(str, error.errors()[0]["loc"])) or "not JSON"
             except ConfigError as error:
                 where = str(error)
-            return empty, f"no {what} of version {VERSION}: {where}"
+            return {}, f"no {what} of version {VERSION}: {where}"
 
-        def written(value: T) -> str:
+        def written(value: Any) -> str:
             values: Any = {"version": VERSION, key: value}
             return str(document.model_construct(**values).model_dump_json(exclude_defaults=True, **writing))
 
         self._file = SharedFile(
-            path, events=events, version=VERSION, empty=empty, read=read, write=written, max_bytes=max_bytes
+            path, events=events, version=VERSION, empty={}, read=read, write=written, max_bytes=max_bytes
         )
 
     def read(self) -> T | None:
@@ -108,17 +106,16 @@ class Statement:
     is_withdrawn: bool = False  # refuted by an accepted request: it counts no more, and stays to overrule older files
 
 
-Heard = Mapping[tuple[str, str], Statement]  # model name and limit field -> the newest statement about it
-Stored = Mapping[Annotated[str, Field(min_length=1)], Mapping[Literal["context_window", "max_input_tokens"], Statement]]
+LimitField = Literal["context_window", "max_input_tokens"]
+Heard = Mapping[Annotated[str, Field(min_length=1)], Mapping[LimitField, Statement]]  # by model, each the newest
 
 
-def limits_file(path: Path | None) -> StoredValue[Stored]:
+def limits_file(path: Path | None) -> StoredValue[Heard]:
     """Return the file that keeps statements."""
     return StoredValue(
         path,
         key="models",
-        kind=Stored,
-        empty={},
+        kind=Heard,
         events="models.learned",
         what="limits",
         writing={"indent": 1},
@@ -165,13 +162,8 @@ class LearnedSource:
         self._ttl_seconds = ttl_seconds
         self._clock = clock
         self._heard: Heard = {}  # replaced as a whole, never changed, so that reading it needs no lock
-        self.renew()
-        renew_after_fork(self)
+        self._lock = ForkSafeLock()
         self.refresh()
-
-    def renew(self) -> None:
-        """Make the lock anew; in a forked process nobody gives back what a thread of the parent held."""
-        self._lock = threading.RLock()
 
     def learn(self, model: str, limits: Mapping[str, int]) -> None:
         """Remember what a provider just stated; returns at once, also on an event loop.
@@ -190,8 +182,11 @@ class LearnedSource:
                 wanted = f"a whole number of tokens from 1 to {MAX_TOKENS:,}"
                 raise ConfigError(f"{model!r}: {field}={tokens!r}: give {wanted}")
         if 0 < len(model) <= MAX_NAME_CHARS:
+            said: dict[Any, Statement] = {
+                field: Statement(tokens=tokens, heard_at=0) for field, tokens in limits.items()
+            }
             with self._lock:
-                self._hear(model, {field: Statement(tokens=tokens, heard_at=0) for field, tokens in limits.items()})
+                self._hear(model, said)
 
     def accepted(self, model: str, tokens: int) -> None:
         """Withdraw the limits below an input that the model took, here and in the file; returns at once.
@@ -201,12 +196,13 @@ class LearnedSource:
         with self._lock:
             known = self.recall(model)
             refuted = known.keys() - unrefuted(known, tokens).keys()
-            self._hear(model, {field: replace(self._heard[model, field], is_withdrawn=True) for field in refuted})
+            heard = self._heard.get(model, {}).items()
+            self._hear(model, {field: replace(said, is_withdrawn=True) for field, said in heard if field in refuted})
 
     def recall(self, model: str) -> Mapping[str, int]:
         """Return the limits that were heard and have not expired, by field name; empty when there are none."""
-        said = {field: self._heard.get((model, field)) for field in LIMIT_FIELDS}
-        return {field: one.tokens for field, one in said.items() if one and self._is_live(one) and not one.is_withdrawn}
+        said = self._heard.get(model, {}).items()
+        return {field: one.tokens for field, one in said if self._is_live(one) and not one.is_withdrawn}
 
     def fetch(self, name: str | None) -> list[ModelInfo]:
         """Return what is known about one model, or about all of them by name; reads no file.
@@ -214,7 +210,7 @@ class LearnedSource:
         Of a window and a larger input limit, heard at different times, only the window is stated.
         """
         infos = []
-        for model in sorted({model for model, _ in self._heard}) if name is None else [name]:
+        for model in sorted(self._heard) if name is None else [name]:
             limits: dict[str, Any] = dict(self.recall(model))
             if limits.get("max_input_tokens", 0) > limits.get("context_window", math.inf):
                 del limits["max_input_tokens"]
@@ -227,37 +223,37 @@ class LearnedSource:
 
         Nothing that is in memory is forgotten; to start over, delete the file and make a new source.
         """
-        stored = self._file.read()
-        if stored is not None:
+        if (stored := self._file.read()) is not None:
             self._absorb(stored)
 
     def flush(self, timeout_seconds: float = FLUSH_SECONDS) -> bool:
         """Wait until what was learned is saved, or could not be; false when that takes longer. Blocks its thread."""
         return self._file.flush(timeout_seconds)
 
-    def _hear(self, model: str, said: Mapping[str, Statement]) -> None:
+    def _hear(self, model: str, said: Mapping[LimitField, Statement]) -> None:
         """Take up statements of this moment: newer than those they replace, even if the clock was set back."""
-        newer = {}
+        heard = dict(self._heard.get(model, {}))
         for field, one in said.items():
-            known = self._heard.get((model, field))
+            known = heard.get(field)
             earliest = math.nextafter(known.heard_at, math.inf) if known and self._is_live(known) else -math.inf
-            newer[model, field] = replace(one, heard_at=max(self._clock(), earliest))
-        if newer:
-            self._heard = _newest({**self._heard, **newer})
+            heard[field] = replace(one, heard_at=max(self._clock(), earliest))
+        if said:
+            self._heard = _newest({**self._heard, model: heard})
             self._file.save(self._absorb)  # a change that waits saves this too
 
-    def _absorb(self, stored: Stored) -> Stored:
+    def _absorb(self, stored: Heard) -> Heard:
         """Take up what is stored, and return what is to be stored: all that has not expired."""
-        known = stored.items()
-        theirs: Heard = {(model, field): said for model, fields in known for field, said in fields.items()}
         with self._lock:
-            live = ({key: said for key, said in one.items() if self._is_live(said)} for one in (self._heard, theirs))
-            both = merged(*live)
-            self._heard = _newest({key: said for key, said in both.items() if len(key[0]) <= MAX_NAME_CHARS})
-        all_that_counts: dict[str, dict[Any, Statement]] = {}
-        for (model, field), said in self._heard.items():
-            all_that_counts.setdefault(model, {})[field] = said
-        return all_that_counts
+            self._heard = _newest(merged(self._live(self._heard), self._live(stored)))
+            return self._heard
+
+    def _live(self, heard: Heard) -> Heard:
+        live: dict[str, Mapping[LimitField, Statement]] = {}
+        for model, fields in heard.items():
+            kept = {field: said for field, said in fields.items() if self._is_live(said)}
+            if kept and len(model) <= MAX_NAME_CHARS:
+                live[model] = kept
+        return live
 
     def _is_live(self, said: Statement) -> bool:
         """Not expired; one from as far ahead is the mistake of a clock that was wrong."""
@@ -266,16 +262,20 @@ class LearnedSource:
 
 def merged(one: Heard, other: Heard) -> Heard:
     """Return the newest statement per model and field; of two that were heard in the same instant, the stricter."""
-    both = {key: [heard[key] for heard in (one, other) if key in heard] for key in {**one, **other}}
-    return {
-        key: max(said, key=lambda one: (one.heard_at, not one.is_withdrawn, -one.tokens)) for key, said in both.items()
-    }
+    both = {model: dict(fields) for model, fields in one.items()}
+    for model, fields in other.items():
+        known = both.setdefault(model, {})
+        for field, said in fields.items():
+            known[field] = max(known.get(field, said), said, key=_strictness)
+    return both
+
+
+def _strictness(said: Statement) -> tuple[float, bool, int]:
+    return said.heard_at, not said.is_withdrawn, -said.tokens
 
 
 def _newest(heard: Heard) -> Heard:
     """At most `MAX_MODELS` of them: those about which nothing was heard for longest leave."""
-    latest: dict[str, float] = {}
-    for (model, _), said in heard.items():
-        latest[model] = max(latest.get(model, -math.inf), said.heard_at)
+    latest = {model: max(said.heard_at for said in fields.values()) for model, fields in heard.items()}
     kept = set(sorted(latest, key=lambda model: (latest[model], model))[-MAX_MODELS:])
-    return {key: said for key, said in heard.items() if key[0] in kept}
+    return {model: fields for model, fields in heard.items() if model in kept}
