@@ -596,12 +596,7 @@ def as_live(config: ContextConfig | LiveConfig | None) -> LiveConfig:
 
 
 def group_of(config: Any, name: str) -> Any:
-    """Return a group of settings in what was given as a configuration, as they are now.
-
-    Args:
-        config: the group itself, a `FileConfig` or a live configuration that has it.
-        name: of the group in a `FileConfig`.
-    """
+    """Return a group as it is now, of itself, or by its name of a `FileConfig` or a live configuration that has it."""
     current = config.current if isinstance(config, LiveConfig) else config
     return getattr(current, name) if isinstance(current, FileConfig) else current
 
@@ -641,20 +636,16 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, li
 
 
 def origins(settings: Settings, table: Mapping[str, Any]) -> dict[str, str]:
-    """Return for every setting where it comes from: `file`, `environment` or `default`.
-
-    Args:
-        settings: made from the table.
-        table: what the file holds.
-    """
+    """Return for every setting, made from a file's table, where it comes from: `file`, `environment` or `default`."""
     found: dict[str, str] = {}
     for name in type(settings).model_fields:
-        value, inner = getattr(settings, name), table.get(name, {})
+        value = getattr(settings, name)
         if isinstance(value, Settings):
-            found |= {f"{name}.{key}": origin for key, origin in origins(value, inner).items()}
-            continue
-        given = "environment" if name in settings.model_fields_set else "default"
-        found[name] = "file" if name in table else given
+            found |= {f"{name}.{key}": origin for key, origin in origins(value, table.get(name, {})).items()}
+        elif name in table:
+            found[name] = "file"
+        else:
+            found[name] = "environment" if name in settings.model_fields_set else "default"
     return found
 
 

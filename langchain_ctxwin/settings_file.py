@@ -38,11 +38,7 @@ SECRET_NAMES = frozenset({"cursor_keys"})
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return the content of a file.
-
-    Raises:
-        ConfigError: the file is missing, unreadable, too large, or no regular file.
-    """
+    """Return the content of a regular file."""
     try:
         content = read_regular(path, MAX_FILE_BYTES)
     except (OSError, ValueError) as error:  # ValueError: no path can have a zero character
@@ -56,12 +52,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def table_of(content: bytes, path: Path) -> dict[str, Any]:
-    """Return the settings that a file holds; a byte order mark at its beginning is passed over.
-
-    Raises:
-        ConfigError: the content is empty, breaks the rules of its format, is no table, or has a key twice or, in YAML,
-            an alias.
-    """
+    """Return the settings that a file holds; a byte order mark at its beginning is passed over."""
     parse = _PARSERS.get(path.suffix.lower())
     if parse is None:
         raise ConfigError(f"cannot read settings from {path}: use one of {', '.join(sorted(_PARSERS))}")
@@ -151,10 +142,7 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
 def explained(error: ValidationError, given: Mapping[str, Any], known: Collection[str]) -> str:
     """Return in words what is wrong with settings: each name, its value unless that may be a secret, and what to do.
 
-    Args:
-        error: what pydantic found.
-        given: what code or a file gave; what is not among it came from the environment.
-        known: names of all settings, one of which may be meant.
+    What is not among `given` came from the environment; one of the `known` names may be meant.
     """
     faults = error.errors(include_url=False)
     texts = [_fault(fault, given, known) for fault in faults[:SHOWN_FAULTS]]

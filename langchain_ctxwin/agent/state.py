@@ -404,11 +404,7 @@ FLAGS = ("due", "compress", "reason", "request_waits")
 
 
 def as_mapping(state: Any) -> State:
-    """Return the state that a node was given by key.
-
-    Raises:
-        ConfigError: it is neither a mapping nor a pydantic model nor a dataclass.
-    """
+    """Return the state that a node was given by key."""
     if isinstance(state, Mapping):
         return state
     names = getattr(type(state), "model_fields", None) or getattr(type(state), "__dataclass_fields__", None)

@@ -117,11 +117,7 @@ def _settle(job: Future[Any], work: Callable[[], Any]) -> None:
 
 
 def in_few_daemons(work: Callable[[], Any]) -> Future[Any]:
-    """Like `in_daemon`, for short work that callers stop waiting for: what hangs cannot pile up without limit.
-
-    Raises:
-        RuntimeError: too many threads hang already, or none can be started.
-    """
+    """Like `in_daemon`, for short work: a `RuntimeError` says that too many hang already, or no thread can start."""
     free = _places.free
     if not free.acquire(blocking=False):
         raise RuntimeError(f"{MAX_HANGING} calls have not returned yet, no further one is made")
@@ -138,17 +134,15 @@ class Worker:
     """Does tasks one after the other, in a daemon thread that lives while there is something to do.
 
     In a forked process nothing waits: what was submitted before the fork is its parent's to do.
-
-    Args:
-        name: of the thread.
-        max_waiting: tasks that may wait beside the one that is being done.
-        idle_seconds: how long the thread waits for another task before it ends.
-        linger_seconds: how long it lets tasks gather before it begins with the first of them, so that callers who are
-            at work are not disturbed by each.
     """
 
     def __init__(
-        self, name: str, *, max_waiting: int = 1, idle_seconds: float = 0.0, linger_seconds: float = 0.0
+        self,
+        name: str,
+        *,
+        max_waiting: int = 1,  # beside the task that is being done
+        idle_seconds: float = 0.0,  # until the thread ends
+        linger_seconds: float = 0.0,  # in which tasks gather, so that who is at work is not disturbed by each
     ) -> None:
         self._name = name
         self._linger_seconds = linger_seconds
@@ -168,8 +162,7 @@ class Worker:
     def submit(self, task: Callable[[], object]) -> bool:
         """Have a task done, which must not raise; False when too many wait already. Returns at once.
 
-        Raises:
-            RuntimeError: no thread can be started: the process may have no more of them, or is about to end.
+        A `RuntimeError` says that no thread can be started: there may be no more of them, or the process ends.
         """
         with self._lock:
             if self._tasks.qsize() - self._flushing >= self._max_waiting:
@@ -183,11 +176,7 @@ class Worker:
             return True
 
     def run(self, work: Callable[[], Any]) -> Future[Any]:
-        """Have `work` done and return its future; cancelled when too many tasks wait already.
-
-        Raises:
-            RuntimeError: see `submit`.
-        """
+        """Have `work` done and return its future; cancelled when too many tasks wait already."""
         job: Future[Any] = Future()
         if not self.submit(partial(_settle, job, work)):
             job.cancel()

@@ -15,13 +15,9 @@ LONGEST_PAUSE_SECONDS = 300.0
 
 
 class FailureLog:
-    """Warns about a lasting failure once, and again when its reason changes or when it comes back.
+    """Warns about a lasting failure once, and again when its reason changes or when it comes back."""
 
-    Args:
-        about: What each warning carries.
-    """
-
-    def __init__(self, **about: str) -> None:
+    def __init__(self, **about: str) -> None:  # what each warning carries
         self._about = about
         self._reasons: dict[str, str] = {}
 
@@ -43,12 +39,6 @@ def reason_of(error: BaseException) -> str:
     return f"{name}: HTTP {status}" if isinstance(status, int) else name
 
 
-def pause_seconds(failures: int) -> float:
-    """Return how long to leave something alone that failed so often in a row: each time twice as long."""
-    doublings = min(failures - 1, 10)  # enough to reach the longest pause; more would only make a large number
-    return min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2.0**doublings) if failures else 0.0
-
-
 class BackOff:
     """Says how long to leave alone what failed: twice as long each time in a row. A clock that is set back ends it.
 
@@ -65,7 +55,8 @@ class BackOff:
     @property
     def is_on(self) -> bool:
         """True during a pause."""
-        pause = min(pause_seconds(self.failures), self._longest_seconds)
+        doublings = min(self.failures - 1, 10)  # more would only make a large number
+        pause = min(FIRST_PAUSE_SECONDS * 2.0**doublings, LONGEST_PAUSE_SECONDS, self._longest_seconds)
         return self.failures > 0 and 0 <= self._clock() - self._failed_at < pause
 
     def failed(self) -> None:

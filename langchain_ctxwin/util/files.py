@@ -35,25 +35,17 @@ class SharedFile(Generic[T]):
     A file with a fault is set aside as `<name>.corrupt`, over an earlier one, before it is replaced; one of a newer
     version of this package is left alone. A lock file `<name>.lock` beside it stays.
 
-    Args:
-        path: The file; it may be missing.
-        events: Start of the names of log events, which end in `_unreadable`, `_not_saved` and `_set_aside`.
-        version: The version that is written, which the document states as `version`.
-        empty: What a missing file holds.
-        read: Returns what is valid in a content, and what is wrong with it; empty when nothing is.
-        write: Returns the content for a value; a `ValueError` means that a text in it is no Unicode.
-        max_bytes: Largest file read; by default `MAX_FILE_BYTES`.
     """
 
     def __init__(
         self,
         path: Path,
         *,
-        events: str,
-        version: int,
+        events: str,  # how the names of log events begin
+        version: int,  # what the document states as `version`
         empty: T,
-        read: Callable[[bytes], tuple[T, str]],
-        write: Callable[[T], str],
+        read: Callable[[bytes], tuple[T, str]],  # what is valid, and what is wrong
+        write: Callable[[T], str],  # a `ValueError` means that a text is no Unicode
         max_bytes: int | None = None,
     ) -> None:
         self.path = path
@@ -76,10 +68,7 @@ class SharedFile(Generic[T]):
         return value
 
     def update(self, change: Callable[[T], T]) -> T | None:
-        """Replace what the file holds by what `change` makes of it, in this thread, and return that.
-
-        Returns None when it could not be saved.
-        """
+        """Replace what the file holds by what `change` makes of it, in this thread; None when it could not be saved."""
         saved, fault = None, ""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -133,11 +122,7 @@ class SharedFile(Generic[T]):
 
 
 def read_regular(path: Path, max_bytes: int) -> bytes | None:
-    """Return a file's content, of a longer one a byte more than `max_bytes`; None for a pipe or a device.
-
-    Raises:
-        OSError, ValueError: it cannot be opened; no path can have a zero character.
-    """
+    """Return a file's content, of a longer one a byte more than `max_bytes`; None for a pipe or a device."""
     with open(path, "rb", opener=_not_waiting) as file:
         is_regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
         return file.read(max_bytes + 1) if is_regular else None
@@ -150,11 +135,7 @@ def _not_waiting(path: str, flags: int) -> int:
 
 
 def place(path: str | os.PathLike[str]) -> Path:
-    """Return the file itself, so that neither a later change of folder nor replacing a link moves it.
-
-    Raises:
-        ConfigError: the path names no place.
-    """
+    """Return the file itself, so that neither a later change of folder nor replacing a link moves it."""
     try:
         return Path(os.path.realpath(Path(path).expanduser()))
     except (RuntimeError, TypeError, ValueError, OSError) as error:
@@ -170,9 +151,6 @@ def alone(path: Path) -> Iterator[None]:
 
     The lock belongs to the open lock file `<name>.lock` and ends with the process at the latest, so a crash leaves none
     behind. The lock file stays: removing it would let two processes hold different ones.
-
-    Raises:
-        OSError: the lock file cannot be opened.
     """
     with open(path.with_name(f"{path.name}.lock"), "a", opener=_not_waiting) as lock:
         if sys.platform == "win32":
@@ -188,11 +166,7 @@ def alone(path: Path) -> Iterator[None]:
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Write the file; a reader sees the old one or the new one, never a part.
-
-    Raises:
-        OSError: the file is as it was.
-    """
+    """Write the file; a reader sees the old one, also after an error, or the new one, never a part."""
     draft = path.with_name(f".{path.name}.{uuid4().hex}.tmp")
     try:
         draft.write_text(text, encoding="utf-8")

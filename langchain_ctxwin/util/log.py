@@ -6,6 +6,7 @@ import logging
 import sys
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
+from functools import partialmethod
 from typing import Any
 
 NAME = "langchain_ctxwin"
@@ -24,23 +25,7 @@ class EventLog:
     def __init__(self) -> None:
         self._logger = logging.getLogger(NAME)
 
-    def debug(self, event: str, **values: Any) -> None:
-        """Write what only matters when something is looked into."""
-        self._write(logging.DEBUG, event, values)
-
-    def info(self, event: str, **values: Any) -> None:
-        """Write what happened as it should."""
-        self._write(logging.INFO, event, values)
-
-    def warning(self, event: str, **values: Any) -> None:
-        """Write what somebody should do something about."""
-        self._write(logging.WARNING, event, values)
-
-    def exception(self, event: str, **values: Any) -> None:
-        """Write that code of the application failed, with the exception that is being handled."""
-        self._write(logging.ERROR, event, {**values, "exc_info": True})
-
-    def _write(self, level: int, event: str, values: dict[str, Any]) -> None:
+    def _write(self, level: int, event: str, /, **values: Any) -> None:
         structlog = sys.modules.get("structlog")  # who has not imported it has not configured it, and it takes long
         if structlog is not None and structlog.is_configured():
             with suppress(Exception):  # what cannot be logged, because a pipe is closed, say, ends no turn
@@ -52,19 +37,19 @@ class EventLog:
             extra = {"ctxwin": {"event": event, **values}}
             with suppress(Exception):  # a filter of the application's own may raise
                 # Told as an argument, because a value may hold a per cent sign.
-                self._logger.log(level, "%s", told, extra=extra, exc_info=has_failed, stacklevel=3)
+                self._logger.log(level, "%s", told, extra=extra, exc_info=has_failed, stacklevel=2)
+
+    debug = partialmethod(_write, logging.DEBUG)  # what only matters when something is looked into
+    info = partialmethod(_write, logging.INFO)  # what happened as it should
+    warning = partialmethod(_write, logging.WARNING)  # what somebody should do something about
+    exception = partialmethod(_write, logging.ERROR, exc_info=True)  # the one that is being handled, of an application
 
 
 log = EventLog()
 
 
 def aligned(rows: Sequence[Sequence[str]], *, right: Collection[str] = ()) -> Iterator[str]:
-    """Yield a line per row, its cells under those of the first one.
-
-    Args:
-        rows: of one length each.
-        right: headings, in the first row, of what is aligned at its end, such as numbers.
-    """
+    """Yield a line per row, its cells under those of the first one, at their end under the headings in `right`."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     signs = [">" if heading in right else "<" for heading in rows[0]] if rows else []
     for row in rows:

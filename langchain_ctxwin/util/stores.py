@@ -16,16 +16,9 @@ ANSWER_SECONDS = 1.0  # a healthy server answers within milliseconds; a broken o
 
 
 def asking(store: BaseStore, method: str, *given: Any, seconds: float, **options: Any) -> Wait:
-    """Return the wait for what a method of the store answers; it raises `TimeoutError` after `seconds`.
+    """Return the wait for what a method, which also exists with an "a" before its name, answers within `seconds`.
 
     An async store answers only while its event loop is free: on that loop's own thread wait asynchronously.
-
-    Args:
-        store: any store of LangGraph; its sync methods are called from other threads.
-        method: one that also exists with an "a" before its name.
-        *given: arguments of the method.
-        seconds: longest wait.
-        **options: more arguments of the method.
     """
 
     def asked() -> Any:
@@ -41,13 +34,7 @@ def asking(store: BaseStore, method: str, *given: Any, seconds: float, **options
 
 
 def redis_client(url: str, **options: Any) -> Any:
-    """Return a `redis.Redis` that connects at its first use.
-
-    Unless options say otherwise, the server has a second to answer and is asked once.
-
-    Raises:
-        ConfigError: the URL is no URL of a Redis server, or the extra `redis` is not installed.
-    """
+    """Return a `redis.Redis` that connects at its first use; by default it asks once, and waits for a second."""
     try:
         from redis import Redis  # noqa: PLC0415  # an extra
         from redis.backoff import NoBackoff  # noqa: PLC0415
