@@ -29,7 +29,7 @@ from langchain_ctxwin.demo.offline_model import (
     text_tokens,
     understand,
 )
-from langchain_ctxwin.demo.story import INDENT, REASON, Claim, Conversation, Screen, limits_of
+from langchain_ctxwin.demo.story import INDENT, REASON, Claim, Conversation, Screen, input_limit, limits_of
 from langchain_ctxwin.tool_results import ToolResultGuard
 from langchain_ctxwin.tool_results.guard import MIN_TOKENS
 from langchain_ctxwin.tool_results.stores import MemoryResultStore
@@ -93,12 +93,7 @@ class ReaderModel(OfflineChatModel):
 def play(
     screen: Screen, *, window_tokens: int, seed: int = 0, rows: int = ROWS, model: BaseChatModel | None = None
 ) -> list[Claim]:
-    """Ask about generated rows: search, walk through pages, a changed cursor, an expired one.
-
-    Raises:
-        ConfigError: the window leaves no room for input.
-        BudgetExceededError: the window is too small for what every request holds.
-    """
+    """Ask about generated rows: search, walk through pages, a changed cursor, an expired one."""
     dice = random.Random(seed)  # noqa: S311  # sample data, no secret
     shipments = [_shipment(dice, number) for number in range(rows)]
     text, limits, passed_seconds = json.dumps(shipments), limits_of(window_tokens), 0.0
@@ -123,8 +118,7 @@ def play(
             head = message.text.partition("\n")[0].strip("[]").partition(" Between the marks")[0]
             screen.line((f"{INDENT}<- {text_tokens(message.text):,} tokens: ", REASON), (head, "cyan"))
 
-    is_strict = model is None or isinstance(model, OfflineChatModel)
-    talk = Conversation(graph=graph, screen=screen, limits=limits, is_strict=is_strict, wrote=wrote)
+    talk = Conversation(graph=graph, screen=screen, limits=limits, model=model, wrote=wrote)
     size = f"{rows:,} shipments, {text_tokens(text):,} tokens"
     screen.opening(f"Large results: an agent answers questions about {size} in one tool result", limits)
     first = _find(dice.choice(shipments[-LAST_ROWS:]), "quantity")
@@ -136,7 +130,7 @@ def play(
     screen.line((f"{INDENT}An hour passes. Results are kept for ten minutes after they were last read.", REASON))
     talk.ask(*_find(dice.choice(shipments[-LAST_ROWS:]), "status"))
     talk.ask(ROW_QUESTIONS["recall"], ANSWERS["recall"].format(answer=first[1]))
-    allowed = min(guard.config.max_tokens, max(MIN_TOKENS, int(guard.config.max_share * talk.input_limit)))
+    allowed = min(guard.config.max_tokens, max(MIN_TOKENS, int(guard.config.max_share * input_limit(limits))))
     return [*_paging(shown, text_tokens(text), allowed), *talk.claims()]
 
 
@@ -210,7 +204,6 @@ def _total(rows: Sequence[Row], town: str) -> tuple[str, str]:
 
 
 def _paging(shown: Sequence[ToolMessage], raw_tokens: int, allowed: int) -> list[Claim]:
-    """What the pages came to."""
     sizes = [text_tokens(message.text) for message in shown]
     pages = [message.status for message in shown if message.name == READ_MORE]
     share = f"{sum(sizes):,} of {raw_tokens:,} tokens ({sum(sizes) / raw_tokens:.1%})"
