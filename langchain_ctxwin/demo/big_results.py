@@ -68,8 +68,6 @@ REMARKS = (
     "The driver waited for the ramp and left a note about the gate.",
 )
 
-Row = dict[str, Any]
-
 
 class ReaderModel(OfflineChatModel):
     """Answers questions about rows: calls a tool, finds the cursor in the note of the result, and reads on with it."""
@@ -123,7 +121,10 @@ def play(
     screen.opening(f"Large results: an agent answers questions about {size} in one tool result", limits)
     first = _find(dice.choice(shipments[-LAST_ROWS:]), "quantity")
     talk.ask(*first)
-    talk.ask(*_total(shipments, dice.choice(TOWNS)))
+    town = dice.choice(TOWNS)
+    found = [row["quantity"] for row in shipments if row["town"] == town]
+    question = ROW_QUESTIONS["total"].format(key="town", value=town, field="quantity")
+    talk.ask(question, TOTAL.format(rows=len(found), field="quantity", total=sum(found)))
     if cursor := newest_cursor(shown):  # a real model may have found another way
         talk.ask(ROW_QUESTIONS["borrowed"].format(cursor=changed(cursor)), REFUSED)
     passed_seconds += AN_HOUR_SECONDS
@@ -135,7 +136,7 @@ def play(
 
 
 def newest_cursor(messages: Sequence[BaseMessage]) -> str:
-    """Return the cursor of the newest first page of the rows in the request, to search with; else an empty text."""
+    """Return the cursor of the newest first page of the rows in the request; else an empty text."""
     pages = (message for message in reversed(messages) if message.type == "tool" and message.name == FETCH_ROWS)
     found = (CURSOR.findall(page.text) for page in pages)
     return next((cursors[-1] for cursors in found if cursors), "")
@@ -192,15 +193,9 @@ def _column(page: str, field: str) -> Iterator[str]:
             yield cells[header.index(field)]
 
 
-def _find(row: Row, field: str) -> tuple[str, str]:
+def _find(row: Mapping[str, Any], field: str) -> tuple[str, str]:
     question = ROW_QUESTIONS["find"].format(field=field, key="id", value=row["id"])
     return question, FOUND.format(field=field, value=row[field])
-
-
-def _total(rows: Sequence[Row], town: str) -> tuple[str, str]:
-    found = [row["quantity"] for row in rows if row["town"] == town]
-    question = ROW_QUESTIONS["total"].format(key="town", value=town, field="quantity")
-    return question, TOTAL.format(rows=len(found), field="quantity", total=sum(found))
 
 
 def _paging(shown: Sequence[ToolMessage], raw_tokens: int, allowed: int) -> list[Claim]:
@@ -214,7 +209,7 @@ def _paging(shown: Sequence[ToolMessage], raw_tokens: int, allowed: int) -> list
     ]
 
 
-def _shipment(dice: random.Random, number: int) -> Row:
+def _shipment(dice: random.Random, number: int) -> dict[str, Any]:
     code = f"{dice.choice(NAMES)[:2].upper()}-{10_000 + 7 * number}"
     return {
         "id": code,

@@ -138,7 +138,6 @@ def bar(report: Mapping[str, Any], width: int, *, is_plain: bool) -> list[Part]:
 
 
 def _safe(text: str, max_chars: int = MAX_CHARS) -> str:
-    """Return a text on one line, without control characters, at most `max_chars` long."""
     shown = text if len(text) <= max_chars else f"{text[: max(0, max_chars - 3)]}..."
     return "".join(char if char.isprintable() else " " for char in shown)
 
