@@ -1,9 +1,7 @@
 """Work that exceeds any window: split it, answer from each part, combine the answers.
 
-    graph        split -> map (each part, at the same time) -> collect -> [reduce -> collect] until one answer is left
-    parts        the parts of a level and the request for each; smaller ones for one that is refused
-    splitting    documents and answers as chunks, cut where a reader would cut
-    questions    splits the question itself
+    graph    split -> map (each part, at the same time) -> collect -> [reduce -> collect] until one answer is left
+    parts    the parts of a level, cut where a reader would cut, and the request for each
 
 Every chunk is in one part, and what fails is reported with its chunks.
 """

@@ -37,12 +37,12 @@ from langchain_ctxwin.decompose.parts import (
     REDUCE_PROMPT,
     Answer,
     Chunk,
-    Clamped,
-    Cut,
+    Counts,
     Part,
     PartSplitter,
     Place,
     chunk_of,
+    no_counts,
     places_of,
 )
 from langchain_ctxwin.errors import BudgetExceededError, ConfigError, ContextWindowError, NoModelFitsError, brief
@@ -119,7 +119,7 @@ def create_map_reduce_graph(
         raise ConfigError(f"max_concurrency={max_concurrency!r}: give a whole number of calls, at least 1")
     prompts = (map_prompt, reduce_prompt)
     parts = PartSplitter(model, limits=limits, counter=counter, output_reserve=output_reserve, prompts=prompts)
-    parts.of_documents("")  # prompts that leave no room are refused here
+    parts.document_room("")  # prompts that leave no room are refused here
     nodes = _Nodes(model, parts, sub_questions=sub_questions)
     builder = StateGraph(State, input_schema=MapReduceInput, output_schema=MapReduceOutput)
     builder.add_node("split", _node("split", nodes.split), destinations=("map",))
@@ -160,35 +160,19 @@ class Failure(TypedDict):
     error: str
 
 
-class Counts(TypedDict):
-    """What the work on some parts took: tokens as far as the provider reports them."""
-
-    calls: int
-    refused: int
-    """Work that the provider refused as too large; their parts were split."""
-    input_tokens: int
-    output_tokens: int
-    cut_off: int
-    """Answers that ended because their output limit was reached."""
-    cuts: list[Cut]
-    clamped: list[Clamped]
-
-
 class Outcome(Counts):
     """All that became of one part."""
 
     part: int
     answers: list[Answer]
     failures: list[Failure]
-    unanswered: Part | None
-    """The work itself, as long as it may have to be tried again."""
+    unanswered: Part | None  # the work itself, as long as it may have to be tried again
 
 
 class Report(Counts):
     """How the answer came about, in numbers."""
 
-    parts: list[int]
-    """Parts per level; the first is the input's."""
+    parts: list[int]  # per level; the first is the input's
     sub_questions: list[str]
 
 
@@ -217,8 +201,7 @@ class State(TypedDict, total=False):
     text: Annotated[str | None, EphemeralValue]
     level: int
     outcomes: Annotated[list[Outcome], operator.add]
-    waiting: list[Part]
-    """Parts that are tried again when another one shows that the provider answers."""
+    waiting: list[Part]  # tried again when another one shows that the provider answers
     answer: str
     failures: list[Failure]
     parts: int
@@ -236,12 +219,8 @@ def _node(name: str, calls_of: Callable[[Any, RunnableConfig], Work[Any]]) -> Ru
 
 
 class _Nodes:
-    """What the nodes around one model do."""
-
     def __init__(self, model: Runnable[Any, Any], parts: PartSplitter, *, sub_questions: bool) -> None:
-        self._model = model
-        self._parts = parts
-        self._sub_questions = sub_questions
+        self._model, self._parts, self._sub_questions = model, parts, sub_questions
 
     def split(self, state: State, config: RunnableConfig) -> Work[Any]:
         """Cut the input into parts and send them; it leaves the state: each further checkpoint would hold it again."""
@@ -249,14 +228,14 @@ class _Nodes:
         if not isinstance(question, str) or not question.strip():
             raise ConfigError(f"question={brief(question)}: pass what is to be answered from the documents, as a str")
         chunks = _chunks_of(state)
-        report: Report = {**_no_counts(), "parts": [], "sub_questions": []}
+        report: Report = {**no_counts(), "parts": [], "sub_questions": []}
         if self._sub_questions:
             report["sub_questions"] = yield from self._split_question(question, config, report)
-        parts = self._parts.of_documents(question, chunks, report["sub_questions"])
-        report["parts"], report["cuts"] = [len(parts.works)], parts.cuts
-        _announce_level(0, len(parts.works), cuts=len(parts.cuts), sub_questions=len(report["sub_questions"]))
-        update = {"level": 0, "parts": len(parts.works), "waiting": [], "failures": [], "report": report}
-        return Command(update={**update, "outcomes": Overwrite([])}, goto=_sends(parts.works))
+        works = self._parts.of_documents(question, chunks, report, report["sub_questions"])
+        report["parts"] = [len(works)]
+        _announce_level(0, len(works), cuts=len(report["cuts"]), sub_questions=len(report["sub_questions"]))
+        update = {"level": 0, "parts": len(works), "waiting": [], "failures": [], "report": report}
+        return Command(update={**update, "outcomes": Overwrite([])}, goto=_sends(works))
 
     def _split_question(self, question: str, config: RunnableConfig, report: Report) -> Work[Any]:
         """The sub-questions; none where it asks one thing, or where they are so long that no room is left.
@@ -264,15 +243,16 @@ class _Nodes:
         The model is not asked where the request for them would be too large, and not before it is sure that the
         question leaves room for parts, so that the call is worth its price.
         """
-        self._parts.of_documents(question)
-        request, reply = split_request(question), None
+        self._parts.document_room(question)
+        request, reply = _split_request(question), None
         if not self._parts.over_by(request):
             reply = yield from self._reply(request, config)
             report["calls"] = 1
             report["input_tokens"], report["output_tokens"] = _usage_of(reply)
-        found = questions_in(question, reply)
+        found = _questions_in(question, reply)
         try:
-            self._parts.of_documents(question, sub_questions=found)
+            for each in found:
+                self._parts.document_room(question, each)
         except BudgetExceededError:
             reason = "the sub-questions leave no room for documents beside the question"
             log.warning("decompose.question_unsplit", reason=reason)
@@ -281,7 +261,7 @@ class _Nodes:
 
     def _reply(self, request: list[AnyMessage], config: RunnableConfig, *, is_last: bool = False) -> Work[Any]:
         config = config if is_last else merge_configs(config, CALL_CONFIG)
-        return (yield from asked(self._model, request, config, config.get("configurable", {}).get(ROOM)))
+        return (yield from _asked(self._model, request, config, config.get("configurable", {}).get(ROOM)))
 
     def answer(self, work: Part, config: RunnableConfig) -> Work[Any]:
         """Ask about one part, and about smaller ones in its place when it is refused as too large.
@@ -303,11 +283,9 @@ class _Nodes:
             is_stated = classify_overflow(error, request=request_texts(request)) is not None
             if is_stated or isinstance(error, BudgetExceededError | NoModelFitsError):
                 outcome["refused"] += 1
-                found = self._parts.smaller(part)
-                waiting += found.works[::-1]
-                outcome["cuts"] += found.cuts
-                outcome["clamped"] += found.clamped
-                if found.works:
+                found = self._parts.smaller(part, outcome)
+                waiting += found[::-1]
+                if found:
                     continue
                 rest, waiting = [part, *waiting[::-1]], []
             outcome["failures"].append(_failure(error, rest))
@@ -343,19 +321,18 @@ class _Nodes:
         return Command(update=final, goto=END)
 
     def _combine(self, state: State, answers: list[Answer], failures: list[Failure], report: Report) -> Command[Any]:
-        level = state["level"] + 1
-        parts = self._parts.of_answers(state["question"], level, answers)
-        asked_about = [work for work in parts.works if len(work["chunks"]) > 1]
-        kept = list[Outcome]()  # an answer that is alone in its part goes to the next level as it is
-        for work in parts.works:
-            if len(work["chunks"]) == 1:
-                chunk = work["chunks"][0]
-                covers = chunk.get("covers", [])
-                answer = Answer(text=chunk["text"], sub_question=work["sub_question"], covers=covers)
+        level, before = state["level"] + 1, len(report["clamped"])
+        asked_about, kept = list[Part](), list[Outcome]()
+        for work in self._parts.of_answers(state["question"], level, answers, report):
+            first, *others = work["chunks"]
+            if others:
+                asked_about.append(work)
+            else:  # an answer that is alone in its part goes to the next level as it is
+                covers = first.get("covers", [])
+                answer = Answer(text=first["text"], sub_question=work["sub_question"], covers=covers)
                 kept.append(_outcome(work["part"], answer))
         report["parts"] = [*report["parts"], len(asked_about)]
-        report["clamped"] = [*report["clamped"], *parts.clamped]
-        _announce_level(level, len(asked_about), clamped=len(parts.clamped))
+        _announce_level(level, len(asked_about), clamped=len(report["clamped"]) - before)
         update = {"failures": failures, "report": report, "level": level, "outcomes": Overwrite(kept)}
         return Command(update=update, goto=_sends(asked_about))
 
@@ -416,19 +393,15 @@ def _failure(error: Exception, works: list[Part]) -> Failure:
     )
 
 
-def _no_counts() -> Counts:
-    return Counts(calls=0, refused=0, input_tokens=0, output_tokens=0, cut_off=0, cuts=[], clamped=[])
-
-
 def _outcome(part: int, *answers: Answer) -> Outcome:
-    return Outcome(**_no_counts(), part=part, answers=[*answers], failures=[], unanswered=None)
+    return Outcome(**no_counts(), part=part, answers=[*answers], failures=[], unanswered=None)
 
 
 def _added(report: Report, outcomes: Sequence[Mapping[str, Any]]) -> Report:
     """The report with what a level took; cuts are in the order of the input, one for all sub-questions."""
     added: dict[str, Any] = {**report}
     for outcome in outcomes:
-        added |= {name: added[name] + outcome[name] for name in _no_counts()}
+        added |= {name: added[name] + outcome[name] for name in no_counts()}
     by_place = {(cut["document"], cut["at"]): cut for cut in added["cuts"]}
     return cast("Report", {**added, "cuts": [by_place[place] for place in sorted(by_place)]})
 
@@ -480,29 +453,26 @@ def split_question(
         >>> split_question("Who signed the contract? When does it end?")
         ('Who signed the contract?', 'When does it end?')
     """
-    return questions_in(question, run(asked(model, split_request(question), config)) if model else None)
+    return _questions_in(question, run(_asked(model, _split_request(question), config)) if model else None)
 
 
 async def asplit_question(
     question: str, model: Runnable[Any, Any] | None = None, *, config: RunnableConfig | None = None
 ) -> tuple[str, ...]:
     """Like `split_question`, awaiting the model."""
-    return questions_in(question, await arun(asked(model, split_request(question), config)) if model else None)
+    return _questions_in(question, await arun(_asked(model, _split_request(question), config)) if model else None)
 
 
-def asked(
+def _asked(
     model: Runnable[Any, Any],
     request: list[AnyMessage],
     config: RunnableConfig | None,
     place: AbstractContextManager[Any] | None = None,
 ) -> Work[Any]:
-    """Return the reply of a model, or the exception that it raised; only an interrupt of the graph goes through.
-
-    A blocking call holds a `place` meanwhile.
-    """
+    """The reply of a model, or the exception that it raised; only an interrupt of the graph goes through."""
 
     def invoke() -> Any:
-        with place or nullcontext():
+        with place or nullcontext():  # one of the calls that may run at a time
             return model.invoke(request, config)
 
     try:
@@ -513,13 +483,12 @@ def asked(
         return error
 
 
-def split_request(question: str) -> list[AnyMessage]:
-    """Return the messages that ask a model to split a question."""
+def _split_request(question: str) -> list[AnyMessage]:
     return [SystemMessage(INSTRUCTIONS), HumanMessage(question)]
 
 
-def questions_in(question: str, reply: Any) -> tuple[str, ...]:
-    """Return the questions in a reply of a model, or by their marks when there is none, or none that can be used."""
+def _questions_in(question: str, reply: Any) -> tuple[str, ...]:
+    """The questions in a reply of a model, or by their marks when there is none, or none that can be used."""
     if reply is None:
         return _by_marks(question)
     text = str(reply.text if isinstance(reply, BaseMessage) else reply)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import groupby, pairwise
 from math import ceil
@@ -46,23 +46,20 @@ LEAST_HALVED_ANSWERS = 4
 """Fewer answers are shortened instead: each half has to combine two, or the work would never come to an end."""
 
 _LONG_NUMBER = 9_999_999  # stands for numbers that are not known when the rest of a request is priced
+# keeps quoted text from closing its fence, or opening one
 _FENCES = re.compile(r"<(/?)(?=(?:document|answer)\b)", re.IGNORECASE)
 
 
 class Part(TypedDict):
     """One part of the work, as it is sent to a node."""
 
-    level: int
-    """0 for parts of the input, 1 for their answers, and so on."""
-    part: int
-    """From 1, in the order of the input."""
+    level: int  # 0 for parts of the input, 1 for their answers, and so on
+    part: int  # from 1, in the order of the input
     parts: int
     question: str
-    sub_question: str
-    """Empty for all of the question."""
+    sub_question: str  # empty for all of the question
     chunks: list[Chunk]
-    must_answer: bool
-    """A failure leaves the graph as the provider's own exception: there is no other part that could answer."""
+    must_answer: bool  # a failure leaves the graph as the provider's own exception: no other part could answer
 
 
 class Answer(TypedDict):
@@ -82,22 +79,25 @@ class Clamped(TypedDict):
     kept_tokens: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """Parts of one level, and what was done to make them fit."""
+class Counts(TypedDict):
+    """What the work on some parts took: tokens as far as the provider reports them."""
 
-    works: list[Part]
-    cuts: list[Cut] = field(default_factory=list)
-    clamped: list[Clamped] = field(default_factory=list)
+    calls: int
+    refused: int  # work that the provider refused as too large; its parts were split
+    input_tokens: int
+    output_tokens: int
+    cut_off: int  # answers that ended because their output limit was reached
+    cuts: list[Cut]
+    clamped: list[Clamped]
+
+
+def no_counts() -> Counts:
+    """Return the counts of no work."""
+    return Counts(calls=0, refused=0, input_tokens=0, output_tokens=0, cut_off=0, cuts=[], clamped=[])
 
 
 class PartSplitter:
-    """Makes parts whose requests fit one model.
-
-    Raises:
-        UnknownModelError: neither the model nor `limits` states a window.
-        ConfigError: the output reserve is no number of tokens, or leaves no input.
-    """
+    """Makes parts whose requests fit one model; what was cut or shortened for that is added to the counts."""
 
     def __init__(
         self,
@@ -115,16 +115,10 @@ class PartSplitter:
         self._pricing = Pricing(counter or TokenEstimator(family), family=family)
         self._plain_price = text_price(self._pricing.count)
 
-    @property
-    def input_limit(self) -> int:
-        """Largest request, the output reserve taken off; asked each time, because routed models learn theirs."""
-        limits = ModelLimits.of(self._stated)
-        return limits.input_limit(limits.output_reserve(self._output_reserve))
-
     def request_of(self, work: Part) -> list[AnyMessage]:
         """Return the messages of the call for one part: instructions, the question, then the chunks as fenced data."""
         tag = _tag_of(work)
-        data = "\n".join(f"{opening(tag, chunk)}\n{_escaped(chunk['text'])}\n</{tag}>" for chunk in work["chunks"])
+        data = "\n".join(f"{_opening(tag, chunk)}\n{_escaped(chunk['text'])}\n</{tag}>" for chunk in work["chunks"])
         part = f" (part {work['part']} of {work['parts']})" if work["parts"] > 1 else ""
         aim = f"\n\nAnswer only this part of it: {work['sub_question']}" if work["sub_question"] else ""
         body = f"Question: {work['question']}{aim}\n\nThe {tag}s{part}:\n{data}\n\nAnswer the question now."
@@ -132,26 +126,34 @@ class PartSplitter:
 
     def over_by(self, request: Sequence[AnyMessage]) -> int:
         """Return by how much a whole request exceeds the limit; 0 when it fits."""
-        return max(0, self._upper(self._pricing.count(request)) - self.input_limit)
+        return max(0, self._upper(self._pricing.count(request)) - self._limits()[0])
 
-    def of_documents(self, question: str, chunks: Sequence[Chunk] = (), sub_questions: Sequence[str] = ()) -> Parts:
-        """Return the parts of the input: for every sub-question, or for the question itself, the same chunks.
+    def _limits(self) -> tuple[int, int]:
+        """Largest request and output reserve; asked each time, because routed models learn theirs."""
+        limits = ModelLimits.of(self._stated)
+        reserved = limits.output_reserve(self._output_reserve)
+        return limits.input_limit(reserved), reserved
 
-        Raises:
-            BudgetExceededError: instructions and question leave no room for documents, or for answers.
-        """
-        works, cuts = list[Part](), list[Cut]()
+    def document_room(self, question: str, sub_question: str = "") -> int:
+        """Return the tokens that a part of the input may have; refuse a question that leaves too few of them."""
+        about = _about(question, 0, sub_question)
+        self._room({**about, "level": 1})  # where the answers do not fit later, all calls before would be lost
+        return self._room(about)
+
+    def of_documents(
+        self, question: str, chunks: Sequence[Chunk], counts: Counts, sub_questions: Sequence[str] = ()
+    ) -> list[Part]:
+        """Return the parts of the input: for every sub-question, or for the question itself, the same chunks."""
+        works = list[Part]()
         for sub_question in sub_questions or [""]:
-            about = _about(question, 0, sub_question)
-            self._room({**about, "level": 1})  # where the answers do not fit later, all calls before would be lost
-            room, frame_price = self._room(about), self._frame_price(about)
-            parts, made = split_chunks(chunks, room, self._price, frame_price, least_tokens=LEAST_PART_TOKENS)
-            found = self._fitted([{**about, "chunks": part} for part in parts])
-            works += found.works
-            cuts = [*made, *found.cuts]  # the same for every sub-question, or nearly so: the room beside them differs
-        return Parts(works=_numbered(works), cuts=cuts)
+            about, room = _about(question, 0, sub_question), self.document_room(question, sub_question)
+            frame_price = self._frame_price(about)
+            parts, cuts = split_chunks(chunks, room, self._price, frame_price, least_tokens=LEAST_PART_TOKENS)
+            counts["cuts"] = cuts  # the same for every sub-question, or nearly so: the room beside them differs
+            works += self._fitted([{**about, "chunks": part} for part in parts], counts)
+        return _numbered(works)
 
-    def of_answers(self, question: str, level: int, answers: Sequence[Answer]) -> Parts:
+    def of_answers(self, question: str, level: int, answers: Sequence[Answer], counts: Counts) -> list[Part]:
         """Return the parts that combine `answers`, fewer than there are; a part of one answer needs no call.
 
         The answers to one sub-question are combined with each other first, those to several once each has one, and
@@ -160,7 +162,7 @@ class PartSplitter:
         groups = [(name, list(group)) for name, group in groupby(answers, key=itemgetter("sub_question"))]
         if all(len(group) == 1 for _, group in groups):
             groups = [("", list(answers))]
-        works, clamped = list[Part](), list[Clamped]()
+        works = list[Part]()
         for sub_question, group in groups:
             about = _about(question, level, sub_question)
             room, named = self._room(about), list[Chunk]()
@@ -169,22 +171,20 @@ class PartSplitter:
                 source = {"sub_question": answer["sub_question"][:LONGEST_CITED_CHARS]} if is_other else {}
                 chunk = Chunk(document=number, source=source, start=0, text=answer["text"], covers=answer["covers"])
                 named.append(chunk)
-            chunks = list(self._shortened(about, named, room // 2, clamped))
+            chunks = self._shortened(about, named, room // 2, counts)
             parts, _ = split_chunks(chunks, room, self._price, self._frame_price(about))
             if len(parts) >= len(chunks) > 1:
                 parts = [chunks[first : first + 2] for first in range(0, len(chunks), 2)]
-            found = self._fitted([{**about, "chunks": part} for part in parts])
-            works += found.works
-            clamped += found.clamped
-        return Parts(works=_numbered(works), clamped=clamped)
+            works += self._fitted([{**about, "chunks": part} for part in parts], counts)
+        return _numbered(works)
 
-    def smaller(self, work: Part) -> Parts:
+    def smaller(self, work: Part, counts: Counts) -> list[Part]:
         """Return smaller parts in the place of one that is too large; none when it cannot become smaller."""
         chunks, frame_price = work["chunks"], self._frame_price(work)
         frames = [frame_price(chunk) for chunk in chunks]
         tokens = sum(frames) + sum(self._price(chunk["text"]) for chunk in chunks)
         if tokens < LEAST_PART_TOKENS:
-            return Parts(works=[])
+            return []
         if not work["level"]:
             room = (tokens + max(frames)) // 2  # each half shows a frame
             while room >= LEAST_PIECE_TOKENS:
@@ -193,57 +193,48 @@ class PartSplitter:
                 except BudgetExceededError:
                     break
                 if len(parts) > 1:
-                    return Parts(works=[{**work, "chunks": part} for part in parts], cuts=cuts)
+                    counts["cuts"] += cuts
+                    return [{**work, "chunks": part} for part in parts]
                 room //= 2  # where prices do not add up, the pieces cost less than the whole and came together again
-            return Parts(works=[])
+            return []
         if len(chunks) >= LEAST_HALVED_ANSWERS:
             middle = len(chunks) // 2
-            return Parts(works=[{**work, "chunks": half} for half in (chunks[:middle], chunks[middle:])])
-        clamped = list[Clamped]()
-        kept = list(self._shortened(work, chunks, tokens // (2 * len(chunks)), clamped))
-        return Parts(works=[{**work, "chunks": kept}] if clamped else [], clamped=clamped)
+            return [{**work, "chunks": half} for half in (chunks[:middle], chunks[middle:])]
+        kept = self._shortened(work, chunks, tokens // (2 * len(chunks)), counts)
+        return [] if kept == chunks else [{**work, "chunks": kept}]
 
-    def _fitted(self, works: list[Part]) -> Parts:
+    def _fitted(self, works: list[Part], counts: Counts) -> list[Part]:
         """Make every part smaller whose request as a whole is larger than the sum of its chunks."""
-        fitting, cuts, clamped = list[Part](), list[Cut](), list[Clamped]()
-        waiting = works[::-1]
+        fitting, waiting = list[Part](), works[::-1]
         while waiting:
             work = waiting.pop()
             is_single_answer = work["level"] > 0 and len(work["chunks"]) == 1
-            found = None if is_single_answer or not self.over_by(self.request_of(work)) else self.smaller(work)
-            if found is None or not found.works:
-                fitting.append(work)
-                continue
-            waiting += found.works[::-1]
-            cuts += found.cuts
-            clamped += found.clamped
-        return Parts(works=fitting, cuts=cuts, clamped=clamped)
+            is_too_large = not is_single_answer and self.over_by(self.request_of(work))
+            found = self.smaller(work, counts) if is_too_large else []
+            waiting += found[::-1]
+            fitting += [] if found else [work]
+        return fitting
 
-    def _shortened(
-        self, work: Part, chunks: Sequence[Chunk], most_tokens: int, clamped: list[Clamped]
-    ) -> Iterator[Chunk]:
-        """Yield the chunks, those shortened that need more than `most_tokens`; `clamped` is told of each."""
-        frame_price = self._frame_price(work)
+    def _shortened(self, work: Part, chunks: Sequence[Chunk], most_tokens: int, counts: Counts) -> list[Chunk]:
+        """The chunks, those shortened that need more than `most_tokens`."""
+        frame_price, found = self._frame_price(work), list[Chunk]()
         for chunk in chunks:
             tokens = self._price(chunk["text"])
             text = shortened(chunk["text"], max(LEAST_PART_TOKENS // 2, most_tokens - frame_price(chunk)), self._price)
             if text != chunk["text"]:
                 number, kept = chunk["document"] + 1, self._price(text)
-                clamped.append(Clamped(level=work["level"], answer=number, tokens=tokens, kept_tokens=kept))
-            yield {**chunk, "text": text}
+                clamped = Clamped(level=work["level"], answer=number, tokens=tokens, kept_tokens=kept)
+                counts["clamped"].append(clamped)
+            found.append({**chunk, "text": text})
+        return found
 
     def _room(self, work: Part) -> int:
-        """Return what the request without any chunk leaves for chunks.
-
-        Raises:
-            BudgetExceededError: that is less than `LEAST_ROOM_TOKENS`.
-        """
-        input_limit = self.input_limit
+        """What the request without any chunk leaves for chunks."""
+        input_limit, reserved = self._limits()
         frame_tokens = self._upper(self._pricing.count(self.request_of({**work, "chunks": []})))
         room = input_limit - frame_tokens
         if room >= LEAST_ROOM_TOKENS:
             return room
-        reserved = ModelLimits.of(self._stated).output_reserve(self._output_reserve)
         raise BudgetExceededError(
             f"instructions and question need {frame_tokens:,} tokens of an input limit of {input_limit:,} (output "
             f"reserve {reserved:,}), which leaves {max(0, room):,} for the documents (at least {LEAST_ROOM_TOKENS} are "
@@ -252,13 +243,12 @@ class PartSplitter:
         )
 
     def _price(self, text: str) -> int:
-        """The most that a text costs as it is shown."""
         return self._upper(self._plain_price(_escaped(text)))
 
     def _frame_price(self, work: Part) -> Callable[[Chunk], int]:
         """The price of what is shown around a chunk."""
         tag = _tag_of(work)
-        return lambda chunk: self._price(f"{opening(tag, chunk)}\n\n</{tag}>\n")
+        return lambda chunk: self._price(f"{_opening(tag, chunk)}\n\n</{tag}>\n")
 
     def _upper(self, tokens: int) -> int:
         if self._pricing.exact:
@@ -267,8 +257,8 @@ class PartSplitter:
         return ceil(upper(tokens) if upper else tokens * PLAIN_MARGIN)
 
 
-def opening(tag: str, chunk: Chunk) -> str:
-    """Return the line before a chunk: its number from 1, where its text begins if not at the start, and its source."""
+def _opening(tag: str, chunk: Chunk) -> str:
+    """The line before a chunk: its number from 1, where its text begins if not at the start, and its source."""
     begins = {"from_character": str(chunk["start"])} if chunk["start"] else {}
     fields = {"number": str(chunk["document"] + 1), **begins, **chunk["source"]}
     safe = str.maketrans({'"': "'", "<": "(", ">": ")"})
@@ -277,12 +267,10 @@ def opening(tag: str, chunk: Chunk) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Keep quoted text from closing its fence, or opening one."""
     return _FENCES.sub(r"<\1\\", text)
 
 
 def _tag_of(work: Part) -> str:
-    """Name of the fence: what the chunks are at this level."""
     return "answer" if work["level"] else "document"
 
 
@@ -337,23 +325,18 @@ class Chunk(TypedDict):
     """A whole document, a piece of one, or the answer to some of them; JSON, because it is part of a checkpoint."""
 
     document: int
-    source: dict[str, str]
-    """What of the metadata is shown."""
-    start: int
-    """Where the text begins in its document, in characters."""
+    source: dict[str, str]  # what of the metadata is shown
+    start: int  # where the text begins in its document, in characters
     text: str
-    covers: NotRequired[list[Place]]
-    """For an answer: the chunks that it was written from."""
+    covers: NotRequired[list[Place]]  # for an answer: the chunks that it was written from
 
 
 class Cut(TypedDict):
     """A place inside a document where one part ends and the next begins."""
 
     document: int
-    at: int
-    """Characters of the document before the cut."""
-    kind: Boundary
-    """`hard` inside a sentence, because not even a sentence fit."""
+    at: int  # characters of the document before the cut
+    kind: Boundary  # `hard` inside a sentence, because not even a sentence fit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -367,11 +350,7 @@ class Piece:
 
 
 def chunk_of(number: int, given: Any) -> Chunk:
-    """Return a document, its text, or its JSON form `{"page_content": ..., "metadata": ...}` as one chunk.
-
-    Raises:
-        ConfigError: it is none of these.
-    """
+    """Return a document, its text, or its JSON form `{"page_content": ..., "metadata": ...}` as one chunk."""
     if isinstance(given, str):
         return Chunk(document=number, source={}, start=0, text=given)
     if isinstance(given, Document):
@@ -400,16 +379,13 @@ def split_chunks(
     """Distribute `chunks` over as few parts as their order allows, each at most `room_tokens` large.
 
     Chunks that fit are kept whole and several share a part; only a larger one is cut, where its sections, else its
-    paragraphs, lines or sentences end. The texts of all parts, one after the other, are those of `chunks`.
-
-    Returns:
-        The parts, and where a document was cut between them.
+    paragraphs, lines or sentences end. The texts of all parts, one after the other, are those of `chunks`. Also
+    returns where a document was cut between them.
 
     Raises:
         BudgetExceededError: what is shown around a chunk that has to be cut leaves less than `least_tokens` for it.
     """
-    parts, cuts = list[list[Chunk]](), list[Cut]()
-    used = 0
+    parts, cuts, used = list[list[Chunk]](), list[Cut](), 0
     ends: Boundary = "end"
     for chunk, frame_tokens, piece in _pieces(chunks, room_tokens, price, frame_price, least_tokens):
         before = parts[-1][-1] if parts else None
@@ -432,7 +408,6 @@ def split_chunks(
 def _pieces(
     chunks: Iterable[Chunk], room_tokens: int, price: WholePrice, frame_price: Callable[[Chunk], int], least_tokens: int
 ) -> Iterator[tuple[Chunk, int, Piece]]:
-    """Yield each piece of each chunk as a chunk, with what is shown around it in tokens."""
     for chunk in chunks:
         # What may be cut is shown with a position: the largest one is priced for all.
         last: Chunk = {**chunk, "start": _end_of(chunk)}
@@ -526,8 +501,7 @@ def _groups(cuts: Sequence[int], least_chars: int) -> Iterator[list[int]]:
 
 def _with_headings(text: str, cuts: list[int]) -> list[int]:
     """Drop each cut that would leave only headings, or blank lines, before it."""
-    kept = cuts[:1]
-    has_text = False
+    kept, has_text = cuts[:1], False
     for start, cut in pairwise(cuts):
         is_long = cut - kept[-1] > LONGEST_HEADING_CHARS
         has_text = has_text or is_long or not _ONLY_HEADINGS.fullmatch(text, start, cut)

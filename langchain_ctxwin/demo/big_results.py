@@ -29,7 +29,7 @@ from langchain_ctxwin.demo.offline_model import (
     text_tokens,
     understand,
 )
-from langchain_ctxwin.demo.story import INDENT, REASON, Claim, Conversation, Screen, limits_of
+from langchain_ctxwin.demo.story import INDENT, REASON, Claim, Conversation, Screen, input_limit, limits_of
 from langchain_ctxwin.tool_results import ToolResultGuard
 from langchain_ctxwin.tool_results.guard import MIN_TOKENS
 from langchain_ctxwin.tool_results.stores import MemoryResultStore
@@ -68,8 +68,6 @@ REMARKS = (
     "The driver waited for the ramp and left a note about the gate.",
 )
 
-Row = dict[str, Any]
-
 
 class ReaderModel(OfflineChatModel):
     """Answers questions about rows: calls a tool, finds the cursor in the note of the result, and reads on with it."""
@@ -93,12 +91,7 @@ class ReaderModel(OfflineChatModel):
 def play(
     screen: Screen, *, window_tokens: int, seed: int = 0, rows: int = ROWS, model: BaseChatModel | None = None
 ) -> list[Claim]:
-    """Ask about generated rows: search, walk through pages, a changed cursor, an expired one.
-
-    Raises:
-        ConfigError: the window leaves no room for input.
-        BudgetExceededError: the window is too small for what every request holds.
-    """
+    """Ask about generated rows: search, walk through pages, a changed cursor, an expired one."""
     dice = random.Random(seed)  # noqa: S311  # sample data, no secret
     shipments = [_shipment(dice, number) for number in range(rows)]
     text, limits, passed_seconds = json.dumps(shipments), limits_of(window_tokens), 0.0
@@ -123,25 +116,27 @@ def play(
             head = message.text.partition("\n")[0].strip("[]").partition(" Between the marks")[0]
             screen.line((f"{INDENT}<- {text_tokens(message.text):,} tokens: ", REASON), (head, "cyan"))
 
-    is_strict = model is None or isinstance(model, OfflineChatModel)
-    talk = Conversation(graph=graph, screen=screen, limits=limits, is_strict=is_strict, wrote=wrote)
+    talk = Conversation(graph=graph, screen=screen, limits=limits, model=model, wrote=wrote)
     size = f"{rows:,} shipments, {text_tokens(text):,} tokens"
     screen.opening(f"Large results: an agent answers questions about {size} in one tool result", limits)
     first = _find(dice.choice(shipments[-LAST_ROWS:]), "quantity")
     talk.ask(*first)
-    talk.ask(*_total(shipments, dice.choice(TOWNS)))
+    town = dice.choice(TOWNS)
+    found = [row["quantity"] for row in shipments if row["town"] == town]
+    question = ROW_QUESTIONS["total"].format(key="town", value=town, field="quantity")
+    talk.ask(question, TOTAL.format(rows=len(found), field="quantity", total=sum(found)))
     if cursor := newest_cursor(shown):  # a real model may have found another way
         talk.ask(ROW_QUESTIONS["borrowed"].format(cursor=changed(cursor)), REFUSED)
     passed_seconds += AN_HOUR_SECONDS
     screen.line((f"{INDENT}An hour passes. Results are kept for ten minutes after they were last read.", REASON))
     talk.ask(*_find(dice.choice(shipments[-LAST_ROWS:]), "status"))
     talk.ask(ROW_QUESTIONS["recall"], ANSWERS["recall"].format(answer=first[1]))
-    allowed = min(guard.config.max_tokens, max(MIN_TOKENS, int(guard.config.max_share * talk.input_limit)))
+    allowed = min(guard.config.max_tokens, max(MIN_TOKENS, int(guard.config.max_share * input_limit(limits))))
     return [*_paging(shown, text_tokens(text), allowed), *talk.claims()]
 
 
 def newest_cursor(messages: Sequence[BaseMessage]) -> str:
-    """Return the cursor of the newest first page of the rows in the request, to search with; else an empty text."""
+    """Return the cursor of the newest first page of the rows in the request; else an empty text."""
     pages = (message for message in reversed(messages) if message.type == "tool" and message.name == FETCH_ROWS)
     found = (CURSOR.findall(page.text) for page in pages)
     return next((cursors[-1] for cursors in found if cursors), "")
@@ -198,19 +193,12 @@ def _column(page: str, field: str) -> Iterator[str]:
             yield cells[header.index(field)]
 
 
-def _find(row: Row, field: str) -> tuple[str, str]:
+def _find(row: Mapping[str, Any], field: str) -> tuple[str, str]:
     question = ROW_QUESTIONS["find"].format(field=field, key="id", value=row["id"])
     return question, FOUND.format(field=field, value=row[field])
 
 
-def _total(rows: Sequence[Row], town: str) -> tuple[str, str]:
-    found = [row["quantity"] for row in rows if row["town"] == town]
-    question = ROW_QUESTIONS["total"].format(key="town", value=town, field="quantity")
-    return question, TOTAL.format(rows=len(found), field="quantity", total=sum(found))
-
-
 def _paging(shown: Sequence[ToolMessage], raw_tokens: int, allowed: int) -> list[Claim]:
-    """What the pages came to."""
     sizes = [text_tokens(message.text) for message in shown]
     pages = [message.status for message in shown if message.name == READ_MORE]
     share = f"{sum(sizes):,} of {raw_tokens:,} tokens ({sum(sizes) / raw_tokens:.1%})"
@@ -221,7 +209,7 @@ def _paging(shown: Sequence[ToolMessage], raw_tokens: int, allowed: int) -> list
     ]
 
 
-def _shipment(dice: random.Random, number: int) -> Row:
+def _shipment(dice: random.Random, number: int) -> dict[str, Any]:
     code = f"{dice.choice(NAMES)[:2].upper()}-{10_000 + 7 * number}"
     return {
         "id": code,

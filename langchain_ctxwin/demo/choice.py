@@ -15,7 +15,7 @@ from langchain_ctxwin.config import RoutingConfig
 from langchain_ctxwin.demo.explore import SYSTEM_PROMPT, Interview
 from langchain_ctxwin.demo.folder import Folder
 from langchain_ctxwin.demo.offline_model import OfflineChatModel, request_tokens
-from langchain_ctxwin.demo.story import Claim, Conversation, Screen, limits_of
+from langchain_ctxwin.demo.story import Claim, Conversation, Screen, input_limit, limits_of
 from langchain_ctxwin.demo.tools import FolderTools
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.models.registry import ModelRegistry
@@ -37,12 +37,7 @@ THINGS = ("flight", "hotel", "invoice", "parcel", "subscription", "ticket")
 def play(
     screen: Screen, folder: Folder, *, window_tokens: int, larger_tokens: int, steps: int = 20, seed: int = 0
 ) -> list[Claim]:
-    """Explore a folder with both choices.
-
-    Raises:
-        ConfigError: a window leaves no room for input, or the second is not larger.
-        BudgetExceededError: the windows are too small for what every request holds.
-    """
+    """Explore a folder with both choices."""
     if larger_tokens <= window_tokens:
         raise ConfigError(f"--larger-window {larger_tokens:,} is not above --window {window_tokens:,}: raise it")
     limits, models, facts = {}, [], {}
@@ -65,8 +60,7 @@ def play(
     screen.opening(f"Choices: the same agent has {len(tools)} tools and two models", talk.limits)
     Interview(folder, window_tokens=window_tokens, seed=seed).hold(talk, steps=steps)
     sent = talk.recorder
-    answers = zip(sent.sizes, sent.models, strict=True)
-    fits = [tokens <= limits[name].input_limit(limits[name].output_reserve()) for tokens, name in answers]
+    fits = [tokens <= input_limit(limits[name]) for tokens, name in zip(sent.sizes, sent.models, strict=True)]
     shown, whole = max(_count([], tools=tools) for tools in sent.tools), _count([], tools=tools)
     few = shown <= TOOL_TOKENS + selector.search_tokens
     answered = ", then ".join(f"{name} {sent.models.count(name)}" for name in dict.fromkeys(sent.models))

@@ -7,7 +7,7 @@ import random
 from langchain_ctxwin.decompose import create_map_reduce_graph
 from langchain_ctxwin.demo.folder import Folder
 from langchain_ctxwin.demo.offline_model import Move, OfflineChatModel, Sight
-from langchain_ctxwin.demo.story import Claim, Recorder, Screen, limits_of
+from langchain_ctxwin.demo.story import Claim, Recorder, Screen, input_limit, limits_of
 
 TERMS = ("return", "import", "the", "with", "from")
 ANSWER = "lines have it."
@@ -30,12 +30,7 @@ class CountingModel(OfflineChatModel):
 
 
 def play(screen: Screen, folder: Folder, *, window_tokens: int, seed: int = 0) -> list[Claim]:
-    """Ask about the files of a folder, as many as fill a dozen windows.
-
-    Raises:
-        ConfigError: the window leaves no room for input.
-        BudgetExceededError: the window leaves no room for documents beside instructions and question.
-    """
+    """Ask about the files of a folder, as many as fill a dozen windows."""
     limits, recorder, lines = limits_of(window_tokens), Recorder(), list[str]()
     for file in folder.texts:
         if sum(map(len, lines)) < TEXT_WINDOWS * CHARS_PER_TOKEN * window_tokens:
@@ -46,7 +41,7 @@ def play(screen: Screen, folder: Folder, *, window_tokens: int, seed: int = 0) -
     question = f"How many lines have the word `{term}`?"
     done = graph.invoke({"question": question, "text": "\n".join(lines)}, {"callbacks": [recorder]})
     screen.line((f"     {question}  ", ""), (f"=> {done['answer']}", "bold"))
-    limit, largest = limits.input_limit(limits.output_reserve()), max(recorder.sizes)
+    limit, largest = input_limit(limits), max(recorder.sizes)
     found = f"{sum(term in line for line in lines)} {ANSWER}"
     return [
         Claim("every part fits", f"up to {largest:,} of {limit:,}, {len(recorder.sizes)} requests", largest <= limit),

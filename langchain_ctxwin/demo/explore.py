@@ -6,7 +6,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import count
+from itertools import cycle, repeat
 
 from langchain_core.language_models import BaseChatModel
 from langgraph.checkpoint.memory import InMemorySaver
@@ -37,8 +37,11 @@ class Interview:
     """The questions of one conversation; the same folder and seed give the same ones."""
 
     def __init__(self, folder: Folder, *, window_tokens: int, seed: int = 0) -> None:
-        self._folder = folder
-        self._dice = random.Random(seed)  # noqa: S311  # no secret
+        self._folder, self._dice = folder, random.Random(seed)  # noqa: S311  # no secret
+        largest = max(folder.files, key=lambda file: file.size_bytes)
+        facts = {"files": len(folder.files), "largest": largest.path, "bytes": largest.size_bytes}
+        self.opening: Asked = QUESTIONS["largest"], ANSWERS["largest"].format_map(facts)
+        self.closing: Asked = QUESTIONS["recall"], ANSWERS["recall"].format(answer=self.opening[1])
         self._lines: dict[str, int] = {}  # of each file that says something
         words, tours = Counter[str](), list[tuple[str, int]]()
         for file in folder.texts:
@@ -57,31 +60,21 @@ class Interview:
 
     def hold(self, talk: Conversation, *, steps: int) -> None:
         """Ask the first question, others until there were about `steps` model calls, and the last one."""
-        talk.ask(*self.opening())
+        talk.ask(*self.opening)
         for asked in self.questions():
             if len(talk.recorder.sizes) >= steps:
                 break
             talk.ask(*asked)
-        talk.ask(*self.closing())
-
-    def opening(self) -> Asked:
-        """Return the first question."""
-        largest = max(self._folder.files, key=lambda file: file.size_bytes)
-        size = (self._folder.root / largest.path).stat().st_size
-        facts = {"files": len(self._folder.files), "largest": largest.path, "bytes": size}
-        return QUESTIONS["largest"], ANSWERS["largest"].format_map(facts)
+        talk.ask(*self.closing)
 
     def questions(self) -> Iterator[Asked]:
-        """Yield the questions that follow, without end."""
+        """Yield the questions between the first and the last one, without end."""
         kinds = [self._whole] if self._large else []
         kinds += [self._tour] if self._tours and self._words else []
         kinds += [self._compare] if self._words else []
-        kinds = kinds or [self.opening]
-        yield from (kinds[number % len(kinds)]() for number in count())
-
-    def closing(self) -> Asked:
-        """Return the last question."""
-        return QUESTIONS["recall"], ANSWERS["recall"].format(answer=self.opening()[1])
+        for kind in cycle(kinds):
+            yield kind()
+        yield from repeat(self.opening)  # there is nothing else to ask about
 
     def _whole(self) -> Asked:
         file = self._dice.choice(self._large).path
@@ -116,12 +109,7 @@ def play(
     seed: int = 0,
     model: BaseChatModel | None = None,
 ) -> list[Claim]:
-    """Ask until the model, the offline one by default, was called about `steps` times; a turn that began is finished.
-
-    Raises:
-        ConfigError: the window leaves no room for input.
-        BudgetExceededError: the window is too small for what every request holds.
-    """
+    """Ask until the model, by default the offline one, was called about `steps` times."""
     limits = limits_of(window_tokens)
     graph = create_context_agent(
         model or OfflineChatModel(context_window=window_tokens, max_tokens=limits.output_reserve()),
@@ -131,8 +119,7 @@ def play(
         summarizer=model,
         checkpointer=InMemorySaver(),
     )
-    is_strict = model is None or isinstance(model, OfflineChatModel)
-    talk = Conversation(graph=graph, screen=screen, limits=limits, is_strict=is_strict)
+    talk = Conversation(graph=graph, screen=screen, limits=limits, model=model)
     size = f"{len(folder.files):,} files, {sum(file.size_bytes for file in folder.files) / 1e6:,.1f} MB"
     screen.opening(f"Long work: an agent explores {folder.root}: {size}", limits)
     Interview(folder, window_tokens=window_tokens, seed=seed).hold(talk, steps=steps)

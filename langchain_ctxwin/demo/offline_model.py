@@ -85,15 +85,9 @@ class Sight:
 
     messages: Sequence[BaseMessage] = ()
     question: str = ""
-    rule_word: str = ""
-    """What answers must end with."""
-
-    note: Mapping[str, Any] = field(default_factory=dict)
-    """What the model wrote down for itself beside its latest calls."""
-
-    results: tuple[Result, ...] = ()
-    """Results of the latest calls, in their order; empty at the beginning of a turn."""
-
+    rule_word: str = ""  # what answers must end with
+    note: Mapping[str, Any] = field(default_factory=dict)  # what the model wrote down beside its latest calls
+    results: tuple[Result, ...] = ()  # of the latest calls, in their order; empty at the beginning of a turn
     first_answer: str = ""
 
 
@@ -167,8 +161,10 @@ class OfflineChatModel(BaseChatModel):
         if not move.calls:
             return AIMessage("\n".join(filter(None, [move.text, sight.rule_word])))
         seen = hashlib.sha256(f"{len(messages)} {messages[-1].text} {move}".encode("utf-8", "replace")).hexdigest()
-        named = enumerate(move.calls)
-        calls = [{"name": name, "args": args, "id": f"call-{seen[:8]}-{number}"} for number, (name, args) in named]
+        calls = [
+            {"name": name, "args": args, "id": f"call-{seen[:8]}-{number}"}
+            for number, (name, args) in enumerate(move.calls)
+        ]
         note = NOTE + json.dumps(move.note) if move.note else ""
         return AIMessage("\n".join(filter(None, [move.text, note])), tool_calls=calls)
 

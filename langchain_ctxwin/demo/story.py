@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage
 from langgraph.graph.state import CompiledStateGraph
 
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.core.pairing import find_faults
-from langchain_ctxwin.demo.offline_model import request_tokens, text_tokens
+from langchain_ctxwin.demo.offline_model import OfflineChatModel, request_tokens, text_tokens
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -65,16 +66,11 @@ class Screen:
     """Prints stories as they happen; plain lines where the output is no terminal."""
 
     console: Console
-    report: Mapping[str, Any] = field(default_factory=dict)
-    """The last measure of the next request."""
+    report: Mapping[str, Any] = field(default_factory=dict)  # the last measure of the next request
 
     @classmethod
     def standard(cls) -> Screen:
-        """Write to the standard output.
-
-        Raises:
-            ImportError: rich is not installed.
-        """
+        """Write to the standard output."""
         from rich.console import Console  # noqa: PLC0415  # extra `cli`
 
         console = Console(highlight=False, emoji=False)
@@ -89,7 +85,7 @@ class Screen:
 
     def opening(self, title: str, limits: ModelLimits) -> None:
         """Print the first lines of a story."""
-        window, limit = limits.context_window or 0, limits.input_limit(limits.output_reserve())
+        window, limit = limits.context_window or 0, input_limit(limits)
         self.line()
         self.line((title, "bold"))
         self.line((f"Window {window:,} tokens = {limit:,} for the request + {window - limit:,} for the answer", ""))
@@ -142,7 +138,6 @@ def bar(report: Mapping[str, Any], width: int, *, is_plain: bool) -> list[Part]:
 
 
 def _safe(text: str, max_chars: int = MAX_CHARS) -> str:
-    """Return a text on one line, without control characters, at most `max_chars` long."""
     shown = text if len(text) <= max_chars else f"{text[: max(0, max_chars - 3)]}..."
     return "".join(char if char.isprintable() else " " for char in shown)
 
@@ -161,20 +156,13 @@ class Recorder(BaseCallbackHandler):
         self.tools: list[Sequence[Any]] = []  # that each request showed
         self._under_way: dict[UUID, int] = {}
 
-    def on_chat_model_start(
-        self,
-        serialized: dict[str, Any],  # noqa: ARG002  # the base class's signature, here and below
-        messages: list[list[BaseMessage]],
-        *,
-        run_id: UUID,
-        **kwargs: Any,
-    ) -> None:
+    def on_chat_model_start(self, serialized: Any, messages: list[list[BaseMessage]], **about: Any) -> None:  # noqa: ARG002  # of the base
         """Check one request of the agent; those of its summarizer are no part of the conversation."""
-        if (kwargs.get("metadata") or {}).get("lc_source") == "summarization":
+        if (about.get("metadata") or {}).get("lc_source") == "summarization":
             return
-        tools = kwargs.get("invocation_params", {}).get("tools", ())
+        tools = about.get("invocation_params", {}).get("tools", ())
         self.tools.append(tools)
-        self._under_way[run_id] = request_tokens(messages[0]) + text_tokens(str(tools))
+        self._under_way[about["run_id"]] = request_tokens(messages[0]) + text_tokens(str(tools))
         self.faults.extend(find_faults(messages[0]))  # type: ignore[arg-type]  # the requests of a chat model
         self.without_question += not any(self.question in message.text for message in messages[0])
 
@@ -200,12 +188,8 @@ class Conversation:
     graph: CompiledStateGraph[Any, Any, Any, Any]
     screen: Screen
     limits: ModelLimits
-    is_strict: bool = True
-    """False when the answers come from a model that was not told how to write them."""
-
-    wrote: Callable[[AnyMessage], None] = lambda _: None
-    """Hears of every message that is written."""
-
+    model: BaseChatModel | None = None  # the answers of one that is not offline are not checked
+    wrote: Callable[[AnyMessage], None] = lambda _: None  # hears of every message that is written
     recorder: Recorder = field(default_factory=Recorder)
     turns: int = 0
     true_answers: int = 0
@@ -213,9 +197,9 @@ class Conversation:
     compactions: int = 0
 
     @property
-    def input_limit(self) -> int:
-        """Tokens of the largest request."""
-        return self.limits.input_limit(self.limits.output_reserve())
+    def is_strict(self) -> bool:
+        """True when the answers come from a model that was told how to write them."""
+        return self.model is None or isinstance(self.model, OfflineChatModel)
 
     def ask(self, question: str, expected: str) -> None:
         """Run the graph for one question; the answer has to begin as expected, and to end as the first one demanded."""
@@ -257,7 +241,7 @@ class Conversation:
 
     def claims(self) -> list[Claim]:
         """Return what every conversation promises, and what it came to."""
-        sizes, turns, limit = self.recorder.sizes, self.turns, self.input_limit
+        sizes, turns, limit = self.recorder.sizes, self.turns, input_limit(self.limits)
         steps, largest, faults, lost = len(sizes), max(sizes), self.recorder.faults, self.recorder.without_question
         refused = f"; {self.recorder.refused} refused, sent again smaller" if self.recorder.refused else ""
         true = Claim("answers", "not checked (not the offline model)")
@@ -283,7 +267,7 @@ class Conversation:
             if isinstance(message, AIMessage):
                 unmanaged.append(whole)
             whole += request_tokens([message])
-        first = next((step for step, tokens in enumerate(unmanaged, 1) if tokens > self.input_limit), 0)
+        first = next((step for step, tokens in enumerate(unmanaged, 1) if tokens > input_limit(self.limits)), 0)
         failure = f"too large from step {first} on" if first else "never too large"
         sent = f"{sum(self.recorder.sizes):,} tokens, {self.compactions} compactions"
         unsaved = f"{sum(unmanaged):,} tokens, {unmanaged[-1]:,} at the end, {failure}"
@@ -293,3 +277,8 @@ class Conversation:
 def limits_of(window_tokens: int) -> ModelLimits:
     """Return the limits of a model with a window, most of which is for the request."""
     return ModelLimits(window_tokens, max_output_tokens=max(1, window_tokens // OUTPUT_SHARE))
+
+
+def input_limit(limits: ModelLimits) -> int:
+    """Return the tokens of the largest request."""
+    return limits.input_limit(limits.output_reserve())

@@ -45,12 +45,7 @@ COST = "cost: of the input of all requests that were sent, in the currency of th
 
 
 def run_replay(args: argparse.Namespace) -> int:
-    """Replay, print, and return the exit code.
-
-    Raises:
-        ConfigError: the options do not go together, a file or a policy is missing or none, or no conversation could
-            be read.
-    """
+    """Replay, print, and return the exit code."""
     _require_sense(args)
     names = dict.fromkeys(args.policy or [next(iter(PRESETS)), *PLAIN])
     policies = candidates() if args.recommend else list(map(Policy.named, names))
@@ -69,7 +64,7 @@ def run_replay(args: argparse.Namespace) -> int:
         raise ConfigError(f"{shown}: no conversation to replay{hint}")
     done, seconds = results[0].conversations, max(time.monotonic() - began, MIN_SECONDS)
     told = f"{counted(done, 'conversation')} under {counted(len(policies), 'policy')} in {seconds:,.1f} s"
-    print(f"{told}, {done / seconds:,.1f} a second", file=sys.stderr)
+    _complain(f"{told}, {done / seconds:,.1f} a second")
     chosen = recommended(results) if args.recommend else results[0]
     _print(results, chosen, args)
     if args.html and watch.longest is not None:
@@ -77,9 +72,12 @@ def run_replay(args: argparse.Namespace) -> int:
         policy = policies[results.index(chosen)]
         prices = {"input_price": args.input_price, "cached_price": args.cached_price}
         write_page(args.html, page(watch.longest, policy, args.window, results, **prices))
-        about = f"{watch.longest.name} under {' '.join(policy.name.split())}"
-        print(f"drew {escaped(about)}: {escaped(str(args.html))}", file=sys.stderr)
+        _complain(f"drew {watch.longest.name} under {' '.join(policy.name.split())}: {args.html}")
     return 0
+
+
+def _complain(text: str) -> None:
+    print(escaped(text), file=sys.stderr)
 
 
 def _require_sense(args: argparse.Namespace) -> None:
@@ -103,27 +101,23 @@ class _Watch:
         self.read = self.faults = 0
 
     def tell(self, fault: str) -> None:
-        """Print a fault, if it is one of the first."""
         self.faults += 1
         if self.faults <= MOST_TOLD:
-            print(escaped(fault), file=sys.stderr)
+            _complain(fault)
 
     def passing(self, conversations: Iterable[Conversation]) -> Iterator[Conversation]:
-        """Yield conversations as they come."""
         for self.read, conversation in enumerate(conversations, 1):
             if self.is_kept and (self.longest is None or len(conversation.messages) > len(self.longest.messages)):
                 self.longest = conversation
             yield conversation
 
     def show(self, replayed: int, seconds: float) -> None:
-        """Say how far it is; how many there are is not known before the last file is read."""
-        if self.is_shown:
+        if self.is_shown:  # how many there are is not known before the last file is read
             speed = replayed / max(seconds, MIN_SECONDS)
             told = f"{counted(replayed, 'conversation')} of {self.read:,} that were read, {speed:,.1f} a second"
             print(f"\r{told}", end="\x1b[K", file=sys.stderr, flush=True)
 
     def end(self) -> None:
-        """Leave the line of the counter, and say how many more faults there were."""
         if self.is_shown and self.read:
             print(file=sys.stderr)
         if self.faults > MOST_TOLD:
@@ -131,12 +125,7 @@ class _Watch:
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number with its noun.
-
-    Examples:
-        >>> counted(1, "policy"), counted(2_000, "policy")
-        ('1 policy', '2,000 policies')
-    """
+    """Return a number with its noun: `1 policy`, `2,000 policies`."""
     plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
     return f"{number:,} {noun if number == 1 else plural}"
 
@@ -191,27 +180,19 @@ LINE_CHARS = 100  # text of a message in its line: enough to know it by
 
 
 def run_inspect(args: argparse.Namespace) -> int:
-    """Print one request, and return the exit code.
-
-    Raises:
-        ConfigError: there is no such conversation or request, or several could be meant.
-    """
-
-    def tell(fault: str) -> None:
-        print(escaped(fault), file=sys.stderr)
-
+    """Print one request, and return the exit code."""
     quiet()
     if args.html:
         require_writable(args.html)
     if is_database(args.source) and not (args.policy or args.step or args.html):
-        lines = _live(*_chosen(thread_states(args.source, tell=tell), args.thread))
+        lines = _live(*_chosen(thread_states(args.source, tell=_complain), args.thread))
     else:
-        named = ((one.name, one) for one in read_conversations([args.source], tell=tell))
+        named = ((one.name, one) for one in read_conversations([args.source], tell=_complain))
         _, conversation = _chosen(named, args.thread)
         policy = Policy.named(args.policy or "balanced")
         if args.html:
             write_page(args.html, page(conversation, policy, args.window))
-            tell(f"drew {conversation.name}: {args.html}")
+            _complain(f"drew {conversation.name}: {args.html}")
         lines = _at_request(conversation, policy, args.window, args.step)
     for line in lines:
         print(escaped(line))

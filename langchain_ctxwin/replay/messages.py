@@ -28,11 +28,7 @@ ROLES = {"human", "user", "ai", "assistant", "system", "developer", "tool", "fun
 
 
 def loads(text: str) -> Any:
-    """Return what a JSON text holds; halves of characters, which no other text can have, become U+FFFD.
-
-    Raises:
-        ValueError, RecursionError: it is no JSON, or nested too deeply.
-    """
+    """Return what a JSON text holds; halves of characters, which no other text can have, become U+FFFD."""
     value = json.loads(text, strict=False)
     return _whole(value) if HALF.search(text) else value
 
@@ -56,9 +52,7 @@ def read_message(said: Any) -> list[BaseMessage]:
     """Return one recorded message; of Anthropic's user messages each tool result is a message of its own.
 
     Tool calls whose arguments are no JSON object become `invalid_tool_calls`, as LangChain's own parsers make them.
-
-    Raises:
-        Exception: it is no message; readers of foreign data have no common error.
+    What is no message raises whatever its reader raises.
     """
     if isinstance(said, BaseMessage):
         read = [said]

@@ -43,9 +43,6 @@ def page(
     """Return the HTML of one conversation under one policy, with the results of several above it, priced where known.
 
     Nothing is loaded from elsewhere, and what was said is shown as text alone.
-
-    Raises:
-        ConfigError: the window leaves no room for input.
     """
     messages, sent = conversation.messages[conversation.begins :], list[Sent]()
     result = replay(conversation, policy, window, heard=sent.append)
@@ -69,11 +66,7 @@ def page(
 
 
 def require_writable(path: Path) -> None:
-    """Refuse a place for a page before the work, not behind it.
-
-    Raises:
-        ConfigError: it is a folder or a device, its folder is missing, or nothing may be written there.
-    """
+    """Refuse a place for a page before the work, not behind it."""
     if path.exists() and not path.is_file():
         raise ConfigError(f"--html {path}: this is no file that a page could replace; give the name of one")
     if not path.parent.is_dir():
@@ -83,11 +76,7 @@ def require_writable(path: Path) -> None:
 
 
 def write_page(path: Path, text: str) -> None:
-    """Write a page; what was there stays until it is whole.
-
-    Raises:
-        ConfigError: it cannot be written, for example on a full disk.
-    """
+    """Write a page; what was there stays until it is whole."""
     try:
         replace_text(path, text)
     except OSError as error:

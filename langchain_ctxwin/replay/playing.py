@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, fields, replace
+from itertools import islice
 from typing import Any
 
 import structlog
@@ -133,31 +134,16 @@ class ReplayResult:
 class Sent:
     """One request of a replay, as it is sent, or as it was when nothing could make it fit."""
 
-    request: list[AnyMessage]
-    """Empty when not even the smallest one could be built."""
-
-    fits: bool
-    """False when it is larger than the input limit, and was not sent."""
-
-    is_extended: bool
-    """True when it begins with the whole request before it, so that no cached token is lost."""
-
-    history: int
-    """Messages of the conversation, after its leading system messages, that there were."""
-
+    request: list[AnyMessage]  # empty when not even the smallest one could be built
+    fits: bool  # False when it is larger than the input limit, and was not sent
+    is_extended: bool  # it begins with the whole request before it, so that no cached token is lost
+    history: int  # messages of the conversation, after its leading system messages, that there were
     tokens: int
-    cached_tokens: int
-    """Its size, and the part at its beginning that the request before had too."""
-
-    fixed_tokens: int
-    """Size of the system messages and tools, which every request has."""
-
-    missing: tuple[str, ...]
-    """What the recorded answer needed, had been seen before, and is not in the request."""
-
-    report: Mapping[str, Any]
-    guard: Mapping[str, Any]
-    """The `context_report` and `context_guard` of ours; empty for a plain policy."""
+    cached_tokens: int  # of the part at its beginning that the request before had too
+    fixed_tokens: int  # of the system messages and tools, which every request has
+    missing: tuple[str, ...]  # what the recorded answer needed, had been seen before, and is not in the request
+    report: Mapping[str, Any]  # the `context_report` of ours, empty for a plain policy
+    guard: Mapping[str, Any]  # the `context_guard`, the same
 
 
 def replay(
@@ -237,16 +223,15 @@ def _each(
     if workers == 1:
         yield from (_played(conversation, policies, window) for conversation in conversations)
         return
-    waiting = set[Future[list[ReplayResult] | str]]()
+    waiting, coming = set[Future[list[ReplayResult] | str]](), iter(conversations)
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, mp_context=context, initializer=_begin) as pool:
         try:
-            for conversation in conversations:
-                waiting.add(pool.submit(_played, conversation, policies, window))
-                if len(waiting) >= WAITING * workers:
-                    done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-                    yield from (one.result() for one in done)
-            while waiting:
+            while True:
+                for conversation in islice(coming, WAITING * workers - len(waiting)):
+                    waiting.add(pool.submit(_played, conversation, policies, window))
+                if not waiting:
+                    return
                 done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
                 yield from (one.result() for one in done)
         except BrokenProcessPool as error:
@@ -279,11 +264,7 @@ def _played(conversation: Conversation, policies: Sequence[Policy], window: int)
 
 
 def input_limit(window: int, policy: Policy) -> int:
-    """Return the tokens that a request may have in a window under a policy.
-
-    Raises:
-        ConfigError: the output reserve leaves no room for input.
-    """
+    """Return the tokens that a request may have in a window under a policy."""
     limits = _limits(window)
     return limits.input_limit(limits.output_reserve(policy.config.output_reserve if policy.config else None))
 
@@ -297,8 +278,6 @@ class _RefusedError(ContextOverflowError):
 
 
 class _Play:
-    """One conversation under one policy."""
-
     def __init__(
         self, conversation: Conversation, policy: Policy, window: int, heard: Callable[[Sent], None] | None
     ) -> None:
@@ -326,14 +305,12 @@ class _Play:
             self.model = self.nodes.model_node(self._answer)
 
     def size(self, message: AnyMessage) -> int:
-        """Tokens of a message, counted once."""
         key = (message.id, message.text)
         if key not in self.sizes:
             self.sizes[key] = self.count([message]) - self.count([])
         return self.sizes[key]
 
     def run(self) -> ReplayResult:
-        """Take the conversation answer by answer."""
         history, texts, is_asked = list[AnyMessage](), list[str](), False
         for message in self.rest:
             is_last = False
@@ -351,7 +328,6 @@ class _Play:
         return self.result
 
     def _ask(self, reply: AIMessage, history: Sequence[AnyMessage]) -> None:
-        """Make the request for one recorded answer, and send it."""
         sent = self.result.sent
         self.result = self.result.plus(requests=1, needed=len(self.needs))
         self.reply, self.tried, self.moment = reply, [], {}

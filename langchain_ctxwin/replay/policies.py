@@ -34,7 +34,6 @@ class Plain(Protocol):
 
     def view(self, history: Sequence[AnyMessage]) -> list[AnyMessage]:
         """Return what of the history the next request shows."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -150,7 +150,7 @@ def _of_file(path: Path, tell: Tell) -> Iterator[Conversation]:
     loose, places, traces = list[Any](), list[str](), Traces()
     for name, place, row in _rows(path, tell):
         is_message = "messages" not in row and ("role" in row or "type" in row) if isinstance(row, Mapping) else False
-        if runs := runs_in(row):
+        if runs := _runs_in(row):
             for run in runs:
                 traces.take(run)
         elif is_message or is_pair(row):
@@ -196,7 +196,7 @@ def _parsed(text: str, place: str, tell: Tell) -> Iterator[Any]:
 def _is_whole(item: Any) -> bool:
     """True for a conversation or a run, where a message could stand too."""
     if isinstance(item, Mapping):
-        return is_run(item) or "messages" in item
+        return _is_run(item) or "messages" in item
     return isinstance(item, list) and not is_pair(item)
 
 
@@ -229,10 +229,7 @@ def _lines(path: Path, tell: Tell) -> Iterator[tuple[int, str]]:
 def _conversation(
     row: Any, name: str, place: str, tell: Tell, places: Sequence[str] | None = None
 ) -> Conversation | None:
-    """Read one conversation, or the list of its messages; None, told, for what is none.
-
-    It is called `name` when it has no `id`; `places` tells where its messages stand, when they stand in several.
-    """
+    """Read one conversation, or the list of its messages, which may stand in several places; None, told, for none."""
     about = row if isinstance(row, Mapping) else {"messages": row}
     listed = about.get("messages")
     if not isinstance(listed, Sequence) or isinstance(listed, str) or not listed:
@@ -311,17 +308,16 @@ class _Trace:
     tools: list[Any]
 
 
-def is_run(row: Any) -> bool:
-    """True for a run of an export."""
+def _is_run(row: Any) -> bool:
     return isinstance(row, Mapping) and "run_type" in row and "inputs" in row
 
 
-def runs_in(row: Any) -> list[Any]:
-    """Return the run that a row is, or the items of its list `runs`; empty for what is no export."""
-    if is_run(row):
+def _runs_in(row: Any) -> list[Any]:
+    """The run that a row is, or the items of its list `runs`; empty for what is no export."""
+    if _is_run(row):
         return [row]
     listed = row.get("runs") if isinstance(row, Mapping) else None
-    return listed if isinstance(listed, list) and any(map(is_run, listed)) else []
+    return listed if isinstance(listed, list) and any(map(_is_run, listed)) else []
 
 
 class Traces:
@@ -329,14 +325,13 @@ class Traces:
 
     def __init__(self) -> None:
         self._threads: dict[str, dict[str, _Trace]] = {}
-        self.unused = 0
-        """Runs of agents and models that hold no messages, and what is no run; those of tools never do."""
+        self.unused = 0  # runs of agents and models that hold no messages, and what is no run; those of tools never do
 
     def take(self, run: Any) -> None:
         """Take up a run."""
-        messages = _said(run) if is_run(run) else []
+        messages = _said(run) if _is_run(run) else []
         if not messages:
-            self.unused += not (is_run(run) and run["run_type"] in ASIDE)
+            self.unused += not (_is_run(run) and run["run_type"] in ASIDE)
             return
         extra = _mapping(run.get("extra"))
         metadata, invocation = _mapping(extra.get("metadata")), _mapping(extra.get("invocation_params"))

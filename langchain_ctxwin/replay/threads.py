@@ -48,10 +48,7 @@ def is_address(text: str | Path) -> bool:
 
 
 def shown_address(text: str | Path) -> str:
-    """Return an address for people: hosts and database, without user, password and options.
-
-    Where it cannot be told what is part of a password nothing is shown.
-    """
+    """Return an address for people: without user, password and options, hidden where a password may be part of it."""
     scheme, rest = _parts(text)
     before, _, options = rest.partition("?")
     where = before.rpartition("@")[2]
@@ -60,16 +57,10 @@ def shown_address(text: str | Path) -> str:
 
 
 def is_database(place: str | Path) -> bool:
-    """True for the address of a server and for a SQLite file, whatever it is called.
-
-    Raises:
-        ConfigError: a file cannot be opened.
-    """
-    if is_address(place):
-        return True
+    """True for the address of a server and for a SQLite file, whatever it is called."""
     path = Path(place)
-    if not path.is_file():
-        return False
+    if is_address(place) or not path.is_file():
+        return is_address(place)
     try:
         with path.open("rb") as file:
             return file.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC
@@ -81,14 +72,7 @@ def thread_states(place: str | Path, *, tell: Callable[[str], None]) -> Iterator
     """Yield each thread of a checkpointer with its newest state.
 
     The `messages` are whole where what was archived lies in the same database; else `archived` says how many are not.
-
-    Args:
-        place: a SQLite file, or the address of a Postgres server.
-        tell: is told of a thread that cannot be read, which is left out then.
-
-    Raises:
-        ConfigError: the database cannot be opened, holds no checkpoints of a schema that is known, or its package is
-            not installed.
+    A thread that cannot be read is told, and left out.
     """
     name = shown_address(place) if is_address(place) else str(place)
     with _postgres(place) if is_address(place) else _sqlite(Path(place)) as (saver, store, threads, unreadable):

@@ -244,7 +244,7 @@ def test_every_question_is_understood_as_it_was_asked():
     """What the model reads back is what was filled in, so it finds the answer that plain code found."""
     interview = explore.Interview(Folder.open(Path(langchain_core.__file__).parent), window_tokens=WINDOW)
     questions = interview.questions()
-    asked = [interview.opening(), *(next(questions) for _ in range(9)), interview.closing()]
+    asked = [interview.opening, *(next(questions) for _ in range(9)), interview.closing]
     kinds = [understand(question, PATTERNS)[0] for question, _ in asked]
     assert kinds == ["largest", *["whole", "tour", "compare"] * 3, "recall"]
 

@@ -3,8 +3,11 @@
 import gzip
 import json
 import sqlite3
+from itertools import product
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from langchain_core.load import dumpd
 from langchain_core.messages import (
     AIMessage,
@@ -74,31 +77,27 @@ def said(conversation):
     return [(message.type, message.text) for message in conversation.messages]
 
 
+BROKEN = AIMessage("", invalid_tool_calls=[{"name": "f", "args": '{"path": "src/a.py', "id": "1", "error": "x"}])
+
+
 @pytest.mark.parametrize(
-    "text",
+    ("reply", "needed"),
     [
-        "Look.\n\n```bash\ncat src/a.py\n```",
-        "Look.\n\n```mswea_bash_command \ncat src/a.py\n```",
-        "Look.\n<command>\ncat src/a.py\n</command>",
-        '  <invoke name="bash"><parameter name="command">cat src/a.py</parameter></invoke>',
-        "<function=bash>\n<parameter=command>cat src/a.py</parameter>\n</function>",
-        "<thinking>\nnow src/b.py\n</thinking>\n<read_file><path>src/a.py</path></read_file>",
-        [{"type": "text", "text": "<bash>cat src/a.py</bash>"}],
+        ("Look.\n\n```bash\ncat src/a.py\n```", ["src/a.py"]),
+        ("Look.\n\n```mswea_bash_command \ncat src/a.py\n```", ["src/a.py"]),
+        ("Look.\n<command>\ncat src/a.py\n</command>", ["src/a.py"]),
+        ('  <invoke name="bash"><parameter name="command">cat src/a.py</parameter></invoke>', ["src/a.py"]),
+        ("<function=bash>\n<parameter=command>cat src/a.py</parameter>\n</function>", ["src/a.py"]),
+        ("<thinking>\nnow src/b.py\n</thinking>\n<read_file><path>src/a.py</path></read_file>", ["src/a.py"]),
+        ([{"type": "text", "text": "<bash>cat src/a.py</bash>"}], ["src/a.py"]),
+        *((text, []) for text in ("See src/a.py.", "see <b>src/a.py</b>", "<command>cat src/a.py", "```\nsrc/a.py")),
+        (BROKEN, ["src/a.py"]),
     ],
 )
-def test_commands_of_agents_without_tool_calls_are_known_by_their_marks(text):
-    history = ["There are src/a.py and src/b.py."]
-    assert needed_values(AIMessage(text), history) == ["src/a.py"]
-
-
-@pytest.mark.parametrize("text", ["See src/a.py.", "see <b>src/a.py</b>", "<command>cat src/a.py", "```\nsrc/a.py"])
-def test_what_is_only_said_is_no_command(text):
-    assert needed_values(AIMessage(text), ["src/a.py"]) == []
-
-
-def test_broken_arguments_name_what_they_need():
-    reply = AIMessage("", invalid_tool_calls=[{"name": "f", "args": '{"path": "src/a.py', "id": "1", "error": "x"}])
-    assert needed_values(reply, ["src/a.py"]) == ["src/a.py"]
+def test_commands_of_agents_without_tool_calls_are_known_by_their_marks(reply, needed):
+    """What is only said is no command; arguments that are no JSON name what they need."""
+    reply = reply if isinstance(reply, AIMessage) else AIMessage(reply)
+    assert needed_values(reply, ["There are src/a.py and src/b.py."]) == needed
 
 
 @pytest.mark.parametrize("name", ["runs.jsonl", "runs.json", "runs.JSONL", "runs.jsonl.gz"])
@@ -133,12 +132,6 @@ def test_what_is_no_conversation_is_told_with_its_line(written):
     assert "no JSON" in read(written("[", "cut.json"))[1][0]
 
 
-def test_what_stands_for_an_unknown_character_is_read_as_it_is(written):
-    row = json.dumps({"messages": [{"role": "user", "content": "\ufffd"}, ANSWER]}, ensure_ascii=False)
-    (found,), faults = read(written(row.encode()))
-    assert (found.messages[0].text, faults) == ("\ufffd", [])
-
-
 def test_bytes_that_cannot_be_read_are_told_once_a_line(written):
     row = json.dumps({"messages": [USER, ANSWER]}).replace("Hi", "???").encode()
     path = written(row.replace(b"???", b"\xff\xff\xff") + b"\n" + row, "runs.jsonl")
@@ -154,6 +147,9 @@ def test_half_of_a_character_outside_the_first_plane_is_replaced(written):
     (found,), faults = read(written([{"messages": messages, "id": "a\udc00"}]))
     assert (found.messages[0].text, found.name, faults) == ("x\ufffd \U0001f600", "a\ufffd", [])
     assert found.messages[1].tool_calls[0]["args"] == {"x": "\ufffd"}
+    row = json.dumps({"messages": [{"role": "user", "content": "\ufffd"}, ANSWER]}, ensure_ascii=False)
+    (found,), faults = read(written(row.encode()))  # one that stands in the file is no fault
+    assert (found.messages[0].text, faults) == ("\ufffd", [])
 
 
 @pytest.mark.parametrize("damage", ["cut", "changed", "tail"])
@@ -268,13 +264,11 @@ def test_a_message_that_cannot_be_read_is_told_with_file_line_and_number(written
     assert (len(found), faults) == (1, [f"{path}:2: left out the conversation: message 3: {why}"])
     path = written(json.dumps([USER, message]), "a.json")
     assert read(path) == ([], [f"{path}: left out the conversation: message 2: {why}"])
+    if isinstance(message, dict) and {"role", "type"} & message.keys():
+        path = written([USER, ANSWER, message])
+        assert read(path) == ([], [f"{path}:3: left out the conversation: message 3: {why}"])
     path = written(json.dumps([{"messages": ROWS}, {"messages": [message]}]), "a.json")
     assert read(path)[1] == [f"{path}: item 2: left out the conversation: message 1: {why}"]
-
-
-def test_a_message_in_its_own_line_is_told_with_that_line(written):
-    path = written([USER, ANSWER, {"role": "bot", "content": "x"}])
-    assert read(path) == ([], [f"{path}:3: left out the conversation: message 3: unknown role 'bot'"])
 
 
 def test_tools_that_are_none_are_told(written):
@@ -339,14 +333,199 @@ def test_a_file_that_cannot_be_opened_is_named_and_in_a_folder_told(tmp_path, wr
         ("postgresql://me:se/cret?@db/runs", "postgresql://***"),
         ("postgresql:///runs?host=/tmp&password=secret", "postgresql:///runs"),
         ("postgresql://secret@", "postgresql://"),
+        *((path, None) for path in ("runs/a.jsonl", "C:/runs", "C:\\runs", "a:b.jsonl", "/runs")),
     ],
 )
-def test_an_address_is_shown_without_what_is_secret(address, shown):
-    assert is_address(address)
-    assert shown_address(address) == shown
-    assert "cret" not in shown
+def test_an_address_is_shown_without_what_is_secret_and_a_path_is_none(address, shown):
+    """Where it cannot be told what is part of a password nothing is shown."""
+    assert is_address(address) is (shown is not None)
+    if shown:
+        assert shown_address(address) == shown
+        assert "cret" not in shown
 
 
-@pytest.mark.parametrize("path", ["runs/a.jsonl", "C:/runs", "C:\\runs", "a:b.jsonl", "/runs"])
-def test_a_path_is_no_address(path):
-    assert not is_address(path)
+def run(messages, answer=None, *, trace="t", start="", **more):
+    """One run of the thread T, as an export of LangSmith has it."""
+    about = {"id": trace, "trace_id": trace, "run_type": "chain", "inputs": {"messages": messages}, "outputs": {}}
+    about |= {"outputs": {"messages": [*messages, answer]}} if answer else {}
+    return {**about, "start_time": start, "extra": {"metadata": {"thread_id": "T"}}, **more}
+
+
+def user(text):
+    return {"role": "user", "content": text}
+
+
+def ai(text):
+    return {"role": "assistant", "content": text}
+
+
+def threads(path):
+    """The texts of each conversation by its name, and what is told."""
+    found, faults = read(path)
+    return {one.name: said(one) for one in found}, faults
+
+
+SYSTEM = {"role": "system", "content": "Be brief."}
+WHOLE = [("human", "a"), ("ai", "b"), ("human", "c"), ("ai", "d")]
+TURN = run([user("a")], ai("b"))
+FIRST, ALONE = run([user("a")], ai("b"), trace="1", start="1"), run([user("c")], ai("d"), trace="2", start="2")
+TOOLS = {"extra": {"metadata": {"thread_id": "T"}, "invocation_params": {"tools": [{"name": "find"}]}}}
+PART = {**run([]), "id": "other", "inputs": {"input": "x"}, "outputs": {"output": "__end__"}}
+SPLIT = [
+    {**run([user("a")], trace="2", start="2"), "id": "part"},
+    FIRST,
+    run([user("a")], ai("d"), trace="2", start="2"),
+]
+UNUSED = ["left out 1 runs that hold no messages"]
+ODD_RUNS = [{**TURN, "run_type": odd, "runs": odd} for odd in ([], {}, None, 7)]
+
+
+@pytest.mark.parametrize(
+    ("runs", "expected", "faults"),
+    [
+        ([TURN], WHOLE[:2], []),
+        # turns that are traces of their own are joined in time
+        *[(runs, WHOLE, []) for runs in ([FIRST, ALONE], [ALONE, FIRST])],
+        # the system prompt, or the end of the turn before, is repeated
+        (
+            [
+                run([SYSTEM, user("a")], ai("b"), start="1"),
+                run([SYSTEM, ai("b"), user("c")], ai("d"), trace="2", start="2"),
+            ],
+            [SAID[0], *WHOLE],
+            [],
+        ),
+        # a part of a trace that hands on a text is no conversation
+        ([TURN, PART], WHOLE[:2], UNUSED),
+        # a request of the second turn alone looks like the beginning of the first one
+        (SPLIT, [*WHOLE[:2], ("human", "a"), ("ai", "d")], []),
+        # what a run adds follows what it was given
+        ([{**run([user("a")]), "outputs": {"messages": [ai("b")]}}], WHOLE[:2], []),
+        ([{**run([user("a"), ai("b"), user("c")]), "outputs": {"messages": [ai("d")]}}], WHOLE, []),
+        # as Anthropic's requests have the system prompt
+        (
+            [{**TURN, "inputs": {"messages": [user("a")], "system": "Be brief."}, "outputs": ai("b")}],
+            [SAID[0], *WHOLE[:2]],
+            [],
+        ),
+        *[([row], WHOLE[:2], []) for row in ODD_RUNS],
+        # what is no run among runs is told
+        *[({"runs": [TURN, row]}, WHOLE[:2], UNUSED) for row in ({"x": 1}, None, "a text", {"run_type": "llm"})],
+        *[(packed, WHOLE[:2], []) for packed in ({"runs": [TURN]}, TURN)],
+    ],
+)
+def test_the_runs_of_a_thread_are_one_conversation(written, runs, expected, faults):
+    """In lines of their own or in one file, whatever a run holds of the conversation."""
+    told = written(json.dumps(runs), "runs.json")
+    assert threads(told) == ({"T": expected}, [f"{told}: {fault}" for fault in faults])
+    if isinstance(runs, list):
+        told = written(runs)
+        assert threads(told) == ({"T": expected}, [f"{told}: {fault}" for fault in faults])
+
+
+@pytest.mark.parametrize("is_reversed", [False, True])
+def test_a_trace_that_holds_the_one_before_replaces_it(written, is_reversed):
+    """Its tools are those of the other where it has none."""
+    runs = [{**FIRST, **TOOLS}, run([user("a"), ai("b"), user("c")], ai("d"), trace="2", start="2")]
+    (found,), faults = read(written(runs[::-1] if is_reversed else runs))
+    assert (said(found), found.tools, faults) == (WHOLE, ({"name": "find"},), [])
+
+
+def test_a_thread_without_a_name_is_that_of_its_trace_and_tools_are_no_part_of_it(written):
+    """A run of a tool is not told either: it never holds messages."""
+    rows = [{**run([user("a")], ai("b"), trace="x"), "extra": {}}, {"run_type": "tool", "inputs": {}, "outputs": None}]
+    assert threads(written(rows)) == ({"x": WHOLE[:2]}, [])
+
+
+LISTS = [["a"], "a", [["human", "a"]], [[user("a")]], user("a")]
+TEXTS = [{"input": "a"}, {"question": "a"}]
+ANSWERS = [{"output": ai("b")}, ai("b"), {"choices": [{"message": ai("b")}]}]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs"),
+    # a text beside messages may be anything, such as the name of the next node
+    [
+        *product([*({"messages": one} for one in LISTS), [user("a")], *TEXTS], ANSWERS),
+        *product(TEXTS, [{"output": "b"}, "b"]),
+    ],
+)
+def test_inputs_and_outputs_in_every_form_are_read(written, inputs, outputs):
+    """As graphs, chains and models of several libraries have them."""
+    assert threads(written([{**run([]), "inputs": inputs, "outputs": outputs}])) == ({"T": WHOLE[:2]}, [])
+
+
+@given(st.permutations(range(6)))
+def test_the_order_of_an_export_does_not_matter(tmp_path_factory, order):
+    """Histories that grow and turns of their own are joined in time."""
+    runs = [
+        run([user(f"q{n}") for n in range(turn)], ai(f"a{turn}"), trace=f"{turn}", start=f"{turn}")
+        for turn in range(1, 4)
+    ]
+    runs += [run([user(f"own{n}")], ai(f"b{n}"), trace=f"o{n}", start=f"9{n}") for n in range(3)]
+    path = tmp_path_factory.mktemp("order") / "runs.jsonl"
+    path.write_text(lines(runs))
+    straight = threads(path)
+    path.write_text(lines([runs[index] for index in order]))
+    assert threads(path) == straight
+
+
+NAMES = ["id", "role", "type", "content", "messages", "tool_calls", "tools", "run_type", "inputs", "outputs", "lc"]
+NAMES += ["data", "runs", "extra", "metadata", "system", "generations", "function", "name", "args", "tool_call_id"]
+ODD = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=4),
+    max_leaves=12,
+)
+"""Objects with the names of recordings, and anything in them."""
+
+
+def places(value, at=()):
+    """The ways to everything in an object."""
+    yield at
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, one in inside:
+        yield from places(one, (*at, key))
+
+
+def replaced(value, at, new):
+    """The object with something else at a place."""
+    if not at:
+        return new
+    copied = value.copy()
+    copied[at[0]] = replaced(value[at[0]], at[1:], new)
+    return copied
+
+
+USED = {"type": "tool_use", "id": "c", "name": "find", "input": {}}
+GOOD = [
+    {"id": "a", "messages": [user("a"), calling("c"), result("c"), ai("b")], "tools": [{"name": "find"}]},
+    {"messages": [{"type": "human", "data": {"content": "a"}}, {"type": "ai", "data": {"content": "b"}}]},
+    {"system": "s", "messages": [user("a"), ai([USED]), user([{"type": "tool_result", "tool_use_id": "c"}]), ai("b")]},
+    run([user("a")], outputs={"generations": [[{"message": ai("b")}]]}),
+    {"runs": [TURN]},
+]
+
+
+@st.composite
+def spoiled(draw):
+    """A good recording with anything in some of its places."""
+    row = draw(st.sampled_from(GOOD))
+    for _ in range(draw(st.integers(1, 3))):
+        row = replaced(row, draw(st.sampled_from([*places(row)])), draw(ODD))
+    return row
+
+
+@given(
+    st.lists(ODD, min_size=1, max_size=4).map(lambda rows: lines(rows).encode())
+    | spoiled().map(lambda row: json.dumps(row).encode())
+    | st.binary(max_size=300),
+    st.sampled_from(["a.jsonl", "a.json", "a.jsonl.gz"]),
+)
+@settings(max_examples=250)
+def test_whatever_a_file_holds_is_read_or_told(tmp_path_factory, content, name):
+    """No recording, whoever wrote it, ends the reading of a folder."""
+    path = tmp_path_factory.mktemp("odd") / name
+    path.write_bytes(content)
+    found, faults = read(path)
+    assert found or faults

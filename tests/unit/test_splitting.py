@@ -9,6 +9,7 @@ from langchain_ctxwin.decompose.parts import (
     Answer,
     PartSplitter,
     chunk_of,
+    no_counts,
     pieces_of,
     places_of,
     shortened,
@@ -76,10 +77,10 @@ def test_every_request_fits_by_the_upper_bound_of_the_counter(texts, counter):
     limits = ModelLimits(2_000, requested_output_tokens=100)
     splitter = PartSplitter(None, limits=limits, counter=counter, prompts=("Answer.", "Combine."))
     chunks = [chunk_of(number, text) for number, text in enumerate(texts)]
-    works = splitter.of_documents("Which doors?", chunks).works
+    works = splitter.of_documents("Which doors?", chunks, no_counts())
     assert [work["part"] for work in works] == list(range(1, len(works) + 1))
     answers = [Answer(text=text, sub_question="", covers=[]) for text in texts]
-    combined = splitter.of_answers("Which doors?", 1, answers).works
+    combined = splitter.of_answers("Which doors?", 1, answers, no_counts())
     asked = [*works, *(work for work in combined if len(work["chunks"]) > 1)]
     assert [splitter.over_by(splitter.request_of(work)) for work in asked] == [0] * len(asked)
 
@@ -87,7 +88,7 @@ def test_every_request_fits_by_the_upper_bound_of_the_counter(texts, counter):
 def test_a_part_is_divided_although_its_pieces_cost_less_than_the_whole():
     splitter = PartSplitter(None, limits=ModelLimits(2_000, requested_output_tokens=100), counter=growing(300))
     text = ("word " * 20 + "\n") * 24
-    works = splitter.of_documents("Which doors?", [chunk_of(0, text)]).works
+    works = splitter.of_documents("Which doors?", [chunk_of(0, text)], no_counts())
     assert [splitter.over_by(splitter.request_of(work)) for work in works] == [0] * len(works)
 
 
