@@ -66,7 +66,11 @@ def agreed(
     answer = hook(window, compaction)
     if answer is None:
         return _ignored(compaction, "the request does not fit, so something has to leave") if is_hard else None
-    _check(answer)
+    if not isinstance(answer, Compaction):
+        raise ConfigError(
+            f"before_compaction returned {answer!r:.80}: return the compaction, compaction.spare(...), "
+            "compaction.with_lines(...), or None"
+        )
     if (answer.view, answer.snapshot, answer.summary) != (compaction.view, compaction.snapshot, compaction.summary):
         return _ignored(compaction, "it was changed by hand: use its methods spare and with_lines")
     if not answer.spared and not answer.lines:
@@ -129,14 +133,6 @@ def tell(
     return update
 
 
-def _check(answer: Any) -> None:
-    if not isinstance(answer, Compaction):
-        raise ConfigError(
-            f"before_compaction returned {answer!r:.80}: return the compaction, compaction.spare(...), "
-            "compaction.with_lines(...), or None"
-        )
-
-
 def _ignored(compaction: Compaction, reason: str) -> Compaction:
     log.warning("compaction.hook_ignored", reason=reason, compaction=compaction.reason)
     return compaction
@@ -145,15 +141,15 @@ def _ignored(compaction: Compaction, reason: str) -> Compaction:
 def _with_wishes(window: Window, answer: Compaction) -> Window:
     """The request with the spared messages as pins of this one compaction, and lines for its record."""
     request = window.request
-    positions = {message_id(request.messages, index): index for index in range(len(request.messages))}
+    ids = [message_id(request.messages, index) for index in range(len(request.messages))]
+    positions = {key: index for index, key in enumerate(ids)}
     unknown = [key for key in answer.spared if key not in positions]
     if unknown:
         raise ConfigError(
             f"compaction.spare({', '.join(map(repr, unknown))}): the history has no such message: give the `id` of "
             "messages in `window.messages`"
         )
-    newest = message_id(request.messages, len(request.messages) - 1)
-    lines = (line for text in answer.lines for line in lines_to_keep(text, newest))
+    lines = (line for text in answer.lines for line in lines_to_keep(text, ids[-1]))
     spared = {positions[key] for key in answer.spared}
     return replace(window, request=replace(request, pins=request.pins | spared, keeps=(*request.keeps, *lines)))
 
