@@ -103,14 +103,17 @@ def tell(
     prefix = window.report["system_tokens"] + window.report["tool_tokens"]
     worth = worth_of(info, before=before, after=after, prefix=min(prefix, after))
     results = [index for index in left if isinstance(request.messages[index], ToolMessage)]
+    facts: dict[str, Any] = {
+        "kind": compaction.kind,
+        "reason": compaction.reason,
+        "tokens_before": before,
+        "tokens_after": after,
+    }
     reporter.emit(
         CompactionEvent(
+            **facts,
             model=window.about.model,
-            kind=compaction.kind,
-            reason=compaction.reason,
             actions=compaction.actions,
-            tokens_before=before,
-            tokens_after=after,
             input_limit=window.budget.input_limit,
             duration_seconds=round(time.perf_counter() - began, 6),
             left_messages=len(left),
@@ -121,15 +124,7 @@ def tell(
         )
     )
     if hook is not None:
-        told = Compacted(
-            kind=compaction.kind,
-            reason=compaction.reason,
-            tokens_before=before,
-            tokens_after=after,
-            left=tuple(request.messages[index] for index in left),
-            thread=thread_of_run(),
-        )
-        hook(told)
+        hook(Compacted(**facts, left=tuple(request.messages[index] for index in left), thread=thread_of_run()))
     return update
 
 
