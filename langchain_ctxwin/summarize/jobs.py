@@ -15,7 +15,7 @@ from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field
-from functools import cache, partial
+from functools import cache
 from math import ceil
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 from uuid import uuid4
@@ -34,7 +34,7 @@ from langchain_ctxwin.summarize.model import CALL_CONFIG, caller_loop
 from langchain_ctxwin.util.background import bare_context, in_daemon, in_few_daemons, renew_after_fork
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.stores import asking, redis_client
-from langchain_ctxwin.util.work import Work, arun, run
+from langchain_ctxwin.util.work import Wait, Work, arun, run
 
 MAX_RUNNING = 4  # providers limit parallel requests, and no turn waits for a summary
 MAX_ABANDONED = 8  # given-up threads that may still live, so that a summarizer that hangs cannot take all threads
@@ -269,32 +269,28 @@ def default_jobs() -> SummaryJobs:
 
 def write_summary(
     summarizer: Summarizer, messages: Sequence[AnyMessage], *, previous: str, max_tokens: int, timeout_seconds: float
-) -> Written:
-    """Return the summary, or raise `SummarizationError` whatever went wrong; the caller goes on without one."""
-    write = partial(summarizer.summarize, messages, previous=previous, max_tokens=max_tokens)
-    enter = _caller(is_waiting=True)
-    try:
-        written: Written = in_daemon(lambda: attempt(write, enter)).result(timeout_seconds)
-    except TimeoutError as error:
-        raise _too_slow(timeout_seconds) from error
-    return written
+) -> Work[Written]:
+    """The summary, or a `SummarizationError` whatever went wrong; awaits `asummarize` where the summarizer has it."""
+    given: dict[str, Any] = {"previous": previous, "max_tokens": max_tokens}
 
+    def written(enter: Callable[[], None]) -> Future[Written]:
+        return in_daemon(lambda: attempt(lambda: summarizer.summarize(messages, **given), enter))
 
-async def awrite_summary(
-    summarizer: Summarizer, messages: Sequence[AnyMessage], *, previous: str, max_tokens: int, timeout_seconds: float
-) -> Written:
-    """Like `write_summary`; awaits `asummarize` where the summarizer has it."""
-    asummarize, enter = getattr(summarizer, "asummarize", None), _caller()
-    write: Any = partial(asummarize or summarizer.summarize, messages, previous=previous, max_tokens=max_tokens)
-    task: asyncio.Future[Written]
-    if asummarize is None:
-        task = asyncio.wrap_future(in_daemon(lambda: attempt(write, enter)))
-    else:  # in a bare context, as in a thread of its own: the caller's would stream the summary to the user
-        task = asyncio.get_running_loop().create_task(aattempt(write, enter), context=bare_context())
-    try:
+    async def awritten() -> Written:
+        asummarize = getattr(summarizer, "asummarize", None)
+        task: asyncio.Future[Written]
+        if asummarize is None:
+            task = asyncio.wrap_future(written(_caller()))
+        else:  # in a bare context, like a thread: the caller's would stream the summary to the user
+            work = aattempt(lambda: asummarize(messages, **given), _caller())
+            task = asyncio.get_running_loop().create_task(work, context=bare_context())
         return await asyncio.wait_for(task, timeout_seconds)
+
+    try:
+        result: Written = yield Wait(lambda: written(_caller(is_waiting=True)).result(timeout_seconds), awritten)
     except TimeoutError as error:
         raise _too_slow(timeout_seconds) from error
+    return result
 
 
 def _caller(*, is_waiting: bool = False) -> Callable[[], None]:
