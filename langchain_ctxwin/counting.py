@@ -58,10 +58,6 @@ class LocalCounter:
     """Counts every text with a tokenizer; framing, tool structure and media by the constants of a family.
 
     What a provider adds around the text is published nowhere, so a request may be off by a few tokens a message.
-    Texts of any kind are counted: special tokens as plain text, lone surrogates as the replacement character.
-
-    Raises:
-        ConfigError: the family is unknown.
     """
 
     exact: ClassVar[bool] = True
@@ -77,7 +73,7 @@ class LocalCounter:
         return ceil(request_tokens(messages, tools, FRAMING[self.family], self.count_text))
 
     def count_text(self, text: str) -> int:
-        """Return the tokens of a plain text, without any framing."""
+        """Return the tokens of a plain text, without any framing; special tokens are text as well."""
         try:
             text.encode()
         except UnicodeEncodeError:  # what arrives: surrogates in pairs are one character, lone ones are replaced
@@ -169,18 +165,12 @@ class TokenizerFileCounter(LocalCounter):
         self.path = path
 
 
-# Questions to the provider; the lowest published limit of a counting endpoint is 100 a minute (Anthropic, tier 1).
-REQUESTS_PER_MINUTE = 60
-# How long a caller waits for one count: several times what the endpoints take, and short beside a model call.
-TIMEOUT_SECONDS = 5.0
+REQUESTS_PER_MINUTE = 60  # the lowest published limit of a counting endpoint is 100 (Anthropic, tier 1)
+TIMEOUT_SECONDS = 5.0  # for one count: several times what the endpoints take, and short beside a model call
 MAX_COUNTS = 1_024  # requests whose counts are remembered, about 200 bytes each
 MAX_FACT_CHARS = 40  # a status of an error is a code word; what is longer is a text, and may quote the request
-
 MINUTE_SECONDS = 60.0
-# Fields of a message that no provider is sent.
-UNSENT = frozenset({"id", "artifact", "response_metadata", "usage_metadata"})
-# The Gemini client insists on contents beside the whole request; they are taken out again before anything is sent.
-IGNORED_CONTENTS = "-"
+UNSENT = frozenset({"id", "artifact", "response_metadata", "usage_metadata"})  # to any provider
 
 
 class RemoteCounter(ABC):
@@ -189,9 +179,6 @@ class RemoteCounter(ABC):
     `count_request` returns None where a count could not be had: the endpoint failed or was too slow, it failed a
     moment ago, or it was asked often enough this minute. Each failure is logged once as `count.failed`.
     As a plain counter it falls back to the estimator, so its counts are not reported as exact.
-
-    Raises:
-        ConfigError: the model is of another class, its package is missing, or a setting is not positive.
     """
 
     exact: ClassVar[bool] = False
@@ -272,7 +259,6 @@ class RemoteCounter(ABC):
         return int(getattr(self.estimator, "lower", int)(tokens))
 
     def _may_ask(self) -> bool:
-        """Say whether this is a time to ask; if so, somebody asks now."""
         now, is_full = self._clock(), len(self._asked_at) == self._asked_at.maxlen
         if self._pause.is_on or (is_full and 0 <= now - self._asked_at[0] < MINUTE_SECONDS):
             return False
@@ -319,7 +305,8 @@ class GeminiCounter(RemoteCounter):
         if model.client.vertexai:
             question = {"model": request["model"], "contents": contents}
         else:  # here the SDK refuses system instruction and tools; the API takes them in the whole request
-            question = {"model": model.model, "contents": IGNORED_CONTENTS}
+            # The client insists on contents beside the whole request; they are taken out again before it is sent.
+            question = {"model": model.model, "contents": "-"}
             whole = {"model": model.model if "/" in model.model else f"models/{model.model}", "contents": contents}
             whole |= {"systemInstruction": fixed.pop("system_instruction"), "tools": fixed.pop("tools")}
             rest = {key: _json(part) for key, part in whole.items() if part}
@@ -356,7 +343,7 @@ class AnthropicCounter(RemoteCounter):
 
 
 def request_digest(messages: Sequence[AnyMessage], tools: Sequence[Any]) -> str:
-    """Return a short text that differs whenever something differs that is sent."""
+    """A short text that differs whenever something differs that is sent."""
     seen = hashlib.blake2b(digest_size=16)  # two requests do not meet by chance
     fields = [{name: value for name, value in message if name not in UNSENT} for message in messages]
     for part in (*fields, list(map(tool_definition, tools))):
@@ -375,13 +362,11 @@ def _reason(error: Exception, timeout_seconds: float) -> str:
     name = type(error).__name__
     if isinstance(error, TimeoutError):
         return f"{name}: no answer within {timeout_seconds:g} seconds"
-    stated = [getattr(error, key, None) for key in ("status_code", "code", "status")]
-    facts = [
-        str(fact)
-        for fact in stated
-        if isinstance(fact, int) or (isinstance(fact, str) and fact.isupper() and len(fact) <= MAX_FACT_CHARS)
-    ]
-    return f"{name}: {' '.join(facts)}" if facts else name
+    facts = ""
+    for fact in (getattr(error, key, None) for key in ("status_code", "code", "status")):
+        if isinstance(fact, int) or (isinstance(fact, str) and fact.isupper() and len(fact) <= MAX_FACT_CHARS):
+            facts += f" {fact}"
+    return f"{name}:{facts}" if facts else name
 
 
 def _json(part: Any) -> Any:

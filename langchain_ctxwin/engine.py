@@ -51,7 +51,6 @@ from langchain_ctxwin.summarize import (
     SummaryJobs,
     Written,
     as_summarizer,
-    awrite_summary,
     default_jobs,
     write_summary,
 )
@@ -345,7 +344,7 @@ class ContextEngine:
             start, stop = compaction.snapshot
             task = self._task(window, start, stop, compaction.summary_max_tokens, call)
             try:
-                written: Written = yield Wait(lambda: write_summary(**task), lambda: awrite_summary(**task))
+                written = yield from write_summary(**task)
             except SummarizationError as error:
                 return update_after_failure(window, str(error))
             update = update_after_summary(compaction, window, written.text, written.cost)
@@ -448,8 +447,7 @@ class ContextEngine:
             SummarizationError: the summarizer failed, was too slow, or wrote nothing that can be used.
         """
         task = self._task(window, pending.start.index, pending.stop, pending.max_tokens, call)
-        written: Written = yield Wait(lambda: write_summary(**task), lambda: awrite_summary(**task))
-        return written
+        return (yield from write_summary(**task))
 
     def writing(self, window: Window, pending: Pending, *, call: Any = None) -> Callable[[], str]:
         """Return what writes a summary that is due, for another thread; it holds the messages that it needs."""

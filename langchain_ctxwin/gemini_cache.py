@@ -4,36 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from langchain_core.messages import SystemMessage
 
 from langchain_ctxwin.core.provider_call import cache_key
+from langchain_ctxwin.protocols import Clock
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import Lru
 
+# Smallest content that the API caches (Gemini API, caching guide); some models want four times as much, and say so.
 LEAST_CACHED_TOKENS = 1_024
-"""Smallest content that the API caches (Gemini API, caching guide); some models want four times as much, and say so."""
-
-RENEWED_SECONDS = 60.0
-"""A stored prompt is stored again so long before it expires: longer than a call takes to arrive."""
-
-REFUSED_SECONDS = 600.0
-"""After a refusal nothing is stored for so long: a prompt that is too small stays too small, a fault may pass."""
-
-MAX_STORED = 64
-"""Prompts of one engine whose names are kept; losing one costs storing it again."""
+RENEWED_SECONDS = 60.0  # stored again so long before it expires: longer than a call takes to arrive
+REFUSED_SECONDS = 600.0  # nothing is stored after a refusal: what is too small stays too small, a fault may pass
+MAX_STORED = 64  # prompts of one engine whose names are kept; losing one costs storing it again
 
 
 class GeminiCache:
-    """The stored prompts of one engine; thread-safe.
+    """The stored prompts of one engine; thread-safe."""
 
-    Args:
-        clock: seconds since the epoch.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, clock: Clock = time.time) -> None:
         self._clock = clock
         self._stored: Lru[tuple[str, float]] = Lru(MAX_STORED)
 
@@ -55,10 +46,10 @@ class GeminiCache:
             )
         except Exception as error:  # noqa: BLE001  # the request is sent whole, whatever the cache says
             log.warning("gemini_cache.refused", reason=type(error).__name__, instead="the whole prompt is sent")
-            self._stored.put(place, ("", self._clock() + REFUSED_SECONDS))
-            return ""
-        self._stored.put(place, (name, self._clock() + ttl - RENEWED_SECONDS))
-        return name
+            name, kept_seconds = "", REFUSED_SECONDS
+        else:
+            kept_seconds = ttl - RENEWED_SECONDS
+        return self._stored.put(place, (name, self._clock() + kept_seconds))[0]
 
     async def aname(
         self, model: Any, system: SystemMessage | None, tools: Sequence[Any], *, key: str, ttl: float

@@ -52,11 +52,10 @@ class GuardedCounter:
         self._timeout_seconds = timeout_seconds
         self._idle_seconds = idle_seconds
         self._clock = clock
-        self._worker = self._new_worker()
+        self._begin_worker()
         self._pauses = {is_large: _Pause(clock, timeout_seconds) for is_large in (False, True)}
         self._reasons = Seen()
-        self.has_failed = False
-        """True once a count was estimated instead."""
+        self.has_failed = False  # true once a count was estimated instead
         for name in ("upper", "lower"):
             if hasattr(counter, name):
                 setattr(self, name, getattr(counter, name))
@@ -68,7 +67,7 @@ class GuardedCounter:
         return self.estimate(messages, tools=tools) if tokens is None else tokens
 
     def estimate(self, messages: Sequence[AnyMessage], *, tools: Any = None) -> int:
-        """Return the estimator's count, because there is no other."""
+        """Return the estimator's count, for want of another."""
         self.has_failed = True
         return self._estimator(messages, tools=tools)
 
@@ -92,7 +91,7 @@ class GuardedCounter:
             fault = _fault(value)
             tokens = None if fault else ceil(value)
         except TimeoutError:
-            self._worker = self._new_worker()  # the thread that hangs is left to itself
+            self._begin_worker()  # the thread that hangs is left to itself
             pause.hung(job)
             self._tell(f"no answer within {self._timeout_seconds:g} seconds")
             return None
@@ -104,9 +103,8 @@ class GuardedCounter:
             self._tell(fault)
         return tokens
 
-    def _new_worker(self) -> Worker:
-        """One thread for all counts: one for each would cost more than most counts."""
-        return Worker("ctxwin-count", idle_seconds=self._idle_seconds)
+    def _begin_worker(self) -> None:  # one thread for all counts: one for each would cost more than most counts
+        self._worker = Worker("ctxwin-count", idle_seconds=self._idle_seconds)
 
     def _tell(self, reason: str) -> None:
         if self._reasons.is_new(reason):
@@ -126,7 +124,6 @@ class _Pause:
 
     @property
     def is_on(self) -> bool:
-        """True during a pause, and while too many counts hang."""
         return self._back_off.is_on or sum(not job.done() for job in self._hanging) >= MAX_PAUSES
 
     def hung(self, job: Future[Any]) -> None:
@@ -150,7 +147,6 @@ class _Pause:
 
 
 def _chars(messages: Sequence[AnyMessage]) -> int:
-    """Characters of contents and calls, about."""
     try:
         calls = (message.tool_calls for message in messages if isinstance(message, AIMessage) and message.tool_calls)
         return sum(len(str(message.content)) for message in messages) + sum(len(str(made)) for made in calls)

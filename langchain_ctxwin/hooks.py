@@ -66,7 +66,11 @@ def agreed(
     answer = hook(window, compaction)
     if answer is None:
         return _ignored(compaction, "the request does not fit, so something has to leave") if is_hard else None
-    _check(answer)
+    if not isinstance(answer, Compaction):
+        raise ConfigError(
+            f"before_compaction returned {answer!r:.80}: return the compaction, compaction.spare(...), "
+            "compaction.with_lines(...), or None"
+        )
     if (answer.view, answer.snapshot, answer.summary) != (compaction.view, compaction.snapshot, compaction.summary):
         return _ignored(compaction, "it was changed by hand: use its methods spare and with_lines")
     if not answer.spared and not answer.lines:
@@ -99,14 +103,17 @@ def tell(
     prefix = window.report["system_tokens"] + window.report["tool_tokens"]
     worth = worth_of(info, before=before, after=after, prefix=min(prefix, after))
     results = [index for index in left if isinstance(request.messages[index], ToolMessage)]
+    facts: dict[str, Any] = {
+        "kind": compaction.kind,
+        "reason": compaction.reason,
+        "tokens_before": before,
+        "tokens_after": after,
+    }
     reporter.emit(
         CompactionEvent(
+            **facts,
             model=window.about.model,
-            kind=compaction.kind,
-            reason=compaction.reason,
             actions=compaction.actions,
-            tokens_before=before,
-            tokens_after=after,
             input_limit=window.budget.input_limit,
             duration_seconds=round(time.perf_counter() - began, 6),
             left_messages=len(left),
@@ -117,24 +124,8 @@ def tell(
         )
     )
     if hook is not None:
-        told = Compacted(
-            kind=compaction.kind,
-            reason=compaction.reason,
-            tokens_before=before,
-            tokens_after=after,
-            left=tuple(request.messages[index] for index in left),
-            thread=thread_of_run(),
-        )
-        hook(told)
+        hook(Compacted(**facts, left=tuple(request.messages[index] for index in left), thread=thread_of_run()))
     return update
-
-
-def _check(answer: Any) -> None:
-    if not isinstance(answer, Compaction):
-        raise ConfigError(
-            f"before_compaction returned {answer!r:.80}: return the compaction, compaction.spare(...), "
-            "compaction.with_lines(...), or None"
-        )
 
 
 def _ignored(compaction: Compaction, reason: str) -> Compaction:
@@ -145,15 +136,15 @@ def _ignored(compaction: Compaction, reason: str) -> Compaction:
 def _with_wishes(window: Window, answer: Compaction) -> Window:
     """The request with the spared messages as pins of this one compaction, and lines for its record."""
     request = window.request
-    positions = {message_id(request.messages, index): index for index in range(len(request.messages))}
+    ids = [message_id(request.messages, index) for index in range(len(request.messages))]
+    positions = {key: index for index, key in enumerate(ids)}
     unknown = [key for key in answer.spared if key not in positions]
     if unknown:
         raise ConfigError(
             f"compaction.spare({', '.join(map(repr, unknown))}): the history has no such message: give the `id` of "
             "messages in `window.messages`"
         )
-    newest = message_id(request.messages, len(request.messages) - 1)
-    lines = (line for text in answer.lines for line in lines_to_keep(text, newest))
+    lines = (line for text in answer.lines for line in lines_to_keep(text, ids[-1]))
     spared = {positions[key] for key in answer.spared}
     return replace(window, request=replace(request, pins=request.pins | spared, keeps=(*request.keeps, *lines)))
 

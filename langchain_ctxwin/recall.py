@@ -43,8 +43,7 @@ __all__ = ["Excerpt", "Found", "asearch_messages", "create_recall_tool", "search
 
 MAX_TOKENS = 2_000  # of one search: about fifty chat messages
 MIN_TOKENS = 200  # of the tool: one chat message with its label, or a few lines of a long one
-BLOCK_TOKENS = 8
-"""Least that a message with its label costs: what is ranked behind so many as could fill the room is not priced."""
+BLOCK_TOKENS = 8  # least for a message with its label: what is ranked behind as many as fill the room is not priced
 EXCERPTS = 4  # a part that would take more than half of the room is cut, so that this many different ones fit
 QUOTED_CHARS = 80  # of a query or an id, in an answer that finds nothing
 STEP_CHARS = 100  # an excerpt ends at the end of such a piece, after a space where there is one: about a line of text
@@ -54,32 +53,23 @@ SHORTEST_HANDLE_CHARS = 8  # of a longer id, so that it is unlikely that a later
 MAX_PASSAGES = 16_384  # whose terms are remembered: a very long conversation, about 20 MB of chat messages
 MAX_SPLIT_TEXTS, SPLIT_TEXT_CHARS = 1_024, 16_384  # whose passages are remembered, up to this length: about 20 MB
 
-TERM_SATURATION = 0.9
-LENGTH_NORMALIZATION = 0.4
-"""BM25's k1 and b: the values that Anserini uses for passages (Yang et al., 2017)."""
-
+# BM25's k1 and b: the values that Anserini uses for passages (Yang et al., 2017).
+TERM_SATURATION, LENGTH_NORMALIZATION = 0.9, 0.4
+# Longest message that is one passage: a few paragraphs, about one subject; nearly everything that people write.
 WHOLE_CHARS = 1_200
-"""Longest message that is one passage: a few paragraphs, about one subject; nearly everything that people write."""
-
+# Longest passage of a longer message: two or three sentences. From 250 to 500 characters find as much, within 2 %, of
+# the evidence in BEAM, a public benchmark of chats with long answers (Tavakoli et al., 2025).
 PASSAGE_CHARS = 300
-"""Longest passage of a longer message: two or three sentences. From 250 to 500 characters find as much, within 2 %, of
-the evidence in BEAM, a public benchmark of chats with long answers (Tavakoli et al., 2025)."""
-
+# What a passage gets of the score of those one and two places away: an answer stands beside its question, a result
+# beside its call. Halving is as good as any other decline that was tried.
 NEIGHBOR_SHARES = (0.5, 0.25)
-"""What a passage gets of the score of those one and two places away: an answer stands beside its question, a result
-beside its call. Halving is as good as any other decline that was tried."""
-
+# What a part counts beside a whole message: the parts of long answers would outdo short messages that say the same.
+# 0.5 and 0.7 find 1 to 3 % less of the evidence in BEAM, 1 a tenth less.
 PART_SHARE = 0.6
-"""What a part counts beside a whole message: the parts of long answers would outdo short messages that say the same.
-0.5 and 0.7 find 1 to 3 % less of the evidence in BEAM, 1 a tenth less."""
-
+# How much length counts against a text: the one of a tenth of the length is worth twice as much. From 0.2 to 0.5 finds
+# as much, within 1 %, in BEAM and in chats of short messages (LoCoMo: Maharana et al., 2024), 0 finds less in BEAM.
 LENGTH_EXPONENT = 0.3
-"""How much length counts against a text: the one of a tenth of the length is worth twice as much. From 0.2 to 0.5 finds
-as much, within 1 %, in BEAM and in chats of short messages (LoCoMo: Maharana et al., 2024), 0 finds less in BEAM."""
-
-LABEL_CHARS = 50
-"""What is added to each length: about what a label takes, so that a word is not worth a sentence."""
-
+LABEL_CHARS = 50  # added to each length: about what a label takes, so that a word is not worth a sentence
 SEPARATOR = "\n\n"
 
 DESCRIPTION = (
@@ -282,16 +272,12 @@ def _check(max_tokens: Any, least: int, counter: Any) -> None:
 class _Passage:
     """A part of a message that matches a query, or all of it."""
 
-    index: int
-    """Position of the message."""
+    index: int  # of the message
     text: str
-    start_char: int
-    """Where it is in the readable text of the message."""
-    chars: int
-    """Length of the readable text of the message."""
+    start_char: int  # in the readable text of the message
+    chars: int  # of that text
     score: float = 0.0
-    worth: float = 0.0
-    """What it is worth beside others that take as much room."""
+    worth: float = 0.0  # beside others that take as much room
 
     @property
     def stop_char(self) -> int:
@@ -303,11 +289,11 @@ class _Passage:
 
 
 def _passages(messages: Sequence[tuple[int, AnyMessage]], query: str, embeddings: Embeddings | None) -> list[_Passage]:
-    """Return the passages that match, in their order; each message comes with its position."""
+    """The passages that match, in their order; each message comes with its position."""
     passages, texts = list[_Passage](), list[str]()
     for index, message in messages:
         text, name = readable_text(message), message.name or ""
-        for start, stop in passage_spans(text):
+        for start, stop in _spans(text):
             part = text[start:stop]
             passages.append(_Passage(index=index, text=part, start_char=start, chars=len(text)))
             # The name of who said it, or of the tool, is searched with the beginning.
@@ -325,7 +311,7 @@ def _passages(messages: Sequence[tuple[int, AnyMessage]], query: str, embeddings
 
 
 def _worth(score: float, chars: int, embeddings: Embeddings | None, *, share: float = 1) -> float:
-    """What a text is worth its room; nearness of meaning, unlike words in common, does not grow with the length."""
+    """The score for its room; nearness of meaning, unlike words in common, does not grow with the length."""
     return score if embeddings is not None else score * (share / (chars + LABEL_CHARS) ** LENGTH_EXPONENT)
 
 
@@ -334,13 +320,14 @@ def _rank(passage: _Passage) -> tuple[float, int, int]:
     return -passage.worth, -passage.index, passage.start_char
 
 
-def passage_spans(text: str) -> Sequence[Span]:
-    """Return where the passages of a text are: all of a short one, else statements that follow each other."""
+def _spans(text: str) -> Sequence[Span]:
+    """Where the passages of a text are: all of a short one, else statements that follow each other."""
     if len(text) <= WHOLE_CHARS:
         return [(0, len(text))] if text else []
-    return _split(text) if len(text) > SPLIT_TEXT_CHARS else _known_split(text)
+    return _split(text) if len(text) <= SPLIT_TEXT_CHARS else _split.__wrapped__(text)
 
 
+@lru_cache(maxsize=MAX_SPLIT_TEXTS)
 def _split(text: str) -> Sequence[Span]:
     spans = list[Span]()
     for start, stop in statement_spans(text, 0, len(text)):
@@ -349,9 +336,6 @@ def _split(text: str) -> Sequence[Span]:
         else:
             spans.append((start, stop))
     return spans
-
-
-_known_split = lru_cache(maxsize=MAX_SPLIT_TEXTS)(_split)
 
 
 def _word_scores(texts: Sequence[str], owners: Sequence[int], query: str) -> list[float]:
@@ -400,25 +384,19 @@ def _meaning_scores(texts: list[str], query: str, embeddings: Embeddings) -> lis
 
 def _fitting(
     passages: Iterable[_Passage],
-    *,
     room: int,
-    part_price: Callable[[_Passage], int],
+    price: WholePrice,
     label_price: Callable[[_Passage], int],
     fits: Callable[[list[_Passage]], bool],
 ) -> list[_Passage]:
-    """Return the passages that fit, in the order of their places; those that follow each other are one.
+    """The passages that fit, in the order of their places; those that follow each other are one, with one label.
 
-    Args:
-        passages: in the order in which they are taken.
-        room: tokens for all of them.
-        part_price: of the text of a passage.
-        label_price: of the line before it, which only the first of those that follow each other has.
-        fits: says so of all together, because prices of parts need not add up.
+    `fits` is asked of all together, because prices of parts need not add up.
     """
     kept, starts, stops = list[_Passage](), set[tuple[int, int]](), set[tuple[int, int]]()
     for passage in passages:
         start, stop = (passage.index, passage.start_char), (passage.index, passage.stop_char)
-        tokens = part_price(passage) + label_price(passage) * (1 - (start in stops) - (stop in starts))
+        tokens = price(passage.text) + label_price(passage) * (1 - (start in stops) - (stop in starts))
         if tokens <= room:
             room -= tokens
             kept.append(passage)
@@ -441,16 +419,14 @@ def _fitting(
 def _excerpts(
     messages: Sequence[AnyMessage], passages: Iterable[_Passage], max_tokens: int, count: TokenCounter
 ) -> list[Excerpt]:
-    """Return the passages that fit, in the given order, each priced as a message of its own."""
-    base, price = count([]), text_price(count)
+    """The passages that fit, most relevant first, each priced as a message of its own."""
+    base = count([])
     label_tokens = count([HumanMessage("")]) - base
-    parts = _fitting(
-        passages,
-        room=max_tokens - base,
-        part_price=lambda part: price(part.text),
-        label_price=lambda _: label_tokens,
-        fits=lambda parts: count([HumanMessage(part.text) for part in parts]) <= max_tokens,
-    )
+
+    def fits(parts: list[_Passage]) -> bool:
+        return count([HumanMessage(part.text) for part in parts]) <= max_tokens
+
+    parts = _fitting(passages, max_tokens - base, text_price(count), lambda _: label_tokens, fits)
     return [
         Excerpt(
             message=messages[part.index],
@@ -470,7 +446,7 @@ def _passage_terms(text: str) -> tuple[str, ...]:
 
 
 def readable_text(message: AnyMessage) -> str:
-    """Return a message as plain text: texts, tool calls as name and JSON, media as markers; reasoning is left out."""
+    """A message as plain text: texts, tool calls as name and JSON, media as markers; reasoning is left out."""
     content: Any = message.content
     if isinstance(content, str) and not isinstance(message, AIMessage):
         return content
@@ -493,11 +469,9 @@ def _readable(piece: Piece) -> str:
         return f"{piece.name} {compact_json(piece.arguments)}".strip()
     if isinstance(piece, str):
         return piece
-    source = piece.block.get("source")
-    if isinstance(source, Mapping) and source.get("type") == "text":
-        text = source.get("data")
-    else:
-        text = piece.block.get("text")
+    source: Any = piece.block.get("source")
+    is_source = isinstance(source, Mapping) and source.get("type") == "text"
+    text = source.get("data") if is_source else piece.block.get("text")
     return text if isinstance(text, str) and text else f"[{piece.kind}]"
 
 
@@ -517,7 +491,7 @@ class _Reader:
         self._turns = [index for index, message in said if NOTE_KEY not in message.additional_kwargs]
 
     def position_of(self, wanted: str) -> int:
-        """Return the position of the message with this id, or of the only one whose id begins like it."""
+        """The position of the message with this id, or of the only one whose id begins like it."""
         if wanted in self.ids:
             return self.ids.index(wanted)
         is_handle = len(wanted) >= SHORTEST_HANDLE_CHARS
@@ -531,7 +505,7 @@ class _Reader:
         )
 
     def read(self, index: int, query: str, start_char: int) -> str:
-        """Return as much of one message as fits, from the best match on when there is something to search for."""
+        """As much of one message as fits, from the best match on when there is something to search for."""
         hits = _passages([(index, self.messages[index])], query, self._embeddings) if query else []
         start_char = max(hits, key=lambda hit: hit.score).start_char if hits else start_char
         chars = len(readable_text(self.messages[index]))
@@ -548,7 +522,7 @@ class _Reader:
             room = min(room - 1, room * self._max_tokens // tokens)  # the pieces may cost less than the whole
 
     def search(self, query: str, positions: Sequence[int], seen: frozenset[int]) -> str:
-        """Return the best passages at these positions that are not seen, in the order in which they were said."""
+        """The best passages at these positions that are not seen, in the order in which they were said."""
         passages = _passages([(index, self.messages[index]) for index in positions], query, self._embeddings)
         matching = {passage.index for passage in passages}
         unseen, in_view = len(matching - seen), len(matching & seen)
@@ -572,25 +546,21 @@ class _Reader:
         ranked = sorted((part for part in passages if part.index not in seen), key=_rank)
         cut = (self._cut(part, room, room // min(EXCERPTS, unseen)) for part in ranked[: room // BLOCK_TOKENS])
         parts = _fitting(
-            cut,
-            room=room,
-            part_price=self._text_tokens,
-            label_price=self._label_tokens,
-            fits=lambda parts: self._price(page(parts)) <= self._max_tokens,
+            cut, room, self._price, self._label_tokens, lambda parts: self._price(page(parts)) <= self._max_tokens
         )
         if not parts:
             return f"{unseen} earlier messages match, but none fits: search with fewer or rarer words."
         return page(parts)
 
     def _cut(self, part: _Passage, room: int, share: int) -> _Passage:
-        """Return the passage, or as much of it as fits its share when it would take more than half of the room."""
-        if self._text_tokens(part) + self._label_tokens(part) <= max(share, room // 2):
+        """The passage, or as much of it as fits its share when it would take more than half of the room."""
+        if self._price(part.text) + self._label_tokens(part) <= max(share, room // 2):
             return part
         shorter = self._beginning(part.index, part.start_char, share)
         return replace(part, text=part.text[: len(shorter.text)])
 
     def _beginning(self, index: int, start_char: int, room: int) -> _Passage:
-        """Return a message from `start_char` on, as much of it as fits with its label."""
+        """A message from `start_char` on, as much of it as fits with its label."""
         text = readable_text(self.messages[index])
         rest = text[start_char:]
         longest = _Passage(index=index, text=rest[:-1], start_char=start_char, chars=len(text))
@@ -598,9 +568,6 @@ class _Reader:
         left = room - self._label_tokens(longest)
         fit: Fit[Span] = take_while_fits(spans, left, lambda span: self._price(rest[span[0] : span[1]]))
         return replace(longest, text=rest[: fit.kept[-1][1] if fit.kept else 0])
-
-    def _text_tokens(self, part: _Passage) -> int:
-        return self._price(part.text)
 
     def _label_tokens(self, part: _Passage) -> int:
         return self._price(f"{self._label(part)}\n{SEPARATOR}")
@@ -634,11 +601,10 @@ def handles(messages: Sequence[AnyMessage]) -> list[str]:
 
 
 def _in_sight(reader: _Reader, state: Mapping[str, Any]) -> frozenset[int]:
-    """The positions of the messages that the model sees in full, in the whole history.
+    """The positions, in the whole history, of what the model sees in full: leading system messages, unedited view.
 
-    These are the leading system messages and what `context_view`, which is of what the state holds, shows unedited:
-    cleared and clamped messages are not in full. Where the state does not say what is shown, because nothing left or
-    somebody else trims the history, all other messages count as unseen.
+    Where the state does not say what is shown, because nothing left or somebody else trims the history, all other
+    messages count as unseen.
     """
     held: Sequence[AnyMessage] = state.get("messages") or []
     first = next((i for i, message in enumerate(held) if not isinstance(message, SystemMessage)), len(held))
@@ -652,10 +618,9 @@ def _in_sight(reader: _Reader, state: Mapping[str, Any]) -> frozenset[int]:
 
 
 def _searchable(messages: Sequence[AnyMessage], tool_name: str) -> list[int]:
-    """The positions of what is worth a search.
+    """The positions of what is worth a search: not the question being answered, nor calls of this tool and answers.
 
-    Not the question that is being answered and the calls that are being made: a question matches itself best of all.
-    For the same reason not the earlier calls of the recall tool and what it returned.
+    A question matches itself best of all.
     """
 
     def is_own(message: AnyMessage) -> bool:

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
-from operator import itemgetter
 from typing import Annotated, Any, Literal, Self
 
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun, Callbacks
@@ -59,7 +58,7 @@ def _default(name: str) -> Any:
 
 
 class _Budgeted(BaseModel):
-    """The settings and the selection that the retriever and the compressor share; `BudgetedRetriever` tells of each."""
+    """The settings and the selection that the retriever and the compressor share."""
 
     max_context_tokens: Annotated[int, Field(gt=0)] = _default("max_context_tokens")
     score: str | Callable[[Document], float | None] = _default("score")
@@ -105,12 +104,11 @@ class _Budgeted(BaseModel):
     def _select(self, found: Iterable[Any], k: int | None, max_context_tokens: int | None = None) -> RetrievalResult:
         budget = self._now("max_context_tokens") if max_context_tokens is None else max_context_tokens
         score = self._now("score")
-        documents = [_scored(one, score) for one in found]
-        ranked = _by_relevance(documents, score)
-        is_unscored = isinstance(score, str) and documents and not any(score in one.metadata for one in documents)
+        ranked = _by_relevance([_scored(one, score) for one in found], score)
+        is_unscored = isinstance(score, str) and ranked and not any(score in one.metadata for one in ranked)
         if is_unscored and _unscored.is_new(score):  # the order is the base's own
-            known = sorted({key for document in documents for key in document.metadata})[:MAX_KEYS]
-            log.warning("retrieval.unscored", score=score, documents=len(documents), metadata=known)
+            known = sorted({key for document in ranked for key in document.metadata})[:MAX_KEYS]
+            log.warning("retrieval.unscored", score=score, documents=len(ranked), metadata=known)
         count = len(ranked) if k is None else k
         price, sizes = text_price(self.counter), dict[int, int]()
 
@@ -119,11 +117,10 @@ class _Budgeted(BaseModel):
 
         fit = take_while_fits(ranked[:count], budget, size, on_overflow=self._now("on_overflow"))
         if fit.truncated:
-            facts = {"kept": len(fit.kept), "dropped": len(ranked) - len(fit.kept), "tokens": fit.tokens}
-            log.warning("retrieval.truncated", **facts, budget=budget)
-        marks = [{**document.metadata, "truncated": fit.truncated} for document in fit.kept]
+            dropped = len(ranked) - len(fit.kept)
+            log.warning("retrieval.truncated", kept=len(fit.kept), dropped=dropped, tokens=fit.tokens, budget=budget)
         return RetrievalResult(
-            documents=tuple(one.model_copy(update={"metadata": m}) for one, m in zip(fit.kept, marks, strict=True)),
+            documents=tuple(_with(document, truncated=fit.truncated) for document in fit.kept),
             dropped=(*fit.dropped, *ranked[count:]),
             truncated=fit.truncated,
             tokens=fit.tokens,
@@ -226,9 +223,8 @@ class BudgetedRetriever(_Budgeted, BaseRetriever):
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **kwargs: Any
     ) -> list[Document]:
         call = kwargs.pop("call", None) or self._call(None, None, None)
-        call.results.append(
-            self._select(self.base.invoke(query, call.child(run_manager), **kwargs), call.k, call.budget)
-        )
+        found = self.base.invoke(query, call.child(run_manager), **kwargs)
+        call.results.append(self._select(found, call.k, call.budget))
         return list(call.results[0].documents)
 
     async def _aget_relevant_documents(
@@ -250,7 +246,7 @@ class BudgetedRetriever(_Budgeted, BaseRetriever):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Call:
-    """One retrieval on its way through the host's run, which carries only a query in and only documents out."""
+    """What the host's run, which takes only a query and returns only documents, does not carry."""
 
     k: int | None
     budget: int | None
@@ -292,25 +288,25 @@ def _scored(found: Any, score: str | Callable[[Document], float | None]) -> Docu
         case Document():
             return found
         case (Document() as document, number) if isinstance(found, tuple):  # a list of two is a batch
-            key = score if isinstance(score, str) else "score"
-            return document.model_copy(update={"metadata": {**document.metadata, key: number}})
+            return _with(document, **{score if isinstance(score, str) else "score": number})
     raise ConfigError(f"the base found {found!r:.80}: it has to return documents, or pairs (document, score)")
+
+
+def _with(document: Document, **metadata: Any) -> Document:
+    return document.model_copy(update={"metadata": {**document.metadata, **metadata}})
 
 
 def _by_relevance(documents: Iterable[Document], score: str | Callable[[Document], float | None]) -> list[Document]:
     """The documents by descending score; those without one follow in their own order."""
 
-    def relevance(document: Document) -> float | None:
+    def place(document: Document) -> tuple[bool, float]:
         number = document.metadata.get(score) if isinstance(score, str) else score(document)
         if isinstance(number, bool) or not isinstance(number, Real):  # numpy's scalars are `Real`
-            return None
+            return True, 0.0
         try:
             value = float(number)
         except OverflowError:  # an integer beyond every float is no relevance
-            return None
-        return None if math.isnan(value) else value
+            return True, 0.0
+        return (True, 0.0) if math.isnan(value) else (False, -value)
 
-    rated = [(relevance(document), document) for document in documents]
-    scored = [pair for pair in rated if pair[0] is not None]
-    scored.sort(key=itemgetter(0), reverse=True)  # `reverse` keeps equal scores in their order
-    return [document for _, document in scored] + [document for number, document in rated if number is None]
+    return sorted(documents, key=place)

@@ -57,12 +57,7 @@ def sentence_spans(text: str, start: int, stop: int) -> Iterator[Span]:
 
 
 def piece_spans(text: str, size_chars: int) -> Iterator[Span]:
-    """Yield where to cut a text into pieces of at most `size_chars`: after a space, else between two characters.
-
-    Examples:
-        >>> list(piece_spans("one two three", 8))
-        [(0, 8), (8, 13)]
-    """
+    """Yield where to cut a text into pieces of at most `size_chars`, as `word_cut` does."""
     start = 0
     while len(text) - start > size_chars:
         stop = word_cut(text, start, start + size_chars)
@@ -130,8 +125,8 @@ def _is_inside_character(text: str, position: int) -> bool:
 MAX_WORDS = 65_536  # words whose terms are remembered: the vocabulary of a very long conversation, about 20 MB
 MAX_WORD_CHARS = 64  # a longer word is a digest or data and is found only as a whole
 MAX_NAME_PARTS = 8  # changes of case and of digits inside a name; with more it is a digest, and its parts say nothing
-# Combining marks in a row that are put in order with each other, about the 30 of Unicode's stream-safe text: the time
-# for it grows with their square, and no writing has so many.
+# Marks in a row that are put in order with each other, about the 30 of Unicode's stream-safe text: the time grows with
+# their square.
 MAX_MARKS = 32
 SHORTEST_STEM_CHARS = 3  # what has to be left of a word without its ending, so that `thing` and `bed` keep theirs
 

@@ -11,7 +11,6 @@ from langchain_ctxwin.summarize.jobs import (
     SummaryJobs,
     SummaryStore,
     Written,
-    awrite_summary,
     default_jobs,
     write_summary,
 )
@@ -26,7 +25,6 @@ __all__ = [
     "SummaryStore",
     "Written",
     "as_summarizer",
-    "awrite_summary",
     "default_jobs",
     "write_summary",
 ]

@@ -15,7 +15,7 @@ from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field
-from functools import cache, partial
+from functools import cache
 from math import ceil
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 from uuid import uuid4
@@ -34,27 +34,23 @@ from langchain_ctxwin.summarize.model import CALL_CONFIG, caller_loop
 from langchain_ctxwin.util.background import bare_context, in_daemon, in_few_daemons, renew_after_fork
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.stores import asking, redis_client
-from langchain_ctxwin.util.work import Work, arun, run
+from langchain_ctxwin.util.work import Wait, Work, arun, run
 
 MAX_RUNNING = 4  # providers limit parallel requests, and no turn waits for a summary
 MAX_ABANDONED = 8  # given-up threads that may still live, so that a summarizer that hangs cannot take all threads
+# Ended jobs kept, some 10 MB of texts at most. A summary waits until its conversation's next turn, and the summaries
+# of as many other conversations may end meanwhile; one that is forgotten is paid for twice.
 MAX_REMEMBERED = 2_048
-"""Ended jobs kept, some 10 MB of texts at most. A summary waits until its conversation's next turn, and the summaries
-of as many other conversations may end meanwhile; one that is forgotten is paid for twice."""
-DRAIN_SECONDS = 5.0
-"""Longest wait at exit: what a person or an orchestrator bears, and most summaries need."""
+DRAIN_SECONDS = 5.0  # longest wait at exit: what a person or an orchestrator bears, and most summaries need
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """What is known of one summary."""
 
-    state: Literal["running", "elsewhere", "done", "failed"]
-    """`elsewhere` is being written by another process, which stores it."""
+    state: Literal["running", "elsewhere", "done", "failed"]  # elsewhere: another process writes and stores it
     written: Written | None = None
-    """The summary, when done."""
-    reason: str = ""
-    """Why it failed."""
+    reason: str = ""  # why it failed
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -65,11 +61,9 @@ class _Run:
     timeout_seconds: float
     deadline: float
     store: SummaryStore | None
-    ended: Future[None] = field(default_factory=Future)
-    """To wait for; nothing else is asked of it, because its own lock may be held at a fork."""
+    ended: Future[None] = field(default_factory=Future)  # only to wait for: its own lock may be held at a fork
     has_ended: bool = False
-    written: Written | None = None
-    """The text, once it came in time. None at the end, without a reason: another process writes it."""
+    written: Written | None = None  # without text and reason at the end: another process writes it
     reason: str | None = None
     is_cancelled: bool = False
     has_lease: bool = False
@@ -116,8 +110,7 @@ class SummaryJobs:
         self._clock = clock
         self._lock = threading.Lock()
         self._runs: OrderedDict[str, _Run] = OrderedDict()
-        self._threads: set[_Run] = set()
-        """Attempts whose thread may live: running ones, and abandoned ones that nobody waits for."""
+        self._threads: set[_Run] = set()  # whose thread may live: running ones, and those that nobody waits for
         self._drains_at_exit = False
         renew_after_fork(self)
 
@@ -151,7 +144,7 @@ class SummaryJobs:
                 del self._runs[oldest]
             if store is not None and not self._drains_at_exit:
                 self._drains_at_exit = True
-                atexit.register(_drain_at_exit, weakref.ref(self))
+                atexit.register(_drain_at_exit, weakref.ref(self))  # a bound method would keep the jobs alive
         return True
 
     def find(self, key: str) -> Job | None:
@@ -206,10 +199,9 @@ class SummaryJobs:
     def _work(self, run: _Run, write: Callable[[], str], enter: Callable[[], None]) -> None:
         """What the thread of a job does; nobody is there to catch what it raises."""
         try:
-            is_ours = self._lease is None or self._ask_lease(
-                "summary.lease_failed", run, self._lease.acquire, run.timeout_seconds
-            )
-            run.has_lease = is_ours and self._lease is not None
+            lease = self._lease
+            is_ours = lease is None or self._granted("summary.lease_failed", run, lease.acquire, run.timeout_seconds)
+            run.has_lease = is_ours and lease is not None
             if run.store is not None and (stored := run.store.get(run.key)):
                 run.written = stored
             elif is_ours:
@@ -230,9 +222,9 @@ class SummaryJobs:
         with self._lock:
             had_lease, run.has_lease = run.has_lease and self._clock() < run.deadline, False
         if had_lease and self._lease is not None:
-            self._ask_lease("summary.lease_not_released", run, self._lease.release)
+            self._granted("summary.lease_not_released", run, self._lease.release)
 
-    def _ask_lease(self, event: str, run: _Run, ask: Callable[..., Any], *more: Any) -> bool:
+    def _granted(self, event: str, run: _Run, ask: Callable[..., Any], *more: Any) -> bool:
         """What the lease answers; one that fails grants everything, and runs out by itself."""
         try:
             return bool(ask(run.key, *more))
@@ -254,58 +246,51 @@ class SummaryJobs:
         )
         return Job(state="failed", reason=reason) if is_over else Job(state="elsewhere")
 
-    def _running(self) -> list[_Run]:
-        """The attempts that are still waited for; called under the lock."""
+    def _running(self) -> list[_Run]:  # under the lock
         return [run for run in self._threads if not run.is_cancelled and self._job(run).state == "running"]
 
     def renew(self) -> None:
         """Threads do not survive a fork, and the lock may have been held by one of them."""
         self._lock = threading.Lock()
         self._threads = set()
-        for lost in [lost for lost in self._runs.values() if not lost.has_ended]:
-            del self._runs[lost.key]
+        self._runs = OrderedDict((key, run) for key, run in self._runs.items() if run.has_ended)
 
 
 def _drain_at_exit(jobs: weakref.ref[SummaryJobs]) -> None:
-    """A hook of the process that does not keep the jobs alive until the exit, as a bound method would."""
     if alive := jobs():
         alive.drain(alive._drain_seconds, stored_only=True)  # noqa: SLF001  # our own
 
 
 @cache
 def default_jobs() -> SummaryJobs:
-    """Return the jobs that every engine of this process shares unless it is given others."""
+    """Jobs that every engine of this process shares unless it is given others."""
     return SummaryJobs()
 
 
 def write_summary(
     summarizer: Summarizer, messages: Sequence[AnyMessage], *, previous: str, max_tokens: int, timeout_seconds: float
-) -> Written:
-    """Return the summary, or raise `SummarizationError` whatever went wrong; the caller goes on without one."""
-    write = partial(summarizer.summarize, messages, previous=previous, max_tokens=max_tokens)
-    enter = _caller(is_waiting=True)
-    try:
-        written: Written = in_daemon(lambda: attempt(write, enter)).result(timeout_seconds)
-    except TimeoutError as error:
-        raise _too_slow(timeout_seconds) from error
-    return written
+) -> Work[Written]:
+    """The summary, or a `SummarizationError` whatever went wrong; awaits `asummarize` where the summarizer has it."""
+    given: dict[str, Any] = {"previous": previous, "max_tokens": max_tokens}
 
+    def written(enter: Callable[[], None]) -> Future[Written]:
+        return in_daemon(lambda: attempt(lambda: summarizer.summarize(messages, **given), enter))
 
-async def awrite_summary(
-    summarizer: Summarizer, messages: Sequence[AnyMessage], *, previous: str, max_tokens: int, timeout_seconds: float
-) -> Written:
-    """Like `write_summary`; awaits `asummarize` where the summarizer has it."""
-    asummarize, enter = getattr(summarizer, "asummarize", None), _caller()
-    write: Any = partial(asummarize or summarizer.summarize, messages, previous=previous, max_tokens=max_tokens)
-    task: asyncio.Future[Written]
-    if asummarize is None:
-        task = asyncio.wrap_future(in_daemon(lambda: attempt(write, enter)))
-    else:  # an empty context, as in a thread of its own: the caller's would stream the summary to the user
-        task = asyncio.get_running_loop().create_task(aattempt(write, enter), context=bare_context())
-    try:
+    async def awritten() -> Written:
+        asummarize = getattr(summarizer, "asummarize", None)
+        task: asyncio.Future[Written]
+        if asummarize is None:
+            task = asyncio.wrap_future(written(_caller()))
+        else:  # in a bare context, like a thread: the caller's would stream the summary to the user
+            work = aattempt(lambda: asummarize(messages, **given), _caller())
+            task = asyncio.get_running_loop().create_task(work, context=bare_context())
         return await asyncio.wait_for(task, timeout_seconds)
+
+    try:
+        result: Written = yield Wait(lambda: written(_caller(is_waiting=True)).result(timeout_seconds), awritten)
     except TimeoutError as error:
         raise _too_slow(timeout_seconds) from error
+    return result
 
 
 def _caller(*, is_waiting: bool = False) -> Callable[[], None]:
@@ -356,10 +341,7 @@ def _too_slow(timeout_seconds: float) -> SummarizationError:
 
 
 class _Meter(BaseCallbackHandler):
-    """Counts the calls of one summary, wherever LangChain's callbacks reach; any thread may report.
-
-    Those are nested runnables, retries, fallbacks, several threads of its own executors.
-    """
+    """Counts the calls of one summary, wherever LangChain's callbacks reach; any thread may report."""
 
     run_inline = True  # async calls would otherwise report through a pool whose threads hold up the exit
 
@@ -378,8 +360,7 @@ class _Meter(BaseCallbackHandler):
         # Several choices of one answer repeat the same report.
         first = next((choice for choices in response.generations for choice in choices), None)
         message = first.message if isinstance(first, ChatGeneration) else None
-        reported: Mapping[str, Any] = (message.usage_metadata or {}) if isinstance(message, AIMessage) else {}
-        usage = Usage.of(reported)
+        usage = Usage.of((message.usage_metadata or {}) if isinstance(message, AIMessage) else {})
         with self._lock:
             for name in COUNTS[1:]:
                 self._cost[name] += getattr(usage, name) or 0
@@ -398,7 +379,6 @@ _register_once = cache(register_configure_hook)  # LangChain never removes a hoo
 
 @contextmanager
 def _metering(kind: type[BaseException] | tuple[type[BaseException], ...]) -> Iterator[_Meter]:
-    """Count calls meanwhile; errors of the kind are a `SummarizationError`."""
     _register_once(_meter, inheritable=True)
     meter = _Meter()
     token = _meter.set(meter)
@@ -437,7 +417,7 @@ class Written:
     @property
     def cost(self) -> dict[str, int]:
         """Calls and tokens, to be added up."""
-        return {"calls": self.calls, "input_tokens": self.input_tokens, "output_tokens": self.output_tokens}
+        return {name: getattr(self, name) for name in COUNTS[:3]}
 
     @property
     def usage(self) -> Usage:
@@ -460,14 +440,9 @@ class Written:
 
 
 class SummaryStore:
-    """One place per conversation in a LangGraph store; the next text takes the place of the last one.
+    """One place per conversation (`thread`) in a LangGraph store; the next text takes the place of the last one.
 
     A store that fails or hangs costs a warning and at most `READ_SECONDS`; the answer is then None.
-
-    Key init args:
-        store: any store of LangGraph; its methods are called from other threads.
-        thread: the conversation's id.
-        namespace: what is kept there.
     """
 
     def __init__(self, store: BaseStore, thread: str, namespace: tuple[str, ...] = NAMESPACE) -> None:
@@ -478,7 +453,7 @@ class SummaryStore:
         self._place = hashlib.sha256(thread.encode("utf-8", "surrogatepass")).hexdigest()
 
     def put(self, key: str, written: Written) -> None:
-        """Store a summary; blocks for as long as the store does, so call it off the critical path."""
+        """Store a summary; blocks as long as the store does: for background threads."""
         self.put_value(key, written.to_json())
 
     def put_value(self, key: str, value: Any) -> None:
@@ -492,10 +467,7 @@ class SummaryStore:
             log.warning("summary.not_stored", thread=self._thread, error=f"{type(error).__name__}: {error}")
 
     def get(self, key: str) -> Written | None:
-        """Return the summary stored under this key, or None: another one, none, or the store failed.
-
-        An async store answers only while its event loop is free: on that loop's own thread use `aget`.
-        """
+        """Return the summary stored under this key, or None; on the event loop of an async store use `aget`."""
         return run(self.found((key,), Written.from_json))
 
     async def aget(self, key: str) -> Written | None:

@@ -38,21 +38,19 @@ from langchain_ctxwin.errors import ConfigError, SummarizationError
 from langchain_ctxwin.protocols import Summarizer, TokenCounter
 from langchain_ctxwin.util.work import Wait, Work, arun, run
 
-Replier = Callable[[Sequence[AnyMessage]], Any]
-"""Takes the messages of one call and returns a text or a message, or an awaitable of one."""
+Replier = Callable[[Sequence[AnyMessage]], Any]  # returns a text or a message, or an awaitable of one
 
+# Of every call: the tag keeps a summary out of a user's stream. The callbacks of who wants it come from the context.
 CALL_CONFIG: RunnableConfig = {
     "tags": [TAG_NOSTREAM],
     "metadata": {"lc_source": "summarization", "ctxwin_call": "summary"},
 }
-"""Config of every call: the tag keeps the tokens of a summary out of a user's stream, the metadata names the caller.
-The callbacks of the run that wants it come from the context."""
 # The event loop of who wants the summary, when a thread writes it: clients and semaphores may belong to it.
 caller_loop: ContextVar[asyncio.AbstractEventLoop | None] = ContextVar("ctxwin_caller_loop", default=None)
 LEAST_WINDOW_TOKENS = 4096  # of a summarizer that states none: chat models with a smaller window are no longer served
+# Providers that take `tool_choice="none"` and keep the cached prefix. Anthropic reads the messages anew after a change
+# of it; others do not say, so they are only told not to call a tool.
 TAKES_NONE = frozenset({"openai", "azure"})
-"""Providers that take `tool_choice="none"` and keep the cached prefix. Anthropic reads the messages anew after a change
-of it; others do not say, so they are only told not to call a tool."""
 
 
 class ModelSummarizer:
@@ -90,11 +88,11 @@ class ModelSummarizer:
     ) -> None:
         require_tokens("max_input_tokens", max_input_tokens, minimum=1, optional=True)
         self._model = _as_runnable(model)
-        self._counter: TokenCounter = TokenEstimator() if counter is None else counter
+        self._counter: TokenCounter = counter or TokenEstimator()
+        self._price = partial(_text_tokens, self._counter)
         self._max_input_tokens = max_input_tokens
         self._limits = ModelLimits.of(model)
-        self._sent: tuple[Runnable[Any, Any], LastRequest] | None = None
-        """The call that a request was sent by, and the request, to be asked after it."""
+        self._sent: tuple[Runnable[Any, Any], LastRequest] | None = None  # a request and its call, to be asked after it
 
     @property
     def model_name(self) -> str:
@@ -115,12 +113,7 @@ class ModelSummarizer:
         return await arun(self._written(messages, previous, max_tokens))
 
     def extending(self, call: Any, request: LastRequest | None) -> Summarizer:
-        """Return a summarizer that asks after a request that was sent; this one where that is not the same model.
-
-        Args:
-            call: what the request was sent to: a chat model, tools and settings bound.
-            request: the request; None when there is none that can be extended.
-        """
+        """Return a summarizer that asks after a request that `call` sent; this one where that is another model."""
         inner: Any = call
         arguments = dict[str, Any]()
         while inner is not self._model and isinstance(inner, RunnableBindingBase):
@@ -143,7 +136,7 @@ class ModelSummarizer:
             raise SummarizationError(f"max_tokens={max_tokens} leaves no room for a summary: ask for at least 1 token")
         while True:
             summary = previous
-            parts, size = plan_parts(messages, max_tokens=max_tokens, input_limit=limit, counter=self._counter)
+            parts, size = _parts(messages, max_tokens, limit, self._counter)
             if not parts and not previous.strip():
                 raise SummarizationError(
                     f"none of {len(messages)} messages has anything to show: there is nothing to summarize"
@@ -152,9 +145,8 @@ class ModelSummarizer:
                 summary = first_part(summary, accepted_tokens(size), self._price)
             try:
                 for number, part in enumerate(parts, 1):
-                    request = prompt(summary, part, number=number, of=len(parts), max_tokens=size)
-                    reply = yield from _replied(self._model, request)
-                    summary = self._accepted(reply, size)
+                    request = _prompt(summary, part, f"{number} of {len(parts)}", size)
+                    summary = self._accepted((yield from _replied(self._model, request)), size)
             except SummarizationError as error:
                 overflow = _overflow_of(error, (previous, *request_texts(messages)))
                 if overflow is None:
@@ -168,7 +160,7 @@ class ModelSummarizer:
         self, call: Runnable[Any, Any], request: LastRequest, messages: Sequence[AnyMessage], max_tokens: int
     ) -> Work[str]:
         """Ask after the request that was sent, in which `previous` stands; an empty text where that does not fit."""
-        question = extension(messages[: request.unseen], messages[request.unseen :], max_tokens)
+        question = _extension(messages[: request.unseen], messages[request.unseen :], max_tokens)
         if self._price(question) > request.room_tokens:
             return ""
         try:
@@ -190,13 +182,9 @@ class ModelSummarizer:
             return self._max_input_tokens
         try:
             reserve = self._limits.output_reserve()
-            asked = affordable_tokens(max_tokens, self._limits.input_limit(reserve))
-            return self._limits.input_limit(max(reserve, asked))
+            return self._limits.input_limit(max(reserve, _affordable(max_tokens, self._limits.input_limit(reserve))))
         except ConfigError as error:
             raise SummarizationError(f"a summary of {max_tokens:,} tokens does not fit its model: {error}") from error
-
-    def _price(self, text: str) -> int:
-        return text_tokens(self._counter, text)
 
     def _accepted(self, reply: Any, max_tokens: int) -> str:
         """The text of a reply, cut where it is much longer than asked for."""
@@ -244,7 +232,7 @@ class ExtractiveSummarizer:
     is_local = True  # no model is asked, so it is run in place
 
     def __init__(self, *, counter: TokenCounter | None = None) -> None:
-        self._counter: TokenCounter = TokenEstimator() if counter is None else counter
+        self._price = partial(_text_tokens, counter or TokenEstimator())
 
     def summarize(self, messages: Sequence[AnyMessage], *, previous: str, max_tokens: int) -> str:
         """Return the lines of `previous` and of the messages that fit in `max_tokens`, by worth.
@@ -258,8 +246,7 @@ class ExtractiveSummarizer:
             raise SummarizationError(
                 f"0 of {len(messages)} messages have text to keep, at least 1 is needed: there is nothing to summarize"
             )
-        price = partial(text_tokens, self._counter)
-        record = extended(before, added, shown="", room_tokens=max_tokens, free_tokens=max_tokens, price=price)
+        record = extended(before, added, shown="", room_tokens=max_tokens, free_tokens=max_tokens, price=self._price)
         if not record.lines:
             raise SummarizationError(f"max_tokens={max_tokens} does not hold one line: raise summary_max_tokens")
         return render_record(record)
@@ -268,8 +255,7 @@ class ExtractiveSummarizer:
 class NativeSummarizer(ExtractiveSummarizer):
     """Lets the provider of the agent's own model compact, in the call that is made anyway; the record stands beside it.
 
-    Pass `summarizer="native"`. Anthropic compacts from 50,000 tokens of input on, OpenAI with its Responses API; where
-    the trigger is below that, or a provider cannot, the record alone tells of what leaves.
+    Where the trigger is below what the provider compacts from, or it cannot, the record alone tells of what leaves.
     """
 
     is_native = True
@@ -404,8 +390,7 @@ The summary also covers this part, which has left your context window already. I
 {transcript}
 </transcript {mark}>"""
 
-MIN_TRANSCRIPT_TOKENS = 128
-"""Smallest useful room for the transcript in one call: less is a paid call for a sentence or two."""
+MIN_TRANSCRIPT_TOKENS = 128  # smallest room for the transcript in one call: less is a paid call for a sentence or two
 FILLED_SHARE = 0.9  # of the room for the transcript, because counts are estimates
 SUMMARY_SHARE = 0.25  # of a summarizer's window for the running summary, so that most of each paid call is new
 LEAST_SUMMARY_TOKENS = 64  # smallest length asked for: a paragraph
@@ -419,36 +404,31 @@ _SHOWN_AS_CALLS = frozenset({"tool_use", "tool_call", "tool_call_chunk", "functi
 _UNSAFE_IN_LABEL = re.compile(r"[()\s]+")
 
 
-def prompt(summary: str, transcript: str, *, number: int, of: int, max_tokens: int) -> list[AnyMessage]:
-    """Return the messages of the call that merges one of several parts of a transcript into the summary so far."""
+def _prompt(summary: str, transcript: str, number: str, max_tokens: int) -> list[AnyMessage]:
+    """The messages of the call that merges one of several parts of a transcript into the summary so far."""
     mark = _mark_of(summary, transcript)
     known = f"<previous_summary {mark}>\n{summary}\n</previous_summary {mark}>\n\n" if summary else ""
-    new = f'<transcript {mark} part="{number} of {of}">\n{transcript}\n</transcript {mark}>'
+    new = f'<transcript {mark} part="{number}">\n{transcript}\n</transcript {mark}>'
     task = f"Write the summary of all of this now, in at most {max_tokens} tokens."
     return [SystemMessage(SUMMARY_INSTRUCTIONS), HumanMessage(f"{known}{new}\n\n{task}")]
 
 
-def plan_parts(
-    messages: Sequence[AnyMessage], *, max_tokens: int, input_limit: int | None, counter: TokenCounter
+def _parts(
+    messages: Sequence[AnyMessage], max_tokens: int, input_limit: int | None, counter: TokenCounter
 ) -> tuple[list[str], int]:
-    """Return the parts of the transcript of `messages`, one for each call, and the length of summary to ask for.
+    """The parts of the transcript, one for each call, and the length of summary to ask for: short in a small window.
 
-    There are several where `input_limit` is smaller than all of it, cut between messages; only a message larger than a
-    whole part is cut, to its head and tail with a note. In a small window the summary is asked to be short, so that few
-    calls are needed. Nothing to show (no messages, or only reasoning) gives no parts.
-
-    Raises:
-        SummarizationError: the window leaves less than `MIN_TRANSCRIPT_TOKENS` for the transcript.
+    Parts are cut between messages; only a message larger than a whole part is cut, to its head and tail with a note.
     """
 
     def cost(text: str) -> int:
-        return text_tokens(counter, f"{text}\n\n") + _SEAM_TOKENS
+        return _text_tokens(counter, f"{text}\n\n") + _SEAM_TOKENS
 
-    pieces = tuple(text for text in transcript(messages) if text)
+    pieces = tuple(filter(None, _transcript(messages)))
     if not pieces or input_limit is None:
         return ["\n\n".join(pieces)] if pieces else [], max_tokens
-    max_tokens = affordable_tokens(max_tokens, input_limit)
-    frame = prompt("-", "", number=1, of=1, max_tokens=max_tokens)
+    max_tokens = _affordable(max_tokens, input_limit)
+    frame = _prompt("-", "", "1 of 1", max_tokens)
     fixed_tokens = counter(frame) + accepted_tokens(max_tokens) + _SEAM_TOKENS
     room = input_limit - fixed_tokens
     if room < MIN_TRANSCRIPT_TOKENS:
@@ -467,19 +447,16 @@ def plan_parts(
     return parts, max_tokens
 
 
-def affordable_tokens(max_tokens: int, input_limit: int) -> int:
-    """Return the length to ask for: no more than leaves most of the window to the transcript."""
+def _affordable(max_tokens: int, input_limit: int) -> int:
+    """The length to ask for: no more than leaves most of the window to the transcript."""
     return min(max_tokens, max(LEAST_SUMMARY_TOKENS, int(SUMMARY_SHARE * input_limit / LENGTH_TOLERANCE)))
 
 
-def extension(unseen: Sequence[AnyMessage], seen: Sequence[AnyMessage], max_tokens: int) -> str:
-    """Return the message that asks for a summary of a conversation up to the last message seen.
-
-    What has left the view without a summary is quoted in it.
-    """
-    texts = [_text(message.content) or shown for message, shown in zip(seen, transcript(seen), strict=True)]
-    quote = next((text for text in reversed(texts) if text), "")[:QUOTE_CHARS]
-    left = "\n\n".join(text for text in transcript(unseen) if text)
+def _extension(unseen: Sequence[AnyMessage], seen: Sequence[AnyMessage], max_tokens: int) -> str:
+    """Ask for a summary up to the last message seen; what left the view without one is quoted."""
+    texts = [_text(message.content) or shown for message, shown in zip(seen, _transcript(seen), strict=True)]
+    quote = next(filter(None, reversed(texts)), "")[:QUOTE_CHARS]
+    left = "\n\n".join(filter(None, _transcript(unseen)))
     mark = _mark_of(quote, left)
     question = EXTENSION.format(quote=quote, sections=SECTIONS, max_tokens=f"{max_tokens:,}", mark=mark)
     return f"{question}\n\n{UNSEEN.format(transcript=left, mark=mark)}" if left else question
@@ -501,26 +478,16 @@ def _mark_of(*texts: str) -> str:
     return blake2b("\0".join(texts).encode(errors="replace"), digest_size=MARK_BYTES).hexdigest()
 
 
-def text_tokens(counter: TokenCounter, text: str) -> int:
-    """Return the tokens of `text`: by the counter's `count_text` if it has one, else as one user message.
-
-    Priced as a message, the counter's overhead per message is included.
-    """
+def _text_tokens(counter: TokenCounter, text: str) -> int:
+    """By the counter's `count_text` if it has one, else as one user message with its overhead."""
     count_text = getattr(counter, "count_text", None)
     return int(count_text(text)) if callable(count_text) else counter([HumanMessage(text)])
 
 
-def transcript(messages: Sequence[BaseMessage]) -> list[str]:
-    """Return each message as text, in order: who speaks and what is said, then one line per tool call.
+def _transcript(messages: Sequence[BaseMessage]) -> list[str]:
+    """Each message as text: who speaks and what is said, then one line per tool call; empty without anything to show.
 
-    Reasoning is left out, media become markers such as `[image]` or `[application/pdf]`, and a tool result is labelled
-    with the name of the call it answers (the latest call before it where an id was reused). What has nothing to show is
-    an empty text.
-
-    Examples:
-        >>> from langchain_core.messages import HumanMessage
-        >>> transcript([HumanMessage("Hello.")])
-        ['User: Hello.']
+    Reasoning is left out, media become markers, and a tool result is labelled with the name of the call it answers.
     """
     tool_names: dict[str | None, str] = {}
     texts = []
@@ -546,9 +513,7 @@ def transcript(messages: Sequence[BaseMessage]) -> list[str]:
 def _text(content: Any) -> str:
     if isinstance(content, str):
         return content.strip()
-    if not isinstance(content, list):
-        return ""
-    return "\n".join(part for part in map(_block_text, content) if part).strip()
+    return "\n".join(filter(None, map(_block_text, content))).strip() if isinstance(content, list) else ""
 
 
 def _block_text(block: Any) -> str:

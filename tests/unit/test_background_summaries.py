@@ -107,13 +107,6 @@ def test_a_summary_far_too_long_is_shown_shortened():
     assert chat.state["context_report"]["summary_tokens"] < WINDOW / 2
 
 
-def test_a_summarizer_that_hangs_is_given_up_after_its_time(gate):
-    now = [0.0]
-    chat = chat_of(Writer(gate=gate), jobs=SummaryJobs(clock=lambda: now[0])).until(is_begun)
-    now[0] = 61.0
-    assert ("summary_failed" in chat.ask(drain=False), chat.refusals) == (True, [])
-
-
 class Forgetful(SummaryJobs):
     """A process that ends right after it began a summary: the work is never done."""
 

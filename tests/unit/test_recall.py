@@ -190,32 +190,29 @@ def test_a_message_is_about_what_long_neighbors_say_anywhere():
     assert [e.start_char for e in again.excerpts if len(e.message.text) == len(PADDING * 5)] == [0]
 
 
+def search(**arguments):
+    return search_messages(**{"messages": [HumanMessage("key")], "query": "key", **arguments})
+
+
 @pytest.mark.parametrize(
-    ("arguments", "problem"),
+    ("make", "arguments", "problem"),
     [
-        ({"query": " \n"}, "words to search"),
-        ({"query": None}, "query=None"),
-        ({"max_tokens": 0}, "max_tokens=0"),
-        ({"max_tokens": 2.5}, "max_tokens=2.5"),
-        ({"messages": "text"}, "list of messages"),
-        ({"messages": HumanMessage("one")}, "list of messages"),
-        ({"messages": None}, "messages=None"),
-        ({"messages": [object()]}, "list of messages"),
-        ({"messages": [{"role": "nobody", "content": "x"}]}, "list of messages"),
+        (search, {"query": " \n"}, "words to search"),
+        (search, {"query": None}, "query=None"),
+        (search, {"max_tokens": 0}, "max_tokens=0"),
+        (search, {"max_tokens": 2.5}, "max_tokens=2.5"),
+        *((search, {"messages": value}, "list of messages") for value in ("text", HumanMessage("one"), [object()])),
+        (search, {"messages": None}, "messages=None"),
+        (search, {"messages": [{"role": "nobody", "content": "x"}]}, "list of messages"),
+        (create_recall_tool, {"max_tokens": 0}, "max_tokens=0"),
+        (create_recall_tool, {"max_tokens": 50}, "at least 200"),
+        (create_recall_tool, {"name": ""}, "name=''"),
     ],
 )
-def test_arguments_that_cannot_be_used_are_refused(arguments, problem):
+def test_arguments_that_cannot_be_used_are_refused(make, arguments, problem):
+    """By the search and by the tool, with the value and what to give."""
     with pytest.raises(ConfigError, match=problem):
-        search_messages(**{"messages": [HumanMessage("key")], "query": "key", **arguments})
-
-
-@pytest.mark.parametrize(
-    ("options", "problem"),
-    [({"max_tokens": 0}, "max_tokens=0"), ({"max_tokens": 50}, "at least 200"), ({"name": ""}, "name=''")],
-)
-def test_a_tool_that_cannot_work_is_refused(options, problem):
-    with pytest.raises(ConfigError, match=problem):
-        create_recall_tool(**options)
+        make(**arguments)
 
 
 def test_the_package_does_not_import_the_index_before_a_search():
@@ -387,11 +384,13 @@ def test_a_view_that_is_of_another_history_hides_nothing():
 
 
 def test_a_message_is_read_by_its_id():
-    """As the argument or as the query, also in view; one without an id by its position."""
+    """As the argument or as the query, also in view; without an id by its position, in a state of any shape."""
     state = calling(told(0, "The key."))
     expected = "[m0, user, turn 1, characters 0 to 8 of 8]\nThe key."
     assert (run(state, message_id=" m0 "), run(state, query="m0")) == (expected, expected)
-    assert run({"messages": [HumanMessage("The key.")]}, message_id="#0").endswith("\nThe key.")
+    nameless = [HumanMessage("The key.")]
+    for shape in ({"messages": nameless}, nameless, SimpleNamespace(messages=nameless)):
+        assert run(shape, message_id="#0").endswith("\nThe key.")
 
 
 def test_a_long_message_is_shown_around_the_match():
@@ -438,12 +437,6 @@ def test_long_ids_are_shown_by_their_beginning_and_found_by_it():
         assert run(state, message_id=handle).endswith(f"\n{key}")
     with pytest.raises(ToolException, match="2 messages have an id that begins like '11111111'"):
         run(state, message_id="11111111")
-
-
-def test_states_of_other_shapes_are_read():
-    """A list of messages, or an object with the key."""
-    messages = calling(told(0, "The key."))["messages"]
-    assert "The key." in run(messages, query="key") == run(SimpleNamespace(messages=messages), query="key")
 
 
 class Steep:

@@ -41,8 +41,11 @@ PROVIDER_DOWN = ConnectionError("provider is down")
 class LetterCounter:
     """Counts one token per four started letters, so that expected sizes can be worked out by hand."""
 
+    def __init__(self, price: Callable[[int], int] = lambda letters: -(-letters // 4)) -> None:
+        self.price = price
+
     def count_text(self, text: str) -> int:
-        return -(-len(text) // 4)
+        return self.price(len(text))
 
     def __call__(self, messages: Sequence[AnyMessage], *, tools: Any = None) -> int:
         return sum(self.count_text(str(message.text)) for message in messages)
@@ -250,29 +253,16 @@ async def test_failures_of_the_model_are_soft_and_interrupts_are_none(error):
         await ModelSummarizer(fail).asummarize(CHAT, previous="", max_tokens=50)
 
 
-async def test_cancellation_passes_through():
-    async def hang(_: Any) -> str:
-        return await asyncio.Event().wait()
-
-    with pytest.raises(TimeoutError):  # what the waiting turn makes of its own cancellation
-        await asyncio.wait_for(ModelSummarizer(hang).asummarize(CHAT, previous="", max_tokens=50), 0.01)
-
-
 async def _async_answer(messages: list[AnyMessage]) -> str:
     await asyncio.sleep(0)
     return f"{len(messages)} messages"
-
-
-class AsyncCallable:
-    async def __call__(self, messages: list[AnyMessage]) -> AIMessage:
-        return AIMessage(f"{len(messages)} messages")
 
 
 MODELS: dict[str, Callable[[], Any]] = {
     "sync callable": lambda: lambda messages: f"{len(messages)} messages",
     "message with blocks": lambda: lambda messages: AIMessage([{"type": "text", "text": f"{len(messages)} messages"}]),
     "async callable": lambda: _async_answer,
-    "async object": AsyncCallable,
+    "async object": type("AsyncCallable", (), {"__call__": staticmethod(_async_answer)}),
     "sync callable that returns a coroutine": lambda: lambda messages: _async_answer(messages),  # noqa: PLW0108  # not seen as async
     "runnable": lambda: RunnableLambda(lambda messages: f"{len(messages)} messages"),
     "chat model": lambda: FakeListChatModel(responses=["2 messages"]),
@@ -282,7 +272,8 @@ MODELS: dict[str, Callable[[], Any]] = {
 @pytest.mark.parametrize("kind", MODELS)
 async def test_every_kind_of_model_works_sync_and_async(kind):
     """Sync and async give the same summary for every accepted kind, also inside a running event loop."""
-    summarizer = ModelSummarizer(MODELS[kind]())
+    summarizer = as_summarizer(MODELS[kind]())
+    assert type(summarizer) is ModelSummarizer
     assert summarizer.summarize(CHAT, previous="", max_tokens=50) == "2 messages"
     assert await summarizer.asummarize(CHAT, previous="", max_tokens=50) == "2 messages"
 
@@ -318,18 +309,12 @@ def test_summary_tokens_stay_out_of_the_users_stream(wrapped):
     assert [(config["tags"], config["metadata"]["lc_source"]) for config in seen] == [(["nostream"], "summarization")]
 
 
-def test_as_summarizer_takes_what_users_have():
-    """None is extractive, a summarizer is itself, models and callables are wrapped."""
-    own = ExtractiveSummarizer()
-    assert as_summarizer(own) is own
-    assert type(as_summarizer(None)) is ExtractiveSummarizer
-    assert type(as_summarizer(None, counter=count_tokens_approximately)) is ExtractiveSummarizer
-    assert {type(as_summarizer(make())) for make in MODELS.values()} == {ModelSummarizer}
-
-
 @pytest.mark.parametrize("value", ["provider:name", 7, [], ModelSummarizer, ModelLimits(8192)])
 def test_what_cannot_summarize_is_refused(value):
-    """A name, a class, a value or a senseless window, at once and with what to pass instead."""
+    """A name, a class, a value or a senseless window, at once; a summarizer is itself, and none is the record."""
+    own = ExtractiveSummarizer()
+    assert as_summarizer(own) is own
+    assert type(as_summarizer(None, counter=count_tokens_approximately)) is ExtractiveSummarizer
     with pytest.raises(ConfigError, match="cannot summarize: pass a chat model"):
         as_summarizer(value)
     with pytest.raises(ConfigError, match="cannot write summaries"):
@@ -411,19 +396,8 @@ ORDER: list[AnyMessage] = [
 ]
 
 
-class WholeCounter(LetterCounter):
-    """Counts a text as more than the sum of its parts, as no honest counter would."""
-
-    def count_text(self, text: str) -> int:
-        return len(text) ** 2 // 40
-
-
-class Letters(LetterCounter):
-    def count_text(self, text: str) -> int:
-        return len(text)
-
-
-COUNTERS = (count_tokens_approximately, WholeCounter(), Letters())
+# The second counts a text as more than the sum of its parts, as no honest counter would.
+COUNTERS = (count_tokens_approximately, LetterCounter(lambda letters: letters**2 // 40), LetterCounter(int))
 
 
 def extract(messages: Sequence[AnyMessage], previous: str = "", *, max_tokens: int = 200, counter: Any = None) -> str:
@@ -442,13 +416,6 @@ def test_it_writes_the_record_of_the_messages():
     assert extract([], before) == before
     after = extract([HumanMessage("Send it to INV-77.")], before)
     assert after.splitlines() == [*before.splitlines(), "user: Send it to INV-77."]
-
-
-def test_rules_stay_when_little_fits():
-    """They are worth more than what was merely said, in every run."""
-    chat = [*ORDER, HumanMessage("Nice weather today.")]
-    (summary,) = {extract(chat, max_tokens=60, counter=Letters()) for _ in range(5)}
-    assert "Never ship" in summary
 
 
 @given(

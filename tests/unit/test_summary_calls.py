@@ -101,18 +101,6 @@ def test_usage_callbacks_count_the_calls_of_a_summarizer(way):
     assert counted == sum(request.tokens for request in (*model.requests, *writer.requests))
 
 
-def test_a_summary_is_not_streamed_to_the_user():
-    """Nor its tokens, nor its text."""
-    agent = agent_with(Writer(), summarize="inline")
-    shown = [
-        chunk.text
-        for question in questions()
-        for chunk, _ in agent.stream(question, {"configurable": THREAD}, stream_mode="messages")
-    ]
-    assert summary_of(agent)
-    assert all(SUMMARY not in text for text in shown)
-
-
 @pytest.mark.parametrize("way", ["inline", "background"])
 async def test_an_async_summarizer_runs_on_the_loop_of_its_caller(way):
     """Clients and semaphores that belong to a loop work."""

@@ -7,8 +7,6 @@ import weakref
 from concurrent.futures import ThreadPoolExecutor, wait
 
 import pytest
-from langchain_core.messages import HumanMessage
-from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.store.memory import InMemoryStore
 from structlog.testing import capture_logs
 
@@ -17,7 +15,6 @@ from langchain_ctxwin.summarize import Job, RedisLease, SummaryJobs, SummaryStor
 from langchain_ctxwin.summarize import jobs as module
 from langchain_ctxwin.summarize.jobs import RELEASE_SCRIPT
 from langchain_ctxwin.util.background import MAX_HANGING, in_few_daemons
-from support.fakes import ScriptedChatModel, script
 from support.forking import forked
 
 PATIENCE = 20.0  # of a test with a thread; nothing here takes a second
@@ -388,21 +385,6 @@ def test_calls_that_hang_in_the_parent_take_no_place_in_a_forked_child(gate):
             assert in_few_daemons(lambda: "text").result(PATIENCE) == "text"
     with pytest.raises(RuntimeError, match="64 calls have not returned"):
         in_few_daemons(gate)
-
-
-def test_a_summary_does_not_reach_the_users_stream():
-    """The job's model streams, and the graph's message stream shows the answer alone."""
-    jobs, writer = Jobs(), ScriptedChatModel(policy=script("the summary"))
-
-    def node(state):
-        jobs.begin(lambda: "".join(chunk.text for chunk in writer.stream([HumanMessage("Summarize.")])))
-        jobs.drain(PATIENCE)
-        return {"messages": [ScriptedChatModel(policy=script("the answer")).invoke(state["messages"])]}
-
-    graph = StateGraph(MessagesState).add_node("node", node).add_edge(START, "node").compile()
-    stream = graph.stream({"messages": [HumanMessage("hi")]}, stream_mode="messages")
-    assert "".join(message.text for message, _ in stream) == "the answer"
-    assert (jobs.ended().written.text, jobs.ended().written.calls) == ("the summary", 1)
 
 
 def test_engines_share_jobs_and_what_nobody_needs_is_freed(store):
