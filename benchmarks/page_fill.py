@@ -31,7 +31,7 @@ import structlog
 
 import exact
 from langchain_ctxwin.core.tokens import TokenEstimator, WholePrice
-from langchain_ctxwin.tool_results.guard import Prices
+from langchain_ctxwin.tool_results.guard import ContentPrices
 from langchain_ctxwin.tool_results.reading import Reader
 from projection import CLASSES
 from tool_results import (
@@ -51,8 +51,8 @@ BUDGETS = (300, 600, 1_000, 2_000, 4_000)
 GOAL = 0.85
 MOST_PAGES = 40  # of one walk: the largest payloads have thousands of pages that look alike
 COUNTERS: dict[str, WholePrice] = {
-    "default": Prices(None).text,
-    "family openai": Prices(TokenEstimator("openai")).text,
+    "default": ContentPrices(None).text,
+    "family openai": ContentPrices(TokenEstimator("openai")).text,
     "o200k": exact.text_tokens,
 }
 

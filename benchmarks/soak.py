@@ -31,7 +31,7 @@ from langchain_ctxwin import (
     add_context_nodes,
 )
 from langchain_ctxwin.agent import nodes as agent_nodes
-from langchain_ctxwin.agent.storage import Place
+from langchain_ctxwin.agent.storage import RunPlace
 from langchain_ctxwin.graph.state import ContextInput
 from transcripts import Transcript, load
 
@@ -138,7 +138,7 @@ class Script:
 def soak(script: Script, turns: int, settings: dict[str, Any]) -> Iterator[Block]:
     """Drive the nodes directly, as in a thread; each turn ends like in a graph, with `maybe_summarize`."""
     # Without a checkpointer every step would name the history by all that it says, which takes longer as it grows.
-    agent_nodes.place_of = lambda *_: Place("a thread")
+    agent_nodes.place_of = lambda *_: RunPlace("a thread")
     watch, state = Watch(), State(messages=[])
     nodes = TimedNodes(_engine(settings), watch)
     turn = 0

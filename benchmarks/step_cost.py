@@ -24,7 +24,7 @@ from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 
 from langchain_ctxwin import ContextEngine, ContextNodes, ModelLimits
 from langchain_ctxwin.agent import nodes as our_nodes
-from langchain_ctxwin.agent.storage import Place
+from langchain_ctxwin.agent.storage import RunPlace
 from support_model import QuietModel
 from transcripts import Transcript, generate, load
 
@@ -144,7 +144,7 @@ def main() -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     transcripts = list(load(options.data, limit=5)) if options.data else [generate(seed) for seed in range(4)]
     tools = next(t.tools for t in transcripts if t.tools)
-    our_nodes.place_of = lambda *_: Place(thread="1")  # as in a graph with a checkpointer
+    our_nodes.place_of = lambda *_: RunPlace(thread="1")  # as in a graph with a checkpointer
     everybody = {
         "ours, all in view": lambda: ours(tools, ROOMY),
         f"ours, {SMALL:,} tokens": lambda: ours(tools, SMALL),

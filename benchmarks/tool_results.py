@@ -35,18 +35,18 @@ import structlog
 import exact
 from langchain_ctxwin.config import ToolResultConfig
 from langchain_ctxwin.tool_results.contents import Content, content_of
-from langchain_ctxwin.tool_results.cursors import Cursor, CursorSigner, Record, Style
-from langchain_ctxwin.tool_results.guard import Prices
-from langchain_ctxwin.tool_results.pages import Page, Place
-from langchain_ctxwin.tool_results.reading import Answer, Question, Reader
-from langchain_ctxwin.tool_results.view import Inside, View
+from langchain_ctxwin.tool_results.cursors import Cursor, CursorSigner, ResultRecord, Style
+from langchain_ctxwin.tool_results.guard import ContentPrices
+from langchain_ctxwin.tool_results.pages import Page, PagePlace
+from langchain_ctxwin.tool_results.reading import NotedPage, Question, Reader
+from langchain_ctxwin.tool_results.view import Inside, ResultView
 from projection import CLASSES, classes, last_key, leaves, spelled
 from tool_result_peers import Ways, other_ways
 
 BUDGETS = (1_000, 4_000)
 MS_GOAL = 10.0
 RUNS = 3
-PRICE = Prices(None).text
+PRICE = ContentPrices(None).text
 CONFIG = ToolResultConfig()
 SIGNER = CursorSigner("a key of the benchmark")
 EVERYTHING = Question(fields=("*",))
@@ -161,13 +161,13 @@ def measured(text: str, budget: int, ways: Ways) -> Figures:
     return figures
 
 
-def opened(text: str) -> tuple[Content, Record, Reader]:
+def opened(text: str) -> tuple[Content, ResultRecord, Reader]:
     content = content_of(text)
-    record = Record(tool="fetch", args_digest="digest", thread="one", text=content.text, kind=content.kind)
+    record = ResultRecord(tool="fetch", args_digest="digest", thread="one", text=content.text, kind=content.kind)
     return content, record, Reader("r1abcdefghij", SIGNER, PRICE, ttl_seconds=600)
 
 
-def fastest(work: Callable[[], Answer]) -> tuple[Answer, float]:
+def fastest(work: Callable[[], NotedPage]) -> tuple[NotedPage, float]:
     seconds = []
     for _ in range(RUNS):
         start = time.perf_counter()
@@ -176,24 +176,24 @@ def fastest(work: Callable[[], Answer]) -> tuple[Answer, float]:
     return answer, min(seconds)
 
 
-def following(reader: Reader, answer: Answer, budget: int, question: Question | None = None) -> Iterator[Answer]:
+def following(reader: Reader, answer: NotedPage, budget: int, question: Question | None = None) -> Iterator[NotedPage]:
     while answer.following:
         place = reader.place(answer.record, answer.following)
         answer = reader.answer(answer.record, place, question or Question(), budget)
         yield answer
 
 
-def asked(reader: Reader, first: Answer, budget: int) -> Iterator[Answer]:
+def asked(reader: Reader, first: NotedPage, budget: int) -> Iterator[NotedPage]:
     """The walk with all fields, from the cursor that every first view has."""
-    end = SIGNER.sign(Cursor("fetch", "digest", "one", "r1abcdefghij", Place(entry=len(first.layout)).offset))
+    end = SIGNER.sign(Cursor("fetch", "digest", "one", "r1abcdefghij", PagePlace(entry=len(first.layout)).offset))
     answer = reader.answer(first.record, reader.place(first.record, end), EVERYTHING, budget)
     yield answer
     yield from following(reader, answer, budget, EVERYTHING)
 
 
-def holds_all(answers: list[Answer], style: Style) -> bool:
+def holds_all(answers: list[NotedPage], style: Style) -> bool:
     """Say whether pages hold every entry once: whole ones in order, and all characters of those shown in parts."""
-    view = View(answers[0].layout, style)
+    view = ResultView(answers[0].layout, style)
     if view.layout.unit == "text":
         return "".join(answer.page.body for answer in answers) + answers[0].page.end == view.layout.rows[0]
     found, read = [], 0
@@ -219,7 +219,7 @@ def holds_all(answers: list[Answer], style: Style) -> bool:
     return found == list(range(len(view)))
 
 
-def lines(view: View, whole: range) -> list[str]:
+def lines(view: ResultView, whole: range) -> list[str]:
     """What is printed of whole entries: nothing of fields that are left out, at least an empty line of a row."""
     first_row = len(view) if view.layout.unit == "fields" else view.layout.head
     texts = view.shown(whole).value if whole else ()
@@ -233,9 +233,9 @@ def partial(page: Page) -> int | None:
     return page.stop - 1 if page.inside else None
 
 
-def in_pages(answers: list[Answer], style: Style) -> Counter[Leaf]:
+def in_pages(answers: list[NotedPage], style: Style) -> Counter[Leaf]:
     """The values that pages show: those of what is left of their entries, if the pages spell them out."""
-    view, text = View(answers[0].layout, style), "\n".join(answer.text for answer in answers)
+    view, text = ResultView(answers[0].layout, style), "\n".join(answer.text for answer in answers)
     if view.layout.unit == "text":
         return in_text(text)
     stops = [page.next.entry + bool(page.next.char) if page.next else page.stop for page in (a.page for a in answers)]

@@ -23,7 +23,7 @@ from langchain_ctxwin.core.limits import ModelLimits, budget_table
 from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.demo import big_results, choice, decompose, explore
 from langchain_ctxwin.demo.folder import Folder
-from langchain_ctxwin.demo.story import Claim, Screen
+from langchain_ctxwin.demo.story import Promise, Screen
 from langchain_ctxwin.errors import ConfigError, ContextWindowError
 from langchain_ctxwin.models import sources
 from langchain_ctxwin.models.probing import LOW_TOKENS, most_calls, most_cost, probe_limit
@@ -231,7 +231,7 @@ def _demo(args: argparse.Namespace) -> int:
     return 0 if all(held) else EXIT_FAILED
 
 
-def _stories(screen: Screen, args: argparse.Namespace, model: BaseChatModel | None) -> Iterator[list[Claim]]:
+def _stories(screen: Screen, args: argparse.Namespace, model: BaseChatModel | None) -> Iterator[list[Promise]]:
     """Play the story that the arguments ask for, else one after the other."""
     window, about = args.window, {"window_tokens": args.window, "seed": args.seed}
     is_all = not (args.big_results or args.larger_window or args.model)

@@ -33,7 +33,7 @@ from langchain_ctxwin.core.outcome import (
 from langchain_ctxwin.core.overflow import ContextOverflow, has_number, request_texts
 from langchain_ctxwin.core.pairing import Rules
 from langchain_ctxwin.core.planning import last_request, shown_part
-from langchain_ctxwin.core.priced_view import PinWhen, Request
+from langchain_ctxwin.core.priced_view import PinWhen, RequestParts
 from langchain_ctxwin.core.provider_call import call_arguments, compacts_itself, dressed
 from langchain_ctxwin.core.record import Record
 from langchain_ctxwin.core.recovery import known_of, refused, retry_target
@@ -535,7 +535,7 @@ class ContextEngine:
             log.warning("limits.not_learned", model=model, reason=type(error).__name__, **told)
 
     def _window(
-        self, request: Request, session: Session, stated: ModelLimits, about: About, *, was_refused: bool = False
+        self, request: RequestParts, session: Session, stated: ModelLimits, about: About, *, was_refused: bool = False
     ) -> Window:
         settings: ContextConfig = about.settings
         heard: Mapping[str, int] = {}
@@ -563,7 +563,7 @@ class ContextEngine:
         pricing: Pricing,
         settings: ContextConfig,
         rules: Rules,
-    ) -> Request:
+    ) -> RequestParts:
         first = next((i for i, m in enumerate(messages) if not isinstance(m, SystemMessage)), len(messages))
         pins, compacted = self._marks(messages)
         system = merge_system(prompt, messages[:first])
@@ -571,7 +571,7 @@ class ContextEngine:
         at_once = pricing.in_prompt(tools, rules.provider)
         tool_tokens = pricing.tools(at_once)
         plain = prior(pricing.doubt, tool_tokens=tool_tokens, system_tokens=system_tokens)
-        return Request(
+        return RequestParts(
             messages=messages,
             first=first,
             system=system,

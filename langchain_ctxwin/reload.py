@@ -81,7 +81,7 @@ class ConfigFile:
         """Why the file as it is now was rejected; empty when it is what is active."""
         content = read_bytes(self.path)
         self._current = FileConfig.from_bytes(content, self.path)
-        self._settling = Settling(Seen(content=content))
+        self._settling = Settling(FileContent(content=content))
         self._on_change = on_change
         self._news: deque[tuple[FileConfig, FileConfig]] = deque()  # what the callback was not yet told
         self._make_locks()
@@ -146,7 +146,7 @@ class ConfigFile:
             True when what the file holds is active now, changed or not; False when it was rejected.
         """
         with self._lock:
-            seen = Seen.at(self.path)
+            seen = FileContent.at(self.path)
             self._settling.settle(seen)
             is_active = self._judge(seen)
         self._notify()
@@ -156,14 +156,14 @@ class ConfigFile:
         while not stopped.wait(LOOK_SECONDS):
             try:
                 with self._lock:
-                    settled = self._settling.offer(Seen.at(self.path), time.monotonic())
+                    settled = self._settling.offer(FileContent.at(self.path), time.monotonic())
                     if settled is not None:
                         self._judge(settled)
                 self._notify()
             except Exception as error:  # noqa: BLE001  # whatever it is, the next version of the file may be without it
                 self._reject(f"cannot read settings from {self.path}: {type(error).__name__}")
 
-    def _judge(self, seen: Seen) -> bool:
+    def _judge(self, seen: FileContent) -> bool:
         if seen.problem:
             return self._reject(seen.problem)
         try:
@@ -201,7 +201,7 @@ class ConfigFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class FileContent:
     """What a file held at one moment."""
 
     content: bytes = b""
@@ -209,7 +209,7 @@ class Seen:
     """Why there is no content."""
 
     @classmethod
-    def at(cls, path: Path) -> Seen:
+    def at(cls, path: Path) -> FileContent:
         """Return what a file holds now."""
         try:
             return cls(content=read_bytes(path))
@@ -226,15 +226,15 @@ class Seen:
 class Settling:
     """Lets content through that has stayed the same for long enough, each only once."""
 
-    def __init__(self, judged: Seen) -> None:
+    def __init__(self, judged: FileContent) -> None:
         self.settle(judged)
 
-    def settle(self, seen: Seen) -> None:
+    def settle(self, seen: FileContent) -> None:
         """Note that this is judged, however long it has been there."""
         self._judged = self._candidate = seen
         self._since_seconds = 0.0
 
-    def offer(self, seen: Seen, now_seconds: float) -> Seen | None:
+    def offer(self, seen: FileContent, now_seconds: float) -> FileContent | None:
         """Return what has settled now; None while it may still change, and for what was let through before."""
         if seen != self._candidate:
             self._candidate, self._since_seconds = seen, now_seconds

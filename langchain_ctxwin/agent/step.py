@@ -27,7 +27,7 @@ from langchain_ctxwin.agent.state import (
     report_of,
     tools_of,
 )
-from langchain_ctxwin.agent.storage import Histories, Place, removals
+from langchain_ctxwin.agent.storage import Histories, RunPlace, removals
 from langchain_ctxwin.callbacks import metadata_of
 from langchain_ctxwin.core import planning
 from langchain_ctxwin.core.compaction import Compaction, accepted_tokens, first_part
@@ -56,7 +56,7 @@ MAX_WINDOWS = 64
 WindowAndPlan = tuple[Window, Compaction | None]
 """A window, and the summary that is due for it."""
 
-NOWHERE = Place()
+NOWHERE = RunPlace()
 """Outside of a graph."""
 
 Destination = Literal["force_compress", "maybe_summarize", "build_messages"]
@@ -88,7 +88,7 @@ class CallSetup:
     bind: Callable[[Sequence[Any]], Any] = lambda _: None
     """Returns what the request goes to with these tools bound; None when nobody knows."""
 
-    place: Place = NOWHERE
+    place: RunPlace = NOWHERE
     """Where the conversation runs."""
 
     held: Collection[str] | None = None
@@ -375,7 +375,7 @@ class Flow:
         update = {**window.session.to_json(), **_pending(step.state, window), "context_report": window.report}
         self._update(step, changed(step.state, update), _still_measured(step, window))
 
-    def _flags(self, window: Window, place: Place) -> tuple[Update, Compaction | None]:
+    def _flags(self, window: Window, place: RunPlace) -> tuple[Update, Compaction | None]:
         """What has to happen before the call, beside making an oversized request fit; and the summary that is due."""
         # An application that has a say is asked when it happens, not when it is announced.
         relief = planning.relieve(window)
@@ -450,7 +450,7 @@ class BackgroundSummaries:
         self._engine = engine
         self._clock = clock
 
-    def wanted(self, window: Window, place: Place) -> str:
+    def wanted(self, window: Window, place: RunPlace) -> str:
         """Return the key to look for in the store; empty when there is nothing to look for."""
         pending = window.session.pending
         if pending is None or pending.text or place.summaries is None:
@@ -459,7 +459,7 @@ class BackgroundSummaries:
         return "" if job and job.state in {"running", "done"} else pending.key
 
     def advance(
-        self, window: Window, place: Place, found: Written | None = None, *, called: Callable[[], Any] = lambda: None
+        self, window: Window, place: RunPlace, found: Written | None = None, *, called: Callable[[], Any] = lambda: None
     ) -> Window:
         """Collect the summary on its way, or begin one when it is due; never waits.
 
@@ -484,7 +484,7 @@ class BackgroundSummaries:
             return self.finished(window, pending, written)
         return self.failed(window, pending, job.reason) if job and job.state == "failed" else window
 
-    def is_lost(self, window: Window, place: Place) -> bool:
+    def is_lost(self, window: Window, place: RunPlace) -> bool:
         """True when nobody writes the summary on its way any more, as far as can be known here."""
         pending = window.session.pending
         if pending is None or pending.text:
@@ -533,7 +533,7 @@ class BackgroundSummaries:
         self._engine.jobs.forget(pending.key)
         return replace(window, session=after_failure(window, reason))
 
-    def _begun(self, window: Window, snapshot: Snapshot, place: Place, called: Callable[[], Any]) -> Window:
+    def _begun(self, window: Window, snapshot: Snapshot, place: RunPlace, called: Callable[[], Any]) -> Window:
         messages = window.request.messages
         # Equal messages after another past, or in another branch, make another summary.
         work = f"{place.thread}\0{place.prompt_scope}\0{snapshot.digest}\0{window.session.summary}"

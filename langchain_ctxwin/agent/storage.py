@@ -1,6 +1,6 @@
 """Where a conversation is kept outside of its state: its place in the graph's store, what lies there, what is recalled.
 
-- `Place`: the names under which a conversation's summaries and archived messages stand in the store.
+- `RunPlace`: the names under which a conversation's summaries and archived messages stand in the store.
 - `Archives`: messages that left the view move from the state to the store, when the settings say so.
 - `Histories`: sessions of histories that come whole with each call, found again by what their messages say, not by
   their ids. Without a checkpointer a graph forgets its state between calls: each would drop the same turns and ask for
@@ -53,7 +53,7 @@ _WORTH_STORING = ("context_view", "context_summary", "context_pending")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RunPlace:
     """Where a conversation runs."""
 
     thread: str = ""
@@ -71,19 +71,19 @@ class Place:
     """System prompt, where there is no name: part of the key, so that no summary is shown under another prompt."""
 
 
-def place_of(runtime: Runtime[Any] | None, prompt: str | SystemMessage) -> Place:
+def place_of(runtime: Runtime[Any] | None, prompt: str | SystemMessage) -> RunPlace:
     """Return the place of a graph run with this system prompt; an empty one outside of a graph."""
     info = runtime.execution_info if runtime else None
     if runtime is None or info is None:
-        return Place()
+        return RunPlace()
     # A thread id alone keeps nothing: servers pass one as a label.
     if not info.thread_id or not get_config()["configurable"].get(CHECKPOINTER):
-        return Place(store=runtime.store, prompt_scope=prompt if isinstance(prompt, str) else repr(prompt.content))
+        return RunPlace(store=runtime.store, prompt_scope=prompt if isinstance(prompt, str) else repr(prompt.content))
     # Subgraphs share the thread: the names on the way to this one, without this node and the ids of the run.
     names = [part.partition(":")[0] for part in info.checkpoint_ns.split("|")[:-1]]
     thread = "|".join([info.thread_id, *names])
     summaries = SummaryStore(runtime.store, thread) if runtime.store is not None else None
-    return Place(thread, summaries, runtime.store, place_in(info.thread_id))
+    return RunPlace(thread, summaries, runtime.store, place_in(info.thread_id))
 
 
 class Archives:
@@ -94,7 +94,7 @@ class Archives:
         self._pause = BackOff(time.monotonic)
         self._said = Seen()
 
-    def moved(self, window: Window, place: Place, held: Collection[str] | None) -> Work[Update]:
+    def moved(self, window: Window, place: RunPlace, held: Collection[str] | None) -> Work[Update]:
         """Write what may leave and return the update that removes it, with the messages that stay; empty when none may.
 
         `held` are the ids of the messages that the state holds; None when those are all of the window's.
@@ -148,14 +148,14 @@ class Histories:
         self._whole: Lru[Update] = Lru(MAX_HISTORIES)
         self._digests = PerMessage(_digest)
 
-    def placed(self, state: State, place: Place) -> Place:
+    def placed(self, state: State, place: RunPlace) -> RunPlace:
         """Return the place with summaries for a conversation that has no name but its opening."""
         messages: Sequence[AnyMessage] = state.get("messages") or ()
         if place.thread or place.store is None or len(messages) < OPENING_MESSAGES:
             return place
         return replace(place, summaries=SummaryStore(place.store, self._keys(messages[:OPENING_MESSAGES], place)[-1]))
 
-    def found(self, state: State, place: Place) -> Work[Update]:
+    def found(self, state: State, place: RunPlace) -> Work[Update]:
         """Return the session of a history that comes without one; empty when it has one, or none is known."""
         messages: Sequence[AnyMessage] = state.get("messages") or ()
         has_session = place.thread or any(state.get(key) for key in SESSION)
@@ -173,7 +173,7 @@ class Histories:
             return (yield from store.found(keys, read)) or {}
         return {}
 
-    def keep(self, state: State, place: Place) -> None:
+    def keep(self, state: State, place: RunPlace) -> None:
         """Remember the session of a history, unless a checkpointer does, or there is nothing to remember."""
         messages: Sequence[AnyMessage] = state.get("messages") or ()
         if place.thread or not messages or not any(state.get(key) for key in SESSION):
@@ -201,12 +201,12 @@ class Histories:
             except RuntimeError as error:  # the store hangs
                 log.warning("history.not_stored", error=str(error))
 
-    def _stored_at(self, keys: Sequence[str], place: Place) -> SummaryStore | None:
+    def _stored_at(self, keys: Sequence[str], place: RunPlace) -> SummaryStore | None:
         if place.store is None or len(keys) < OPENING_MESSAGES:
             return None
         return SummaryStore(place.store, keys[OPENING_MESSAGES - 1], NAMESPACE)
 
-    def _keys(self, messages: Sequence[AnyMessage], place: Place) -> list[str]:
+    def _keys(self, messages: Sequence[AnyMessage], place: RunPlace) -> list[str]:
         """A name for each beginning of a history, made from all that its messages say."""
         engine = self._engine
         about = repr((engine.model, engine.limits, engine.config, place.prompt_scope))

@@ -237,16 +237,18 @@ class Regions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Size:
+class SizeEstimate:
     """A size in the provider's counts and how sure it is. The regions add up to the median."""
 
     regions: Regions
     upper_tokens: int  # quantile that decides whether a request may be sent
     lower_tokens: int  # quantile that the size is most probably not below
 
-    def known(self, total_tokens: int) -> Size:
+    def known(self, total_tokens: int) -> SizeEstimate:
         """Return a size without doubt: the difference to this one is in the history first."""
-        return Size(regions=self.regions.scaled(total_tokens), upper_tokens=total_tokens, lower_tokens=total_tokens)
+        return SizeEstimate(
+            regions=self.regions.scaled(total_tokens), upper_tokens=total_tokens, lower_tokens=total_tokens
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,7 +260,7 @@ class Sizing:
     doubt: Doubt = field(default_factory=Doubt)
     measured: Measured = field(default_factory=Measured)
 
-    def size(self, estimates: Regions, steps: Shown) -> Size:
+    def size(self, estimates: Regions, steps: Shown) -> SizeEstimate:
         """Return the size of a request with these estimates, whose history consists of `steps`."""
         belief = self.belief
         counted, rest, squares = self.measured.price(steps)
@@ -277,7 +279,7 @@ class Sizing:
         known_noise = 0.0 if belief == self.plain else FIXED_NOISE_SHARE * (system + tools + counted)
         return self._bounded(regions, belief, 1, estimates.texts(rest, squares), known_noise)
 
-    def least(self, size: Size, estimates: Regions, steps: Shown) -> int:
+    def least(self, size: SizeEstimate, estimates: Regions, steps: Shown) -> int:
         """Return the lower bound that decides a refusal, in tokens.
 
         A refusal has to be sure: what reports made us believe may be wrong, so the plain count must not fit either.
@@ -287,7 +289,7 @@ class Sizing:
         texts = estimates.texts(steps.total_tokens, steps.squares[-1])
         return min(size.lower_tokens, self._bounded(estimates, self.plain, 1, texts).lower_tokens)
 
-    def extended(self, size: Size, reported_tokens: int, added: Sequence[int]) -> Size:
+    def extended(self, size: SizeEstimate, reported_tokens: int, added: Sequence[int]) -> SizeEstimate:
         """Return the size of a request that extends one of `reported_tokens` by texts of `added` estimated tokens."""
         total = reported_tokens + round(max(0.0, 1 + self.belief.slope) * sum(added))
         squares = sum([tokens * tokens for tokens in added])
@@ -329,11 +331,11 @@ class Sizing:
 
     def _bounded(
         self, regions: Regions, belief: Belief, constant: int, texts: tuple[int, int], known_noise: float = 0.0
-    ) -> Size:
+    ) -> SizeEstimate:
         """The size and its bounds; `texts` are the tokens of what is estimated, and the sum of their squares."""
         total = regions.total_tokens
         if not self.doubt.has_margin:
-            return Size(regions=regions, upper_tokens=total, lower_tokens=total)
+            return SizeEstimate(regions=regions, upper_tokens=total, lower_tokens=total)
         # The errors of many texts cancel out.
         noise = hypot(self.doubt.noise_share * sqrt(texts[1]), known_noise)
         least = TEXT_NOISE_TOKENS if texts[0] else 0.0
@@ -344,7 +346,7 @@ class Sizing:
         offset = constant * max(0.0, belief.offset_variance - prompt)
         below = sqrt(offset + share**2 * max(0.0, above**2 - offset))
         lower, upper = floor(total - QUANTILE_SD * below), ceil(total + QUANTILE_SD * above)
-        return Size(regions=regions, upper_tokens=upper, lower_tokens=max(0, lower))
+        return SizeEstimate(regions=regions, upper_tokens=upper, lower_tokens=max(0, lower))
 
 
 # Share of our count below which a reported size is not that of this request: a server has cut it, or it is that of

@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langchain_ctxwin.core.edits import clampable_chars, text_of
 from langchain_ctxwin.core.fitting import take_while_fits
 from langchain_ctxwin.core.notes import lasting, record_lines
-from langchain_ctxwin.core.priced_view import PricedView, Request, last_user, pins_before
+from langchain_ctxwin.core.priced_view import PricedView, RequestParts, last_user, pins_before
 from langchain_ctxwin.core.record import Record, RecordLine, extended, fitted
 from langchain_ctxwin.core.turns import split_steps, starts_turn, tool_of
 from langchain_ctxwin.core.view import Clamp, View, message_id, position_of
@@ -188,7 +188,7 @@ def turn_cuts(priced_view: PricedView) -> list[int]:
     return [step.index for step in priced_view.steps if step.index > priced_view.start and starts_turn(step)]
 
 
-def step_cuts(request: Request, priced_view: PricedView) -> list[int]:
+def step_cuts(request: RequestParts, priced_view: PricedView) -> list[int]:
     """Positions inside the current turn where its oldest steps can leave; the newest step always stays."""
     user = last_user(request.messages)
     begin = priced_view.start if user is None else max(priced_view.start, user + 1)
@@ -210,7 +210,7 @@ def first_that(values: Sequence[int], ok: Callable[[int], bool]) -> int | None:
     return values[place] if place < len(values) else None
 
 
-def cut(request: Request, priced_view: PricedView, start: int, goal: Goal) -> View:
+def cut(request: RequestParts, priced_view: PricedView, start: int, goal: Goal) -> View:
     """Return the view that starts at `start`, with pins frozen; its record is still that of the view before."""
     view, messages = priced_view.view, request.messages
     carry_tokens = int(ANSWER_SHARE * goal.room(priced_view))
@@ -235,21 +235,21 @@ def cut(request: Request, priced_view: PricedView, start: int, goal: Goal) -> Vi
 # ---- what left, and what the record says of it ----------------------------------------------------------------------
 
 
-def left_behind(request: Request, before: View, after: View) -> list[int]:
+def left_behind(request: RequestParts, before: View, after: View) -> list[int]:
     """Return the positions of the messages that one view shows and the other, which starts later, does not."""
     shown = {position.index for position in after.pinned}
     pinned = {position.index for position in before.pinned if position.index < request.start_of(before)}
     return [i for i in (*sorted(pinned), *range(request.start_of(before), request.start_of(after))) if i not in shown]
 
 
-def shown_again(request: Request, before: View, after: View) -> list[int]:
+def shown_again(request: RequestParts, before: View, after: View) -> list[int]:
     """Return the positions of the messages that had left one view and are pinned in the other, as an answer may be."""
     start, shown = request.start_of(before), {position.index for position in before.pinned}
     return [position.index for position in after.pinned if position.index < start and position.index not in shown]
 
 
 def with_record(
-    request: Request, before: PricedView, after: PricedView, goal: Goal, *, summary_tokens: int = 0
+    request: RequestParts, before: PricedView, after: PricedView, goal: Goal, *, summary_tokens: int = 0
 ) -> PricedView:
     """Return the request with the record of what left since `before`, as much of it as its room holds.
 
@@ -274,7 +274,9 @@ def with_record(
     return request.priced_view(replace(after.view, record=record), after.summary)
 
 
-def record_room(request: Request, priced_view: PricedView, goal: Goal, *, summary_tokens: int = 0) -> tuple[int, int]:
+def record_room(
+    request: RequestParts, priced_view: PricedView, goal: Goal, *, summary_tokens: int = 0
+) -> tuple[int, int]:
     """Return how many tokens the lines of the record may take, as a share of the room, and how many are free now."""
     present = request.text_tokens(priced_view.preamble.record) - request.text_tokens(priced_view.summary)
     regions, limit = priced_view.size.regions, goal.likely_limit(priced_view)
@@ -285,7 +287,7 @@ def record_room(request: Request, priced_view: PricedView, goal: Goal, *, summar
     return max(int(goal.record_share * room), least), max(0, free)
 
 
-def _sums(request: Request, before: PricedView, positions: Sequence[int]) -> dict[str, Any]:
+def _sums(request: RequestParts, before: PricedView, positions: Sequence[int]) -> dict[str, Any]:
     """What the record counts of some messages."""
     messages, steps, tokens = request.messages, 0, 0
     is_bare = not request.full_tokens and request.loaded is None  # each step has the price of its messages alone
@@ -302,7 +304,7 @@ def _sums(request: Request, before: PricedView, positions: Sequence[int]) -> dic
     return {"turns": turns, "steps": steps, "messages": len(positions), "tokens": tokens}
 
 
-def _lines(request: Request, positions: Sequence[int], room_tokens: int) -> Iterator[RecordLine]:
+def _lines(request: RequestParts, positions: Sequence[int], room_tokens: int) -> Iterator[RecordLine]:
     """The lines of messages, as far as any record could have a place for them.
 
     A long history that is met at once is read from the newest message on until there is several times as much as a
@@ -349,7 +351,7 @@ _LAST_WORD = re.compile(r"(?<![!-~])[!-~]++\Z")  # letters of scripts without sp
 Kind = Callable[[int], bool]  # says by its position whether a message is one to be clamped
 
 
-def clamp_until_fits(request: Request, priced_view: PricedView, goal: Goal) -> PricedView:
+def clamp_until_fits(request: RequestParts, priced_view: PricedView, goal: Goal) -> PricedView:
     """Clamp kind by kind until the request fits: results, calls and AI text, other messages, the current user message.
 
     Results of spared tools come after all other messages. Explicit pins that alone exceed the room come right before
@@ -362,7 +364,7 @@ def clamp_until_fits(request: Request, priced_view: PricedView, goal: Goal) -> P
     return priced_view
 
 
-def _with_shorter_account(request: Request, priced_view: PricedView, goal: Goal) -> PricedView:
+def _with_shorter_account(request: RequestParts, priced_view: PricedView, goal: Goal) -> PricedView:
     """Shorten the record, then the summary, where pins or the newest step leave them less room; neither goes whole."""
     if goal.fits(priced_view):
         return priced_view
@@ -378,7 +380,7 @@ def _with_shorter_account(request: Request, priced_view: PricedView, goal: Goal)
     return request.priced_view(view, summary)
 
 
-def _without_account(request: Request, priced_view: PricedView) -> PricedView:
+def _without_account(request: RequestParts, priced_view: PricedView) -> PricedView:
     return request.priced_view(replace(priced_view.view, record=Record()), "")
 
 
@@ -395,7 +397,7 @@ def first_part(text: str, room_tokens: int, price: Callable[[str], int]) -> str:
     return "\n".join((*fit.kept, f"{head}{CUT_MARK}" if head.strip() else "")).strip()
 
 
-def _clamp_all_but_question(request: Request, priced_view: PricedView, goal: Goal) -> PricedView:
+def _clamp_all_but_question(request: RequestParts, priced_view: PricedView, goal: Goal) -> PricedView:
     messages, pins, current = request.messages, request.pins, last_user(request.messages)
     spared = _sparing(request, goal)
     kinds: tuple[Kind, ...] = (
@@ -420,12 +422,12 @@ def _clamp_all_but_question(request: Request, priced_view: PricedView, goal: Goa
     return roomy if leaves_room(roomy) else _clamp(request, priced_view, large.__contains__, goal.likely_fits)
 
 
-def _sparing(request: Request, goal: Goal) -> Kind:
+def _sparing(request: RequestParts, goal: Goal) -> Kind:
     """Return what says of a position whether it holds the result of a spared tool."""
     return lambda index: bool(goal.spare_tools) and tool_of(request.messages, index) in goal.spare_tools
 
 
-def _exceeds_alone(request: Request, priced_view: PricedView, goal: Goal, index: int) -> bool:
+def _exceeds_alone(request: RequestParts, priced_view: PricedView, goal: Goal, index: int) -> bool:
     """True when a request with this explicit pin verbatim, and everything else at its smallest, would not fit.
 
     Constraints and other explicit pins are left out of it; pins after the start of the view, which cannot leave, are
@@ -449,7 +451,7 @@ def _exceeds_alone(request: Request, priced_view: PricedView, goal: Goal, index:
     return not goal.likely_fits(replace(request, constraints=()).priced_view(smallest, priced_view.summary))
 
 
-def clamp_giant(request: Request, priced_view: PricedView, goal: Goal) -> PricedView:
+def clamp_giant(request: RequestParts, priced_view: PricedView, goal: Goal) -> PricedView:
     """Clamp what is new and could not fit even if everything else left: a question, or the results of a step."""
     newest, current = priced_view.newest, last_user(request.messages)
     if newest is None:
@@ -472,7 +474,7 @@ def clamp_giant(request: Request, priced_view: PricedView, goal: Goal) -> Priced
     return _clamp_newest(request, priced_view, goal, ToolMessage, GIANT_SHARE * room)
 
 
-def clamp_newest_results(request: Request, priced_view: PricedView, goal: Goal) -> PricedView:
+def clamp_newest_results(request: RequestParts, priced_view: PricedView, goal: Goal) -> PricedView:
     """Clamp results, then calls, that leave the record no room: their values are in it, in a fraction of the room."""
     newest = priced_view.newest
     if newest is None:
@@ -488,7 +490,7 @@ def clamp_newest_results(request: Request, priced_view: PricedView, goal: Goal) 
 
 
 def _clamp_newest(
-    request: Request, priced_view: PricedView, goal: Goal, kind: type[BaseMessage], most_tokens: float
+    request: RequestParts, priced_view: PricedView, goal: Goal, kind: type[BaseMessage], most_tokens: float
 ) -> PricedView:
     """Clamp the messages of one type in the newest step, until the step takes at most so many tokens."""
     newest, spared = priced_view.newest, _sparing(request, goal)
@@ -506,7 +508,9 @@ def _from(priced_view: PricedView, index: int) -> int:
     return priced_view.steps.between(index, priced_view.stop)[0]
 
 
-def _clamp(request: Request, priced_view: PricedView, kind: Kind, enough: Callable[[PricedView], bool]) -> PricedView:
+def _clamp(
+    request: RequestParts, priced_view: PricedView, kind: Kind, enough: Callable[[PricedView], bool]
+) -> PricedView:
     """Cut the longest messages of a kind to one common length: the largest that is enough, else the floor."""
     lengths = _lengths(request, priced_view.view, kind)
     if not lengths:
@@ -524,7 +528,7 @@ def _clamp(request: Request, priced_view: PricedView, kind: Kind, enough: Callab
     return clamped_to(caps[-1] if best is None else best)
 
 
-def _lengths(request: Request, view: View, kind: Kind) -> dict[int, int]:
+def _lengths(request: RequestParts, view: View, kind: Kind) -> dict[int, int]:
     """Return the shown messages of a kind that can be cut: their lengths in characters, by position."""
     messages, start = request.messages, request.start_of(view)
     pinned = [position.index for position in view.pinned if position.index < start]
@@ -535,7 +539,7 @@ def _lengths(request: Request, view: View, kind: Kind) -> dict[int, int]:
     return {index: chars for index, chars in lengths.items() if chars > CLAMP_FLOOR_CHARS}
 
 
-def _with_clamps(request: Request, view: View, lengths: Mapping[int, int], chars: int) -> View:
+def _with_clamps(request: RequestParts, view: View, lengths: Mapping[int, int], chars: int) -> View:
     clamps = dict(view.clamped)
     for index in (index for index, length in lengths.items() if length > chars):
         key, head = message_id(request.messages, index), int(chars * HEAD_SHARE)

@@ -11,7 +11,7 @@ from langchain_ctxwin.core.calibration import Measured, Sizing
 from langchain_ctxwin.core.compaction import Goal, cut, with_record
 from langchain_ctxwin.core.limits import ModelLimits, TokenBudget
 from langchain_ctxwin.core.outcome import belief_key, from_history, sizing_for, with_belief
-from langchain_ctxwin.core.priced_view import Head, PricedView, Request, step_at
+from langchain_ctxwin.core.priced_view import Head, PricedView, RequestParts, step_at
 from langchain_ctxwin.core.recovery import lowered, remembered_limit, reserve_within, smaller_of
 from langchain_ctxwin.core.session import Session, counted, reset_view
 from langchain_ctxwin.core.view import message_id
@@ -33,7 +33,7 @@ MAX_GAP_SHARE = 0.01
 
 
 def measure_request(
-    request: Request,
+    request: RequestParts,
     session: Session,
     stated: ModelLimits,
     about: About,
@@ -98,7 +98,7 @@ def measure_request(
     )
 
 
-def begun_by_provider(session: Session, request: Request, priced_view: PricedView, goal: Goal) -> Session | None:
+def begun_by_provider(session: Session, request: RequestParts, priced_view: PricedView, goal: Goal) -> Session | None:
     """Return the session whose view begins where the provider says; None when it does so already.
 
     Its newest compaction stands for what is before, and only what follows is in the prompt. The record tells of what
@@ -142,7 +142,7 @@ class _Sized:
     """A request in the best known sizes."""
 
     session: Session
-    request: Request
+    request: RequestParts
     priced_view: PricedView
     answering_model: str
     digest: str
@@ -150,7 +150,7 @@ class _Sized:
     counted_by: CountedBy
 
 
-def _sized(session: Session, request: Request, about: About, *, full_tokens: int = 0) -> _Sized:
+def _sized(session: Session, request: RequestParts, about: About, *, full_tokens: int = 0) -> _Sized:
     request = replace(request, head=None, full_tokens=full_tokens)
     session, sizing = _calibrated(session, request, about)
     request = replace(request, sizing=sizing, head=_head(session, request, sizing))
@@ -178,7 +178,7 @@ def _sized(session: Session, request: Request, about: About, *, full_tokens: int
     )
 
 
-def _head(session: Session, request: Request, sizing: Sizing) -> Head | None:
+def _head(session: Session, request: RequestParts, sizing: Sizing) -> Head | None:
     """The part of the history that the anchor stands for, and that was shown as it is."""
     anchor, messages = session.counts.get("anchor") or {}, request.messages
     start, stop = request.start_of(session.view), anchor.get("index", 0)
@@ -214,8 +214,8 @@ def _stopped(sized: _Sized, goal: Goal) -> Stopped:
 
 
 def _reconciled(
-    session: Session, request: Request, answering_model: str, tools_digest: str, known_tokens: int
-) -> tuple[Session, Request]:
+    session: Session, request: RequestParts, answering_model: str, tools_digest: str, known_tokens: int
+) -> tuple[Session, RequestParts]:
     """Put what the last report says beyond all that we can explain into the offset.
 
     A compaction compares candidates, which are no extension of anything reported, with this request. The offset follows
@@ -229,7 +229,7 @@ def _reconciled(
     return session, replace(request, sizing=replace(request.sizing, belief=belief))
 
 
-def _calibrated(session: Session, request: Request, about: About) -> tuple[Session, Sizing]:
+def _calibrated(session: Session, request: RequestParts, about: About) -> tuple[Session, Sizing]:
     """What the session knows about sizes; it is learned first from a history that brings usage."""
     newest = next((message for message in reversed(request.messages) if isinstance(message, AIMessage)), None)
     if "anchor" not in session.counts and newest and newest.usage_metadata:  # answers that were never handed to us

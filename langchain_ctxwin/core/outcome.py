@@ -27,7 +27,7 @@ from langchain_ctxwin.core.calibration import (
 )
 from langchain_ctxwin.core.compaction import MIN_PROGRESS, Compaction, accepted_tokens, first_part
 from langchain_ctxwin.core.limits import unrefuted
-from langchain_ctxwin.core.priced_view import PricedView, Request, last_user
+from langchain_ctxwin.core.priced_view import PricedView, RequestParts, last_user
 from langchain_ctxwin.core.session import Pending, Session, counted
 from langchain_ctxwin.core.view import Position, message_id
 from langchain_ctxwin.core.window import About, Window
@@ -213,7 +213,7 @@ def from_refusal(window: Window, stated_tokens: int | None) -> dict[str, Any]:
     return with_belief(counts, belief_key(window.answering_model, window.about.tools_digest), belief)
 
 
-def from_history(session: Session, request: Request, priced_view: PricedView, about: About) -> Session:
+def from_history(session: Session, request: RequestParts, priced_view: PricedView, about: About) -> Session:
     """Learn from the usage in a history whose answers were not handed to us, each report once.
 
     After a compaction only what was answered since belongs to requests like this one.
@@ -256,7 +256,7 @@ def without_sizes(counts: Mapping[str, Any]) -> dict[str, Any]:
     return {**kept, "anchor": None}
 
 
-def sizing_for(session: Session, request: Request, answering_model: str, tools_digest: str) -> Sizing:
+def sizing_for(session: Session, request: RequestParts, answering_model: str, tools_digest: str) -> Sizing:
     """Return the sizing of requests to a model, by what the conversation knows about it."""
     measured = session.measured(answering_model)
     return replace(

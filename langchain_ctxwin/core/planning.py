@@ -31,7 +31,7 @@ from langchain_ctxwin.core.edits import edit, text_of
 from langchain_ctxwin.core.limits import refusal
 from langchain_ctxwin.core.notes import is_asked
 from langchain_ctxwin.core.outcome import ready
-from langchain_ctxwin.core.priced_view import PricedView, Request
+from langchain_ctxwin.core.priced_view import PricedView, RequestParts
 from langchain_ctxwin.core.session import MAX_INEFFECTIVE, Pending, content_digest, uncovered
 from langchain_ctxwin.core.turns import Shown
 from langchain_ctxwin.core.view import View, message_id, position_of
@@ -147,7 +147,7 @@ def prepare(window: Window) -> Snapshot | None:
     return Snapshot(start=start, stop=stop, digest=digest, max_tokens=max_tokens, reason=reason)
 
 
-def _snapshot_stop(request: Request, priced_view: PricedView, goal: Goal) -> int | None:
+def _snapshot_stop(request: RequestParts, priced_view: PricedView, goal: Goal) -> int | None:
     cuts = [*turn_cuts(priced_view), *step_cuts(request, priced_view)]
     growth = max(0, goal.ceiling(priced_view) - priced_view.total_tokens)
     least = priced_view.fixed_tokens + int(LEAST_KEPT * goal.room(priced_view))
@@ -164,7 +164,7 @@ def _snapshot_stop(request: Request, priced_view: PricedView, goal: Goal) -> int
     return first_enough(priced_view, goal, cuts, is_enough) if cuts else None
 
 
-def _without(request: Request, priced_view: PricedView, goal: Goal, stop: int) -> PricedView:
+def _without(request: RequestParts, priced_view: PricedView, goal: Goal, stop: int) -> PricedView:
     """The request without everything before `stop`, and without any summary."""
     return request.priced_view(cut(request, priced_view, stop, goal), "")
 
@@ -301,7 +301,7 @@ def summary_after(compaction: Compaction | None, window: Window) -> str:
     return window.session.summary if new is None else new
 
 
-def _compaction_of(request: Request, before: PricedView, after: PricedView, *, reason: str) -> Compaction:
+def _compaction_of(request: RequestParts, before: PricedView, after: PricedView, *, reason: str) -> Compaction:
     """The step from one view to a smaller one."""
     left = left_behind(request, before.view, after.view)
     dropped = [index for index in left if index >= uncovered(after.view, request.first)]  # without a summary
@@ -333,7 +333,7 @@ def _smaller(priced_view: PricedView, candidate: PricedView) -> PricedView:
     return candidate if candidate.total_tokens < priced_view.total_tokens else priced_view
 
 
-def _clear_results(request: Request, priced_view: PricedView, goal: Goal) -> PricedView:
+def _clear_results(request: RequestParts, priced_view: PricedView, goal: Goal) -> PricedView:
     """Clear the oldest results of the tools that are named for it, never the newest step, as many as are needed."""
     missing = priced_view.total_tokens - goal.low_water(priced_view) if goal.clear_tools else 0
     view, messages, batch = priced_view.view, request.messages, set[str]()
@@ -358,19 +358,19 @@ def _clear_results(request: Request, priced_view: PricedView, goal: Goal) -> Pri
     )
 
 
-def _drop_turns(request: Request, priced_view: PricedView, goal: Goal) -> PricedView:
+def _drop_turns(request: RequestParts, priced_view: PricedView, goal: Goal) -> PricedView:
     """Drop the oldest turns; the current one stays."""
     return _cut_first(request, priced_view, goal, turn_cuts(priced_view))
 
 
-def _drop_steps(request: Request, priced_view: PricedView, goal: Goal) -> PricedView:
+def _drop_steps(request: RequestParts, priced_view: PricedView, goal: Goal) -> PricedView:
     """Drop the oldest steps of a large current turn; its user message is pinned and its newest step stays."""
     if goal.leaves_whole(priced_view):
         return priced_view
     return _cut_first(request, priced_view, goal, step_cuts(request, priced_view))
 
 
-def _cut_first(request: Request, priced_view: PricedView, goal: Goal, cuts: Sequence[int]) -> PricedView:
+def _cut_first(request: RequestParts, priced_view: PricedView, goal: Goal, cuts: Sequence[int]) -> PricedView:
     def after(start: int) -> PricedView:
         return request.priced_view(cut(request, priced_view, start, goal), priced_view.summary)
 
@@ -380,7 +380,7 @@ def _cut_first(request: Request, priced_view: PricedView, goal: Goal, cuts: Sequ
 
 
 def _swapped_in(
-    request: Request, before: PricedView, priced_view: PricedView, goal: Goal, summary: Pending
+    request: RequestParts, before: PricedView, priced_view: PricedView, goal: Goal, summary: Pending
 ) -> PricedView:
     """The request, made smaller since `before`, with a finished summary in the place of what it covers.
 

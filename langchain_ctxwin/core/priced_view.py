@@ -10,7 +10,7 @@ from typing import Literal, Protocol, TypeVar
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, SystemMessage
 
 from langchain_ctxwin.core.assembly import Fill, Preamble, assemble, constraints_text, filled, record_text, with_fill
-from langchain_ctxwin.core.calibration import Regions, Size, Sizing
+from langchain_ctxwin.core.calibration import Regions, SizeEstimate, Sizing
 from langchain_ctxwin.core.edits import edit
 from langchain_ctxwin.core.native import is_kept, is_read, loaded_tools, loading, only_compaction, readable
 from langchain_ctxwin.core.pairing import (
@@ -199,7 +199,7 @@ class PricedView:
     estimates: Regions
     """What the counter says."""
 
-    size: Size
+    size: SizeEstimate
     """The same in the provider's counts, as far as they are known, with bounds."""
 
     leading: int = 0
@@ -259,7 +259,7 @@ class PricedView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class RequestParts:
     """Everything a request is made from, before anything is left out."""
 
     messages: Sequence[AnyMessage]

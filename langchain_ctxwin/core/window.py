@@ -14,7 +14,7 @@ from langchain_ctxwin.core.calibration import Sizing, answered_by, may_be, repor
 from langchain_ctxwin.core.compaction import Compaction, Goal
 from langchain_ctxwin.core.limits import ModelLimits, TokenBudget
 from langchain_ctxwin.core.model_info import ModelInfo
-from langchain_ctxwin.core.priced_view import PricedView, Request
+from langchain_ctxwin.core.priced_view import PricedView, RequestParts
 from langchain_ctxwin.core.session import Session
 from langchain_ctxwin.core.turns import Turn
 
@@ -92,7 +92,7 @@ class Window:
     extends: Extends | None
     """The reported size of an earlier request that this one extends; None when there is none."""
 
-    request: Request
+    request: RequestParts
     priced_view: PricedView
     session: Session
     goal: Goal
@@ -202,7 +202,7 @@ def make_report(
 
 
 def latest_report(
-    request: Request, priced_view: PricedView, session: Session, digest: str, answering_model: str
+    request: RequestParts, priced_view: PricedView, session: Session, digest: str, answering_model: str
 ) -> Extends | None:
     """Return the reported size of an earlier request that this one extends, by walking back over what was added.
 

@@ -35,12 +35,12 @@ from langchain_ctxwin.core.recovery import LENGTH_STOPS, STOP_KEYS
 from langchain_ctxwin.decompose.parts import (
     MAP_PROMPT,
     REDUCE_PROMPT,
-    Answer,
     Chunk,
+    ChunkPlace,
     Counts,
     Part,
+    PartAnswer,
     PartSplitter,
-    Place,
     chunk_of,
     no_counts,
     places_of,
@@ -156,7 +156,7 @@ class Failure(TypedDict):
     level: int
     part: int
     sub_question: str
-    chunks: list[Place]
+    chunks: list[ChunkPlace]
     error: str
 
 
@@ -164,12 +164,12 @@ class Outcome(Counts):
     """All that became of one part."""
 
     part: int
-    answers: list[Answer]
+    answers: list[PartAnswer]
     failures: list[Failure]
     unanswered: Part | None  # the work itself, as long as it may have to be tried again
 
 
-class Report(Counts):
+class RunReport(Counts):
     """How the answer came about, in numbers."""
 
     parts: list[int]  # per level; the first is the input's
@@ -190,7 +190,7 @@ class MapReduceOutput(TypedDict):
     answer: str
     failures: list[Failure]
     parts: int
-    report: Report
+    report: RunReport
 
 
 class State(TypedDict, total=False):
@@ -205,7 +205,7 @@ class State(TypedDict, total=False):
     answer: str
     failures: list[Failure]
     parts: int
-    report: Report
+    report: RunReport
 
 
 def _node(name: str, calls_of: Callable[[Any, RunnableConfig], Work[Any]]) -> Runnable[Any, Any]:
@@ -228,7 +228,7 @@ class _Nodes:
         if not isinstance(question, str) or not question.strip():
             raise ConfigError(f"question={brief(question)}: pass what is to be answered from the documents, as a str")
         chunks = _chunks_of(state)
-        report: Report = {**no_counts(), "parts": [], "sub_questions": []}
+        report: RunReport = {**no_counts(), "parts": [], "sub_questions": []}
         if self._sub_questions:
             report["sub_questions"] = yield from self._split_question(question, config, report)
         works = self._parts.of_documents(question, chunks, report, report["sub_questions"])
@@ -237,7 +237,7 @@ class _Nodes:
         update = {"level": 0, "parts": len(works), "waiting": [], "failures": [], "report": report}
         return Command(update={**update, "outcomes": Overwrite([])}, goto=_sends(works))
 
-    def _split_question(self, question: str, config: RunnableConfig, report: Report) -> Work[Any]:
+    def _split_question(self, question: str, config: RunnableConfig, report: RunReport) -> Work[Any]:
         """The sub-questions; none where it asks one thing, or where they are so long that no room is left.
 
         The model is not asked where the request for them would be too large, and not before it is sure that the
@@ -320,7 +320,9 @@ class _Nodes:
         final = {"answer": answers[0]["text"], "failures": failures, "report": report, "outcomes": Overwrite([])}
         return Command(update=final, goto=END)
 
-    def _combine(self, state: State, answers: list[Answer], failures: list[Failure], report: Report) -> Command[Any]:
+    def _combine(
+        self, state: State, answers: list[PartAnswer], failures: list[Failure], report: RunReport
+    ) -> Command[Any]:
         level, before = state["level"] + 1, len(report["clamped"])
         asked_about, kept = list[Part](), list[Outcome]()
         for work in self._parts.of_answers(state["question"], level, answers, report):
@@ -329,7 +331,7 @@ class _Nodes:
                 asked_about.append(work)
             else:  # an answer that is alone in its part goes to the next level as it is
                 covers = first.get("covers", [])
-                answer = Answer(text=first["text"], sub_question=work["sub_question"], covers=covers)
+                answer = PartAnswer(text=first["text"], sub_question=work["sub_question"], covers=covers)
                 kept.append(_outcome(work["part"], answer))
         report["parts"] = [*report["parts"], len(asked_about)]
         _announce_level(level, len(asked_about), clamped=len(report["clamped"]) - before)
@@ -372,7 +374,7 @@ def _take(reply: Any, part: Part, outcome: Outcome) -> Exception | None:
             "the model returned no text: check its output limit, reasoning budget and safety filters"
         )
     covers = places_of(part["chunks"])
-    outcome["answers"].append(Answer(text=text, sub_question=part["sub_question"], covers=covers))
+    outcome["answers"].append(PartAnswer(text=text, sub_question=part["sub_question"], covers=covers))
     return None
 
 
@@ -393,17 +395,17 @@ def _failure(error: Exception, works: list[Part]) -> Failure:
     )
 
 
-def _outcome(part: int, *answers: Answer) -> Outcome:
+def _outcome(part: int, *answers: PartAnswer) -> Outcome:
     return Outcome(**no_counts(), part=part, answers=[*answers], failures=[], unanswered=None)
 
 
-def _added(report: Report, outcomes: Sequence[Mapping[str, Any]]) -> Report:
+def _added(report: RunReport, outcomes: Sequence[Mapping[str, Any]]) -> RunReport:
     """The report with what a level took; cuts are in the order of the input, one for all sub-questions."""
     added: dict[str, Any] = {**report}
     for outcome in outcomes:
         added |= {name: added[name] + outcome[name] for name in no_counts()}
     by_place = {(cut["document"], cut["at"]): cut for cut in added["cuts"]}
-    return cast("Report", {**added, "cuts": [by_place[place] for place in sorted(by_place)]})
+    return cast("RunReport", {**added, "cuts": [by_place[place] for place in sorted(by_place)]})
 
 
 def _announce_part(work: Part, outcome: Outcome) -> None:

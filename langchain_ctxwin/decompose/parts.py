@@ -62,12 +62,12 @@ class Part(TypedDict):
     must_answer: bool  # a failure leaves the graph as the provider's own exception: no other part could answer
 
 
-class Answer(TypedDict):
+class PartAnswer(TypedDict):
     """What a model wrote about one part."""
 
     text: str
     sub_question: str
-    covers: list[Place]
+    covers: list[ChunkPlace]
 
 
 class Clamped(TypedDict):
@@ -153,7 +153,7 @@ class PartSplitter:
             works += self._fitted([{**about, "chunks": part} for part in parts], counts)
         return _numbered(works)
 
-    def of_answers(self, question: str, level: int, answers: Sequence[Answer], counts: Counts) -> list[Part]:
+    def of_answers(self, question: str, level: int, answers: Sequence[PartAnswer], counts: Counts) -> list[Part]:
         """Return the parts that combine `answers`, fewer than there are; a part of one answer needs no call.
 
         The answers to one sub-question are combined with each other first, those to several once each has one, and
@@ -312,7 +312,7 @@ _BLANK_LINES = re.compile(r"\n(?:[^\S\n]*+\n)++")
 _LINE_END = re.compile(r"(?m)\n(?!\n|(?:={3,}|-{3,})[ \t\r]*$)|\r(?!\n)")
 
 
-class Place(TypedDict):
+class ChunkPlace(TypedDict):
     """Where a chunk stands in the input: the document by its number, and characters of its text."""
 
     document: int
@@ -328,7 +328,7 @@ class Chunk(TypedDict):
     source: dict[str, str]  # what of the metadata is shown
     start: int  # where the text begins in its document, in characters
     text: str
-    covers: NotRequired[list[Place]]  # for an answer: the chunks that it was written from
+    covers: NotRequired[list[ChunkPlace]]  # for an answer: the chunks that it was written from
 
 
 class Cut(TypedDict):
@@ -429,11 +429,11 @@ def _end_of(chunk: Chunk) -> int:
     return chunk["start"] + len(chunk["text"])
 
 
-def places_of(chunks: Iterable[Chunk]) -> list[Place]:
+def places_of(chunks: Iterable[Chunk]) -> list[ChunkPlace]:
     """Return where the chunks, or what they answer, stand in the input; neighbours in one document as one place."""
-    found: list[Place] = []
+    found: list[ChunkPlace] = []
     for chunk in chunks:
-        own = Place(document=chunk["document"], source=chunk["source"], start=chunk["start"], stop=_end_of(chunk))
+        own = ChunkPlace(document=chunk["document"], source=chunk["source"], start=chunk["start"], stop=_end_of(chunk))
         for place in chunk.get("covers") or [own]:
             if found and found[-1]["document"] == place["document"] and found[-1]["stop"] == place["start"]:
                 found[-1] = {**found[-1], "stop": place["stop"]}

@@ -29,7 +29,7 @@ from langchain_ctxwin.demo.offline_model import (
     text_tokens,
     understand,
 )
-from langchain_ctxwin.demo.story import INDENT, REASON, Claim, Conversation, Screen, input_limit, limits_of
+from langchain_ctxwin.demo.story import INDENT, REASON, Promise, Screen, StoryThread, input_limit, limits_of
 from langchain_ctxwin.tool_results import ToolResultGuard
 from langchain_ctxwin.tool_results.guard import MIN_TOKENS
 from langchain_ctxwin.tool_results.stores import MemoryResultStore
@@ -90,7 +90,7 @@ class ReaderModel(OfflineChatModel):
 
 def play(
     screen: Screen, *, window_tokens: int, seed: int = 0, rows: int = ROWS, model: BaseChatModel | None = None
-) -> list[Claim]:
+) -> list[Promise]:
     """Ask about generated rows: search, walk through pages, a changed cursor, an expired one."""
     dice = random.Random(seed)  # noqa: S311  # sample data, no secret
     shipments = [_shipment(dice, number) for number in range(rows)]
@@ -116,7 +116,7 @@ def play(
             head = message.text.partition("\n")[0].strip("[]").partition(" Between the marks")[0]
             screen.line((f"{INDENT}<- {text_tokens(message.text):,} tokens: ", REASON), (head, "cyan"))
 
-    talk = Conversation(graph=graph, screen=screen, limits=limits, model=model, wrote=wrote)
+    talk = StoryThread(graph=graph, screen=screen, limits=limits, model=model, wrote=wrote)
     size = f"{rows:,} shipments, {text_tokens(text):,} tokens"
     screen.opening(f"Large results: an agent answers questions about {size} in one tool result", limits)
     first = _find(dice.choice(shipments[-LAST_ROWS:]), "quantity")
@@ -198,14 +198,14 @@ def _find(row: Mapping[str, Any], field: str) -> tuple[str, str]:
     return question, FOUND.format(field=field, value=row[field])
 
 
-def _paging(shown: Sequence[ToolMessage], raw_tokens: int, allowed: int) -> list[Claim]:
+def _paging(shown: Sequence[ToolMessage], raw_tokens: int, allowed: int) -> list[Promise]:
     sizes = [text_tokens(message.text) for message in shown]
     pages = [message.status for message in shown if message.name == READ_MORE]
     share = f"{sum(sizes):,} of {raw_tokens:,} tokens ({sum(sizes) / raw_tokens:.1%})"
     return [
-        Claim("no page takes more than a result may", f"up to {max(sizes):,} of {allowed:,}", max(sizes) <= allowed),
-        Claim("shown of the payload, all pages together", share, sum(sizes) < raw_tokens),
-        Claim("pages read on, cursors refused", f"{pages.count('success')}, {pages.count('error')}"),
+        Promise("no page takes more than a result may", f"up to {max(sizes):,} of {allowed:,}", max(sizes) <= allowed),
+        Promise("shown of the payload, all pages together", share, sum(sizes) < raw_tokens),
+        Promise("pages read on, cursors refused", f"{pages.count('success')}, {pages.count('error')}"),
     ]
 
 

@@ -15,7 +15,7 @@ from langchain_ctxwin.config import RoutingConfig
 from langchain_ctxwin.demo.explore import SYSTEM_PROMPT, Interview
 from langchain_ctxwin.demo.folder import Folder
 from langchain_ctxwin.demo.offline_model import OfflineChatModel, request_tokens
-from langchain_ctxwin.demo.story import Claim, Conversation, Screen, input_limit, limits_of
+from langchain_ctxwin.demo.story import Promise, Screen, StoryThread, input_limit, limits_of
 from langchain_ctxwin.demo.tools import FolderTools
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.models.registry import ModelRegistry
@@ -36,7 +36,7 @@ THINGS = ("flight", "hotel", "invoice", "parcel", "subscription", "ticket")
 
 def play(
     screen: Screen, folder: Folder, *, window_tokens: int, larger_tokens: int, steps: int = 20, seed: int = 0
-) -> list[Claim]:
+) -> list[Promise]:
     """Explore a folder with both choices."""
     if larger_tokens <= window_tokens:
         raise ConfigError(f"--larger-window {larger_tokens:,} is not above --window {window_tokens:,}: raise it")
@@ -56,7 +56,7 @@ def play(
         tool_selector=selector,
         checkpointer=InMemorySaver(),
     )
-    talk = Conversation(graph=graph, screen=screen, limits=limits["offline-large"])
+    talk = StoryThread(graph=graph, screen=screen, limits=limits["offline-large"])
     screen.opening(f"Choices: the same agent has {len(tools)} tools and two models", talk.limits)
     Interview(folder, window_tokens=window_tokens, seed=seed).hold(talk, steps=steps)
     sent = talk.recorder
@@ -65,8 +65,8 @@ def play(
     few = shown <= TOOL_TOKENS + selector.search_tokens
     answered = ", then ".join(f"{name} {sent.models.count(name)}" for name in dict.fromkeys(sent.models))
     return [
-        Claim("tools that a request shows", f"up to {shown:,} of {whole:,} tokens", few),
-        Claim("each request fits the model it went to", answered, all(fits) and sent.models[0] == "offline-small"),
+        Promise("tools that a request shows", f"up to {shown:,} of {whole:,} tokens", few),
+        Promise("each request fits the model it went to", answered, all(fits) and sent.models[0] == "offline-small"),
         *talk.claims(),
         *talk.savings(),
     ]

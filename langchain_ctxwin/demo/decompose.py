@@ -7,7 +7,7 @@ import random
 from langchain_ctxwin.decompose import create_map_reduce_graph
 from langchain_ctxwin.demo.folder import Folder
 from langchain_ctxwin.demo.offline_model import Move, OfflineChatModel, Sight
-from langchain_ctxwin.demo.story import Claim, Recorder, Screen, input_limit, limits_of
+from langchain_ctxwin.demo.story import Promise, Recorder, Screen, input_limit, limits_of
 
 TERMS = ("return", "import", "the", "with", "from")
 ANSWER = "lines have it."
@@ -29,7 +29,7 @@ class CountingModel(OfflineChatModel):
         return Move(f"{sum(term in line for line in lines if not line.startswith(MARKS))} {ANSWER}")
 
 
-def play(screen: Screen, folder: Folder, *, window_tokens: int, seed: int = 0) -> list[Claim]:
+def play(screen: Screen, folder: Folder, *, window_tokens: int, seed: int = 0) -> list[Promise]:
     """Ask about the files of a folder, as many as fill a dozen windows."""
     limits, recorder, lines = limits_of(window_tokens), Recorder(), list[str]()
     for file in folder.texts:
@@ -44,7 +44,7 @@ def play(screen: Screen, folder: Folder, *, window_tokens: int, seed: int = 0) -
     limit, largest = input_limit(limits), max(recorder.sizes)
     found = f"{sum(term in line for line in lines)} {ANSWER}"
     return [
-        Claim("every part fits", f"up to {largest:,} of {limit:,}, {len(recorder.sizes)} requests", largest <= limit),
-        Claim("no part failed", f"{len(done['failures'])} of {done['parts']} parts", not done["failures"]),
-        Claim("the answer is true", f"{found} in all", done["answer"] == found),
+        Promise("every part fits", f"up to {largest:,} of {limit:,}, {len(recorder.sizes)} requests", largest <= limit),
+        Promise("no part failed", f"{len(done['failures'])} of {done['parts']} parts", not done["failures"]),
+        Promise("the answer is true", f"{found} in all", done["answer"] == found),
     ]

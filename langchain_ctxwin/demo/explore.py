@@ -14,7 +14,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langchain_ctxwin.agent.ready import create_context_agent
 from langchain_ctxwin.demo.folder import Folder
 from langchain_ctxwin.demo.offline_model import ANSWERS, FILE_SEPARATOR, QUESTIONS, QUOTE_CHARS, OfflineChatModel
-from langchain_ctxwin.demo.story import Claim, Conversation, Screen, limits_of
+from langchain_ctxwin.demo.story import Promise, Screen, StoryThread, limits_of
 from langchain_ctxwin.demo.tools import LINE_CHARS, MAX_WHOLE_BYTES, FolderTools
 
 SYSTEM_PROMPT = (
@@ -58,7 +58,7 @@ class Interview:
         ordered = sorted(readable, key=lambda file: -file.size_bytes)
         self._large = [file for file in ordered if file.size_bytes > 4 * window_tokens] or ordered[:1]
 
-    def hold(self, talk: Conversation, *, steps: int) -> None:
+    def hold(self, talk: StoryThread, *, steps: int) -> None:
         """Ask the first question, others until there were about `steps` model calls, and the last one."""
         talk.ask(*self.opening)
         for asked in self.questions():
@@ -108,7 +108,7 @@ def play(
     steps: int = 60,
     seed: int = 0,
     model: BaseChatModel | None = None,
-) -> list[Claim]:
+) -> list[Promise]:
     """Ask until the model, by default the offline one, was called about `steps` times."""
     limits = limits_of(window_tokens)
     graph = create_context_agent(
@@ -119,7 +119,7 @@ def play(
         summarizer=model,
         checkpointer=InMemorySaver(),
     )
-    talk = Conversation(graph=graph, screen=screen, limits=limits, model=model)
+    talk = StoryThread(graph=graph, screen=screen, limits=limits, model=model)
     size = f"{len(folder.files):,} files, {sum(file.size_bytes for file in folder.files) / 1e6:,.1f} MB"
     screen.opening(f"Long work: an agent explores {folder.root}: {size}", limits)
     Interview(folder, window_tokens=window_tokens, seed=seed).hold(talk, steps=steps)

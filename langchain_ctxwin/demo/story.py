@@ -53,7 +53,7 @@ EVENTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class Promise:
     """What a story promises, what was measured, and whether it held; None where a figure claims nothing."""
 
     text: str
@@ -115,7 +115,7 @@ class Screen:
         why = event.get("reason") or event.get("fault")
         self.line((INDENT, ""), (done, DID), (f"  ({why})" if why else "", REASON))
 
-    def claims(self, claims: Sequence[Claim]) -> bool:
+    def claims(self, claims: Sequence[Promise]) -> bool:
         """Print the claims of a story with their figures; return whether all hold."""
         self.line()
         for claim in claims:
@@ -182,7 +182,7 @@ class Recorder(BaseCallbackHandler):
 
 
 @dataclass(slots=True, kw_only=True)
-class Conversation:
+class StoryThread:
     """One thread of an agent, played question by question; what was sent is measured, what is answered is checked."""
 
     graph: CompiledStateGraph[Any, Any, Any, Any]
@@ -239,26 +239,26 @@ class Conversation:
                     self.wrote(message)
         return answer
 
-    def claims(self) -> list[Claim]:
+    def claims(self) -> list[Promise]:
         """Return what every conversation promises, and what it came to."""
         sizes, turns, limit = self.recorder.sizes, self.turns, input_limit(self.limits)
         steps, largest, faults, lost = len(sizes), max(sizes), self.recorder.faults, self.recorder.without_question
         refused = f"; {self.recorder.refused} refused, sent again smaller" if self.recorder.refused else ""
-        true = Claim("answers", "not checked (not the offline model)")
+        true = Promise("answers", "not checked (not the offline model)")
         if self.is_strict:
             found = f"{self.true_answers} of {turns}, as plain code finds them"
-            true = Claim("every answer is true", found, self.true_answers == turns)
+            true = Promise("every answer is true", found, self.true_answers == turns)
         keeps_rule = self.kept_rules == turns if self.is_strict else None
         orphans = f"{len(faults)} faults in {steps} requests {'; '.join(faults[:1])}"
         return [
-            Claim("every request fits", f"up to {largest:,} of {limit:,}{refused}", largest <= limit),
-            Claim("nothing is orphaned", orphans, not faults),
-            Claim("the question is in every request", f"{steps - lost} of {steps}, word by word", not lost),
+            Promise("every request fits", f"up to {largest:,} of {limit:,}{refused}", largest <= limit),
+            Promise("nothing is orphaned", orphans, not faults),
+            Promise("the question is in every request", f"{steps - lost} of {steps}, word by word", not lost),
             true,
-            Claim("the rule of the first message is kept", f"{self.kept_rules} of {turns} answers", keeps_rule),
+            Promise("the rule of the first message is kept", f"{self.kept_rules} of {turns} answers", keeps_rule),
         ]
 
-    def savings(self) -> list[Claim]:
+    def savings(self) -> list[Promise]:
         """Return what was sent, beside what would have been with the whole history each time."""
         history = self.graph.get_state(THREAD).values["messages"]
         whole = self.recorder.sizes[0] - request_tokens(history[:1])  # system prompt and tools
@@ -271,7 +271,7 @@ class Conversation:
         failure = f"too large from step {first} on" if first else "never too large"
         sent = f"{sum(self.recorder.sizes):,} tokens, {self.compactions} compactions"
         unsaved = f"{sum(unmanaged):,} tokens, {unmanaged[-1]:,} at the end, {failure}"
-        return [Claim("sent in all", sent), Claim("with the whole history each time", unsaved)]
+        return [Promise("sent in all", sent), Promise("with the whole history each time", unsaved)]
 
 
 def limits_of(window_tokens: int) -> ModelLimits:

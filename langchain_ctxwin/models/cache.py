@@ -52,7 +52,7 @@ class SourceState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class SourceSnapshot:
     """All that one source stated at one time."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(strict=True, revalidate_instances="always")
@@ -61,8 +61,8 @@ class Snapshot:
     fetched_at: float  # seconds since the epoch
 
 
-_SNAPSHOT = TypeAdapter(Snapshot)
-Snapshots = Mapping[str, Snapshot]  # by the identity of the source
+_SNAPSHOT = TypeAdapter(SourceSnapshot)
+Snapshots = Mapping[str, SourceSnapshot]  # by the identity of the source
 
 
 def snapshot_file(path: Path | None) -> StoredValue[Snapshots]:
@@ -70,7 +70,7 @@ def snapshot_file(path: Path | None) -> StoredValue[Snapshots]:
     return StoredValue(
         path,
         key="snapshots",
-        kind=dict[str, Snapshot],
+        kind=dict[str, SourceSnapshot],
         events="models.cache",
         what="snapshots",
         writing={"exclude": {"snapshots": {"__all__": {"models": {"__all__": {"provenance", "conflicts"}}}}}},
@@ -207,7 +207,7 @@ class _Feed:
         self.key = str(getattr(source, "cache_key", None) or "")
         self.is_stored = bool(self.key) and self.tier in STORED_TIERS  # without a key nobody knows whose facts they are
         # What it stated last, by the name that it was asked for; None is its list. Replaced as a whole, never changed.
-        self.answers: dict[str | None, Snapshot] = {}
+        self.answers: dict[str | None, SourceSnapshot] = {}
         self.fault = ""
         self._source = source
         self._take_up = take_up
@@ -253,7 +253,7 @@ class _Feed:
             self.fail(f"no answer within {self._timeout_seconds:g} seconds")
         return waited_for
 
-    def restore(self, stored: Snapshot) -> None:
+    def restore(self, stored: SourceSnapshot) -> None:
         with self._lock:
             self.answers = {None: stored, **self.answers}  # an answer of its own is newer
 
@@ -309,7 +309,7 @@ class _Feed:
             models = ()  # it may answer by name
         with self._lock:  # or of answers that come at once all but one may be lost
             before, stated_before = self.answers.get(about), self.claims()
-            answers = {**self.answers, about: Snapshot(models=models, fetched_at=self._clock())}
+            answers = {**self.answers, about: SourceSnapshot(models=models, fetched_at=self._clock())}
             if len(answers) > MAX_ASKED:
                 del answers[next(name for name in answers if name is not None)]
             self.answers = answers
@@ -339,7 +339,7 @@ class _Feed:
 def _is_sound(info: Any) -> bool:
     """Say whether this is a `ModelInfo` whose fields are of their kinds: one bad entry would break all merging."""
     try:
-        _SNAPSHOT.validate_python(Snapshot(models=(info,), fetched_at=0.0))
+        _SNAPSHOT.validate_python(SourceSnapshot(models=(info,), fetched_at=0.0))
     except ValidationError:
         return False
     return True

@@ -305,7 +305,7 @@ class Style:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record(Style):
+class ResultRecord(Style):
     """One large result and the style of its pages; `thread` is the tenant and thread that it belongs to."""
 
     tool: str
@@ -321,7 +321,7 @@ class Record(Style):
         return zlib.compress(text, 1) if len(text) < MAX_BYTES else b""
 
     @classmethod
-    def from_bytes(cls, value: bytes) -> Record:
+    def from_bytes(cls, value: bytes) -> ResultRecord:
         """Read a record back, which may have been written by anybody; `ResultGoneError` when the bytes are none."""
         try:
             return _unpacked(value)
@@ -331,13 +331,13 @@ class Record(Style):
             ) from error
 
 
-def _unpacked(value: bytes) -> Record:
+def _unpacked(value: bytes) -> ResultRecord:
     unpacker = zlib.decompressobj()
     text = unpacker.decompress(value, MAX_BYTES)
     if unpacker.unconsumed_tail or not unpacker.eof:
         raise ValueError("cut off, or too large")
     stated = json.loads(text.decode("utf-8", "surrogatepass"))
-    values: dict[str, Any] = {field.name: stated[field.name] for field in fields(Record)}
+    values: dict[str, Any] = {field.name: stated[field.name] for field in fields(ResultRecord)}
     kind, chars, lists = values["kind"], values["text_chars"], (values["fields"], values["words"])
     is_sound = kind in ("text", "json", "blocks") and isinstance(values["extraction"], bool)
     is_sound = is_sound and (chars is None or (type(chars) is int and chars >= 0))
@@ -347,7 +347,7 @@ def _unpacked(value: bytes) -> Record:
         raise TypeError("a field is of another type")
     if values["fields"]:
         compile_fields(values["fields"])
-    return Record(**(values | {"fields": tuple(values["fields"]), "words": tuple(values["words"])}))
+    return ResultRecord(**(values | {"fields": tuple(values["fields"]), "words": tuple(values["words"])}))
 
 
 def key_of(thread: str, result_id: str) -> str:

@@ -31,7 +31,7 @@ from langchain_ctxwin.guarded import GuardedCounter
 from langchain_ctxwin.protocols import Clock, MetricsSink, RequestCounter, ResultStore, TokenCounter
 from langchain_ctxwin.reporting import Reporter
 from langchain_ctxwin.tool_results.contents import Content, content_of, is_blocks, is_media, jsonable, stays_blocks
-from langchain_ctxwin.tool_results.cursors import ID_CHARS, CursorSigner, Record, args_digest, key_of, parsed
+from langchain_ctxwin.tool_results.cursors import ID_CHARS, CursorSigner, ResultRecord, args_digest, key_of, parsed
 from langchain_ctxwin.tool_results.projection import query_words
 from langchain_ctxwin.tool_results.reading import Fields, Question, Reader, question_of
 from langchain_ctxwin.tool_results.stores import MemoryResultStore
@@ -128,7 +128,7 @@ class ToolResultGuard:
         self._scope = thread_of if scope is None else scope
         self._new_id = new_id
         self._counter = counter
-        self._prices = Prices(counter)
+        self._prices = ContentPrices(counter)
         self._reporter = Reporter.of(sinks)
         self._read_more = read_more_tool(self.read, self.aread)
         self._structured: Lru[tuple[BaseTool, BaseTool]] = Lru(MAX_TOOLS)
@@ -146,7 +146,7 @@ class ToolResultGuard:
 
     def counting(self, counter: TokenCounter) -> ToolResultGuard:
         """Return this guard with a counter, where it was made without one; kept results and settings are the same."""
-        return self if self._counter is not None else self._with(_counter=counter, _prices=Prices(counter))
+        return self if self._counter is not None else self._with(_counter=counter, _prices=ContentPrices(counter))
 
     def reporting(self, reporter: Reporter) -> ToolResultGuard:
         """Return this guard with somebody's sinks, where it was made without any; otherwise it is the same."""
@@ -313,7 +313,7 @@ class ToolResultGuard:
         blocks = [block for block in content if is_media(block) and stays_blocks([block])] if is_blocks(content) else []
         room = int((MEDIA_SHARE if is_oversized else 1.0) * call.budget_tokens)
         media: Fit[Any] = take_while_fits(blocks, room, lambda block: self._prices.content([block]), on_overflow="skip")
-        record = Record(
+        record = ResultRecord(
             tool=call.tool,
             args_digest=args_digest(call.args),
             thread=call.thread,
@@ -361,7 +361,7 @@ class ToolResultGuard:
                 "this result is no longer stored: it expired or was displaced. Call the tool again only if repeating "
                 "it is safe"
             )
-        record = Record.from_bytes(kept)
+        record = ResultRecord.from_bytes(kept)
         config = self.config.for_tool(record.tool)
         most_tokens = budget_of(config, getattr(runtime, "state", None), self._prices, is_page=True)
         reader = self._reader(result_id, config)
@@ -428,7 +428,7 @@ class _Call:
         self.events.append(ToolResultEvent(tool=self.tool, budget_tokens=self.budget_tokens, **facts))
 
 
-class Prices:
+class ContentPrices:
     """Prices texts and contents by the upper bound of a counter, because what is shown has to fit.
 
     A counter cannot fail a tool call; one that asks a provider estimates here, because pages are priced often.
@@ -460,7 +460,7 @@ class Prices:
         return self._upper(self._count([message]))
 
 
-def budget_of(config: ToolResultConfig, state: Any, prices: Prices, *, is_page: bool = False) -> int:
+def budget_of(config: ToolResultConfig, state: Any, prices: ContentPrices, *, is_page: bool = False) -> int:
     """Return the largest size of one result: the configured one, or its part of the room left in the window.
 
     The room is what the last `context_report` left of the input limit, less the message that made the calls; the calls

@@ -12,9 +12,9 @@ from langchain_ctxwin.core.fitting import Fit, take_while_fits
 from langchain_ctxwin.core.tokens import WholePrice
 from langchain_ctxwin.text import Span, clean_cut, sentence_spans, word_cut
 from langchain_ctxwin.tool_results.contents import Content, is_media
-from langchain_ctxwin.tool_results.cursors import Record
+from langchain_ctxwin.tool_results.cursors import ResultRecord
 from langchain_ctxwin.tool_results.projection import Projected
-from langchain_ctxwin.tool_results.view import Inside, View, layout_of, together
+from langchain_ctxwin.tool_results.view import Inside, ResultView, layout_of, together
 
 FIRST_ROWS = 32  # printed at first to see whether a page is full; twice as many each time it is not
 SHRINK = 0.9  # part of the rows that is kept each time when together they cost more than their sum
@@ -41,7 +41,7 @@ EDGES = "its beginning and its end"  # what a result is called that is shown in 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class PagePlace:
     """A position in a result."""
 
     entry: int = 0
@@ -54,7 +54,7 @@ class Place:
         return (((self.entry << CHAR_BITS) | self.char) << QUESTION_BITS) | self.question
 
     @classmethod
-    def at(cls, offset: int) -> Place:
+    def at(cls, offset: int) -> PagePlace:
         """Return the place of a cursor's offset."""
         place, question = divmod(offset, 1 << QUESTION_BITS)
         entry, char = divmod(place, 1 << CHAR_BITS)
@@ -66,8 +66,8 @@ class Page:
     """A part of a result."""
 
     body: str
-    start: Place
-    next: Place | None  # where the next page begins; None after the last one
+    start: PagePlace
+    next: PagePlace | None  # where the next page begins; None after the last one
     stop: int  # index after the last entry that is shown to its end
     shown: Projected = NOTHING  # what of these entries is left out
     inside: str = ""  # name of the entry that is not shown to its end, or of which this is a later part
@@ -86,7 +86,7 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Room:
+class PageRoom:
     """What a page may take."""
 
     tokens: int
@@ -94,7 +94,7 @@ class Room:
     rows: int | None = None  # most rows; None: as many as fit
 
 
-def page_at(view: View, place: Place, room: Room) -> Page:
+def page_at(view: ResultView, place: PagePlace, room: PageRoom) -> Page:
     """Return the page that begins at a place: as many whole entries as fit, or a part of one that is too large."""
     if view.layout.unit == "text" or place.char:
         return _part(view, place, room)
@@ -102,7 +102,7 @@ def page_at(view: View, place: Place, room: Room) -> Page:
     return _filled_up(view, page, room) if page.stop > place.entry else _part(view, place, room)
 
 
-def _whole_entries(view: View, place: Place, room: Room) -> Page:
+def _whole_entries(view: ResultView, place: PagePlace, room: PageRoom) -> Page:
     count, entries = FIRST_ROWS, range(len(view))
     while True:
         indexes = entries[place.entry : place.entry + min(count, room.rows or count)]
@@ -122,11 +122,11 @@ def _whole_entries(view: View, place: Place, room: Room) -> Page:
         stop = int(stop * SHRINK)
         shown = view.shown(indexes[:stop])
     end = place.entry + stop
-    following = Place(entry=end, question=place.question) if end < len(view) else None
+    following = PagePlace(entry=end, question=place.question) if end < len(view) else None
     return Page(body=_body(shown), start=place, next=following, stop=end, shown=shown)
 
 
-def _filled_up(view: View, page: Page, room: Room) -> Page:
+def _filled_up(view: ResultView, page: Page, room: PageRoom) -> Page:
     """Add the beginning of an entry that is larger than a page where it would leave much of this page empty."""
     left = room.tokens - room.price(f"{page.body}\n")
     is_full = room.rows is not None and page.stop - page.start.entry >= room.rows
@@ -142,7 +142,7 @@ def _filled_up(view: View, page: Page, room: Room) -> Page:
     return replace(page, body=body, next=following.next, inside=following.inside, stop=following.stop, shown=shown)
 
 
-def _part(view: View, place: Place, room: Room) -> Page:
+def _part(view: ResultView, place: PagePlace, room: PageRoom) -> Page:
     """The page that is a part of one entry; its first line repeats the title of what goes on there, if short."""
     text, title = view.layout.rows[0], ""
     if view.layout.unit != "text":
@@ -168,7 +168,9 @@ def _body(shown: Projected) -> str:
     return "\n".join(text for text in shown.value if text)
 
 
-def chosen(content: Content, record: Record, config: ToolResultConfig, room: Room) -> tuple[Record, View]:
+def chosen(
+    content: Content, record: ResultRecord, config: ToolResultConfig, room: PageRoom
+) -> tuple[ResultRecord, ResultView]:
     """Return the record of a result that is too large with the style of its pages, and the view of its first page.
 
     Styles are tried from the mildest on. Configured fields are what the user wants to see, however much would fit.
@@ -181,13 +183,13 @@ def chosen(content: Content, record: Record, config: ToolResultConfig, room: Roo
         shortened = [replace(record, text_chars=chars) for chars in lengths]
         # Whole, an image would be shown as the text of its data.
         styles = shortened if any(map(is_media, layout.rows)) else [record, *shortened]
-    views = [(style, View(layout, style)) for style in styles]
+    views = [(style, ResultView(layout, style)) for style in styles]
     if len(views) > 1 and _fits_whole(views[-1][1], room):  # asked first, because mostly not even this one does
         return next(milder for milder in views if _fits_whole(milder[1], room))
     return views[-1]
 
 
-def _fits_whole(view: View, room: Room) -> bool:
+def _fits_whole(view: ResultView, room: PageRoom) -> bool:
     if room.rows is not None and len(view) - view.layout.head > room.rows:
         return False
     count, entries = FIRST_ROWS, range(len(view))
@@ -198,14 +200,14 @@ def _fits_whole(view: View, room: Room) -> bool:
     return False
 
 
-def first_page(view: View, config: ToolResultConfig, room: Room) -> Page:
+def first_page(view: ResultView, config: ToolResultConfig, room: PageRoom) -> Page:
     """Return the first page; of a text, and of a result without pages, the beginning and the end."""
     is_text = view.layout.unit == "text"
     if config.pagination and not is_text:
-        return page_at(view, Place(), room)
+        return page_at(view, PagePlace(), room)
     shown = NOTHING if is_text else view.shown(range(len(view)))
     text = view.layout.rows[0] if is_text else _body(shown)
-    page = Page(body=text, start=Place(), next=None, stop=len(view), shown=shown)
+    page = Page(body=text, start=PagePlace(), next=None, stop=len(view), shown=shown)
     if room.price(text) <= room.tokens:
         return page
     stop = page_end(text, 0, int(room.tokens * HEAD_SHARE), room.price)
@@ -213,7 +215,7 @@ def first_page(view: View, config: ToolResultConfig, room: Room) -> Page:
     page = replace(page, body=text[:stop], end=text[start:], chars=(0, stop))
     if not config.pagination:
         return replace(page, form=EDGES)
-    return page if start == stop else replace(page, next=Place(char=stop), inside=view.layout.name(0), stop=0)
+    return page if start == stop else replace(page, next=PagePlace(char=stop), inside=view.layout.name(0), stop=0)
 
 
 def page_end(text: str, start: int, budget_tokens: int, price: WholePrice) -> int:

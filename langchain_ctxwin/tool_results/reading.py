@@ -22,19 +22,19 @@ from langchain_ctxwin.core.notes import READ_MORE
 from langchain_ctxwin.core.tokens import WholePrice
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.tool_results.contents import Content, json_value, restored
-from langchain_ctxwin.tool_results.cursors import Cursor, CursorSigner, Record
+from langchain_ctxwin.tool_results.cursors import Cursor, CursorSigner, ResultRecord
 from langchain_ctxwin.tool_results.pages import (
     QUESTION_BITS,
     Page,
-    Place,
-    Room,
+    PagePlace,
+    PageRoom,
     chosen,
     first_page,
     page_at,
     page_end,
     passages,
 )
-from langchain_ctxwin.tool_results.view import Layout, View, layout_of, print_value, row_lines
+from langchain_ctxwin.tool_results.view import Layout, ResultView, layout_of, print_value, row_lines
 
 MAX_NAMES = 12  # fields named one by one with the first page; more cost more than they tell
 MAX_NAMES_LATER = 3  # the same for later pages, which mostly leave out the same
@@ -118,11 +118,11 @@ def question_of(contains: str | None, fields: Fields, page_tokens: int | None) -
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class NotedPage:
     """A page with its notes."""
 
     text: str
-    record: Record
+    record: ResultRecord
     page: Page
     layout: Layout
     following: str = ""  # cursor of the next page; empty after the last one
@@ -143,10 +143,10 @@ class Reader:
         self._ttl_seconds = ttl_seconds
 
     def first(
-        self, content: Content, record: Record, config: ToolResultConfig, tokens: int, *, is_stored: bool
-    ) -> Answer:
+        self, content: Content, record: ResultRecord, config: ToolResultConfig, tokens: int, *, is_stored: bool
+    ) -> NotedPage:
         """Return the first view of a result within a number of tokens, and the record to keep."""
-        room = Room(tokens=_body_tokens(tokens), price=self._price, rows=config.page_rows)
+        room = PageRoom(tokens=_body_tokens(tokens), price=self._price, rows=config.page_rows)
         kept, view = chosen(content, record, config, room)
         # Of a result that fits fields are left out to save tokens: its notes are as short as it is.
         notes = _Notes(kept, view.layout, self._result_id, self._price, min(tokens, self._price(content.text)))
@@ -156,12 +156,12 @@ class Reader:
 
         return self._fitted(page, tokens, Question(is_first=True), notes, is_stored=is_stored)
 
-    def place(self, record: Record, cursor: str) -> Place:
+    def place(self, record: ResultRecord, cursor: str) -> PagePlace:
         """Return the place that a cursor of this result names; other cursors, and old ones, raise a `CursorError`."""
         bound = {"tool": record.tool, "args_digest": record.args_digest, "thread": record.thread}
-        return Place.at(self._signer.verify(cursor, **bound).offset)
+        return PagePlace.at(self._signer.verify(cursor, **bound).offset)
 
-    def answer(self, record: Record, place: Place, question: Question, tokens: int) -> Answer:
+    def answer(self, record: ResultRecord, place: PagePlace, question: Question, tokens: int) -> NotedPage:
         """Return what is asked of a result from a place on; a question of its own begins at the first entry.
 
         Raises:
@@ -173,35 +173,35 @@ class Reader:
                     "this cursor goes on with a search or with chosen fields: give the same contains and fields again, "
                     "or take the cursor of another page"
                 )
-            place = Place(question=question.digest)
+            place = PagePlace(question=question.digest)
         layout = layout_of(restored(record.text, record.kind))
         notes = _Notes(record, layout, self._result_id, self._price, tokens)
         unmatched = [path for path in question.fields if not layout.has(path)]
         if unmatched or place.entry >= len(layout):
             nothing = Page(body="", start=place, next=None, stop=place.entry)
             text = notes.other_names(unmatched) if unmatched else notes.no_more()
-            return Answer(text=text, record=record, page=nothing, layout=layout)
-        view = View(layout, replace(record, fields=question.fields) if question.fields else record)
+            return NotedPage(text=text, record=record, page=nothing, layout=layout)
+        view = ResultView(layout, replace(record, fields=question.fields) if question.fields else record)
         search = _Search(view, question.contains) if question.contains else None
 
         def page(body_tokens: int) -> Page:
-            room = Room(tokens=body_tokens, price=self._price, rows=question.rows)
+            room = PageRoom(tokens=body_tokens, price=self._price, rows=question.rows)
             return search.page(place, room) if search else page_at(view, place, room)
 
         return self._fitted(page, tokens, question, notes)
 
     def _fitted(
         self, page_of: Callable[[int], Page], tokens: int, question: Question, notes: _Notes, *, is_stored: bool = True
-    ) -> Answer:
+    ) -> NotedPage:
         """Give the notes the room that they take, which is known when they are written, and the data all other."""
         record, layout, fitting = notes.record, notes.layout, None
         body_tokens, fitting_tokens = _body_tokens(tokens), 0
-        end = self._cursor(record, Place(entry=len(layout))) if is_stored else ""
+        end = self._cursor(record, PagePlace(entry=len(layout))) if is_stored else ""
         for attempt in count(1):
             page = page_of(body_tokens)
             following = self._cursor(record, page.next) if page.next and is_stored else ""
             text = notes.around(page, question, following=following, end=end, ttl_seconds=self._ttl_seconds)
-            answer = Answer(text=text, record=record, page=page, layout=layout, following=following)
+            answer = NotedPage(text=text, record=record, page=page, layout=layout, following=following)
             left = tokens - self._price(text)
             if left >= 0:
                 fitting, fitting_tokens = answer, body_tokens
@@ -213,7 +213,7 @@ class Reader:
                 break
         return fitting or answer
 
-    def _cursor(self, record: Record, place: Place) -> str:
+    def _cursor(self, record: ResultRecord, place: PagePlace) -> str:
         return self._signer.sign(Cursor(record.tool, record.args_digest, record.thread, self._result_id, place.offset))
 
 
@@ -228,7 +228,7 @@ class _Notes:
     A mark shows where data begins and ends: nobody who wrote the data could know it.
     """
 
-    def __init__(self, record: Record, layout: Layout, mark: str, price: WholePrice, tokens: int) -> None:
+    def __init__(self, record: ResultRecord, layout: Layout, mark: str, price: WholePrice, tokens: int) -> None:
         self.record = record
         self.layout = layout
         self._is_terse = tokens < TERSE_TOKENS
@@ -399,14 +399,14 @@ def _quoted(asked: Any) -> str:
 class _Search:
     """Looks for a text in the entries of a result, whatever its case."""
 
-    def __init__(self, view: View, needle: str) -> None:
+    def __init__(self, view: ResultView, needle: str) -> None:
         self._view = view
         self._needle = needle
         self._pattern = re.compile(re.escape(needle), re.IGNORECASE)
         self._matches = [index for index in range(len(view)) if any(self._texts(index, ""))]
 
-    def page(self, place: Place, room: Room) -> Page:
-        taken: list[tuple[Place, str]] = []
+    def page(self, place: PagePlace, room: PageRoom) -> Page:
+        taken: list[tuple[PagePlace, str]] = []
         following, left = None, room.tokens
         for block in self._blocks(place, room):
             left -= room.price(f"{block[1]}\n")
@@ -425,7 +425,7 @@ class _Search:
             body = body[start : page_end(body, start, room.tokens, room.price)]
         return Page(body=body, start=place, next=following, stop=place.entry, matches=self._matches, is_cut=is_cut)
 
-    def _blocks(self, place: Place, room: Room) -> Iterator[tuple[Place, str]]:
+    def _blocks(self, place: PagePlace, room: PageRoom) -> Iterator[tuple[PagePlace, str]]:
         """What is shown of each match, with the place to go on from when it does not fit any more."""
         most_tokens = min(room.tokens, max(ENTRY_TOKENS, ENTRY_SHARE * room.tokens))
         if self._view.style.fields:
@@ -485,7 +485,7 @@ def _texts_in(value: Any, path: str) -> Iterator[tuple[str, str]]:
         yield path, value if isinstance(value, str) else print_value(value)
 
 
-def _numbered_lines(view: View, indexes: Sequence[int]) -> dict[int, str]:
+def _numbered_lines(view: ResultView, indexes: Sequence[int]) -> dict[int, str]:
     """Matching rows as a table with their numbers; fields under their names; nothing of a text, or of other entries."""
     layout = view.layout
     if layout.unit == "fields":

@@ -40,7 +40,7 @@ MAX_PATHS = 2_000  # fields of these rows that are looked at, all of a hundred i
 SMALL_CHARS = 200  # a value that prints in so many, about two lines, is shown on the line of its path
 
 
-class View:
+class ResultView:
     """The entries of a result in one style."""
 
     def __init__(self, layout: Layout, style: Style) -> None:
@@ -133,7 +133,7 @@ def leaves_out(content: Content, fields: Sequence[str]) -> bool:
     layout = layout_of(content)
     if layout.unit == "text":
         return False
-    shown = View(layout, Style(fields=tuple(fields))).projected(range(len(layout)))
+    shown = ResultView(layout, Style(fields=tuple(fields))).projected(range(len(layout)))
     return bool(shown.left_out) and len(shown.missing) < len(fields)
 
 

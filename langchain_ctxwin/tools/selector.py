@@ -199,7 +199,7 @@ class ToolSelector:
         """Return the tools with these names, in this order; unknown names are left out."""
         return [self._entries[number].tool for number in self._known(names)]
 
-    def _selection(self, needs: Needs, ranking: Ranking | None, room: Room, previous: Names) -> ToolSelection:
+    def _selection(self, needs: Needs, ranking: Ranking | None, room: ToolRoom, previous: Names) -> ToolSelection:
         before = self._known(_listed(previous))
         chosen = self._chosen(needs, ranking, room, before)
         loaded = set(chosen)
@@ -213,7 +213,7 @@ class ToolSelector:
             skipped=self._names(self._too_large(room)),
         )
 
-    def _chosen(self, needs: Needs, ranking: Ranking | None, room: Room, before: list[int]) -> list[int]:
+    def _chosen(self, needs: Needs, ranking: Ranking | None, room: ToolRoom, before: list[int]) -> list[int]:
         """The positions of the tools to bind, in their order."""
         always = self._always
         if ranking is None:  # nothing has to be chosen
@@ -241,7 +241,7 @@ class ToolSelector:
         first, others = [*always, *urgent, *serving, *needed], [*called, *recent, *ranking.order]
         return self._pruned(before, first, others, room)
 
-    def _pruned(self, before: list[int], first: Iterable[int], others: Iterable[int], room: Room) -> list[int]:
+    def _pruned(self, before: list[int], first: Iterable[int], others: Iterable[int], room: ToolRoom) -> list[int]:
         """Make room in one batch, for what is first and then for others; without new ones the set stays whole."""
         stay = room.fill((), first)
         if room.left(before) >= 0 and set(before).issuperset(stay):
@@ -291,12 +291,12 @@ class ToolSelector:
         names = (LINE_NAME_END.join(parts[:length]) for length in range(1, len(parts) + 1))
         return next((self._numbers[name] for name in names if name in self._numbers), None)
 
-    def _room_of(self, tokens: int | None) -> Room:
+    def _room_of(self, tokens: int | None) -> ToolRoom:
         if isinstance(tokens, bool) or not isinstance(tokens, int | None):
             raise ConfigError(f"max_tool_tokens={tokens!r}: give a number of tokens, or None for that of the selector")
         return self._room if tokens is None else replace(self._room, tokens=tokens)
 
-    def _too_large(self, room: Room) -> list[int]:
+    def _too_large(self, room: ToolRoom) -> list[int]:
         """The tools that do not even fit as the only one beside those that are always there."""
         left = room.left(self._always)
         return [number for number, price in enumerate(room.each) if price > left and number not in self._always]
@@ -364,7 +364,7 @@ def _best(wish: Wish) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Room:
+class ToolRoom:
     """What the tools of one request may cost, and what they do cost, in tokens."""
 
     tokens: int  # what they may cost
@@ -392,7 +392,7 @@ class Room:
         return list(take_while_fits(free, left, lambda number: int(self.each[number]), on_overflow="skip").kept)
 
 
-def priced_room(tools: Sequence[Any], tokens: int, counter: TokenCounter | None) -> Room:
+def priced_room(tools: Sequence[Any], tokens: int, counter: TokenCounter | None) -> ToolRoom:
     """Price every tool once, as what it adds to a request."""
     count = counter or TokenEstimator()
     probe = {"type": "function", "function": {"name": "a", "description": "a", "parameters": {"type": "object"}}}
@@ -410,4 +410,4 @@ def priced_room(tools: Sequence[Any], tokens: int, counter: TokenCounter | None)
         except UNREADABLE:
             return UNKNOWN_PRICE
 
-    return Room(tokens=tokens, base=base, each=tuple(map(price, tools)))
+    return ToolRoom(tokens=tokens, base=base, each=tuple(map(price, tools)))

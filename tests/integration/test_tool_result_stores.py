@@ -8,7 +8,7 @@ from langgraph.store.postgres import PostgresStore
 from langgraph.store.postgres.aio import AsyncPostgresStore
 
 from langchain_ctxwin.tool_results.stores import LangGraphResultStore, RedisResultStore
-from langchain_ctxwin.tool_results.view import View
+from langchain_ctxwin.tool_results.view import ResultView
 from support.result_stores import elsewhere, opened_store
 from support.servers import started_postgres, started_valkey
 from support.walking import PRICE, TOOL, answers, ask, awalk, cursor_in, entries_in, guard_of, walk
@@ -56,7 +56,7 @@ async def test_a_walk_gives_the_same_pages_whatever_the_store(store, name):
 
 def test_the_walk_that_stores_are_compared_with_loses_nothing():
     found = answers(RESULTS["rows"], BUDGET)
-    view = View(found[0].layout, found[0].record)
+    view = ResultView(found[0].layout, found[0].record)
 
     assert entries_in(view, [answer.page for answer in found]) == list(range(151))
 

@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.store.memory import InMemoryStore
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits
-from langchain_ctxwin.agent.storage import Place
+from langchain_ctxwin.agent.storage import RunPlace
 from langchain_ctxwin.core.compaction import left_behind, shown_again
 from langchain_ctxwin.core.edits import text_of
 from langchain_ctxwin.core.pairing import find_faults
@@ -116,7 +116,7 @@ class Conversation:
     def __init__(self, window, *, is_async, has_store, **config):
         self.window, self.is_async = window, is_async
         self.writer = Writer()
-        self.place = Place("t", SummaryStore(InMemoryStore(), "t")) if has_store else Place()
+        self.place = RunPlace("t", SummaryStore(InMemoryStore(), "t")) if has_store else RunPlace()
         self.config = ContextConfig(output_reserve=0, **config)
         self.history, self.session, self.previous = [], {}, None
         self.rewritten, self.is_exact = False, True

@@ -5,16 +5,16 @@ from itertools import cycle
 
 from langchain_ctxwin.config import ToolResultConfig
 from langchain_ctxwin.tool_results.contents import content_of
-from langchain_ctxwin.tool_results.cursors import Cursor, CursorSigner, Record
-from langchain_ctxwin.tool_results.guard import Prices, ToolResultGuard
-from langchain_ctxwin.tool_results.pages import Place, page_at
+from langchain_ctxwin.tool_results.cursors import Cursor, CursorSigner, ResultRecord
+from langchain_ctxwin.tool_results.guard import ContentPrices, ToolResultGuard
+from langchain_ctxwin.tool_results.pages import PagePlace, page_at
 from langchain_ctxwin.tool_results.reading import Question, Reader
 from langchain_ctxwin.tool_results.view import Inside
 from support.result_stores import FakeClock
 
 TOOL = "rows"
 RESULT_ID = "r1abcdefghij"
-PRICE = Prices(None).text
+PRICE = ContentPrices(None).text
 CURSOR = re.compile(r'cursor="([^"]+)"')
 BODY = re.compile(rf"<data {RESULT_ID}>\n(.*)\n</data {RESULT_ID}>", re.DOTALL)
 
@@ -69,7 +69,7 @@ async def awalk(guard, result, **question):
 def answers(result, tokens, question=None, config=None):
     """What a reader answers: the pages of a plain walk, or those of a question, with all that is known of them."""
     content = content_of(result)
-    record = Record(tool=TOOL, args_digest="digest", thread="one", text=content.text, kind=content.kind)
+    record = ResultRecord(tool=TOOL, args_digest="digest", thread="one", text=content.text, kind=content.kind)
     reader = Reader(RESULT_ID, CursorSigner("a key of the tests", 600, FakeClock()), PRICE, ttl_seconds=600)
     first = reader.first(content, record, config or ToolResultConfig(), tokens, is_stored=True)
     found, cursor = [first], first.following
@@ -88,12 +88,12 @@ def _order(place):
 
 def _end_cursor(layout):
     signer = CursorSigner("a key of the tests", 600, FakeClock())
-    return signer.sign(Cursor(TOOL, "digest", "one", RESULT_ID, Place(entry=len(layout)).offset))
+    return signer.sign(Cursor(TOOL, "digest", "one", RESULT_ID, PagePlace(entry=len(layout)).offset))
 
 
 def pages(view, rooms):
     """All pages of a result, each in the next one of some rooms."""
-    found, place, sizes = [], Place(), cycle(rooms)
+    found, place, sizes = [], PagePlace(), cycle(rooms)
     while place is not None:
         page = page_at(view, place, next(sizes))
         assert page.next is None or _order(page.next) > _order(place)

@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 
 from langchain_ctxwin import ContextNodes, TokenEstimator
 from langchain_ctxwin.agent.step import BackgroundSummaries
-from langchain_ctxwin.agent.storage import Place
+from langchain_ctxwin.agent.storage import RunPlace
 from langchain_ctxwin.core.pairing import find_faults
 from langchain_ctxwin.core.record import OPENING, render_record
 from langchain_ctxwin.errors import BudgetExceededError
@@ -177,7 +177,7 @@ def test_a_damaged_pending_summary_is_dropped_and_said(gate):
 def test_a_clock_that_jumped_does_not_hold_a_lost_summary_for_ever(ago_seconds, is_lost):
     nodes = ContextNodes(engine_of(Writer(), Forgetful()))
     window = nodes.measure({"messages": pairs(15)})
-    place = Place("1", SummaryStore(InMemoryStore(), "1"))
+    place = RunPlace("1", SummaryStore(InMemoryStore(), "1"))
     begun = BackgroundSummaries(nodes.engine, clock=lambda: time.time() - ago_seconds).advance(window, place)
     assert begun.session.pending is not None
     assert BackgroundSummaries(nodes.engine).is_lost(begun, place) is is_lost
@@ -265,9 +265,9 @@ def test_a_bad_summarizer_fails_no_turn_and_loses_no_message(kind, summarize, is
 
 def test_a_refused_summary_is_paid_for_all_the_same():
     flow, state = flow_of(Writer("novel" * 9000)), {"messages": pairs(5)}
-    state |= flow.check(state, Place())
+    state |= flow.check(state, RunPlace())
     flow.engine.jobs.drain(PATIENCE)
-    state |= flow.check(state, Place())
+    state |= flow.check(state, RunPlace())
     assert state["context_guard"]["reason"].startswith("summary refused: ")
     assert state["context_guard"]["summarizer"]["summaries"] == 1
 
@@ -334,13 +334,13 @@ def test_a_summary_of_everything_that_is_left_is_dropped():
     """Its followers were removed: to show it would leave no message to answer."""
     flow, tight = flow_of(Writer()), flow_of(Writer(), window=200)
     state = {"messages": [HumanMessage("count", id="q"), *steps(8)]}
-    state |= flow.check(state, Place())
+    state |= flow.check(state, RunPlace())
     flow.engine.jobs.drain(PATIENCE)
-    state |= flow.check(state, Place())
+    state |= flow.check(state, RunPlace())
     assert state["context_pending"]["text"]
     stop = state["context_pending"]["through"]["index"] + 1
     state["messages"] = state["messages"][:stop]
-    state |= tight.before(state, Place())
+    state |= tight.before(state, RunPlace())
     assert state["context_view"]["start"]["index"] < stop
     assert exact_count(tight.request(state)) <= 200
 
@@ -350,20 +350,20 @@ def test_a_lost_summary_is_repeated_of_the_messages_as_they_are():
     writer = Writer()
     lost, here = flow_of(Writer()), flow_of(writer)
     state = {"messages": pairs(5)}
-    state |= lost.check(state, Place())
+    state |= lost.check(state, RunPlace())
     state["messages"][0] = HumanMessage("corrected", id="q0")
-    state |= here.before(state, Place())
+    state |= here.before(state, RunPlace())
     assert writer.given[0][0][0] == "corrected"
     state["messages"] = [*state["messages"][:-1], *pairs(3, first=5)]
-    state |= here.before(state, Place())
+    state |= here.before(state, RunPlace())
     assert state["context_summary"].startswith(SUMMARY)
 
 
 def test_a_lost_summary_that_fails_again_costs_no_turn():
     lost, here = flow_of(Writer()), flow_of(writer := Writer(RuntimeError("down")))
     state = {"messages": pairs(5)}
-    state |= lost.check(state, Place())
-    state |= here.before(state, Place())
+    state |= lost.check(state, RunPlace())
+    state |= here.before(state, RunPlace())
     assert (len(writer.given), state["context_pending"].get("text", "")) == (1, "")
     assert "down" in state["context_guard"]["reason"]
     assert exact_count(here.request(state)) <= spoiled.WINDOW
@@ -373,7 +373,7 @@ def test_a_step_that_is_taken_again_writes_nothing_again():
     writer = Writer()
     flow, state = flow_of(writer), {"messages": pairs(5)}
     for _ in range(3):
-        again = state | flow.before(state, Place())
+        again = state | flow.before(state, RunPlace())
         flow.engine.jobs.drain(PATIENCE)
     assert again["context_pending"]["key"]
     assert len(writer.given) == 1
@@ -397,7 +397,7 @@ def test_conversations_share_an_engine_and_its_jobs_but_no_summary(is_named):
         for count in range(1, 20):
             hello = HumanMessage(f"I am {user:06}. {WORDS}", id="q")
             state["messages"] = [hello, AIMessage("Hi", id="a"), *pairs(count)]
-            state |= flow.before(state, Place(str(user)) if is_named else Place())
+            state |= flow.before(state, RunPlace(str(user)) if is_named else RunPlace())
             assert exact_count(flow.request(state)) <= spoiled.WINDOW
             jobs.drain(PATIENCE)
         return user, state["context_summary"]

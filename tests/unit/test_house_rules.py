@@ -4,7 +4,8 @@ import ast
 import re
 import subprocess
 import tomllib
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,12 @@ def model_names(source: str) -> list[str]:
     statements = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}  # docstrings of all kinds
     constants = (node for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in statements)
     return [node.value for node in constants if isinstance(node.value, str) and MODEL_NAME.search(node.value)]
+
+
+def shared_names(sources: Iterable[str]) -> list[str]:
+    """Return the names that more than one class of some modules has, private ones aside."""
+    names = re.findall(r"^class ([A-Z]\w*)", "\n".join(sources), re.MULTILINE)
+    return sorted(name for name, count in Counter(names).items() if count > 1)
 
 
 def unbounded(requirements: list[str]) -> list[str]:
@@ -126,6 +133,11 @@ def test_functions_that_review_would_split_are_reported(record_property):
     assert sum(map(len, reported.values())) <= total / 10, reported
 
 
+def test_no_two_classes_share_a_name():
+    """Whoever looks a class up finds one."""
+    assert shared_names(_modules().values()) == []
+
+
 def test_the_package_is_finished():
     """Nothing is left for later in the package."""
     found = {name: matching_lines(UNFINISHED, source) for name, source in _modules().items()}
@@ -181,6 +193,11 @@ def test_a_function_that_is_too_long_is_seen():
     assert long_functions(f"def f():\n{body}", MAX_FUNCTION_LINES) == {"f": MAX_FUNCTION_LINES + 1}
     assert long_functions(f"async def f():\n{docstring}{body}", MAX_FUNCTION_LINES) == {"f": MAX_FUNCTION_LINES + 1}
     assert long_functions(f"def f():\n{docstring}    return 1\n", MAX_FUNCTION_LINES) == {}
+
+
+def test_a_name_that_two_classes_share_is_seen():
+    """A private class is one of its own module."""
+    assert shared_names(["class A:\nclass _B:", "class A(int):\nclass _B:\nclass C:"]) == ["A"]
 
 
 @pytest.mark.parametrize("word", ["# TODO: later", "raise NotImplementedError", "# FIXME", "# XXX"])

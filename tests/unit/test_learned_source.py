@@ -23,7 +23,7 @@ from langchain_ctxwin.models.sources.learned import (
     LEARNED_TTL_SECONDS,
     MAX_MODELS,
     MAX_TOKENS,
-    Statement,
+    HeardLimit,
     limits_file,
     merged,
 )
@@ -34,7 +34,7 @@ from support.model_sources import NOON, Watch
 DAY = 24 * 3600.0
 
 statements = st.builds(
-    Statement,
+    HeardLimit,
     tokens=st.integers(1, 5) | st.integers(1, MAX_TOKENS),
     heard_at=st.sampled_from([NOON, NOON + 1]) | st.floats(0, 1e12),
     is_withdrawn=st.booleans(),
@@ -137,7 +137,7 @@ def test_what_can_never_work_is_refused(arguments, said):
 
 
 def test_the_models_heard_of_longest_ago_leave_first(path):
-    full = {f"m{n}": {"context_window": Statement(tokens=8192, heard_at=NOON + n)} for n in range(MAX_MODELS)}
+    full = {f"m{n}": {"context_window": HeardLimit(tokens=8192, heard_at=NOON + n)} for n in range(MAX_MODELS)}
     file = limits_file(path)
     file.save(lambda _: full)
     assert file.flush(PATIENCE)

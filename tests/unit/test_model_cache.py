@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from langchain_ctxwin import ModelInfo, ModelRegistry
-from langchain_ctxwin.models.cache import MAX_SNAPSHOTS, Snapshot, newest, snapshot_file
+from langchain_ctxwin.models.cache import MAX_SNAPSHOTS, SourceSnapshot, newest, snapshot_file
 from langchain_ctxwin.models.sources.learned import VERSION, StoredValue
 from langchain_ctxwin.util import files
 from langchain_ctxwin.util.background import in_daemon
@@ -24,7 +24,7 @@ def path(tmp_path):
 
 
 def snapshot(*models, fetched_at=NOON):
-    return Snapshot(models=models, fetched_at=fetched_at)
+    return SourceSnapshot(models=models, fetched_at=fetched_at)
 
 
 def events(logs):

@@ -13,12 +13,12 @@ from langchain_ctxwin import ContextEngine, ContextNodes, ModelLimits
 from langchain_ctxwin.config import FileConfig, LiveConfig
 from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.reload import DOUBTFUL_SECONDS, SETTLE_SECONDS, ConfigFile, Seen, Settling
+from langchain_ctxwin.reload import DOUBTFUL_SECONDS, SETTLE_SECONDS, ConfigFile, FileContent, Settling
 from support.fakes import core_overflow
 
 LIMITS = ModelLimits(context_window=1_000, max_output_tokens=100)
 BRIEF = 'constraints = ["Be brief."]\n'
-WHOLE = Seen(content=b"keep = 0.4\n")
+WHOLE = FileContent(content=b"keep = 0.4\n")
 
 
 class File:
@@ -172,7 +172,7 @@ def test_a_log_that_fails_changes_nothing(file):
 )
 def test_content_settles_when_it_stays_the_same(content, wait_seconds):
     """Not when it is first seen, not a moment later, then once; longer where it looks unfinished."""
-    settling, seen = Settling(Seen(content=b"other")), Seen(content=content)
+    settling, seen = Settling(FileContent(content=b"other")), FileContent(content=content)
     offers = [settling.offer(seen, now) for now in (0.0, wait_seconds * 0.9, wait_seconds, 9.0)]
     assert offers == [None, None, seen, None]
 
@@ -184,7 +184,7 @@ def test_only_what_stayed_the_same_is_let_through_once(looks):
     for content, pause in looks:
         now += pause
         since, before = (since if content == before else now), content
-        settled = settling.offer(Seen(content=content), now)
+        settled = settling.offer(FileContent(content=content), now)
         assert settled is None or (settled != judged and now - since >= settled.settle_seconds - 1e-9)
         judged = settled or judged
 

@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 
 from langchain_ctxwin.errors import ConfigError, ResultGoneError
 from langchain_ctxwin.tool_results import cursors
-from langchain_ctxwin.tool_results.cursors import MAX_BYTES, Record
+from langchain_ctxwin.tool_results.cursors import MAX_BYTES, ResultRecord
 from langchain_ctxwin.tool_results.stores import LangGraphResultStore, MemoryResultStore, RedisResultStore, _place
 from support.result_stores import CHECKS, FakeClock, elsewhere, opened_store
 
@@ -135,17 +135,17 @@ def test_what_is_no_store_is_refused(base_store):
 
 @given(text=st.text(), data=st.data())
 def test_damage_to_a_kept_result_is_seen(text, data):
-    record = Record(tool="rows", args_digest="digest", thread="one", text=text, kind="text")
+    record = ResultRecord(tool="rows", args_digest="digest", thread="one", text=text, kind="text")
     whole = record.to_bytes()
     place = data.draw(st.integers(0, len(whole) - 1))
     bit = 1 << data.draw(st.integers(0, 7))
     flipped = whole[:place] + bytes([whole[place] ^ bit]) + whole[place + 1 :]
     with suppress(ResultGoneError):
-        assert Record.from_bytes(flipped) == record
+        assert ResultRecord.from_bytes(flipped) == record
     for cut in (whole[:place], b""):
         with pytest.raises(ResultGoneError, match="the stored result is damaged"):
-            Record.from_bytes(cut)
-    assert Record.from_bytes(whole) == record
+            ResultRecord.from_bytes(cut)
+    assert ResultRecord.from_bytes(whole) == record
 
 
 @pytest.mark.parametrize(
@@ -160,22 +160,22 @@ def test_damage_to_a_kept_result_is_seen(text, data):
 )
 def test_a_kept_result_of_another_shape_is_damaged(changed):
     """Whoever wrote it: the model is told, and the run goes on."""
-    stated = asdict(Record(tool="rows", args_digest="digest", thread="one", text="t", kind="text")) | changed
+    stated = asdict(ResultRecord(tool="rows", args_digest="digest", thread="one", text="t", kind="text")) | changed
     with pytest.raises(ResultGoneError, match="the stored result is damaged"):
-        Record.from_bytes(zlib.compress(json.dumps(stated).encode()))
+        ResultRecord.from_bytes(zlib.compress(json.dumps(stated).encode()))
 
 
 @pytest.mark.parametrize("text", [b"[" * 100_000, b"7", b"[]", b"9" * 5_000, b"0" * (MAX_BYTES + 1)], ids=len)
 def test_a_kept_result_that_is_none_is_damaged(text):
     """A small record may grow without end when it is unpacked."""
     with pytest.raises(ResultGoneError, match="the stored result is damaged"):
-        Record.from_bytes(zlib.compress(text))
+        ResultRecord.from_bytes(zlib.compress(text))
 
 
 def test_a_result_too_large_to_be_read_back_is_not_kept(monkeypatch):
     monkeypatch.setattr(cursors, "MAX_BYTES", 200)
-    small, large = (Record(tool="t", args_digest="d", thread="o", text="x" * n, kind="text") for n in (2, 100))
-    assert (Record.from_bytes(small.to_bytes()), large.to_bytes()) == (small, b"")
+    small, large = (ResultRecord(tool="t", args_digest="d", thread="o", text="x" * n, kind="text") for n in (2, 100))
+    assert (ResultRecord.from_bytes(small.to_bytes()), large.to_bytes()) == (small, b"")
 
 
 def test_the_memory_is_bounded_in_bytes():

@@ -28,7 +28,7 @@ from langchain_ctxwin.models.sources import (
 )
 from langchain_ctxwin.models.sources.apis import read_entry
 from langchain_ctxwin.models.sources.catalog import read_price_row, read_provider_row
-from langchain_ctxwin.models.sources.http import Session, SourceError, connected, entries_of
+from langchain_ctxwin.models.sources.http import ApiSession, SourceError, connected, entries_of
 from langchain_ctxwin.models.sources.platforms import ANTHROPIC
 from langchain_ctxwin.models.sources.reading import (
     MAX_PRICE,
@@ -59,7 +59,7 @@ class Visit:
         self.waits: list[float] = []
         self.now = 0.0
         client = httpx.Client(transport=httpx.MockTransport(self._answer), headers={"x-api-key": "secret"})
-        self.session = Session(client, BASE, deadline=seconds, clock=lambda: self.now, sleep=self._sleep)
+        self.session = ApiSession(client, BASE, deadline=seconds, clock=lambda: self.now, sleep=self._sleep)
 
     def _answer(self, request):
         self.urls.append(str(request.url))

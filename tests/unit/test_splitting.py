@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from langchain_ctxwin import BudgetExceededError, ModelLimits, TokenEstimator
 from langchain_ctxwin.decompose.parts import (
-    Answer,
+    PartAnswer,
     PartSplitter,
     chunk_of,
     no_counts,
@@ -79,7 +79,7 @@ def test_every_request_fits_by_the_upper_bound_of_the_counter(texts, counter):
     chunks = [chunk_of(number, text) for number, text in enumerate(texts)]
     works = splitter.of_documents("Which doors?", chunks, no_counts())
     assert [work["part"] for work in works] == list(range(1, len(works) + 1))
-    answers = [Answer(text=text, sub_question="", covers=[]) for text in texts]
+    answers = [PartAnswer(text=text, sub_question="", covers=[]) for text in texts]
     combined = splitter.of_answers("Which doors?", 1, answers, no_counts())
     asked = [*works, *(work for work in combined if len(work["chunks"]) > 1)]
     assert [splitter.over_by(splitter.request_of(work)) for work in asked] == [0] * len(asked)

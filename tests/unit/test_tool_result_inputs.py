@@ -28,8 +28,8 @@ from langchain_ctxwin.errors import (
 )
 from langchain_ctxwin.tool_results import contents
 from langchain_ctxwin.tool_results import guard as module
-from langchain_ctxwin.tool_results.cursors import Record
-from langchain_ctxwin.tool_results.guard import MIN_TOKENS, Prices
+from langchain_ctxwin.tool_results.cursors import ResultRecord
+from langchain_ctxwin.tool_results.guard import MIN_TOKENS, ContentPrices
 from langchain_ctxwin.tool_results.reading import Reader
 from langchain_ctxwin.tool_results.stores import MemoryResultStore
 from langchain_ctxwin.util.background import MAX_HANGING, in_few_daemons
@@ -439,7 +439,7 @@ def test_large_results_are_worked_on_beside_the_event_loop(monkeypatch):
 
         return noted
 
-    for kind, name in ((Reader, "first"), (Reader, "answer"), (Record, "to_bytes"), (Record, "from_bytes")):
+    for kind, name in ((Reader, "first"), (Reader, "answer"), (ResultRecord, "to_bytes"), (ResultRecord, "from_bytes")):
         monkeypatch.setattr(kind, name, noting(name, getattr(kind, name)))
 
     async def run(guard: ToolResultGuard) -> None:
@@ -455,12 +455,12 @@ def test_large_results_are_worked_on_beside_the_event_loop(monkeypatch):
 def test_texts_after_the_first_large_one_are_priced_beside_the_event_loop(monkeypatch):
     priced: list[str] = []
 
-    def noted(prices: Prices, text: str, price: Any = Prices.text) -> int:
+    def noted(prices: ContentPrices, text: str, price: Any = ContentPrices.text) -> int:
         if threading.current_thread() is threading.main_thread():
             priced.append(text)
         return price(prices, text)
 
-    monkeypatch.setattr(Prices, "text", noted)
+    monkeypatch.setattr(ContentPrices, "text", noted)
     texts = ["short", "a line of text\n" * 5_000, "short too", *["another line\n" * 5_000] * 6]
     messages = [ToolMessage(text, tool_call_id=str(number)) for number, text in enumerate(texts)]
     shown = asyncio.run(guard_of().aoutput(messages, "give", {}))

@@ -8,9 +8,9 @@ from langchain_ctxwin.tool_results import view as module
 from langchain_ctxwin.tool_results.contents import content_of
 from langchain_ctxwin.tool_results.cursors import Style
 from langchain_ctxwin.tool_results.guard import MIN_TOKENS
-from langchain_ctxwin.tool_results.pages import Room
+from langchain_ctxwin.tool_results.pages import PageRoom
 from langchain_ctxwin.tool_results.reading import Question
-from langchain_ctxwin.tool_results.view import Inside, View, layout_of
+from langchain_ctxwin.tool_results.view import Inside, ResultView, layout_of
 from support.walking import PRICE, answers, ask, entries_in, guard_of, pages
 
 RUNS = settings(
@@ -50,7 +50,7 @@ STYLES = st.sampled_from([
     Style(), Style(text_chars=160), Style(text_chars=10, extraction=False), Style(fields=("*",)), Style(fields=("id",)),
 ])  # fmt: skip
 CHEAP = st.sampled_from([len, lambda text: len(text) // 4, lambda text: len(text.encode("utf-8", "replace"))])
-ROOM = st.builds(Room, tokens=st.integers(8, 400), price=CHEAP, rows=st.none() | st.integers(1, 5))
+ROOM = st.builds(PageRoom, tokens=st.integers(8, 400), price=CHEAP, rows=st.none() | st.integers(1, 5))
 CHEAP_ROOMS = st.lists(ROOM, min_size=1, max_size=4)
 PIECES = ["A sentence. ", "# Title\n", "\n\n", "word ", "a" * 80, "\t", "你好。", "e\u0301", "👩\u200d👧", "1,2,3\n"]
 PROSE = st.lists(st.sampled_from(PIECES), max_size=60).map("".join)
@@ -65,7 +65,7 @@ def as_json(value):
 
 def view_of(result, style):
     """The entries of a result."""
-    return View(layout_of(content_of(as_json(result))), style)
+    return ResultView(layout_of(content_of(as_json(result))), style)
 
 
 @RUNS
@@ -126,7 +126,7 @@ def test_a_plain_walk_shows_every_entry_once_within_the_budget(result, budget):
     assume(first.layout.unit != "text")
 
     assert [PRICE(answer.text) for answer in found if PRICE(answer.text) > budget] == []
-    assert entries_in(View(first.layout, first.record), [answer.page for answer in found]) == list(
+    assert entries_in(ResultView(first.layout, first.record), [answer.page for answer in found]) == list(
         range(len(first.layout))
     )
 

@@ -17,7 +17,7 @@ from langgraph.store.memory import InMemoryStore
 from structlog.testing import capture_logs
 
 from langchain_ctxwin import ContextEngine, ModelLimits, TokenEstimator
-from langchain_ctxwin.agent.storage import MAX_HISTORIES, NAMESPACE, Histories, Place
+from langchain_ctxwin.agent.storage import MAX_HISTORIES, NAMESPACE, Histories, RunPlace
 from langchain_ctxwin.middleware import ContextWindowMiddleware
 from langchain_ctxwin.summarize import SummaryJobs
 from langchain_ctxwin.util.work import run
@@ -236,7 +236,7 @@ def histories():
 
 def summary_of(histories, messages):
     """What is found of a history that comes again."""
-    return run(histories.found({"messages": messages}, Place())).get("context_summary")
+    return run(histories.found({"messages": messages}, RunPlace())).get("context_summary")
 
 
 @pytest.mark.parametrize("name", WEIRD_IDS)
@@ -251,9 +251,9 @@ def test_an_id_may_be_spelled_like_anything(name):
 
     known = histories()
     texts = [HumanMessage("Hi", id=name), AIMessage("Hello."), HumanMessage("Go on.")]
-    known.keep({**session(name), "messages": texts}, Place())
+    known.keep({**session(name), "messages": texts}, RunPlace())
     again = [m.model_copy(update={"id": f"m{n}"}) for n, m in enumerate(texts)]
-    found, expected = run(known.found({"messages": again}, Place())), session("m0")
+    found, expected = run(known.found({"messages": again}, RunPlace())), session("m0")
     assert {key: found[key] for key in expected} == expected
 
 
@@ -276,7 +276,7 @@ def test_an_id_may_be_spelled_like_anything(name):
 def test_all_that_a_record_tells_of_tells_histories_apart(one, other):
     known = histories()
     tail = [AIMessage("Done."), HumanMessage("Go on.")]
-    known.keep({"messages": [*one, *tail], "context_summary": "what one did"}, Place())
+    known.keep({"messages": [*one, *tail], "context_summary": "what one did"}, RunPlace())
     assert summary_of(known, [*other, *tail]) is None
     assert summary_of(known, [*one, *tail]) == "what one did"
 
@@ -287,12 +287,12 @@ def test_memory_is_bounded_and_short_conversations_do_not_crowd_out_long_ones():
     for number in range(2 * MAX_HISTORIES):
         short = [HumanMessage(f"short {number}"), AIMessage("hi")]
         if number == 0:
-            known.keep({"messages": [*short, HumanMessage("and?")], "context_summary": "long"}, Place())
-        known.keep({"messages": short, "context_counts": {"messages": 2}}, Place())
+            known.keep({"messages": [*short, HumanMessage("and?")], "context_summary": "long"}, RunPlace())
+        known.keep({"messages": short, "context_counts": {"messages": 2}}, RunPlace())
     assert summary_of(known, [HumanMessage("short 0"), AIMessage("hi"), HumanMessage("and?")]) == "long"
     talks = [[HumanMessage(f"hello {n}"), AIMessage("hi"), HumanMessage("and?")] for n in range(MAX_HISTORIES + 1)]
     for messages in talks:
-        known.keep({"messages": messages, "context_summary": f"they said {messages[0].text}"}, Place())
+        known.keep({"messages": messages, "context_summary": f"they said {messages[0].text}"}, RunPlace())
     assert (summary_of(known, talks[0]), summary_of(known, talks[-1])) == (None, f"they said hello {MAX_HISTORIES}")
 
 

@@ -15,7 +15,7 @@ from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.models.sources.http import (
     NOT_FOUND,
     TIMEOUT_SECONDS,
-    Session,
+    ApiSession,
     SourceError,
     base_of,
     connected,
@@ -80,7 +80,7 @@ class ApiSource(ABC):
         return [info for info in infos if info is not None]
 
     @abstractmethod
-    def _entries(self, session: Session, name: str | None) -> Iterable[Mapping[str, Any]]:
+    def _entries(self, session: ApiSession, name: str | None) -> Iterable[Mapping[str, Any]]:
         """What the API says about its models; about one alone, where it may be asked for one."""
 
     @abstractmethod
@@ -112,7 +112,7 @@ class GeminiSource(ApiSource):
     versions = ("/v1beta", "/v1", "/v1alpha")
     key_header = "x-goog-api-key"
 
-    def _entries(self, session: Session, name: str | None) -> Iterable[Mapping[str, Any]]:
+    def _entries(self, session: ApiSession, name: str | None) -> Iterable[Mapping[str, Any]]:
         if name is None:
             return session.entries("/models", {"pageSize": 1000})
         return [mapping(session.find(f"/models/{quote(name.removeprefix('models/'), safe='')}"))]
@@ -151,7 +151,7 @@ class AnthropicSource(ApiSource):
     headers: ClassVar[Mapping[str, str]] = {"anthropic-version": "2023-06-01"}
     key_header = "x-api-key"
 
-    def _entries(self, session: Session, name: str | None) -> Iterable[Mapping[str, Any]]:
+    def _entries(self, session: ApiSession, name: str | None) -> Iterable[Mapping[str, Any]]:
         if name is None:
             return session.entries("/models", {"limit": 1000})
         return [mapping(session.find(f"/models/{quote(name, safe='')}"))]
@@ -205,7 +205,7 @@ class OllamaSource(ApiSource):
     def __init__(self, base_url: str = BASE_URL, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
         super().__init__(base_of(base_url).removesuffix("/v1"), timeout_seconds=timeout_seconds)
 
-    def _entries(self, session: Session, name: str | None) -> Iterable[Mapping[str, Any]]:
+    def _entries(self, session: ApiSession, name: str | None) -> Iterable[Mapping[str, Any]]:
         shown: dict[str, Mapping[str, Any]] = {}
         for model in [name] if name is not None else map(_name_in, session.entries("/api/tags")):
             try:
@@ -321,7 +321,7 @@ class OpenAICompatibleSource(ApiSource):
     def __repr__(self) -> str:
         return f"OpenAICompatibleSource({self._base_url!r}, provider={self.name!r})"
 
-    def _entries(self, session: Session, name: str | None) -> list[Mapping[str, Any]]:  # noqa: ARG002  # the base's
+    def _entries(self, session: ApiSession, name: str | None) -> list[Mapping[str, Any]]:  # noqa: ARG002  # the base's
         entries = session.entries("/models")
         if any("n_ctx_train" in mapping(entry.get("meta")) for entry in entries):  # llama.cpp, and no other server
             facts = mapping(session.find("/props", without=VERSION, is_optional=True))

@@ -80,7 +80,7 @@ def shown(url: str) -> str:
 @contextmanager
 def connected(
     base_url: str, headers: Mapping[str, str] | None = None, *, timeout_seconds: float = TIMEOUT_SECONDS
-) -> Iterator[Session]:
+) -> Iterator[ApiSession]:
     """Connect for one `fetch`; all its requests share the time. A header that cannot be sent is a `SourceError`."""
     try:
         own = {"accept": "application/json", "accept-encoding": "gzip"}
@@ -88,7 +88,7 @@ def connected(
     except ValueError:
         raise SourceError(f"{shown(base_url)}: the key holds characters that no header may have") from None
     with client:
-        yield Session(client, base_url, deadline=time.monotonic() + timeout_seconds)
+        yield ApiSession(client, base_url, deadline=time.monotonic() + timeout_seconds)
 
 
 @cache
@@ -97,7 +97,7 @@ def _trusted() -> ssl.SSLContext:
     return httpx.create_ssl_context()
 
 
-class Session:
+class ApiSession:
     """Asks one host for JSON until the deadline; every failure is a `SourceError`."""
 
     def __init__(

@@ -96,7 +96,7 @@ LIMIT_FIELDS = ("context_window", "max_input_tokens")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Statement:
+class HeardLimit:
     """One limit as it was heard."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(strict=True)
@@ -107,7 +107,7 @@ class Statement:
 
 
 LimitField = Literal["context_window", "max_input_tokens"]
-Heard = Mapping[Annotated[str, Field(min_length=1)], Mapping[LimitField, Statement]]  # by model, each the newest
+Heard = Mapping[Annotated[str, Field(min_length=1)], Mapping[LimitField, HeardLimit]]  # by model, each the newest
 
 
 def limits_file(path: Path | None) -> StoredValue[Heard]:
@@ -182,8 +182,8 @@ class LearnedSource:
                 wanted = f"a whole number of tokens from 1 to {MAX_TOKENS:,}"
                 raise ConfigError(f"{model!r}: {field}={tokens!r}: give {wanted}")
         if 0 < len(model) <= MAX_NAME_CHARS:
-            said: dict[Any, Statement] = {
-                field: Statement(tokens=tokens, heard_at=0) for field, tokens in limits.items()
+            said: dict[Any, HeardLimit] = {
+                field: HeardLimit(tokens=tokens, heard_at=0) for field, tokens in limits.items()
             }
             with self._lock:
                 self._hear(model, said)
@@ -230,7 +230,7 @@ class LearnedSource:
         """Wait until what was learned is saved, or could not be; false when that takes longer. Blocks its thread."""
         return self._file.flush(timeout_seconds)
 
-    def _hear(self, model: str, said: Mapping[LimitField, Statement]) -> None:
+    def _hear(self, model: str, said: Mapping[LimitField, HeardLimit]) -> None:
         """Take up statements of this moment: newer than those they replace, even if the clock was set back."""
         heard = dict(self._heard.get(model, {}))
         for field, one in said.items():
@@ -248,14 +248,14 @@ class LearnedSource:
             return self._heard
 
     def _live(self, heard: Heard) -> Heard:
-        live: dict[str, Mapping[LimitField, Statement]] = {}
+        live: dict[str, Mapping[LimitField, HeardLimit]] = {}
         for model, fields in heard.items():
             kept = {field: said for field, said in fields.items() if self._is_live(said)}
             if kept and len(model) <= MAX_NAME_CHARS:
                 live[model] = kept
         return live
 
-    def _is_live(self, said: Statement) -> bool:
+    def _is_live(self, said: HeardLimit) -> bool:
         """Not expired; one from as far ahead is the mistake of a clock that was wrong."""
         return abs(self._clock() - said.heard_at) < self._ttl_seconds
 
@@ -270,7 +270,7 @@ def merged(one: Heard, other: Heard) -> Heard:
     return both
 
 
-def _strictness(said: Statement) -> tuple[float, bool, int]:
+def _strictness(said: HeardLimit) -> tuple[float, bool, int]:
     return said.heard_at, not said.is_withdrawn, -said.tokens
 
 
