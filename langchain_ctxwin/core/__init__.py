@@ -1,1 +1,44 @@
-"""The pure part: values in, values out; no I/O, clocks or randomness."""
+"""The words of the core: what is kept of a conversation, how it is shown and sized, and whether a request is valid."""
+
+from langchain_ctxwin.core.assembly import RECORD_ID, record_text
+from langchain_ctxwin.core.calibration import Belief, Doubt, other_tools, prior
+from langchain_ctxwin.core.edits import text_of
+from langchain_ctxwin.core.model_info import model_name
+from langchain_ctxwin.core.outcome import from_answer, update_after_measure
+from langchain_ctxwin.core.pairing import Rules, find_faults, is_empty, is_valid_step, repair_step
+from langchain_ctxwin.core.priced_view import is_pinned, last_user
+from langchain_ctxwin.core.record import Record, RecordLine, extended
+from langchain_ctxwin.core.session import Pending, Session
+from langchain_ctxwin.core.tool_schemas import FRAMING
+from langchain_ctxwin.core.view import Clamp, Position, View, message_id, position_of
+
+__all__ = [
+    "FRAMING",
+    "RECORD_ID",
+    "Belief",
+    "Clamp",
+    "Doubt",
+    "Pending",
+    "Position",
+    "Record",
+    "RecordLine",
+    "Rules",
+    "Session",
+    "View",
+    "extended",
+    "find_faults",
+    "from_answer",
+    "is_empty",
+    "is_pinned",
+    "is_valid_step",
+    "last_user",
+    "message_id",
+    "model_name",
+    "other_tools",
+    "position_of",
+    "prior",
+    "record_text",
+    "repair_step",
+    "text_of",
+    "update_after_measure",
+]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any, Generic, TypeVar
@@ -9,7 +10,7 @@ from weakref import ref
 
 from langchain_core.messages import AnyMessage, SystemMessage
 
-from langchain_ctxwin.util.background import ForkSafeLock
+from langchain_ctxwin.util.background import renew_after_fork
 
 MAX_PRICES = 100_000
 """Prices kept: ten conversations of ten thousand messages, about 20 MB."""
@@ -29,7 +30,12 @@ class Lru(Generic[V]):
     def __init__(self, size: int) -> None:
         self._size = size
         self._values: OrderedDict[Hashable, V] = OrderedDict()
-        self._lock = ForkSafeLock()
+        self.renew()
+        renew_after_fork(self)
+
+    def renew(self) -> None:
+        """Make the lock anew; a thread of the parent process may have held it. A plain one: it is taken all the time."""
+        self._lock = threading.Lock()
 
     def get(self, key: Hashable) -> V | None:
         """Return the value, or None."""

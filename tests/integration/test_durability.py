@@ -7,7 +7,7 @@ from langchain_core.messages import AIMessage, RemoveMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from structlog.testing import capture_logs
 
-from langchain_ctxwin.core.assembly import RECORD_ID
+from langchain_ctxwin.core import RECORD_ID
 from support.checkpoints import async_sqlite_saver
 from support.desk import CONFIG, TOOLS, agent_of, answered, ask, not_json, payloads, state_of
 from support.fakes import ScriptedChatModel, tool_loop

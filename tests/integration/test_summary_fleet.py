@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 
 from langchain_ctxwin.summarize import RedisLease, SummaryJobs, SummaryStore, Written
 from langchain_ctxwin.summarize import jobs as summary_store
-from langchain_ctxwin.util.background import in_daemon
+from langchain_ctxwin.util import in_daemon
 
 pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
 

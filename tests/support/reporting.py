@@ -9,8 +9,7 @@ from types import SimpleNamespace
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ContextOverflow, ModelLimits, TokenEstimator
-from langchain_ctxwin.core import recovery
-from langchain_ctxwin.core.outcome import from_answer, update_after_measure
+from langchain_ctxwin.core import from_answer, recovery, update_after_measure
 
 COUNTER = TokenEstimator("openai")
 BASE = COUNTER([])

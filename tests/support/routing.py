@@ -14,7 +14,8 @@ from langchain_core.messages import AIMessageChunk, BaseMessage
 from langchain_core.messages.ai import add_ai_message_chunks
 from langchain_core.outputs import ChatGenerationChunk
 
-from langchain_ctxwin.core.model_info import ModelInfo, model_name
+from langchain_ctxwin import ModelInfo
+from langchain_ctxwin.core import model_name
 from langchain_ctxwin.errors import UnknownModelError
 from langchain_ctxwin.routing import ModelRouter
 from support.fakes import ScriptedChatModel, SdkError, exact_count

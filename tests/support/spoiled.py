@@ -10,8 +10,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits
-from langchain_ctxwin.core.assembly import RECORD_ID
-from langchain_ctxwin.core.pairing import find_faults
+from langchain_ctxwin.core import RECORD_ID, find_faults
 from langchain_ctxwin.summarize import SummaryJobs
 from support.agents import THREAD
 from support.fakes import ScriptedChatModel, exact_count

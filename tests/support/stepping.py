@@ -1,7 +1,7 @@
 """The steps of an engine outside of a graph: each takes the state and returns what is news."""
 
 from langchain_ctxwin.agent.step import NOWHERE, AgentStep, CallSetup, Flow
-from langchain_ctxwin.util.work import arun, run
+from langchain_ctxwin.util import arun, run
 
 
 class Steps:

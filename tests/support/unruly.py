@@ -9,13 +9,11 @@ from dataclasses import replace
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.store.memory import InMemoryStore
 
-from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits
+from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits, pin
 from langchain_ctxwin.agent.storage import RunPlace
+from langchain_ctxwin.core import View, find_faults, last_user, text_of
 from langchain_ctxwin.core.compaction import left_behind, shown_again
-from langchain_ctxwin.core.edits import text_of
-from langchain_ctxwin.core.pairing import find_faults
-from langchain_ctxwin.core.priced_view import PIN_KEY, last_user, pin
-from langchain_ctxwin.core.view import View
+from langchain_ctxwin.core.priced_view import PIN_KEY
 from langchain_ctxwin.errors import BudgetExceededError, SummarizationError
 from langchain_ctxwin.summarize import Job, SummaryStore
 from langchain_ctxwin.summarize.jobs import attempt

@@ -3,10 +3,12 @@
 import re
 from itertools import cycle
 
+from langchain_ctxwin import CursorSigner, ToolResultGuard
 from langchain_ctxwin.config import ToolResultConfig
+from langchain_ctxwin.tool_results import Cursor
 from langchain_ctxwin.tool_results.contents import content_of
-from langchain_ctxwin.tool_results.cursors import Cursor, CursorSigner, ResultRecord
-from langchain_ctxwin.tool_results.guard import ContentPrices, ToolResultGuard
+from langchain_ctxwin.tool_results.cursors import ResultRecord
+from langchain_ctxwin.tool_results.guard import ContentPrices
 from langchain_ctxwin.tool_results.pages import PagePlace, page_at
 from langchain_ctxwin.tool_results.reading import Question, Reader
 from langchain_ctxwin.tool_results.view import Inside

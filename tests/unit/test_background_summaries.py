@@ -15,14 +15,14 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 from structlog.testing import capture_logs
 
-from langchain_ctxwin import ContextNodes, TokenEstimator
+from langchain_ctxwin import ContextNodes, TokenEstimator, render_record
 from langchain_ctxwin.agent.step import BackgroundSummaries
 from langchain_ctxwin.agent.storage import RunPlace
-from langchain_ctxwin.core.pairing import find_faults
-from langchain_ctxwin.core.record import OPENING, render_record
+from langchain_ctxwin.core import find_faults
+from langchain_ctxwin.core.record import OPENING
 from langchain_ctxwin.errors import BudgetExceededError
 from langchain_ctxwin.summarize import SummaryJobs, SummaryStore
-from langchain_ctxwin.util.background import in_daemon
+from langchain_ctxwin.util import in_daemon
 from support import agents, spoiled
 from support.agents import PATIENCE, RUNS, THREAD
 from support.fakes import exact_count

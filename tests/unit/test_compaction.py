@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ContextNodes, ModelLimits
+from langchain_ctxwin.core import Pending, Position, Session, View, find_faults
 from langchain_ctxwin.core.compaction import first_part, first_that, portion
 from langchain_ctxwin.core.fitting import take_while_fits
-from langchain_ctxwin.core.pairing import find_faults
 from langchain_ctxwin.core.planning import last_request, shown_part
-from langchain_ctxwin.core.session import MAX_DOUBLINGS, Pending, Session
-from langchain_ctxwin.core.view import Position, View
+from langchain_ctxwin.core.session import MAX_DOUBLINGS
 from support import conversations
 from support.conversations import FILLER, turns
 from support.fakes import exact_count

@@ -12,11 +12,8 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from structlog.testing import capture_logs
 
-from langchain_ctxwin import ConfigError, ContextConfig, ContextEngine, ModelLimits, create_context_agent
-from langchain_ctxwin.core.edits import text_of
-from langchain_ctxwin.core.pairing import find_faults
-from langchain_ctxwin.core.record import render_record
-from langchain_ctxwin.core.view import View, message_id
+from langchain_ctxwin import ConfigError, ContextConfig, ContextEngine, ModelLimits, create_context_agent, render_record
+from langchain_ctxwin.core import View, find_faults, message_id, text_of
 from langchain_ctxwin.errors import BudgetExceededError
 from langchain_ctxwin.middleware import ContextWindowMiddleware
 from support import agents

@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 from structlog.testing import capture_logs
 
 from langchain_ctxwin import ConfigError, ContextEngine, ModelLimits, TokenEstimator
-from langchain_ctxwin.core.tool_schemas import FRAMING
+from langchain_ctxwin.core import FRAMING
 from langchain_ctxwin.counting import (
     MINUTE_SECONDS,
     AnthropicCounter,
@@ -26,7 +26,8 @@ from langchain_ctxwin.counting import (
     request_digest,
 )
 from langchain_ctxwin.protocols import RequestCounter
-from langchain_ctxwin.util.failures import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, BackOff
+from langchain_ctxwin.util import BackOff
+from langchain_ctxwin.util.failures import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS
 from support.fakes import ScriptedChatModel, script
 
 RUNS = settings(max_examples=30)

@@ -13,9 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
+from langchain_ctxwin import CursorSigner
 from langchain_ctxwin.errors import ConfigError, CursorExpiredError, CursorTamperedError
+from langchain_ctxwin.tool_results import Cursor
 from langchain_ctxwin.tool_results import cursors as module
-from langchain_ctxwin.tool_results.cursors import MAX_CHARS, MAX_OFFSET, Cursor, CursorSigner, args_digest
+from langchain_ctxwin.tool_results.cursors import MAX_CHARS, MAX_OFFSET, args_digest
 from support.result_stores import FakeClock
 
 KEY = "the first key of this test, 32 characters"

@@ -4,7 +4,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ContextOverflow, ModelLimits, pin
-from langchain_ctxwin.core.outcome import from_answer
+from langchain_ctxwin.core import from_answer
 from langchain_ctxwin.errors import BudgetExceededError
 from support import agents
 from support.agents import called, compacted

@@ -23,17 +23,14 @@ from langchain_ctxwin import (
     ContextOverflow,
     ModelLimits,
     TokenBudget,
+    TokenEstimator,
     UnknownModelError,
     pin,
 )
-from langchain_ctxwin.core.calibration import Belief
+from langchain_ctxwin.core import Belief, find_faults, from_answer, is_pinned, update_after_measure
 from langchain_ctxwin.core.limits import budget_table, refusal
-from langchain_ctxwin.core.outcome import from_answer, update_after_measure
-from langchain_ctxwin.core.pairing import find_faults
-from langchain_ctxwin.core.priced_view import is_pinned
-from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.pricing import Marks
-from langchain_ctxwin.util.memo import Lru, PerMessage, Seen, once
+from langchain_ctxwin.util import Lru, PerMessage, Seen, once
 from support.conversations import FILLER, CharCounter, engine_of, turns
 from support.forking import forked
 

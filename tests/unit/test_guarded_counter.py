@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from structlog.testing import capture_logs
 
 from langchain_ctxwin import TokenEstimator, guarded
-from langchain_ctxwin.core.calibration import Doubt
+from langchain_ctxwin.core import Doubt
 from langchain_ctxwin.guarded import MAX_PAUSES, GuardedCounter
 from langchain_ctxwin.pricing import EXACT_NOISE_SHARE, Pricing, Pricings
 from langchain_ctxwin.util.failures import LONGEST_PAUSE_SECONDS

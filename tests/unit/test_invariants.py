@@ -14,12 +14,17 @@ from langchain_core.messages import HumanMessage
 
 import support.conversations
 from langchain_ctxwin import BudgetExceededError
-from langchain_ctxwin.core import planning
-from langchain_ctxwin.core.outcome import update_after_measure
-from langchain_ctxwin.core.pairing import find_faults, is_empty
-from langchain_ctxwin.core.priced_view import is_pinned, last_user
-from langchain_ctxwin.core.record import Record
-from langchain_ctxwin.core.view import View, message_id
+from langchain_ctxwin.core import (
+    Record,
+    View,
+    find_faults,
+    is_empty,
+    is_pinned,
+    last_user,
+    message_id,
+    planning,
+    update_after_measure,
+)
 from support.conversations import CharCounter, conversations, payload, ready
 
 COUNTER = CharCounter()

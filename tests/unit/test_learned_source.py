@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from langchain_ctxwin.core.limits import ModelLimits
-from langchain_ctxwin.core.model_info import ModelInfo
+from langchain_ctxwin import ModelInfo, ModelLimits
 from langchain_ctxwin.core.recovery import lowered
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.models.sources import LearnedSource
@@ -27,7 +26,7 @@ from langchain_ctxwin.models.sources.learned import (
     limits_file,
     merged,
 )
-from langchain_ctxwin.util.files import alone
+from langchain_ctxwin.util import alone
 from support.agents import PATIENCE
 from support.model_sources import NOON, Watch
 

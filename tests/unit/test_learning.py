@@ -10,7 +10,7 @@ import pytest
 from langchain_core.messages import HumanMessage
 
 from langchain_ctxwin import BudgetExceededError
-from langchain_ctxwin.core.calibration import other_tools, prior
+from langchain_ctxwin.core import other_tools, prior
 from langchain_ctxwin.core.outcome import MAX_MODELS
 from support.reporting import COUNTER, PROMPT, TOOLS, Chat, Provider, model
 

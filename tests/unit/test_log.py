@@ -10,7 +10,7 @@ import structlog
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ContextNodes, ModelLimits
-from langchain_ctxwin.util.log import log
+from langchain_ctxwin.util import log
 
 
 def compact():

@@ -26,10 +26,10 @@ from pydantic import BaseModel
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits
 from langchain_ctxwin.agent.step import Flow
-from langchain_ctxwin.core.pairing import find_faults
+from langchain_ctxwin.core import find_faults
 from langchain_ctxwin.errors import BudgetExceededError, ConfigError, UnknownModelError
 from langchain_ctxwin.middleware import ContextAgentState, ContextWindowMiddleware
-from langchain_ctxwin.observe.validation import Validator
+from langchain_ctxwin.observe import Validator
 from langchain_ctxwin.summarize import SummaryJobs
 from support.agents import LONG, PATIENCE, THREAD, ask, model_of, values
 from support.fakes import (

@@ -12,8 +12,7 @@ from structlog.testing import capture_logs
 from langchain_ctxwin import ModelInfo, ModelRegistry
 from langchain_ctxwin.models.cache import MAX_SNAPSHOTS, SourceSnapshot, newest, snapshot_file
 from langchain_ctxwin.models.sources.learned import VERSION, StoredValue
-from langchain_ctxwin.util import files
-from langchain_ctxwin.util.background import in_daemon
+from langchain_ctxwin.util import files, in_daemon
 from support.agents import PATIENCE
 from support.model_sources import NOON, ListSource, Watch, model
 

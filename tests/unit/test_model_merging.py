@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_ctxwin.core.model_info import LIMIT_FIELDS, PRICE_FIELDS, ModelInfo
+from langchain_ctxwin import ModelInfo
+from langchain_ctxwin.core.model_info import LIMIT_FIELDS, PRICE_FIELDS
 from langchain_ctxwin.models.merging import FIELDS, TIERS, Claim, guessed, merged, stated_value
 
 

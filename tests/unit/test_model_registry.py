@@ -15,13 +15,13 @@ from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.runnables import RunnableLambda
 from structlog.testing import capture_logs
 
+from langchain_ctxwin import ModelRegistry
 from langchain_ctxwin.errors import ConfigError, UnknownModelError
 from langchain_ctxwin.models import cache
-from langchain_ctxwin.models.registry import ModelRegistry
 from langchain_ctxwin.models.sources import ExplicitSource, GeminiSource, GuessSource, LearnedSource
 from langchain_ctxwin.models.sources.platforms import ollama_address, sources_of
 from langchain_ctxwin.protocols import LimitMemory
-from langchain_ctxwin.util.background import in_daemon
+from langchain_ctxwin.util import in_daemon
 from langchain_ctxwin.util.failures import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS
 from support.model_sources import AskedSource, HeldSource, ListSource, Watch, model
 

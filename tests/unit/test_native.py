@@ -13,8 +13,8 @@ from langchain_google_genai import ChatGoogleGenerativeAI
 from langchain_openai import ChatOpenAI
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ModelInfo, ModelLimits, Window
+from langchain_ctxwin.core import update_after_measure
 from langchain_ctxwin.core.native import COMPACTED_TEXT, UNREADABLE_TEXT, compaction_in, readable
-from langchain_ctxwin.core.outcome import update_after_measure
 from langchain_ctxwin.observe import StepEvent
 from support.oracle import pairing_problem
 

@@ -21,7 +21,7 @@ from langchain_ctxwin import (
     add_context_nodes,
     create_context_agent,
 )
-from langchain_ctxwin.core.pairing import find_faults
+from langchain_ctxwin.core import find_faults
 from langchain_ctxwin.errors import BudgetExceededError, ContextWindowError
 from support.agents import LONG, THREAD, WAYS, agent_on, ask, engine_of, is_refused, model_of, talk, values
 from support.desk import TOOLS, agent_of

@@ -20,7 +20,7 @@ from langchain_ctxwin import (
     ToolSelector,
     create_context_agent,
 )
-from langchain_ctxwin.core.pairing import is_valid_step, repair_step
+from langchain_ctxwin.core import is_valid_step, repair_step
 from langchain_ctxwin.core.turns import split_steps
 from support.agents import THREAD, agent_on
 from support.fakes import exact_count

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from langchain_ctxwin import ConfigError
 from langchain_ctxwin.routing import Outcomes
 from langchain_ctxwin.routing.quality import MAX_CELLS, MAX_NAME_CHARS, MAX_TRIALS, Count, added
-from langchain_ctxwin.util.files import replace_text
+from langchain_ctxwin.util import replace_text
 
 NOON = 1_800_000_000.0
 names = st.text(min_size=1, max_size=9)

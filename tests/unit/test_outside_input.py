@@ -27,7 +27,7 @@ from langchain_ctxwin import (
 )
 from langchain_ctxwin.errors import brief
 from langchain_ctxwin.middleware import ContextAgentState, ContextWindowMiddleware
-from langchain_ctxwin.observe.validation import Validator
+from langchain_ctxwin.observe import Validator
 from langchain_ctxwin.summarize import SummaryJobs
 from support.desk import CONFIG, TOOLS, state_of
 from support.fakes import ScriptedChatModel, script

@@ -12,9 +12,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_ctxwin import ContextConfig, TokenEstimator, pin
-from langchain_ctxwin.core.outcome import update_after_measure
-from langchain_ctxwin.core.priced_view import is_pinned, last_user
-from langchain_ctxwin.core.view import message_id
+from langchain_ctxwin.core import is_pinned, last_user, message_id, update_after_measure
 from langchain_ctxwin.errors import BudgetExceededError, ConfigError
 from support import agents
 from support.agents import RUNS, THREAD, agent_on, called, compacted, model_of

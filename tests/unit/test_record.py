@@ -9,10 +9,9 @@ from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, Syst
 from langgraph.graph.message import add_messages
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits, render_record
-from langchain_ctxwin.core.assembly import record_text
+from langchain_ctxwin.core import Record, RecordLine, extended, record_text, update_after_measure
 from langchain_ctxwin.core.notes import MAX_VALUES, STATEMENT_CHARS
-from langchain_ctxwin.core.outcome import update_after_measure
-from langchain_ctxwin.core.record import HOLDS, Record, RecordLine, extended, one_line
+from langchain_ctxwin.core.record import HOLDS, one_line
 from langchain_ctxwin.core.session import valid_record
 from support.recording import (
     HOSTILE,

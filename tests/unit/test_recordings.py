@@ -20,7 +20,7 @@ from langchain_core.messages import (
 )
 
 from langchain_ctxwin import ConfigError
-from langchain_ctxwin.core.pairing import find_faults
+from langchain_ctxwin.core import find_faults
 from langchain_ctxwin.replay import read_conversations
 from langchain_ctxwin.replay.playing import needed_values
 from langchain_ctxwin.replay.threads import is_address, shown_address

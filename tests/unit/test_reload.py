@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 from structlog.testing import capture_logs
 
-from langchain_ctxwin import ContextEngine, ContextNodes, ModelLimits
+from langchain_ctxwin import ContextEngine, ContextNodes, ContextOverflow, ModelLimits
 from langchain_ctxwin.config import FileConfig, LiveConfig
-from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.reload import DOUBTFUL_SECONDS, SETTLE_SECONDS, ConfigFile, FileContent, Settling
 from support.fakes import core_overflow

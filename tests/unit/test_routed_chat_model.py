@@ -25,9 +25,7 @@ from langchain_tests.unit_tests import ChatModelUnitTests
 from langgraph.graph import START, MessagesState, StateGraph
 from pydantic import BaseModel, Field
 
-from langchain_ctxwin.core.limits import ModelLimits
-from langchain_ctxwin.core.model_info import ModelInfo
-from langchain_ctxwin.core.overflow import classify_overflow
+from langchain_ctxwin import ModelInfo, ModelLimits, classify_overflow
 from langchain_ctxwin.errors import ConfigError, NoModelFitsError
 from langchain_ctxwin.routing import ModelRouter, RemainingTooSmallError, RoutedChatModel, failure_of, output_tokens_of
 from support.fakes import (

@@ -15,10 +15,8 @@ from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 
+from langchain_ctxwin import ContextOverflow, ModelLimits, TokenEstimator
 from langchain_ctxwin.config import RoutingConfig
-from langchain_ctxwin.core.limits import ModelLimits
-from langchain_ctxwin.core.overflow import ContextOverflow
-from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.errors import ConfigError, NoModelFitsError, UnknownModelError
 from langchain_ctxwin.routing import ModelRouter, Request, Size, conversation_key
 from langchain_ctxwin.routing.router import FACTS_SECONDS

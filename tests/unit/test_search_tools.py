@@ -5,7 +5,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 
-from langchain_ctxwin.core.tokens import TokenEstimator
+from langchain_ctxwin import TokenEstimator
 from langchain_ctxwin.tools import ToolSelector
 from langchain_ctxwin.tools.selector import MAX_RESULT_TOKENS, MAX_RESULTS, NOTHING_FOUND
 from support.tool_sets import by_words, definition, one_each

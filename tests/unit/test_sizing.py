@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 
+from langchain_ctxwin.core import Belief, Doubt, Position, other_tools, prior
 from langchain_ctxwin.core.calibration import (
     FIXED_NOISE_SHARE,
     FIXED_NOISE_TOKENS,
@@ -23,19 +24,14 @@ from langchain_ctxwin.core.calibration import (
     TEXT_NOISE_TOKENS,
     TOOLS_SD_SHARE,
     TOOLS_SD_TOKENS,
-    Belief,
-    Doubt,
     Measured,
     Regions,
     Sizing,
     Span,
     is_plausible,
-    other_tools,
-    prior,
 )
 from langchain_ctxwin.core.outcome import REFUSED_SLOPE_SD
 from langchain_ctxwin.core.turns import Shown, Step
-from langchain_ctxwin.core.view import Position
 
 FITTED = Doubt(slope_sd=0.07, noise_share=0.09)
 """Close to what the estimators of known families state."""

@@ -8,10 +8,8 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_ctxwin import ContextEngine, ModelLimits
-from langchain_ctxwin.core.calibration import Belief
-from langchain_ctxwin.core.outcome import from_answer, update_after_measure
+from langchain_ctxwin.core import Belief, View, from_answer, update_after_measure
 from langchain_ctxwin.core.session import valid_keys, valid_view
-from langchain_ctxwin.core.view import View
 
 HISTORY = [HumanMessage("question " * 40, id="q"), AIMessage("answer " * 40, id="a"), HumanMessage("next", id="n")]
 PLAIN = st.none() | st.booleans() | st.integers(-5, 10**6) | st.floats(allow_nan=True) | st.text(max_size=5)

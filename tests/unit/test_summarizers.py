@@ -22,9 +22,8 @@ from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langgraph.graph import START, MessagesState, StateGraph
 
+from langchain_ctxwin import ModelLimits, TokenEstimator
 from langchain_ctxwin.core.compaction import LENGTH_TOLERANCE
-from langchain_ctxwin.core.limits import ModelLimits
-from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.errors import ConfigError, SummarizationError
 from langchain_ctxwin.summarize import ExtractiveSummarizer, ModelSummarizer, as_summarizer
 from langchain_ctxwin.summarize.model import MIN_TRANSCRIPT_TOKENS, SUMMARY_INSTRUCTIONS

@@ -14,7 +14,8 @@ from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.summarize import Job, RedisLease, SummaryJobs, SummaryStore, Written, default_jobs
 from langchain_ctxwin.summarize import jobs as module
 from langchain_ctxwin.summarize.jobs import RELEASE_SCRIPT
-from langchain_ctxwin.util.background import MAX_HANGING, in_few_daemons
+from langchain_ctxwin.util import in_few_daemons
+from langchain_ctxwin.util.background import MAX_HANGING
 from support.forking import forked
 
 PATIENCE = 20.0  # of a test with a thread; nothing here takes a second

@@ -14,7 +14,8 @@ from structlog.testing import capture_logs
 from langchain_ctxwin.summarize import SummaryStore, Written
 from langchain_ctxwin.summarize import jobs as module
 from langchain_ctxwin.summarize.jobs import NAMESPACE
-from langchain_ctxwin.util.background import MAX_HANGING, in_daemon
+from langchain_ctxwin.util import in_daemon
+from langchain_ctxwin.util.background import MAX_HANGING
 
 WRITTEN = Written(text="The user wants tea.", calls=1, input_tokens=30, output_tokens=5, seconds=0.5)
 PATIENCE = 20.0  # of a test with a thread; nothing here takes a second

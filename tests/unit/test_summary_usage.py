@@ -11,7 +11,7 @@ from langchain_core.tracers import context as tracers
 from langchain_ctxwin.errors import SummarizationError
 from langchain_ctxwin.summarize import ModelSummarizer, Written, write_summary
 from langchain_ctxwin.summarize.jobs import _Meter, aattempt, attempt
-from langchain_ctxwin.util.work import arun, run
+from langchain_ctxwin.util import arun, run
 from support.fakes import ScriptedChatModel, SdkError, script
 
 ASK = [HumanMessage("Please keep my notes: the ticket is ABC-1, the owner is Ann, and the deadline is on Friday.")]

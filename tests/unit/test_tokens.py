@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_ctxwin import CharRatioCounter, ConfigError, TokenEstimator
+from langchain_ctxwin.core import FRAMING, model_name
 from langchain_ctxwin.core.edits import MAX_PARTS, Call, leaves, pieces
-from langchain_ctxwin.core.model_info import CLASS_FAMILIES, family_of, model_name
+from langchain_ctxwin.core.model_info import CLASS_FAMILIES, family_of
 from langchain_ctxwin.core.token_weights import BOUNDS, WEIGHTS
 from langchain_ctxwin.core.tokens import (
     ASCII_FEATURES,
@@ -26,7 +27,6 @@ from langchain_ctxwin.core.tokens import (
     features,
     sample,
 )
-from langchain_ctxwin.core.tool_schemas import FRAMING
 
 O200K = quicktok.get_encoding("o200k_base")
 OPENAI = TokenEstimator("openai")

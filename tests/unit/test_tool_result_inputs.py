@@ -32,7 +32,8 @@ from langchain_ctxwin.tool_results.cursors import ResultRecord
 from langchain_ctxwin.tool_results.guard import MIN_TOKENS, ContentPrices
 from langchain_ctxwin.tool_results.reading import Reader
 from langchain_ctxwin.tool_results.stores import MemoryResultStore
-from langchain_ctxwin.util.background import MAX_HANGING, in_few_daemons
+from langchain_ctxwin.util import in_few_daemons
+from langchain_ctxwin.util.background import MAX_HANGING
 from support.oracle import text_tokens
 from support.result_stores import FakeClock
 from support.tool_runs import call, everything, last_cursor, pages, results

@@ -12,7 +12,7 @@ from langchain_core.tools import tool
 from pydantic import BaseModel
 from structlog.testing import capture_logs
 
-from langchain_ctxwin.core.tokens import TokenEstimator
+from langchain_ctxwin import TokenEstimator
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.tools import ToolSelector
 from support.tool_sets import by_words, definition, names_of, one_each

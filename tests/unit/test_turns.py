@@ -7,20 +7,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
 
-from langchain_ctxwin.core.assembly import Preamble, append_text, assemble, constraints_text, merge_system, record_text
-from langchain_ctxwin.core.edits import clamp_message, clamp_text, clampable_chars, edit
-from langchain_ctxwin.core.pairing import (
+from langchain_ctxwin.core import (
+    Clamp,
+    Position,
+    Record,
+    RecordLine,
     Rules,
+    View,
     find_faults,
     is_empty,
     is_valid_step,
-    note_message,
+    message_id,
+    position_of,
+    record_text,
     repair_step,
-    unique_calls,
 )
-from langchain_ctxwin.core.record import Record, RecordLine
+from langchain_ctxwin.core.assembly import Preamble, append_text, assemble, constraints_text, merge_system
+from langchain_ctxwin.core.edits import clamp_message, clamp_text, clampable_chars, edit
+from langchain_ctxwin.core.pairing import note_message, unique_calls
 from langchain_ctxwin.core.turns import call_ids, safe_boundary, split_steps, split_turns, starts_turn, turn_starts
-from langchain_ctxwin.core.view import Clamp, Position, View, message_id, position_of
 from support.conversations import conversations
 from support.oracle import pairing_problem
 

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_ctxwin import ConfigError, ModelInfo, RoutingConfig
-from langchain_ctxwin.core.spending import LEAST_CALLS, MOST_CALLS, Course, Usage, compared
+from langchain_ctxwin.core.spending import LEAST_CALLS, MOST_CALLS, Course, compared
+from langchain_ctxwin.observe import Usage
 
 
 def priced(price: str) -> ModelInfo:

@@ -20,7 +20,7 @@ from langchain_ctxwin import ContextEngine, ModelLimits, TokenEstimator
 from langchain_ctxwin.agent.storage import MAX_HISTORIES, NAMESPACE, Histories, RunPlace
 from langchain_ctxwin.middleware import ContextWindowMiddleware
 from langchain_ctxwin.summarize import SummaryJobs
-from langchain_ctxwin.util.work import run
+from langchain_ctxwin.util import run
 from support.agents import PATIENCE, RUNS, WAYS, engine_of, is_refused, on_both
 from support.fakes import ScriptedChatModel, tool_loop
 from support.graphs import chat_on
