@@ -34,7 +34,7 @@ class Lru(Generic[V]):
         renew_after_fork(self)
 
     def renew(self) -> None:
-        """Make the lock anew; a thread of the parent process may have held it. A plain one: it is taken all the time."""
+        """Make the lock anew: a thread of the parent may have held it. A plain one, because it is taken so often."""
         self._lock = threading.Lock()
 
     def get(self, key: Hashable) -> V | None:
