@@ -229,8 +229,8 @@ def made_model(candidate: Candidate) -> BaseChatModel:
     if isinstance(candidate.given, ModelInfo):
         provider, name = candidate.given.provider or "", candidate.given.name
     else:
-        provider, slash, name = candidate.name.partition("/")
-        provider, name = (provider, name) if slash else ("", candidate.name)
+        named = _name_of(candidate.given)  # in a mapping a candidate has a name of its own
+        provider, name = named.split("/", 1) if "/" in named else ("", named)
     try:
         from langchain.chat_models import init_chat_model  # noqa: PLC0415  # an extra
 

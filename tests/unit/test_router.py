@@ -398,6 +398,18 @@ def test_unusable_candidates_are_refused_before_any_call(candidates, error, mess
         ModelRouter(candidates, quality=FixedQuality())
 
 
+def test_a_name_that_a_mapping_calls_by_another_is_made_by_itself(monkeypatch):
+    """The key tells candidates apart; the value says which model is meant."""
+    made = list[tuple[str, object]]()
+    monkeypatch.setattr(
+        "langchain.chat_models.init_chat_model",
+        lambda name, model_provider: made.append((name, model_provider)) or ScriptedChatModel(),
+    )
+    registry = TableRegistry({"google/quick": info("quick", 8_192)})
+    ModelRouter({"fast": "google:quick"}, registry, quality=FixedQuality()).instance("fast")
+    assert made == [("quick", "google_genai")]
+
+
 async def test_a_name_without_integration_says_what_to_do():
     """The model behind a name is made at first use; trouble then is a typed error."""
     routes = ModelRouter(["nowhere:name"], TableRegistry({"nowhere/name": info("name", 8_192)}), quality=FixedQuality())
