@@ -526,11 +526,16 @@ class AlertConfig(Settings):
     model_changes: bool = True
     """Tell of limits and prices that a source of a `ModelRegistry` states otherwise than before."""
 
-    window: Samples = 100  # a share is off by some hundredths at most, and follows a change within a day of work
+    window: Samples = 100
     """The last requests, results or answers that a mean or share is of. They are counted, not timed: a clock that
     jumps changes nothing. Its alert clears at half of what is allowed, or it would come and go at its threshold."""
 
-    least: Samples = 20  # of fewer, a single one is more than 5 %
+    """The last requests, results or answers that a mean or share is of. They are counted, not timed: a clock that
+    jumps changes nothing. Its alert clears at half of what is allowed, or it would come and go at its threshold."""
+
+    least: Samples = 20
+    """How many of them there have to be before a mean or share is looked at."""
+
     """How many of them there have to be before a mean or share is looked at."""
 
     @model_validator(mode="after")

@@ -53,12 +53,19 @@ class StrictChatModel(BaseChatModel):
         'Done.'
     """
 
-    context_window: int  # tokens that a request and the answer it asks for may have together
-    max_tokens: int = 100  # tokens that each answer asks for
+    context_window: int
+    """Tokens that a request and the answer it asks for may have together."""
+
+    max_tokens: int = 100
+    """Tokens that each answer asks for."""
+
     answer: Answer = lambda _: AIMessage("Done.")
     count: Count = count_tokens_approximately
-    requests: list[list[BaseMessage]] = Field(default_factory=list)  # every request that was answered
-    refusals: list[str] = Field(default_factory=list)  # what was said to every other one
+    requests: list[list[BaseMessage]] = Field(default_factory=list)
+    """Every request that was answered."""
+
+    refusals: list[str] = Field(default_factory=list)
+    """What was said to every other one."""
 
     @property
     def _llm_type(self) -> str:

@@ -219,12 +219,16 @@ class CompactionEvent(Event):
     """A compaction happened."""
 
     NAME: ClassVar[str] = "context.compacted"
-    kind: str = ""  # `summarize` when a summary was written for it, `force` when no model was called
+    kind: str = ""
+    """`summarize` when a summary was written for it, `force` when no model was called."""
+
     reason: str = ""
     actions: tuple[str, ...] = ()
     # Input tokens of the request before and after it.
     tokens_before: int = 0
     tokens_after: int = 0
+    """Input tokens of the request before and after it."""
+
     input_limit: int | None = None
     duration_seconds: float | None = None
     left_messages: int = 0
@@ -233,8 +237,12 @@ class CompactionEvent(Event):
     # None where a price is unknown. The first over the second are the calls after which it has paid for itself.
     once_cost: Decimal | None = None
     saved_cost: Decimal | None = None
-    # Results that left and that nothing was taken from: no identifier in them occurs in a later message of the agent.
+    """USD that it costs once, because the prompt cache is written anew, and that it saves with each call that follows;
+    None where a price is unknown. The first over the second are the calls after which it has paid for itself."""
+
     unused_results: int = 0
+    """Results that left and that nothing was taken from: no identifier in them occurs in a later message of the
+    agent."""
 
 
 SummaryStatus = Literal["started", "ready", "failed", "lost", "refused"]
@@ -244,20 +252,31 @@ SummaryStatus = Literal["started", "ready", "failed", "lost", "refused"]
 class SummaryEvent(Event):
     """Something became of a summary; its name is `context.summary_started`, and so on."""
 
-    # `refused` is one that failed or would not have made the request smaller; of `lost` the process is gone.
     status: SummaryStatus
-    key: str = ""  # names the piece of work, from `started` to its end
-    reason: str = ""  # why, without what others wrote
-    # Why, with the words of the summarizer's own error, which may quote messages: only logs and streams of the run show
-    # it, in the place of the reason.
+    """`refused` is one that failed or would not have made the request smaller; of `lost` the process is gone."""
+
+    key: str = ""
+    """Names the piece of work, from `started` to its end."""
+
+    reason: str = ""
+    """Why, without what others wrote."""
+
     detail: str = ""
-    messages: int | None = None  # messages that it covers
+    """Why, with the words of the summarizer's own error, which may quote messages: only logs and streams of the run
+    show it, in the place of the reason."""
+
+    messages: int | None = None
+    """Messages that it covers."""
+
     seconds: float | None = None
-    calls: int | None = None  # model calls that it took, failed ones included
+    calls: int | None = None
+    """Model calls that it took, failed ones included."""
+
     tokens: int | None = None
     input_tokens: int | None = None
     output_tokens: int | None = None
-    cost: Decimal | None = None  # USD, by the prices of the summarizer's model; None when they are unknown
+    cost: Decimal | None = None
+    """USD, by the prices of the summarizer's model; None when they are unknown."""
 
     @property
     def name(self) -> str:
@@ -292,7 +311,10 @@ class RecoveryEvent(Event):
     # Size and limit in the provider's words.
     stated_tokens: int | None = None
     stated_limit: int | None = None
-    output_tokens: int | None = None  # what is asked for from now on; None when the request gets smaller instead
+    """Size and limit in the provider's words."""
+
+    output_tokens: int | None = None
+    """What is asked for from now on; None when the request gets smaller instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -301,7 +323,9 @@ class RefusalEvent(Event):
 
     NAME: ClassVar[str] = "context.refused"
     LEVEL: ClassVar[Level] = "warning"
-    reason: str = ""  # name of the error that left the step
+    reason: str = ""
+    """Name of the error that left the step."""
+
     total_tokens: int | None = None
     input_limit: int | None = None
 
@@ -316,21 +340,29 @@ class RouteEvent(Event):
     NAME: ClassVar[str] = "context.model_chosen"
     KEPT: ClassVar[str] = "context.model_kept"
     ANSWERED: ClassVar[str] = "context.routed"
-    before: str = ""  # the candidate before; empty at first
+    before: str = ""
+    """The candidate before; empty at first."""
+
     reason: str = ""
-    rejected: Mapping[str, str] = field(default_factory=dict)  # every other candidate, and why it was not taken
-    fallbacks: tuple[str, ...] = ()  # candidates that failed before this one answered, and how
+    rejected: Mapping[str, str] = field(default_factory=dict)
+    """Every other candidate, and why it was not taken."""
+
+    fallbacks: tuple[str, ...] = ()
+    """Candidates that failed before this one answered, and how."""
+
     estimated_tokens: int | None = None
     # USD of the call as it was estimated for the choice, and at the cheapest candidate that would have taken it.
     estimated_cost: Decimal | None = None
     cheapest_cost: Decimal | None = None
+    """USD of the call as it was estimated for the choice, and at the cheapest candidate that would have taken it."""
+
     # Where the conversation was full: USD of so many coming calls, compacted at the candidate before, or whole at
     # `model` or the one that it did not move to. See `RoutingConfig.when_full`.
     compact_cost: Decimal | None = None
     move_cost: Decimal | None = None
     coming_calls: int | None = None
-    # True when it stands for one answer of a routed model, False when it is a change of candidate.
     has_answered: bool = False
+    """True when it stands for one answer of a routed model, False when it is a change of candidate."""
 
     @property
     def name(self) -> str:
@@ -369,7 +401,8 @@ class ToolsEvent(Event):
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     tokens: int = 0
-    deferred: int = 0  # tools that are left out
+    deferred: int = 0
+    """Tools that are left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -382,13 +415,20 @@ class ToolResultEvent(Event):
     # Size of the whole result, as it was counted, and what it may take.
     tokens: int | None = None
     budget_tokens: int | None = None
+    """Size of the whole result, as it was counted, and what it may take."""
+
     shown_tokens: int | None = None
     # Length of the whole, as printed, and of what is shown, where it was reduced.
     chars: int | None = None
     shown_chars: int | None = None
+    """Length of the whole, as printed, and of what is shown, where it was reduced."""
+
     is_oversized: bool = False
-    is_reduced: bool = False  # true for one of which a part is shown, also because its fields were chosen
-    is_stored: bool = False  # whether the whole of it can be read page by page
+    is_reduced: bool = False
+    """True for one of which a part is shown, also because its fields were chosen."""
+
+    is_stored: bool = False
+    """Whether the whole of it can be read page by page."""
 
     @property
     def name(self) -> str:
@@ -413,8 +453,8 @@ class NoticeEvent(Event):
     LEVEL: ClassVar[Level] = "warning"
     notice: Notice
     about: Mapping[str, Any] = field(default_factory=dict)
-    # What may quote messages: only logs and streams of the run show it.
     quoting: Mapping[str, Any] = field(default_factory=dict)
+    """What may quote messages: only logs and streams of the run show it."""
 
     @property
     def name(self) -> str:
@@ -436,7 +476,9 @@ class ModelChangeEvent(Event):
 
     NAME: ClassVar[str] = "models.changed"
     LEVEL: ClassVar[Level] = "warning"
-    field: str = ""  # name of the field of `ModelInfo`
+    field: str = ""
+    """Name of the field of `ModelInfo`."""
+
     before: str = ""
     after: str = ""
     source: str = ""
@@ -450,11 +492,14 @@ class AlertEvent(Event):
     """
 
     NAME: ClassVar[str] = "context.alert"
-    alert: str = ""  # name of the threshold in the configuration
+    alert: str = ""
+    """Name of the threshold in the configuration."""
+
     value: float | None = None
     threshold: float | None = None
     is_cleared: bool = False
-    detail: str = ""  # what the value is of, in a few words
+    detail: str = ""
+    """What the value is of, in a few words."""
 
     @property
     def level(self) -> Level:

@@ -44,11 +44,16 @@ class Usage:
     # Parts of the input that were read from the prompt cache, and written to it.
     cached_tokens: int | None = None
     cache_write_tokens: int | None = None
-    hour_write_tokens: int = 0  # part of the written input that is kept for an hour
-    # True for an answer from LangChain's own cache, which has the usage of the one that was paid for.
+    """Parts of the input that were read from the prompt cache, and written to it."""
+
+    hour_write_tokens: int = 0
+    """Part of the written input that is kept for an hour."""
+
     is_free: bool = False
-    # What the provider spent beside it on compacting the conversation, before it answered.
+    """True for an answer from LangChain's own cache, which has the usage of the one that was paid for."""
+
     compaction: Usage | None = None
+    """What the provider spent beside it on compacting the conversation, before it answered."""
 
     @classmethod
     def of_answer(cls, answer: object) -> Usage:

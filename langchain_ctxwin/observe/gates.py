@@ -51,23 +51,32 @@ class RequestRecord:
     """
 
     model: str
-    input_limit: int | None  # largest input of the model that answered; the output reserve is already taken off
-    # Size of the prompt, tool definitions included: as the provider reported it, else as it was counted.
+    input_limit: int | None
+    """Largest input of the model that answered; the output reserve is already taken off."""
+
     input_tokens: int | None
+    """Size of the prompt, tool definitions included: as the provider reported it, else as it was counted."""
+
     output_tokens: int | None = None
-    tool_tokens: int | None = 0  # part of the input that defines tools
+    tool_tokens: int | None = 0
+    """Part of the input that defines tools."""
+
     reserved_tokens: int | None = None
-    # Kind of reason why this model was chosen, without the figures of the request; empty when no router says.
     reason: str = ""
+    """Kind of reason why this model was chosen, without the figures of the request; empty when no router says."""
+
     fallbacks: int | None = 0
-    # Times a provider refused the request as too long. `of` counts what a route lists; 0 where nothing says so.
     overflows: int = 0
+    """Times a provider refused the request as too long. `of` counts what a route lists; 0 where nothing says so."""
+
     succeeded: bool = True
-    # Whether no other candidate would have been the better choice, where somebody judged that.
     optimal: bool | None = None
+    """Whether no other candidate would have been the better choice, where somebody judged that."""
+
     # USD, and what the same tokens cost at the candidate with the largest window.
     cost: Decimal | None = None
     largest_cost: Decimal | None = None
+    """USD, and what the same tokens cost at the candidate with the largest window."""
 
     def __post_init__(self) -> None:
         require_tokens("input_limit", self.input_limit, minimum=1, optional=True)
@@ -141,11 +150,18 @@ class RequestEvents:
     """What events say about one request."""
 
     model: str
-    step: StepEvent | None = None  # its answer; None where none came, or where only a route tells of it
-    route: RouteEvent | None = None  # why the model was chosen
-    # Whether the route was chosen for this request; else for an earlier one of the conversation.
+    step: StepEvent | None = None
+    """Its answer; None where none came, or where only a route tells of it."""
+
+    route: RouteEvent | None = None
+    """Why the model was chosen."""
+
     is_chosen: bool = False
-    overflows: int = 0  # times that a provider refused it as too long
+    """Whether the route was chosen for this request; else for an earlier one of the conversation."""
+
+    overflows: int = 0
+    """Times that a provider refused it as too long."""
+
     succeeded: bool = True
 
     @property
@@ -350,7 +366,9 @@ class QualityReport:
     """Measures of many requests beside their gates."""
 
     requests: int
-    measures: Mapping[str, Ratio]  # by name; a share of the routing is named `routing/` and the reason
+    measures: Mapping[str, Ratio]
+    """By name; a share of the routing is named `routing/` and the reason."""
+
     gates: Mapping[str, Gate]
 
     @property

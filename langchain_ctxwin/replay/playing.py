@@ -134,16 +134,31 @@ class ReplayResult:
 class Sent:
     """One request of a replay, as it is sent, or as it was when nothing could make it fit."""
 
-    request: list[AnyMessage]  # empty when not even the smallest one could be built
-    fits: bool  # False when it is larger than the input limit, and was not sent
-    is_extended: bool  # it begins with the whole request before it, so that no cached token is lost
-    history: int  # messages of the conversation, after its leading system messages, that there were
+    request: list[AnyMessage]
+    """Empty when not even the smallest one could be built."""
+
+    fits: bool
+    """False when it is larger than the input limit, and was not sent."""
+
+    is_extended: bool
+    """True when it begins with the whole request before it, so that no cached token is lost."""
+
+    history: int
+    """Messages of the conversation, after its leading system messages, that there were."""
+
     tokens: int
-    cached_tokens: int  # of the part at its beginning that the request before had too
-    fixed_tokens: int  # of the system messages and tools, which every request has
-    missing: tuple[str, ...]  # what the recorded answer needed, had been seen before, and is not in the request
+    cached_tokens: int
+    """Its size, and the part at its beginning that the request before had too."""
+
+    fixed_tokens: int
+    """Size of the system messages and tools, which every request has."""
+
+    missing: tuple[str, ...]
+    """What the recorded answer needed, had been seen before, and is not in the request."""
+
     report: Mapping[str, Any]  # the `context_report` of ours, empty for a plain policy
-    guard: Mapping[str, Any]  # the `context_guard`, the same
+    guard: Mapping[str, Any]
+    """The `context_report` and `context_guard` of ours; empty for a plain policy."""
 
 
 def replay(

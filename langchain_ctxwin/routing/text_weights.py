@@ -42,9 +42,15 @@ class TextWeights:
         ConfigError: a row has not one finite number per column.
     """
 
-    columns: tuple[str, ...]  # `CHEAP`, `DEAR`, then the models that have weights of their own
-    base: tuple[float, ...]  # per column: log-odds of a good answer to a text without any known phrase
-    phrases: Mapping[str, tuple[float, ...]]  # phrase -> how rare it is, then its weight per column
+    columns: tuple[str, ...]
+    """`CHEAP`, `DEAR`, then the models that have weights of their own."""
+
+    base: tuple[float, ...]
+    """Log-odds of a good answer to a text without any known phrase, per column."""
+
+    phrases: Mapping[str, tuple[float, ...]]
+    """Phrase -> how rare it is, then its weight per column."""
+
     usual: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     """Bucket -> mean log-odds per column over the texts that the weights were made from."""
 
@@ -120,7 +126,8 @@ class Sample:
 
     text: str
     model: str
-    success: float  # 1 or True for a good answer, 0 or False for a bad one, or the share of good ones
+    success: float
+    """1 or True for a good answer, 0 or False for a bad one, or the share of good ones."""
 
 
 def trained(
