@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from langchain_core.embeddings import Embeddings
 from langchain_core.tools import BaseTool, InjectedToolArg, StructuredTool
@@ -20,21 +20,21 @@ from langchain_ctxwin.core.tokens import TokenEstimator, text_price
 from langchain_ctxwin.core.tool_schemas import UNREADABLE
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.protocols import TokenCounter, ToolRanker
-from langchain_ctxwin.tools.ranking import (
+from langchain_ctxwin.tools.entries import (
     LINE_NAME_END,
     LINE_START,
     SEARCH_NAME,
     Asked,
     Entry,
     Needs,
-    Ranker,
-    Ranking,
-    Wish,
     entries_of,
     entry_of,
     needs_of,
 )
 from langchain_ctxwin.util.log import log
+
+if TYPE_CHECKING:
+    from langchain_ctxwin.tools.ranking import Ranking, Wish
 
 MOST_NAMED = 10  # names that one message lists
 UNKNOWN_PRICE = inf  # of a tool that cannot be priced: it fits nowhere
@@ -77,13 +77,26 @@ class Search(BaseModel):
 class ToolSelection:
     """The tools for one request. Every tool is either selected or deferred."""
 
-    selected: tuple[Any, ...]  # to bind, as they were given; the same set always comes in the same order
-    deferred: tuple[Any, ...]  # the others, in the order in which they were given
-    tokens: int  # what the selected definitions add to a request
-    names: tuple[str, ...]  # of the selected tools, in their order: pass them as `previous` with the next request
-    added: tuple[str, ...] = ()  # names that the previous set did not have
-    removed: tuple[str, ...] = ()  # names that only the previous set had
-    skipped: tuple[str, ...] = ()  # names of tools that never fit: not readable, or too large beside `always`
+    selected: tuple[Any, ...]
+    """The tools to bind, as they were given; the same set always comes in the same order."""
+
+    deferred: tuple[Any, ...]
+    """The others, in the order in which they were given."""
+
+    tokens: int
+    """What the selected definitions add to a request."""
+
+    names: tuple[str, ...]
+    """The names of the selected tools, in their order: pass them as `previous` with the next request."""
+
+    added: tuple[str, ...] = ()
+    """Names that the previous set did not have."""
+
+    removed: tuple[str, ...] = ()
+    """Names that only the previous set had."""
+
+    skipped: tuple[str, ...] = ()
+    """Names of deferred tools that never fit: not readable, or larger than the room beside what is always there."""
 
 
 class ToolSelector:
@@ -143,6 +156,8 @@ class ToolSelector:
         self.max_tool_tokens = max_tool_tokens
         self._room = priced_room(self.tools, max_tool_tokens, counter)
         self._always = tuple(dict.fromkeys(map(self._number_of, _listed(always))))
+        from langchain_ctxwin.tools.ranking import Ranker  # noqa: PLC0415  # numpy takes longer to import than this package
+
         self._ranker = Ranker(self._entries, ranker, embeddings)
         self._require_room_for_always()
         if too_large := self._too_large(self._room):

@@ -29,7 +29,7 @@ from langchain_ctxwin.text import terms
 from langchain_ctxwin.tool_results.pages import page_end, passages
 from langchain_ctxwin.tool_results.projection import extract, project_automatically
 from langchain_ctxwin.tool_results.view import print_value
-from langchain_ctxwin.tools.ranking import parts_of
+from langchain_ctxwin.tools.entries import parts_of
 from support.tool_sets import definition
 from support.walking import cursor_in, guard_of
 

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.tools import ToolSelector, ranking
-from langchain_ctxwin.tools.ranking import MAX_NEEDS, MAX_REQUEST_CHARS, entry_of, needs_of, parts_of
+from langchain_ctxwin.tools.entries import MAX_NEEDS, MAX_REQUEST_CHARS, entry_of, needs_of, parts_of
 from langchain_ctxwin.tools.selector import NOTHING_FOUND
 from support.tool_sets import definition, one_each
 
@@ -100,6 +100,7 @@ VALUED["function"]["parameters"]["properties"]["unit"]["enum"] = ["celsius", "fa
         ("orders that are open", [definition("aaa"), definition("list_open_orders")], "list_open_orders"),
         ("conversion", [definition("a", "Draws."), definition("b", "Converts."), definition("c", "Writes.")], "b"),
         ("I need your help, please send it", [HELP, MAIL], "send_email"),
+        ("I NEED YOUR HELP, PLEASE send it", [HELP, MAIL], "send_email"),
         ("help", [MAIL, HELP], "please_help"),
         ("weather on 1 May 2023", [definition("year_2023", "Events of 2023."), WEATHER], "forecast"),
     ],
