@@ -103,13 +103,13 @@ class MemorySink:
 
     def emit(self, event: Event) -> None:
         """Keep an event."""
-        with self._lock:
+        with self._lock.held:
             self._events.append(event)
 
     @property
     def events(self) -> list[Event]:
         """The events that are kept, oldest first."""
-        with self._lock:
+        with self._lock.held:
             return list(self._events)
 
     def of(self, kind: type[E]) -> list[E]:
@@ -118,7 +118,7 @@ class MemorySink:
 
     def clear(self) -> None:
         """Forget all events."""
-        with self._lock:
+        with self._lock.held:
             self._events.clear()
 
 
@@ -191,7 +191,7 @@ class _Outlet:
     @classmethod
     def of(cls, sink: MetricsSink) -> _Outlet:
         """Return the way to a sink; one that there is already is shared."""
-        with _outlets_lock:
+        with _outlets_lock.held:
             return next((one for one in _outlets if one.sink is sink), None) or cls(sink)
 
     def __init__(self, sink: MetricsSink) -> None:

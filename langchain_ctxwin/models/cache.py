@@ -144,7 +144,7 @@ class SourceCache:
 
     def _opened(self) -> Wait:
         """The wait for the call that reads what is stored; all who wait for it share its limited time."""
-        with self._lock:
+        with self._lock.held:
             if not self._is_opened and self._opening is None:
                 with suppress(RuntimeError):  # no thread was free: who comes next tries again
                     self._opening = in_few_daemons(self._restore), time.monotonic() + self._timeout_seconds
@@ -178,7 +178,7 @@ class SourceCache:
     def _list(self) -> None:
         """List everything anew, once for all who wait to do so."""
         self._is_listed = False
-        with self._listing_lock:
+        with self._listing_lock.held:
             if not self._is_listed:
                 self._is_listed = True
                 self.listing = Listing([claim for feed in self.feeds for claim in feed.claims()], self.listing)
@@ -245,7 +245,7 @@ class _Feed:
         if not self._calls and not is_sure:  # nearly always, and asked in every lookup
             return []
         now = time.monotonic()
-        with self._lock:
+        with self._lock.held:
             self._calls = {about: call for about, call in self._calls.items() if not call[0].done()}
             waited_for = [job for job, since in self._calls.values() if now - since < self._timeout_seconds]
             was_stuck, self.is_stuck = self.is_stuck, len(waited_for) < len(self._calls)
@@ -254,7 +254,7 @@ class _Feed:
         return waited_for
 
     def restore(self, stored: SourceSnapshot) -> None:
-        with self._lock:
+        with self._lock.held:
             self.answers = {None: stored, **self.answers}  # an answer of its own is newer
 
     def claims(self) -> list[Claim]:
@@ -276,11 +276,11 @@ class _Feed:
         self.pending()
         if not self._is_due(about):  # nearly always
             return []
-        with self._lock:
+        with self._lock.held:
             return [self._start(about)] if self._is_due(about) else []
 
     def ask(self, about: str | None = None) -> Future[Any]:
-        with self._lock:
+        with self._lock.held:
             job, _ = self._calls.get(about, (None, 0.0))
             return self._start(about) if job is None or job.done() else job
 
@@ -307,7 +307,7 @@ class _Feed:
                 self.fail(reason_of(error))
                 return
             models = ()  # it may answer by name
-        with self._lock:  # or of answers that come at once all but one may be lost
+        with self._lock.held:  # or of answers that come at once all but one may be lost
             before, stated_before = self.answers.get(about), self.claims()
             answers = {**self.answers, about: SourceSnapshot(models=models, fetched_at=self._clock())}
             if len(answers) > MAX_ASKED:

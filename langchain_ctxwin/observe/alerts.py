@@ -139,7 +139,7 @@ class Alerts:
     @property
     def active(self) -> tuple[AlertEvent, ...]:
         """The alerts that stand now, with their values when they were raised, oldest first."""
-        with self._lock:
+        with self._lock.held:
             return tuple(self._raised.values())
 
     def flush(self, timeout_seconds: float = EXIT_SECONDS) -> bool:
@@ -149,7 +149,7 @@ class Alerts:
     def emit(self, event: Event) -> None:
         """Take one event."""
         config, at = self._settings(), event.time or self._clock()
-        with self._lock:
+        with self._lock.held:
             if isinstance(event, ModelChangeEvent):
                 self._compare(event, at, is_on=config.model_changes)
             for key, sample in _samples_of(event):

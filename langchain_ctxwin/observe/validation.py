@@ -44,20 +44,27 @@ FIRST_CJK = "\u2e80"  # from here on nearly all letters are Chinese, Japanese or
 class Verdict:
     """What the answer to a request says about our count of it."""
 
-    error: float | None = None  # our count over the reported size, minus 1; None when there was nothing to compare
-    # The model's accuracy fell too low: forget what was learned about its sizes. Said once per fall.
+    error: float | None = None
+    """Our count over the reported size, minus 1; None when there was nothing to compare."""
+
     reset: bool = False
+    """The model's accuracy fell too low: forget what was learned about its sizes. Said once per fall."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accuracy:
     """How close the latest counts for one model came."""
 
-    share: float  # share of the comparisons in which our count was at most 20 % off
+    share: float
+    """Share of the comparisons in which our count was at most 20 % off."""
+
     # Comparisons since the last reset, 40 at most, and those of them that an exact counter made.
     samples: int
     exact_samples: int
-    mean_error: float  # mean of the errors with their signs: above 0 when we count too much
+    """Comparisons since the last reset, 40 at most, and those of them that an exact counter made."""
+
+    mean_error: float
+    """Mean of the errors with their signs: above 0 when we count too much."""
 
     @property
     def is_too_low(self) -> bool:
@@ -165,20 +172,20 @@ class Validator:
             error = self._compare(request, reported, "usage")
         if self._count is not None and self._random() < self._share:
             self._sample(partial(self._count_exactly, self._count, request))
-        with self._lock:
+        with self._lock.held:
             track = once(self._tracks, model, _Track)
             due, track.reset_due = track.reset_due, False
         return Verdict(error=error, reset=due)
 
     def accuracy(self, model: str) -> Accuracy | None:
         """Return how close the latest counts came; None when nothing was compared, or not since the last reset."""
-        with self._lock:
+        with self._lock.held:
             track = self._tracks.get(model)
             return _accuracy(track.comparisons) if track and track.comparisons else None
 
     def resets(self, model: str) -> int:
         """Return how often the counts of a model were found wrong: what was calibrated before the last time is void."""
-        with self._lock:
+        with self._lock.held:
             return once(self._tracks, model, _Track).resets
 
     def flush(self, timeout_seconds: float = FLUSH_SECONDS) -> bool:
@@ -205,7 +212,7 @@ class Validator:
             self._lose(f"the counter returned {type(answer).__name__}: expected a number from 1 to {MAX_TOKENS:,}")
 
     def _lose(self, reason: str) -> None:
-        with self._lock:
+        with self._lock.held:
             self._lost += 1
             is_early = self._loss_pace.take(self._clock()) is None
         if not is_early:
@@ -218,7 +225,7 @@ class Validator:
         """
         error = (request.expected_tokens - counted_tokens) / counted_tokens
         unlogged = fallen = None
-        with self._lock:
+        with self._lock.held:
             track = once(self._tracks, request.model, _Track)
             if abs(error) > DISCREPANCY:
                 unlogged = track.pace.take(self._clock())

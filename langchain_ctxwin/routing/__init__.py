@@ -1,6 +1,6 @@
 """Routing: which of several models takes a request, and a chat model that asks it.
 
-    router       ModelRouter: what can take the request (candidates, request), then what is worth it
+    router       ModelRouter: what can take the request (candidates), then what is worth it
     quality      the chance of a good answer, by text_weights that come with the package and by recorded outcomes
     chat_model   RoutedChatModel: calls whom the router chose; fallbacks goes on with another when one fails
 

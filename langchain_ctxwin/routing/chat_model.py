@@ -249,8 +249,10 @@ def _wish(route: Any) -> tuple[str, str]:
     raise ConfigError(f"route={route!r}: give the name of a candidate")
 
 
-# `_generate_with_cache` and `_stream` belong to BaseChatModel: an `invoke` would be a run of its own inside ours, and
-# every handler would then count its tokens, and show its chunks, twice.
+# Both helpers below call what belongs to BaseChatModel: an `invoke` or `stream` would be a run of its own inside ours,
+# and every handler would then count its tokens, and show its chunks, twice.
+
+
 def _answer_of(call: Instance, messages: list[AnyMessage], stop: list[str] | None) -> ChatResult:
     """Call a candidate under its own cache and rate limiter."""
     model, arguments = call

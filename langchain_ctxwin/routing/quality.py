@@ -216,7 +216,7 @@ class Outcomes:
     def add(self, bucket: str, model: str, count: Count) -> None:
         """Count outcomes as of now; returns at once, also on an event loop."""
         one = {(bucket, model): replace(count, at=self._clock())}
-        with self._lock:
+        with self._lock.held:
             if self._file is None:
                 self._saved = added(self._saved, one)
                 return
@@ -228,7 +228,7 @@ class Outcomes:
 
     def of(self, bucket: str, model: str) -> Count:
         """Return what is known of a model on a kind of task: no trials when nothing is."""
-        with self._lock:
+        with self._lock.held:
             counts = (self._saved, self._saving, self._new)
         saved, saving, new = (one.get((bucket, model), _NONE) for one in counts)
         return saved.plus(saving).plus(new)
@@ -239,10 +239,10 @@ class Outcomes:
 
     def _save(self, file: SharedFile[Counts]) -> None:
         """Save what is new; what fails is kept and tried again with the next outcome."""
-        with self._lock:
+        with self._lock.held:
             self._saving, self._new = self._new, {}
         saved = file.update(lambda stored: added(stored, self._saving))
-        with self._lock:
+        with self._lock.held:
             if saved is None:
                 self._new = added(self._saving, self._new)
             else:

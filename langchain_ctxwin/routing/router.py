@@ -59,15 +59,26 @@ CENT = Decimal("0.01")
 class Route:
     """The choice of a model for one request."""
 
-    model: Any  # the candidate as it was given: a chat model, a `ModelInfo` or a name
+    model: Any
+    """The candidate as it was given: a chat model, a `ModelInfo` or a name."""
+
     name: str
     info: ModelInfo
     reason: str
-    rejected: Mapping[str, str]  # every other candidate -> why it was not chosen
-    estimated_tokens: int  # input, under the tokenizer of the chosen model
-    estimated_cost: Decimal | None  # USD, cached input and the usual answer included; None when a price is unknown
-    bucket: str  # kind and difficulty of the task: where the outcome is counted
-    cheapest_cost: Decimal | None = None  # USD at the cheapest candidate that can take it; None when no price is known
+    rejected: Mapping[str, str]
+    """Every other candidate -> why it was not chosen."""
+
+    estimated_tokens: int
+    """Input tokens under the tokenizer of the chosen model."""
+
+    estimated_cost: Decimal | None
+    """USD, cached input and the usual answer included; None when a price is unknown."""
+
+    bucket: str
+    """Kind and difficulty of the task: where the outcome is counted."""
+
+    cheapest_cost: Decimal | None = None
+    """USD of the same request at the cheapest candidate that can take it; None when no price is known."""
 
     def metadata(self, fallbacks: Sequence[str] = ()) -> dict[str, Any]:
         """Return the route, and what was tried before, as JSON values: `response_metadata["route"]` of an answer."""
@@ -187,7 +198,7 @@ class ModelRouter:
         candidate = self.candidate(name)
         if not is_named(candidate.given):
             return only_model(candidate.given) or (candidate.given, {})
-        with self._making:  # others wait
+        with self._making.held:  # others wait
             made = self._made[name] = self._made.get(name) or made_model(candidate)
         return made, {}
 

@@ -40,7 +40,10 @@ if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
 
 
 class ForkSafeLock:
-    """A lock that is free in a forked process, whoever held it in the parent: nobody would ever release it there."""
+    """A lock that is free in a forked process, whoever held it in the parent: nobody would ever release it there.
+
+    Use it as `with lock.held:`, which takes and releases it at once: a signal, such as Ctrl-C, cannot come in between.
+    """
 
     def __init__(self) -> None:
         self.renew()
@@ -48,22 +51,16 @@ class ForkSafeLock:
 
     def renew(self) -> None:
         """Be free."""
-        self._lock = threading.Lock()
+        self.held = threading.Lock()
 
     def acquire(self, timeout: float = -1) -> bool:
         """Take the lock, waiting so many seconds or, by default, for ever; false when it could not be had."""
-        return self._lock.acquire(timeout=timeout)
+        return self.held.acquire(timeout=timeout)
 
     def release(self) -> None:
         """Give the lock back; one that was renewed meanwhile is free already."""
-        if self._lock.locked():
-            self._lock.release()
-
-    def __enter__(self) -> None:
-        self.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self.release()
+        if self.held.locked():
+            self.held.release()
 
 
 MAX_HANGING = 64

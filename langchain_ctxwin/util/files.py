@@ -34,7 +34,6 @@ class SharedFile(Generic[T]):
 
     A file with a fault is set aside as `<name>.corrupt`, over an earlier one, before it is replaced; one of a newer
     version of this package is left alone. A lock file `<name>.lock` beside it stays.
-
     """
 
     def __init__(
@@ -72,7 +71,7 @@ class SharedFile(Generic[T]):
         saved, fault = None, ""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self._lock, alone(self.path):
+            with self._lock.held, alone(self.path):
                 stored, stored_fault, is_newer = self._content()
                 if is_newer:
                     fault = stored_fault
@@ -122,7 +121,12 @@ class SharedFile(Generic[T]):
 
 
 def read_regular(path: Path, max_bytes: int) -> bytes | None:
-    """Return a file's content, of a longer one a byte more than `max_bytes`; None for a pipe or a device."""
+    """Return a file's content, of a longer one a byte more than `max_bytes`; None for a pipe or a device.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: its name holds a null character.
+    """
     with open(path, "rb", opener=_not_waiting) as file:
         is_regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
         return file.read(max_bytes + 1) if is_regular else None
@@ -135,7 +139,11 @@ def _not_waiting(path: str, flags: int) -> int:
 
 
 def place(path: str | os.PathLike[str]) -> Path:
-    """Return the file itself, so that neither a later change of folder nor replacing a link moves it."""
+    """Return the file itself, so that neither a later change of folder nor replacing a link moves it.
+
+    Raises:
+        ConfigError: no file can be there.
+    """
     try:
         return Path(os.path.realpath(Path(path).expanduser()))
     except (RuntimeError, TypeError, ValueError, OSError) as error:
@@ -151,6 +159,9 @@ def alone(path: Path) -> Iterator[None]:
 
     The lock belongs to the open lock file `<name>.lock` and ends with the process at the latest, so a crash leaves none
     behind. The lock file stays: removing it would let two processes hold different ones.
+
+    Raises:
+        OSError: the lock file cannot be made or locked.
     """
     with open(path.with_name(f"{path.name}.lock"), "a", opener=_not_waiting) as lock:
         if sys.platform == "win32":

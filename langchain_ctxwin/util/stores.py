@@ -34,7 +34,11 @@ def asking(store: BaseStore, method: str, *given: Any, seconds: float, **options
 
 
 def redis_client(url: str, **options: Any) -> Any:
-    """Return a `redis.Redis` that connects at its first use; by default it asks once, and waits for a second."""
+    """Return a `redis.Redis` that connects at its first use; by default it asks once, and waits for a second.
+
+    Raises:
+        ConfigError: the package `redis` is missing, or the address is none of its.
+    """
     try:
         from redis import Redis  # noqa: PLC0415  # an extra
         from redis.backoff import NoBackoff  # noqa: PLC0415

@@ -436,3 +436,17 @@ def test_the_thread_of_an_event_loop_touches_no_file(path):
     assert [event for in_loop, event in touched if in_loop] == []
     assert {"open", "os.rename"} <= {event for _, event in touched}
     assert LearnedSource(path).recall("m") == {"context_window": 8192}
+
+
+def test_a_clock_or_a_log_handler_may_come_back_to_the_source():
+    """It is asked under the source's lock, by the same thread."""
+
+    def clock():
+        source.accepted("another", 1)
+        return 0.0
+
+    source = LearnedSource(clock=clock)
+    learner = threading.Thread(target=lambda: source.learn("m", {"context_window": 8192}), daemon=True)
+    learner.start()
+    learner.join(10)
+    assert source.recall("m") == {"context_window": 8192}

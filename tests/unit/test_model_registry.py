@@ -715,7 +715,7 @@ def test_a_forked_process_does_not_wait_for_threads_of_its_parent():
     known = registry(hanging, timeout_seconds=0.5)
     known.models()
     feeds = known._cache
-    with feeds._listing_lock, feeds.feeds[0]._lock:  # as other threads may, at any time
+    with feeds._listing_lock.held, feeds.feeds[0]._lock.held:  # as other threads may, at any time
         pid = os.fork()
         if pid == 0:
             code = 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -18,7 +19,7 @@ from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.models.sources.reading import MAX_NAME_CHARS, MAX_TOKENS
 from langchain_ctxwin.protocols import Clock
-from langchain_ctxwin.util.background import ForkSafeLock, Worker
+from langchain_ctxwin.util.background import Worker, renew_after_fork
 from langchain_ctxwin.util.files import SMALL_FILE_BYTES, SharedFile, place
 
 VERSION = 1
@@ -162,8 +163,16 @@ class LearnedSource:
         self._ttl_seconds = ttl_seconds
         self._clock = clock
         self._heard: Heard = {}  # replaced as a whole, never changed, so that reading it needs no lock
-        self._lock = ForkSafeLock()
+        self.renew()
+        renew_after_fork(self)
         self.refresh()
+
+    def renew(self) -> None:
+        """Make the lock anew: nobody gives back what a thread of the parent held.
+
+        A handler of a log event or a signal may come back to this source while it is held by the same thread.
+        """
+        self._lock = threading.RLock()
 
     def learn(self, model: str, limits: Mapping[str, int]) -> None:
         """Remember what a provider just stated; returns at once, also on an event loop.
