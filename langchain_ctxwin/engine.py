@@ -52,7 +52,7 @@ from langchain_ctxwin.summarize import (
     Written,
     as_summarizer,
     default_jobs,
-    write_summary,
+    writing_summary,
 )
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import MAX_TEXTS, Lru, Seen, once
@@ -224,6 +224,10 @@ class ContextEngine:
         # The value in the value stays alive, so an id in the key cannot come to mean another one.
         return once(self._records, id(value), lambda: (value, valid_record(value)))[1] if value else valid_record(value)
 
+    def has_measured(self, messages: Sequence[AnyMessage]) -> bool:
+        """True while a history holds the very messages that it held when its conversation was measured last."""
+        return self._marks.knows(messages)
+
     def continued(self, window: Window, before: Window) -> Window:
         """Return the window of a request that goes on with what `before` began, by the settings that held then."""
         settings = settings_of(before)
@@ -344,7 +348,7 @@ class ContextEngine:
             start, stop = compaction.snapshot
             task = self._task(window, start, stop, compaction.summary_max_tokens, call)
             try:
-                written = yield from write_summary(**task)
+                written = yield from writing_summary(**task)
             except SummarizationError as error:
                 return update_after_failure(window, str(error))
             update = update_after_summary(compaction, window, written.text, written.cost)
@@ -447,7 +451,7 @@ class ContextEngine:
             SummarizationError: the summarizer failed, was too slow, or wrote nothing that can be used.
         """
         task = self._task(window, pending.start.index, pending.stop, pending.max_tokens, call)
-        return (yield from write_summary(**task))
+        return (yield from writing_summary(**task))
 
     def writing(self, window: Window, pending: Pending, *, call: Any = None) -> Callable[[], str]:
         """Return what writes a summary that is due, for another thread; it holds the messages that it needs."""

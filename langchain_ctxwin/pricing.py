@@ -367,8 +367,7 @@ class Marks:
 
     def __call__(self, messages: Sequence[AnyMessage]) -> Found:
         """Return the positions of the pins, and those of the compactions."""
-        key = (messages[0].id or id(messages[0])) if messages else None
-        old, same, found = self._known.get(key) or ([], 0, (frozenset[int](), frozenset[int]()))
+        old, same, found = self._known.get(_name_of(messages)) or ([], 0, (frozenset[int](), frozenset[int]()))
         if len(old) != same or not starts_with(messages, old):  # another branch of the conversation, or another history
             old, same = [], 0
         begin = max(0, same - CHECKED_MESSAGES)
@@ -381,8 +380,13 @@ class Marks:
         if same == len(messages) and now == found:
             return found
         old.extend(messages[same:])  # what another thread adds meanwhile shows in the length
-        self._known.put(key, (old, len(messages), now))
+        self._known.put(_name_of(messages), (old, len(messages), now))
         return now
+
+    def knows(self, messages: Sequence[AnyMessage]) -> bool:
+        """True when the history is the one in which was looked last, message by message."""
+        old, same, _ = self._known.get(_name_of(messages)) or ([], 0, None)
+        return len(old) == same == len(messages) and starts_with(messages, old)
 
     def _pins(self, messages: Sequence[AnyMessage], begin: int) -> list[int]:
         """The positions of messages that were marked through `pin` or for which `pin_when` holds."""
@@ -402,6 +406,11 @@ class Marks:
         return marked
 
 
+def _name_of(messages: Sequence[AnyMessage]) -> Any:
+    """By what a conversation is known: its first message."""
+    return (messages[0].id or id(messages[0])) if messages else None
+
+
 def _compactions(messages: Sequence[AnyMessage], begin: int) -> list[int]:
     found = enumerate(messages[begin:], begin)
     return [index for index, message in found if type(message.content) is list and compaction_in(message)]
@@ -419,7 +428,7 @@ def starts_with(messages: Sequence[AnyMessage], old: list[AnyMessage]) -> bool:
     # The ends first: lists of other objects would be compared by content, which takes longer than to start over.
     if messages[0] is not old[0] or messages[len(old) - 1] is not old[-1]:
         return False
-    begin = messages[: len(old)]
+    begin = messages if len(messages) == len(old) else messages[: len(old)]
     return old == (begin if isinstance(begin, list) else list(begin))
 
 

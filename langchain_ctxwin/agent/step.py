@@ -182,7 +182,7 @@ class Flow:
         messages = step.state.get("messages")
         if messages and not self.engine.is_live and self.kept_window(step.state, step.call) is None:
             newest = snapshot(contents_of(messages[-CHECKED_MESSAGES:]))
-            known = (messages, _in_view(messages, step.window), newest, *map(step.state.get, SESSION))
+            known = (messages, newest, *map(step.state.get, SESSION))
             self._windows.put(id(messages), (known, step.call, (step.window, step.plan)))
 
     def kept_window(self, state: State, call: CallSetup) -> WindowAndPlan | None:
@@ -195,11 +195,11 @@ class Flow:
         kept = self._windows.get(id(messages))
         if kept is None:
             return None
-        (known, content, newest, *session), before, measured = kept
-        # The list is kept alive, so an id cannot come to mean another one; the same objects are equal at no price.
+        (known, newest, *session), before, measured = kept
+        # The list is kept alive, so an id cannot come to mean another one.
         if known is not messages or newest != contents_of(messages[-CHECKED_MESSAGES:]):
             return None
-        if content != _in_view(messages, measured[0]):
+        if not self.engine.has_measured(messages):
             return None
         if before.model is not call.model or before.system_prompt != call.system_prompt:
             return None
@@ -408,12 +408,6 @@ class Flow:
             self._uncompacted(step, self.summaries.failed(window, pending, str(error)))
         else:
             self._uncompacted(step, self.summaries.repeated(window, pending, written))
-
-
-def _in_view(messages: Sequence[AnyMessage], window: Window) -> list[Any]:
-    """The messages of a list that a request is made of, and how many there are."""
-    pinned = (messages[position.index] for position in window.session.view.pinned if position.index < len(messages))
-    return [len(messages), *pinned, *messages[window.priced_view.start :]]
 
 
 def is_large(messages: Sequence[AnyMessage]) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import wrap_model_call
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
@@ -24,6 +24,7 @@ from langchain_ctxwin import (
     ModelLimits,
     Window,
     create_context_agent,
+    pin,
 )
 from langchain_ctxwin.middleware import ContextWindowMiddleware
 from support.fakes import ScriptedChatModel
@@ -146,6 +147,34 @@ def test_what_a_node_between_ours_changes_is_what_is_sent(change, sent, before):
     assert sent_past(change, before=before) == sent
 
 
+SEVERAL = [HumanMessage("a" * 400 + str(number), id=f"m{number}") for number in range(30)]
+SYSTEM = SystemMessage("secret 4111", id="s")
+
+
+@pytest.mark.parametrize("window", [60_000, 2_000])
+@pytest.mark.parametrize(
+    ("place", "changed"),
+    [(0, SystemMessage("secret [redacted]", id="s")), (3, pin(SEVERAL[2])), (29, SEVERAL[2])],
+)
+def test_whatever_message_a_node_replaces_in_place_is_what_is_sent(place, changed, window):
+    """The system message, an old one that gets a pin, one of the newest; whether the view is all of it or an end."""
+    nodes = ContextNodes(engine_of(window))
+    requests = list[list[tuple[str, Any]]]()
+    for is_in_place in (True, False):
+        history = [SYSTEM, *SEVERAL]
+        state: dict[str, Any] = {"messages": history}
+        state |= nodes.budget_check.invoke(state)
+        if nodes.route_on_budget(state) != "build_messages":
+            state |= nodes.force_compress.invoke(state)
+        if is_in_place:
+            history[place] = changed
+        else:  # another list is measured anew
+            state["messages"] = [*history[:place], changed, *history[place + 1 :]]
+        requests.append([(one.type, one.content) for one in nodes.build_messages.invoke(state)["llm_input_messages"]])
+    assert requests[0] == requests[1]
+    assert any(changed.content in content for _, content in requests[0])
+
+
 def test_a_result_that_is_given_to_another_call_in_place_is_what_is_sent():
     """The request that was built before shows it as the answer to no call."""
     call = AIMessage("", id="a", tool_calls=[{"name": "look", "args": {}, "id": "c1"}])
@@ -180,6 +209,8 @@ def test_a_description_of_a_tool_that_changes_is_priced_anew():
     before = engine.measure(question, tools=[look])
     look.description = "Look at it. " * 500
     assert engine.measure(question, tools=[look]).report["tool_tokens"] > before.report["tool_tokens"] + 1000
+    look.extras = {"defer_loading": True}  # from then on it is not in the prompt until a message loads it
+    assert engine.measure(question, tools=[look]).report["tool_tokens"] < before.report["tool_tokens"]
 
 
 def test_a_pinned_message_that_is_replaced_ends_what_was_counted():

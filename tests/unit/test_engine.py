@@ -419,6 +419,31 @@ def test_marks_follow_the_history(changes):
         assert [set(found) for found in marks(history)] == expected
 
 
+def test_a_compaction_that_changes_in_place_is_noticed():
+    """A provider's block may be edited by whoever reads the answer."""
+    marks, history = Marks(), [HumanMessage("a", id="a"), AIMessage(list(COMPACTED), id="b")]
+    found = [marks(history)[1]]
+    history[1].content[0] = {"type": "text", "text": "none"}
+    assert [*found, marks(history)[1]] == [{1}, set()]
+
+
+def test_two_branches_that_are_looked_through_at_once_are_told_apart():
+    """What one look adds to what is known of a conversation must not count for the other."""
+    trunk = [HumanMessage("a", id="a"), HumanMessage("b", id="b")]
+    other, nested = [*trunk, HumanMessage("c", id="c"), pin(HumanMessage("d", id="d"))], list[object]()
+
+    def pin_when(message):
+        if message.content == "x" and not nested:
+            nested.append(marks(other)[0])
+        return False
+
+    marks = Marks(pin_when)
+    marks(trunk)
+    branch = [*trunk, HumanMessage("x", id="x"), HumanMessage("y", id="y")]
+    assert [marks(branch)[0], *nested] == [set(), {3}]
+    assert [marks(other)[0], marks(branch)[0], marks([*branch, pin(HumanMessage("z"))])[0]] == [{3}, set(), {4}]
+
+
 def test_a_function_that_pins_is_asked_once_about_each_message():
     """It may be slow; a message that replaces another one is a new one."""
     asked = list[str]()
