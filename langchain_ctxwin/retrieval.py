@@ -292,7 +292,7 @@ def _scored(found: Any, score: str | Callable[[Document], float | None]) -> Docu
     raise ConfigError(f"the base found {found!r:.80}: it has to return documents, or pairs (document, score)")
 
 
-def _with(document: Document, **metadata: Any) -> Document:
+def _with(document: Document, /, **metadata: Any) -> Document:
     return document.model_copy(update={"metadata": {**document.metadata, **metadata}})
 
 

@@ -1,8 +1,8 @@
 """Summaries, written by a model or extracted without one, on the critical path or off it.
 
 model       who writes: a model (with prompts, in parts where its window is small), or the lines of the record
-jobs        writing in time and at known cost, also in the background
-store       what processes share: finished texts in a LangGraph store, and a lease on what is being written
+jobs        writing in time and at known cost, also in the background; what processes share of it: finished texts in a
+            LangGraph store, and a lease on what is being written
 """
 
 from langchain_ctxwin.summarize.jobs import (
@@ -11,8 +11,10 @@ from langchain_ctxwin.summarize.jobs import (
     SummaryJobs,
     SummaryStore,
     Written,
+    awrite_summary,
     default_jobs,
     write_summary,
+    writing_summary,
 )
 from langchain_ctxwin.summarize.model import ExtractiveSummarizer, ModelSummarizer, as_summarizer
 
@@ -25,6 +27,8 @@ __all__ = [
     "SummaryStore",
     "Written",
     "as_summarizer",
+    "awrite_summary",
     "default_jobs",
     "write_summary",
+    "writing_summary",
 ]

@@ -48,9 +48,12 @@ DRAIN_SECONDS = 5.0  # longest wait at exit: what a person or an orchestrator be
 class Job:
     """What is known of one summary."""
 
-    state: Literal["running", "elsewhere", "done", "failed"]  # elsewhere: another process writes and stores it
+    state: Literal["running", "elsewhere", "done", "failed"]
+    """`elsewhere` is being written by another process, which stores it."""
+
     written: Written | None = None
-    reason: str = ""  # why it failed
+    reason: str = ""
+    """Why it failed."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -267,10 +270,24 @@ def default_jobs() -> SummaryJobs:
     return SummaryJobs()
 
 
-def write_summary(
+def write_summary(summarizer: Summarizer, messages: Sequence[AnyMessage], **how: Any) -> Written:
+    """Return a summary, waiting for it; `how` is as `writing_summary` takes it.
+
+    Raises:
+        SummarizationError: the summarizer failed, was too slow, or wrote nothing that can be used.
+    """
+    return run(writing_summary(summarizer, messages, **how))
+
+
+async def awrite_summary(summarizer: Summarizer, messages: Sequence[AnyMessage], **how: Any) -> Written:
+    """Like `write_summary`; awaits `asummarize` where the summarizer has it, else a thread."""
+    return await arun(writing_summary(summarizer, messages, **how))
+
+
+def writing_summary(
     summarizer: Summarizer, messages: Sequence[AnyMessage], *, previous: str, max_tokens: int, timeout_seconds: float
 ) -> Work[Written]:
-    """The summary, or a `SummarizationError` whatever went wrong; awaits `asummarize` where the summarizer has it."""
+    """The work of `write_summary`, for sync and async callers."""
     given: dict[str, Any] = {"previous": previous, "max_tokens": max_tokens}
 
     def written(enter: Callable[[], None]) -> Future[Written]:

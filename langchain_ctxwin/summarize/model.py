@@ -88,7 +88,7 @@ class ModelSummarizer:
     ) -> None:
         require_tokens("max_input_tokens", max_input_tokens, minimum=1, optional=True)
         self._model = _as_runnable(model)
-        self._counter: TokenCounter = counter or TokenEstimator()
+        self._counter: TokenCounter = TokenEstimator() if counter is None else counter
         self._price = partial(_text_tokens, self._counter)
         self._max_input_tokens = max_input_tokens
         self._limits = ModelLimits.of(model)
@@ -232,7 +232,7 @@ class ExtractiveSummarizer:
     is_local = True  # no model is asked, so it is run in place
 
     def __init__(self, *, counter: TokenCounter | None = None) -> None:
-        self._price = partial(_text_tokens, counter or TokenEstimator())
+        self._price = partial(_text_tokens, TokenEstimator() if counter is None else counter)
 
     def summarize(self, messages: Sequence[AnyMessage], *, previous: str, max_tokens: int) -> str:
         """Return the lines of `previous` and of the messages that fit in `max_tokens`, by worth.

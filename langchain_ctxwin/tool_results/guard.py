@@ -146,6 +146,7 @@ class ToolResultGuard:
 
     def counting(self, counter: TokenCounter) -> ToolResultGuard:
         """Return this guard with a counter, where it was made without one; kept results and settings are the same."""
+        _check_callable(counter=counter)
         return self if self._counter is not None else self._with(_counter=counter, _prices=ContentPrices(counter))
 
     def reporting(self, reporter: Reporter) -> ToolResultGuard:
@@ -526,6 +527,10 @@ def _check_arguments(*, config: Any, signer: Any, store: Any, **functions: Any) 
         raise ConfigError(
             f"store={store!r:.80} has no methods put, get and delete: pass MemoryResultStore() or the like"
         )
+    _check_callable(**functions)
+
+
+def _check_callable(**functions: Any) -> None:
     for name, function in functions.items():
         if function is not None and not callable(function):
             raise ConfigError(f"{name}={function!r:.80} cannot be called: pass a function, or leave it out")

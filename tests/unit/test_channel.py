@@ -130,6 +130,13 @@ def test_a_derived_id_is_pinned_and_never_that_of_another_message():
     assert len({reduce_messages([], [AIMessage("", tool_calls=call)])[0].id for call in calls}) == 2
 
 
+def test_a_derived_id_is_never_that_of_another_present_message():
+    first = reduce_messages([], ["x", "y", "y"])
+    moved = reduce_messages(first, [RemoveMessage(id=first[0].id), RemoveMessage(id=first[1].id), "y", "x", "y"])
+    assert [m.content for m in moved] == ["y", "y", "x", "y"]
+    assert len({m.id for m in [*first, *moved]}) == 6  # three old ones, of which one is still here, and three new
+
+
 @pytest.mark.parametrize("content", ["\ud800", [{"type": "text", "text": "\ud800", ("odd", "key"): b"\xff"}]])
 def test_any_content_gets_an_id(content):
     message = HumanMessage.model_construct(content=content, type="human", id=None)

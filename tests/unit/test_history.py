@@ -132,7 +132,10 @@ def test_an_answer_gets_its_score_later(path):
 @pytest.mark.parametrize(
     ("answer_id", "quality", "fault"),
     [
-        *(("1", quality, "quality=.*: give a number") for quality in (-0.1, 1.1, float("nan"), "good", None, True)),
+        *(
+            ("1", quality, "quality=.*: give a number from 0 to 1")
+            for quality in (-0.1, 1.1, float("nan"), "good", None, True)
+        ),
         *((answer_id, 1, f"answer_id='{answer_id}': .* has no event of this answer") for answer_id in ("", "3")),
     ],
 )

@@ -61,7 +61,7 @@ def test_an_answer_that_was_cut_or_refused_counts_against_its_model_and_any_othe
     """Of five that failed out of five, the chance becomes what it was times 1 - 5 / 15."""
     model = routed(None, ending)
     before = chance(model)
-    for _ in range(5):
+    for _ in range(5 if failed else 50):
         answered(model, ASKED, how)
     assert chance(model) < before * 0.85 if failed else chance(model) == pytest.approx(before)
 
@@ -78,8 +78,9 @@ def test_an_answer_that_was_cut_or_refused_counts_against_its_model_and_any_othe
 def test_nothing_and_calls_that_nobody_can_run_count_against_their_model(answer):
     model = routed(answer)
     before = chance(model)
-    model.invoke(ASKED)
-    assert chance(model) < before
+    for _ in range(5):
+        model.invoke(ASKED)
+    assert chance(model) < before * 0.85
 
 
 @pytest.mark.parametrize(
@@ -114,10 +115,11 @@ def test_what_is_not_to_be_learned_is_not():
     """The setting turns it off, and what somebody records still counts."""
     model = routed(None, CUT, learn_outcomes=False)
     before = chance(model)
-    route = model.invoke(ASKED).response_metadata["route"]
+    routes = [model.invoke(ASKED).response_metadata["route"] for _ in range(5)]
     assert chance(model) == pytest.approx(before)
-    model.router.record(route, success=False)
-    assert chance(model) < before
+    for route in routes:
+        model.router.record(route, success=False)
+    assert chance(model) < before * 0.85
 
 
 @pytest.mark.parametrize("adapter", ADAPTERS)

@@ -520,12 +520,12 @@ def spoiled(draw):
     st.lists(ODD, min_size=1, max_size=4).map(lambda rows: lines(rows).encode())
     | spoiled().map(lambda row: json.dumps(row).encode())
     | st.binary(max_size=300),
-    st.sampled_from(["a.jsonl", "a.json", "a.jsonl.gz"]),
+    st.sampled_from(["a.jsonl", "a.json", "a.jsonl.gz", "packed.jsonl.gz"]),
 )
 @settings(max_examples=250)
 def test_whatever_a_file_holds_is_read_or_told(tmp_path_factory, content, name):
     """No recording, whoever wrote it, ends the reading of a folder."""
     path = tmp_path_factory.mktemp("odd") / name
-    path.write_bytes(content)
+    path.write_bytes(gzip.compress(content) if name.startswith("packed") else content)
     found, faults = read(path)
     assert found or faults

@@ -287,6 +287,14 @@ def test_a_conversation_stays_with_its_model_while_it_can(leaving):
     assert [routes.route("more", conversation="two").name, routes.route("more").name] == ["b", "b"]
 
 
+def test_without_stickiness_every_request_is_chosen_anew():
+    """By the router's own setting."""
+    routes = two(chances={"a": 0.9, "b": 0.5}, config=RoutingConfig(sticky=False))
+    routes.route("hi", conversation="one")
+    routes.quality.given = {"a": 0.1, "b": 0.9}
+    assert routes.route("more", conversation="one").name == "b"
+
+
 def test_a_candidate_that_failed_rests_for_a_while():
     clock = Clock()
     routes = two("1", "9", clock=clock, chances={"a": 1, "b": 1})

@@ -257,11 +257,16 @@ async def _async_answer(messages: list[AnyMessage]) -> str:
     return f"{len(messages)} messages"
 
 
+class AsyncCallable:
+    async def __call__(self, messages: list[AnyMessage]) -> AIMessage:
+        return AIMessage(f"{len(messages)} messages")
+
+
 MODELS: dict[str, Callable[[], Any]] = {
     "sync callable": lambda: lambda messages: f"{len(messages)} messages",
     "message with blocks": lambda: lambda messages: AIMessage([{"type": "text", "text": f"{len(messages)} messages"}]),
     "async callable": lambda: _async_answer,
-    "async object": type("AsyncCallable", (), {"__call__": staticmethod(_async_answer)}),
+    "async object": AsyncCallable,
     "sync callable that returns a coroutine": lambda: lambda messages: _async_answer(messages),  # noqa: PLW0108  # not seen as async
     "runnable": lambda: RunnableLambda(lambda messages: f"{len(messages)} messages"),
     "chat model": lambda: FakeListChatModel(responses=["2 messages"]),
