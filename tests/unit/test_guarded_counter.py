@@ -188,7 +188,7 @@ def test_slow_counts_together_take_no_longer_than_one_may(seconds, apart_seconds
 def test_nobody_waits_longer_than_the_time_out_for_a_turn():
     counter = Counter()
     guard = GuardedCounter(counter, estimate, timeout_seconds=HANG_SECONDS)
-    with capture_logs() as logs, guard._turn:
+    with capture_logs() as logs, guard._turn.held:
         busy = guard([TEXT])
     assert (busy, counter.asked, reasons(logs)) == (ESTIMATE, 0, ["busy for 0.05 seconds"])
 
@@ -205,7 +205,7 @@ def test_conversations_at_the_same_time_get_their_own_counts(idle_seconds):
 def test_a_forked_process_counts_by_itself():
     guard = GuardedCounter(len, estimate)
     assert guard([TEXT]) == 1
-    with guard._turn, forked() as is_child:  # as when another thread counts during the fork
+    with guard._turn.held, forked() as is_child:  # as when another thread counts during the fork
         if is_child:
             with capture_logs() as logs:
                 assert (guard([TEXT] * 2), guard.has_failed, logs) == (2, False, [])
