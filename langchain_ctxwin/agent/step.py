@@ -465,8 +465,8 @@ class BackgroundSummaries:
         """
         pending = window.session.pending
         if pending is None:
-            snapshot = self._engine.prepare(window)
-            return self._begun(window, snapshot, place, called) if snapshot else window
+            due = self._engine.prepare(window)
+            return self._begun(window, due, place, called) if due else window
         if pending.text:
             if not self._engine.may_show(window, pending):
                 return self.failed(window, pending, "its messages were edited since")
@@ -527,22 +527,22 @@ class BackgroundSummaries:
         self._engine.jobs.forget(pending.key)
         return replace(window, session=after_failure(window, reason))
 
-    def _begun(self, window: Window, snapshot: Snapshot, place: RunPlace, called: Callable[[], Any]) -> Window:
+    def _begun(self, window: Window, due: Snapshot, place: RunPlace, called: Callable[[], Any]) -> Window:
         messages = window.request.messages
         # Equal messages after another past, or in another branch, make another summary.
-        work = f"{place.thread}\0{place.prompt_scope}\0{snapshot.digest}\0{window.session.summary}"
+        work = f"{place.thread}\0{place.prompt_scope}\0{due.digest}\0{window.session.summary}"
         pending = Pending(
             key=hashlib.blake2b(work.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest(),
-            start=position_of(messages, snapshot.start),
-            through=position_of(messages, snapshot.stop - 1),
-            digest=snapshot.digest,
+            start=position_of(messages, due.start),
+            through=position_of(messages, due.stop - 1),
+            digest=due.digest,
             since_seconds=self._clock(),
-            max_tokens=snapshot.max_tokens,
+            max_tokens=due.max_tokens,
         )
         timeout_seconds = settings_of(window).summary_timeout_seconds
         write = self._engine.writing(window, pending, call=called())
         if not self._engine.jobs.start(pending.key, write, timeout_seconds=timeout_seconds, store=place.summaries):
             return window
-        size = snapshot.stop - snapshot.start
-        self._engine.report_summary(window, "started", pending.key, reason=snapshot.reason, messages=size)
+        size = due.stop - due.start
+        self._engine.report_summary(window, "started", pending.key, reason=due.reason, messages=size)
         return replace(window, session=replace(window.session, pending=pending))

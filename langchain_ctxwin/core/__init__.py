@@ -1,4 +1,4 @@
-"""The words of the core: what is kept of a conversation, how it is shown and sized, and whether a request is valid."""
+"""The pure part: values in, values out; no I/O, clocks or randomness. Here are the words by which others know it."""
 
 from langchain_ctxwin.core.assembly import RECORD_ID, record_text
 from langchain_ctxwin.core.calibration import Belief, Doubt, other_tools, prior
