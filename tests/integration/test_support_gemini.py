@@ -55,6 +55,15 @@ def test_invoke_reports_the_true_count():
     assert reply.response_metadata["finish_reason"] == "MAX_TOKENS"
 
 
+@pytest.mark.parametrize("version", ["v1", "v1beta"])
+def test_both_versions_of_the_path_are_served(version):
+    """Clients of today ask `/v1`, older ones, and who sets `api_version`, ask `/v1beta`."""
+    with GeminiServer(policy=answer("Yes.")) as server:
+        model = server.chat_model(api_version=version)
+        assert model.invoke("Are you there?").text == "Yes."
+        assert model.get_num_tokens("Are you there?") == server.requests[0].tokens
+
+
 async def test_ainvoke_answers_as_invoke_does():
     """The async client gets the same answer."""
     with GeminiServer() as server:

@@ -15,8 +15,8 @@ STATUS_NAMES = {
     503: "UNAVAILABLE",
 }
 STREAM_CHUNK_CHARS = 24  # several chunks even for a short answer
-ROUTE = re.compile(r"/v1beta/models(?:/(?P<model>[^/:?]+)(?::(?P<method>\w+))?)?")
-CACHES = re.compile(r"/v1beta/(?P<name>cachedContents(?:/[^/]+)?)")
+ROUTE = re.compile(r"/v1(?:beta)?/models(?:/(?P<model>[^/:?]+)(?::(?P<method>\w+))?)?")
+CACHES = re.compile(r"/v1(?:beta)?/(?P<name>cachedContents(?:/[^/]+)?)")
 GENERATE = frozenset({"generateContent", "streamGenerateContent"})
 
 Reply = tuple[int, dict[str, Any]]
