@@ -1,5 +1,6 @@
 # `make demo` shows the package, `make test` and `make lint` check it; everything lives in ./.venv
 # `make bench` measures it beside others, in ./.venv-bench; `make fleet` on many workers, in ./.venv-fleet
+# Demo and tests install by constraints.txt, versions that passed them together; `make test CONSTRAINTS=` takes the newest.
 PYTHON ?= python3
 FLEET_PYTHON ?= python3.12
 ARGS ?=
@@ -7,13 +8,16 @@ WORKERS ?= logical
 DATA ?=
 BENCH ?=
 QUICK ?=
+CONSTRAINTS ?= constraints.txt
 VENV := .venv
 BENCH_VENV := .venv-bench
 FLEET_VENV := .venv-fleet
+NEWEST_VENV := .venv-newest
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
+CONSTRAINED := $(addprefix --constraint ,$(CONSTRAINTS))
 
-.PHONY: demo test lint format docs bench fleet clean
+.PHONY: demo test lint format docs bench fleet constraints clean
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/.demo-ready  ## make demo ARGS="--window 4096"
@@ -44,19 +48,27 @@ bench: $(BENCH_VENV)/.ready  ## make bench DATA=path/to/data; make bench QUICK=1
 fleet: $(FLEET_VENV)/.ready  ## many workers, killed while they work: Postgres, Valkey and the agent server aegra
 	$(FLEET_VENV)/bin/python benchmarks/fleet.py $(ARGS)
 
+# Run the tests afterwards: the file says that they pass with what it names.
+constraints: pyproject.toml  ## writes constraints.txt anew: the newest versions of all that the tests need
+	rm -rf $(NEWEST_VENV)
+	$(PYTHON) -m venv $(NEWEST_VENV)
+	$(NEWEST_VENV)/bin/python -m pip --disable-pip-version-check -qq install --editable ".[test]"
+	$(NEWEST_VENV)/bin/python -m pip freeze --exclude-editable > constraints.txt
+	rm -rf $(NEWEST_VENV)
+
 clean:
-	rm -rf $(VENV) $(BENCH_VENV) $(FLEET_VENV) build dist site *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(BENCH_VENV) $(FLEET_VENV) $(NEWEST_VENV) build dist site *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find langchain_ctxwin tests benchmarks -type d -name __pycache__ -prune -exec rm -rf {} +
 
 # Two stamps, so that the demo on a fresh clone does not wait for the test tools.
-$(VENV)/.demo-ready: pyproject.toml $(BIN)/python
+$(VENV)/.demo-ready: pyproject.toml $(CONSTRAINTS) $(BIN)/python
 	@echo "installing the package into $(VENV) (once)"
-	@$(PIP) install --editable ".[cli]"
+	@$(PIP) install $(CONSTRAINED) --editable ".[cli]"
 	@touch $@
 
-$(VENV)/.test-ready: pyproject.toml $(BIN)/python
+$(VENV)/.test-ready: pyproject.toml $(CONSTRAINTS) $(BIN)/python
 	@echo "installing the package and its test tools into $(VENV) (once)"
-	@$(PIP) install --editable ".[test]"
+	@$(PIP) install $(CONSTRAINED) --editable ".[test]"
 	@touch $@ $(VENV)/.demo-ready
 
 $(BENCH_VENV)/.ready: pyproject.toml $(BENCH_VENV)/bin/python

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "langchain_ctxwin"
@@ -82,6 +84,21 @@ def _is_bounded(requirement: str) -> bool:
     name = re.match(r"[\w.-]+", requirement)[0]
     version = requirement.partition(";")[0]
     return name in UNBOUND_ABOVE or (">=" in version and re.search(r"<\s*\d", version) is not None) or "==" in version
+
+
+def badly_constrained(constraints: str, project: dict) -> list[str]:
+    """Return the lines that are no exact version, and what the tests need that no line names or meets."""
+    lines = constraints.splitlines()
+    wrong = [line for line in lines if not re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.+!]+", line)]
+    exact = {canonicalize_name(name): version for name, _, version in (line.partition("==") for line in lines)}
+    extras = project["optional-dependencies"]
+    needed = [Requirement(text) for text in [*project["dependencies"], *extras["test"]]]
+    needed += [Requirement(text) for one in needed for extra in one.extras for text in extras.get(extra, [])]
+    ours = canonicalize_name(project["name"])
+    plain = [one for one in needed if one.marker is None and canonicalize_name(one.name) != ours]
+    return wrong + [
+        str(one) for one in plain if not one.specifier.contains(exact.get(canonicalize_name(one.name), "0"))
+    ]
 
 
 def matching_lines(pattern: re.Pattern[str], text: str) -> list[str]:
@@ -164,6 +181,12 @@ def test_dependencies_are_bounded_on_both_sides():
     assert [requirement for group in groups for requirement in unbounded(group)] == []
 
 
+def test_the_tests_install_exact_versions_that_the_project_allows():
+    """`constraints.txt` has plain `name==version` lines only, with one for all that the tests need."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert badly_constrained((ROOT / "constraints.txt").read_text(encoding="utf-8"), project) == []
+
+
 @pytest.mark.parametrize(
     ("source", "missing"),
     [
@@ -226,6 +249,25 @@ def test_a_mention_of_what_is_not_in_the_project_is_seen(text):
 def test_a_model_name_in_code_is_seen(source, names):
     """Names of models count in string constants, not in docstrings; names of tokenizer families are fine."""
     assert model_names(source) == names
+
+
+def test_a_constraint_that_is_missing_too_old_or_no_exact_version_is_seen():
+    """Lines that pip would read otherwise, and requirements that no line meets."""
+    project = {
+        "name": "langchain-ctxwin",
+        "dependencies": ["httpx>=0.27,<1", "langchain_core>=1.7,<2"],
+        "optional-dependencies": {"test": ["langchain-ctxwin[redis]", "pytest>=9"], "redis": ["redis>=5"]},
+    }
+    met = "httpx==0.28.1\nlangchain-core==1.8.3\npytest==9.2.0\nredis==6.0\n"
+    assert badly_constrained(met, project) == []
+    odd = "-e .\nhttpx==0.28.1 ; python_version > '3'\nlangchain-core==1.6\npytest==9.2.0\n"
+    assert badly_constrained(odd, project) == [
+        "-e .",
+        "httpx==0.28.1 ; python_version > '3'",
+        "httpx<1,>=0.27",
+        "langchain_core<2,>=1.7",
+        "redis>=5",
+    ]
 
 
 @pytest.mark.parametrize(
