@@ -1,18 +1,21 @@
-"""Are requests, states and events the same as before? Compared with what was stored, byte for byte, ids masked.
+"""Are requests, states and events the same as before? Compared with what was stored, text by text, ids masked.
 
-After a change that is meant to alter them, `python tests/unit/test_goldens.py` writes them anew; the commit says why.
+After a change that is meant to alter them, `python tests/unit/test_goldens.py` prints what differs and writes them
+anew; the commit says why.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
+import difflib
+import functools
 import itertools
 import json
+import lzma
 import random
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -42,7 +45,7 @@ from langchain_ctxwin.summarize import SummaryJobs
 from support.fakes import Policy, ScriptedChatModel, core_overflow, echo, llama_overflow, openai_overflow
 from support.graphs import chat_on
 
-STORED = Path(__file__).parents[1] / "goldens" / "requests.json"
+STORED = Path(__file__).parents[1] / "goldens" / "conversations.json.xz"
 THREAD = {"configurable": {"thread_id": "1"}}
 PATIENCE = 20.0
 WINDOW = 1600
@@ -63,12 +66,8 @@ class Golden:
         self.texts += [self._text(state), self._text(events)]
 
     def _text(self, value: Any) -> str:
-        text = json.dumps(value, default=str, sort_keys=True, ensure_ascii=False)
+        text = json.dumps(value, default=str, sort_keys=True, ensure_ascii=False, indent=1)
         return MASKED.sub(lambda found: self._names.setdefault(found[0], f"id-{len(self._names)}"), text)
-
-    @property
-    def digests(self) -> list[str]:
-        return [hashlib.sha256(text.encode()).hexdigest()[:12] for text in self.texts]
 
 
 class Prompt(SummaryJobs):
@@ -336,16 +335,43 @@ CASES = [(name, adapter) for name in PLAYS for adapter in ("nodes", "middleware"
 
 @pytest.mark.parametrize(("name", "adapter"), CASES)
 def test_what_is_sent_left_and_logged_is_what_was_stored(name: str, adapter: str) -> None:
-    golden, stored = PLAYS[name](adapter), json.loads(STORED.read_text())[f"{name}, {adapter}"]
-    differing = [number for number, digest in enumerate(golden.digests) if stored[number : number + 1] != [digest]]
-    assert not differing, f"first of {len(differing)} that differ:\n{golden.texts[differing[0]]}"
-    assert len(golden.digests) == len(stored)
+    before, now = stored_texts()[f"{name}, {adapter}"], PLAYS[name](adapter).texts
+    assert now == before, first_difference(before, now)
 
 
-def all_digests() -> Iterator[tuple[str, list[str]]]:
-    for name, adapter in CASES:
-        yield f"{name}, {adapter}", PLAYS[name](adapter).digests
+def test_a_difference_is_shown_line_by_line() -> None:
+    assert first_difference(['["a", "b"]', "[\n1,\n2\n]"], ['["a", "b"]', "[\n1,\n3\n]"]) == (
+        "1 of 2 texts differ, 2 before; the first:\n--- stored text 1\n+++ text 1\n@@ -1,4 +1,4 @@\n [\n 1,\n-2\n+3\n ]"
+    )
+
+
+@functools.cache
+def stored_texts() -> dict[str, list[str]]:
+    """Read the texts of each case: its requests, then the state, then the events."""
+    return json.loads(lzma.decompress(STORED.read_bytes()))
+
+
+def first_difference(before: Sequence[str], now: Sequence[str]) -> str:
+    """Show the first text that is not what it was, as a diff of its lines."""
+    pairs = list(itertools.zip_longest(before, now, fillvalue=""))
+    differing = [number for number, (old, new) in enumerate(pairs) if old != new]
+    if not differing:
+        return "no text differs"
+    first = differing[0]
+    old, new = (text.splitlines() for text in pairs[first])
+    lines = difflib.unified_diff(old, new, f"stored text {first}", f"text {first}", lineterm="", n=3)
+    return "\n".join([f"{len(differing)} of {len(now)} texts differ, {len(before)} before; the first:", *lines])
+
+
+def write_anew() -> None:
+    """Store what is sent, left and logged now, and print what was different."""
+    before = stored_texts() if STORED.exists() else {}
+    now = {f"{name}, {adapter}": PLAYS[name](adapter).texts for name, adapter in CASES}
+    for case, texts in now.items():
+        if texts != before.get(case, []):
+            print(f"== {case}: {first_difference(before.get(case, []), texts)}")  # noqa: T201  # for whoever asked
+    STORED.write_bytes(lzma.compress(json.dumps(now, ensure_ascii=False).encode(), preset=9))
 
 
 if __name__ == "__main__":
-    STORED.write_text(json.dumps(dict(all_digests()), indent=0) + "\n")
+    write_anew()
