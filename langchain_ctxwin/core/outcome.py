@@ -275,6 +275,14 @@ def _with_doubted(known: _Known, row: dict[str, Any] | None) -> _Known:
     return replace(known, counts={**known.counts, "contradicted": row}, doubted=row)
 
 
+def small_report(window: Window, answering_model: str) -> tuple[int, int, int] | None:
+    """Return the last report of a model, when it was too small to be believed, our count of it, and what was added."""
+    row = window.session.counts.get("contradicted")
+    if not row or row["model"] != answering_model or row["tokens"] >= row["estimate"]:
+        return None
+    return row["tokens"], row["estimate"], max(0, window.priced_view.estimates.total_tokens - row["estimate"])
+
+
 def from_count(window: Window, tokens: int) -> dict[str, Any]:
     """Keep what the provider counted for exactly this request."""
     estimate = window.priced_view.estimates.total_tokens
