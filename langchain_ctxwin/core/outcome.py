@@ -308,7 +308,7 @@ def from_refusal(window: Window, stated_tokens: int | None) -> dict[str, Any]:
 
 def from_history(
     session: Session, request: RequestParts, priced_view: PricedView, about: About
-) -> tuple[Session, Report | None]:
+) -> tuple[Session, ReportedSize | None]:
     """Learn from the usage in a history whose answers were not handed to us, each report once.
 
     After a compaction only what was answered since belongs to requests like this one. Returns the newest report, too.
@@ -431,7 +431,7 @@ def _surplus(sizing: Sizing, priced_view: PricedView, tokens: int) -> dict[str, 
     return {"surplus": tokens - fixed - text, "text": text, "squares": squares, "fixed": fixed}
 
 
-class Report(NamedTuple):
+class ReportedSize(NamedTuple):
     """A reported size in the history, and our estimate of the history before it."""
 
     at: int
@@ -446,12 +446,12 @@ class Report(NamedTuple):
         return {"surplus": self.tokens - text - fixed, "text": text, "squares": text**2, "fixed": fixed}
 
 
-def _believed(priced_view: PricedView, about: About, answering_model: str) -> list[Report]:
+def _believed(priced_view: PricedView, about: About, answering_model: str) -> list[ReportedSize]:
     """The reports of a model in the shown history, without those that no other one bears out; see `from_answer`."""
     estimates, declared = priced_view.estimates, about.declared
     limit = declared.input_limit(0) if declared is not None and declared.known else None
     doubted: dict[str, Any] | None = None
-    believed = list[Report]()
+    believed = list[ReportedSize]()
     for report in _reports(priced_view):
         if not may_be(report.answering_model, answering_model):
             continue
@@ -476,12 +476,12 @@ def _believed(priced_view: PricedView, about: About, answering_model: str) -> li
     return believed
 
 
-def _reports(priced_view: PricedView) -> Iterator[Report]:
+def _reports(priced_view: PricedView) -> Iterator[ReportedSize]:
     before = 0
     for step in priced_view.steps:
         caller = step.messages[0] if step.messages else None
         if isinstance(caller, AIMessage) and before:
             tokens, _ = reported_tokens(caller, (priced_view.estimates.fixed_tokens + before,))
             if tokens is not None:
-                yield Report(step.index, tokens, before, answered_by(caller))
+                yield ReportedSize(step.index, tokens, before, answered_by(caller))
         before += step.tokens
