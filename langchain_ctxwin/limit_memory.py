@@ -1,10 +1,14 @@
-"""What this process remembers of the limits of models: what providers stated, and what they took all the same."""
+"""Limits of models that change: what providers stated, what they took all the same, and what a registry says now."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
-from langchain_ctxwin.core.limits import unrefuted
+from langchain_ctxwin.core.limits import ModelLimits, unrefuted
+from langchain_ctxwin.core.model_info import ModelInfo, family_of, model_name
+from langchain_ctxwin.errors import UnknownModelError
 from langchain_ctxwin.protocols import Clock
 from langchain_ctxwin.util.memo import MAX_TEXTS, Lru
 
@@ -50,3 +54,52 @@ class AcceptedSizes:
         """Return the largest known input of a model in tokens; 0 when none is."""
         tokens, until = self._known.get(model) or (0, 0.0)
         return tokens if self._clock() < until else 0
+
+
+def is_registry(value: Any) -> bool:
+    """True for what looks models up, such as a `ModelRegistry`; it is asked with each request."""
+    return not isinstance(value, type) and callable(getattr(value, "lookup", None))
+
+
+@dataclass(frozen=True, slots=True)
+class FollowedLimits:
+    """Limits of one model as a registry states them now: asked whenever they are read, which the registry caches."""
+
+    registry: Any
+    model: Any
+
+    @property
+    def limits(self) -> ModelLimits:
+        """What the registry says; of a model that it does not know, what that states of itself.
+
+        Raises:
+            UnknownModelError: neither states a limit.
+        """
+        own = ModelLimits.of(self.model)
+        try:
+            found: ModelLimits = self.registry.lookup(self.model).limits
+        except UnknownModelError:
+            if not own.known:
+                raise
+            return own
+        output, requested = found.max_output_tokens, own.requested_output_tokens
+        if requested is None or (found.context_window is not None and requested >= found.context_window):
+            return found
+        output = output if output is None or requested <= output else None
+        return replace(found, requested_output_tokens=requested, max_output_tokens=output)
+
+    @property
+    def name(self) -> str:
+        """Name of the model."""
+        return model_name(self.model)
+
+    @property
+    def tokenizer_family(self) -> str:
+        """Family of its tokenizer."""
+        return family_of(self.model)
+
+
+def followed(limits: Any, learned: Any) -> Any:
+    """Return limits that follow the registry they were looked up in, where that is the memory of an engine, too."""
+    is_looked_up = isinstance(limits, ModelInfo) and is_registry(learned)
+    return FollowedLimits(learned, limits) if is_looked_up else limits

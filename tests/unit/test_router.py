@@ -328,7 +328,7 @@ def test_a_refusal_without_a_limit_says_nothing_to_other_conversations():
     routes = of_infos(info("a", 128_000), clock=clock)
     routes.refused(routes.route("hi", estimated_tokens=40_000), ContextOverflow())
     assert routes.limits_of("a") == ModelLimits(128_000)
-    routes.refused(routes.route("hi"), ContextOverflow(limit=64_000, actual=80_000))
+    routes.refused(routes.route("hi", estimated_tokens=80_000), ContextOverflow(limit=64_000, actual=80_000))
     assert routes.limits_of("a") == ModelLimits(64_000)
     clock.now += 3_601
     assert routes.limits_of("a") == ModelLimits(128_000)
