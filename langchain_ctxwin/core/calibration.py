@@ -205,6 +205,11 @@ MAX_SURPRISE_SD = 3.0
 SURPRISE_SLOPE_SD = 0.03
 
 
+# Part of its estimate that a prompt or tool definitions have whatever was reported of a whole request: it is there.
+LEAST_FIXED_SHARE = 0.1
+FIXED_REGIONS = ("system_tokens", "tool_tokens", "summary_tokens", "pinned_tokens")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Regions:
     """The parts of one request, in tokens, and their sums: they are asked for more often than regions are made."""
@@ -231,8 +236,11 @@ class Regions:
         """Return regions that add up to `total_tokens`: the history takes the difference, then all in proportion."""
         if total_tokens >= self.fixed_tokens:
             return replace(self, history_tokens=total_tokens - self.fixed_tokens)
-        names = ("system_tokens", "tool_tokens", "summary_tokens", "pinned_tokens")
-        fixed = {name: getattr(self, name) * total_tokens // self.fixed_tokens for name in names}
+        sizes = {name: getattr(self, name) for name in FIXED_REGIONS}
+        least = 1 if total_tokens >= len(sizes) else 0  # what is there is not shown as nothing
+        fixed = {name: max(min(size, least), size * total_tokens // self.fixed_tokens) for name, size in sizes.items()}
+        largest = max(fixed, key=lambda name: fixed[name])
+        fixed[largest] -= max(0, sum(fixed.values()) - total_tokens)
         return Regions(**fixed, history_tokens=total_tokens - sum(fixed.values()))
 
 
@@ -268,21 +276,22 @@ class Sizing:
     def size(self, estimates: Regions, steps: Shown) -> SizeEstimate:
         """Return the size of a request with these estimates, whose history consists of `steps`."""
         belief = self.belief
-        counted, rest, squares = self.measured.price(steps)
+        counted, uncounted, squares = self.measured.price(steps)
         stretch = self.stretch
-        # The offset is mostly the rendering of tools: theirs where there are any. Neither gets negative.
-        tools = estimates.tool_tokens + belief.offset if estimates.tool_tokens else 0.0
-        system = estimates.system_tokens + (min(0.0, tools) if estimates.tool_tokens else belief.offset)
-        system, tools = max(0.0, system), max(0.0, tools)
+        # The offset is mostly the rendering of tools: theirs where there are any.
+        tools = _shifted(estimates.tool_tokens, belief.offset) if estimates.tool_tokens else 0
+        rest = belief.offset - (tools - estimates.tool_tokens)
+        system = _shifted(estimates.system_tokens, rest) if rest < 0 or not tools else estimates.system_tokens
+        kept = system + tools - max(0, round(estimates.system_tokens + estimates.tool_tokens + belief.offset))
         regions = Regions(
-            system_tokens=round(system),
-            tool_tokens=round(tools),
+            system_tokens=system,
+            tool_tokens=tools,
             summary_tokens=round(stretch * estimates.summary_tokens),
             pinned_tokens=round(stretch * estimates.pinned_tokens),
-            history_tokens=round(counted + stretch * rest),
+            history_tokens=max(0, round(counted + stretch * uncounted) - kept),
         )
         known_noise = 0.0 if belief == self.plain else FIXED_NOISE_SHARE * (system + tools + counted)
-        return self._bounded(regions, belief, 1, estimates.texts(rest, squares), known_noise)
+        return self._bounded(regions, belief, 1, estimates.texts(uncounted, squares), known_noise)
 
     def least(self, size: SizeEstimate, estimates: Regions, steps: Shown) -> int:
         """Return the lower bound that decides a refusal, in tokens.
@@ -352,6 +361,11 @@ class Sizing:
         below = sqrt(offset + share**2 * max(0.0, above**2 - offset))
         lower, upper = floor(total - QUANTILE_SD * below), ceil(total + QUANTILE_SD * above)
         return SizeEstimate(regions=regions, upper_tokens=upper, lower_tokens=max(0, lower))
+
+
+def _shifted(estimate: int, offset: float) -> int:
+    """Return a region with an offset, as far as that leaves something of it."""
+    return max(round(estimate + offset), ceil(LEAST_FIXED_SHARE * estimate))
 
 
 # Share of our count below which a reported size is not that of this request: a server has cut it, or it is that of
