@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,26 +17,33 @@ from langchain_ctxwin.util.memo import MAX_TEXTS, Lru
 ACCEPTED_SECONDS = 3_600.0
 
 
-class HeardLimits:
-    """The limits that providers stated since this process began, by model: an engine's own `LimitMemory`."""
+# How long a stated limit holds for other conversations: one that is obeyed is never stated again, so only expiry finds
+# out that it was raised, at the price of one refused request a day.
+HEARD_SECONDS = 24 * 3_600.0
 
-    def __init__(self) -> None:
-        self._known: Lru[Mapping[str, int]] = Lru(MAX_TEXTS)
+
+class HeardLimits:
+    """The limits that providers stated within a day, by model: an engine's own `LimitMemory`."""
+
+    def __init__(self, clock: Clock = time.monotonic) -> None:
+        self._clock = clock
+        self._known: Lru[tuple[Mapping[str, int], float]] = Lru(MAX_TEXTS)
 
     def recall(self, model: str) -> Mapping[str, int]:
         """Return the limits heard of a model."""
-        return self._known.get(model) or {}
+        limits, until = self._known.get(model) or ({}, 0.0)
+        return limits if self._clock() < until else {}
 
     def learn(self, model: str, limits: Mapping[str, int]) -> None:
         """Remember limits; of a model without a name nothing, because it could be any."""
         if model:
-            self._known.put(model, {**self.recall(model), **limits})
+            self._known.put(model, ({**self.recall(model), **limits}, self._clock() + HEARD_SECONDS))
 
     def accepted(self, model: str, tokens: int) -> None:
         """Forget the limits below an input that the model took."""
-        known = self.recall(model)
-        if known and (left := unrefuted(known, tokens)) != known:
-            self._known.put(model, left)
+        known = self._known.get(model)
+        if known and (left := unrefuted(known[0], tokens)) != known[0]:
+            self._known.put(model, (left, known[1]))
 
 
 class AcceptedSizes:
