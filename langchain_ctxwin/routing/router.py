@@ -148,6 +148,7 @@ class ModelRouter:
         self._accepted = AcceptedSizes(clock)
         self._seconds: dict[str, deque[float]] = {}
         self._kept: Lru[tuple[str, int]] = Lru(MAX_CONVERSATIONS)  # candidate, and tokens in its prompt cache
+        self._failed_in: Lru[tuple[str, float]] = Lru(MAX_CONVERSATIONS)  # by kind of task and candidate, and when
         self._asked: Lru[tuple[object, Route]] = Lru(MAX_CONVERSATIONS)  # the latest request, and who answered
         self._made: dict[str, BaseChatModel] = {}
         self._making = ForkSafeLock()
@@ -329,8 +330,18 @@ class ModelRouter:
         if request.conversation.startswith(THREAD):
             self._asked.put(request.conversation, (asked, route))
         for answer, has_failed in answers:
-            if answer.name in ranks:
+            if answer.name in ranks and (not has_failed or self._has_failed_elsewhere(answer, request.conversation)):
                 observe(answer.bucket, answer.name, strength=ranks[answer.name], failed=has_failed)
+
+    def _has_failed_elsewhere(self, route: Route, conversation: str) -> bool:
+        """Note that an answer failed; true when the one that failed last did so in another conversation, within an hour.
+
+        What one conversation asks for may make every answer fail; that says nothing about those of others.
+        """
+        kind, now = (route.bucket, route.name), self.clock()
+        known, at = self._failed_in.get(kind) or (conversation, 0.0)
+        self._failed_in.put(kind, (conversation, now))
+        return known != conversation and now - at < HEARD_SECONDS
 
     def answered(self, route: Route, conversation: str, seconds: float, *, tokens: int = 0) -> None:
         """Take up that a candidate answered: it is well, the conversation stays with it, and it takes such an input."""
