@@ -334,7 +334,7 @@ class ModelRouter:
                 observe(answer.bucket, answer.name, strength=ranks[answer.name], failed=has_failed)
 
     def _has_failed_elsewhere(self, route: Route, conversation: str) -> bool:
-        """Note that an answer failed; true when the one that failed last did so in another conversation, within an hour.
+        """Note that an answer failed; true when the last one to fail did in another conversation, within the hour.
 
         What one conversation asks for may make every answer fail; that says nothing about those of others.
         """
