@@ -137,7 +137,6 @@ class Script:
 
 def soak(script: Script, turns: int, settings: dict[str, Any]) -> Iterator[Block]:
     """Drive the nodes directly, as in a thread; each turn ends like in a graph, with `maybe_summarize`."""
-    # Without a checkpointer every step would name the history by all that it says, which takes longer as it grows.
     agent_nodes.place_of = lambda *_: RunPlace("a thread")
     watch, state = Watch(), State(messages=[])
     nodes = TimedNodes(_engine(settings), watch)

@@ -42,7 +42,7 @@ from langchain_ctxwin.core.window import About, Window
 from langchain_ctxwin.errors import ConfigError, SummarizationError, brief
 from langchain_ctxwin.gemini_cache import GeminiCache
 from langchain_ctxwin.hooks import AfterCompaction, BeforeCompaction, Compacted, Plan, agreed, tell
-from langchain_ctxwin.limit_memory import AcceptedSizes, HeardLimits
+from langchain_ctxwin.limit_memory import AcceptedSizes, FollowedLimits, HeardLimits, followed, is_registry
 from langchain_ctxwin.pricing import MAX_CONVERSATIONS, Marks, Pricing, Pricings
 from langchain_ctxwin.protocols import LimitMemory, MetricsSink, TokenCounter
 from langchain_ctxwin.reporting import Prices, Reporter
@@ -70,7 +70,8 @@ class ContextEngine:
         ```
 
     Key init args:
-        limits: `ModelLimits`, or anything `ModelLimits.of` reads (a chat model, a `ModelInfo`).
+        limits: `ModelLimits`, or anything `ModelLimits.of` reads (a chat model, a `ModelInfo`). A `ModelRegistry` is
+            asked about the model of each request, and so is one in `learned` about a `ModelInfo`, looked up in it.
         counter: any callable shaped like `count_tokens_approximately`; by default an estimator for the model's family.
         summarizer: a chat model, a Runnable or a callable (sync or async) that writes summaries; with None the record
             alone tells of what left. The object that is also the agent's model reads the conversation from the
@@ -130,9 +131,10 @@ class ContextEngine:
         check_collaborators(config=config, counter=counter, learned=learned, jobs=jobs, **hooks)
         self._live = as_live(config)
         self._settings = self._refused = self._live.current
-        self.limits = _checked_limits(ModelLimits.of(limits), self._settings)
-        """The limits that hold when a request names no model of its own."""
-        self.model = model_name(limits)
+        self._registry = limits if is_registry(limits) else None
+        self._followed = followed(limits, learned)
+        self._limits = ModelLimits() if self._registry else _checked_limits(ModelLimits.of(limits), self._settings)
+        self.model = "" if self._registry else model_name(limits)
         """Name of the model that the limits are of; empty when they were given as numbers."""
         self._truncating, self._known_rules = Seen(), Lru[tuple[Any, Rules]](MAX_TEXTS)
         self._rules = self._read_rules(limits)
@@ -140,7 +142,8 @@ class ContextEngine:
         self._marks = Marks(pin_when)
         self._records: Lru[tuple[object, tuple[Record, Faults]]] = Lru(MAX_CONVERSATIONS)
         self._learned, self._accepted = learned or HeardLimits(), AcceptedSizes(time.monotonic)
-        room = self.limits.input_limit(self.limits.output_reserve(self._settings.output_reserve))
+        reserve = self._limits.output_reserve(self._settings.output_reserve)
+        room = self._limits.input_limit(reserve) if self._limits.known else None
         self.summarizer = as_summarizer(summarizer, counter=self._pricings.default.count, max_input_tokens=room)
         """Writes the summaries."""
         self.summarizer_model = model_name(self.summarizer)
@@ -152,8 +155,22 @@ class ContextEngine:
         """Names of what Gemini's explicit cache keeps, with `gemini_cache_seconds`."""
         self.reporter = Reporter.of(sinks)
         """Hands events to the sinks."""
-        self.prices = Prices.made(limits if prices is None and isinstance(limits, ModelInfo) else prices)
+        is_priced = isinstance(limits, ModelInfo) or self._registry is not None
+        self.prices = Prices.made(limits if prices is None and is_priced else prices)
         """Says what the models cost."""
+
+    @property
+    def limits(self) -> ModelLimits:
+        """The limits that hold when a request names no model of its own; unknown where a registry says each model's."""
+        if not isinstance(self._followed, FollowedLimits):
+            return self._limits
+        return _checked_limits(self._followed.limits, self._settings)
+
+    def _limits_of(self, model: Any) -> ModelLimits:
+        """What is stated about the limits of a request's model."""
+        if self._registry is not None:
+            return FollowedLimits(self._registry, model).limits
+        return self.limits if model is None else ModelLimits.of(model)
 
     @property
     def config(self) -> ContextConfig:
@@ -165,7 +182,8 @@ class ContextEngine:
         if now is self._settings or now is self._refused:
             return self._settings
         try:
-            _checked_limits(self.limits, now)
+            if self._registry is None:
+                _checked_limits(self.limits, now)
         except ConfigError as error:
             log.warning("config.refused", reason=str(error), active="the settings before")
             self._refused = now
@@ -202,8 +220,10 @@ class ContextEngine:
         Raises:
             ConfigError: a learned or configured limit leaves no room for input.
         """
+        if model is None and self._registry is not None:
+            model = called  # whose limits the registry is asked for
         pricing, settings = self._pricings.of(model), self.config
-        stated = ModelLimits.of(model) if model is not None else self.limits
+        stated = self._limits_of(model)
         about = About(
             model=model_name(model) or self.model,
             tools=tools,

@@ -1,10 +1,15 @@
-"""What this process remembers of the limits of models: what providers stated, and what they took all the same."""
+"""Limits of models that change: what providers stated, what they took all the same, and what a registry says now."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
-from langchain_ctxwin.core.limits import unrefuted
+from langchain_ctxwin.core.limits import ModelLimits, unrefuted
+from langchain_ctxwin.core.model_info import ModelInfo, family_of, model_name
+from langchain_ctxwin.errors import UnknownModelError
 from langchain_ctxwin.protocols import Clock
 from langchain_ctxwin.util.memo import MAX_TEXTS, Lru
 
@@ -12,26 +17,33 @@ from langchain_ctxwin.util.memo import MAX_TEXTS, Lru
 ACCEPTED_SECONDS = 3_600.0
 
 
-class HeardLimits:
-    """The limits that providers stated since this process began, by model: an engine's own `LimitMemory`."""
+# How long a stated limit holds for other conversations: one that is obeyed is never stated again, so only expiry finds
+# out that it was raised, at the price of one refused request a day.
+HEARD_SECONDS = 24 * 3_600.0
 
-    def __init__(self) -> None:
-        self._known: Lru[Mapping[str, int]] = Lru(MAX_TEXTS)
+
+class HeardLimits:
+    """The limits that providers stated within a day, by model: an engine's own `LimitMemory`."""
+
+    def __init__(self, clock: Clock = time.monotonic) -> None:
+        self._clock = clock
+        self._known: Lru[tuple[Mapping[str, int], float]] = Lru(MAX_TEXTS)
 
     def recall(self, model: str) -> Mapping[str, int]:
         """Return the limits heard of a model."""
-        return self._known.get(model) or {}
+        limits, until = self._known.get(model) or ({}, 0.0)
+        return limits if self._clock() < until else {}
 
     def learn(self, model: str, limits: Mapping[str, int]) -> None:
         """Remember limits; of a model without a name nothing, because it could be any."""
         if model:
-            self._known.put(model, {**self.recall(model), **limits})
+            self._known.put(model, ({**self.recall(model), **limits}, self._clock() + HEARD_SECONDS))
 
     def accepted(self, model: str, tokens: int) -> None:
         """Forget the limits below an input that the model took."""
-        known = self.recall(model)
-        if known and (left := unrefuted(known, tokens)) != known:
-            self._known.put(model, left)
+        known = self._known.get(model)
+        if known and (left := unrefuted(known[0], tokens)) != known[0]:
+            self._known.put(model, (left, known[1]))
 
 
 class AcceptedSizes:
@@ -50,3 +62,52 @@ class AcceptedSizes:
         """Return the largest known input of a model in tokens; 0 when none is."""
         tokens, until = self._known.get(model) or (0, 0.0)
         return tokens if self._clock() < until else 0
+
+
+def is_registry(value: Any) -> bool:
+    """True for what looks models up, such as a `ModelRegistry`; it is asked with each request."""
+    return not isinstance(value, type) and callable(getattr(value, "lookup", None))
+
+
+@dataclass(frozen=True, slots=True)
+class FollowedLimits:
+    """Limits of one model as a registry states them now: asked whenever they are read, which the registry caches."""
+
+    registry: Any
+    model: Any
+
+    @property
+    def limits(self) -> ModelLimits:
+        """What the registry says; of a model that it does not know, what that states of itself.
+
+        Raises:
+            UnknownModelError: neither states a limit.
+        """
+        own = ModelLimits.of(self.model)
+        try:
+            found: ModelLimits = self.registry.lookup(self.model).limits
+        except UnknownModelError:
+            if not own.known:
+                raise
+            return own
+        output, requested = found.max_output_tokens, own.requested_output_tokens
+        if requested is None or (found.context_window is not None and requested >= found.context_window):
+            return found
+        output = output if output is None or requested <= output else None
+        return replace(found, requested_output_tokens=requested, max_output_tokens=output)
+
+    @property
+    def name(self) -> str:
+        """Name of the model."""
+        return model_name(self.model)
+
+    @property
+    def tokenizer_family(self) -> str:
+        """Family of its tokenizer."""
+        return family_of(self.model)
+
+
+def followed(limits: Any, learned: Any) -> Any:
+    """Return limits that follow the registry they were looked up in, where that is the memory of an engine, too."""
+    is_looked_up = isinstance(limits, ModelInfo) and is_registry(learned)
+    return FollowedLimits(learned, limits) if is_looked_up else limits

@@ -403,7 +403,7 @@ def known_name(state: State) -> str:
 
 def limited_by(engine: ContextEngine, model: Any) -> Any:
     """Return the model of a request, or limits that were set on the engine as numbers where they are tighter."""
-    if engine.model:
+    if engine.model or not engine.limits.known:
         return model
     stated, own, reserve = ModelLimits.of(model), engine.limits, engine.config.output_reserve
     rooms = [limits.input_limit(limits.output_reserve(reserve)) for limits in (own, stated) if limits.known]

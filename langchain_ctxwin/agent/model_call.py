@@ -21,7 +21,7 @@ from langchain_ctxwin.core.events import NoticeEvent, StepEvent
 from langchain_ctxwin.core.limits import REGIONS, ModelLimits
 from langchain_ctxwin.core.model_info import arguments_of
 from langchain_ctxwin.core.native import compaction_in
-from langchain_ctxwin.core.outcome import Lesson, from_answer, without_sizes
+from langchain_ctxwin.core.outcome import Lesson, from_answer, small_report, without_sizes
 from langchain_ctxwin.core.overflow import ContextOverflow, classify_overflow, request_texts
 from langchain_ctxwin.core.provider_call import forgets_history, without_response_ids
 from langchain_ctxwin.core.recovery import fitting_output, only_model, silent_overflow, smaller_output
@@ -268,6 +268,7 @@ class ModelCall:
             requested_output_tokens=next(iter(attempt.options.values()), self._requested_output),
             least_input_tokens=least,
             previous=(extends.tokens, max(0, least - extends.tokens)) if extends else None,
+            small=small_report(window, answered_by(reply) or window.answering_model),
         )
 
     def _learned(self, window: Window, reply: Any, *, was_cut: bool) -> tuple[AIMessage, dict[str, Any]]:

@@ -31,6 +31,7 @@ from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.hooks import AfterCompaction, BeforeCompaction
+from langchain_ctxwin.limit_memory import FollowedLimits, is_registry
 from langchain_ctxwin.protocols import LimitMemory, MetricsSink, TokenCounter
 from langchain_ctxwin.reporting import Reporter
 from langchain_ctxwin.summarize import SummaryJobs
@@ -211,6 +212,8 @@ def _tool_node(tools: Sequence[Any], guard: ToolResultGuard | None, reporter: Re
 def _limits(limits: Any, chat: BaseChatModel) -> Any:
     if limits is None:
         return chat
+    if is_registry(limits):
+        return FollowedLimits(limits, chat)
     return limits if model_name(limits) else NamedLimits(ModelLimits.of(limits), model_name(chat))
 
 

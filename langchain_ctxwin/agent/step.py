@@ -27,7 +27,7 @@ from langchain_ctxwin.agent.state import (
     report_of,
     tools_of,
 )
-from langchain_ctxwin.agent.storage import Histories, RunPlace, removals
+from langchain_ctxwin.agent.storage import Archives, RunPlace, removals
 from langchain_ctxwin.callbacks import metadata_of
 from langchain_ctxwin.core import planning
 from langchain_ctxwin.core.compaction import Compaction, accepted_tokens, first_part
@@ -142,17 +142,15 @@ class Flow:
     Args:
         engine: decides.
         choices: chooses the tools and the model of each request.
-        histories: remembers the sessions of callers that keep none.
+        archives: moves what may leave the state to the store.
     """
 
-    def __init__(
-        self, engine: ContextEngine, choices: Choices | None = None, histories: Histories | None = None
-    ) -> None:
+    def __init__(self, engine: ContextEngine, choices: Choices | None = None, archives: Archives | None = None) -> None:
         self.engine = engine
         self.choices = choices or Choices()
         self.choices.reporter = engine.reporter
         self.summaries = BackgroundSummaries(engine)
-        self._histories = histories or Histories(engine)
+        self._archives = archives or Archives(engine)
         self._windows: Lru[tuple[tuple[Any, ...], CallSetup, WindowAndPlan]] = Lru(MAX_WINDOWS)
 
     def measured(self, state: State, call: CallSetup) -> Window:
@@ -221,12 +219,8 @@ class Flow:
 
     def check(self, step: AgentStep) -> Work[None]:
         """Choose tools and model, measure, collect and begin summaries, and say what has to happen before the call."""
-        step.place = self._histories.placed(step.state, step.place)
-        known = yield from self._histories.found(step.state, step.place)
-        if known:
-            step.update(known)
         yield from self.choose(step)
-        archived = yield from self._histories.archives.moved(step.window, step.place, step.call.held)
+        archived = yield from self._archives.moved(step.window, step.place, step.call.held)
         if archived:
             report_mended(self.engine.reporter, step.window.session.faults)  # the stored session has none any more
             gone = removals(step.state, archived)
@@ -245,7 +239,7 @@ class Flow:
         update, (flags, plan) = update_after_measure(window), self._flags(window, step.place)
         update["context_pending"] = {**update["context_pending"], **flags}
         seen_as = replace(window, session=replace(window.session, counts=update["context_counts"], faults=()))
-        self._update(step, changed(step.state, update), _still_measured(step, seen_as))
+        step.update(changed(step.state, update), _still_measured(step, seen_as))
         step.plan = plan
 
     def choose(self, step: AgentStep) -> Work[None]:
@@ -303,7 +297,6 @@ class Flow:
 
     def summarize(self, step: AgentStep) -> Work[None]:
         """Write the summary that is due; in the background, begin one or write the one that was lost."""
-        step.place = self._histories.placed(step.state, step.place)
         window = step.window
         if self.engine.in_background(window):
             yield from self._summarize_in_background(step, window)
@@ -364,16 +357,11 @@ class Flow:
         if after.session.compactions <= window.session.compactions and reason:
             self.engine.report_summary(window, "refused", "", reason=reason)
         update = {**update, **_pending(step.state, after), "context_report": after.report}
-        self._update(step, update, after)
-
-    def _update(self, step: AgentStep, update: Update, window: Window | None) -> None:
-        """Take up news; callers without a checkpointer find them again."""
-        step.update(update, window)
-        self._histories.keep(step.state, step.place)
+        step.update(update, after)
 
     def _uncompacted(self, step: AgentStep, window: Window) -> None:
         update = {**window.session.to_json(), **_pending(step.state, window), "context_report": window.report}
-        self._update(step, changed(step.state, update), _still_measured(step, window))
+        step.update(changed(step.state, update), _still_measured(step, window))
 
     def _flags(self, window: Window, place: RunPlace) -> tuple[Update, Compaction | None]:
         """What has to happen before the call, beside making an oversized request fit; and the summary that is due."""

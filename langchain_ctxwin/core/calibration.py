@@ -205,6 +205,11 @@ MAX_SURPRISE_SD = 3.0
 SURPRISE_SLOPE_SD = 0.03
 
 
+# Part of its estimate that a prompt or tool definitions have whatever was reported of a whole request: it is there.
+LEAST_FIXED_SHARE = 0.1
+FIXED_REGIONS = ("system_tokens", "tool_tokens", "summary_tokens", "pinned_tokens")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Regions:
     """The parts of one request, in tokens, and their sums: they are asked for more often than regions are made."""
@@ -231,8 +236,11 @@ class Regions:
         """Return regions that add up to `total_tokens`: the history takes the difference, then all in proportion."""
         if total_tokens >= self.fixed_tokens:
             return replace(self, history_tokens=total_tokens - self.fixed_tokens)
-        names = ("system_tokens", "tool_tokens", "summary_tokens", "pinned_tokens")
-        fixed = {name: getattr(self, name) * total_tokens // self.fixed_tokens for name in names}
+        sizes = {name: getattr(self, name) for name in FIXED_REGIONS}
+        least = 1 if total_tokens >= len(sizes) else 0  # what is there is not shown as nothing
+        fixed = {name: max(min(size, least), size * total_tokens // self.fixed_tokens) for name, size in sizes.items()}
+        largest = max(fixed, key=lambda name: fixed[name])
+        fixed[largest] -= max(0, sum(fixed.values()) - total_tokens)
         return Regions(**fixed, history_tokens=total_tokens - sum(fixed.values()))
 
 
@@ -260,24 +268,30 @@ class Sizing:
     doubt: Doubt = field(default_factory=Doubt)
     measured: Measured = field(default_factory=Measured)
 
+    @property
+    def stretch(self) -> float:
+        """True over estimated size of a text."""
+        return max(0.0, 1 + self.belief.slope)
+
     def size(self, estimates: Regions, steps: Shown) -> SizeEstimate:
         """Return the size of a request with these estimates, whose history consists of `steps`."""
         belief = self.belief
-        counted, rest, squares = self.measured.price(steps)
-        stretch = max(0.0, 1 + belief.slope)
-        # The offset is mostly the rendering of tools: theirs where there are any. Neither gets negative.
-        tools = estimates.tool_tokens + belief.offset if estimates.tool_tokens else 0.0
-        system = estimates.system_tokens + (min(0.0, tools) if estimates.tool_tokens else belief.offset)
-        system, tools = max(0.0, system), max(0.0, tools)
+        counted, uncounted, squares = self.measured.price(steps)
+        stretch = self.stretch
+        # The offset is mostly the rendering of tools: theirs where there are any.
+        tools = _shifted(estimates.tool_tokens, belief.offset) if estimates.tool_tokens else 0
+        rest = belief.offset - (tools - estimates.tool_tokens)
+        system = _shifted(estimates.system_tokens, rest) if rest < 0 or not tools else estimates.system_tokens
+        kept = system + tools - max(0, round(estimates.system_tokens + estimates.tool_tokens + belief.offset))
         regions = Regions(
-            system_tokens=round(system),
-            tool_tokens=round(tools),
+            system_tokens=system,
+            tool_tokens=tools,
             summary_tokens=round(stretch * estimates.summary_tokens),
             pinned_tokens=round(stretch * estimates.pinned_tokens),
-            history_tokens=round(counted + stretch * rest),
+            history_tokens=max(0, round(counted + stretch * uncounted) - kept),
         )
         known_noise = 0.0 if belief == self.plain else FIXED_NOISE_SHARE * (system + tools + counted)
-        return self._bounded(regions, belief, 1, estimates.texts(rest, squares), known_noise)
+        return self._bounded(regions, belief, 1, estimates.texts(uncounted, squares), known_noise)
 
     def least(self, size: SizeEstimate, estimates: Regions, steps: Shown) -> int:
         """Return the lower bound that decides a refusal, in tokens.
@@ -291,7 +305,7 @@ class Sizing:
 
     def extended(self, size: SizeEstimate, reported_tokens: int, added: Sequence[int]) -> SizeEstimate:
         """Return the size of a request that extends one of `reported_tokens` by texts of `added` estimated tokens."""
-        total = reported_tokens + round(max(0.0, 1 + self.belief.slope) * sum(added))
+        total = reported_tokens + round(self.stretch * sum(added))
         squares = sum([tokens * tokens for tokens in added])
         return self._bounded(size.regions.scaled(total), self.belief, 0, (sum(added), squares))
 
@@ -349,15 +363,29 @@ class Sizing:
         return SizeEstimate(regions=regions, upper_tokens=upper, lower_tokens=max(0, lower))
 
 
+def _shifted(estimate: int, offset: float) -> int:
+    """Return a region with an offset, as far as that leaves something of it."""
+    return max(round(estimate + offset), ceil(LEAST_FIXED_SHARE * estimate))
+
+
 # Share of our count below which a reported size is not that of this request: a server has cut it, or it is that of
 # something else. The rules of thumb count at most twice too much.
 MIN_REPORTED_SHARE = 0.5
 # Multiple of our count, and hidden prompt beside it, above which a reported size is not that of this request.
 MAX_REPORTED_RATIO = 10.0
 UNSEEN_TOKENS = 50_000
-# Reports in a row that contradict our count, but not each other, after which they are believed: the third time it is
-# our count that is wrong (definitions that the provider defers, a medium it counts otherwise).
-AGREEING_REPORTS = 3
+# Times the planned size of a request that a report may have, and the first one. What is larger is that of several calls
+# (a loop, the chunks of a stream, a session), or has a hidden prompt. With more, the sums over a session that
+# grows evenly would be believed one after the other.
+LARGEST_JUMP, LARGEST_FIRST_JUMP = 1.25, 2.0
+# Part of the limit up to which a first report that is larger than that is used until the next one disproves it.
+ROOMY_SHARE = 0.5
+# Votes after which reports that contradict our counts are believed: each that follows the one before is one more, each
+# that does not is one less. What is hidden is a constant, so that the second one agrees. A size that is too small has
+# to be told once more: it leads to requests that are too large, and servers leave out of it what a cache held.
+AGREEING_REPORTS, AGREEING_SMALL_REPORTS = 2, 3
+MOST_GROWTH = 1.5  # times its estimate that a text may have between two reports that agree
+FEWEST_VOTES = -6  # so that reports which come to agree are believed after some more
 MAX_REPORTED_TOKENS = 100_000_000  # above this no request has ever been: no row of reports makes it believed
 # What may follow the name of a model without making it another one.
 _VERSION = re.compile(r"|[-@:_](?:\d{3,}+|\d\d-\d\d|v?\d++$|latest|preview|exp|beta).*")
@@ -400,6 +428,11 @@ def fault_of(tokens: object, expected: Sequence[int]) -> str:
         return f"the provider reported {tokens!r} input tokens, our count is {_either(expected)}"
     if any(MIN_REPORTED_SHARE * count <= tokens and not is_absurd(tokens, count) for count in expected):
         return ""
+    return far_off(tokens, expected)
+
+
+def far_off(tokens: int, expected: Sequence[int]) -> str:
+    """Return the sentence about a reported size that is not believed."""
     return f"the provider reported {tokens:,} input tokens, far from our count of {_either(expected)}"
 
 
@@ -407,21 +440,48 @@ def _either(counts: Sequence[int]) -> str:
     return " or ".join(f"{count:,}" for count in dict.fromkeys(counts))
 
 
-def agreeing(before: Mapping[str, Any] | None, model: str, tokens: object, estimate: int) -> dict[str, Any] | None:
-    """Return the stored row of reports that contradict our counts, with one more; None when this can be no size.
+def contradicts(tokens: int, planned: int, *, limit_tokens: int | None, is_first: bool) -> bool:
+    """Return whether a reported size is too large to be believed before the next one agrees.
 
-    Reports follow a conversation when they grow by what it grew by, within the bounds of `is_plausible`. Those of a
-    server that cuts requests, or leaves cached tokens out, stay where they are while the conversation grows.
-    The row begins anew when a report does not follow its first one, or that of another model.
+    Args:
+        tokens: the reported size.
+        planned: the size by the reports before it, or by our own count where that is larger.
+        limit_tokens: what the model takes: the size of a request that it answered cannot be above.
+        is_first: nothing was reported before.
     """
-    if not is_count(tokens) or not 0 < tokens <= MAX_REPORTED_TOKENS:
+    largest = (LARGEST_FIRST_JUMP if is_first else LARGEST_JUMP) * planned
+    return tokens > largest or (limit_tokens is not None and tokens > limit_tokens)
+
+
+def is_roomy(tokens: int, limit_tokens: int | None) -> bool:
+    """True for a size because of which nothing leaves."""
+    return limit_tokens is None or tokens <= ROOMY_SHARE * limit_tokens
+
+
+def votes(
+    before: Mapping[str, Any] | None, report: Mapping[str, Any], *, stretch: float = 1.0
+) -> dict[str, Any] | None:
+    """Return a report that contradicts our counts with the votes for it; None when it can be no size.
+
+    `before` is the contradicting report before it. The two agree when they differ by what the conversation grew by,
+    scaled by `stretch`. Those of a server that cuts requests or leaves cached tokens out, and sums over calls, do not.
+    """
+    if not is_count(report["tokens"]) or not 0 < report["tokens"] <= MAX_REPORTED_TOKENS:
         return None
-    if before and before["model"] == model:
-        grown, added = tokens - before["tokens"], estimate - before["estimate"]
-        least, most = sorted((added / PLAUSIBLE_RATIO, added * PLAUSIBLE_RATIO))
-        if least - PLAUSIBLE_TOKENS <= grown <= most + PLAUSIBLE_TOKENS:
-            return {**before, "reports": before["reports"] + 1}
-    return {"model": model, "tokens": tokens, "estimate": estimate, "reports": 1}
+    if not before or before["model"] != report["model"]:
+        return {**report, "reports": 1}
+    grown, added = report["tokens"] - before["tokens"], stretch * (report["estimate"] - before["estimate"])
+    least, most = sorted((added / MOST_GROWTH, added * MOST_GROWTH))
+    slack = MAX_SURPRISE_SD * TEXT_NOISE_TOKENS
+    agrees = least - slack <= grown <= most + slack
+    return {**report, "reports": max(FEWEST_VOTES, before["reports"] + (1 if agrees else -1))}
+
+
+def outvoted(before: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return what remains of a row of `votes` when a report was believed: nothing where that was this row's own."""
+    if before["reports"] >= AGREEING_REPORTS:
+        return None
+    return {**before, "reports": max(FEWEST_VOTES, before["reports"] - 1)}
 
 
 def is_absurd(tokens: int, count: int) -> bool:

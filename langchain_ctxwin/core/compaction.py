@@ -376,7 +376,7 @@ def _with_shorter_account(request: RequestParts, priced_view: PricedView, goal: 
     lines_room = max(0, room - request.text_tokens(summary) - RECORD_FRAME_TOKENS)
     view = replace(priced_view.view, record=fitted(priced_view.view.record, lines_room, request.text_tokens))
     if not summary:  # nothing of it fits: what it covered is in no summary any more, and is summarized again
-        view = replace(view, covered=None, covered_digest="", covered_tokens=0)
+        view = replace(view, covered=None, covered_tokens=0)
     return request.priced_view(view, summary)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, AnyMessage
 
 from langchain_ctxwin.core.calibration import Measured, Sizing
 from langchain_ctxwin.core.compaction import Goal, cut, with_record
@@ -152,12 +152,12 @@ class _Sized:
 
 def _sized(session: Session, request: RequestParts, about: About, *, full_tokens: int = 0) -> _Sized:
     request = replace(request, head=None, full_tokens=full_tokens)
-    session, sizing = _calibrated(session, request, about)
+    session, sizing, told = _calibrated(session, request, about)
     request = replace(request, sizing=sizing, head=_head(session, request, sizing))
     answering_model = session.answering_model(about.model)
     priced_view = request.priced_view(session.view, session.summary)
     digest = fingerprint(priced_view, about.tools_digest, about.model)
-    extends = latest_report(request, priced_view, session, digest, answering_model)
+    extends = latest_report(request, priced_view, session, digest, told)
     if extends is None and priced_view.shown.head_stop:  # something before the history is not what it was
         request = replace(request, head=None)
         priced_view = request.priced_view(session.view, session.summary)
@@ -229,12 +229,22 @@ def _reconciled(
     return session, replace(request, sizing=replace(request.sizing, belief=belief))
 
 
-def _calibrated(session: Session, request: RequestParts, about: About) -> tuple[Session, Sizing]:
-    """What the session knows about sizes; it is learned first from a history that brings usage."""
-    newest = next((message for message in reversed(request.messages) if isinstance(message, AIMessage)), None)
-    if "anchor" not in session.counts and newest and newest.usage_metadata:  # answers that were never handed to us
+def _calibrated(
+    session: Session, request: RequestParts, about: About
+) -> tuple[Session, Sizing, tuple[int, int] | None]:
+    """What the session knows about sizes; it is learned first from a history that brings usage.
+
+    With the position and the size of the newest report in that history, where no answer was handed to us.
+    """
+    told = None
+    if "anchor" not in session.counts and any(map(_has_usage, reversed(request.messages))):
         plain = replace(request.sizing, belief=request.sizing.plain, measured=Measured())
         plain_request = replace(request, sizing=plain)
         priced_view = plain_request.priced_view(session.view, session.summary)
-        session = from_history(session, plain_request, priced_view, about)
-    return session, sizing_for(session, request, session.answering_model(about.model), about.tools_digest)
+        session, newest = from_history(session, plain_request, priced_view, about)
+        told = (newest.at, newest.tokens) if newest else None
+    return session, sizing_for(session, request, session.answering_model(about.model), about.tools_digest), told
+
+
+def _has_usage(message: AnyMessage) -> bool:
+    return isinstance(message, AIMessage) and bool(message.usage_metadata)

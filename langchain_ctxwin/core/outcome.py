@@ -11,26 +11,32 @@ from langchain_core.messages import AIMessage
 
 from langchain_ctxwin.core.calibration import (
     AGREEING_REPORTS,
+    AGREEING_SMALL_REPORTS,
     MAX_MEASURED,
     Belief,
     Measured,
+    Regions,
     Sizing,
     Span,
-    agreeing,
     answered_by,
+    contradicts,
+    far_off,
     fault_of,
     is_plausible,
+    is_roomy,
     may_be,
     other_tools,
+    outvoted,
     reported_tokens,
     sent_tokens,
+    votes,
 )
 from langchain_ctxwin.core.compaction import MIN_PROGRESS, Compaction, accepted_tokens, first_part
 from langchain_ctxwin.core.limits import unrefuted
 from langchain_ctxwin.core.priced_view import PricedView, RequestParts, last_user
 from langchain_ctxwin.core.session import Pending, Session, counted
 from langchain_ctxwin.core.view import Position, message_id
-from langchain_ctxwin.core.window import About, Window
+from langchain_ctxwin.core.window import About, Extends, Window
 from langchain_ctxwin.errors import SummarizationError
 
 REFUSED = "summary refused: "  # begins the stored reason of a summary that came to nothing
@@ -159,36 +165,122 @@ class Lesson:
 def from_answer(window: Window, reply: AIMessage) -> Lesson:
     """Learn from the usage that came with the answer to a request; one without usage changes nothing.
 
-    A size far from our count is not used, unless it is one of several in a row that agree with each other.
+    A size that contradicts our count and the reports before it is not used before others agree with it. A first one is,
+    where nothing leaves because of it, until the next one disproves it.
     """
-    counts, priced_view = dict(window.session.counts), window.priced_view
-    estimate = priced_view.estimates.total_tokens
-    tokens, fault = reported_tokens(reply, expected(priced_view))
-    answering_model = answered_by(reply) or window.answering_model
-    if fault:
-        row = agreeing(counts.get("contradicted"), answering_model, sent_tokens(reply), estimate)
-        if row is None or row["reports"] < AGREEING_REPORTS:
-            return Lesson(counts={**counts, "contradicted": row} if row else counts, ignored=fault)
-        tokens = sent_tokens(reply)
+    priced_view, answering_model = window.priced_view, answered_by(reply) or window.answering_model
+    judged = _judged(window, reply, answering_model)
+    known, tokens = judged.known, judged.tokens
     if tokens is None:
-        return Lesson(counts=counts)
-    for outdated in ("contradicted", "checked"):
-        counts.pop(outdated, None)
-    sizing = _refined(window, tokens, answering_model, Position(id=reply.id or "", index=priced_view.stop))
+        return Lesson(counts=known.counts, ignored=judged.fault)
+    counts = {key: value for key, value in known.counts.items() if key != "checked"}
+    answered = Position(id=reply.id or "", index=priced_view.stop)
+    sizing = _refined(known.sizing, known.extends, priced_view, tokens, answered)
     counts["anchor"] = {
         "id": reply.id,
         "tokens": tokens,
         "model": answering_model,
         "digest": window.digest,
-        "estimate": estimate,
+        "estimate": priced_view.estimates.total_tokens,
         "index": priced_view.stop,
         "checksum": priced_view.shown.checksums[-1],
         "plain": not priced_view.shown.edited[-1],
     }
-    # What another model takes that stood in says nothing about the one that was asked.
-    accepted = tokens if answering_model == window.answering_model or may_be(answering_model, window.about.model) else 0
+    # What another model takes that stood in says nothing about the one that was asked, nor does a doubtful size.
+    is_own = answering_model == window.answering_model or may_be(answering_model, window.about.model)
+    accepted = tokens if is_own and not judged.fault else 0
     counts = _without_refuted_limits(counts, window.about.model, accepted)
     return Lesson(counts=_with_sizing(counts, window.about, answering_model, sizing), accepted_tokens=accepted)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known:
+    """What is known of a model's sizes before its report."""
+
+    counts: dict[str, Any]
+    sizing: Sizing
+    extends: Extends | None
+    planned: tuple[int, int]  # sizes that the report may be near: see `expected`
+    doubted: dict[str, Any] | None  # the last report of this model that contradicted the others, with its votes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Judged:
+    """A reported size, and what was known before it."""
+
+    known: _Known
+    tokens: int | None = None  # None when it is not believed
+    fault: str = ""  # what is wrong with it
+
+
+def _judged(window: Window, reply: AIMessage, answering_model: str) -> _Judged:
+    """Decide whether a reported size is believed; see `_believed` for those in a history."""
+    estimate, limit = window.priced_view.estimates.total_tokens, window.limits.input_limit(0)
+    report = {"model": answering_model, "tokens": sent_tokens(reply), "estimate": estimate}
+    known = _known(window, answering_model)
+    tokens, fault = reported_tokens(reply, known.planned)
+    if tokens is None and not fault:
+        return _Judged(known=known)
+    known = _without_disproved(known, report)
+    planned, doubted = known.planned, known.doubted
+    tokens, fault = reported_tokens(reply, planned)
+    is_first = not known.sizing.belief.reports and (doubted is None or doubted["reports"] >= 0)
+    if tokens is not None and contradicts(tokens, max(planned[0], estimate), limit_tokens=limit, is_first=is_first):
+        fault = far_off(tokens, planned)
+    if not fault:
+        return _Judged(known=_with_doubted(known, doubted and outvoted(doubted)), tokens=tokens)
+    row = votes(doubted, report, stretch=known.sizing.stretch)
+    if row is None:  # no size at all
+        return _Judged(known=known, fault=fault)
+    if is_first and doubted is None and tokens is not None and is_roomy(tokens, limit):
+        return _Judged(known=_with_doubted(known, row), tokens=tokens, fault=fault)
+    if row["reports"] < (AGREEING_SMALL_REPORTS if row["tokens"] < min(planned) else AGREEING_REPORTS):
+        return _Judged(known=_with_doubted(known, row), fault=fault)
+    return _Judged(known=_with_doubted(known, None), tokens=int(row["tokens"]))
+
+
+def _known(window: Window, answering_model: str) -> _Known:
+    counts, priced_view = dict(window.session.counts), window.priced_view
+    sizing, extends, planned = window.request.sizing, window.extends, expected(priced_view)
+    if answering_model != window.answering_model:
+        sizing = sizing_for(window.session, window.request, answering_model, window.about.tools_digest)
+        extends, size = None, sizing.size(priced_view.estimates, priced_view.steps)
+        planned = (size.regions.total_tokens, planned[1])
+    row = counts.get("contradicted")
+    doubted = row if row and row["model"] == answering_model else None
+    return _Known(counts=counts, sizing=sizing, extends=extends, planned=planned, doubted=doubted)
+
+
+def _without_disproved(known: _Known, report: Mapping[str, Any]) -> _Known:
+    """What is known without a doubtful first report that was used, unless this one agrees with it."""
+    anchor, doubted = known.counts.get("anchor") or {}, known.doubted
+    if doubted is None or doubted["tokens"] != anchor.get("tokens"):
+        return known
+    doubted = votes(doubted, report, stretch=known.sizing.stretch) or doubted
+    if doubted["reports"] >= AGREEING_REPORTS:
+        return replace(known, doubted=doubted)
+    return _Known(
+        counts=without_sizes(known.counts),
+        sizing=replace(known.sizing, belief=known.sizing.plain, measured=Measured()),
+        extends=None,
+        planned=(report["estimate"], known.planned[1]),
+        doubted=doubted,
+    )
+
+
+def _with_doubted(known: _Known, row: dict[str, Any] | None) -> _Known:
+    """What is known with another doubted report of this model; that of another model stays."""
+    if row == known.doubted:
+        return known
+    return replace(known, counts={**known.counts, "contradicted": row}, doubted=row)
+
+
+def small_report(window: Window, answering_model: str) -> tuple[int, int, int] | None:
+    """Return the last report of a model, when it was too small to be believed, our count of it, and what was added."""
+    row = window.session.counts.get("contradicted")
+    if not row or row["model"] != answering_model or row["tokens"] >= row["estimate"]:
+        return None
+    return row["tokens"], row["estimate"], max(0, window.priced_view.estimates.total_tokens - row["estimate"])
 
 
 def from_count(window: Window, tokens: int) -> dict[str, Any]:
@@ -209,28 +301,29 @@ def from_refusal(window: Window, stated_tokens: int | None) -> dict[str, Any]:
         return counts
     sizing = window.request.sizing
     doubtful = replace(sizing.belief, slope_variance=max(sizing.belief.slope_variance, REFUSED_SLOPE_SD**2))
-    belief = _after_whole(replace(sizing, belief=doubtful), window.priced_view, stated_tokens)
+    doubtful_sizing = replace(sizing, belief=doubtful)
+    belief = doubtful_sizing.after_request(**_surplus(doubtful_sizing, window.priced_view, stated_tokens))
     return with_belief(counts, belief_key(window.answering_model, window.about.tools_digest), belief)
 
 
-def from_history(session: Session, request: RequestParts, priced_view: PricedView, about: About) -> Session:
+def from_history(
+    session: Session, request: RequestParts, priced_view: PricedView, about: About
+) -> tuple[Session, ReportedSize | None]:
     """Learn from the usage in a history whose answers were not handed to us, each report once.
 
-    After a compaction only what was answered since belongs to requests like this one.
+    After a compaction only what was answered since belongs to requests like this one. Returns the newest report, too.
     """
-    answering_model, estimates = session.answering_model(about.model), priced_view.estimates
+    answering_model = session.answering_model(about.model)
     sizing = sizing_for(session, request, answering_model, about.tools_digest)
     learned = sizing.measured.last.index if sizing.measured.last else -1
-    since = max(learned, session.since.index + 1 if session.since and session.compactions else 0)
-    reports = [r for r in _reports(priced_view) if may_be(r.answering_model, answering_model) and r.at >= since]
+    compacted = session.since.index + 1 if session.since and session.compactions else 0
+    believed = [r for r in _believed(priced_view, about, answering_model) if r.at >= compacted]
+    newest, reports = believed[-1] if believed else None, [r for r in believed if r.at >= learned]
     if not reports or (session.counts.get("beliefs") and len(reports) == 1):
-        return session
+        return session, newest
     first = reports[0]
     if first.at != learned:
-        text = estimates.summary_tokens + estimates.pinned_tokens + first.before
-        fixed = estimates.system_tokens + estimates.tool_tokens
-        surplus = first.tokens - text - fixed
-        sizing = replace(sizing, belief=sizing.after_request(surplus, text=text, squares=text**2, fixed=fixed))
+        sizing = replace(sizing, belief=sizing.after_request(**first.surplus(priced_view.estimates)))
     for old, new in pairwise(reports):
         added, tokens = new.before - old.before, new.tokens - old.tokens
         if old.answering_model == new.answering_model and is_plausible(tokens, added):
@@ -239,14 +332,14 @@ def from_history(session: Session, request: RequestParts, priced_view: PricedVie
             belief = sizing.after_text(tokens - added, text=added, squares=added**2)
             sizing = replace(sizing, belief=belief, measured=sizing.measured.with_span(span, last))
     name = reports[-1].answering_model or answering_model
-    return replace(session, counts=_with_sizing(session.counts, about, name, sizing))
+    return replace(session, counts=_with_sizing(session.counts, about, name, sizing)), newest
 
 
 def largest_accepted_tokens(window: Window) -> int:
     """Return the largest input of the shown history that the model of a request was reported to have taken; else 0."""
     anchor, answering_model = window.session.counts.get("anchor") or {}, window.answering_model
-    reports = [report for report in _reports(window.priced_view) if answering_model and report.answering_model]
-    own = [report.tokens for report in reports if may_be(report.answering_model, answering_model)]
+    believed = _believed(window.priced_view, window.about, answering_model)
+    own = [report.tokens for report in believed if answering_model and report.answering_model]
     return max([*own, anchor["tokens"] if anchor and anchor.get("model") == answering_model else 0])
 
 
@@ -319,28 +412,26 @@ def _with_sizing(counts: Mapping[str, Any], about: About, answering_model: str, 
     return with_belief(known, belief_key(answering_model, about.tools_digest), sizing.belief)
 
 
-def _refined(window: Window, tokens: int, answering_model: str, reply: Position) -> Sizing:
+def _refined(sizing: Sizing, extends: Extends | None, priced_view: PricedView, tokens: int, reply: Position) -> Sizing:
     """The sizing after a whole request, or after what it added to one that was reported before."""
-    sizing, extends = window.request.sizing, window.extends
-    if answering_model != window.answering_model:
-        sizing, extends = sizing_for(window.session, window.request, answering_model, window.about.tools_digest), None
     added, surplus = (sum(extends.added), tokens - extends.tokens) if extends else (0, 0)
     if extends is None or not is_plausible(surplus, added):
-        return replace(sizing, belief=_after_whole(sizing, window.priced_view, tokens))
+        return replace(sizing, belief=sizing.after_request(**_surplus(sizing, priced_view, tokens)))
     span = Span(start=extends.index, stop=reply.index, estimate=added, tokens=surplus)
     belief = sizing.after_text(surplus - added, text=added, squares=sum(size**2 for size in extends.added))
     return replace(sizing, belief=belief, measured=sizing.measured.with_span(span, reply))
 
 
-def _after_whole(sizing: Sizing, priced_view: PricedView, tokens: int) -> Belief:
+def _surplus(sizing: Sizing, priced_view: PricedView, tokens: int) -> dict[str, float]:
+    """The arguments of `Sizing.after_request` for the reported size of this request."""
     estimates = priced_view.estimates
     counted, rest, squares = sizing.measured.price(priced_view.steps)
     text, squares = estimates.texts(rest, squares)
     fixed = estimates.system_tokens + estimates.tool_tokens + counted
-    return sizing.after_request(tokens - fixed - text, text=text, squares=squares, fixed=fixed)
+    return {"surplus": tokens - fixed - text, "text": text, "squares": squares, "fixed": fixed}
 
 
-class _Report(NamedTuple):
+class ReportedSize(NamedTuple):
     """A reported size in the history, and our estimate of the history before it."""
 
     at: int
@@ -348,13 +439,49 @@ class _Report(NamedTuple):
     before: int
     answering_model: str
 
+    def surplus(self, estimates: Regions) -> dict[str, float]:
+        """Return the arguments of `Sizing.after_request`; summary and pins of the request are those of these."""
+        text = estimates.summary_tokens + estimates.pinned_tokens + self.before
+        fixed = estimates.system_tokens + estimates.tool_tokens
+        return {"surplus": self.tokens - text - fixed, "text": text, "squares": text**2, "fixed": fixed}
 
-def _reports(priced_view: PricedView) -> Iterator[_Report]:
+
+def _believed(priced_view: PricedView, about: About, answering_model: str) -> list[ReportedSize]:
+    """The reports of a model in the shown history, without those that no other one bears out; see `from_answer`."""
+    estimates, declared = priced_view.estimates, about.declared
+    limit = declared.input_limit(0) if declared is not None and declared.known else None
+    doubted: dict[str, Any] | None = None
+    believed = list[ReportedSize]()
+    for report in _reports(priced_view):
+        if not may_be(report.answering_model, answering_model):
+            continue
+        estimate = estimates.fixed_tokens + report.before
+        stored = {"model": report.answering_model, "tokens": report.tokens, "estimate": estimate}
+        if doubted and believed and doubted["tokens"] == believed[-1].tokens:  # it was used all the same
+            doubted = votes(doubted, stored) or doubted
+            believed = believed if doubted["reports"] >= AGREEING_REPORTS else []
+        last = believed[-1] if believed else None
+        is_first = last is None and (doubted is None or doubted["reports"] >= 0)
+        is_odd = contradicts(
+            report.tokens,
+            estimate if last is None else max(estimate, last.tokens + report.before - last.before),
+            limit_tokens=limit,
+            is_first=is_first,
+        )
+        is_used = is_odd and is_first and doubted is None and is_roomy(report.tokens, limit)
+        doubted = votes(doubted, stored) if is_odd else doubted
+        if is_used or not is_odd or (doubted and doubted["reports"] >= AGREEING_REPORTS):
+            believed.append(report)
+            doubted = doubted if is_used or not doubted else outvoted(doubted)
+    return believed
+
+
+def _reports(priced_view: PricedView) -> Iterator[ReportedSize]:
     before = 0
     for step in priced_view.steps:
         caller = step.messages[0] if step.messages else None
         if isinstance(caller, AIMessage) and before:
             tokens, _ = reported_tokens(caller, (priced_view.estimates.fixed_tokens + before,))
             if tokens is not None:
-                yield _Report(step.index, tokens, before, answered_by(caller))
+                yield ReportedSize(step.index, tokens, before, answered_by(caller))
         before += step.tokens

@@ -91,11 +91,10 @@ def _summary(window: Window, reason: str) -> Compaction | None:
     pays = priced_view.total_tokens - tokens_after >= MIN_PROGRESS * priced_view.total_tokens
     if not pays and (goal.max_messages is None or not is_enough(start)):
         return None
-    digest = content_digest(request.messages, begin, start)
     return Compaction(
         kind="summarize",
         reason=reason,
-        view=replace(after.view, covered_digest=digest, covered_tokens=after.view.record.tokens),
+        view=replace(after.view, covered_tokens=after.view.record.tokens),
         actions=(f"messages summarized: {start - begin:,}",),
         tokens_before=priced_view.total_tokens,
         tokens_after=tokens_after,
@@ -392,7 +391,6 @@ def _swapped_in(
     view = replace(
         after.view,
         covered=position_of(request.messages, summary.stop - 1),
-        covered_digest=summary.digest,
         covered_tokens=max(0, after.view.record.tokens - left_since),
     )
     return request.priced_view(view, summary.text)

@@ -192,10 +192,14 @@ OUTPUT_STEPS_TOKENS = (256, 500)
 # Servers count the token at which they stopped, or not, and the tokens of their template beside a prompt that they
 # cut. A wider margin would be met by chance too often.
 STOP_TOKENS, SAME_TOKENS = 2, 8
-# A request that grew by less than either may be counted as large as before: templates drop old reasoning blocks.
-GROWTH_SHARE, GROWTH_TOKENS = 0.05, 64
+# A request that grew by less may be counted as large as before: templates drop old reasoning blocks.
+GROWTH_TOKENS = 64
 # A report below this part of our own lower bound is no counting error; that bound alone is wrong by less than 20 %.
 CERTAIN_SHARE = 0.8
+# Servers that leave cached tokens out report what was added since the last request, and up to a block of their cache:
+# OpenAI's and Gemini's begin at 1,024 tokens. Our estimate of what was added may be this far off, and its lower bound.
+CACHE_BLOCK_TOKENS, ADDED_DOUBT, LEAST_ADDED_DOUBT = 1_024, 1.25, 1.5
+KEPT_STEP_TOKENS = WINDOW_STEP_TOKENS // 2  # of a prompt that does not fit, some servers keep half their window
 
 
 def silent_overflow(
@@ -206,6 +210,7 @@ def silent_overflow(
     requested_output_tokens: int | None,
     least_input_tokens: int,
     previous: tuple[int, int] | None = None,
+    small: tuple[int, int, int] | None = None,
 ) -> ContextOverflow | None:
     """Recognise in a reply an overflow that the server did not report as an error.
 
@@ -215,7 +220,9 @@ def silent_overflow(
     reason that names the window counts, and no limit is stated. Never raises.
 
     `least_input_tokens` is the lower bound of our own count; `previous` are the tokens reported for an earlier request
-    that this one extends, and the least that was added since.
+    that this one extends, and the least that was added since. `small` are the tokens reported for the last request
+    when those were too few, our count of it, and what was added since: the same few tokens again are what the server
+    keeps of a prompt that exceeds its window.
     """
     sizes, reasons = _reported(reply), _stop_reasons(reply)
     is_short = sizes is not None and sizes[0] < least_input_tokens * CERTAIN_SHARE
@@ -225,12 +232,44 @@ def silent_overflow(
     ended = bool(reasons & LENGTH_STOPS) and _window_ended(sizes, context_window or 0, requested_output_tokens)
     if named or (ended and not is_short):
         return ContextOverflow(sum(sizes), sizes[0], "input_plus_output", requested_output_tokens)
+    if small is not None:
+        is_kept = is_short and _is_kept_again(sizes[0], small)
+        limit = _cut_limit(sizes[0], small[1], previous[0] if previous else 0)
+        return ContextOverflow(limit, None, "input") if is_kept else None
     if previous is None:
         return ContextOverflow(sizes[0], None, "input") if is_short and _at_window(sizes[0], limits, 0) else None
     before, added = previous
-    has_grown = added >= max(GROWTH_TOKENS, before * GROWTH_SHARE) and sizes[0] < least_input_tokens
-    is_pinned = has_grown and abs(sizes[0] - before) <= SAME_TOKENS and _at_window(sizes[0], limits, SAME_TOKENS)
+    is_pinned = sizes[0] < least_input_tokens and _is_same(sizes[0], before, added, LEAST_ADDED_DOUBT)
+    is_pinned = is_pinned and _at_window(sizes[0], limits, SAME_TOKENS)
     return ContextOverflow(max(sizes[0], before), None, "input") if is_pinned else None
+
+
+def _is_kept_again(input_tokens: int, small: tuple[int, int, int]) -> bool:
+    """True for the same few tokens again: half of a window, or more than a cache explains that holds whole blocks."""
+    before, _, added = small
+    if not _is_same(input_tokens, before, added):
+        return False
+    is_half = input_tokens >= KEPT_STEP_TOKENS and _near_multiple(input_tokens, KEPT_STEP_TOKENS, SAME_TOKENS)
+    return is_half or not added / ADDED_DOUBT <= input_tokens <= added * ADDED_DOUBT + CACHE_BLOCK_TOKENS
+
+
+def _is_same(input_tokens: int, before: int, added: int, doubt: float = ADDED_DOUBT) -> bool:
+    """True for the same size again although the request grew.
+
+    That is what a server keeps, whatever it is sent; what was added is what others report that leave out their cache.
+    """
+    is_added = added / doubt - SAME_TOKENS <= input_tokens <= added * doubt + SAME_TOKENS
+    return added >= GROWTH_TOKENS and abs(input_tokens - before) <= SAME_TOKENS and not is_added
+
+
+def _cut_limit(kept_tokens: int, cut_tokens: int, taken_tokens: int) -> int:
+    """Return the limit of a server that kept so much of a request of `cut_tokens`, and took one of `taken_tokens`.
+
+    It is between the two; where that can be, it is twice what was kept.
+    """
+    twice = 2 * KEPT_STEP_TOKENS * round(kept_tokens / KEPT_STEP_TOKENS)
+    is_half = _near_multiple(kept_tokens, KEPT_STEP_TOKENS, SAME_TOKENS) and taken_tokens <= twice < cut_tokens
+    return twice if is_half else max(kept_tokens, taken_tokens)
 
 
 def _window_ended(sizes: tuple[int, int], window: int, requested: int | None) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 
-from langchain_ctxwin.core.calibration import Belief, Measured
+from langchain_ctxwin.core.calibration import FEWEST_VOTES, Belief, Measured
 from langchain_ctxwin.core.priced_view import last_user, step_at
 from langchain_ctxwin.core.record import LEFT, MAX_COUNT, Record, stored_count
 from langchain_ctxwin.core.turns import CHECKSUM_MODULUS
@@ -265,7 +265,7 @@ _CHECKS: dict[str, dict[str, Check]] = {
     "context_counts": {
         "anchor": _or_none(_has(_ANCHOR, optional=("id", "index", "checksum"))),
         "checked": _has(_CHECKED),
-        "contradicted": _has({**_SIZES, "model": _is_text, "reports": _is_count}),
+        "contradicted": _or_none(_has({**_SIZES, "model": _is_text, "reports": _is_number(FEWEST_VOTES)})),
         "beliefs": _each(lambda value: Belief.from_json(value) is not None),
         "measured": _each(lambda value: isinstance(value, Mapping)),
         "speakers": _each(_is_text),

@@ -73,7 +73,6 @@ class View:
     cleared: frozenset[str] = frozenset()  # ids of tool results whose content is replaced by a stub
     clamped: Mapping[str, Clamp] = field(default_factory=dict)  # ids of messages that are shown by head and tail
     covered: Position | None = None  # last message that the summary covers
-    covered_digest: str = ""  # fingerprint of the messages that the summary was last extended by
     covered_tokens: int = 0  # how much had left, by the record's count, when the summary was shown
     begun_by: str = ""  # id of the answer with which a provider compacted what lies before; empty when none did
     archived: Archived | None = None
@@ -100,7 +99,7 @@ class View:
             value["clamped"][key] = {**chars, "pin": True} if clamp.of_pin else chars
         if self.covered:
             through = self.covered.to_json()
-            value["covered"] = {"through": through, "digest": self.covered_digest, "left": self.covered_tokens}
+            value["covered"] = {"through": through, "left": self.covered_tokens}
         if self.begun_by:
             value["begun_by"] = self.begun_by
         if self.archived:
@@ -130,7 +129,6 @@ class View:
             cleared=frozenset(map(_text, value.get("cleared") or ())),
             clamped=clamped,
             covered=Position.from_json(through) if through else None,
-            covered_digest=_text(covered.get("digest") or ""),
             covered_tokens=stored_count(covered.get("left") or 0),
             begun_by=_text(value.get("begun_by") or ""),
             archived=Archived.from_json(value.get("archived")),

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from langchain_core.messages import AIMessage, AnyMessage
 
-from langchain_ctxwin.core.calibration import Sizing, answered_by, may_be, reported_tokens
+from langchain_ctxwin.core.calibration import Sizing
 from langchain_ctxwin.core.compaction import Compaction, Goal
 from langchain_ctxwin.core.limits import ModelLimits, TokenBudget
 from langchain_ctxwin.core.model_info import ModelInfo
@@ -202,38 +202,34 @@ def make_report(
 
 
 def latest_report(
-    request: RequestParts, priced_view: PricedView, session: Session, digest: str, answering_model: str
+    request: RequestParts, priced_view: PricedView, session: Session, digest: str, told: tuple[int, int] | None
 ) -> Extends | None:
     """Return the reported size of an earlier request that this one extends, by walking back over what was added.
 
-    Without an anchor a size that came with any answer counts, when it may be one of this model's.
+    Without an anchor that is `told`: the position and the size that came with an answer in the history.
     """
     anchor = session.counts.get("anchor")
-    was_refused = "anchor" in session.counts and not anchor
-    if was_refused or (anchor and anchor.get("digest") != digest):
+    if not (anchor or told) or (anchor and anchor.get("digest") != digest):
         return None
-    since = session.since.index if session.since and session.compactions else -1
     added = list[int]()
     counted = priced_view.estimates.total_tokens
     for place in range(len(priced_view.shown) - 1, -1, -1):
         step = priced_view.shown[place]
         added.append(step.tokens)
         counted -= step.tokens
-        if step.index <= since and not anchor:
-            return None
-        # An edit of what the provider counted shows as another estimate or as another checksum of it.
-        tokens = _reported(request.messages[step.index], anchor, counted, answering_model)
+        tokens = _reported(request.messages[step.index], step.index, anchor, told)
         if tokens:
+            # An edit of what the provider counted shows as another estimate or as another checksum of it.
             checksum = priced_view.shown.checksums[place]
             edited = anchor and (anchor.get("estimate"), anchor.get("checksum", checksum)) != (counted, checksum)
             return None if edited else Extends(index=step.index, tokens=tokens, added=tuple(added))
     return None
 
 
-def _reported(caller: AnyMessage, anchor: Mapping[str, Any] | None, estimate: int, answering_model: str) -> int | None:
-    """Prompt size that the provider reported with the AI message that opens a step."""
+def _reported(caller: AnyMessage, at: int, anchor: Mapping[str, Any] | None, told: tuple[int, int] | None) -> int:
+    """Prompt size that the provider reported with the AI message that opens a step; 0 when that is not the one."""
     if not isinstance(caller, AIMessage):
-        return None
+        return 0
     if anchor:
-        return int(anchor["tokens"]) if caller.id == anchor["id"] else None
-    return reported_tokens(caller, (estimate,))[0] if may_be(answered_by(caller), answering_model) else None
+        return int(anchor["tokens"]) if caller.id == anchor["id"] else 0
+    return told[1] if told and told[0] == at else 0

@@ -18,10 +18,10 @@ from langchain_core.messages import AnyMessage, convert_to_messages
 from langchain_core.runnables import run_in_executor
 
 from langchain_ctxwin.config import FileConfig, LiveConfig, RoutingConfig, group_of
-from langchain_ctxwin.core.limits import Known, ModelLimits, for_everybody, require_tokens, stated_limit, unrefuted
+from langchain_ctxwin.core.limits import Known, ModelLimits, for_everybody, require_tokens, stated_limit
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.overflow import ContextOverflow
-from langchain_ctxwin.core.recovery import BLIND_STEP, lowered, only_model, smaller_of
+from langchain_ctxwin.core.recovery import lowered, only_model, smaller_of
 from langchain_ctxwin.core.spending import Usage
 from langchain_ctxwin.errors import ConfigError, ContextWindowError, NoModelFitsError, UnknownModelError, brief
 from langchain_ctxwin.limit_memory import AcceptedSizes
@@ -148,6 +148,7 @@ class ModelRouter:
         self._accepted = AcceptedSizes(clock)
         self._seconds: dict[str, deque[float]] = {}
         self._kept: Lru[tuple[str, int]] = Lru(MAX_CONVERSATIONS)  # candidate, and tokens in its prompt cache
+        self._failed_in: Lru[tuple[str, float]] = Lru(MAX_CONVERSATIONS)  # by kind of task and candidate, and when
         self._asked: Lru[tuple[object, Route]] = Lru(MAX_CONVERSATIONS)  # the latest request, and who answered
         self._made: dict[str, BaseChatModel] = {}
         self._making = ForkSafeLock()
@@ -329,8 +330,18 @@ class ModelRouter:
         if request.conversation.startswith(THREAD):
             self._asked.put(request.conversation, (asked, route))
         for answer, has_failed in answers:
-            if answer.name in ranks:
+            if answer.name in ranks and (not has_failed or self._has_failed_elsewhere(answer, request.conversation)):
                 observe(answer.bucket, answer.name, strength=ranks[answer.name], failed=has_failed)
+
+    def _has_failed_elsewhere(self, route: Route, conversation: str) -> bool:
+        """Note that an answer failed; true when the last one to fail did in another conversation, within the hour.
+
+        What one conversation asks for may make every answer fail; that says nothing about those of others.
+        """
+        kind, now = (route.bucket, route.name), self.clock()
+        known, at = self._failed_in.get(kind) or (conversation, 0.0)
+        self._failed_in.put(kind, (conversation, now))
+        return known != conversation and now - at < HEARD_SECONDS
 
     def answered(self, route: Route, conversation: str, seconds: float, *, tokens: int = 0) -> None:
         """Take up that a candidate answered: it is well, the conversation stays with it, and it takes such an input."""
@@ -351,10 +362,10 @@ class ModelRouter:
     def refused(self, route: Route, overflow: ContextOverflow) -> None:
         """Take up that a request was too large for a candidate: the limit that was stated counts from now on.
 
-        Without one, it is one below the refused size. Both hold for every conversation, so a limit that only its own
-        conversation may believe is not kept. What was stated is told to the registry.
+        It holds for every conversation, so one that only its own conversation may believe is not kept. Nothing follows
+        for others where no limit was stated. What was stated is told to the registry.
         """
-        if overflow.said_by == "request":
+        if overflow.said_by == "request" or not overflow.limit:
             return
         refusing, tokens = self._as_read(route.name), route.estimated_tokens
         known = Known(
@@ -363,13 +374,12 @@ class ModelRouter:
             accepted_tokens=self._accepted.of(route.name),
             refused_tokens=tokens,
         )
-        declared = declared_limits(refusing.info)
-        stated = for_everybody(stated_limit(overflow, known), declared)
-        inferred = {} if overflow.limit else {"max_input_tokens": int(BLIND_STEP * tokens)}
+        stated = for_everybody(stated_limit(overflow, known), declared_limits(refusing.info))
+        if not stated:
+            return
         with suppress(ContextWindowError):  # no plausible number, or none for the registry: nothing to learn then
-            if limits := stated or unrefuted(for_everybody(inferred, declared), known.accepted_tokens):
-                self._heard.learn(route.name, smaller_of(self._heard.recall(route.name), limits))
-            if stated and self._registry is not None:
+            self._heard.learn(route.name, smaller_of(self._heard.recall(route.name), stated))
+            if self._registry is not None:
                 self._registry.learn(refusing.info, stated)
 
     def _as_read(self, name: str) -> Candidate:

@@ -10,7 +10,7 @@ import threading
 import time
 import weakref
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -462,42 +462,36 @@ class SummaryStore:
     A store that fails or hangs costs a warning and at most `READ_SECONDS`; the answer is then None.
     """
 
-    def __init__(self, store: BaseStore, thread: str, namespace: tuple[str, ...] = NAMESPACE) -> None:
+    def __init__(self, store: BaseStore, thread: str) -> None:
         self._store = store
-        self._namespace = namespace
         self._thread = thread
         # Ids may hold what a database refuses; lone surrogates cannot be encoded strictly.
         self._place = hashlib.sha256(thread.encode("utf-8", "surrogatepass")).hexdigest()
 
     def put(self, key: str, written: Written) -> None:
         """Store a summary; blocks as long as the store does: for background threads."""
-        self.put_value(key, written.to_json())
-
-    def put_value(self, key: str, value: Any) -> None:
-        """Like `put`, for any JSON value."""
         options: dict[str, Any] = {"ttl": TTL_MINUTES} if self._store.supports_ttl else {}
         # Text in ASCII: some databases refuse the control characters and surrogates that a model may write.
-        item = {"key": key, "written": json.dumps(value)}
+        item = {"key": key, "written": json.dumps(written.to_json())}
         try:
-            self._store.put(self._namespace, self._place, item, index=False, **options)
+            self._store.put(NAMESPACE, self._place, item, index=False, **options)
         except Exception as error:  # noqa: BLE001  # stores have no common error, and none may cost the summary
             log.warning("summary.not_stored", thread=self._thread, error=f"{type(error).__name__}: {error}")
 
     def get(self, key: str) -> Written | None:
         """Return the summary stored under this key, or None; on the event loop of an async store use `aget`."""
-        return run(self.found((key,), Written.from_json))
+        return run(self._found(key))
 
     async def aget(self, key: str) -> Written | None:
         """Like `get`, without blocking the event loop."""
-        return await arun(self.found((key,), Written.from_json))
+        return await arun(self._found(key))
 
-    def found(self, keys: Collection[str], read: Callable[[Any], V]) -> Work[V | None]:
-        """Return what `read` makes of the value stored under any of these keys, or None."""
+    def _found(self, key: str) -> Work[Written | None]:
         # Refreshing the time to live would write at each turn.
         options = {"refresh_ttl": False, "seconds": READ_SECONDS}
         try:
-            item = yield asking(self._store, "get", self._namespace, self._place, **options)
-            return read(json.loads(item.value["written"])) if item and item.value["key"] in keys else None
+            item = yield asking(self._store, "get", NAMESPACE, self._place, **options)
+            return Written.from_json(json.loads(item.value["written"])) if item and item.value["key"] == key else None
         except Exception as error:  # noqa: BLE001  # stores have no common error, and an item may be damaged
             text = f"no answer within {READ_SECONDS:g} seconds" if isinstance(error, TimeoutError) else str(error)
             log.warning("summary.not_read", thread=self._thread, error=f"{type(error).__name__}: {text}")

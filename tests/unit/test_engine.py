@@ -107,8 +107,8 @@ def test_usage_in_a_fresh_history_is_used_and_compacts_what_we_took_for_small():
     window = engine_of(2000).measure([HumanMessage("hello"), reply(700), HumanMessage("next")])
     assert (window.report["counted_by"], window.total_tokens > 700) == ("usage", True)
     engine = engine_of(600, pin_first_user=False)
-    window = engine.measure([*turns(2), reply(900, id="r"), HumanMessage("next", id="n")])
-    assert window.priced_view.estimates.total_tokens < 300
+    window = engine.measure([*turns(2), reply(300, id="r"), HumanMessage("x" * 1_300, id="n")])
+    assert window.priced_view.estimates.total_tokens < 600
     assert window.total_tokens > 600
     compaction = engine.emergency(window)
     assert compaction.tokens_after < compaction.tokens_before == window.total_tokens

@@ -249,6 +249,16 @@ def test_a_memory_that_does_not_forget_ends_no_conversation(memory, said):
     assert [(log["event"], log["reason"]) for log in logs] == said
 
 
+def test_what_an_engine_heard_of_a_limit_holds_for_a_day():
+    now = [0.0]
+    heard = HeardLimits(clock=lambda: now[0])
+    heard.learn(MODEL, SMALL)
+    now[0] = 24 * 3_600 - 1.0
+    assert heard.recall(MODEL) == SMALL
+    now[0] += 1
+    assert heard.recall(MODEL) == {}
+
+
 def test_an_accepted_size_refutes_for_an_hour():
     now = [0.0]
     sizes = AcceptedSizes(lambda: now[0])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, HumanMessage
 from langchain_core.messages.tool import tool_call_chunk
 from pydantic import Field
 
@@ -43,6 +43,11 @@ def chance(model: RoutedChatModel) -> float:
     return model.router.quality.chances(ASKED, ["one"], strengths=[0.5])[0]
 
 
+def asked_in(conversation: int) -> list[AnyMessage]:
+    """Ask the question in one of several conversations."""
+    return [HumanMessage(f"Hello, I am number {conversation}."), AIMessage("Hello."), HumanMessage(ASKED)]
+
+
 INVALID = {"name": "f", "args": "{", "id": "1", "error": "no JSON", "type": "invalid_tool_call"}
 CUT = {"finish_reason": "length"}
 INCOMPLETE = {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
@@ -61,8 +66,8 @@ def test_an_answer_that_was_cut_or_refused_counts_against_its_model_and_any_othe
     """Of five that failed out of five, the chance becomes what it was times 1 - 5 / 15."""
     model = routed(None, ending)
     before = chance(model)
-    for _ in range(5 if failed else 50):
-        answered(model, ASKED, how)
+    for number in range(6 if failed else 50):
+        answered(model, asked_in(number), how)
     assert chance(model) < before * 0.85 if failed else chance(model) == pytest.approx(before)
 
 
@@ -78,9 +83,23 @@ def test_an_answer_that_was_cut_or_refused_counts_against_its_model_and_any_othe
 def test_nothing_and_calls_that_nobody_can_run_count_against_their_model(answer):
     model = routed(answer)
     before = chance(model)
-    for _ in range(5):
-        model.invoke(ASKED)
+    for number in range(6):
+        model.invoke(asked_in(number))
     assert chance(model) < before * 0.85
+
+
+@pytest.mark.parametrize("is_joined", [True, False])
+def test_one_conversation_moves_nobody_elses_routes(is_joined):
+    """Nor does it when another one has failed once, or did so long ago."""
+    now, model = [1_000.0], routed(None, CUT)
+    model.router.clock = lambda: now[0]
+    before = chance(model)
+    if is_joined:
+        model.invoke(asked_in(1))
+        now[0] += 3_601
+    for _ in range(20):
+        model.invoke(asked_in(2))
+    assert chance(model) == pytest.approx(before)
 
 
 @pytest.mark.parametrize(
@@ -102,8 +121,8 @@ def test_a_request_that_a_thread_sends_again_counts_against_the_answer_before():
     for _ in range(3):
         model.invoke([HumanMessage(ASKED)])
     assert chance(model) == pytest.approx(before)
-    thread = {"configurable": {"thread_id": "t"}}
-    for _ in range(3):
+    for name in "stst":
+        thread = {"configurable": {"thread_id": name}}
         model.invoke([HumanMessage(ASKED)], thread)
     assert chance(model) < before
     least = chance(model)
@@ -127,7 +146,8 @@ def test_agents_learn_too(adapter):
     """Their calls go through the same model."""
     model = routed(None, CUT)
     before = chance(model)
-    agent_on(adapter, model).invoke({"messages": [HumanMessage(ASKED)]}, {"configurable": {"thread_id": "t"}})
+    for thread in "st":
+        agent_on(adapter, model).invoke({"messages": [HumanMessage(ASKED)]}, {"configurable": {"thread_id": thread}})
     assert chance(model) < before
 
 

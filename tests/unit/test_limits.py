@@ -7,14 +7,27 @@ from decimal import Decimal
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from langchain.agents import create_agent
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from langchain_core.messages import HumanMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import ConfigurableField, RunnableLambda
 from langchain_google_genai import ChatGoogleGenerativeAI
 from langchain_openai import ChatOpenAI
+from langgraph.checkpoint.memory import InMemorySaver
 
-from langchain_ctxwin import ConfigError, ModelInfo, ModelLimits, UnknownModelError
+from langchain_ctxwin import (
+    ConfigError,
+    ContextEngine,
+    ContextNodes,
+    ModelInfo,
+    ModelLimits,
+    UnknownModelError,
+    create_context_agent,
+)
+from langchain_ctxwin.middleware import ContextWindowMiddleware
+from support.fakes import ScriptedChatModel
 
 TOKENS = st.integers(1, 2_000_000)
 FIELDS = ("context_window", "max_input_tokens", "max_output_tokens", "requested_output_tokens")
@@ -266,3 +279,82 @@ def test_a_model_info_states_limits_with_the_source_that_stated_them():
 def test_facts_out_of_range_are_refused(facts, message):
     with pytest.raises(ConfigError, match=message):
         ModelInfo(**{"name": "m", **facts})
+
+
+class Listing:
+    """A registry of one model, whose window somebody changes; `learned` is what providers stated."""
+
+    def __init__(self, window):
+        self.window, self.learned = window, {}
+
+    def lookup(self, named):
+        if getattr(named, "name", None) == "other" or not self.window:
+            raise UnknownModelError("no such model")
+        return ModelInfo(name="small", context_window=self.window, max_output_tokens=100)
+
+    def recall(self, name):
+        return self.learned.get(name, {})
+
+    def learn(self, name, limits):
+        self.learned[name] = limits
+
+
+def agent_limit(agent, thread):
+    config = {"configurable": {"thread_id": thread}}
+    agent.invoke({"messages": [("user", "hi")]}, config)
+    return agent.get_state(config).values["context_report"]["context_window"]
+
+
+WAYS = {
+    "what was looked up": lambda registry: ContextEngine(registry.lookup("small"), learned=registry),
+    "the registry": ContextEngine,
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_window_that_a_registry_finds_later_holds_for_the_next_request(way):
+    """And the larger one that it finds after that; what a provider stated lowers it, too."""
+    registry = Listing(16_000)
+    engine, windows = WAYS[way](registry), []
+    for registry.window in (16_000, 5_000, 9_000, 0):
+        model = model_of(5_000) if way == "the registry" else None
+        windows.append(engine.measure([HumanMessage("hi")], model=model).report["context_window"])
+    known = [16_000, 5_000, 9_000]
+    assert windows == [*known, 16_000 if way == "what was looked up" else 5_000]
+
+
+@pytest.mark.parametrize("adapter", ["nodes", "ready", "middleware", "engine in middleware"])
+def test_a_registry_as_limits_is_asked_with_each_request_of_an_agent(adapter):
+    registry, chat = Listing(16_000), ScriptedChatModel(model_name="small")
+    if adapter == "nodes":
+        nodes = ContextNodes(ContextEngine(registry), model=chat)
+        state = {"messages": [HumanMessage("hi", id="1")]}
+        limit = lambda _: nodes.measure(state).report["context_window"]  # noqa: E731
+    else:
+        options = {"limits": registry} if adapter == "middleware" else {"engine": ContextEngine(registry)}
+        agent = (
+            create_context_agent(chat, [], limits=registry, checkpointer=InMemorySaver())
+            if adapter == "ready"
+            else create_agent(chat, [], middleware=[ContextWindowMiddleware(**options)], checkpointer=InMemorySaver())
+        )
+        limit = lambda thread: agent_limit(agent, thread)  # noqa: E731
+    assert limit("1") == 16_000
+    registry.window = 5_000
+    assert (limit("1"), limit("2")) == (5_000, 5_000)
+
+
+def test_a_registry_keeps_the_output_that_a_model_asks_for():
+    limits = ContextEngine(Listing(8_000)).measure([HumanMessage("hi")], model=model(max_tokens=50)).limits
+    assert limits == ModelLimits(8_000, None, 100, 50)
+
+
+def test_a_model_that_neither_a_registry_nor_itself_knows_is_refused():
+    engine = ContextEngine(Listing(0))
+    with pytest.raises(UnknownModelError):
+        engine.measure([HumanMessage("hi")], model=model())
+    with pytest.raises(UnknownModelError):
+        engine.measure([HumanMessage("hi")])
+
+
+def model_of(window):
+    return model(profile(window))

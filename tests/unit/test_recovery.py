@@ -108,7 +108,8 @@ def test_an_answer_that_the_window_ended_states_the_window(input_tokens, output_
         *(((500, 400), 500, known, None) for known in ({}, {"input_limit": 500})),
         ((3_000, 400), 3_000, {}, None),
         ((4_096, 400), 4_105, {}, None),  # the report grew
-        *(((4_096, added), 4_096, {}, None) for added in (63, 200)),  # too little was added
+        ((4_096, 63), 4_096, {}, None),  # too little was added
+        ((4_096, 4_000), 4_096, {}, None),  # what was added, without what a cache held
         ((4_096, 400), 4_096, {"least_input_tokens": 4_096}, None),  # all that was sent
         ((0, 4_096), 4_096, {}, None),  # nothing was reported before
         # far fewer tokens than were sent, at the input limit, the window, or a window as local servers have it
@@ -122,6 +123,42 @@ def test_a_report_that_is_too_small_and_stands_at_a_window_is_of_a_truncated_pro
     least = sum(previous) if previous else 14_000
     facts = {"context_window": 10_000, "previous": previous, "least_input_tokens": least, **known}
     assert found(answered(reported), **facts) == (limit and ContextOverflow(limit, None, "input"))
+
+
+@pytest.mark.parametrize(
+    ("small", "taken", "reported", "limit"),
+    [
+        # (reported before, our count of that request, added since), the largest that was taken whole, the report
+        ((4_098, 8_700, 690), 8_100, 4_098, 8_192),
+        ((2_050, 9_000, 3_000), 0, 2_050, 4_096),
+        ((4_098, 8_700, 690), 8_300, 4_098, 8_300),  # more than twice of it was taken
+        ((5_002, 10_500, 690), 9_800, 5_002, 9_800),  # no window of a local server
+        ((5_002, 10_500, 690), 0, 5_002, 5_002),
+        # others report what no cache held: what was added, and up to a block of the cache
+        ((4_098, 8_700, 690), 8_100, 4_780, None),
+        ((1_500, 8_700, 690), 8_100, 1_500, None),
+        ((1_024, 8_700, 1_020), 8_100, 1_024, None),
+        ((4_098, 8_700, 60), 8_100, 4_098, None),  # too little was added
+    ],
+)
+def test_the_same_few_tokens_again_are_what_a_server_keeps_of_a_prompt(small, taken, reported, limit):
+    """The limit is between what was taken whole and what was cut first."""
+    least = small[1] + small[2]
+    facts = {"input_limit": 100_000, "least_input_tokens": least, "small": small}
+    previous = (taken, least - taken) if taken else None
+    assert found(answered(reported), **facts, previous=previous) == (limit and ContextOverflow(limit, None, "input"))
+
+
+@given(
+    window=st.integers(2, 64).map(lambda steps: steps * 1_024),
+    over=st.floats(1.01, 3),
+    share=st.floats(0.06, 0.35) | st.floats(0.65, 3),
+    off=st.integers(-4, 4),
+)
+def test_a_prompt_of_which_half_a_window_is_kept_is_found_the_second_time(window, over, share, off):
+    kept, cut, added = window // 2 + off, round(window * over), max(64, round(window * share))
+    facts = {"input_limit": 2_000_000, "least_input_tokens": cut + added, "small": (kept, cut, added)}
+    assert found(answered(kept), **facts) == ContextOverflow(window, None, "input")
 
 
 def test_a_report_that_cannot_be_the_size_of_the_request_says_nothing():
@@ -196,7 +233,7 @@ def test_less_output_is_asked_for_only_where_that_helps(limit, actual, kind, req
 @given(
     window=st.integers(1, 128).map(lambda steps: steps * 1_024),
     slack=st.integers(0, 8),
-    share=st.floats(0.05, 1),
+    share=st.floats(0.01, 0.6),
 )
 def test_a_prompt_that_is_cut_at_a_window_again_is_always_found(window, slack, share):
     before, added = window - slack, max(64, round(window * share) + 1)

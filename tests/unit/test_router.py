@@ -318,8 +318,8 @@ def test_a_stated_limit_is_learned():
     assert routes.route("hi", estimated_tokens=7_000).name == "right"
 
 
-def test_a_refusal_without_a_limit_lowers_what_is_sent_for_a_while():
-    """And a provider that states what its window leaves beside the answer states a limit of the input alone."""
+def test_a_refusal_without_a_limit_says_nothing_to_other_conversations():
+    """A provider that states what its window leaves beside the answer states a limit of the input alone."""
     for reserve, kept in ((None, 6_144), (1_192, 7_000)):
         routes = of_infos(info("a", 8_192), config=RoutingConfig(output_reserve=reserve))
         routes.refused(routes.route("hi"), ContextOverflow(limit=kept, actual=8_000))
@@ -327,9 +327,11 @@ def test_a_refusal_without_a_limit_lowers_what_is_sent_for_a_while():
     clock = Clock()
     routes = of_infos(info("a", 128_000), clock=clock)
     routes.refused(routes.route("hi", estimated_tokens=40_000), ContextOverflow())
-    assert routes.limits_of("a").max_input_tokens == 30_000
+    assert routes.limits_of("a") == ModelLimits(128_000)
+    routes.refused(routes.route("hi", estimated_tokens=80_000), ContextOverflow(limit=64_000, actual=80_000))
+    assert routes.limits_of("a") == ModelLimits(64_000)
     clock.now += 3_601
-    assert routes.limits_of("a").max_input_tokens is None
+    assert routes.limits_of("a") == ModelLimits(128_000)
 
 
 def test_facts_follow_the_registry_except_where_it_hangs_fails_or_forgets():

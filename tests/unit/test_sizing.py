@@ -389,6 +389,17 @@ def test_regions_add_up_within_their_bounds(request, reported, added):
     assert later.regions.total_tokens == reported + round(max(0, 1 + sizing.belief.slope) * sum(added))
 
 
+@given(request=requests(), reported=st.integers(4, 100_000))
+def test_no_region_that_is_there_reads_nothing(request, reported):
+    """As estimated, and scaled to any size that was reported."""
+    sizing, regions, steps = request
+    size = sizing.size(regions, steps)
+    for shown in (size.regions, size.regions.scaled(reported)):
+        assert shown.system_tokens > 0 or not regions.system_tokens
+        assert (shown.tool_tokens > 0) == (regions.tool_tokens > 0)
+    assert size.regions.scaled(reported).total_tokens == reported
+
+
 @given(request=requests(), more=st.integers(1, 5000))
 def test_more_history_is_never_smaller(request, more):
     sizing, regions, steps = request
@@ -427,14 +438,14 @@ def test_offset_and_slope_go_where_they_belong():
 
 @pytest.mark.parametrize(
     ("tool", "offset", "system_and_tool"),
-    [(400, -100, (1000, 300)), (400, -900, (500, 0)), (400, -9000, (0, 0)), (0, -100, (900, 0)), (0, -9000, (0, 0)),
-     (0, 70, (1070, 0))],
+    [(400, -100, (1000, 300)), (400, -900, (460, 40)), (400, -9000, (100, 40)), (0, -100, (900, 0)),
+     (0, -9000, (100, 0)), (0, 70, (1070, 0)), (400, 70, (1000, 470))],
 )  # fmt: skip
-def test_a_negative_offset_stops_at_nothing(tool, offset, system_and_tool):
+def test_a_negative_offset_leaves_something_of_prompt_and_tools(tool, offset, system_and_tool):
     belief = Belief(offset=offset, offset_variance=0, slope_variance=0, reports=1)
     size = Sizing(belief=belief, plain=belief, doubt=TAKEN).size(regions_of(tool=tool, history=600), steps_of([600]))
     assert (size.regions.system_tokens, size.regions.tool_tokens) == system_and_tool
-    assert size.regions.history_tokens == 600
+    assert size.regions.total_tokens == 600 + max(0, 1000 + tool + offset)
 
 
 @given(request=requests())

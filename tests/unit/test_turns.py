@@ -219,7 +219,6 @@ VIEWS = st.builds(
     cleared=st.frozensets(VIEW_IDS, max_size=3),
     clamped=st.dictionaries(VIEW_IDS, st.builds(Clamp, head_chars=NUMBERS, tail_chars=NUMBERS), max_size=3),
     covered=POSITIONS,
-    covered_digest=st.text(max_size=4),
     covered_tokens=NUMBERS,
 )
 
