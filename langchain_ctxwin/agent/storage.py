@@ -16,13 +16,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, RemoveMessage, SystemMessage, ToolMessage
 from langgraph.config import get_config
 from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore
 
 from langchain_ctxwin.agent.state import FLAGS, SESSION, State, Update, flags_of
 from langchain_ctxwin.archive import archive, leaving, place_in, without
+from langchain_ctxwin.core.calls import is_user
 from langchain_ctxwin.core.edits import text_of
 from langchain_ctxwin.core.provider_call import compacts_itself
 from langchain_ctxwin.core.session import MAX_INEFFECTIVE
@@ -189,7 +190,7 @@ class Histories:
         sessions = self._compacted if is_compacted else self._whole
         if sessions.get(keys[-1]) == known:
             return
-        asked = max((index for index, message in enumerate(messages) if isinstance(message, HumanMessage)), default=0)
+        asked = max((index for index, message in enumerate(messages) if is_user(message)), default=0)
         for key in keys[asked + 1 :]:  # callers come back with the whole turn, or without all that was between
             self._compacted.drop(key)
             self._whole.drop(key)
