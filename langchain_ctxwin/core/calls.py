@@ -18,6 +18,7 @@ from langchain_core.messages.tool import InvalidToolCall, invalid_tool_call, too
 CALL_BLOCKS = frozenset(
     {"tool_use", "tool_call", "invalid_tool_call", "function_call", "custom_tool_call", "computer_call", "part_call"}
 )
+KEPT_CALLS = frozenset({"tool_calls", "function_call"})  # where `additional_kwargs` keep calls in OpenAI's own form
 UNSENT_BLOCKS = frozenset({"tool_call", "invalid_tool_call", "tool_call_chunk", "part_call"})
 """Standard blocks, which integrations send only as `tool_calls`, or where the message says that its content is v1."""
 
@@ -48,7 +49,7 @@ def calls_of(message: AnyMessage) -> tuple[AnyCall, ...]:
                 names = {block.get("call_id"), block.get("id")} - {None, ""}
                 if not (names & stated or (has_calls and not names)):
                     calls.append(_call_in(block))
-    if not calls and message.additional_kwargs:
+    if not calls and not KEPT_CALLS.isdisjoint(message.additional_kwargs):
         calls += kept_calls(message.additional_kwargs)
     return tuple(calls)
 
@@ -142,7 +143,7 @@ def _calling(message: AIMessage) -> AIMessage:
         content = without_call_blocks(content, UNSENT_BLOCKS)
     if not added and content is message.content:
         return message
-    raw = {"tool_calls", "function_call"} if added else set[str]()
+    raw = KEPT_CALLS if added else frozenset[str]()
     return message.model_copy(
         update={
             "content": content,

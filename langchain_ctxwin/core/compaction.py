@@ -413,7 +413,11 @@ def _clamp_all_but_question(request: RequestParts, priced_view: PricedView, goal
         priced_view = _clamp(request, priced_view, kind, goal.fits)
     if goal.likely_fits(priced_view):
         return priced_view
-    large = {index for index in pins if _exceeds_alone(request, priced_view, goal, index)}
+    # The larger a pin, the sooner it exceeds the room: a few are asked about, however many there are.
+    cuttable = [index for index in pins if clampable_chars(messages[index]) > CLAMP_FLOOR_CHARS]
+    cuttable.sort(key=lambda index: request.price(messages[index]))
+    first = bisect_left(cuttable, x=True, key=lambda index: _exceeds_alone(request, priced_view, goal, index))
+    large = {*cuttable[first:]}
 
     def leaves_room(candidate: PricedView) -> bool:
         return goal.likely_fits(candidate) and candidate.fixed_tokens <= PINS_SHARE * goal.limit

@@ -74,7 +74,9 @@ def clamp_text(text: str, key: str, clamp: Clamp) -> str:
 
 def clampable_chars(message: AnyMessage) -> int:
     """Length of the longest piece of text that clamping would cut, in characters."""
-    longest = max(len(text_of(message.content)), len(result_text(message)))
+    longest = len(text_of(message.content))
+    if isinstance(message.content, list) and result_ids(message):
+        longest = max(longest, len(result_text(message)))
     stack: list[Any] = []
     if isinstance(message, AIMessage):
         stack = [call["args"] for call in (*message.tool_calls, *message.invalid_tool_calls)]

@@ -17,6 +17,7 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveM
 
 from langchain_ctxwin.core.calls import (
     CALL_BLOCKS,
+    KEPT_CALLS,
     RESULT_BLOCKS,
     AnyCall,
     call_ids,
@@ -120,8 +121,7 @@ def sendable(message: AnyMessage, provider: str) -> AnyMessage:
     if isinstance(message, AIMessage):
         sent = [] if provider == "gemini" else [call for call in message.invalid_tool_calls if call["name"]]
         if len(sent) < len(message.invalid_tool_calls):
-            raw = {"tool_calls", "function_call"}
-            kept = {key: value for key, value in message.additional_kwargs.items() if key not in raw}
+            kept = {key: value for key, value in message.additional_kwargs.items() if key not in KEPT_CALLS}
             blocks = without_call_blocks(changes.get("content", content))
             changes |= {"invalid_tool_calls": sent, "additional_kwargs": kept, "content": blocks}
         if provider in {"gemini", "anthropic"} and (said := spoken(message)) and not text_of(content).strip():
@@ -148,7 +148,7 @@ def is_valid_step(messages: Sequence[AnyMessage], previous: AnyMessage | None, r
         return False
     calls = first.tool_calls
     if not calls:
-        return size == 1 and not is_blank and not first.additional_kwargs
+        return size == 1 and not is_blank and KEPT_CALLS.isdisjoint(first.additional_kwargs)
     if size != len(calls) + 1 or (isinstance(previous, AIMessage) and not rules.calls_after_ai):
         return False
     return not (is_blank and first.content) and all(
