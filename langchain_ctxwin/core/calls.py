@@ -11,8 +11,16 @@ import json
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from langchain_core.messages import AIMessage, AnyMessage, FunctionMessage, HumanMessage, ToolCall, ToolMessage
-from langchain_core.messages.tool import InvalidToolCall, invalid_tool_call, tool_call
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    FunctionMessage,
+    HumanMessage,
+    InvalidToolCall,
+    ToolCall,
+    ToolMessage,
+)
+from langchain_core.messages.tool import invalid_tool_call, tool_call
 
 # Blocks that state a call for the application; calls that a server answers itself bring their results along.
 CALL_BLOCKS = frozenset(
@@ -41,10 +49,11 @@ def calls_of(message: AnyMessage) -> tuple[AnyCall, ...]:
     if not isinstance(message, AIMessage):
         return ()
     calls: list[AnyCall] = [*message.tool_calls, *message.invalid_tool_calls]
-    if type(message.content) is list:
+    content: Any = message.content
+    if type(content) is list:
         stated = {call["id"] for call in calls}
         has_calls = bool(calls)
-        for block in message.content:
+        for block in content:
             if kind_of(block) in CALL_BLOCKS:
                 names = {block.get("call_id"), block.get("id")} - {None, ""}
                 if not (names & stated or (has_calls and not names)):

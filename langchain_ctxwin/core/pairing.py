@@ -229,12 +229,10 @@ def _is_paired_in_blocks(messages: Sequence[AnyMessage]) -> bool:
 
 
 def _lone(message: AnyMessage, rules: Rules, unanswered: Collection[str] = ()) -> tuple[AnyMessage, ...]:
-    if isinstance(message, ToolMessage):
+    if isinstance(message, ToolMessage | RemoveMessage):
         # One without an id can only be told to be late, not for which call.
-        is_late = message.tool_call_id in unanswered or (not message.tool_call_id and bool(unanswered))
+        is_late = any(name in unanswered or (not name and bool(unanswered)) for name in result_ids(message))
         return (_late(message),) if is_late else ()
-    if isinstance(message, RemoveMessage):
-        return ()
     if isinstance(message, SystemMessage) and not (rules.takes_system and not is_empty(message)):
         return (note_message(f"{SYSTEM_NOTE_TEXT}\n{text_of(message.content)}", message.id or "system-note"),)
     if not is_empty(message):
