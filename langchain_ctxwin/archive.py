@@ -18,11 +18,12 @@ from dataclasses import replace
 from itertools import chain, islice
 from typing import Any
 
-from langchain_core.messages import AnyMessage, HumanMessage
+from langchain_core.messages import AnyMessage
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.store.base import BaseStore
 
 from langchain_ctxwin.core.calibration import Measured
+from langchain_ctxwin.core.calls import is_user
 from langchain_ctxwin.core.priced_view import step_at
 from langchain_ctxwin.core.session import Session, read_session, uncovered
 from langchain_ctxwin.core.view import Archived, Position, View, message_id
@@ -167,8 +168,8 @@ def leaving(view: View, messages: Sequence[AnyMessage], first: int, *, needs_sum
     if view.covered is not None and view.covered.index < view.start.index:
         step = step_at(messages, view.covered.index, view.start.index)
         kept |= {*range(step.index, step.stop)}
-    for index in [index for index in kept if isinstance(messages[index], HumanMessage)]:
-        following = (i for i in range(index + 1, view.start.index) if isinstance(messages[i], HumanMessage))
+    for index in [index for index in kept if is_user(messages[index])]:
+        following = (i for i in range(index + 1, view.start.index) if is_user(messages[i]))
         end = next(following, view.start.index)
         kept |= {end - 1, end}  # its answer, perhaps, and the next question
     return [index for index in range(first, stop) if index not in kept and messages[index].id]

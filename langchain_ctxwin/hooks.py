@@ -58,7 +58,7 @@ def agreed(
     something has to leave.
 
     Raises:
-        ConfigError: the hook returned neither a compaction nor None, or spares a message that does not exist.
+        ConfigError: the hook returned neither a compaction nor None.
     """
     compaction = plan(window)
     if hook is None or compaction is None:
@@ -139,13 +139,10 @@ def _with_wishes(window: Window, answer: Compaction) -> Window:
     ids = [message_id(request.messages, index) for index in range(len(request.messages))]
     positions = {key: index for index, key in enumerate(ids)}
     unknown = [key for key in answer.spared if key not in positions]
-    if unknown:
-        raise ConfigError(
-            f"compaction.spare({', '.join(map(repr, unknown))}): the history has no such message: give the `id` of "
-            "messages in `window.messages`"
-        )
+    if unknown:  # what we added to the request ourselves has an id, too
+        _ignored(answer, f"the history has no message {', '.join(map(repr, unknown))}")
     lines = (line for text in answer.lines for line in lines_to_keep(text, ids[-1]))
-    spared = {positions[key] for key in answer.spared}
+    spared = {positions[key] for key in answer.spared if key in positions}
     return replace(window, request=replace(request, pins=request.pins | spared, keeps=(*request.keeps, *lines)))
 
 

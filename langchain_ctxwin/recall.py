@@ -27,7 +27,8 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from langgraph.prebuilt import ToolRuntime
 
 from langchain_ctxwin.archive import full_history
-from langchain_ctxwin.core.edits import REASONING_TYPES, Call, Piece, compact_json, pieces
+from langchain_ctxwin.core.calls import calls_of, is_user
+from langchain_ctxwin.core.edits import REASONING_KEYS, REASONING_TYPES, Call, Piece, compact_json, pieces
 from langchain_ctxwin.core.fitting import Fit, take_while_fits
 from langchain_ctxwin.core.priced_view import last_user
 from langchain_ctxwin.core.session import read_session
@@ -452,7 +453,8 @@ def readable_text(message: AnyMessage) -> str:
         return content
     if isinstance(content, list):
         content = [block for block in content if not _is_reasoning(block)]
-    said = message.model_copy(update={"content": content, "name": None})
+    beside = {key: kept for key, kept in message.additional_kwargs.items() if key not in REASONING_KEYS}
+    said = message.model_copy(update={"content": content, "name": None, "additional_kwargs": beside})
     return "\n".join(filter(None, map(_readable, pieces(said))))
 
 
@@ -487,7 +489,7 @@ class _Reader:
         self._max_tokens = max_tokens
         self._embeddings = embeddings
         self._handles = handles(messages)
-        said = ((i, message) for i, message in enumerate(messages) if isinstance(message, HumanMessage))
+        said = ((i, message) for i, message in enumerate(messages) if is_user(message))
         self._turns = [index for index, message in said if NOTE_KEY not in message.additional_kwargs]
 
     def position_of(self, wanted: str) -> int:
@@ -626,7 +628,7 @@ def _searchable(messages: Sequence[AnyMessage], tool_name: str) -> list[int]:
     def is_own(message: AnyMessage) -> bool:
         if isinstance(message, ToolMessage):
             return message.name == tool_name
-        calls = message.tool_calls if isinstance(message, AIMessage) else []
+        calls = calls_of(message)
         return bool(calls) and all(call["name"] == tool_name for call in calls)
 
     asked = last_user(messages)

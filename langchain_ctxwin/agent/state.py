@@ -31,8 +31,8 @@ from langgraph.checkpoint.base import PendingWrite
 from langgraph.graph.message import REMOVE_ALL_MESSAGES, _messages_delta_reducer, add_messages
 from typing_extensions import TypedDict
 
+from langchain_ctxwin.core.calls import call_ids
 from langchain_ctxwin.core.session import valid_keys, valid_tools
-from langchain_ctxwin.core.turns import call_ids
 from langchain_ctxwin.errors import ConfigError, brief
 
 SNAPSHOT_UPDATES = 100

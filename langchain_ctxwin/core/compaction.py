@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from itertools import chain, groupby
 from typing import Any, Literal
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage
 
+from langchain_ctxwin.core.calls import is_result, is_user, result_ids
 from langchain_ctxwin.core.edits import clampable_chars, text_of
 from langchain_ctxwin.core.fitting import take_while_fits
 from langchain_ctxwin.core.notes import lasting, record_lines
@@ -300,7 +301,7 @@ def _sums(request: RequestParts, before: PricedView, positions: Sequence[int]) -
                 step = next(split_steps(messages, index, stop))
                 step = replace(step, tokens=sum(map(request.price, step.messages)))
             steps, tokens, index = steps + 1, tokens + step.tokens, step.stop
-    turns = sum(isinstance(messages[i], HumanMessage) for i in positions)
+    turns = sum(is_user(messages[i]) for i in positions)
     return {"turns": turns, "steps": steps, "messages": len(positions), "tokens": tokens}
 
 
@@ -315,7 +316,7 @@ def _lines(request: RequestParts, positions: Sequence[int], room_tokens: int) ->
     room_chars = dict.fromkeys(("calls", "used", "seen"), OLDER_CHARS * room_tokens)
     while stop and (not parts or max(room_chars.values()) > 0):
         start = max(0, stop - NOTED_AT_ONCE)
-        while start and isinstance(messages[positions[start]], ToolMessage):
+        while start and result_ids(messages[positions[start]]):
             start -= 1  # a result is read with its call
         parts.append([])
         for run in _runs(positions[start:stop]):
@@ -326,7 +327,7 @@ def _lines(request: RequestParts, positions: Sequence[int], room_tokens: int) ->
             room_chars[tier] -= len(line.text) if line.kind in {"done", "seen"} else 0
         stop = start
     for i in positions[:stop]:
-        if isinstance(messages[i], HumanMessage):
+        if is_user(messages[i]):
             yield from lasting(messages[i], message_id(messages, i), messages[i - 1] if i else None)
     yield from chain.from_iterable(reversed(parts))
 
@@ -401,7 +402,7 @@ def _clamp_all_but_question(request: RequestParts, priced_view: PricedView, goal
     messages, pins, current = request.messages, request.pins, last_user(request.messages)
     spared = _sparing(request, goal)
     kinds: tuple[Kind, ...] = (
-        lambda index: isinstance(messages[index], ToolMessage) and index not in pins and not spared(index),
+        lambda index: is_result(messages[index]) and index not in pins and not spared(index),
         lambda index: isinstance(messages[index], AIMessage) and index not in pins,
         lambda index: index != current and index not in pins and not spared(index),
         *((lambda index: index not in pins and spared(index),) if goal.spare_tools else ()),
@@ -412,7 +413,11 @@ def _clamp_all_but_question(request: RequestParts, priced_view: PricedView, goal
         priced_view = _clamp(request, priced_view, kind, goal.fits)
     if goal.likely_fits(priced_view):
         return priced_view
-    large = {index for index in pins if _exceeds_alone(request, priced_view, goal, index)}
+    # The larger a pin, the sooner it exceeds the room: a few are asked about, however many there are.
+    cuttable = [index for index in pins if clampable_chars(messages[index]) > CLAMP_FLOOR_CHARS]
+    cuttable.sort(key=lambda index: request.price(messages[index]))
+    first = bisect_left(cuttable, x=True, key=lambda index: _exceeds_alone(request, priced_view, goal, index))
+    large = {*cuttable[first:]}
 
     def leaves_room(candidate: PricedView) -> bool:
         return goal.likely_fits(candidate) and candidate.fixed_tokens <= PINS_SHARE * goal.limit
@@ -471,7 +476,7 @@ def clamp_giant(request: RequestParts, priced_view: PricedView, goal: Goal) -> P
     room, newest = goal.room(priced_view) - asked, priced_view.newest
     if newest is None or newest.tokens <= room:
         return priced_view
-    return _clamp_newest(request, priced_view, goal, ToolMessage, GIANT_SHARE * room)
+    return _clamp_newest(request, priced_view, goal, is_result, GIANT_SHARE * room)
 
 
 def clamp_newest_results(request: RequestParts, priced_view: PricedView, goal: Goal) -> PricedView:
@@ -483,21 +488,25 @@ def clamp_newest_results(request: RequestParts, priced_view: PricedView, goal: G
     room = goal.room(priced_view) + account - sum(step.tokens for step in priced_view.steps if step is not newest)
     wanted, _ = record_room(request, priced_view, goal)
     most = room - min(wanted + RECORD_FRAME_TOKENS, int((1 - NEWEST_SHARE) * room))
-    for kind in (ToolMessage, AIMessage):
+    for is_kind in (is_result, lambda message: isinstance(message, AIMessage)):
         if _from(priced_view, newest.index) > most:
-            priced_view = _clamp_newest(request, priced_view, goal, kind, most)
+            priced_view = _clamp_newest(request, priced_view, goal, is_kind, most)
     return priced_view
 
 
 def _clamp_newest(
-    request: RequestParts, priced_view: PricedView, goal: Goal, kind: type[BaseMessage], most_tokens: float
+    request: RequestParts,
+    priced_view: PricedView,
+    goal: Goal,
+    is_clamped: Callable[[AnyMessage], bool],
+    most_tokens: float,
 ) -> PricedView:
-    """Clamp the messages of one type in the newest step, until the step takes at most so many tokens."""
+    """Clamp the messages of one kind in the newest step, until the step takes at most so many tokens."""
     newest, spared = priced_view.newest, _sparing(request, goal)
     begin = newest.index if newest else 0
 
     def is_kind(index: int) -> bool:
-        is_new = index >= begin and isinstance(request.messages[index], kind)
+        is_new = index >= begin and is_clamped(request.messages[index])
         return is_new and index not in request.pins and not spared(index)
 
     return _clamp(request, priced_view, is_kind, lambda candidate: _from(candidate, begin) <= most_tokens)

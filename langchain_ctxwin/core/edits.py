@@ -14,6 +14,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolMessage
 
+from langchain_ctxwin.core.calls import RESULT_BLOCKS, is_result, kept_calls, result_ids, standard
 from langchain_ctxwin.core.view import Clamp, View
 
 TextEdit = Callable[[str], str]
@@ -21,10 +22,12 @@ TextEdit = Callable[[str], str]
 
 def edit(message: AnyMessage, key: str, view: View) -> AnyMessage:
     """Return the message as `view` shows it; the same object when the view does not edit it."""
-    if isinstance(message, ToolMessage) and key in view.cleared:
-        media = media_count(message)
-        size = f"{len(text_of(message.content)):,} characters{f' and {media} media items' if media else ''}"
+    if key in view.cleared and (isinstance(message, ToolMessage) or is_result(message)):
+        media = media_count(message) if isinstance(message, ToolMessage) else 0
+        size = f"{len(result_text(message)):,} characters{f' and {media} media items' if media else ''}"
         stub = f"[Tool result cleared: {size}; still in the history as message {key}.]"
+        if not isinstance(message, ToolMessage):  # a message of results alone: each stays the result of its call
+            return message.model_copy(update={"content": [_with_result(b, lambda _: stub) for b in message.content]})
         return message.model_copy(update={"content": stub, "artifact": None})
     clamp = view.clamped.get(key)
     return message if clamp is None else clamp_message(message, key, clamp)
@@ -44,6 +47,8 @@ def clamp_message(message: AnyMessage, key: str, clamp: Clamp) -> AnyMessage:
         content = shorten(content)
     elif isinstance(content, list):
         content = _clamped_blocks(content, shorten, clamp)
+    if result_ids(message) and isinstance(content, list):
+        content = [_with_result(block, lambda result: _shortened_result(result, shorten)) for block in content]
     if not isinstance(message, AIMessage):
         return message.model_copy(update={"content": content})
     if isinstance(content, list):  # arguments inside the blocks of calls are cut like the calls themselves
@@ -70,6 +75,8 @@ def clamp_text(text: str, key: str, clamp: Clamp) -> str:
 def clampable_chars(message: AnyMessage) -> int:
     """Length of the longest piece of text that clamping would cut, in characters."""
     longest = len(text_of(message.content))
+    if isinstance(message.content, list) and result_ids(message):
+        longest = max(longest, len(result_text(message)))
     stack: list[Any] = []
     if isinstance(message, AIMessage):
         stack = [call["args"] for call in (*message.tool_calls, *message.invalid_tool_calls)]
@@ -82,11 +89,45 @@ def clampable_chars(message: AnyMessage) -> int:
     return longest
 
 
+def result_text(message: AnyMessage) -> str:
+    """Return the text of the results that a message states, in whatever form."""
+    return "\n".join(text_of(part.content) for part in standard(message) if isinstance(part, ToolMessage))
+
+
+def _with_result(block: Any, change: Callable[[Any], Any]) -> Any:
+    """A block that states a result, with what it holds changed; any other block as it is."""
+    if not isinstance(block, dict) or block.get("type") not in RESULT_BLOCKS:
+        return block
+    return {**block, **{name: change(block[name]) for name in ("content", "output") if name in block}}
+
+
+def _shortened_result(result: Any, shorten: TextEdit) -> Any:
+    if isinstance(result, str):
+        return shorten(result)
+    return [
+        {**part, "text": shorten(part["text"])} if isinstance(part, dict) and _block_text(part) else part
+        for part in result
+    ]
+
+
 def text_of(content: Any) -> str:
     """Return the plain text of message content, blocks joined."""
     if not isinstance(content, list):
         return content if isinstance(content, str) else ""
     return "".join(filter(None, map(_block_text, content)))
+
+
+def spoken(message: BaseMessage) -> str:
+    """Return the transcript of a spoken answer, whose content is empty: its integration sends the id of the audio."""
+    audio = message.additional_kwargs.get("audio")
+    if not isinstance(audio, Mapping) or not (audio.get("id") or audio.get("transcript")):
+        return ""
+    return str(audio.get("transcript") or "[audio]")
+
+
+def said_in(message: BaseMessage) -> str:
+    """Return what a message says, in writing or spoken."""
+    return text_of(message.content) or spoken(message)
 
 
 def media_count(message: AnyMessage) -> int:
@@ -152,6 +193,12 @@ MEDIA_TYPES = {
 # Blocks that state a call, mostly one that `tool_calls` states too; and what a model thought before it answered.
 CALL_TYPES = frozenset({"tool_use", "tool_call", "function_call", "invalid_tool_call", "tool_call_chunk"})
 REASONING_TYPES = frozenset({"reasoning", "reasoning_content", "thinking", "redacted_thinking"})
+REASONING_KEYS = ("reasoning_content", "reasoning", "reasoning_details")
+"""Where in `additional_kwargs` integrations keep reasoning that they send again, such as those of Ollama."""
+
+KEEPS_REASONING_IN_CONTENT = ("openai", "anthropic", "google", "gemini", "vertex")
+"""Words in the names of providers whose integrations do not send it from there."""
+
 COMPACTION_TYPE = "compaction"  # a block in which a provider wrote down what was before it; it ignores the rest
 TOOL_REFERENCE_TYPE = "tool_reference"  # a block that brings the definition of a deferred tool into the prompt
 MAX_DEPTH = 8  # blocks inside blocks that are followed as such; results hold blocks, and those hold no further results
@@ -207,10 +254,22 @@ def pieces(message: BaseMessage) -> Iterator[Piece]:
     calls = [*message.tool_calls, *message.invalid_tool_calls]
     yield from _content(message.content, tuple(call.get("id") for call in calls))
     yield from map(_call, calls)
-    if not calls and (kept := message.additional_kwargs):  # integrations that did not parse their provider's calls
-        raw = kept.get("tool_calls")
-        functions = [call.get("function") for call in raw if isinstance(call, Mapping)] if isinstance(raw, list) else []
-        yield from (_call(made) for made in (*functions, kept.get("function_call")) if isinstance(made, Mapping))
+    if message.additional_kwargs:
+        if not calls:  # integrations that did not parse their provider's calls
+            yield from map(_call, kept_calls(message.additional_kwargs))
+        yield from _sent_again(message)
+
+
+def _sent_again(message: AIMessage) -> Iterator[Piece]:
+    """What integrations send of `additional_kwargs`: reasoning, each text of it once, and what was spoken."""
+    if said := spoken(message):
+        yield said
+    maker = str(message.response_metadata.get("model_provider") or "")
+    if any(word in maker for word in KEEPS_REASONING_IN_CONTENT):
+        return
+    found = [leaf for key in REASONING_KEYS for leaf in leaves(message.additional_kwargs.get(key))]
+    yield from dict.fromkeys(leaf for leaf in found if isinstance(leaf, str))
+    yield from (leaf for leaf in found if isinstance(leaf, Media))
 
 
 def compact_json(value: Any) -> str:

@@ -15,7 +15,8 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
-from langchain_ctxwin.core.edits import text_of
+from langchain_ctxwin.core.calls import standard
+from langchain_ctxwin.core.edits import said_in, text_of
 from langchain_ctxwin.core.record import (
     EDGES,
     FILLER,
@@ -114,6 +115,8 @@ def record_lines(
     messages: Sequence[AnyMessage], ids: Sequence[str], before: AnyMessage | None = None
 ) -> Iterator[RecordLine]:
     """Yield the lines of whole steps that leave after a message; a value is a line of its own until it is merged."""
+    parts = [(part, key) for message, key in zip(messages, ids, strict=True) for part in standard(message)]
+    messages, ids = [part for part, _ in parts], [key for _, key in parts]
     calls = (call for message in messages if isinstance(message, AIMessage) for call in message.tool_calls)
     spent = {str(call["args"].get("cursor", "")) for call in calls if call["name"] == READ_MORE}
     return (line for line in _notes(messages, ids, before) if line.kind != "seen" or line.text not in spent)
@@ -150,7 +153,7 @@ def _notes(messages: Sequence[AnyMessage], ids: Sequence[str], before: AnyMessag
     answers, others = _results(messages, ids)
     for position, (message, key) in enumerate(zip(messages, ids, strict=True)):
         if isinstance(message, AIMessage):
-            results = [answers.pop((position, call["id"] or ""), None) for call in message.tool_calls]
+            results = [answers.pop((position, number), None) for number in range(len(message.tool_calls))]
             yield from _of_answer(message, key, results)
         elif isinstance(message, HumanMessage):
             yield from _of_person(text_of(message.content), key, before)
@@ -162,25 +165,30 @@ def _notes(messages: Sequence[AnyMessage], ids: Sequence[str], before: AnyMessag
         yield from _values(text_of(message.content), key, uses=0)
 
 
-def _results(messages: Sequence[AnyMessage], ids: Sequence[str]) -> tuple[dict[tuple[int, str], Result], list[Result]]:
-    """The results by the position of the message that called, since ids of calls are used again; then all others."""
-    answers: dict[tuple[int, str], Result] = {}
+def _results(messages: Sequence[AnyMessage], ids: Sequence[str]) -> tuple[dict[tuple[int, int], Result], list[Result]]:
+    """The results by the positions of the message that called and of the call in it; then all others.
+
+    Ids of calls are used again, and calls without ids have their results in order.
+    """
+    answers: dict[tuple[int, int], Result] = {}
     others: list[Result] = []
-    callers: dict[str, int] = {}
+    callers: dict[str, list[tuple[int, int]]] = {}
     for position, (message, key) in enumerate(zip(messages, ids, strict=True)):
         if isinstance(message, AIMessage):
-            callers.update((call["id"] or "", position) for call in message.tool_calls)
+            callers.update((call["id"] or "", []) for call in message.tool_calls)
+            for number, call in enumerate(message.tool_calls):
+                callers[call["id"] or ""].append((position, number))
         elif isinstance(message, ToolMessage):
-            caller = callers.pop(message.tool_call_id, None)
-            if caller is None:  # the call was made before these messages, or has its result
+            waiting = callers.get(message.tool_call_id)
+            if waiting:
+                answers[waiting.pop(0)] = message, key
+            else:  # the call was made before these messages, or has its result
                 others.append((message, key))
-            else:
-                answers[caller, message.tool_call_id] = message, key
     return answers, others
 
 
 def _of_answer(message: AIMessage, key: str, results: Sequence[Result | None]) -> Iterator[RecordLine]:
-    text = text_of(message.content)
+    text = said_in(message)
     commands = [] if message.tool_calls else _CODE.findall(text[:MAX_SCAN_CHARS])
     for command in commands:
         yield RecordLine("done", f"ran {_clipped(command, CALL_CHARS)}", key, 1)

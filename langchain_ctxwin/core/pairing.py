@@ -7,6 +7,7 @@ and on what precedes it, so a longer history never changes what was sent earlier
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -14,8 +15,20 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
 
-from langchain_ctxwin.core.edits import media_count, text_of
-from langchain_ctxwin.core.turns import NOTE_KEY, call_ids
+from langchain_ctxwin.core.calls import (
+    CALL_BLOCKS,
+    KEPT_CALLS,
+    RESULT_BLOCKS,
+    AnyCall,
+    call_ids,
+    calls_of,
+    kinds_in,
+    result_ids,
+    standard,
+    without_call_blocks,
+)
+from langchain_ctxwin.core.edits import REASONING_TYPES, media_count, spoken, text_of
+from langchain_ctxwin.core.turns import NOTE_KEY
 
 EMPTY_USER_TEXT = "[empty message]"
 OPENING_TEXT = "[The conversation continues from here.]"
@@ -23,7 +36,12 @@ CONTINUE_TEXT = "[Continue.]"
 UNANSWERED_TEXT = "[No result: this call was not answered.]"
 LATE_TEXT = "[Result of an earlier call, which came late]"
 SYSTEM_NOTE_TEXT = "[System note]"
+NAMELESS = "call"  # begins the id of a call that came without one
 UNANSWERED = ":unanswered"  # ends the id of a placeholder
+FORMS = CALL_BLOCKS | RESULT_BLOCKS.keys()
+_SIGNED = frozenset(
+    {"signature", "thought_signature", "extras"}
+)  # keys of blocks that are to be sent again as they are
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +82,15 @@ def repair_step(
     messages are where the provider does not take them. `unanswered` are the ids of the calls before the step that were
     shown with a placeholder.
     """
-    # Adapters that do not validate leave `None` as content; integrations and counters expect text.
-    missing: object = None
-    messages = [m.model_copy(update={"content": ""}) if m.content is missing else m for m in messages]
-    first = messages[0]
-    if call_ids(first):
-        body = _exchange(messages, rules, unanswered)
-    elif isinstance(first, ToolMessage) and first.tool_call_id in unanswered:
-        body = (_late(first),)
+    is_read = rules.provider == "anthropic" and _is_paired_in_blocks(messages)
+    parts = messages if is_read else [part for message in messages for part in standard(_filled(message))]
+    parts = [sendable(message, rules.provider) for message in parts]
+    if is_read:
+        body = tuple(parts)
+    elif any(map(call_ids, parts)):
+        body = _exchange(parts, rules, unanswered)
     else:
-        body = _lone(first, rules)
+        body = tuple(shown for part in parts for shown in _lone(part, rules, unanswered))
     if not body or not isinstance(body[0], AIMessage):
         return body
     is_call = bool(call_ids(body[0]))
@@ -82,6 +99,34 @@ def repair_step(
     if is_call and isinstance(previous, AIMessage) and not rules.calls_after_ai:
         return (note_message(CONTINUE_TEXT, f"{body[0].id}:continue"), *body)
     return body
+
+
+def sendable(message: AnyMessage, provider: str) -> AnyMessage:
+    """Return the message without the parts that its provider refuses, or that its integration makes such parts of.
+
+    Gemini refuses a text part without text, and its integration sends no malformed call, as none sends one without a
+    name; Anthropic refuses blanks
+    before a call; OpenAI's Responses API refuses reasoning that nothing of its answer follows. What is signed stays.
+    """
+    changes = dict[str, Any]()
+    content: Any = message.content
+    if isinstance(content, list):
+        blocks = [block for block in content if not (provider == "gemini" and _is_empty_text(block))]
+        if provider == "openai" and isinstance(message, AIMessage) and not call_ids(message):
+            blocks = _without_loose_reasoning(blocks)
+        if len(blocks) < len(content):
+            changes["content"] = blocks or ""
+    elif provider == "anthropic" and content.isspace() and call_ids(message):
+        changes["content"] = ""
+    if isinstance(message, AIMessage):
+        sent = [] if provider == "gemini" else [call for call in message.invalid_tool_calls if call["name"]]
+        if len(sent) < len(message.invalid_tool_calls):
+            kept = {key: value for key, value in message.additional_kwargs.items() if key not in KEPT_CALLS}
+            blocks = without_call_blocks(changes.get("content", content))
+            changes |= {"invalid_tool_calls": sent, "additional_kwargs": kept, "content": blocks}
+        if provider in {"gemini", "anthropic"} and (said := spoken(message)) and not text_of(content).strip():
+            changes["content"] = said  # the id of what was said is for OpenAI
+    return message.model_copy(update=changes) if changes else message
 
 
 def unanswered_in(messages: Sequence[AnyMessage]) -> Iterator[str]:
@@ -93,17 +138,21 @@ def unanswered_in(messages: Sequence[AnyMessage]) -> Iterator[str]:
 
 def is_valid_step(messages: Sequence[AnyMessage], previous: AnyMessage | None, rules: Rules = UNKNOWN) -> bool:
     """True for the steps that histories mostly consist of, which `repair_step` returns as they are; takes no time."""
-    first = messages[0]
-    calls = first.tool_calls if type(first) is AIMessage else []
-    if type(first) is HumanMessage or (type(first) is AIMessage and not calls and previous is not None):
-        is_filled = isinstance(first.content, str) and first.content != "" and not first.content.isspace()
-        return is_filled and len(messages) == 1 and not getattr(first, "invalid_tool_calls", ())
-    if type(first) is not AIMessage or previous is None or first.invalid_tool_calls or first.content is None:
+    first, size = messages[0], len(messages)
+    if not isinstance(first.content, str):
         return False
-    if len(messages) != len(calls) + 1 or (isinstance(previous, AIMessage) and not rules.calls_after_ai):
+    is_blank = first.content == "" or first.content.isspace()
+    if type(first) is HumanMessage:
+        return size == 1 and not is_blank
+    if type(first) is not AIMessage or previous is None or first.invalid_tool_calls:
         return False
-    return all(
-        type(result) is ToolMessage and result.tool_call_id == call["id"] and result.content is not None
+    calls = first.tool_calls
+    if not calls:
+        return size == 1 and not is_blank and KEPT_CALLS.isdisjoint(first.additional_kwargs)
+    if size != len(calls) + 1 or (isinstance(previous, AIMessage) and not rules.calls_after_ai):
+        return False
+    return not (is_blank and first.content) and all(
+        type(result) is ToolMessage and result.tool_call_id == call["id"] != "" and isinstance(result.content, str)
         for call, result in zip(calls, messages[1:], strict=True)
     )
 
@@ -141,13 +190,49 @@ def note_message(content: Any, note_id: str) -> HumanMessage:
 
 
 def is_empty(message: AnyMessage) -> bool:
-    """True when a message has neither content nor calls."""
-    return not (text_of(message.content).strip() or media_count(message) or call_ids(message))
+    """True when a message has neither content nor calls, nor was spoken."""
+    return not (text_of(message.content).strip() or media_count(message) or call_ids(message) or spoken(message))
 
 
-def _lone(message: AnyMessage, rules: Rules) -> tuple[AnyMessage, ...]:
+def _filled(message: AnyMessage) -> AnyMessage:
+    """Adapters that do not validate leave `None` as content; integrations and counters expect text."""
+    missing: object = None
+    return message.model_copy(update={"content": ""}) if message.content is missing else message
+
+
+def _without_loose_reasoning(blocks: list[Any]) -> list[Any]:
+    """The blocks without the reasoning at their end."""
+    kinds = [block.get("type") if isinstance(block, dict) and not _is_empty_text(block) else "" for block in blocks]
+    is_end = [kind == "" or kind in REASONING_TYPES for kind in kinds]
+    stop = next((i + 1 for i in range(len(blocks) - 1, -1, -1) if not is_end[i]), 0)
+    return blocks[:stop] if any(kind in REASONING_TYPES for kind in kinds[stop:]) else blocks
+
+
+def _is_empty_text(block: Any) -> bool:
+    """True for text without text; one that carries a signature has to be sent again."""
+    if isinstance(block, str):
+        return block == ""
+    return isinstance(block, dict) and block.get("type") == "text" and not block.get("text") and not _SIGNED & {*block}
+
+
+def _is_paired_in_blocks(messages: Sequence[AnyMessage]) -> bool:
+    """True for an answer whose calls have ids of their own, with the results of just these in user messages."""
+    wanted, results = call_ids(messages[0]), [result_ids(message) for message in messages[1:]]
+    answered = [name for names in results for name in names]
+    kinds = [kinds_in(message) & FORMS for message in messages]
+    if not (all(results) and all(isinstance(message, HumanMessage) for message in messages[1:])):
+        return False
+    is_sent = kinds[0] == {"tool_use"} or (not kinds[0] and bool(getattr(messages[0], "tool_calls", ())))
+    if not is_sent or any(kind != {"tool_result"} for kind in kinds[1:]):
+        return False
+    return all(wanted) and len({*wanted}) == len(wanted) and sorted(answered) == sorted(wanted)
+
+
+def _lone(message: AnyMessage, rules: Rules, unanswered: Collection[str] = ()) -> tuple[AnyMessage, ...]:
     if isinstance(message, ToolMessage | RemoveMessage):
-        return ()
+        # One without an id can only be told to be late, not for which call.
+        is_late = any(name in unanswered or (not name and bool(unanswered)) for name in result_ids(message))
+        return (_late(message),) if is_late else ()
     if isinstance(message, SystemMessage) and not (rules.takes_system and not is_empty(message)):
         return (note_message(f"{SYSTEM_NOTE_TEXT}\n{text_of(message.content)}", message.id or "system-note"),)
     if not is_empty(message):
@@ -166,34 +251,64 @@ def _late(result: ToolMessage) -> AnyMessage:
 
 def _exchange(messages: Sequence[AnyMessage], rules: Rules, unanswered: Collection[str]) -> tuple[AnyMessage, ...]:
     """Each calling AI message followed by one result per call, in the order of the calls; then what came late."""
+    known = {call_id for message in messages for call_id in call_ids(message)} | {*unanswered}
     results = [message for message in messages if isinstance(message, ToolMessage)]
     ordered: list[AnyMessage] = []
     for message in messages:
         if isinstance(message, ToolMessage | SystemMessage):
             continue
-        ordered.append(message)
-        for call_id in call_ids(message):
-            place = next((i for i, result in enumerate(results) if result.tool_call_id == call_id), None)
-            key = f"{message.id}:{call_id}{UNANSWERED}"
-            placeholder = ToolMessage(content=UNANSWERED_TEXT, tool_call_id=call_id, status="error", id=key)
-            ordered.append(placeholder if place is None else results.pop(place))
-    late = (_late(result) for result in results if result.tool_call_id in unanswered)
+        ordered += _lone(message, rules)
+        calls = calls_of(message)
+        for call, answer in zip(calls, _answers(calls, results, known), strict=True):
+            key = call["id"] or ""
+            if answer is None:
+                place = f"{message.id}:{key}{UNANSWERED}"
+                answer = ToolMessage(content=UNANSWERED_TEXT, tool_call_id=key, status="error", id=place)  # noqa: PLW2901
+            ordered.append(answer if answer.tool_call_id == key else answer.model_copy(update={"tool_call_id": key}))
+    late = (note for result in results for note in _lone(result, rules, unanswered))
     notes = (_lone(message, rules)[0] for message in messages if isinstance(message, SystemMessage))
     return (*ordered, *late, *notes)
 
 
+def _answers(calls: Sequence[AnyCall], results: list[ToolMessage], known: Collection[str]) -> list[ToolMessage | None]:
+    """Take the result of each call from `results`: the one by its id; where ids are missing of its name, or the next.
+
+    `known` are the ids of calls that a result may be of.
+    """
+
+    def is_by_id(call: AnyCall, result: ToolMessage) -> bool:
+        return bool(call["id"]) and result.tool_call_id == call["id"]
+
+    def is_open(call: AnyCall, result: ToolMessage) -> bool:
+        return not result.tool_call_id or (not call["id"] and result.tool_call_id not in known)
+
+    def is_by_name(call: AnyCall, result: ToolMessage) -> bool:
+        return is_open(call, result) and bool(result.name) and result.name == call["name"]
+
+    def is_next(call: AnyCall, result: ToolMessage) -> bool:
+        return is_open(call, result) and (not result.name or not call["name"])
+
+    found: list[ToolMessage | None] = [None] * len(calls)
+    for fits in (is_by_id, is_by_name, is_next):
+        for number, call in enumerate(calls):
+            if found[number] is None:
+                place = next((i for i, result in enumerate(results) if fits(call, result)), None)
+                found[number] = None if place is None else results.pop(place)
+    return found
+
+
 def unique_calls(shown: Sequence[AnyMessage], taken: set[str]) -> tuple[AnyMessage, ...]:
-    """Return the messages of a valid step with every call id that is already taken renamed, results included.
+    """Return the messages of a valid step with every call id that is missing or taken replaced, results included.
 
     The ids of the step are added to `taken`. Messages that keep their ids are returned as the same objects.
     """
     ids = [call_id for message in shown for call_id in call_ids(message)]
-    if taken.isdisjoint(ids) and len(set(ids)) == len(ids):
+    if taken.isdisjoint(ids) and len(set(ids)) == len(ids) and all(ids):
         taken.update(ids)
         return tuple(shown)
     renamed: list[AnyMessage] = []
     waiting: list[str] = []
-    for message in shown:
+    for message in [part for given in shown for part in standard(given)]:
         if isinstance(message, ToolMessage) and waiting:
             free = waiting.pop(0)
             is_same = message.tool_call_id == free
@@ -201,15 +316,26 @@ def unique_calls(shown: Sequence[AnyMessage], taken: set[str]) -> tuple[AnyMessa
             continue
         waiting = []
         for call_id in call_ids(message):
-            candidates = (call_id if number == 0 else f"{call_id}_{number}" for number in count())
-            waiting.append(next(name for name in candidates if name and name not in taken))
+            waiting.append(_free_id(call_id, taken))
             taken.add(waiting[-1])
         renamed.append(_calling(message, waiting) if isinstance(message, AIMessage) and waiting else message)
     return tuple(renamed)
 
 
+def _free_id(call_id: str, taken: Collection[str]) -> str:
+    """The id itself if it is free, else with the first number behind it that is; found in few looks among many."""
+    if call_id and call_id not in taken:
+        return call_id
+    base = call_id or NAMELESS
+    most = next(2**power for power in count() if f"{base}_{2**power}" not in taken)
+    return f"{base}_{1 + bisect_left(range(1, most + 1), x=True, key=lambda number: f'{base}_{number}' not in taken)}"
+
+
 def _calling(message: AIMessage, new_ids: Sequence[str]) -> AIMessage:
-    """Rename the calls everywhere an integration may read them: calls, content blocks, the provider's raw copy."""
+    """Rename the calls everywhere an integration may read them: calls, content blocks, the provider's raw copy.
+
+    Blocks that state calls without ids, or several with one, leave: the calls are sent as `tool_calls` state them.
+    """
     old_ids = call_ids(message)
     if list(old_ids) == list(new_ids):
         return message
@@ -220,8 +346,9 @@ def _calling(message: AIMessage, new_ids: Sequence[str]) -> AIMessage:
         "invalid_tool_calls": [{**call, "id": next(free)} for call in message.invalid_tool_calls],
         "additional_kwargs": _renamed(message.additional_kwargs, names),
     }
-    if isinstance(message.content, list):
-        changes["content"] = _renamed(message.content, names)
+    content: Any = message.content
+    if isinstance(content, list):
+        changes["content"] = _renamed(content if len(names) == len(old_ids) else without_call_blocks(content), names)
     return message.model_copy(update=changes)
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 
+from langchain_ctxwin.core.calls import call_ids, calls_of, is_result, is_user, result_ids
 from langchain_ctxwin.core.compaction import (
     LEAST_MESSAGES,
     MIN_PROGRESS,
@@ -322,7 +323,7 @@ def _compaction_of(request: RequestParts, before: PricedView, after: PricedView,
         tokens_before=before.total_tokens,
         tokens_after=after.total_tokens,
         upper_after=after.upper_tokens,
-        dropped_turns=sum(isinstance(request.messages[index], HumanMessage) for index in dropped),
+        dropped_turns=sum(is_user(request.messages[index]) for index in dropped),
         dropped_messages=len(dropped),
         summary=after.summary if after.summary != before.summary else None,
     )
@@ -342,11 +343,10 @@ def _clear_results(request: RequestParts, priced_view: PricedView, goal: Goal) -
         message, key = messages[index], message_id(messages, index)
         if missing <= 0:
             break
-        if isinstance(message, AIMessage):
-            called.update((call["id"] or "", call["name"]) for call in message.tool_calls)
-        if not isinstance(message, ToolMessage) or index in request.pins or key in view.cleared:
+        called.update((call["id"] or "", call["name"] or "") for call in calls_of(message))
+        if not is_result(message) or index in request.pins or key in view.cleared:
             continue
-        if called.get(message.tool_call_id, message.name or "") in goal.clear_tools:
+        if all(called.get(call_id, message.name or "") in goal.clear_tools for call_id in result_ids(message)):
             shorter = edit(message, key, View(cleared=frozenset({key})))
             saving = request.price(edit(message, key, view)) - request.price(shorter)
             if saving >= MIN_CLEAR_TOKENS:
@@ -461,7 +461,7 @@ def last_request(window: Window, start: int, stop: int) -> LastRequest | None:
     if not answers or stop <= priced_view.start:
         return None
     newest, answer = answers[-1], answers[-1].messages[0]
-    is_final = isinstance(answer, AIMessage) and not answer.tool_calls
+    is_final = isinstance(answer, AIMessage) and not call_ids(answer)
     end = max(stop, newest.stop if is_final else newest.index)
     steps, room_tokens = list(priced_view.steps), window.budget.input_limit - priced_view.upper_tokens
     while steps[-1].index >= end or (steps[-1].index >= stop and room_tokens < QUESTION_TOKENS):

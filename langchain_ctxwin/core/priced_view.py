@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from operator import is_
 from typing import Literal, Protocol, TypeVar
 
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, SystemMessage
 
 from langchain_ctxwin.core.assembly import Fill, Preamble, assemble, constraints_text, filled, record_text, with_fill
 from langchain_ctxwin.core.calibration import Regions, SizeEstimate, Sizing
+from langchain_ctxwin.core.calls import call_ids, is_user, result_ids
 from langchain_ctxwin.core.edits import edit
 from langchain_ctxwin.core.native import is_kept, is_read, loaded_tools, loading, only_compaction, readable
 from langchain_ctxwin.core.pairing import (
@@ -23,7 +24,7 @@ from langchain_ctxwin.core.pairing import (
     unique_calls,
 )
 from langchain_ctxwin.core.record import RecordLine, lazy
-from langchain_ctxwin.core.turns import NOTE_KEY, Shown, Step, Turn, call_ids, checksum, group_turns, split_steps
+from langchain_ctxwin.core.turns import NOTE_KEY, Shown, Step, Turn, checksum, group_turns, split_steps
 from langchain_ctxwin.core.view import Position, View, message_id, position_of
 from langchain_ctxwin.errors import ConfigError
 
@@ -48,7 +49,7 @@ def pin(message: M) -> M:
         ConfigError: it is no message.
 
     Examples:
-        >>> is_pinned(pin(HumanMessage("Never book before 9:00.")))
+        >>> is_pinned(pin(SystemMessage("Never book before 9:00.")))
         True
     """
     if not isinstance(message, BaseMessage):
@@ -84,39 +85,56 @@ def pins_before(
     """
     wanted = {index for index in marked if first <= index < start}
     current = last_user(messages)
-    first_user = next((i for i in range(first, start) if isinstance(messages[i], HumanMessage)), None)
+    first_user = next((i for i in range(first, start) if is_user(messages[i])), None)
     wanted.update(index for index in (current, first_user if pin_first_user else None) if index is not None)
-    shown = {index for index in compacted if index < start}
-    for index in sorted(i for i in wanted if i < start):
-        step = step_at(messages, index, start)
-        shown.update(range(step.index, step.stop))
+    before = [index for index in sorted(wanted) if index < start]
+    shown = {index for index in compacted if index < start}.union(in_steps(messages, before, start))
+    for index in before:
         shown.update(_answer(messages, index, start, carry) if index != current else ())
     return tuple(position_of(messages, index) for index in sorted(shown))
 
 
 def last_user(messages: Sequence[AnyMessage]) -> int | None:
     """Return the position of the current user message; None when there is none."""
-    return next((i for i in range(len(messages) - 1, -1, -1) if isinstance(messages[i], HumanMessage)), None)
+    return next((i for i in range(len(messages) - 1, -1, -1) if is_user(messages[i])), None)
 
 
 def needs_answer(question: AnyMessage, following: AnyMessage | None) -> bool:
     """True when a shown user message would look open although its turn is done."""
-    return isinstance(question, HumanMessage) and (following is None or isinstance(following, HumanMessage))
+    return is_user(question) and (following is None or is_user(following))
 
 
 def step_at(messages: Sequence[AnyMessage], index: int, stop: int) -> Step:
     """Return the step that holds the message at `index`."""
-    begin = index
-    while begin > 0 and not isinstance(messages[begin], HumanMessage):
-        begin -= 1
-    return next(step for step in split_steps(messages, begin, stop) if index < step.stop)
+    return next(_steps_at(messages, [index], stop))
+
+
+def in_steps(messages: Sequence[AnyMessage], wanted: Sequence[int], stop: int) -> set[int]:
+    """Return the positions of all messages of the steps that hold those at the `wanted` positions, which ascend."""
+    return {index for step in _steps_at(messages, wanted, stop) for index in range(step.index, step.stop)}
+
+
+def _steps_at(messages: Sequence[AnyMessage], wanted: Sequence[int], stop: int) -> Iterator[Step]:
+    """The steps that hold the messages at the `wanted` positions, in one pass over the history."""
+    steps, seen = split_steps(messages, 0, stop), 0  # the steps after those that were seen
+    for index in wanted:
+        if index < seen:
+            continue
+        begin = index
+        while begin > seen and not (is_user(messages[begin]) and not result_ids(messages[begin])):
+            begin -= 1
+        if begin > seen:
+            steps = split_steps(messages, begin, stop)
+        step = next(step for step in steps if index < step.stop)
+        seen = step.stop
+        yield step
 
 
 def _answer(messages: Sequence[AnyMessage], index: int, stop: int, carry: Callable[[AnyMessage], bool]) -> list[int]:
     """Position of the final answer of a pinned question, when it is there and short enough."""
-    if not isinstance(messages[index], HumanMessage):
+    if not is_user(messages[index]):
         return []
-    end = next((i for i in range(index + 1, stop) if isinstance(messages[i], HumanMessage)), stop)
+    end = next((i for i in range(index + 1, stop) if is_user(messages[i])), stop)
     last = end - 1
     answer = messages[last]
     final = last > index and isinstance(answer, AIMessage) and not call_ids(answer) and not is_empty(answer)
@@ -413,7 +431,7 @@ class RequestParts:
             if following > group[-1] + 1 and needs_answer(self.messages[index], after):
                 marker = AIMessage(content=ANSWER_TEXT, id=f"{message_id(self.messages, index)}:answered")
                 step = replace(step, messages=(*step.messages, marker), tokens=step.tokens + self.price(marker))
-            before = after_steps([step], before)
+            before = _following(before, step)
             yield step
 
 
@@ -422,10 +440,19 @@ def show_steps(messages: Sequence[AnyMessage], start: int, view: View, before: B
     taken = set(before.calls)
     for step in split_steps(messages, start):
         shown = show_step(step, view, before, taken, price)
-        late = [*unanswered_in(shown.messages)] if not shown.is_plain else []
-        if shown.messages:
-            before = replace(before, message=shown.messages[-1], unanswered=before.unanswered.union(late))
+        before = _following(before, shown)
         yield shown
+
+
+def _following(before: Before, step: Step) -> Before:
+    """What precedes the step after this one, but for the ids of its calls."""
+    late = [*unanswered_in(step.messages)] if not step.is_plain else []
+    return Before(
+        message=step.messages[-1] if step.messages else before.message,
+        calls=before.calls,
+        unanswered=before.unanswered.union(late) if late else before.unanswered,
+        rules=before.rules,
+    )
 
 
 def show_step(step: Step, view: View, before: Before, taken: set[str], price: Price) -> Step:

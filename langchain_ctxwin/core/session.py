@@ -8,10 +8,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
+from langchain_core.messages import AIMessage, AnyMessage
 
 from langchain_ctxwin.core.calibration import FEWEST_VOTES, Belief, Measured
-from langchain_ctxwin.core.priced_view import last_user, step_at
+from langchain_ctxwin.core.calls import is_user
+from langchain_ctxwin.core.priced_view import in_steps, last_user
 from langchain_ctxwin.core.record import LEFT, MAX_COUNT, Record, stored_count
 from langchain_ctxwin.core.turns import CHECKSUM_MODULUS
 from langchain_ctxwin.core.view import Position, View, first_after_system, message_id, position_of
@@ -129,7 +130,7 @@ class Session:
             return False
         wait: int = 2 ** min(failed - MAX_INEFFECTIVE, MAX_DOUBLINGS)
         first = 0 if asked is None else asked + 1
-        return sum(isinstance(message, HumanMessage) for message in messages[first:]) < wait
+        return sum(map(is_user, messages[first:])) < wait
 
     def measured(self, answering_model: str) -> Measured:
         """What of the history was counted for a model, by the name under which it answers."""
@@ -411,14 +412,11 @@ def _with_left(view: View, messages: Sequence[AnyMessage], pins: Collection[int]
         return view
     shown, asked = {position.index for position in view.pinned}, last_user(messages)
     wanted = {*pins, *(() if asked is None else (asked,))} - shown
-    back, first = set[int](), first_after_system(messages)
-    for index in wanted:
-        if first <= index < view.start.index:
-            step = step_at(messages, index, view.start.index)
-            back.update(range(step.index, step.stop))
+    first = first_after_system(messages)
+    back = in_steps(messages, sorted(i for i in wanted if first <= i < view.start.index), view.start.index)
     if not back:
         return view
     fresh, record = back - shown, view.record
-    turns = sum(isinstance(messages[index], HumanMessage) for index in fresh)
+    turns = sum(is_user(messages[index]) for index in fresh)
     record = replace(record, turns=max(0, record.turns - turns), messages=max(0, record.messages - len(fresh)))
     return replace(view, pinned=tuple(position_of(messages, i) for i in sorted(shown | back)), record=record)

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 from zlib import crc32
 
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, SystemMessage, ToolMessage
+
+from langchain_ctxwin.core.calls import call_ids, calls_of, is_result, is_user, result_ids
 
 NOTE_KEY = "ctxwin_note"  # marks user-side messages that this package wrote; they never start a turn
 
@@ -158,7 +160,7 @@ def split_turns(messages: Sequence[AnyMessage]) -> tuple[Turn, ...]:
 
 def turn_starts(messages: Sequence[AnyMessage]) -> list[int]:
     """Return the position of the first message of every turn; empty for an empty history."""
-    return [i for i, message in enumerate(messages) if i == 0 or isinstance(message, HumanMessage)]
+    return [turn.index for turn in split_turns(messages)]
 
 
 def safe_boundary(messages: Sequence[AnyMessage], target: int) -> int:
@@ -176,11 +178,11 @@ def safe_boundary(messages: Sequence[AnyMessage], target: int) -> int:
 def tool_of(messages: Sequence[AnyMessage], index: int) -> str:
     """Return the name of the tool whose result a message is; empty for any other message."""
     result = messages[index]
-    if not isinstance(result, ToolMessage):
+    if not is_result(result):
         return ""
-    callers = (messages[i] for i in range(index - 1, -1, -1) if isinstance(messages[i], AIMessage))
-    calls = (call for caller in callers if isinstance(caller, AIMessage) for call in caller.tool_calls)
-    return result.name or next((call["name"] for call in calls if call["id"] == result.tool_call_id), "")
+    wanted = result_ids(result)
+    calls = (call for i in range(index - 1, -1, -1) for call in calls_of(messages[i]))
+    return result.name or next((call["name"] or "" for call in calls if (call["id"] or "") in wanted), "")
 
 
 def group_turns(steps: Sequence[Step]) -> tuple[Turn, ...]:
@@ -203,9 +205,9 @@ def split_steps(messages: Sequence[AnyMessage], start: int = 0, stop: int | None
             while end < limit and call_ids(messages[end]):
                 end += 1
             after = end
-            while after < limit and isinstance(messages[after], SystemMessage | ToolMessage):
+            while after < limit and (result_ids(messages[after]) or isinstance(messages[after], SystemMessage)):
                 after += 1
-                if isinstance(messages[after - 1], ToolMessage):  # looking through notes between a call and its result
+                if result_ids(messages[after - 1]):  # looking through notes between a call and its result
                     end = after
         yield Step(index=index, size=end - index, messages=tuple(messages[index:end]))
         index = end
@@ -214,11 +216,4 @@ def split_steps(messages: Sequence[AnyMessage], start: int = 0, stop: int | None
 def starts_turn(step: Step) -> bool:
     """True when the step is a user message; a note written by this package is none."""
     last = step.messages[-1] if step.messages else None
-    return isinstance(last, HumanMessage) and NOTE_KEY not in last.additional_kwargs
-
-
-def call_ids(message: AnyMessage) -> tuple[str, ...]:
-    """Ids of the tool calls of a message, in order; malformed calls count, because providers want them answered."""
-    if not isinstance(message, AIMessage) or not (message.tool_calls or message.invalid_tool_calls):
-        return ()
-    return tuple(call["id"] or "" for call in (*message.tool_calls, *message.invalid_tool_calls))
+    return last is not None and is_user(last) and NOTE_KEY not in last.additional_kwargs

@@ -27,7 +27,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
 
-from langchain_ctxwin.core.turns import call_ids
+from langchain_ctxwin.core.calls import call_ids
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.replay.messages import is_pair, loads, read_message, short
 from langchain_ctxwin.replay.threads import is_address, is_database, shown_address, thread_states

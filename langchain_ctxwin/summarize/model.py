@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import json
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import ContextVar, copy_context
@@ -14,7 +14,7 @@ from copy import copy
 from functools import partial
 from hashlib import blake2b
 from math import ceil
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
@@ -23,8 +23,9 @@ from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.utils import is_async_callable
 from langgraph.constants import TAG_NOSTREAM
 
+from langchain_ctxwin.core.calls import standard
 from langchain_ctxwin.core.compaction import LENGTH_TOLERANCE, accepted_tokens, first_part
-from langchain_ctxwin.core.edits import REASONING_TYPES
+from langchain_ctxwin.core.edits import REASONING_TYPES, spoken
 from langchain_ctxwin.core.fitting import take_while_fits
 from langchain_ctxwin.core.limits import Known, ModelLimits, require_tokens, stated_limit
 from langchain_ctxwin.core.model_info import model_name
@@ -490,24 +491,26 @@ def _transcript(messages: Sequence[BaseMessage]) -> list[str]:
     Reasoning is left out, media become markers, and a tool result is labelled with the name of the call it answers.
     """
     tool_names: dict[str | None, str] = {}
-    texts = []
-    for message in messages:
-        lines, who = [], {"ai": "Assistant", "human": "User"}.get(message.type, "Note")
-        if isinstance(message, ToolMessage):
-            who = "Tool error" if message.status == "error" else "Tool result"
-            if name := message.name or tool_names.get(message.tool_call_id):
-                who = f"{who} ({_UNSAFE_IN_LABEL.sub('_', name)})"
-        if said := _text(message.content):
-            lines.append(f"{who}: {said}")
-        if isinstance(message, AIMessage):
-            for call in message.tool_calls:
-                tool_names[call["id"]] = call["name"]
-                arguments = json.dumps(call["args"], ensure_ascii=False, default=str)
-                lines.append(f"Assistant called: {call['name']}({arguments})")
-            broken = ((call.get("name") or "unknown", call.get("args") or "") for call in message.invalid_tool_calls)
-            lines += [f"Assistant called: {name}({arguments})" for name, arguments in broken]
-        texts.append("\n".join(lines))
-    return texts
+    parts = [standard(cast("AnyMessage", message)) for message in messages]
+    return ["\n".join(line for part in found for line in _told(part, tool_names)) for found in parts]
+
+
+def _told(message: AnyMessage, tool_names: dict[str | None, str]) -> Iterator[str]:
+    """What a message says, then one line per call; the names of the calls are noted for their results."""
+    who = {"ai": "Assistant", "human": "User"}.get(message.type, "Note")
+    if isinstance(message, ToolMessage):
+        who = "Tool error" if message.status == "error" else "Tool result"
+        if name := message.name or tool_names.get(message.tool_call_id):
+            who = f"{who} ({_UNSAFE_IN_LABEL.sub('_', name)})"
+    if said := _text(message.content) or spoken(message):
+        yield f"{who}: {said}"
+    if isinstance(message, AIMessage):
+        for call in message.tool_calls:
+            tool_names[call["id"]] = call["name"]
+            arguments = json.dumps(call["args"], ensure_ascii=False, default=str)
+            yield f"Assistant called: {call['name']}({arguments})"
+        for broken in message.invalid_tool_calls:
+            yield f"Assistant called: {broken.get('name') or 'unknown'}({broken.get('args') or ''})"
 
 
 def _text(content: Any) -> str:

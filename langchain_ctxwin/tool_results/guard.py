@@ -14,13 +14,14 @@ from functools import partial
 from itertools import takewhile
 from typing import Any
 
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.runnables.config import ensure_config
 from langchain_core.tools import BaseTool
 from langchain_core.tools import tool as as_tool
 from langgraph.types import Command
 
 from langchain_ctxwin.config import MAX_AMOUNT, ToolResultConfig, group_of
+from langchain_ctxwin.core.calls import is_user
 from langchain_ctxwin.core.edits import leaves
 from langchain_ctxwin.core.events import ToolResultEvent
 from langchain_ctxwin.core.fitting import Fit, take_while_fits
@@ -276,7 +277,7 @@ class ToolResultGuard:
 
     def _call(self, tool: str, args: Mapping[str, Any], runtime: Any, loop: Any = None) -> _Call:
         state, config = getattr(runtime, "state", None), self.config.for_tool(tool)
-        asked = next((message for message in reversed(_messages(state)) if isinstance(message, HumanMessage)), None)
+        asked = next((message for message in reversed(_messages(state)) if is_user(message)), None)
         # Results that are shown whole may take all the room that is left.
         budget = config.model_copy(update={"max_tokens": MAX_AMOUNT, "max_share": 1.0}) if config.full else config
         return _Call(

@@ -6,10 +6,11 @@ import re
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.messages import (
     AIMessage,
+    AnyMessage,
     BaseMessage,
     HumanMessage,
     MessageLikeRepresentation,
@@ -18,6 +19,7 @@ from langchain_core.messages import (
 )
 from langchain_core.tools import BaseTool
 
+from langchain_ctxwin.core.calls import standard
 from langchain_ctxwin.core.tool_schemas import MAX_DEPTH, NAMED_PARTS, PARAMETER_KEYS, SINGLE_PARTS, tool_definition
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.text import query_terms
@@ -195,7 +197,8 @@ def needs_of(asked: Asked) -> Needs:
     given: object = asked
     if isinstance(given, bytes) or not isinstance(given, Sequence):
         raise ConfigError(f"query_or_messages={type(asked).__name__}: give a text or a list of messages")
-    messages: list[BaseMessage] = list(convert_to_messages(asked))
+    given_messages = cast("list[AnyMessage]", convert_to_messages(asked))
+    messages: list[BaseMessage] = [part for message in given_messages for part in standard(message)]
     start = next((at for at in reversed(range(len(messages))) if isinstance(messages[at], HumanMessage)), 0)
     turn = messages[start:]
     texts = [*_request(messages[:start], turn), *_plan(turn)]

@@ -52,17 +52,35 @@ def ids(window):
     return [message.id for message in window.messages]
 
 
-@pytest.mark.parametrize(
-    ("answer", "told"),
-    [
-        (lambda c: True, r"before_compaction returned True: return the compaction, compaction.spare\(...\)"),
-        (lambda c: c.spare("nobody"), r"compaction.spare\('nobody'\): the history has no such message: give the `id`"),
-    ],
-)
-def test_an_answer_that_means_nothing_is_refused(answer, told):
-    engine = engine_of(Asked(answer))
-    with pytest.raises(ConfigError, match=told):
+def test_an_answer_that_means_nothing_is_refused():
+    engine = engine_of(Asked(lambda c: True))
+    with pytest.raises(ConfigError, match=r"before_compaction returned True: return the compaction, compaction.spare"):
         engine.emergency(engine.measure(talk(12)))
+
+
+@pytest.mark.parametrize("unknown", ["nobody", None])
+def test_a_wish_for_a_message_that_does_not_exist_is_passed_over_and_said(unknown):
+    """What else was wished is kept."""
+    engine, history = engine_of(Asked(lambda c: c.spare(unknown, "q2"))), talk(12)
+    with capture_logs() as logs:
+        state = engine.apply(engine.emergency(window := engine.measure(history)), window)
+    assert "q2" in ids(engine.measure(history, session=state))
+    assert [(log["event"], log["reason"]) for log in logs if log["log_level"] == "warning"] == [
+        ("compaction.hook_ignored", f"the history has no message {unknown!r}")
+    ]
+
+
+def test_the_first_shown_message_can_be_wished_for_whoever_wrote_it():
+    """A thread that a client begins with an answer is shown behind a note of ours, which the history does not have."""
+
+    def first(window, compaction):
+        return compaction.spare(window.messages[0].id)
+
+    agent = create_context_agent(
+        ScriptedChatModel(profile={"max_input_tokens": LIMIT}), [], before_compaction=first, limits=ModelLimits(LIMIT)
+    )
+    history = [AIMessage("Hello! " + "What can I do for you? " * 20, id="greeting"), *talk(12)]
+    assert agent.invoke({"messages": [*history, HumanMessage("And now?")]})["messages"][-1].type == "ai"
 
 
 async def _async_hook(window, compaction):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import pytest
@@ -11,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
 
-from langchain_ctxwin import ContextConfig, TokenEstimator, pin
+from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits, TokenEstimator, pin
 from langchain_ctxwin.core import is_pinned, last_user, message_id, update_after_measure
 from langchain_ctxwin.errors import BudgetExceededError, ConfigError
 from support import agents
@@ -440,3 +442,42 @@ def test_a_pin_that_comes_later_takes_effect_at_once(case, window, data):
 
 def _clamped(state):
     return (state.get("context_view") or {}).get("clamped") or {}
+
+
+# ---- how long it takes ------------------------------------------------------------------------------------------
+
+
+def pinned_talk(count):
+    return [pin(HumanMessage(f"Rule {n}: " + "x" * 300 * (n % 2), id=f"h{n}")) for n in range(count)]
+
+
+def pinned_steps(count):
+    calls = [{"name": "f", "args": {}, "id": str(n)} for n in range(count)]
+    asks = [AIMessage("", tool_calls=[call], id=f"a{call['id']}") for call in calls]
+    found = [pin(ToolMessage("found it", tool_call_id=call["id"], id=f"t{call['id']}")) for call in calls]
+    return [HumanMessage("q", id="h"), *(message for pair in zip(asks, found, strict=True) for message in pair)]
+
+
+def work_of(messages, window=1_500):
+    """How many functions are called to measure, compact and build."""
+    engine, called = ContextEngine(ModelLimits(context_window=window, max_output_tokens=100)), 0
+
+    def count(frame, event, argument):
+        nonlocal called
+        called += event in {"call", "c_call"}
+
+    sys.setprofile(count)
+    try:
+        window = engine.measure(messages)
+        with suppress(BudgetExceededError):
+            state = engine.apply(engine.emergency(window), window)
+            engine.build(engine.measure([*messages, HumanMessage("z", id="z")], session=state))
+    finally:
+        sys.setprofile(None)
+    return called
+
+
+@pytest.mark.parametrize("history", [pinned_talk, pinned_steps])
+def test_twice_as_many_messages_take_about_twice_the_work(history):
+    """Marks come from outside, too, and must not make a step take for ever."""
+    assert work_of(history(400)) < 3 * work_of(history(200))

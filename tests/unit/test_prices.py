@@ -325,3 +325,38 @@ def test_tools_cost_a_constant_most_where_a_prompt_explains_them():
     assert {family for family in FAMILIES if FRAMING[family].fields} == SIGNATURES
     assert {family for family in FAMILIES if FRAMING[family].any_tools >= 300} == {"anthropic", "claude3"}
     assert {family for family in FAMILIES if FRAMING[family].any_tools < 50} == SIGNATURES
+
+
+# ---- what goes along outside of the content ---------------------------------------------------------------------
+
+
+THOUGHT = "Shelf two has bolts of eight millimetres, so the next one to look at is shelf four. " * 20
+DETAILS = [{"type": "reasoning.text", "text": THOUGHT, "format": "x", "signature": "c2ln"}]
+
+
+@pytest.mark.parametrize("maker", ["ollama", "openrouter", "deepseek", None])
+@pytest.mark.parametrize(
+    "kept",
+    [{"reasoning_content": THOUGHT}, {"reasoning": THOUGHT, "reasoning_details": DETAILS}],
+    ids=["reasoning_content", "reasoning_details"],
+)
+def test_reasoning_that_goes_back_outside_of_the_content_counts_once(kept, maker):
+    """Ollama, gateways and DeepSeek are sent it with every request that shows the answer."""
+    about = {"model_provider": maker} if maker else {}
+    count = TokenEstimator()
+    beside = AIMessage("x", additional_kwargs=kept, response_metadata=about)
+    inside = AIMessage([{"type": "text", "text": "x"}, {"type": "reasoning", "reasoning": THOUGHT}])
+    assert count([beside]) == pytest.approx(count([inside]), rel=0.02)
+
+
+def test_what_an_integration_does_not_send_again_costs_nothing():
+    kept = {"reasoning_content": THOUGHT, "refusal": None, "__note__": THOUGHT}
+    count = TokenEstimator()
+    told = AIMessage("x", additional_kwargs=kept, response_metadata={"model_provider": "openai"})
+    assert count([told]) == count([AIMessage("x")])
+
+
+def test_a_spoken_answer_costs_its_words():
+    spoken = {"audio": {"id": "audio_1", "data": "UklGRg==", "expires_at": 1, "transcript": THOUGHT}}
+    count = TokenEstimator()
+    assert count([AIMessage("", additional_kwargs=spoken)]) == count([AIMessage(THOUGHT)])

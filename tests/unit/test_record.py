@@ -13,6 +13,7 @@ from langchain_ctxwin.core import Record, RecordLine, extended, record_text, upd
 from langchain_ctxwin.core.notes import MAX_VALUES, STATEMENT_CHARS
 from langchain_ctxwin.core.record import HOLDS, one_line
 from langchain_ctxwin.core.session import valid_record
+from langchain_ctxwin.recall import readable_text
 from support.recording import (
     HOSTILE,
     PRICES,
@@ -141,6 +142,16 @@ def test_a_cursor_that_was_read_leaves_no_line_and_the_one_to_read_on_does():
     ]
     noted = [text for kind, text in kinds_of(*pages) if kind == "seen"]
     assert (first in noted, second in noted, "A-17" in noted, "A-18" in noted) == (False, True, True, True)
+
+
+@pytest.mark.parametrize("is_spoken", [False, True], ids=["written", "spoken"])
+def test_what_was_spoken_leaves_the_lines_of_the_same_words_in_writing(is_spoken):
+    words = "Gate 4 opens with the word ORCHID-4, and I will look at gate 5 next."
+    audio = {"audio": {"id": "audio_4", "data": "UklGRg==", "transcript": words}}
+    answer = AIMessage("" if is_spoken else words, additional_kwargs=audio if is_spoken else {}, id="a")
+    assert ("done", f"answered: {words}") in kinds_of(answer)
+    assert ("seen", "ORCHID-4") in kinds_of(answer)
+    assert readable_text(answer) == words
 
 
 def test_fields_in_any_script_are_noted_under_their_labels():
