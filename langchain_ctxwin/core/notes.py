@@ -31,6 +31,7 @@ from langchain_ctxwin.core.record import (
     is_value,
     one_line,
 )
+from langchain_ctxwin.core.standing import is_standing
 from langchain_ctxwin.core.view import Position, message_id
 
 # Key in `additional_kwargs` that marks the answer of the tool by which an agent compacts; its value is what must stay.
@@ -41,7 +42,7 @@ COMPACT_KEY = "ctxwin_compact"
 READ_MORE = "read_more"
 MAX_SCAN_CHARS = 60_000  # looked at in one message, two thirds at its head: linear time, and more than a record holds
 MAX_VALUES = 2_000  # values taken from one message: many times more than a record holds
-STATEMENT_CHARS = 240  # two sentences
+STATEMENT_CHARS = 240  # two sentences, of talk
 MAX_STATEMENTS = 40  # taken from one message
 MAX_KEPT = 20  # lines of one request to keep something: a screenful, which most records have room for
 MAX_JUDGED, JUDGED_CHARS = 20, 50_000  # newest results looked through for use, in so much of what followed each
@@ -64,14 +65,6 @@ _SHAPE = str.maketrans("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123
 _CODE = re.compile(r"```[^\n`]*\n(.*?)(?:```|\Z)", re.DOTALL)
 _NEXT = re.compile(r"\b(?:I['\u2019]ll|I will|I'm going to|let me|next,? I|now I|I need to|I still)\b", re.IGNORECASE)
 
-_HOLDS = re.compile(
-    r"\b(?:never|always|must|only|do not|don['\u2019]t|doesn['\u2019]t|cannot|can['\u2019]t|prefers?|wants?|needs?"
-    r"|requires?|remember|from now on|instead|no longer|at most|at least|unless|rule|deadline|budget)\b"
-    r"|(?-i:^[A-Z][A-Z ]{2,30}:)",
-    re.IGNORECASE,
-)
-# Found on each line with a statement that holds, has a number or a value.
-_MAY_LAST = re.compile(rf"{_HOLDS.pattern.replace('^', '')}|[\d/_@#]|\w\.\w", re.IGNORECASE)
 _SENTENCE_END = re.compile(
     r"(?<=[.!?])(?<!\b(?:Mr|Ms|Dr|St|No)\.)(?<!\b(?:Mrs|e\.g|i\.e|etc)\.)\s+(?=[^\sa-z])|(?<=[。\uff01\uff1f])|\n+"
 )
@@ -128,8 +121,9 @@ def lasting(message: AnyMessage, key: str, before: AnyMessage | None = None) -> 
     is_output, is_document = _kind_of(text, before)
     if is_output and is_document:
         return []
-    found = _statements([line for line in map(one_line, _ends(text)) if _MAY_LAST.search(line)], key)
-    return [one for one in found if one.uses >= HOLDS or (not is_document and _has_value(one.text))]
+    return [
+        one for one in _statements(_ends(text), key) if one.uses >= HOLDS or (not is_document and _has_value(one.text))
+    ]
 
 
 def parse_record(text: str) -> tuple[RecordLine, ...]:
@@ -237,7 +231,7 @@ def _statements(lines: Sequence[str], key: str) -> list[RecordLine]:
     for line in map(one_line, lines):
         sentences = _sentences(line)
         uses = HOLDS if sentences and LABEL.match(sentences[0]) else 1
-        for made in (_said(_cut(sentence, STATEMENT_CHARS), key) for sentence in sentences):
+        for made in (_said(sentence, key) for sentence in sentences):
             found.append(made if made.uses >= uses else replace(made, uses=uses))
     return found[:MAX_STATEMENTS]
 
@@ -249,8 +243,10 @@ def _sentences(text: str) -> list[str]:
 
 
 def _said(statement: str, source: str) -> RecordLine:
-    """Return the line for a statement of a person; one that sounds like a rule, a wish or a lasting fact holds."""
-    return RecordLine("said", statement, source, HOLDS if _HOLDS.search(statement) else 1)
+    """Return the line for a statement of a person; a standing instruction is whole, other talk is cut."""
+    if is_standing(statement):
+        return RecordLine("said", _cut(statement, DOCUMENT_CHARS), source, HOLDS)
+    return RecordLine("said", _cut(statement, STATEMENT_CHARS), source, 1)
 
 
 def _has_value(statement: str) -> bool:

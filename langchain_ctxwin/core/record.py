@@ -9,7 +9,6 @@ that was `done` with what came of it, the names and numbers that were `seen` in 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, groupby
@@ -56,7 +55,7 @@ REFILL_SHARE = 0.85
 # In what order items get room, and up to which part of it: rules and statements with values, then calls, while names
 # and numbers wait; what the next call needs is a value, five of which cost as much as a line about a call.
 PASSES = (
-    *(("rules", 0.6), ("told", 0.15), ("calls", 0.1), ("used", 1.0)),
+    *(("rules", 0.4), ("told", 0.1), ("calls", 0.1), ("used", 1.0)),
     *(("rules", 1.0), ("seen", 1.0), ("told", 1.0), ("talk", 1.0), ("calls", 1.0)),
 )
 MAX_FITS, FILLED_SHARE = 6, 0.9  # lines are chosen and priced so often, unless they fill so much of the room before
@@ -75,7 +74,7 @@ FILLER = re.compile(
     rf"|please|just|really|very|so|then|also|which|has|have|had){_ENDS}\s*",
     re.IGNORECASE,
 )
-TELEGRAM = re.compile(
+_SMALL = re.compile(
     rf"{_ALONE}(?:in|with|for|at|on|and|any|all|must|could|would|should|whether|as|use|wants?|based|still"
     rf"|running|total|current|we|you|me|I|(?-i:Users?(?:['\u2019]s)?)){_ENDS}\s*",
     re.IGNORECASE,
@@ -270,9 +269,8 @@ def _merged(lines: Iterable[RecordLine]) -> Items:
         if kind == "open":
             key = kind, text if text.startswith(KEEP) else ""
         elif kind == "said":
-            short = _telegram(text)
-            key = kind, (short or text).casefold()
-            subject, is_change = _subject(text, short)
+            key = kind, (_telling(text) or text).casefold()
+            subject, is_change = _subject(text)
             if is_change:  # what this says anew with other values leaves; how much it is worth goes over
                 worth = max([uses, *(items.pop(old).uses for old in told.pop(subject, ()) if old in items)])
             if subject:
@@ -304,8 +302,8 @@ def are_of_two_things(one: str, other: str) -> bool:
     return is_labelled and not (is_value(_value(other)) and _is_name(_value(other)))
 
 
-def _subject(statement: str, telegram: str) -> tuple[str, bool]:
-    """A statement without its values and words of change, and whether it states the value of what it is about.
+def _subject(statement: str) -> tuple[str, bool]:
+    """A statement without values, small words and words of change, and whether it states the value of what it is about.
 
     A value is stated behind a word of change ("the dose is now 10 mg", "new cap: 7") or behind what it belongs to ("the
     dose is 10 mg"); "order 7 is closed" and "delete 8.txt" are about other things than with other values.
@@ -314,25 +312,20 @@ def _subject(statement: str, telegram: str) -> tuple[str, bool]:
     first = next((place for place, word in enumerate(plain) if _has_digit(word)), 0)
     if not first:
         return "", False
-    words = [word.strip(_SIGNS) for word in telegram.casefold().split()]
+    words = [word.strip(_SIGNS) for word in _SMALL.sub("", _telling(statement)).casefold().split()]
     subject = " ".join("#" if _has_digit(word) else word for word in words if not _CHANGED.fullmatch(word))
     return subject, bool(subject) and any(_CHANGED.fullmatch(word) or word in _STATES for word in plain[:first])
 
 
+def _telling(statement: str) -> str:
+    """A statement without its label and the words that say nothing by themselves, to compare it by."""
+    return FILLER.sub("", LABEL.sub("", statement)).strip()
+
+
 def _within(items: Items, shown: str, room_tokens: int, price: Price) -> tuple[RecordLine, ...]:
-    """The lines that the room holds, by worth: first what people said is made shorter, then items leave."""
-    for shorter in (_telling, _telegram):
-        for key, item in items.items():
-            if item.kind == "said":
-                items[key] = item._replace(text=shorter(item.text) or item.text)
-        every = _lines(items.values())
-        text = _text(every)
-        size = price(text)
-        if size <= room_tokens:
-            return every
-        room_chars = REFILL_SHARE * room_tokens * len(text) / max(1, size)
-        if sum(len(item.text) for item in items.values() if item.uses >= HOLDS) <= PASSES[0][1] * room_chars:
-            break
+    """The lines that the room holds, by worth."""
+    text = _text(_lines(items.values()))
+    room_chars = REFILL_SHARE * room_tokens * len(text) / max(1, price(text))
     best: tuple[RecordLine, ...] = ()
     tiers = _tiers(items, shown)
     rules = {key for key, item in items.items() if item.uses >= HOLDS and item.kind == "said"}
@@ -365,10 +358,7 @@ def _tiers(items: Items, shown: str) -> dict[str, list[_Item]]:
     tiers["seen"].sort(
         key=lambda item: (newest - item.age) * item.rank * (1 if _is_name(_value(item.text)) else NUMBER_AGES)
     )
-    sizes: Counter[str] = Counter()
-    for item in tiers["rules"]:
-        sizes[item.source] += len(item.text) - sum(map(len, filter(is_value, WORD.findall(item.text))))
-    tiers["rules"].sort(key=lambda item: sizes[item.source] // RULE_CHARS)  # of two rules the shorter costs less
+    tiers["rules"].sort(key=lambda item: len(item.text) // RULE_CHARS)  # of two rules the shorter costs less
     return tiers
 
 
@@ -387,22 +377,6 @@ def _worthiest(items: Items, tiers: Mapping[str, Sequence[_Item]], room_chars: i
         kept.update(item.key for item in fit.kept)
         used_chars += fit.tokens
     return [item for key, item in items.items() if key in kept]
-
-
-def _telling(statement: str) -> str:
-    """A statement without its label and the words that say nothing by themselves."""
-    return _capitalized(FILLER.sub("", LABEL.sub("", statement)).strip())
-
-
-def _telegram(statement: str) -> str:
-    """A statement in the words that a telegram would pay for: what is denied, asked and named."""
-    return _capitalized(TELEGRAM.sub("", _telling(statement)).strip())
-
-
-def _capitalized(statement: str) -> str:
-    """A statement that begins as a sentence does, so that the one before ends; values stay as they are."""
-    first = statement.partition(" ")[0]
-    return statement[:1].upper() + statement[1:] if first.isalpha() else statement
 
 
 def _lines(items: Iterable[_Item]) -> tuple[RecordLine, ...]:

@@ -93,7 +93,7 @@ def test_oldest_turns_leave_into_the_record_down_to_the_low_water_mark():
     lines = after.priced_view.preamble.record.split("\n")
     assert (compaction.dropped_turns, compaction.dropped_messages) == (10, 20)
     assert lines[-2:] == ["(20 left out)", "</record>"]
-    assert lines[1].startswith("user: Question ")
+    assert lines[1].startswith("user: question ")
     assert after.session.view.record.tokens == sum(map(after.request.price, turns(10)[:20]))
     assert after.report["dropped_turns"] == 10
     assert after.history_tokens <= 0.5 * (600 - after.budget.fixed_tokens)

@@ -38,6 +38,7 @@ BUILT_FROM_ARGUMENTS = {
     "on_one_line": "an escaped text",
     'f"(?<!\\\\d)(?<!\\\\d[,._\']){digits}{thousands}"': "the digits of one number",
     "f'(?!{_WORDS}){first}(?:{rest})'": "the results are globals of its module",
+    "f\"(?<![\\\\w'-])(?:{found})(?![\\\\w'-])\"": "the results are globals of its module",
     "pattern": "globals of their module, the last line of a tool's result in the demo, or what its model searches for",
     "text": "the results are globals of the demo",
     "re.escape(needle)": "a text as it is",

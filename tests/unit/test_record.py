@@ -118,6 +118,145 @@ def test_a_message_leaves_lines_of_its_own(messages, left):
     assert [line for line in lines_of(*messages) if line.kind in kinds] == [RecordLine(*line) for line in left]
 
 
+RULES = {
+    "English": """
+        Before you touch the schema, ask me for a backup.
+        Ask me before you merge a branch.
+        After each change, run the unit tests.
+        When you write SQL, put the keywords in capitals.
+        When in doubt, ask me.
+        Whenever the build breaks, paste the last lines of the log.
+        If a customer asks for a refund, hand the case to Maria.
+        Until the audit is over, leave the ledger untouched.
+        As soon as a job fails, send me its number.
+        Write every amount with two decimals.
+        Write all dates as year, month, day.
+        Start all your messages with the ticket number.
+        End each answer with a list of open points.
+        At the end of each answer, list the files that you changed.
+        On all forms, tick the first box.
+        Double-check every total with the ledger.
+        Keep your answers under five sentences.
+        Use British spelling for the letters.
+        Reply in German.
+        Make sure that the invoice carries the name of the client.
+        Remember that the depot is closed on Mondays.
+        I prefer short answers.
+        I'd rather see a table than a paragraph.
+        Call me Al.
+        Prices should be in euros.
+        Every commit message has to start with a verb.
+        From here on we speak of units, not of pieces.
+        For the rest of this project, the client is Mr Gray.
+        By default, take the slower lane.
+        Avoid abbreviations.
+        No emojis in the commit messages.
+        Please show the total at the bottom of every table.
+        Could you please end each answer with a question?
+        By the way: let me know before you spend more than ten euros.
+        Do not exceed eighty columns.
+        Only use the scales in the yard.
+    """,
+    "German": """
+        Bevor Sie einen Brief senden, lesen Sie ihn mir vor.
+        Wenn ein Test fehlschlägt, zeig mir zuerst die Ausgabe.
+        Schreib jedes Datum als Jahr, Monat, Tag.
+        Beende jede Antwort mit den offenen Punkten.
+        Rufe mich an, wenn etwas fehlt.
+        Antworte auf Deutsch.
+        Von nun an heißt der Kunde Herr Grau.
+        Preise sollen in Euro stehen.
+        Drucke niemals das zweite Blatt.
+    """,
+    "French": """
+        Avant de modifier un fichier, dis-moi pourquoi en une ligne.
+        Lorsqu'un test échoue, montre-moi d'abord sa sortie.
+        Écris chaque date sous la forme année, mois, jour.
+        Commence tous tes messages par le numéro du ticket.
+        Demande-moi avant d'effacer quoi que ce soit.
+        Réponds en français.
+        Désormais, le client s'appelle Gris.
+        Les prix doivent être en euros.
+        Ne touche pas au dossier des archives.
+    """,
+    "Spanish": """
+        Antes de cambiar un archivo, dime en una línea por qué.
+        Cuando cites un precio, pon la moneda delante.
+        Escribe cada fecha como año, mes, día.
+        Empieza todos tus mensajes con el número del ticket.
+        Pregúntame antes de borrar algo.
+        Llámame capitán.
+        A partir de ahora redondea a enteros.
+        Los precios deben estar en euros.
+        Nunca imprimas la segunda hoja.
+    """,
+    "Italian and Portuguese": """
+        Prima di cambiare un file, dimmi in una riga perché.
+        Scrivi ogni data come anno, mese, giorno.
+        D'ora in poi arrotonda ai numeri interi.
+        Non toccare la cartella degli archivi.
+        Se faltar um endereço, deixe o campo vazio.
+        Termine cada resposta com os pontos em aberto.
+        Me chame de capitão.
+        Os preços devem estar em euros.
+    """,
+    "others": """
+        Antwoord altijd in het Nederlands.
+        Пиши каждую дату как год, месяц, день.
+        每个日期都写成年、月、日。
+        हर तारीख को साल, महीना, दिन लिखें.
+    """,
+}
+RULES = {language: [line.strip() for line in listed.strip().split("\n")] for language, listed in RULES.items()}
+"""Standing instructions, by language."""
+
+TALK = (
+    "Before you ask, nobody was hurt.",
+    "Before you came, it worked.",
+    "When you looked at the log, what did you find?",
+    "When you were out he counted them twice.",
+    "When I ran the tests, three of them failed.",
+    "If it was the boy, he will not say so.",
+    "While I was there, a dog barked.",
+    "Every tree by the wall carries flowers, she says.",
+    "Each of them got a coin.",
+    "Tests fail when the clock is late.",
+    "Write a script that prints the stock.",
+    "Please look up entry 7 of the north book.",
+    "Could you see what the rakes cost last time?",
+    "Why do you never answer?",
+    "Is it true that each answer is logged?",
+    "Check if it is there.",
+    "I would like to book a flight to Oslo.",
+    "Bevor du kamst, lief es gut.",
+    "Such bitte den Eintrag 7 heraus.",
+    "Quand tu es parti, il pleuvait.",
+    "¿Siempre está cerrado?",
+    "\u4f55\u6642\u3067\u3059\u304b\uff1f",  # "What time is it?"
+)
+"""Reports, questions and requests for now, which begin as rules do."""
+
+
+@pytest.mark.parametrize("language", RULES)
+def test_a_standing_instruction_holds_in_the_words_of_who_said_it(language):
+    """However it is put, as one sentence of a message about something else."""
+    noted = {rule: lines_of(said(f"The cart came back late. {rule} Thank you.")) for rule in RULES[language]}
+    assert [rule for rule, lines in noted.items() if RecordLine("said", rule, "u", HOLDS) not in lines] == []
+
+
+def test_questions_and_reports_that_begin_as_rules_do_are_none():
+    noted = [line for talk in TALK for line in lines_of(said(talk))]
+    assert [line.text for line in noted if line.kind == "said" and line.uses >= HOLDS] == []
+
+
+def test_a_long_rule_is_whole_while_long_talk_is_cut():
+    rule, talk = (f"{start}{' of the old mill' * 30}." for start in ("Never touch the wheels", "It rained on the roof"))
+    assert [line.text for line in lines_of(said(f"{rule} {talk}")) if line.kind == "said"] == [
+        rule,
+        f"{talk[: STATEMENT_CHARS - 1]}…",
+    ]
+
+
 @pytest.mark.parametrize("between", [", ", "\n"])
 def test_every_value_of_a_long_list_is_noted_up_to_a_bound(between):
     ids = [f"W{1000 + number}" for number in range(100)]
@@ -326,12 +465,11 @@ def test_garbage_is_no_record_and_stops_nobody(stored):
 # ---- room -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("room", "line"), [(60, "Order user must in A-17 and with others."), (40, "Order user A-17 others.")]
-)
-def test_words_that_say_nothing_leave_before_lines_do(room, line):
-    record = record_of(said("The order of the user must be in A-17 and is with the others."), room=room)
-    assert [kept.text for kept in record.lines] == [line]
+@given(st.permutations(sorted(RULES["English"])), st.integers(20, 200))
+def test_a_rule_is_in_the_record_whole_or_not_at_all(rules, room):
+    """Words such as "must", "all", "any" and "not" carry it: none is left out to save room."""
+    record = record_of(*(said(f"It rained. {rule}", f"u{at}") for at, rule in enumerate(rules)), room=room)
+    assert [line.text for line in record.lines if line.text not in {"It rained.", *rules}] == []
 
 
 @pytest.mark.parametrize("price", PRICES.values(), ids=PRICES)
@@ -365,16 +503,6 @@ def test_rules_outlive_values_and_talk():
     values = [result(f"row {10_000 + at}", call_id=f"c{at}", key=f"r{at}") for at in range(60)]
     record = record_of(said("Never deploy on Friday."), *talk, *values, room=400)
     assert "Never deploy" in render_record(record)
-
-
-@pytest.mark.parametrize(
-    "value", ["A-17", "a.py", "src/in/the/app.py", "in.txt", "my@mail.org", "it's", "the_7", "is:7", "src/the", "7-a"]
-)
-def test_a_value_is_never_shortened(value):
-    talk = [said(f"Then we also had some weather in the town {at}.", f"t{at}") for at in range(20)]
-    record = record_of(*talk, said(f"The order of the user must be in {value} and is with the others.", "u"), room=300)
-    assert f" {value} " in render_record(record)
-    assert "The order" not in render_record(record)
 
 
 def test_a_value_that_the_view_still_shows_needs_no_line():
