@@ -18,8 +18,7 @@ from dataclasses import replace
 from itertools import chain, islice
 from typing import Any
 
-from langchain_core.messages import AnyMessage
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langchain_core.messages import AnyMessage, BaseMessage
 from langgraph.store.base import BaseStore
 
 from langchain_ctxwin.core.calibration import Measured
@@ -28,7 +27,7 @@ from langchain_ctxwin.core.priced_view import step_at
 from langchain_ctxwin.core.session import Session, read_session, uncovered
 from langchain_ctxwin.core.view import Archived, Position, View, message_id
 from langchain_ctxwin.errors import ArchiveError
-from langchain_ctxwin.util.stores import asking
+from langchain_ctxwin.util.stores import MessageSerializer, asking
 from langchain_ctxwin.util.work import Work, arun, run
 
 __all__ = ["adelete_archive", "afull_history", "delete_archive", "full_history"]
@@ -41,6 +40,10 @@ written stays in the state, and is tried again."""
 
 READ_SECONDS = 10.0
 """Longest wait for one part: whoever reads the whole history has asked for it, and has no use for a piece."""
+
+MAX_PART_BYTES = 64 << 20
+"""Largest part, unpacked: what leaves in one step was in one window, pictures included. Whoever can write to the store
+could have a few kilobytes unpack to gigabytes."""
 
 DELETED_AT_ONCE = 100  # parts that are listed before they are deleted
 
@@ -62,7 +65,9 @@ def archive(
     What the store raises is raised, or `TimeoutError`.
     """
     left = [messages[index] for index in gone]
-    kind, packed = JsonPlusSerializer().dumps_typed(left)
+    kind, packed = MessageSerializer().dumps_typed(left)
+    if len(packed) > MAX_PART_BYTES:
+        raise ValueError(f"{len(packed):,} bytes leave at once, a part holds at most {MAX_PART_BYTES:,}")
     part = {
         "previous": before.newest if before else "",
         "place": before.place if before else "",  # a thread that was copied goes on in a place of its own
@@ -124,6 +129,7 @@ def archived_in(state: Mapping[str, Any]) -> Archived | None:
 def _whole(state: Mapping[str, Any], store: BaseStore | None) -> Work[list[AnyMessage]]:
     messages, archived = list[AnyMessage](state.get("messages") or ()), archived_in(state)
     place, key = (archived.place, archived.newest) if archived else ("", "")
+    missing = archived.messages if archived else 0
     if key and store is None:
         raise ArchiveError("the older messages are in the store of the graph, and none was given: pass store=...")
     while key and store is not None:
@@ -138,12 +144,27 @@ def _whole(state: Mapping[str, Any], store: BaseStore | None) -> Work[list[AnyMe
             )
         part: Mapping[str, Any] = item.value
         try:
-            packed = zlib.decompress(base64.b64decode(part["messages"]))
-            messages = put_back(messages, JsonPlusSerializer().loads_typed((part["kind"], packed)), part["runs"])
+            left = _unpacked(part)
+            missing -= len(left)
+            if missing < 0:  # also where a part names itself, or one before it
+                raise ValueError("it holds more messages than were archived")  # noqa: TRY301
+            messages = put_back(messages, left, part["runs"])
             place, key = part["place"] or place, part["previous"]
         except Exception as error:  # anything may be stored
             raise ArchiveError(f"{named} was changed: {type(error).__name__}: {error}") from error
     return messages
+
+
+def _unpacked(part: Mapping[str, Any]) -> list[AnyMessage]:
+    """The messages of a part, which may have been written by anybody."""
+    unpacker = zlib.decompressobj()
+    packed = unpacker.decompress(base64.b64decode(part["messages"]), MAX_PART_BYTES)
+    if unpacker.unconsumed_tail or not unpacker.eof:
+        raise ValueError("it is cut off, or too large")
+    left: list[AnyMessage] = MessageSerializer().loads_typed((part["kind"], packed))
+    if not left or not all(isinstance(message, BaseMessage) for message in left):
+        raise TypeError("it holds something else than messages")
+    return left
 
 
 def _deleted(store: BaseStore, thread_id: str) -> Work[None]:

@@ -26,7 +26,6 @@ from langchain_core.runnables.config import run_in_executor
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from langgraph.prebuilt import ToolRuntime
 
-from langchain_ctxwin.archive import full_history
 from langchain_ctxwin.core.calls import calls_of, is_user
 from langchain_ctxwin.core.edits import REASONING_KEYS, REASONING_TYPES, Call, Piece, compact_json, pieces
 from langchain_ctxwin.core.fitting import Fit, take_while_fits
@@ -35,10 +34,9 @@ from langchain_ctxwin.core.session import read_session
 from langchain_ctxwin.core.tokens import TokenEstimator, WholePrice, text_price
 from langchain_ctxwin.core.turns import NOTE_KEY
 from langchain_ctxwin.core.view import View, message_id
-from langchain_ctxwin.errors import ArchiveError, ConfigError
+from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.protocols import TokenCounter
 from langchain_ctxwin.text import Span, TermIndex, piece_spans, query_terms, statement_spans, terms
-from langchain_ctxwin.util.log import log
 
 __all__ = ["Excerpt", "Found", "asearch_messages", "create_recall_tool", "search_messages"]
 
@@ -242,12 +240,7 @@ def create_recall_tool(
         state: Any = runtime.state
         if not isinstance(state, Mapping):
             state = {"messages": state} if isinstance(state, list) else vars(state)
-        try:
-            messages = full_history(state, runtime.store)
-        except ArchiveError as error:
-            log.warning("recall.archive_not_read", reason=str(error))
-            raise ToolException("The older messages cannot be read now. Try again later.") from error
-        reader = _Reader(messages, price, max_tokens, embeddings)
+        reader = _Reader(list(state.get("messages") or ()), price, max_tokens, embeddings)
         query, wanted = query.strip(), message_id.strip()
         if not query and not wanted:
             raise ToolException("Nothing to look for: give `query` with words to search for, or `message_id`.")

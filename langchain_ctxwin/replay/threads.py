@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import START, StateGraph
 
@@ -20,6 +21,7 @@ from langchain_ctxwin.agent.state import ContextState
 from langchain_ctxwin.archive import archived_in, full_history
 from langchain_ctxwin.errors import ConfigError, ContextWindowError
 from langchain_ctxwin.replay.messages import short
+from langchain_ctxwin.util.stores import MessageSerializer
 
 SQLITE_MAGIC = b"SQLite format 3\0"  # the first bytes of every SQLite database (sqlite.org/fileformat)
 LOCK_SECONDS = 5.0  # how long to wait for somebody who writes; savers write for milliseconds
@@ -87,6 +89,8 @@ def thread_states(place: str | Path, *, tell: Callable[[str], None]) -> Iterator
                         state["messages"] = full_history(state, store)
                     except ContextWindowError:
                         state["archived"] = archived.messages
+                if not all(isinstance(message, BaseMessage) for message in state["messages"]):
+                    raise ConfigError("its `messages` hold something that is no message of LangChain's")  # noqa: TRY301
             except unreadable:
                 raise
             except Exception as error:  # noqa: BLE001  # what a thread holds may be of any program
@@ -108,7 +112,7 @@ def _sqlite(path: Path) -> Iterator[Opened]:
             tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
             _require_known(str(path), tables, {row[1] for row in connection.execute("PRAGMA table_info(checkpoints)")})
             threads = [str(name) for (name,) in connection.execute(THREADS)]
-            saver, store = SqliteSaver(connection), SqliteStore(connection)
+            saver, store = SqliteSaver(connection, serde=MessageSerializer()), SqliteStore(connection)
             saver.is_setup = store.is_setup = True  # else they would make their tables
             yield saver, store if "store" in tables else None, threads, sqlite3.Error
     except sqlite3.Error as error:
@@ -140,7 +144,7 @@ def _postgres(place: str | Path) -> Iterator[Opened]:
             _require_known(shown, tables, {row["column_name"] for row in listed if row["table_name"] == "checkpoints"})
             threads = [str(row["thread_id"]) for row in connection.execute(THREADS)]
             store = PostgresStore(connection) if "store" in tables else None
-            yield PostgresSaver(connection), store, threads, psycopg.Error
+            yield PostgresSaver(connection, serde=MessageSerializer()), store, threads, psycopg.Error
     except psycopg.Error as error:
         raise ConfigError(f"{shown} cannot be read: {_cleared(short(error), rest)}") from error
 

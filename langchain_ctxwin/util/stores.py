@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.store.base import BaseStore
 from langgraph.store.base.batch import AsyncBatchedBaseStore
 
@@ -13,6 +14,26 @@ from langchain_ctxwin.util.background import in_few_daemons
 from langchain_ctxwin.util.work import Wait
 
 ANSWER_SECONDS = 1.0  # a healthy server answers within milliseconds; a broken one must not cost the caller's time
+
+
+READ_KINDS = frozenset({"msgpack", "null", "bytes", "bytearray"})
+"""Kinds of stored values that are read: what LangGraph has written since 0.2. JSON and pickle can name any class."""
+
+
+class MessageSerializer(JsonPlusSerializer):
+    """Reads messages that anybody may have written: no class but LangChain's and LangGraph's own values is made.
+
+    LangGraph's serializer, as it is by default, imports and calls whatever a stored value names.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(allowed_msgpack_modules=None)
+
+    def loads_typed(self, data: tuple[str, bytes]) -> Any:
+        """Return the value; `ValueError` for a kind that could name any class."""
+        if data[0] not in READ_KINDS:
+            raise ValueError(f"stored as {data[0]!r:.20}, read are {', '.join(sorted(READ_KINDS))}")
+        return super().loads_typed(data)
 
 
 def asking(store: BaseStore, method: str, *given: Any, seconds: float, **options: Any) -> Wait:

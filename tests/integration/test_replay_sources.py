@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import pickle
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any, TypedDict
 
+import ormsgpack
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
@@ -77,6 +81,39 @@ def test_threads_of_a_sqlite_checkpointer_are_read(database, state):
     assert found == while_open == {name: told(messages) for name, messages in said.items()}
     assert list(found) == ["b", "a"]
     assert (faults, database.read_bytes()) == ([], before)
+
+
+@pytest.mark.parametrize("kind", ["msgpack", "json", "pickle"])
+@pytest.mark.parametrize("state", [ContextState, PlainContextState])
+def test_a_file_that_names_code_runs_none_and_costs_its_own_thread_alone(database, tmp_path, state, kind):
+    """Whatever a file is called, everything in it may have been written by anybody."""
+    with SqliteSaver.from_conn_string(str(database)) as saver:
+        said = talk(saver, "good", "bad", state=state, turns=2)
+    marker = tmp_path / "marker"
+    code = ormsgpack.Ext(0, ormsgpack.packb(("os", "mkdir", str(marker))))
+    packed = {
+        "msgpack": ormsgpack.packb({"v": 4, "id": "x", "channel_values": {"messages": [code]}, "channel_versions": {}}),
+        "json": json.dumps({"lc": 2, "type": "constructor", "id": ["os", "mkdir"], "args": [str(marker)]}).encode(),
+        "pickle": pickle.dumps(Planted(str(marker))),
+    }[kind]
+    with closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute("UPDATE checkpoints SET type = ?, checkpoint = ? WHERE thread_id = 'bad'", (kind, packed))
+        connection.execute("UPDATE writes SET type = ?, value = ? WHERE thread_id = 'bad'", (kind, packed))
+    found, faults = read(database)
+    assert found == {"good": told(said["good"])}
+    assert not marker.exists()
+    assert len(faults) == 1
+    assert "any.name: left out thread bad" in faults[0]
+
+
+class Planted:
+    """Makes a folder where it is unpickled."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        return os.mkdir, (self.path,)
 
 
 def test_a_server_without_threads_is_named_without_its_password(postgres_dsn, capsys):

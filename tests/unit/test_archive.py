@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import threading
+import zlib
 from contextlib import suppress
 from dataclasses import replace
 
+import ormsgpack
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -172,20 +175,43 @@ def test_what_is_removed_is_not_streamed_as_a_message(adapter, mode):
         assert not [message for message, _ in streamed if isinstance(message, RemoveMessage)]
 
 
-@pytest.mark.parametrize(
-    ("trouble", "status", "told"), [("", "success", ["zebra-17", "turn 3"]), ("fails", "error", ["cannot be read now"])]
-)
-def test_the_agent_recalls_what_lies_in_the_store_or_is_told_that_it_cannot_be_read(trouble, status, told):
+def test_the_recall_tool_reads_nothing_from_the_store():
+    """Whoever can write one item to the store says nothing to the model through it."""
     answers = script(*["ok"] * TURNS, call("recall", "c", query="sentinel"), "found")
-    store, model = Unruly(), model_of(1500, policy=answers)
+    store, model = InMemoryStore(), model_of(1500, policy=answers)
     agent = create_context_agent(model, [create_recall_tool()], checkpointer=InMemorySaver(), store=store, **ARCHIVED)
     for question in [*asked(2), f"the sentinel is zebra-17. {LONG}", *asked(TURNS, first=3)]:
         ask(agent, question)
     assert "zebra-17" not in str(values(agent)["messages"])
-    store.trouble = trouble
-    ask(agent, "What was the sentinel?")
+    ask(agent, "What was it?")
     (result,) = [message for message in values(agent)["messages"] if message.type == "tool"]
-    assert (result.status, [text in result.text for text in told]) == (status, [True] * len(told))
+    assert "zebra-17" not in result.text
+
+
+def planted(kind, packed):
+    """Return the value of a part that somebody else wrote."""
+    text = base64.b64encode(zlib.compress(packed)).decode("ascii")
+    return {"previous": "", "place": "", "runs": [["", 1]], "kind": kind, "messages": text}
+
+
+@pytest.mark.parametrize("what", ["code", "json", "bomb", "no messages", "itself", "one before it"])
+def test_what_somebody_else_wrote_into_the_store_runs_no_code_and_is_read_to_an_end(what, tmp_path):
+    agent, store, _ = talked("nodes")
+    view = values(agent)["context_view"]["archived"]
+    item = store.get((*NAMESPACE, view["place"]), view["newest"])
+    marker = tmp_path / "marker"
+    made = {
+        "code": planted("msgpack", ormsgpack.packb([ormsgpack.Ext(0, ormsgpack.packb(("os", "mkdir", str(marker))))])),
+        "json": planted("json", b'[{"lc": 2, "type": "constructor", "id": ["os", "getpid"], "args": []}]'),
+        "bomb": planted("msgpack", ormsgpack.packb(["a" * (archiving.MAX_PART_BYTES + 1)])),
+        "no messages": planted("msgpack", ormsgpack.packb([])),
+        "itself": {**item.value, "previous": item.key},
+        "one before it": {**item.value, "previous": item.key, "place": view["place"]},
+    }
+    store.put(item.namespace, item.key, made[what])
+    with pytest.raises(ArchiveError, match=item.key[:8]):
+        full_history(values(agent), store)
+    assert not marker.exists()
 
 
 @pytest.mark.parametrize("damage", ["gone", "changed", "no store"])
