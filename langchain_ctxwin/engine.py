@@ -52,6 +52,7 @@ from langchain_ctxwin.summarize import (
     Written,
     as_summarizer,
     default_jobs,
+    writer_of,
     writing_summary,
 )
 from langchain_ctxwin.util.log import log
@@ -148,6 +149,8 @@ class ContextEngine:
         """Writes the summaries."""
         self.summarizer_model = model_name(self.summarizer)
         """Name of the model that writes the summaries; empty when there is none, or nobody knows."""
+        self.writer = writer_of(self.summarizer)
+        """What tells the summarizer apart from those of other engines, in every process."""
         self._before, self._after = before_compaction, after_compaction
         self.jobs = jobs or default_jobs()
         """Writes summaries in the background."""

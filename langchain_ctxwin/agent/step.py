@@ -517,8 +517,9 @@ class BackgroundSummaries:
 
     def _begun(self, window: Window, due: Snapshot, place: RunPlace, called: Callable[[], Any]) -> Window:
         messages = window.request.messages
-        # Equal messages after another past, or in another branch, make another summary.
-        work = f"{place.thread}\0{place.prompt_scope}\0{due.digest}\0{window.session.summary}"
+        # Equal messages after another past, in another branch, or read by another summarizer, make another summary.
+        about = (place.thread, place.prompt_scope, due.digest, window.session.summary, self._engine.writer)
+        work = "\0".join(about)
         pending = Pending(
             key=hashlib.blake2b(work.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest(),
             start=position_of(messages, due.start),

@@ -16,7 +16,7 @@ from langchain_ctxwin.summarize.jobs import (
     write_summary,
     writing_summary,
 )
-from langchain_ctxwin.summarize.model import ExtractiveSummarizer, ModelSummarizer, as_summarizer
+from langchain_ctxwin.summarize.model import ExtractiveSummarizer, ModelSummarizer, as_summarizer, writer_of
 
 __all__ = [
     "ExtractiveSummarizer",
@@ -30,5 +30,6 @@ __all__ = [
     "awrite_summary",
     "default_jobs",
     "write_summary",
+    "writer_of",
     "writing_summary",
 ]

@@ -14,6 +14,7 @@ from copy import copy
 from functools import partial
 from hashlib import blake2b
 from math import ceil
+from types import CellType, CodeType, FunctionType, MethodType
 from typing import Any, cast
 
 from langchain_core.language_models import BaseChatModel
@@ -22,6 +23,7 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, r
 from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.utils import is_async_callable
 from langgraph.constants import TAG_NOSTREAM
+from pydantic import BaseModel, SecretStr
 
 from langchain_ctxwin.core.calls import standard
 from langchain_ctxwin.core.compaction import LENGTH_TOLERANCE, accepted_tokens, first_part
@@ -286,6 +288,57 @@ def as_summarizer(
     if max_input_tokens is None or ModelLimits.of(value).known:
         return ModelSummarizer(value, counter=counter)
     return ModelSummarizer(value, counter=counter, max_input_tokens=max(max_input_tokens, LEAST_WINDOW_TOKENS))
+
+
+MAX_NESTED = 10  # a model in a binding in a function: what is nested deeper tells no two summarizers apart
+DESCRIBED = (str, int, float, bool, bytes, tuple, dict, BaseModel, FunctionType, MethodType, partial, RunnableLambda)
+
+
+def writer_of(summarizer: Any) -> str:
+    """Return what tells a summarizer apart from others: a digest, the same in each process that makes it alike.
+
+    Models are known by class and settings, functions by their code and what they close over, other objects by class
+    and texts; numbers of theirs may count something. No API key goes into it.
+
+    Examples:
+        >>> writer_of(ModelSummarizer(lambda messages: "a")) == writer_of(ModelSummarizer(lambda messages: "b"))
+        False
+    """
+    return blake2b(_described(summarizer, MAX_NESTED).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+def _described(value: Any, depth: int) -> str:
+    if isinstance(value, str | int | float | bool | bytes | None):
+        return repr(value)
+    name = f"{type(value).__module__}.{type(value).__qualname__}"
+    if depth == 0:
+        return name
+    if isinstance(value, tuple):
+        parts: list[Any] = [*value]
+    elif isinstance(value, dict):
+        parts = [part for key, one in value.items() if isinstance(one, DESCRIBED) for part in (str(key), one)]
+    elif isinstance(value, FunctionType):
+        name = f"{value.__module__}.{value.__qualname__}"
+        cells = [cell.cell_contents for cell in value.__closure__ or () if cell != CellType()]
+        parts = [_code(value.__code__), value.__defaults__, *(one for one in cells if isinstance(one, DESCRIBED))]
+    elif isinstance(value, MethodType):
+        parts = [value.__func__, value.__self__]
+    elif isinstance(value, partial):
+        parts = [value.func, value.args, value.keywords]
+    elif isinstance(value, BaseModel):
+        parts = [{key: getattr(value, key, None) for key in type(value).model_fields}]
+    elif isinstance(value, SecretStr):
+        parts = []
+    else:
+        known = vars(value) if hasattr(value, "__dict__") else {}
+        parts = [{key: one for key, one in known.items() if isinstance(one, DESCRIBED) and not isinstance(one, int)}]
+    return f"{name}({', '.join(_described(part, depth - 1) for part in parts)})"
+
+
+def _code(code: CodeType) -> tuple[Any, ...]:
+    """What a function does: its instructions, names and constants, without places in files or memory."""
+    constants = (_code(one) if isinstance(one, CodeType) else repr(one) for one in code.co_consts)
+    return code.co_code, code.co_names, tuple(constants)
 
 
 def _replied(call: Runnable[Any, Any], messages: list[AnyMessage]) -> Work[Any]:

@@ -4,19 +4,38 @@ import gc
 import os
 import threading
 import weakref
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
+from functools import partial
+from itertools import permutations
+from typing import Any
 
 import pytest
+from langchain_core.messages import HumanMessage
+from langchain_core.output_parsers import StrOutputParser
 from langgraph.store.memory import InMemoryStore
+from pydantic import BaseModel, SecretStr
 from structlog.testing import capture_logs
 
+from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.summarize import Job, RedisLease, SummaryJobs, SummaryStore, Written, default_jobs
+from langchain_ctxwin.summarize import (
+    Job,
+    RedisLease,
+    SummaryJobs,
+    SummaryStore,
+    Written,
+    as_summarizer,
+    default_jobs,
+    writer_of,
+)
 from langchain_ctxwin.summarize import jobs as module
 from langchain_ctxwin.summarize.jobs import RELEASE_SCRIPT
 from langchain_ctxwin.util import in_few_daemons
 from langchain_ctxwin.util.background import MAX_HANGING
+from support.fakes import ScriptedChatModel
 from support.forking import forked
+from support.graphs import chat_on
 
 PATIENCE = 20.0  # of a test with a thread; nothing here takes a second
 HOUR = 3600.0
@@ -399,3 +418,71 @@ def test_engines_share_jobs_and_what_nobody_needs_is_freed(store):
     del jobs
     gc.collect()
     assert alive() is None
+
+
+def replying(word: str) -> Any:
+    async def reply(messages: Any) -> str:
+        return word
+
+    return reply
+
+
+class Wording:
+    def __init__(self, word: str) -> None:
+        self.word, self.asked = word, 0
+
+    def summarize(self, messages: Any, *, previous: str, max_tokens: int) -> str:
+        self.asked += 1
+        return self.word
+
+
+WRITERS: dict[str, Callable[[], Any]] = {
+    "record": lambda: None,
+    "provider": lambda: "native",
+    "closure": lambda: replying("a"),
+    "closure over another": lambda: replying("b"),
+    "partial": lambda: partial(max, 1),
+    "partial of another": lambda: partial(max, 2),
+    "object": lambda: Wording("a"),
+    "object with another text": lambda: Wording("b"),
+    "method": lambda: Wording("a").summarize,
+    "model": lambda: ScriptedChatModel(model_name="a"),
+    "another model": lambda: ScriptedChatModel(model_name="b"),
+    "model with settings": lambda: ScriptedChatModel(model_name="a").bind(temperature=0.1),
+    "model with other settings": lambda: ScriptedChatModel(model_name="a").bind(temperature=0.2),
+    "chain": lambda: ScriptedChatModel(model_name="a") | StrOutputParser(),
+}
+
+
+def test_a_summarizer_is_known_by_what_it_is_made_of_and_not_by_where_it_lies():
+    """Equal ones are known to be equal in each process, and no two that differ are taken for each other."""
+    once, again = ({name: writer_of(as_summarizer(make())) for name, make in WRITERS.items()} for _ in range(2))
+    assert once == again
+    assert len({*once.values()}) == len(WRITERS)
+
+
+def test_a_summarizer_that_counts_its_calls_stays_who_it_is_and_a_key_tells_nothing():
+    used = Wording("a")
+    used.summarize([], previous="", max_tokens=1)
+    assert writer_of(used) == writer_of(Wording("a"))
+
+    class Keyed(BaseModel):
+        key: SecretStr
+
+    assert writer_of(Keyed(key=SecretStr("one"))) == writer_of(Keyed(key=SecretStr("two")))
+
+
+def test_two_engines_with_one_thread_name_and_history_show_their_own_summaries():
+    """Arms of an experiment, or two tenants behind one greeting, share the jobs of their process."""
+    jobs, shown = SummaryJobs(), dict[str, str]()
+    for word in ("CORMORANT", "PELICAN"):
+        model = ScriptedChatModel(input_limit=1500)
+        config = ContextConfig(output_reserve=0)
+        engine = ContextEngine(ModelLimits(context_window=1500), summarizer=Wording(word), config=config, jobs=jobs)
+        agent = chat_on(engine, model)
+        for turn in range(14):
+            asked = HumanMessage(f"Boat {turn}: are the nets on the quay dry enough to be mended? " * 8, id=str(turn))
+            agent.invoke({"messages": [asked]}, {"configurable": {"thread_id": "harbour"}})
+            jobs.drain(5)
+        shown[word] = str([request.messages for request in model.requests])
+    assert [(mine in shown[mine], other in shown[mine]) for mine, other in permutations(shown)] == [(True, False)] * 2
