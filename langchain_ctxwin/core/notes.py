@@ -53,6 +53,9 @@ ANSWER_CHARS, CALL_CHARS, ARGUMENT_CHARS, OUTCOME_CHARS = 200, 100, 60, 60  # a 
 LABEL_CHARS, TEXT_VALUE_CHARS = 40, 48  # of what labels a value, and of a text field kept whole, such as a name
 MIN_NUMBER_CHARS = 3  # of a JSON field: its name says what it is
 
+# What a terminal is told beside the text (ECMA-48): colours and cursor moves, titles and links, other commands.
+TERMINAL = re.compile(r"\x1b\[[0-?]*+[ -/]*+[@-~]|\x1b\][^\x07\x1b]*+(?:\x07|\x1b\\)?|\x1b[ -/]*+[0-Z\\^-~]")
+
 Result = tuple[ToolMessage, str]  # a result with the id of its message
 _PLAIN_WORD = re.compile(r"[^\W\d_]{3,24}")
 # A word of a field: two letters are one in some scripts; signs that are no letters belong to it in others.
@@ -117,7 +120,7 @@ def record_lines(
 
 def lasting(message: AnyMessage, key: str, before: AnyMessage | None = None) -> list[RecordLine]:
     """Return the lines for what a person said that goes on to hold, or has a value; of a document the former alone."""
-    text = text_of(message.content)
+    text = _text(message.content)
     is_output, is_document = _kind_of(text, before)
     if is_output and is_document:
         return []
@@ -150,13 +153,13 @@ def _notes(messages: Sequence[AnyMessage], ids: Sequence[str], before: AnyMessag
             results = [answers.pop((position, number), None) for number in range(len(message.tool_calls))]
             yield from _of_answer(message, key, results)
         elif isinstance(message, HumanMessage):
-            yield from _of_person(text_of(message.content), key, before)
+            yield from _of_person(_text(message.content), key, before)
         elif not isinstance(message, ToolMessage):  # a system message in mid-conversation
-            yield from _values(text_of(message.content), key, uses=1)
+            yield from _values(_text(message.content), key, uses=1)
         before = message
     for message, key in others:
         yield from _kept_lines(message, key)
-        yield from _values(text_of(message.content), key, uses=0)
+        yield from _values(_text(message.content), key, uses=0)
 
 
 def _results(messages: Sequence[AnyMessage], ids: Sequence[str]) -> tuple[dict[tuple[int, int], Result], list[Result]]:
@@ -198,7 +201,7 @@ def _of_answer(message: AIMessage, key: str, results: Sequence[Result | None]) -
         yield RecordLine("done", f"{_call(call['name'], call['args'])}{outcome}", result_key if outcome else key, 1)
         yield from _values("\n".join(str(value) for _, value in _leaves(call["args"])), key, uses=1)
         if result is not None:
-            yield from _values(text_of(result.content), result_key, uses=0)
+            yield from _values(_text(result.content), result_key, uses=0)
     intents = [s for s in _sentences(text[-DOCUMENT_CHARS:]) if _NEXT.search(s)]
     if intents:
         yield RecordLine("open", _clipped(intents[-1], STATEMENT_CHARS), key, 1)
@@ -215,7 +218,7 @@ def _of_person(text: str, key: str, previous: AnyMessage | None) -> Iterator[Rec
 
 def _kind_of(text: str, previous: AnyMessage | None) -> tuple[bool, bool]:
     """Whether what a person sent answers a block of code, and whether it is a document."""
-    is_output = isinstance(previous, AIMessage) and not previous.tool_calls and "```" in text_of(previous.content)
+    is_output = isinstance(previous, AIMessage) and not previous.tool_calls and "```" in _text(previous.content)
     return is_output, len(text) > (OUTPUT_CHARS if is_output else DOCUMENT_CHARS)
 
 
@@ -265,10 +268,15 @@ def _call(name: str, args: Mapping[str, Any]) -> str:
     return f"{_name(name)}({_clipped(shown, CALL_CHARS)})"
 
 
+def _text(content: Any) -> str:
+    """The text of a message without the colours and cursor moves of a terminal, which stick to words."""
+    return TERMINAL.sub("", text_of(content))
+
+
 def _outcome(result: ToolMessage | None) -> str:
     if result is None:
         return " → no result"
-    text = text_of(result.content).strip()
+    text = _text(result.content).strip()
     if result.status == "error":
         return f" → error {_clipped(text, OUTCOME_CHARS)}"
     return f" → {_clipped(text, OUTCOME_CHARS)}" if text and len(text) <= OUTCOME_CHARS else ""
@@ -303,9 +311,9 @@ def unused_results(messages: Sequence[AnyMessage], results: Sequence[int]) -> li
     end = len(messages)
     for index in reversed(results[-MAX_JUDGED:]):
         answers = (one for one in messages[index + 1 : end] if isinstance(one, AIMessage))
-        later += "\n".join(f"{text_of(one.content)}\n{[call['args'] for call in one.tool_calls]}" for one in answers)
+        later += "\n".join(f"{_text(one.content)}\n{[call['args'] for call in one.tool_calls]}" for one in answers)
         later = later[-JUDGED_CHARS:]  # what follows soonest stands last
-        values = {value for _, value in islice(labelled(text_of(messages[index].content)), MAX_VALUES)}
+        values = {value for _, value in islice(labelled(_text(messages[index].content)), MAX_VALUES)}
         if values and not any(value in later for value in values):
             unused.append(index)
         end = index + 1

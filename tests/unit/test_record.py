@@ -10,7 +10,7 @@ from langgraph.graph.message import add_messages
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits, render_record
 from langchain_ctxwin.core import Record, RecordLine, extended, record_text, update_after_measure
-from langchain_ctxwin.core.notes import MAX_VALUES, STATEMENT_CHARS
+from langchain_ctxwin.core.notes import MAX_VALUES, STATEMENT_CHARS, record_lines
 from langchain_ctxwin.core.record import HOLDS, one_line
 from langchain_ctxwin.core.session import valid_record
 from langchain_ctxwin.recall import readable_text
@@ -653,3 +653,26 @@ def test_state_of_the_version_before_is_converted_and_said_once():
     assert (again.session.faults, again.session.view) == ((), first.session.view)
     assert first.session.view.record == Record(turns=4, steps=9, messages=8, tokens=640)
     assert [*first.session.view.clamped] == ["a8"]
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        "\x1b[31m{}\x1b[0m",
+        "\x1b[1;38;5;196m{}\x1b[K",
+        "\x1b]8;;https://ci.test/7\x1b\\{}\x1b]8;;\x1b\\",
+        "\x1b]0;a title\x07{}",
+        "\x1b(B{}\x1b[m",
+        "\x1b[2J\x1b[1;1H{}",
+    ],
+)
+def test_what_a_terminal_is_told_stays_out_of_the_record(shown):
+    """Colours, links, titles and cursor moves stick to the names beside them."""
+    call = AIMessage("", tool_calls=[{"name": "run", "args": {"command": "pytest"}, "id": "c"}], id="a")
+
+    def lines(form):
+        text = "\n".join(form.format(name) for name in ("test_total_9", "src/cart_3.py", "error_17"))
+        result = ToolMessage(text, tool_call_id="c", id="t")
+        return [line.text for line in record_lines([call, result], ["a", "t"])]
+
+    assert lines(shown) == lines("{}")
