@@ -11,8 +11,8 @@ from typing import Any
 
 NAME = "langchain_ctxwin"
 
-# Libraries stay silent until an application asks for their events; nothing goes to stdout, which may be a protocol's.
-logging.getLogger(NAME).addHandler(logging.NullHandler())
+# No handler of our own, not even a null one: where an application has configured none, Python's last resort shows
+# warnings on stderr. Nothing goes to stdout, which may be a protocol's.
 
 
 class EventLog:

@@ -90,8 +90,8 @@ print(json.dumps("the answer"))
 """
 
 
-def test_nothing_is_written_by_default():
-    """Standard output may be the channel of a protocol."""
+def test_warnings_alone_are_written_to_stderr_by_default():
+    """Nobody has to configure anything to hear them, and standard output may be the channel of a protocol."""
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == "the answer"
-    assert done.stderr == ""
+    assert done.stderr == "something.to_act_on\n"
