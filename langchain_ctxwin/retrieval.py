@@ -20,19 +20,21 @@ from pydantic import (
     ModelWrapValidatorHandler,
     PrivateAttr,
     ValidationError,
+    field_validator,
     model_validator,
 )
 
 from langchain_ctxwin.config import FileConfig, LiveConfig, RetrievalConfig, group_of
 from langchain_ctxwin.core.fitting import take_while_fits
-from langchain_ctxwin.core.tokens import text_price
+from langchain_ctxwin.core.model_info import family_of
+from langchain_ctxwin.core.tokens import TokenEstimator, WholePrice, text_price
 from langchain_ctxwin.errors import ConfigError, brief
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import Seen
 
 MAX_KEYS = 10  # of the metadata that are named where none is the score's
 
-_unscored = Seen()
+_unscored, _rising = Seen(), Seen()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +65,9 @@ class _Budgeted(BaseModel):
     max_context_tokens: Annotated[int, Field(gt=0)] = _default("max_context_tokens")
     score: str | Callable[[Document], float | None] = _default("score")
     k: Annotated[int, Field(gt=0)] | None = _default("k")
+    score_order: Literal["auto", "similarity", "distance"] = "auto"
     counter: Callable[..., int] | None = None
+    model: Any = None
     on_overflow: Literal["stop", "skip"] = _default("on_overflow")
 
     _live: Any = PrivateAttr(default=None)
@@ -90,6 +94,32 @@ class _Budgeted(BaseModel):
         is_fixed = self._live is None or name in self._own
         return getattr(self if is_fixed else group_of(self._live, "retrieval"), name)
 
+    def _price(self) -> WholePrice:
+        """Prices a text by the counter, else as the estimator of the model's family does."""
+        if self.counter is not None or self.model is None:
+            return text_price(self.counter)
+        return TokenEstimator(family_of(self.model)).count_text
+
+    def _is_distance(self, score: object, numbers: list[float | None]) -> bool:
+        """Whether less is better: as it is said, else where the scores of a base, which answers best first, rise."""
+        if self.score_order != "auto" or callable(score):  # a function is the caller's own and says relevance
+            return self.score_order == "distance"
+        known = [number for number in numbers if number is not None]
+        if known == sorted(known) and len(set(known)) > 1:
+            if _rising.is_new(score):
+                advice = "score_order='similarity' if more is better, 'distance' to confirm"
+                log.warning("retrieval.distances", score=score, first=known[0], last=known[-1], advice=advice)
+            return True
+        return False
+
+    @field_validator("model")
+    @classmethod
+    def _check_model(cls, model: Any) -> Any:
+        states_family = hasattr(model, "tokenizer_family") and not isinstance(model, type)
+        if model is None or states_family or isinstance(model, Runnable):
+            return model
+        raise ConfigError(f"model={brief(model)}: pass the chat model or ModelInfo that the chunks are for")
+
     @model_validator(mode="wrap")
     @classmethod
     def _raise_config_error(cls, values: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
@@ -104,13 +134,15 @@ class _Budgeted(BaseModel):
     def _select(self, found: Iterable[Any], k: int | None, max_context_tokens: int | None = None) -> RetrievalResult:
         budget = self._now("max_context_tokens") if max_context_tokens is None else max_context_tokens
         score = self._now("score")
-        ranked = _by_relevance([_scored(one, score) for one in found], score)
+        documents = [_scored(one, score) for one in found]
+        numbers = [_number(one.metadata.get(score) if isinstance(score, str) else score(one)) for one in documents]
+        ranked = _by_relevance(documents, numbers, is_distance=self._is_distance(score, numbers))
         is_unscored = isinstance(score, str) and ranked and not any(score in one.metadata for one in ranked)
         if is_unscored and _unscored.is_new(score):  # the order is the base's own
             known = sorted({key for document in ranked for key in document.metadata})[:MAX_KEYS]
             log.warning("retrieval.unscored", score=score, documents=len(ranked), metadata=known)
         count = len(ranked) if k is None else k
-        price, sizes = text_price(self.counter), dict[int, int]()
+        price, sizes = self._price(), dict[int, int]()
 
         def size(document: Document) -> int:
             return sizes.setdefault(id(document), price(document.page_content))
@@ -132,7 +164,7 @@ class BudgetedRetriever(_Budgeted, BaseRetriever):
     """A retriever whose documents fit a token budget, most relevant first.
 
     It wraps any retriever (or Runnable from a query to documents, or to pairs of a document and its score), orders what
-    that finds by descending score, and keeps whole chunks until the next one would exceed the budget. Documents without
+    that finds by relevance, and keeps whole chunks until the next one would exceed the budget. Documents without
     a score, or whose score is not a number (NaN included), follow the others in the base's order; a key that is in none
     is logged once, as `retrieval.unscored`. Nothing is left out silently: `retrieve` returns what was dropped, each
     kept document says so in `metadata["truncated"]`, and a warning `retrieval.truncated` carries `kept`, `dropped`,
@@ -145,8 +177,12 @@ class BudgetedRetriever(_Budgeted, BaseRetriever):
     Key init args:
         base: `BaseRetriever` or `Runnable[str, list[Document]]`; it should find more than the budget holds.
         max_context_tokens: budget of one retrieval, in tokens (8,192).
-        score: metadata key of the relevance (`"score"`), or a function; higher is better, so negate distances.
+        score: metadata key of the relevance (`"score"`), or a function, for which higher is better.
+        score_order: `"similarity"` (higher is better) or `"distance"` (lower is). With `"auto"` scores that rise in the
+            base's own order, and never fall, are distances: a base answers best first. It is logged once, as
+            `retrieval.distances`. Of a function more is better unless `"distance"` says otherwise.
         k: consider only the `k` most relevant chunks; what only `k` leaves out is dropped but not truncated.
+        model: the chat model that the chunks are for: without a counter they are counted as it does.
         counter: a `TokenCounter`, asked for each chunk's text alone where it has `count_text`; `None` is
             `TokenEstimator()`, `count_tokens_approximately` works too.
         on_overflow: `"stop"` at the first chunk that does not fit, or `"skip"` it and go on with smaller ones.
@@ -296,17 +332,21 @@ def _with(document: Document, /, **metadata: Any) -> Document:
     return document.model_copy(update={"metadata": {**document.metadata, **metadata}})
 
 
-def _by_relevance(documents: Iterable[Document], score: str | Callable[[Document], float | None]) -> list[Document]:
-    """The documents by descending score; those without one follow in their own order."""
+def _number(score: object) -> float | None:
+    """A score as a number; None for what is none (NaN included)."""
+    if isinstance(score, bool) or not isinstance(score, Real):  # numpy's scalars are `Real`
+        return None
+    try:
+        value = float(score)
+    except OverflowError:  # an integer beyond every float is no relevance
+        return None
+    return None if math.isnan(value) else value
 
-    def place(document: Document) -> tuple[bool, float]:
-        number = document.metadata.get(score) if isinstance(score, str) else score(document)
-        if isinstance(number, bool) or not isinstance(number, Real):  # numpy's scalars are `Real`
-            return True, 0.0
-        try:
-            value = float(number)
-        except OverflowError:  # an integer beyond every float is no relevance
-            return True, 0.0
-        return (True, 0.0) if math.isnan(value) else (False, -value)
 
-    return sorted(documents, key=place)
+def _by_relevance(
+    documents: Sequence[Document], numbers: Sequence[float | None], *, is_distance: bool
+) -> list[Document]:
+    """The documents, the most relevant first; those without a score follow in their own order."""
+    scored = [(number if is_distance else -number, at) for at, number in enumerate(numbers) if number is not None]
+    unscored = [document for document, number in zip(documents, numbers, strict=True) if number is None]
+    return [*(documents[at] for _, at in sorted(scored)), *unscored]

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from langchain_anthropic import ChatAnthropic
 from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.messages import HumanMessage
@@ -22,7 +23,14 @@ from langchain_tests.integration_tests.retrievers import RetrieversIntegrationTe
 from pydantic import BaseModel, Field
 from structlog.testing import capture_logs
 
-from langchain_ctxwin import BudgetedCompressor, BudgetedRetriever, ConfigError, RetrievalResult, TokenEstimator
+from langchain_ctxwin import (
+    BudgetedCompressor,
+    BudgetedRetriever,
+    ConfigError,
+    ModelInfo,
+    RetrievalResult,
+    TokenEstimator,
+)
 from langchain_ctxwin.config import RetrievalConfig
 
 NO_SCORE = object()
@@ -118,7 +126,7 @@ def test_the_score_may_be_another_key_or_a_function():
     """A function turns a distance, where less is better, into a relevance; what it raises reaches the caller."""
     near = Document("n", metadata={"name": "near", "distance": 0.1, "rank": 1})
     far = Document("f", metadata={"name": "far", "distance": 0.8, "rank": 9})
-    assert names(budgeted([near, far], score="rank").invoke("q")) == ["far", "near"]
+    assert names(budgeted([near, far], score="rank", score_order="similarity").invoke("q")) == ["far", "near"]
     by_distance = budgeted([far, near], score=lambda document: -document.metadata["distance"])
     assert names(by_distance.invoke("q")) == ["near", "far"]
     with pytest.raises(KeyError):
@@ -154,13 +162,63 @@ async def test_one_call_has_a_budget_of_its_own(bad):
 
 def test_pairs_of_a_document_and_its_score_are_ordered_by_it():
     """As vector stores return them; the score is in the metadata then, under the key that is looked for."""
-    pairs = [(chunk(name, 5), number / 10) for number, name in enumerate("abc")]
+    pairs = [(chunk("a", 5), 0.0), (chunk("b", 5), 0.2), (chunk("c", 5), 0.1)]
     found = budgeted(base=RunnableLambda(lambda _: pairs)).invoke("q")
-    assert [(d.metadata["name"], d.metadata["score"]) for d in found] == [("c", 0.2), ("b", 0.1), ("a", 0.0)]
+    assert [(d.metadata["name"], d.metadata["score"]) for d in found] == [("b", 0.2), ("c", 0.1), ("a", 0.0)]
     assert all("score" not in document.metadata for document, _ in pairs)
     for wrong in (["text"], [[chunk("a", 5), chunk("b", 5)]]):  # a batch is no pair
         with pytest.raises(ConfigError, match=r"pairs \(document, score\)"):
             budgeted(base=RunnableLambda(lambda _, wrong=wrong: wrong)).invoke("q")
+
+
+@pytest.mark.parametrize(
+    ("scores", "options", "kept"),
+    [
+        ([0.1, 0.4, 0.9], {}, "abc"),  # distances: they rise in the base's own order
+        ([0.1, 0.1, 0.9], {}, "abc"),
+        ([0.1, None, 0.9], {}, "acb"),
+        ([0.9, 0.4, 0.1], {}, "abc"),
+        ([0.4, 0.9, 0.1], {}, "bac"),  # similarities in any order
+        ([-0.1, -0.4, -0.9], {}, "abc"),
+        ([0.5, 0.5, 0.5], {}, "abc"),
+        ([0.1, 0.4, 0.9], {"score_order": "similarity"}, "cba"),
+        ([0.4, 0.9, 0.1], {"score_order": "distance"}, "cab"),
+        ([0.1, 0.4, 0.9], {"score": lambda document: document.metadata["score"]}, "cba"),
+    ],
+)
+def test_scores_that_rise_in_the_order_of_the_base_are_distances(scores, options, kept):
+    """A base answers best first; pairs, scores in metadata and the compressor go by one rule."""
+    found = [chunk(name, 5, score) for name, score in zip("abc", scores, strict=True)]
+    pairs = [(chunk(name, 5), score) for name, score in zip("abc", scores, strict=True)]
+    compressor = BudgetedCompressor(max_context_tokens=100, counter=Chars(), **options)
+    assert "".join(names(budgeted(found, **options).invoke("q"))) == kept
+    assert "".join(names(budgeted(base=RunnableLambda(lambda _: pairs), **options).invoke("q"))) == kept
+    assert "".join(names(compressor.compress_documents(found, "q"))) == kept
+
+
+def test_distances_are_said_once():
+    found = [chunk("a", 5), chunk("b", 5)]
+    for number, document in enumerate(found):
+        document.metadata["said_once"] = float(number)
+    with capture_logs() as logs:
+        for _ in range(2):
+            budgeted(found, score="said_once").invoke("q")
+    assert [(e["event"], e["score"], e["first"], e["last"]) for e in logs] == [
+        ("retrieval.distances", "said_once", 0.0, 1.0)
+    ]
+
+
+def test_chunks_are_counted_as_the_model_counts_that_they_are_for():
+    """By a model, whatever is bound to it; a counter wins."""
+    found = [Document("crate 4711 weighs 12.5 kilos; ", metadata={"score": 1}, id="a")]
+    count = TokenEstimator("anthropic").count_text(found[0].page_content)
+    model = ChatAnthropic(model="claude-sonnet-4-5", api_key="x")
+    for chosen in (model, model.bind(stop=["."]), ModelInfo(name="m", tokenizer_family="anthropic")):
+        assert budgeted(found, counter=None, model=chosen).retrieve("q").tokens == count
+        assert budgeted(found, model=chosen).retrieve("q").tokens == len(found[0].page_content)
+    for wrong in (3, "claude-sonnet-4-5", [model]):
+        with pytest.raises(ConfigError, match=r"model="):
+            budgeted(found, model=wrong)
 
 
 @pytest.mark.parametrize(("on_overflow", "kept"), [("stop", ["a"]), ("skip", ["a", "c"])])
@@ -209,7 +267,7 @@ def test_kept_and_dropped_are_the_input_in_order_and_fit(pairs, budget, k, on_ov
         return (0, -float(score)) if usable and not math.isnan(score) else (1, 0)
 
     found = [chunk(f"{index:02}", size, score) for index, (size, score) in enumerate(pairs)]
-    options = {"max_context_tokens": budget, "k": k, "on_overflow": on_overflow}
+    options = {"max_context_tokens": budget, "k": k, "on_overflow": on_overflow, "score_order": "similarity"}
     retriever = budgeted(found, **options)
     result = retriever.retrieve("q")
     kept, dropped, expected = names(result.documents), names(result.dropped), names(sorted(found, key=place))
