@@ -40,7 +40,8 @@ from langchain_ctxwin.graph.state import ContextOutput, ContextState
 from langchain_ctxwin.summarize import ExtractiveSummarizer, ModelSummarizer
 
 if TYPE_CHECKING:
-    from langchain_ctxwin.agent.middleware import ContextAgentState, ContextWindowMiddleware
+    from langchain_ctxwin.agent.middleware import ContextAgentState as ContextAgentState
+    from langchain_ctxwin.agent.middleware import ContextWindowMiddleware as ContextWindowMiddleware
     from langchain_ctxwin.decompose import create_map_reduce_graph
     from langchain_ctxwin.hooks import create_compact_tool
     from langchain_ctxwin.models.registry import ModelRegistry
@@ -85,6 +86,7 @@ def __getattr__(name: str) -> Any:
     return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
 
 
+# The middleware needs an extra, so a star leaves it out; its names can be imported from here all the same.
 __all__ = [
     "ArchiveError",
     "BudgetExceededError",
@@ -93,7 +95,6 @@ __all__ = [
     "CharRatioCounter",
     "Compaction",
     "ConfigError",
-    "ContextAgentState",
     "ContextConfig",
     "ContextEngine",
     "ContextNodes",
@@ -101,7 +102,6 @@ __all__ = [
     "ContextOverflow",
     "ContextState",
     "ContextWindowError",
-    "ContextWindowMiddleware",
     "CursorError",
     "CursorExpiredError",
     "CursorSigner",

@@ -7,9 +7,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from inspect import iscoroutinefunction
-from typing import Any
+from typing import Any, cast
 
-from langchain_core.messages import AnyMessage, SystemMessage
+from langchain_core.messages import (
+    AnyMessage,
+    BaseMessage,
+    MessageLikeRepresentation,
+    SystemMessage,
+    convert_to_messages,
+)
 
 from langchain_ctxwin.config import ContextConfig, Fixed, LiveConfig, as_live
 from langchain_ctxwin.core import planning
@@ -201,7 +207,7 @@ class ContextEngine:
 
     def measure(
         self,
-        messages: Sequence[AnyMessage],
+        messages: Sequence[MessageLikeRepresentation] | str,
         *,
         system_prompt: str | SystemMessage = "",
         tools: Sequence[Any] = (),
@@ -212,7 +218,7 @@ class ContextEngine:
         """Price every region of the next request once.
 
         Args:
-            messages: the full history, system prompt not included.
+            messages: the full history, system prompt not included; also dicts, pairs and texts.
             system_prompt: what leads the request.
             tools: the definitions bound to the model.
             session: the `context_*` keys of the conversation's state; None starts fresh.
@@ -221,8 +227,9 @@ class ContextEngine:
                 refuse is repaired.
 
         Raises:
-            ConfigError: a learned or configured limit leaves no room for input.
+            ConfigError: a learned or configured limit leaves no room for input, or something is no message.
         """
+        messages = _as_messages(messages)
         if model is None and self._registry is not None:
             model = called  # whose limits the registry is asked for
         pricing, settings = self._pricings.of(model), self.config
@@ -345,10 +352,11 @@ class ContextEngine:
         plan = partial(planning.emergency, target_tokens=target_tokens)
         return agreed(self._before, window, plan, limit=limit, is_hard=True)
 
-    def apply(self, compaction: Compaction, window: Window, *, call: Any = None) -> dict[str, Any]:
+    def apply(self, compaction: Compaction | None, window: Window, *, call: Any = None) -> dict[str, Any]:
         """Carry a compaction out and return the update of the `context_*` keys; applying it twice gives the same view.
 
-        A summarizer that fails changes nothing but the guard, which then says why.
+        Of None, which `plan` returns where nothing is due, the update is empty. A summarizer that fails changes nothing
+        but the guard, which then says why.
 
         Args:
             compaction: what leaves, and whether a summary is written of it.
@@ -358,12 +366,14 @@ class ContextEngine:
         """
         return run(self.applying(compaction, window, call=call))
 
-    async def aapply(self, compaction: Compaction, window: Window, *, call: Any = None) -> dict[str, Any]:
+    async def aapply(self, compaction: Compaction | None, window: Window, *, call: Any = None) -> dict[str, Any]:
         """Like `apply`, awaiting the summarizer."""
         return await arun(self.applying(compaction, window, call=call))
 
-    def applying(self, compaction: Compaction, window: Window, *, call: Any = None) -> Work[dict[str, Any]]:
+    def applying(self, compaction: Compaction | None, window: Window, *, call: Any = None) -> Work[dict[str, Any]]:
         """The work of `apply`, for sync and async callers."""
+        if compaction is None:
+            return {}
         began = time.perf_counter()
         if compaction.snapshot is None:
             update = update_after_compaction(compaction, window, planning.summary_after(compaction, window))
@@ -688,3 +698,15 @@ def check_collaborators(*, config: Any, counter: Any, learned: Any, jobs: Any, *
 def _is_made(value: Any, *methods: str) -> bool:
     """True for an object with these methods; a class has them too, but is not an object made from it."""
     return not isinstance(value, type) and all(callable(getattr(value, name, None)) for name in methods)
+
+
+def _as_messages(given: Sequence[MessageLikeRepresentation] | str) -> Sequence[AnyMessage]:
+    """Return messages as they are, and what LangChain takes for messages as such."""
+    if not isinstance(given, str) and all(issubclass(kind, BaseMessage) for kind in set(map(type, given))):
+        return cast("Sequence[AnyMessage]", given)
+    try:
+        return cast("Sequence[AnyMessage]", convert_to_messages([given] if isinstance(given, str) else given))
+    except (ValueError, NotImplementedError, TypeError, AttributeError, KeyError) as error:
+        raise ConfigError(
+            f"messages={given!r:.120}: pass messages, or dicts with role and content, pairs of both, or texts"
+        ) from error

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 from langchain_core.messages import AnyMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
+from langchain_core.tools import BaseTool
 from langgraph.graph import END, StateGraph
 from langgraph.runtime import Runtime, get_runtime
 from langgraph.types import Command, RetryPolicy
@@ -29,7 +30,7 @@ from langchain_ctxwin.callbacks import with_metadata
 from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.engine import ContextEngine
-from langchain_ctxwin.errors import ConfigError, ContextWindowError
+from langchain_ctxwin.errors import ConfigError, ContextWindowError, brief
 from langchain_ctxwin.util.memo import Lru, once
 from langchain_ctxwin.util.work import Wait, Work, arun, run
 
@@ -132,6 +133,8 @@ class ContextNodes:
         tool_selector: ToolSelector | None = None,
         router: ModelRouter | None = None,
     ) -> None:
+        _check(engine, system_prompt, tools)
+        tools = [tools] if isinstance(tools, BaseTool | dict) else tools
         if router is not None and model is not None:
             raise ConfigError("router and model were given: leave out model, the router chooses it for each request")
         if tools and not callable(tools):
@@ -377,6 +380,18 @@ def _after_summary(state: State) -> str:
     if not request_waits(state):
         return "finished"
     return "force_compress" if state["context_report"]["over_by"] > 0 else "build_messages"
+
+
+def _check(engine: Any, system_prompt: Any, tools: Any) -> None:
+    """Raise `ConfigError` for arguments that would fail at the first request."""
+    if not isinstance(engine, ContextEngine):
+        raise ConfigError(f"engine={brief(engine)} is no ContextEngine: pass ContextNodes(ContextEngine(limits=model))")
+    if not (isinstance(system_prompt, str | SystemMessage) or callable(system_prompt)):
+        raise ConfigError(
+            f"system_prompt={brief(system_prompt)}: pass a text, a SystemMessage, or a function of state and runtime"
+        )
+    if isinstance(tools, str | type) or not (isinstance(tools, Iterable | BaseTool) or callable(tools)):
+        raise ConfigError(f"tools={brief(tools)}: pass a list of tools, or a function of state and runtime")
 
 
 def _require_messages(builder: StateGraph[Any, Any, Any, Any]) -> None:

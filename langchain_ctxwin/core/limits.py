@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields, replace
+from types import SimpleNamespace
 from typing import Any
 
 from langchain_core.runnables import Runnable, RunnableSequence, RunnableWithFallbacks
@@ -78,7 +79,8 @@ class ModelLimits:
     def of(cls, model: Any) -> ModelLimits:
         """Read the limits that a model, or a runnable around models, states about itself.
 
-        Taken in this order: a `ModelLimits` as it is; a `.limits` attribute that holds one; a LangChain `.profile`,
+        Taken in this order: a `ModelLimits` as it is; a number, the window; a `.limits` attribute that holds limits; a
+        LangChain `.profile`, or such a mapping itself,
         whose `max_input_tokens` is read as the joint `context_window` (more often than not it is). What requests ask
         for comes from the configured or bound `max_tokens` and its other names. Bindings, sequences, fallbacks and
         configurable alternatives are looked through; of several models the smallest limits count, and the largest
@@ -90,6 +92,10 @@ class ModelLimits:
         """
         if isinstance(model, cls):
             return model
+        if isinstance(model, int) and not isinstance(model, bool):
+            return cls(context_window=model)
+        if isinstance(model, Mapping):
+            model = SimpleNamespace(profile=model)
         parts = [_of_part(part, bound) for part, bound in models_behind(model)]
         if len(parts) == 1:
             return parts[0]

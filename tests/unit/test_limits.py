@@ -197,7 +197,11 @@ MIXED = model(limits=ModelLimits(None, 100_000, source="server")).with_fallbacks
             model(profile(8192, 1024), max_tokens=2000), (8192, None, None, 2000), "profile", id="stale table"
         ),
         pytest.param(model(profile(8192, 1024), max_tokens=9000), (8192, None, 1024), "profile", id="output too long"),
-        *(pytest.param(thing, (), "unknown", id=repr(thing)) for thing in (None, "gpt-4o", 8192, {}, str)),
+        *(pytest.param(thing, (), "unknown", id=repr(thing)) for thing in (None, "gpt-4o", {}, str)),
+        pytest.param(8192, (8192,), "explicit", id="a number"),
+        pytest.param(
+            {"max_input_tokens": 8192, "max_output_tokens": 1024}, (8192, None, 1024), "profile", id="a profile"
+        ),
     ],
 )
 def test_limits_are_read_from_what_states_them(source, stated, name):

@@ -16,7 +16,6 @@ PUBLIC_NAMES = {
     "CharRatioCounter",
     "Compaction",
     "ConfigError",
-    "ContextAgentState",
     "ContextConfig",
     "ContextEngine",
     "ContextNodes",
@@ -24,7 +23,6 @@ PUBLIC_NAMES = {
     "ContextOverflow",
     "ContextState",
     "ContextWindowError",
-    "ContextWindowMiddleware",
     "CursorError",
     "CursorExpiredError",
     "CursorSigner",
@@ -101,3 +99,12 @@ def test_modules_that_take_a_while_are_attributes_at_their_first_use():
     names = [f"langchain_ctxwin.{name}" for name in ("routing", "tools", "models", "observe")]
     script = f"import langchain_ctxwin; print({', '.join(f'{name}.__name__' for name in names)})"
     assert subprocess.check_output([sys.executable, "-c", script], text=True).split() == names
+
+
+def test_a_star_import_needs_no_extra():
+    """Names that need one can be imported one by one, and say what to install."""
+    code = "import sys\nsys.modules['langchain'] = None\nfrom langchain_ctxwin import *\nprint(ContextEngine.__name__)"
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+        == "ContextEngine\n"
+    )
