@@ -28,6 +28,8 @@ _DATED = re.compile(r"(.+?)[-@:](20\d{2})-?(0[1-9]|1[0-2])-?(0[1-9]|[12]\d|3[01]
 _NEWEST = re.compile(rf"(.+)[-@:]{_LATEST}")
 # A price variant (`:free`) or a version (`@default`) of the same model; tags with digits (`:8b`) are sizes.
 _VARIANT = re.compile(r"(.+?)(?::[a-z]+|@[a-z0-9]+)")
+# What OpenAI calls a tuned model, `ft:<base>:<organisation>:<name>:<id>`: catalogs list `ft:<base>`, or the base alone.
+_TUNED = re.compile(r"((?:[^/:]+[/:])?)ft:([^:]+):.+")
 _PROVIDER = re.compile(r"([^/:]*)([/:]?)(.*)", re.DOTALL)  # LangChain writes `provider:model`
 _PREFIX = re.compile(r"\A(?:.+/)?models/")
 
@@ -99,12 +101,13 @@ class Listing:
         The provider's own list comes first; then `provider/name`, split at the first slash; then the name as a whole at
         any provider: its maker's, if listed, else the one with the smallest limits.
         """
-        for scope, wanted in self._readings(name, provider):
-            how, entries = self._search(wanted, scope)
-            if entries:
-                return self._decided(entries, how, wanted, is_bare=scope is None)
-            if scope is not None and self._is_gone(wanted, scope):
-                break
+        for spelling in (name, *_bases(name)):
+            for scope, wanted in self._readings(spelling, provider):
+                how, entries = self._search(wanted, scope)
+                if entries:
+                    return self._decided(entries, how, wanted, is_bare=scope is None)
+                if scope is not None and self._is_gone(wanted, scope):
+                    break
         return Resolved(name=name, provider=provider or None)
 
     def all(self) -> Iterator[Resolved]:
@@ -199,6 +202,12 @@ def key_of(name: str) -> str:
 def spelled(name: str) -> str:
     """Return a name without a `models/` path, which clients add on their own."""
     return _PREFIX.sub("", name.strip(), count=1)
+
+
+def _bases(name: str) -> tuple[str, ...]:
+    """The names under which the base of a tuned model may be listed."""
+    tuned = _TUNED.fullmatch(name.strip())
+    return (f"{tuned[1]}ft:{tuned[2]}", f"{tuned[1]}{tuned[2]}") if tuned else ()
 
 
 def maker_of(name: str) -> str:

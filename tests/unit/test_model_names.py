@@ -172,3 +172,13 @@ def test_the_key_of_a_name_has_no_case_and_no_path():
 def test_no_name_takes_long():
     assert meant("a-" * 50_000) is None
     assert meant(":" * 50_000) is None
+
+
+@pytest.mark.parametrize("prefix", ["", "openai/", "openai:"])
+def test_a_tuned_model_is_listed_under_its_base(prefix):
+    """`ft:<base>:<organisation>:<name>:<id>` means `ft:<base>`, and the base alone where no list has that."""
+    tuned = f"{prefix}ft:gpt-mini:mill-ltd::B7kQ2"
+    base, own, other = ("openai", "gpt-mini"), ("openai", "ft:gpt-mini"), ("openai", "gpt")
+    assert meant(tuned, listed={base: [], own: [], other: []}) == (own, "name")
+    assert meant(tuned, listed={base: [], other: []}) == (base, "name")
+    assert meant(tuned, listed={other: []}) is None
