@@ -103,9 +103,9 @@ def page_at(view: ResultView, place: PagePlace, room: PageRoom) -> Page:
 
 
 def _whole_entries(view: ResultView, place: PagePlace, room: PageRoom) -> Page:
-    count, entries = FIRST_ROWS, range(len(view))
+    count, entries, most = FIRST_ROWS, range(len(view)), _most_entries(view, place, room)
     while True:
-        indexes = entries[place.entry : place.entry + min(count, room.rows or count)]
+        indexes = entries[place.entry : place.entry + min(count, most)]
         shown = view.shown(indexes)
         tokens = room.price(_body(shown))
         if len(indexes) < count or tokens > room.tokens:
@@ -126,10 +126,15 @@ def _whole_entries(view: ResultView, place: PagePlace, room: PageRoom) -> Page:
     return Page(body=_body(shown), start=place, next=following, stop=end, shown=shown)
 
 
+def _most_entries(view: ResultView, place: PagePlace, room: PageRoom) -> int:
+    """Most entries of a page that begins at a place: the fields beside the rows are no row."""
+    return len(view) if room.rows is None else room.rows + max(0, view.layout.head - place.entry)
+
+
 def _filled_up(view: ResultView, page: Page, room: PageRoom) -> Page:
     """Add the beginning of an entry that is larger than a page where it would leave much of this page empty."""
     left = room.tokens - room.price(f"{page.body}\n")
-    is_full = room.rows is not None and page.stop - page.start.entry >= room.rows
+    is_full = page.stop - page.start.entry >= _most_entries(view, page.start, room)
     if page.next is None or left < room.tokens * EMPTY_SHARE or is_full:
         return page
     if room.price(_body(view.shown(range(page.next.entry, page.next.entry + 1)))) <= room.tokens:
