@@ -55,7 +55,7 @@ def calls_of(message: AnyMessage) -> tuple[AnyCall, ...]:
         has_calls = bool(calls)
         for block in content:
             if kind_of(block) in CALL_BLOCKS:
-                names = {block.get("call_id"), block.get("id")} - {None, ""}
+                names = {name for name in (block.get("call_id"), block.get("id")) if name and isinstance(name, str)}
                 if not (names & stated or (has_calls and not names)):
                     calls.append(_call_in(block))
     if not calls and not KEPT_CALLS.isdisjoint(message.additional_kwargs):
@@ -184,6 +184,7 @@ def kept_calls(kept: Mapping[str, Any]) -> Iterator[AnyCall]:
 
 def _made(name: Any, given: Any, call_id: Any) -> AnyCall:
     """A call with arguments that may be JSON; malformed where they are no object."""
+    call_id = call_id if isinstance(call_id, str) else None  # recordings hold anything
     arguments = given
     if isinstance(given, str):
         try:
