@@ -7,15 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from inspect import iscoroutinefunction
-from typing import Any, cast
+from typing import Any
 
-from langchain_core.messages import (
-    AnyMessage,
-    BaseMessage,
-    MessageLikeRepresentation,
-    SystemMessage,
-    convert_to_messages,
-)
+from langchain_core.messages import AnyMessage, MessageLikeRepresentation, SystemMessage
 
 from langchain_ctxwin.config import ContextConfig, Fixed, LiveConfig, as_live
 from langchain_ctxwin.core import planning
@@ -44,6 +38,7 @@ from langchain_ctxwin.core.provider_call import call_arguments, compacts_itself,
 from langchain_ctxwin.core.record import Record
 from langchain_ctxwin.core.recovery import known_of, refused, retry_target
 from langchain_ctxwin.core.session import Faults, Pending, Session, read_session, valid_record, with_new_pins
+from langchain_ctxwin.core.turns import as_messages
 from langchain_ctxwin.core.window import About, Window
 from langchain_ctxwin.errors import ConfigError, SummarizationError, brief
 from langchain_ctxwin.gemini_cache import GeminiCache
@@ -229,7 +224,7 @@ class ContextEngine:
         Raises:
             ConfigError: a learned or configured limit leaves no room for input, or something is no message.
         """
-        messages = _as_messages(messages)
+        messages = as_messages(messages)
         if model is None and self._registry is not None:
             model = called  # whose limits the registry is asked for
         pricing, settings = self._pricings.of(model), self.config
@@ -698,15 +693,3 @@ def check_collaborators(*, config: Any, counter: Any, learned: Any, jobs: Any, *
 def _is_made(value: Any, *methods: str) -> bool:
     """True for an object with these methods; a class has them too, but is not an object made from it."""
     return not isinstance(value, type) and all(callable(getattr(value, name, None)) for name in methods)
-
-
-def _as_messages(given: Sequence[MessageLikeRepresentation] | str) -> Sequence[AnyMessage]:
-    """Return messages as they are, and what LangChain takes for messages as such."""
-    if not isinstance(given, str) and all(issubclass(kind, BaseMessage) for kind in set(map(type, given))):
-        return cast("Sequence[AnyMessage]", given)
-    try:
-        return cast("Sequence[AnyMessage]", convert_to_messages([given] if isinstance(given, str) else given))
-    except (ValueError, NotImplementedError, TypeError, AttributeError, KeyError) as error:
-        raise ConfigError(
-            f"messages={given!r:.120}: pass messages, or dicts with role and content, pairs of both, or texts"
-        ) from error

@@ -9,12 +9,21 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 from zlib import crc32
 
-from langchain_core.messages import AIMessage, AnyMessage, SystemMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    BaseMessage,
+    MessageLikeRepresentation,
+    SystemMessage,
+    ToolMessage,
+    convert_to_messages,
+)
 
 from langchain_ctxwin.core.calls import call_ids, calls_of, is_result, is_user, result_ids
+from langchain_ctxwin.errors import ConfigError
 
 NOTE_KEY = "ctxwin_note"  # marks user-side messages that this package wrote; they never start a turn
 
@@ -145,6 +154,18 @@ class Turn:
     def tokens(self) -> int:
         """Price of the whole turn, in tokens."""
         return sum(step.tokens for step in self.steps)
+
+
+def as_messages(given: Sequence[MessageLikeRepresentation] | str) -> Sequence[AnyMessage]:
+    """Return messages as they are, and what LangChain takes for messages as such."""
+    if not isinstance(given, str) and all(issubclass(kind, BaseMessage) for kind in set(map(type, given))):
+        return cast("Sequence[AnyMessage]", given)
+    try:
+        return cast("Sequence[AnyMessage]", convert_to_messages([given] if isinstance(given, str) else given))
+    except (ValueError, NotImplementedError, TypeError, AttributeError, KeyError) as error:
+        raise ConfigError(
+            f"messages={given!r:.120}: pass messages, or dicts with role and content, pairs of both, or texts"
+        ) from error
 
 
 def split_turns(messages: Sequence[AnyMessage]) -> tuple[Turn, ...]:
