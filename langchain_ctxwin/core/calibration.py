@@ -385,6 +385,9 @@ ROOMY_SHARE = 0.5
 # to be told once more: it leads to requests that are too large, and servers leave out of it what a cache held.
 AGREEING_REPORTS, AGREEING_SMALL_REPORTS = 2, 3
 MOST_GROWTH = 1.5  # times its estimate that a text may have between two reports that agree
+# A tokenizer that needs more tokens than ours does so by the same multiple each time: up to about 2.5 where it has only
+# bytes for a script. A counter of the session grows by more than a tenth from call to call until then.
+SAME_MULTIPLE, LARGEST_MULTIPLE = 1.1, 3.0
 FEWEST_VOTES = -6  # so that reports which come to agree are believed after some more
 MAX_REPORTED_TOKENS = 100_000_000  # above this no request has ever been: no row of reports makes it believed
 # What may follow the name of a model without making it another one.
@@ -464,7 +467,8 @@ def votes(
     """Return a report that contradicts our counts with the votes for it; None when it can be no size.
 
     `before` is the contradicting report before it. The two agree when they differ by what the conversation grew by,
-    scaled by `stretch`. Those of a server that cuts requests or leaves cached tokens out, and sums over calls, do not.
+    scaled by `stretch`, or are the same multiple of our counts. Those of a server that cuts requests or leaves cached
+    tokens out, and sums over calls, do not.
     """
     if not is_count(report["tokens"]) or not 0 < report["tokens"] <= MAX_REPORTED_TOKENS:
         return None
@@ -473,8 +477,14 @@ def votes(
     grown, added = report["tokens"] - before["tokens"], stretch * (report["estimate"] - before["estimate"])
     least, most = sorted((added / MOST_GROWTH, added * MOST_GROWTH))
     slack = MAX_SURPRISE_SD * TEXT_NOISE_TOKENS
-    agrees = least - slack <= grown <= most + slack
+    agrees = least - slack <= grown <= most + slack or _same_multiple(before, report)
     return {**report, "reports": max(FEWEST_VOTES, before["reports"] + (1 if agrees else -1))}
+
+
+def _same_multiple(before: Mapping[str, Any], report: Mapping[str, Any]) -> bool:
+    """True for two reports of a tokenizer that needs more tokens than ours."""
+    multiples = sorted(one["tokens"] / max(1, one["estimate"]) for one in (before, report))
+    return multiples[0] > 1.0 and multiples[1] <= min(LARGEST_MULTIPLE, SAME_MULTIPLE * multiples[0])
 
 
 def outvoted(before: Mapping[str, Any]) -> dict[str, Any] | None:
