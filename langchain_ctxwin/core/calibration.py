@@ -483,7 +483,7 @@ def votes(
 
 def _same_multiple(before: Mapping[str, Any], report: Mapping[str, Any]) -> bool:
     """True for two reports of a tokenizer that needs more tokens than ours."""
-    multiples = sorted(one["tokens"] / max(1, one["estimate"]) for one in (before, report))
+    multiples: list[float] = sorted(one["tokens"] / max(1, one["estimate"]) for one in (before, report))
     return multiples[0] > 1.0 and multiples[1] <= min(LARGEST_MULTIPLE, SAME_MULTIPLE * multiples[0])
 
 
