@@ -23,7 +23,7 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, r
 from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.utils import is_async_callable
 from langgraph.constants import TAG_NOSTREAM
-from pydantic import BaseModel, SecretStr
+from pydantic import BaseModel
 
 from langchain_ctxwin.core.calls import standard
 from langchain_ctxwin.core.compaction import LENGTH_TOLERANCE, accepted_tokens, first_part
@@ -290,15 +290,15 @@ def as_summarizer(
     return ModelSummarizer(value, counter=counter, max_input_tokens=max(max_input_tokens, LEAST_WINDOW_TOKENS))
 
 
-MAX_NESTED = 10  # a model in a binding in a function: what is nested deeper tells no two summarizers apart
+MAX_NESTED = 16  # a prompt in a chain in a function: what is nested deeper tells no two summarizers apart
 DESCRIBED = (str, int, float, bool, bytes, tuple, dict, BaseModel, FunctionType, MethodType, partial, RunnableLambda)
 
 
 def writer_of(summarizer: Any) -> str:
     """Return what tells a summarizer apart from others: a digest, the same in each process that makes it alike.
 
-    Models are known by class and settings, functions by their code and what they close over, other objects by class
-    and texts; numbers of theirs may count something. No API key goes into it.
+    Models, prompts and chains are known by class and settings, functions by their code, defaults and what they close
+    over, other objects by class and texts; numbers of theirs may count something. Secrets of pydantic are left out.
 
     Examples:
         >>> writer_of(ModelSummarizer(lambda messages: "a")) == writer_of(ModelSummarizer(lambda messages: "b"))
@@ -313,32 +313,40 @@ def _described(value: Any, depth: int) -> str:
     name = f"{type(value).__module__}.{type(value).__qualname__}"
     if depth == 0:
         return name
-    if isinstance(value, tuple):
-        parts: list[Any] = [*value]
-    elif isinstance(value, dict):
-        parts = [part for key, one in value.items() if isinstance(one, DESCRIBED) for part in (str(key), one)]
-    elif isinstance(value, FunctionType):
+    if isinstance(value, FunctionType):
         name = f"{value.__module__}.{value.__qualname__}"
+    return f"{name}({', '.join(_described(part, depth - 1) for part in _parts_of(value))})"
+
+
+def _parts_of(value: Any) -> list[Any]:
+    """What a value is made of, as far as that tells it apart from others of its type."""
+    if isinstance(value, tuple):
+        return [*value]
+    if isinstance(value, dict):
+        return [part for key, one in value.items() if isinstance(one, DESCRIBED) for part in (str(key), one)]
+    if isinstance(value, FunctionType):
         cells = [cell.cell_contents for cell in value.__closure__ or () if cell != CellType()]
-        parts = [_code(value.__code__), value.__defaults__, *(one for one in cells if isinstance(one, DESCRIBED))]
-    elif isinstance(value, MethodType):
-        parts = [value.__func__, value.__self__]
-    elif isinstance(value, partial):
-        parts = [value.func, value.args, value.keywords]
-    elif isinstance(value, BaseModel):
-        parts = [{key: getattr(value, key, None) for key in type(value).model_fields}]
-    elif isinstance(value, SecretStr):
-        parts = []
-    else:
-        known = vars(value) if hasattr(value, "__dict__") else {}
-        parts = [{key: one for key, one in known.items() if isinstance(one, DESCRIBED) and not isinstance(one, int)}]
-    return f"{name}({', '.join(_described(part, depth - 1) for part in parts)})"
+        known = [one for one in cells if isinstance(one, DESCRIBED)]
+        return [_code(value.__code__), value.__defaults__, value.__kwdefaults__, *known]
+    if isinstance(value, MethodType | partial):
+        is_method = isinstance(value, MethodType)
+        return [value.__func__, value.__self__] if is_method else [value.func, value.args, value.keywords]
+    if isinstance(value, BaseModel):  # lists are the steps of a chain, the messages of a prompt
+        fields = {key: getattr(value, key, None) for key in type(value).model_fields}
+        return [{key: tuple(one) if isinstance(one, list) else one for key, one in fields.items()}]
+    known = vars(value).items() if hasattr(value, "__dict__") else ()
+    return [{key: one for key, one in known if isinstance(one, DESCRIBED) and not isinstance(one, int)}]
 
 
 def _code(code: CodeType) -> tuple[Any, ...]:
     """What a function does: its instructions, names and constants, without places in files or memory."""
-    constants = (_code(one) if isinstance(one, CodeType) else repr(one) for one in code.co_consts)
-    return code.co_code, code.co_names, tuple(constants)
+    return code.co_code, code.co_names, tuple(map(_constant, code.co_consts))
+
+
+def _constant(value: Any) -> Any:
+    if isinstance(value, CodeType):
+        return _code(value)
+    return repr(sorted(map(repr, value))) if isinstance(value, frozenset) else repr(value)  # a set has no order
 
 
 def _replied(call: Runnable[Any, Any], messages: list[AnyMessage]) -> Work[Any]:

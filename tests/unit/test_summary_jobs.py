@@ -2,17 +2,21 @@
 
 import gc
 import os
+import subprocess
+import sys
 import threading
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
 from itertools import permutations
+from pathlib import Path
 from typing import Any
 
 import pytest
 from langchain_core.messages import HumanMessage
 from langchain_core.output_parsers import StrOutputParser
+from langchain_core.prompts import ChatPromptTemplate
 from langgraph.store.memory import InMemoryStore
 from pydantic import BaseModel, SecretStr
 from structlog.testing import capture_logs
@@ -436,6 +440,23 @@ class Wording:
         return self.word
 
 
+def toned(tone: str) -> Any:
+    def reply(messages: Any, *, tone: str = tone) -> str:
+        return tone
+
+    return reply
+
+
+def among(messages: Any) -> str:
+    return "short" if str(messages) in {"alpha", "beta", "gamma", "delta"} else "long"
+
+
+def chain(model: str, prompt: str = "Summarize.") -> Any:
+    return (
+        ChatPromptTemplate.from_messages([("system", prompt)]) | ScriptedChatModel(model_name=model) | StrOutputParser()
+    )
+
+
 WRITERS: dict[str, Callable[[], Any]] = {
     "record": lambda: None,
     "provider": lambda: "native",
@@ -450,7 +471,12 @@ WRITERS: dict[str, Callable[[], Any]] = {
     "another model": lambda: ScriptedChatModel(model_name="b"),
     "model with settings": lambda: ScriptedChatModel(model_name="a").bind(temperature=0.1),
     "model with other settings": lambda: ScriptedChatModel(model_name="a").bind(temperature=0.2),
-    "chain": lambda: ScriptedChatModel(model_name="a") | StrOutputParser(),
+    "default of a name": lambda: toned("dry"),
+    "another default of a name": lambda: toned("warm"),
+    "set in the code": lambda: among,
+    "chain": lambda: chain("a"),
+    "chain of another model": lambda: chain("b"),
+    "chain of another prompt": lambda: chain("a", "Say what was decided."),
 }
 
 
@@ -459,6 +485,23 @@ def test_a_summarizer_is_known_by_what_it_is_made_of_and_not_by_where_it_lies():
     once, again = ({name: writer_of(as_summarizer(make())) for name, make in WRITERS.items()} for _ in range(2))
     assert once == again
     assert len({*once.values()}) == len(WRITERS)
+
+
+def test_a_summarizer_is_known_by_the_same_key_in_another_process():
+    """Python orders the items of a set anew in each process."""
+    code = "import test_summary_jobs as t; print(*(t.writer_of(t.as_summarizer(m())) for m in t.WRITERS.values()))"
+    folder = Path(__file__).parent
+    keys = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{folder.parent}", "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert len(keys) == 1
 
 
 def test_a_summarizer_that_counts_its_calls_stays_who_it_is_and_a_key_tells_nothing():
