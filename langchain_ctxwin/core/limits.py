@@ -79,16 +79,18 @@ class ModelLimits:
     def of(cls, model: Any) -> ModelLimits:
         """Read the limits that a model, or a runnable around models, states about itself.
 
-        Taken in this order: a `ModelLimits` as it is; a number, the window; a `.limits` attribute that holds limits; a
-        LangChain `.profile`, or such a mapping itself,
-        whose `max_input_tokens` is read as the joint `context_window` (more often than not it is). What requests ask
-        for comes from the configured or bound `max_tokens` and its other names. Bindings, sequences, fallbacks and
-        configurable alternatives are looked through; of several models the smallest limits count, and the largest
-        requested output.
+        Taken in this order: a `ModelLimits` as it is; a number, which is the window; a `.limits` attribute that holds
+        limits; a LangChain `.profile`, or a mapping like one, whose `max_input_tokens` is read as the joint
+        `context_window` (more often than not it is). What requests ask for comes from the configured or bound
+        `max_tokens` and its other names. Bindings, sequences, fallbacks and configurable alternatives are looked
+        through; of several models the smallest limits count, and the largest requested output.
 
-        Tables are messy, so nothing read this way raises: non-positive values are unknown, an output limit larger
+        Tables are messy, so nothing read from one raises: non-positive values are unknown, an output limit larger
         than the window or smaller than the configured output is dropped, and so is a configured output that leaves
         no input. Whatever states nothing gives limits whose `known` is false.
+
+        Raises:
+            ConfigError: the number is not positive.
         """
         if isinstance(model, cls):
             return model

@@ -17,7 +17,7 @@ ANSWER_SECONDS = 1.0  # a healthy server answers within milliseconds; a broken o
 
 
 READ_KINDS = frozenset({"msgpack", "null", "bytes", "bytearray"})
-"""Kinds of stored values that are read: what LangGraph has written since 0.2. JSON and pickle can name any class."""
+"""Kinds of stored values that are read, all that LangGraph writes by default. JSON and pickle can name any class."""
 
 
 class MessageSerializer(JsonPlusSerializer):
