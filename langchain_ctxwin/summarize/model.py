@@ -326,16 +326,18 @@ def _parts_of(value: Any) -> list[Any]:
         return [part for key, one in value.items() if isinstance(one, DESCRIBED) for part in (str(key), one)]
     if isinstance(value, FunctionType):
         cells = [cell.cell_contents for cell in value.__closure__ or () if cell != CellType()]
-        known = [one for one in cells if isinstance(one, DESCRIBED)]
-        return [_code(value.__code__), value.__defaults__, value.__kwdefaults__, *known]
-    if isinstance(value, MethodType | partial):
-        is_method = isinstance(value, MethodType)
-        return [value.__func__, value.__self__] if is_method else [value.func, value.args, value.keywords]
+        closed_over = [one for one in cells if isinstance(one, DESCRIBED)]
+        return [_code(value.__code__), value.__defaults__, value.__kwdefaults__, *closed_over]
+    if isinstance(value, MethodType):
+        return [value.__func__, value.__self__]
     if isinstance(value, BaseModel):  # lists are the steps of a chain, the messages of a prompt
         fields = {key: getattr(value, key, None) for key in type(value).model_fields}
         return [{key: tuple(one) if isinstance(one, list) else one for key, one in fields.items()}]
-    known = vars(value).items() if hasattr(value, "__dict__") else ()
-    return [{key: one for key, one in known if isinstance(one, DESCRIBED) and not isinstance(one, int)}]
+    if isinstance(value, partial):
+        attributes: dict[str, Any] = {"func": value.func, "args": value.args, "keywords": value.keywords}
+    else:
+        attributes = vars(value) if hasattr(value, "__dict__") else {}
+    return [{key: one for key, one in attributes.items() if isinstance(one, DESCRIBED) and not isinstance(one, int)}]
 
 
 def _code(code: CodeType) -> tuple[Any, ...]:
