@@ -263,9 +263,6 @@ class ContextConfig(Settings):
     prompt_cache: Literal["5m", "1h", "off"] = "5m"
     """Set breakpoints for Anthropic's cache ("1h" keeps prompt and pins longer) and a key for OpenAI's; or "off"."""
 
-    gemini_cache_seconds: Annotated[float, Field(ge=120, le=MAX_SECONDS, allow_inf_nan=False)] | None = None
-    """Store system prompt and tools in Gemini's explicit cache for so long, from 1,024 tokens on; hours are billed."""
-
     max_recoveries: CountOrZero = 2
     """How often one model call is repeated after the provider refused it as too large."""
 

@@ -41,7 +41,6 @@ from langchain_ctxwin.core.session import Faults, Pending, Session, read_session
 from langchain_ctxwin.core.turns import as_messages
 from langchain_ctxwin.core.window import About, Window
 from langchain_ctxwin.errors import ConfigError, SummarizationError, brief
-from langchain_ctxwin.gemini_cache import GeminiCache
 from langchain_ctxwin.hooks import AfterCompaction, BeforeCompaction, Compacted, Plan, agreed, tell
 from langchain_ctxwin.limit_memory import AcceptedSizes, FollowedLimits, HeardLimits, followed, is_registry
 from langchain_ctxwin.pricing import MAX_CONVERSATIONS, Marks, Pricing, Pricings
@@ -155,8 +154,6 @@ class ContextEngine:
         self._before, self._after = before_compaction, after_compaction
         self.jobs = jobs or default_jobs()
         """Writes summaries in the background."""
-        self.gemini_cache = GeminiCache()
-        """Names of what Gemini's explicit cache keeps, with `gemini_cache_seconds`."""
         self.reporter = Reporter.of(sinks)
         """Hands events to the sinks."""
         is_priced = isinstance(limits, ModelInfo) or self._registry is not None

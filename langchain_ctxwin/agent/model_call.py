@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
+from langchain_core.messages import AIMessage, AnyMessage
 from langgraph.errors import GraphBubbleUp
 
 from langchain_ctxwin.agent.choices import known_name
@@ -29,7 +29,6 @@ from langchain_ctxwin.core.tool_schemas import name_of
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.engine import settings_of
 from langchain_ctxwin.errors import BudgetExceededError, ContextWindowError, NoModelFitsError, RemainingTooSmallError
-from langchain_ctxwin.gemini_cache import LEAST_CACHED_TOKENS, is_gone
 from langchain_ctxwin.util.work import Wait, Work
 
 if TYPE_CHECKING:
@@ -92,7 +91,7 @@ class ModelCall:
         for number in count(1):
             error: Exception | None = None
             try:
-                reply = yield from self._sent(step, attempt, send)
+                reply = yield from self._sent(attempt, send)
                 overflow = self._silent(step.window, attempt, reply)
             except GraphBubbleUp:  # an interrupt or a command, whatever it quotes
                 raise
@@ -124,42 +123,16 @@ class ModelCall:
         self._report_step(step, told, answer, seconds=perf_counter() - began, calls=number)
         return answer
 
-    def _sent(self, step: AgentStep, attempt: Attempt, send: Send) -> Work[Any]:
+    @staticmethod
+    def _sent(attempt: Attempt, send: Send) -> Work[Any]:
         """The reply; a server that no longer has what the request goes on from is sent all of it."""
-        stored, key = yield from self._stored(step, attempt)
         try:
-            return (yield send(stored))
+            return (yield send(attempt))
         except Exception as refusal:
             whole = without_response_ids(attempt.request)
-            if key and is_gone(refusal):
-                self._flow.engine.gemini_cache.forget(key)
-            elif not forgets_history(refusal) or whole == attempt.request:
+            if not forgets_history(refusal) or whole == attempt.request:
                 raise
         return (yield send(replace(attempt, request=whole)))
-
-    def _stored(self, step: AgentStep, attempt: Attempt) -> Work[tuple[Attempt, str]]:
-        """The attempt that names what Gemini has stored in the place of prompt and tools, and the key it is kept by."""
-        window, call = step.window, only_model(self._call)
-        if window.request.rules.provider != "gemini" or self._flow.choices.router is not None or call is None:
-            return attempt, ""
-        without_tools = {**attempt.native, "tools": []}
-        if arguments_of(self._call).get("cached_content"):  # what somebody stored has the tools
-            return replace(attempt, native=without_tools), ""
-        ttl, size = settings_of(window).gemini_cache_seconds, window.priced_view.size.regions
-        has_record = bool(window.priced_view.preamble.record) and window.request.placement == "system"
-        if ttl is None or has_record or size.system_tokens + size.tool_tokens < LEAST_CACHED_TOKENS:
-            return attempt, ""
-        first, tools = attempt.request[0], window.about.tools
-        system = first if isinstance(first, SystemMessage) else None
-        key = f"{window.about.model}|{system.content if system else ''}|{window.about.tools_digest}"
-        cache, about = self._flow.engine.gemini_cache, dict[str, Any](key=key, ttl=ttl)
-        name = yield Wait(
-            lambda: cache.name(call[0], system, tools, **about), lambda: cache.aname(call[0], system, tools, **about)
-        )
-        if not name:
-            return attempt, ""
-        request = attempt.request[1:] if system else attempt.request
-        return replace(attempt, request=request, native={**without_tools, "cached_content": name}), key
 
     def _report_step(self, step: AgentStep, window: Window, answer: AIMessage, *, seconds: float, calls: int) -> None:
         """Report the answered request; nothing is made ready where nobody listens."""
@@ -241,6 +214,8 @@ class ModelCall:
         if self._flow.choices.router is None:
             thread = step.place.thread
             native = self._flow.engine.call_options(window, request, conversation=thread, call=self._call)
+            if window.request.rules.provider == "gemini" and arguments_of(self._call).get("cached_content"):
+                native = {**native, "tools": []}  # the content that somebody stored has the tools
         if size is None or requested is None:
             return Attempt(request, route=route, native=native)
         room = size - window.priced_view.upper_tokens

@@ -322,13 +322,6 @@ def gemini_signatures(play: Play = play) -> Outcome:
         return play(server, server.chat_model(max_output_tokens=256))
 
 
-def gemini_cache(play: Play = play) -> Outcome:
-    """Prompt and tools are stored, and named in each request."""
-    with GeminiServer(input_limit=WINDOW, policy=tool_loop(steps=1)) as server:
-        config = ContextConfig(gemini_cache_seconds=3_600)
-        return play(server, server.chat_model(max_output_tokens=256), prompt=PROMPT * 5, config=config)
-
-
 def native(play: Play = play) -> Outcome:
     """Our engine lets Anthropic compact where it can: past 50,000 tokens."""
     long = StructuredTool.from_function(look_long, name="look", description="Look.")
@@ -365,7 +358,6 @@ TALKS: dict[str, Callable[..., Outcome]] = {
     "anthropic: 100 deferred tools": anthropic_deferred,
     "anthropic: native compaction asked for": native,
     "gemini: thought signatures": gemini_signatures,
-    "gemini: explicit cache": gemini_cache,
     "openai: server-side history": openai_chain,
     "openai: history that is forgotten": openai_forgetting,
     "openai: native compaction": openai_compaction,

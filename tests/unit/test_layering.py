@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2] / PACKAGE
 
 BASE = {"errors", "core", "protocols", "config", "settings_file", "util", "text"}
 # What the engine is given so that it need not price anything twice.
-COLLABORATORS = {"pricing", "guarded", "gemini_cache", "limit_memory", "hooks", "reporting", "callbacks"}
+COLLABORATORS = {"pricing", "guarded", "limit_memory", "hooks", "reporting", "callbacks"}
 MIDDLE = {
     *("engine", "summarize", "retrieval", "recall", "observe", "tool_results", "models", "tools", "reload"),
     *("counting", "routing"),
