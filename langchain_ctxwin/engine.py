@@ -34,7 +34,7 @@ from langchain_ctxwin.core.overflow import ContextOverflow, has_number, request_
 from langchain_ctxwin.core.pairing import Rules
 from langchain_ctxwin.core.planning import last_request, shown_part
 from langchain_ctxwin.core.priced_view import PinWhen, RequestParts
-from langchain_ctxwin.core.provider_call import call_arguments, compacts_itself, dressed
+from langchain_ctxwin.core.provider_call import call_arguments, dressed
 from langchain_ctxwin.core.record import Record
 from langchain_ctxwin.core.recovery import known_of, refused, retry_target
 from langchain_ctxwin.core.session import Faults, Pending, Session, read_session, valid_record, with_new_pins
@@ -76,7 +76,7 @@ class ContextEngine:
         counter: any callable shaped like `count_tokens_approximately`; by default an estimator for the model's family.
         summarizer: a chat model, a Runnable or a callable (sync or async) that writes summaries; with None the record
             alone tells of what left. The object that is also the agent's model reads the conversation from the
-            provider's prompt cache. "native" lets the provider compact, where it can.
+            provider's prompt cache.
         config: when to compact and what to keep; a `ConfigFile` is followed while the program runs.
         learned: remembers limits that providers state; by default for this engine, `LearnedSource(path)` for everybody.
         jobs: writes summaries in the background; by default one set of threads for the whole process.
@@ -308,8 +308,6 @@ class ContextEngine:
 
     def due(self, window: Window) -> Compaction | None:
         """Return what `plan` returns when no hook has a say."""
-        if self.is_native and compacts_itself(window):
-            return None
         return planning.due(window, is_local=self.is_local)
 
     def prepare(self, window: Window) -> planning.Snapshot | None:
@@ -395,8 +393,7 @@ class ContextEngine:
     ) -> dict[str, Any]:
         """Return the arguments that go along with a request; the nodes and the middleware pass them by themselves.
 
-        Anthropic's breakpoint behind the newest message, the key of OpenAI's cache, and with `summarizer="native"` the
-        provider's own compaction past the trigger.
+        Anthropic's breakpoint behind the newest message, and the key of OpenAI's cache.
 
         Args:
             window: the request as measured.
@@ -413,9 +410,7 @@ class ContextEngine:
             {'cache_control': {'type': 'ephemeral'}}
         """
         cached, given = settings_of(window).prompt_cache, arguments_of(call)
-        return call_arguments(
-            window, messages, cached, conversation=conversation, given=given, is_native=self.is_native
-        )
+        return call_arguments(window, messages, cached, conversation=conversation, given=given)
 
     def learn(self, window: Window, overflow: ContextOverflow, *, is_stated: bool = True) -> Window:
         """Measure a refused request again with what the refusal stated; a stated limit is remembered for others.
@@ -459,11 +454,6 @@ class ContextEngine:
     def is_local(self) -> bool:
         """True when no model writes summaries: the record is all there is, and takes milliseconds."""
         return bool(getattr(self.summarizer, "is_local", False))
-
-    @property
-    def is_native(self) -> bool:
-        """True when a provider that can compact a conversation itself is asked to."""
-        return bool(getattr(self.summarizer, "is_native", False))
 
     def in_background(self, window: Window) -> bool:
         """True when summaries are written off the critical path; one that needs no model is written in place."""

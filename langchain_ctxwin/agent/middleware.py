@@ -249,8 +249,7 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         limits: `ModelLimits`, or anything `ModelLimits.of` reads, where the agent's model states none, or for limits
             that hold for every model; then there is one engine.
         summarizer: writes summaries; None keeps a record without a model. The same object as the agent's model costs a
-            fraction: it is asked by extending the last request, which the provider reads from its cache. "native" lets
-            Anthropic and OpenAI compact in the call that is made anyway.
+            fraction: it is asked by extending the last request, which the provider reads from its cache.
         config: when to compact and what to keep.
         counter: counts tokens; by default an estimator for the model's family.
         learned: remembers limits that providers state, for other agents and processes.

@@ -18,7 +18,6 @@ from langgraph.store.base import BaseStore
 
 from langchain_ctxwin.agent.state import Update
 from langchain_ctxwin.archive import archive, leaving, place_in, without
-from langchain_ctxwin.core.provider_call import compacts_itself
 from langchain_ctxwin.core.session import MAX_INEFFECTIVE
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.engine import ContextEngine, settings_of
@@ -88,8 +87,7 @@ class Archives:
             return {}
         messages, session = window.request.messages, window.session
         is_written = settings_of(window).summarize != "off" and not self._engine.is_local
-        by_provider = self._engine.is_native and compacts_itself(window)
-        is_to_come = is_written and not by_provider and session.failed_summaries < MAX_INEFFECTIVE
+        is_to_come = is_written and session.failed_summaries < MAX_INEFFECTIVE
         needs_summary = bool(session.pending) or is_to_come  # what no summary tells of is still to be read by one
         old = leaving(session.view, messages, window.request.first, needs_summary=needs_summary)
         gone = [index for index in old if held is None or messages[index].id in held]

@@ -1,7 +1,7 @@
-"""What a request tells its provider: where its prompt cache ends, where its history begins anew, when it may compact.
+"""What a request tells its provider: where its prompt cache ends, and where its history begins anew.
 
 dressed(window)         the messages, with breakpoints, and without the response ids of what was compacted since
-call_arguments(window)  the arguments of the call: newest breakpoint, cache key, the provider's own compaction
+call_arguments(window)  the arguments of the call: newest breakpoint, cache key
 
 Anthropic caches what ends at a breakpoint, at most four of them in a request (Anthropic, prompt caching guide). Ours
 stand behind what stays the same longest: the system prompt (the tools precede it), the pins, and the newest message. A
@@ -19,8 +19,6 @@ from typing import Any, Literal
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 
 from langchain_ctxwin.core.assembly import RECORD_ID
-from langchain_ctxwin.core.compaction import portion
-from langchain_ctxwin.core.edits import COMPACTION_TYPE
 from langchain_ctxwin.core.model_info import rules_of
 from langchain_ctxwin.core.native import readable
 from langchain_ctxwin.core.window import Window
@@ -32,10 +30,6 @@ BREAKPOINT = "cache_control"
 MAX_BREAKPOINTS = 4  # of one request (Anthropic, prompt caching guide); more are refused
 MINUTES = {"type": "ephemeral"}  # a breakpoint that Anthropic keeps for five minutes from its last use
 KEY_CHARS = 16  # length of a cache key: enough to tell conversations apart, and nothing of their names is in it
-# Smallest input that a provider compacts itself (Anthropic, compaction guide; OpenAI, compaction guide).
-LEAST_COMPACTED_TOKENS = {"anthropic": 50_000, "openai": 1_000}
-# Anthropic's own compaction: the edit to ask for, and the feature header that its API wants with it.
-COMPACT_EDIT, COMPACT_BETA = "compact_20260112", "compact-2026-01-12"
 RESPONSE_ID = "id"  # where answers of the Responses API keep the id that the server's history goes on from
 FORGOTTEN = "previous_response_not_found"  # OpenAI's code for an id that its server no longer has
 
@@ -79,11 +73,10 @@ def call_arguments(
     *,
     conversation: str = "",
     given: Mapping[str, Any] | None = None,
-    is_native: bool = False,
 ) -> dict[str, Any]:
     """Return the arguments that go along with a request as it is sent; what the model is set to (`given`) stays.
 
-    The name of the conversation makes the key of OpenAI's cache. With `is_native` the provider compacts where it can.
+    The name of the conversation makes the key of OpenAI's cache.
     """
     rules, given = window.request.rules, given or {}
     arguments: dict[str, Any] = {}
@@ -93,14 +86,7 @@ def call_arguments(
             arguments[BREAKPOINT] = dict(MINUTES)  # behind the newest message
     if rules.takes_cache_key and prompt_cache != "off" and conversation:
         arguments["prompt_cache_key"] = cache_key(conversation)
-    arguments = {name: value for name, value in arguments.items() if given.get(name) is None}
-    return arguments | (_compacting(window, given) if is_native and compacts_itself(window) else {})
-
-
-def compacts_itself(window: Window) -> bool:
-    """True when the provider of a request can compact it before it is too large."""
-    least = LEAST_COMPACTED_TOKENS.get(window.request.rules.provider)
-    return least is not None and least <= portion(window.goal.trigger, window.budget.input_limit)
+    return {name: value for name, value in arguments.items() if given.get(name) is None}
 
 
 def forgets_history(error: BaseException) -> bool:
@@ -123,22 +109,6 @@ def without_response_ids(messages: Sequence[AnyMessage], old: set[str] | None = 
 
 def _response_id(message: AnyMessage) -> Any:
     return message.response_metadata.get(RESPONSE_ID) if isinstance(message, AIMessage) else None
-
-
-def _compacting(window: Window, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments by which a provider compacts past the trigger, beside what it was asked to manage anyway."""
-    managed, threshold = given.get("context_management"), portion(window.goal.trigger, window.budget.input_limit)
-    if window.request.rules.provider == "openai":
-        edits = managed if isinstance(managed, list) else []
-        if any(edit.get("type") == COMPACTION_TYPE for edit in edits):
-            return {}
-        return {"context_management": [*edits, {"type": COMPACTION_TYPE, "compact_threshold": threshold}]}
-    edits = managed.get("edits") or [] if isinstance(managed, Mapping) else []
-    if any("compact" in str(edit.get("type")) for edit in edits):
-        return {}
-    own = {"type": COMPACT_EDIT, "trigger": {"type": "input_tokens", "value": threshold}}
-    betas = [beta for beta in given.get("betas") or () if beta != COMPACT_BETA]
-    return {"context_management": {"edits": [*edits, own]}, "betas": [*betas, COMPACT_BETA]}
 
 
 def cache_key(conversation: str) -> str:

@@ -255,33 +255,24 @@ class ExtractiveSummarizer:
         return render_record(record)
 
 
-class NativeSummarizer(ExtractiveSummarizer):
-    """Lets the provider of the agent's own model compact, in the call that is made anyway; the record stands beside it.
-
-    Where the trigger is below what the provider compacts from, or it cannot, the record alone tells of what leaves.
-    """
-
-    is_native = True
-
-
 def as_summarizer(
     value: Any, *, counter: TokenCounter | None = None, max_input_tokens: int | None = None
 ) -> Summarizer:
     """Return a summarizer for `value`.
 
-    None is the extractive one, "native" lets the provider compact where it can, an object with a `summarize` method is
-    itself, and a chat model, a Runnable or a callable (sync or async) writes through `ModelSummarizer`.
-    `max_input_tokens` bounds a model that states no limits, from `LEAST_WINDOW_TOKENS` on.
+    None is the extractive one, an object with a `summarize` method is itself, and a chat model, a Runnable or a
+    callable (sync or async) writes through `ModelSummarizer`. `max_input_tokens` bounds a model that states no limits,
+    from `LEAST_WINDOW_TOKENS` on.
 
     Raises:
         ConfigError: `value` is none of these, e.g. a model's name or a class.
     """
-    if value is None or value == "native":
-        return NativeSummarizer(counter=counter) if value else ExtractiveSummarizer(counter=counter)
+    if value is None:
+        return ExtractiveSummarizer(counter=counter)
     if isinstance(value, type) or not (isinstance(value, Summarizer | Runnable) or callable(value)):
         raise ConfigError(
             f"summarizer={value!r} cannot summarize: pass a chat model, a Runnable, a callable that takes messages, "
-            'an object with a summarize method, "native", or None'
+            "an object with a summarize method, or None"
         )
     if isinstance(value, Summarizer):
         return value

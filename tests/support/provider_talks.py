@@ -18,7 +18,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import StructuredTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 
-from langchain_ctxwin import ContextConfig, ModelLimits, TokenEstimator, create_context_agent
+from langchain_ctxwin import ModelLimits, TokenEstimator, create_context_agent
 from langchain_ctxwin.middleware import ContextWindowMiddleware
 from langchain_ctxwin.observe import MemorySink, StepEvent
 from support.anthropic_server import AnthropicServer
@@ -158,11 +158,9 @@ def play_peer(
     turns: int = 40,
     tools: Sequence[Any] = (look,),
     prompt: str = PROMPT,
-    limits: Any = None,
-    **_: Any,
 ) -> Outcome:
     """Hold the same talk with LangChain's own summarization, and its prompt caching where there is one."""
-    room = (limits.context_window if limits else WINDOW) - output_of(model) - text_tokens(prompt)
+    room = WINDOW - output_of(model) - text_tokens(prompt)
     summarizing = SummarizationMiddleware(model, trigger=("tokens", int(0.85 * room)), keep=("tokens", int(0.3 * room)))
     caching = [AnthropicPromptCachingMiddleware()] if isinstance(model, ChatAnthropic) else []
     options = {"system_prompt": prompt, "middleware": [summarizing, *caching], "checkpointer": InMemorySaver()}
@@ -322,20 +320,6 @@ def gemini_signatures(play: Play = play) -> Outcome:
         return play(server, server.chat_model(max_output_tokens=256))
 
 
-def native(play: Play = play) -> Outcome:
-    """Our engine lets Anthropic compact where it can: past 50,000 tokens."""
-    long = StructuredTool.from_function(look_long, name="look", description="Look.")
-    with AnthropicServer(context_window=70_000, policy=speaking(thinks=False)) as server:
-        options = {"config": ContextConfig(trigger=52_000), "summarizer": "native"}
-        limits = ModelLimits(context_window=70_000, max_output_tokens=256)
-        return play(server, server.chat_model(), tools=[long], turns=24, limits=limits, **options)
-
-
-def look_long(place: str) -> str:
-    """Look at a place for long."""
-    return f"At {place}: " + "a heron. " * 1_200
-
-
 DEEP_WINDOW = 12_000  # the tools of a deep agent alone take half of it
 
 
@@ -356,7 +340,6 @@ TALKS: dict[str, Callable[..., Outcome]] = {
     "anthropic: context editing": anthropic_editing,
     "anthropic: thinking": anthropic_thinking,
     "anthropic: 100 deferred tools": anthropic_deferred,
-    "anthropic: native compaction asked for": native,
     "gemini: thought signatures": gemini_signatures,
     "openai: server-side history": openai_chain,
     "openai: history that is forgotten": openai_forgetting,

@@ -11,7 +11,6 @@ from langchain_anthropic.middleware import AnthropicPromptCachingMiddleware
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import StructuredTool, tool
-from langchain_google_genai import ChatGoogleGenerativeAI
 from langchain_openai import AzureChatOpenAI, ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 from structlog.testing import capture_logs
@@ -231,46 +230,6 @@ def test_a_server_that_drops_the_middle_is_told_of_once():
         for _ in range(3):
             engine.measure([HumanMessage("Hi")], called=gpt(truncation="auto"))
     assert [log["event"] for log in logs] == ["provider.truncates"]
-
-
-LARGE = ModelLimits(context_window=200_000, max_output_tokens=8_000)
-COMPACT = {"type": "compact_20260112", "trigger": {"type": "input_tokens", "value": 182_400}}
-CLEAR = {"type": "clear_tool_uses_20250919"}
-OTHER_BETA = "context-management-2025-06-27"
-
-
-@pytest.mark.parametrize(
-    ("model", "expected", "betas"),
-    [
-        (claude(), {"edits": [COMPACT]}, ["compact-2026-01-12"]),
-        (
-            claude(context_management={"edits": [CLEAR]}, betas=[OTHER_BETA]),
-            {"edits": [CLEAR, COMPACT]},
-            [OTHER_BETA, "compact-2026-01-12"],
-        ),
-        (claude(context_management={"edits": [{"type": COMPACT["type"]}]}), None, None),
-        (gpt(), [{"type": "compaction", "compact_threshold": 182_400}], None),
-        (ChatGoogleGenerativeAI(model="gemini", api_key="none"), None, None),
-    ],
-    ids=["anthropic", "beside what it is set to", "set to it anyway", "openai", "one that cannot"],
-)
-def test_a_provider_compacts_itself_where_it_can(model, expected, betas):
-    engine = ContextEngine(limits=LARGE, summarizer="native")
-    window = engine.measure([HumanMessage("Hi")], called=model)
-    options = engine.call_options(window, engine.build(window), call=model)
-    assert (options.get("context_management"), options.get("betas")) == (expected, betas)
-
-
-@pytest.mark.parametrize(
-    ("limits", "called", "is_ours"), [(LARGE, claude(), False), (LARGE, None, True), (LIMITS, claude(), True)]
-)
-def test_the_record_stands_in_for_a_provider_that_cannot_compact(limits, called, is_ours):
-    """Where the trigger is below what it compacts, or nobody knows it, our own compaction comes at the trigger."""
-    engine = ContextEngine(limits=limits, summarizer="native", config=ContextConfig(trigger=0.5))
-    history = [m for n in range(60) for m in (HumanMessage(f"q{n}"), AIMessage("w " * (limits.context_window // 100)))]
-    window = engine.measure([*history, HumanMessage("Now?")], called=called)
-    assert window.over_by == 0
-    assert (engine.plan(window) is not None) is is_ours
 
 
 def make_tool(number, words):

@@ -459,7 +459,6 @@ def chain(model: str, prompt: str = "Summarize.") -> Any:
 
 WRITERS: dict[str, Callable[[], Any]] = {
     "record": lambda: None,
-    "provider": lambda: "native",
     "closure": lambda: replying("a"),
     "closure over another": lambda: replying("b"),
     "partial": lambda: partial(max, 1),
