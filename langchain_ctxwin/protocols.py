@@ -113,10 +113,9 @@ class ToolRanker(Protocol):
 
 @runtime_checkable
 class MetricsSink(Protocol):
-    """Takes what happens: one event after the other, in a thread of the sink's own, so that it may be slow.
+    """Takes what happens, in the thread of the run: it has to return at once, and several threads may call it.
 
-    A sink with `inline = True` is called where things happen, in the run's own context; it has to return at once.
-    Whatever a sink raises is logged, and the turn goes on.
+    One that is slow needs a queue of its own. What a sink raises is logged, and the turn goes on.
     """
 
     def emit(self, event: Event) -> None:

@@ -1,9 +1,7 @@
-"""Reports events to sinks: what a sink does, raises or hangs on costs no turn anything."""
+"""Reports events to sinks: what a sink raises is logged, and the turn goes on."""
 
 from __future__ import annotations
 
-import atexit
-import contextvars
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -11,7 +9,6 @@ from functools import partial
 from inspect import iscoroutinefunction
 from math import inf
 from typing import Any, TypeVar
-from weakref import WeakSet
 
 from langchain_core.runnables.config import ensure_config
 from langgraph.config import get_stream_writer
@@ -21,15 +18,12 @@ from langchain_ctxwin.core.events import Event
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.errors import ConfigError, UnknownModelError, brief
 from langchain_ctxwin.protocols import Clock, MetricsSink
-from langchain_ctxwin.util.background import ForkSafeLock, Worker, in_few_daemons
+from langchain_ctxwin.util.background import ForkSafeLock, in_few_daemons
 from langchain_ctxwin.util.failures import LONGEST_PAUSE_SECONDS, FailureLog, reason_of
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import MAX_TEXTS, Lru
 
-MAX_WAITING = 10_000  # events for a slow sink, some 10 MB; of more, the newest are lost, which is logged
-IDLE_SECONDS = 1.0  # how long the thread of a sink waits for another event: steps follow each other faster
-LINGER_SECONDS = 0.05  # how long events gather for a slow sink: a thread that wakes for each costs a step some 5 %
-EXIT_SECONDS = 1.0  # how long the end of the process waits for slow sinks, all of them together
+EXIT_SECONDS = 1.0  # how long the end of the process waits for sinks that have a queue, all of them together
 MAX_EVENTS = 10_000  # kept in memory unless told, some 10 MB: what happens in a long afternoon
 
 E = TypeVar("E", bound=Event)
@@ -41,8 +35,6 @@ class LogSink:
     Args:
         steps: write `context.step` and `tool_result.guarded`, too, as level info.
     """
-
-    inline = True
 
     def __init__(self, *, steps: bool = False) -> None:
         self._steps = steps
@@ -60,8 +52,6 @@ class StreamSink:
     Args:
         steps: write `context.step` and `tool_result.guarded`, too.
     """
-
-    inline = True
 
     def __init__(self, *, steps: bool = False) -> None:
         self._steps = steps
@@ -93,8 +83,6 @@ class MemorySink:
         ['1']
     """
 
-    inline = True
-
     def __init__(self, max_events: int = MAX_EVENTS) -> None:
         if not isinstance(max_events, int) or max_events < 1:
             raise ConfigError(f"max_events={max_events!r}: give a whole number of events, at least 1")
@@ -125,6 +113,8 @@ class MemorySink:
 class Reporter:
     """Hands events to sinks, with the thread of the run and the time.
 
+    A sink is called in the thread and the context of the run. What it raises is logged once, as `metrics.sink_failed`.
+
     Args:
         sinks: take the events.
         own: kinds of sinks that are always among them.
@@ -145,7 +135,7 @@ class Reporter:
         """The sinks that were given."""
         always = [kind() for kind in own if not any(isinstance(one, kind) for one in self.sinks)]
         self._clock = clock
-        self._outlets = [_Outlet.of(sink) for sink in (*always, *self.sinks)]
+        self._failures = [(sink, FailureLog(sink=type(sink).__name__)) for sink in (*always, *self.sinks)]
 
     @classmethod
     def of(cls, sinks: Iterable[MetricsSink] | Reporter) -> Reporter:
@@ -153,14 +143,25 @@ class Reporter:
         return sinks if isinstance(sinks, Reporter) else cls(sinks)
 
     def emit(self, event: Event) -> None:
-        """Hand an event to every sink; never raises, and never waits for a slow one."""
+        """Hand an event to every sink."""
         event = event.reported(thread=thread_of_run(), time=self._clock())
-        for outlet in self._outlets:
-            outlet.emit(event)
+        for sink, failures in self._failures:
+            try:
+                sink.emit(event)
+            except Exception as error:  # noqa: BLE001  # whatever a sink does, the turn goes on
+                failures.note("metrics.sink_failed", reason_of(error))
+            else:
+                failures.note("metrics.sink_failed", "")
 
     def flush(self, timeout_seconds: float = EXIT_SECONDS) -> bool:
-        """Wait until the slow sinks have taken what was reported; false when one needs longer. Blocks its thread."""
-        return _flushed(self._outlets, timeout_seconds)
+        """Wait until the sinks that have a queue took what was reported; false when one needs longer.
+
+        They are those with a method `flush(timeout_seconds) -> bool`, such as `HistorySink`. Blocks its thread.
+        """
+        ends = time.monotonic() + timeout_seconds
+        flushes = [getattr(sink, "flush", None) for sink in self.sinks]
+        done = [flush(max(0.0, ends - time.monotonic())) is not False for flush in flushes if callable(flush)]
+        return all(done)
 
 
 def _checked(sinks: Any) -> Iterator[MetricsSink]:
@@ -171,7 +172,7 @@ def _checked(sinks: Any) -> Iterator[MetricsSink]:
             raise ConfigError(f"sinks holds {brief(sink)}: a sink is an object with a method emit(event)")
         if iscoroutinefunction(sink.emit):
             raise ConfigError(
-                f"sinks holds {brief(sink)}, whose emit is async: make it a plain method, it has a thread"
+                f"sinks holds {brief(sink)}, whose emit is async: make it a plain method that hands the event on"
             )
         yield sink
 
@@ -179,61 +180,6 @@ def _checked(sinks: Any) -> Iterator[MetricsSink]:
 def thread_of_run() -> str:
     """Return the thread id of the run; empty outside of one."""
     return str(ensure_config().get("configurable", {}).get("thread_id") or "")
-
-
-_outlets: WeakSet[_Outlet] = WeakSet()
-_outlets_lock = ForkSafeLock()
-
-
-class _Outlet:
-    """The way to one sink, shared by all who report to it: so it takes one event after the other."""
-
-    @classmethod
-    def of(cls, sink: MetricsSink) -> _Outlet:
-        """Return the way to a sink; one that there is already is shared."""
-        with _outlets_lock.held:
-            return next((one for one in _outlets if one.sink is sink), None) or cls(sink)
-
-    def __init__(self, sink: MetricsSink) -> None:
-        self.sink, self._failures = sink, FailureLog(sink=type(sink).__name__)
-        self.worker: Worker | None = None
-        if not getattr(sink, "inline", False):
-            times = {"idle_seconds": IDLE_SECONDS, "linger_seconds": LINGER_SECONDS}
-            self.worker = Worker("ctxwin-sink", max_waiting=MAX_WAITING, **times)
-        _outlets.add(self)
-
-    def emit(self, event: Event) -> None:
-        if self.worker is None:
-            self._hand_over(event)
-            return
-        # The context has the caller's trace; what is written to a stream from there still goes to the caller's run.
-        task = partial(contextvars.copy_context().run, self._hand_over, event)
-        try:
-            is_taken = self.worker.submit(task)
-        except RuntimeError:  # no thread to be had: the process is about to end
-            is_taken = False
-        if not is_taken:
-            self._failures.note("metrics.lost", "the sink is too slow, or no thread can be started")
-
-    def _hand_over(self, event: Event) -> None:
-        try:
-            self.sink.emit(event)
-        except BaseException as error:  # whatever a sink does, the turn and its thread go on
-            if self.worker is None and not isinstance(error, Exception):
-                raise
-            self._failures.note("metrics.sink_failed", reason_of(error))
-        else:
-            self._failures.note("metrics.sink_failed", "")
-
-
-def _flushed(outlets: Iterable[_Outlet], timeout_seconds: float) -> bool:
-    ends = time.monotonic() + timeout_seconds
-    workers = [outlet.worker for outlet in outlets if outlet.worker]
-    done = [worker.flush(max(0.0, ends - time.monotonic())) for worker in workers]
-    return all(done)
-
-
-atexit.register(lambda: _flushed(list(_outlets), EXIT_SECONDS))
 
 
 class Prices:

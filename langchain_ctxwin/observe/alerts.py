@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextvars import Context, copy_context
 from dataclasses import dataclass, replace
 from inspect import iscoroutinefunction
 from operator import ge, gt, lt
@@ -28,7 +28,7 @@ from langchain_ctxwin.core.events import (
 from langchain_ctxwin.errors import ConfigError, brief
 from langchain_ctxwin.protocols import Clock, MetricsSink
 from langchain_ctxwin.reporting import EXIT_SECONDS, LogSink, Reporter
-from langchain_ctxwin.util.background import ForkSafeLock, renew_after_fork
+from langchain_ctxwin.util.background import renew_after_fork
 from langchain_ctxwin.util.memo import Lru, once
 
 MAX_MEASURES = 10_000  # some 10 MB: utilization and cost of the 5,000 conversations that went on last
@@ -93,8 +93,8 @@ class Alerts:
 
     Key init args:
         config: an `AlertConfig`, a `FileConfig`, or a `ConfigFile`, which is followed; by default the environment's.
-        then: takes the alerts: a sink, a function of one `AlertEvent`, or a list of them. A function runs in a thread
-            of its own; what it raises is logged, and costs no turn anything. Alerts are logged in any case.
+        then: takes the alerts: a sink, a function of one `AlertEvent`, or a list of them. It is called in the turn, so
+            have what is slow done elsewhere; what it raises is logged. Alerts are logged in any case.
         clock: seconds since the epoch, for alerts about events without a time.
 
     Raises:
@@ -112,8 +112,6 @@ class Alerts:
         ```
     """
 
-    inline = True
-
     def __init__(
         self,
         config: AlertConfig | FileConfig | LiveConfig | None = None,
@@ -128,33 +126,31 @@ class Alerts:
         self._reporter, self._clock = Reporter(sinks, own=(LogSink,)), clock
         self._samples: Lru[deque[float]] = Lru(MAX_MEASURES)
         self._raised: dict[Key, AlertEvent] = {}
-        self._lock, self._telling = ForkSafeLock(), ForkSafeLock()
         self.renew()
         renew_after_fork(self)
 
     def renew(self) -> None:
-        """Forget what the parent process was about to tell."""
-        self._news: deque[tuple[Context, AlertEvent]] = deque()
+        """Make the lock anew: in a forked process nobody would ever release it."""
+        self._lock = threading.RLock()  # what is told of an alert may tell something in its turn
 
     @property
     def active(self) -> tuple[AlertEvent, ...]:
         """The alerts that stand now, with their values when they were raised, oldest first."""
-        with self._lock.held:
+        with self._lock:
             return tuple(self._raised.values())
 
     def flush(self, timeout_seconds: float = EXIT_SECONDS) -> bool:
-        """Wait until all that was raised is told; false when that takes longer. Blocks its thread."""
+        """Wait until the sinks of `then` that have a queue took the alerts; false when one needs longer."""
         return self._reporter.flush(timeout_seconds)
 
     def emit(self, event: Event) -> None:
         """Take one event."""
         config, at = self._settings(), event.time or self._clock()
-        with self._lock.held:
+        with self._lock:
             if isinstance(event, ModelChangeEvent):
                 self._compare(event, at, is_on=config.model_changes)
             for key, sample in _samples_of(event):
                 self._take(key, sample, config, at)
-        self._tell()
 
     def _settings(self) -> AlertConfig:
         given = self._given.current if isinstance(self._given, LiveConfig) else self._given
@@ -191,25 +187,13 @@ class Alerts:
 
     def _raise(self, key: Key, at: float, **facts: Any) -> None:
         self._raised[key] = AlertEvent(alert=key[0], thread=key[1], model=key[2], time=at, **facts)
-        self._news.append((copy_context(), self._raised[key]))
+        self._reporter.emit(self._raised[key])
         if len(self._raised) > MAX_ACTIVE:
             self._clear(next(iter(self._raised)), at)
 
     def _clear(self, key: Key, at: float, **facts: Any) -> None:
         if standing := self._raised.pop(key, None):
-            cleared = replace(standing, **{"value": None, **facts}, time=at, is_cleared=True)
-            self._news.append((copy_context(), cleared))
-
-    def _tell(self) -> None:
-        """Tell all news in their order, without the lock, unless another thread, or a caller of this one, is at it."""
-        # Looked at again after each release, because what came just before found the lock taken.
-        while self._news and self._telling.acquire(timeout=0):
-            try:
-                while self._news:
-                    context, alert = self._news.popleft()
-                    context.run(self._reporter.emit, alert)
-            finally:
-                self._telling.release()
+            self._reporter.emit(replace(standing, **{"value": None, **facts}, time=at, is_cleared=True))
 
 
 class _Told:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import sqlite3
@@ -9,20 +10,26 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import quote
+from weakref import WeakSet
 
 from pydantic import TypeAdapter, ValidationError
 
 from langchain_ctxwin.core.events import KINDS, Event, NoticeEvent, StepEvent, SummaryEvent
 from langchain_ctxwin.errors import ConfigError, brief
+from langchain_ctxwin.reporting import EXIT_SECONDS, Reporter
+from langchain_ctxwin.util.background import Worker
 from langchain_ctxwin.util.failures import FailureLog
 from langchain_ctxwin.util.files import place
 
 MAX_EVENTS = 100_000  # unless told, some 150 MB: about 40,000 model calls
 BUSY_SECONDS = 5.0  # how long a write waits for another process; each of them takes a millisecond
+MAX_WAITING = 10_000  # events for a slow disk, some 10 MB; of more, the newest are lost, which is logged
+IDLE_SECONDS = 1.0  # how long the thread waits for another event: steps follow each other faster
+LINGER_SECONDS = 0.05  # how long events gather: a thread that wakes for each costs a step some 5 %
 BATCH_ROWS = 1_000  # events that are read at once: nobody who writes waits longer than for these
 APPLICATION_ID = 0x43545857  # tells our files from those of other programs: CTXW
 VERSION = 1  # of the tables; a file with a higher one is left alone
@@ -46,8 +53,8 @@ class HistorySink:
     file that is locked, foreign, or of a newer version) is logged once as `history.not_saved` and costs events, which
     `lost` counts; what is not ours is left as it is.
 
-    Each event is written on its own, without waiting for the disk: a process that dies loses none of what was
-    written, and a machine that loses its power may damage the file.
+    Events are written by a thread of the sink's own, one after the other, without waiting for the disk; the end of the
+    process waits a second for it. A machine that loses its power may damage the file.
 
     Args:
         path: the file; it is made when it is missing, and its folder, too.
@@ -70,9 +77,26 @@ class HistorySink:
         self.lost = 0
         """Events that could not be written."""
         self._failures = FailureLog(path=str(self.path))
+        self._worker = Worker(
+            "ctxwin-history", max_waiting=MAX_WAITING, idle_seconds=IDLE_SECONDS, linger_seconds=LINGER_SECONDS
+        )
+        _sinks.add(self)
 
     def emit(self, event: Event) -> None:
-        """Write an event; never raises."""
+        """Have an event written; never raises, and never waits."""
+        try:
+            is_taken = self._worker.submit(partial(self._write, event))
+        except RuntimeError:  # no thread to be had: the process is about to end
+            is_taken = False
+        if not is_taken:
+            self.lost += 1
+            self._failures.note("history.lost", "the disk is too slow, or no thread can be started")
+
+    def flush(self, timeout_seconds: float = EXIT_SECONDS) -> bool:
+        """Wait until all events are written; false when that takes longer. Blocks its thread."""
+        return self._worker.flush(timeout_seconds)
+
+    def _write(self, event: Event) -> None:
         try:
             facts = event.to_dict()
             about = (
@@ -99,6 +123,15 @@ class HistorySink:
             self._failures.note("history.not_saved", f"{type(error).__name__}: {error}")
         else:
             self._failures.note("history.not_saved", "")
+
+
+_sinks: WeakSet[HistorySink] = WeakSet()
+
+
+@atexit.register
+def _write_the_rest() -> None:
+    """Wait for all sinks, a second together."""
+    Reporter(_sinks, own=()).flush()
 
 
 class History:

@@ -207,7 +207,7 @@ class OpenTelemetrySink:
         told = {f"ctxwin.{name}": value for name, value in event.facts().items()}
         if (span := trace.get_current_span()).is_recording():
             span.add_event(event.name, _known(told), timestamp=int(event.time * NANOSECONDS))
-        else:  # it ended before the thread of the sink came to this
+        else:
             self._span(event.name, event, told)
 
     def _span(

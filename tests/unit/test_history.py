@@ -14,6 +14,7 @@ import pytest
 
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.observe import Event, History, HistorySink, StepEvent, SummaryEvent
+from support.agents import PATIENCE
 from support.told import EVERY as EVENTS
 from support.told import STEP
 
@@ -34,7 +35,14 @@ def _write(path, events, **options):
     sink = HistorySink(path, **options)
     for event in events:
         sink.emit(event)
+    assert sink.flush(PATIENCE)
     return sink
+
+
+def _write_on(sink, *events):
+    for event in events:
+        sink.emit(event)
+    assert sink.flush(PATIENCE)
 
 
 def test_every_type_of_event_comes_back_as_it_was(path):
@@ -78,7 +86,7 @@ def test_who_reads_slowly_keeps_no_writer_waiting(path):
     sink = _write(path, EVENTS[:2])
     events = History(path).events()
     next(events)
-    sink.emit(EVENTS[2])
+    _write_on(sink, EVENTS[2])
     assert sink.lost == 0
 
 
@@ -106,7 +114,7 @@ def test_processes_that_are_forked_amid_a_write_write_too(path):
 
     def write():
         while not is_over.is_set():
-            sink.emit(StepEvent(thread="parent"))
+            _write_on(sink, StepEvent(thread="parent"))
 
     writer = threading.Thread(target=write, daemon=True)
     writer.start()
@@ -115,7 +123,7 @@ def test_processes_that_are_forked_amid_a_write_write_too(path):
         if not (child := os.fork()):
             signal.alarm(20)  # ends a child that waits for a lock that nobody holds
             sink.lost = 0
-            sink.emit(StepEvent(thread="child"))
+            _write_on(sink, StepEvent(thread="child"))
             os._exit(sink.lost)
         ends.append(os.waitpid(child, 0)[1])
     is_over.set()
@@ -182,9 +190,9 @@ def test_events_are_written_again_when_the_file_is_well(path, warnings):
     path.mkdir()
     sink = _write(path, EVENTS[:2])
     path.rmdir()
-    sink.emit(EVENTS[2])
+    _write_on(sink, EVENTS[2])
     path.unlink()
-    sink.emit(EVENTS[3])
+    _write_on(sink, EVENTS[3])
     assert (sink.lost, len(warnings()), list(History(path).events())) == (2, 1, EVENTS[3:4])
 
 
@@ -193,11 +201,11 @@ def test_a_file_that_stays_locked_costs_events(path, warnings, monkeypatch):
     sink = _write(path, EVENTS[:1])
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
-    sink.emit(EVENTS[1])
+    _write_on(sink, EVENTS[1])
     with pytest.raises(ConfigError, match="database is locked"):
         History(path).score(STEP.answer_id, 1)
     other.close()
-    sink.emit(EVENTS[2])
+    _write_on(sink, EVENTS[2])
     assert (sink.lost, warnings()) == (1, ["OperationalError: database is locked"])
     assert list(History(path).events()) == [EVENTS[0], EVENTS[2]]
 
@@ -214,7 +222,7 @@ def test_a_full_disk_costs_events(path, warnings, monkeypatch):
     sink = _write(path, EVENTS[:1])
     monkeypatch.setattr(sqlite3, "connect", full)
     for _ in range(40):
-        sink.emit(STEP)
+        _write_on(sink, STEP)
     assert sink.lost > 0
     assert warnings() == ["OperationalError: database or disk is full"]
 

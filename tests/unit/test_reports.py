@@ -27,6 +27,7 @@ from langchain_ctxwin.observe import (
     report,
     requests_of,
 )
+from support.agents import PATIENCE
 from support.told import ABOUT, EVENTS, ROUTE, STEP
 
 DAY, NEXT_DAY = "2030-01-01", "2030-01-02"
@@ -71,6 +72,7 @@ def path(tmp_path):
     sink = HistorySink(tmp_path / "history.db")
     for event in EVENTS:
         sink.emit(event)
+    assert sink.flush(PATIENCE)
     return sink.path
 
 
@@ -204,6 +206,7 @@ def test_since_counts_back_from_now(tmp_path, capsys, since, seconds):
     sink = HistorySink(tmp_path / "history.db")
     for margin in (-60, 60):
         sink.emit(StepEvent(time=time.time() - seconds + margin))
+    assert sink.flush(PATIENCE)
     assert main(["report", str(sink.path), "--json", "--since", since]) == 0
     assert json.loads(capsys.readouterr().out)["events"] == 1
 
@@ -217,6 +220,7 @@ def test_names_cannot_write_lines_of_their_own(capsys, tmp_path):
     """And a table that nothing is known for is one line."""
     sink = HistorySink(tmp_path / "history.db")
     sink.emit(RouteEvent(model="a\nTotals \x1b[31m", reason="b\nTotals \x1b[31m", has_answered=True))
+    assert sink.flush(PATIENCE)
     assert [main([command, str(sink.path)]) for command in ("report", "check")] == [0, 0]
     out = capsys.readouterr().out
     assert "\n\nTools: none\n\nCompactions: none\n\n" in out
@@ -247,6 +251,7 @@ def test_gates_are_added_and_chosen(tmp_path, capsys, options, code):
     sink = HistorySink(tmp_path / "history.db")
     sink.emit(ROUTE)
     sink.emit(STEP)
+    assert sink.flush(PATIENCE)
     assert main(["check", str(sink.path), *options]) == code
 
 
@@ -296,12 +301,12 @@ def test_drawing_names_the_extra_that_it_needs(path, capsys, monkeypatch):
 
 def test_an_agent_writes_the_history_that_the_command_reads(tmp_path, capsys):
     """The agent of the demo outgrows its window; the history holds all that another sink saw."""
-    memory, path = MemorySink(), tmp_path / "history.db"
+    memory, history = MemorySink(), HistorySink(tmp_path / "history.db")
     prices = ModelInfo(name="offline", input_price=Decimal(1), output_price=Decimal(4))
     agent = create_context_agent(
         OfflineChatModel(context_window=1_000, max_tokens=100),
         [],
-        sinks=[memory, HistorySink(path)],
+        sinks=[memory, history],
         prices=prices,
         checkpointer=InMemorySaver(),
     )
@@ -309,12 +314,9 @@ def test_an_agent_writes_the_history_that_the_command_reads(tmp_path, capsys):
         question = HumanMessage(f"question {number}: " + "alpha bravo charlie " * 30)
         agent.invoke({"messages": [question]}, {"configurable": {"thread_id": "t"}})
     expected = report(memory.events)
-    deadline = time.monotonic() + 10
-    while not path.exists() or len(list(History(path).events())) < expected.events:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    assert main(["report", str(path), "--json"]) == 0
+    assert history.flush(PATIENCE)
+    assert main(["report", str(history.path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {**expected.to_dict(), "skipped": 0}
     totals = expected.totals[0]
     assert (totals.requests, totals.cost > 0, expected.compactions[0].compactions > 0) == (12, True, True)
-    assert main(["check", str(path)]) == 0
+    assert main(["check", str(history.path)]) == 0

@@ -1,7 +1,6 @@
 """Can a sink ever harm a turn, and what does a call cost?"""
 
 import threading
-from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal
 
@@ -27,6 +26,7 @@ from langchain_ctxwin.middleware import ContextWindowMiddleware
 from langchain_ctxwin.observe import (
     ContextCallbackHandler,
     Event,
+    HistorySink,
     LogSink,
     MemorySink,
     Prices,
@@ -54,102 +54,58 @@ def reasons(logs, event):
     return [log["reason"] for log in logs if log["event"] == event]
 
 
-class Hanging:
-    """A sink that does not return until it is told to."""
+class Broken:
+    """A sink that raises while it is broken."""
 
     def __init__(self):
-        self.released, self.taken = threading.Event(), 0
+        self.is_broken = True
 
     def emit(self, event):
-        self.released.wait(PATIENCE)
-        self.taken += 1
-
-
-class Broken:
-    """A sink that raises."""
-
-    def __init__(self, *, inline):
-        self.inline = inline
-
-    def emit(self, event):
-        raise RuntimeError("a secret")
+        if self.is_broken:
+            raise RuntimeError("a secret")
 
 
 @on_both
-def test_a_sink_that_hangs_or_raises_costs_no_turn(adapter):
-    """The turn ends while the sink still hangs, the others hear everything, and nothing is lost when it goes on."""
-    hanging, sink = Hanging(), MemorySink()
-    reporter = Reporter([hanging, Broken(inline=True), Broken(inline=False), sink])
+def test_a_sink_that_raises_costs_no_turn(adapter):
+    """The others hear everything; it is told once, and again when it comes back."""
+    broken, sink = Broken(), MemorySink()
+    agent = agent_on(adapter, model_of(), sinks=[broken, sink])
     with capture_logs() as logs:
-        answer = ask(agent_on(adapter, model_of(), sinks=reporter), "hello")
-        assert answer["messages"][-1].text
-        assert (hanging.taken, len(sink.of(StepEvent))) == (0, 1)
-        hanging.released.set()
-        assert reporter.flush(PATIENCE)
-    assert hanging.taken == len(sink.events)
-    assert set(reasons(logs, "metrics.sink_failed")) == {"RuntimeError"}
-    assert {log["sink"] for log in logs if log["event"] == "metrics.sink_failed"} == {"Broken"}
+        for is_broken in (True, True, False, True):
+            broken.is_broken = is_broken
+            assert ask(agent, "hello")["messages"][-1].text
+    assert len(sink.of(StepEvent)) == 4
+    failed = [log for log in logs if log["event"] == "metrics.sink_failed"]
+    assert [(log["sink"], log["reason"]) for log in failed] == [("Broken", "RuntimeError")] * 2
 
 
-class Quitting(MemorySink):
-    """A sink that wants to end the process at its first event."""
+def test_what_is_no_exception_ends_the_run():
+    """Such as Ctrl-C while a sink is at work."""
 
-    inline = False
+    class Interrupted:
+        def emit(self, event):
+            raise KeyboardInterrupt
 
-    def emit(self, event):
-        super().emit(event)
-        if len(self.events) == 1:
-            raise SystemExit
+    with pytest.raises(KeyboardInterrupt):
+        Reporter([Interrupted()]).emit(Event())
 
 
-def test_a_sink_that_ends_its_thread_hears_what_follows():
-    """What is no `Exception` is a failure like any other."""
-    sink = Quitting()
-    reporter = Reporter([sink])
+@on_both
+def test_a_history_that_cannot_keep_up_holds_up_no_turn(adapter, tmp_path, monkeypatch):
+    """Its queue is bounded, and what it loses is counted and told once."""
+    monkeypatch.setattr("langchain_ctxwin.observe.history.MAX_WAITING", 2)
+    written, history, sink = threading.Event(), HistorySink(tmp_path / "history.db"), MemorySink()
+    monkeypatch.setattr(history, "_write", lambda event: written.wait(PATIENCE))
+    agent = agent_on(adapter, model_of(), sinks=[history, sink])
     with capture_logs() as logs:
-        for _ in range(3):
-            reporter.emit(Event())
-        assert reporter.flush(PATIENCE)
-    assert (len(sink.events), reasons(logs, "metrics.sink_failed")) == (3, ["SystemExit"])
-
-
-class Counting:
-    """A sink that notes how many threads are in it at once."""
-
-    def __init__(self):
-        self.inside, self.most = 0, 0
-        self.entered = threading.Barrier(2)
-
-    def emit(self, event):
-        self.inside += 1
-        self.most = max(self.most, self.inside)
-        with suppress(threading.BrokenBarrierError):
-            self.entered.wait(0.2)
-        self.inside -= 1
-
-
-def test_a_sink_of_several_agents_has_one_thread():
-    """It takes one event after the other, whoever reports them."""
-    sink = Counting()
-    reporters = [Reporter([sink]) for _ in range(3)]
-    for reporter in reporters:
-        reporter.emit(Event())
-    assert all(reporter.flush(PATIENCE) for reporter in reporters)
-    assert sink.most == 1
-
-
-def test_events_that_a_slow_sink_cannot_take_are_lost_with_one_warning(monkeypatch):
-    """Its memory is bounded."""
-    monkeypatch.setattr("langchain_ctxwin.reporting.MAX_WAITING", 2)
-    hanging = Hanging()
-    reporter = Reporter([hanging])
-    with capture_logs() as logs:
-        for _ in range(10):
-            reporter.emit(Event())
-        hanging.released.set()
-        reporter.flush(PATIENCE)
-    assert len(reasons(logs, "metrics.lost")) == 1
-    assert hanging.taken < 10
+        for _ in range(8):
+            ask(agent, "hello")
+        assert not written.is_set()
+        written.set()
+        assert Reporter([history]).flush(PATIENCE)
+    assert len(sink.of(StepEvent)) == 8
+    assert history.lost >= 5
+    assert reasons(logs, "history.lost") == ["the disk is too slow, or no thread can be started"]
 
 
 def test_a_memory_sink_forgets_the_oldest_events():
