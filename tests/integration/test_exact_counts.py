@@ -1,7 +1,6 @@
 """How close are counts to what real servers report: with count endpoints, without usage, with bad counters?"""
 
 import asyncio
-import threading
 from statistics import median
 
 import pytest
@@ -207,7 +206,6 @@ class NoUsage(Calls):
 
 BAD_COUNTERS = {
     "raises": (lambda _: 1 / 0, ["ZeroDivisionError"]),
-    "hangs": (lambda _: threading.Event().wait(), ["no answer within 2 seconds"]),
     "negative": (lambda messages: -len(messages), ["returned a negative number"]),
 }
 
@@ -215,9 +213,8 @@ BAD_COUNTERS = {
 @pytest.mark.parametrize(("counter", "reasons"), BAD_COUNTERS.values(), ids=BAD_COUNTERS)
 def test_a_counter_that_fails_costs_one_event_and_no_turn(counter, reasons):
     """What it cannot count is estimated, in prices and in summaries alike."""
-    config = ContextConfig(summary_timeout_seconds=1)  # a summarizer that asks the counter would wait for it
     with GeminiServer(input_limit=WINDOW, policy=answer("Noted.")) as server, capture_logs() as logs:
-        engine = engine_for("gemini-test", WINDOW, counter=counter, config=config)
+        engine = engine_for("gemini-test", WINDOW, counter=counter)
         agent = chat_on(engine, server.chat_model())
         for number in range(TURNS // 2):
             agent.invoke(ask(f"Part {number}. {STORY}"), CONFIG)
