@@ -152,14 +152,7 @@ def jpeg(width, height):
     return b"\xff\xd8\xff\xe0\0\x10JFIF\0" + bytes(9) + frame
 
 
-def webp(kind, body):
-    return b"RIFF\0\0\0\0WEBP" + kind + body + bytes(20)
-
-
-HEADS = (b"", b"\x89PNG", b"GIF8", b"RIFF1234WEBPVP8 ", b"RIFF1234WEBPVP8L", b"\xff\xd8")
-WEBP_LOSSY = webp(b"VP8 ", bytes(7) + b"\x9d\x01\x2a" + struct.pack("<HH", 640, 480))
-WEBP_LOSSLESS = webp(b"VP8L", bytes(4) + b"\x2f" + struct.pack("<I", 639 | 479 << 14))
-WEBP_EXTENDED = webp(b"VP8X", bytes(8) + (639).to_bytes(3, "little") + (479).to_bytes(3, "little"))
+HEADS = (b"", b"\x89PNG", b"GIF8", b"\xff\xd8")
 
 
 def price(block, estimator=COUNT):
@@ -190,10 +183,8 @@ def test_an_image_costs_by_its_size_in_every_shape(block):
     assert price(block) == small_tiles(1024, 512) == 425
 
 
-@pytest.mark.parametrize(
-    "raw", [png(640, 480), jpeg(640, 480), WEBP_LOSSY, WEBP_LOSSLESS, WEBP_EXTENDED, b"GIF89a\x80\x02\xe0\x01"]
-)
-def test_the_size_of_every_common_format_is_read(raw):
+@pytest.mark.parametrize("raw", [png(640, 480), jpeg(640, 480)], ids=["png", "jpeg"])
+def test_the_size_of_the_common_formats_is_read(raw):
     assert image_size(raw) == (640, 480)
 
 
