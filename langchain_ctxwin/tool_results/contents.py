@@ -26,6 +26,7 @@ part of a large value is shown under its path: with longer ones, a result would 
 MAX_INT_BITS = 4 * 3_500  # longer integers are written in hexadecimal: Python prints at most 4,300 decimal digits
 MAX_ITEMS = 1_000_000  # taken from a generator: it may have no end, and so many of anything are no answer to a call
 MEDIA_DATA = ("data", "base64", "url", "image_url", "file_data", "input_audio", "source")  # keys of a block's data
+LINK_KEYS = ("url", "image_url", "source")  # keys of a block, or of the object under one, that may state an address
 _BLOCK_TYPES = frozenset({*TOOL_MESSAGE_BLOCK_TYPES, *MEDIA_TYPES})  # rows of data may have a `type` as well
 
 
@@ -124,6 +125,36 @@ def text_of(block: Any) -> str | None:
 def is_media(block: Any) -> bool:
     """Say whether a block holds an image, audio, video or a file."""
     return isinstance(block, Mapping) and MEDIA_TYPES.get(str(block.get("type"))) is not None
+
+
+def address_of(block: Mapping[str, Any]) -> str:
+    """Return where the file of a media block is, an empty string for one that holds its data.
+
+    Examples:
+        >>> address_of({"type": "file", "url": "https://archive.example/tides.csv", "mime_type": "text/csv"})
+        'https://archive.example/tides.csv'
+        >>> address_of({"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBOR"}})
+        ''
+    """
+    for value in (block.get(key) for key in LINK_KEYS):
+        url = value.get("url") if isinstance(value, Mapping) else value
+        if isinstance(url, str) and not url.startswith("data:"):
+            return url
+    return ""
+
+
+def with_addresses(content: Any) -> Any:
+    """Return content in blocks with a text in the place of each link to a file: its kind, address, and what it says."""
+    return [_addressed(block) if is_media(block) else block for block in content] if is_blocks(content) else content
+
+
+def _addressed(block: Mapping[str, Any]) -> Any:
+    url = address_of(block)
+    if not url:
+        return block
+    others = {key: value for key, value in block.items() if key not in ("type", "id", *LINK_KEYS)}
+    said = ", ".join(text for text in {**others, **(others.get("extras") or {})}.values() if isinstance(text, str))
+    return {"type": "text", "text": f"{block['type']}: {url}{f' ({said})' if said else ''}"}
 
 
 def without_data(block: Mapping[str, Any]) -> dict[str, Any]:

@@ -31,7 +31,15 @@ from langchain_ctxwin.errors import ConfigError, ResultGoneError
 from langchain_ctxwin.guarded import GuardedCounter
 from langchain_ctxwin.protocols import Clock, MetricsSink, RequestCounter, ResultStore, TokenCounter
 from langchain_ctxwin.reporting import Reporter
-from langchain_ctxwin.tool_results.contents import Content, content_of, is_blocks, is_media, jsonable, stays_blocks
+from langchain_ctxwin.tool_results.contents import (
+    Content,
+    content_of,
+    is_blocks,
+    is_media,
+    jsonable,
+    stays_blocks,
+    with_addresses,
+)
 from langchain_ctxwin.tool_results.cursors import ID_CHARS, CursorSigner, ResultRecord, args_digest, key_of, parsed
 from langchain_ctxwin.tool_results.projection import query_words
 from langchain_ctxwin.tool_results.reading import Fields, Question, Reader, question_of
@@ -57,7 +65,7 @@ PAGE_SHARE = 0.1
 """Part of the input limit that a page may take which is read on, however full the window is. A part of what is left
 would become so small while the window fills up that reading takes three times as many calls."""
 
-MEDIA_SHARE = 0.5  # of the budget of a large result, that media may take; the rest tells what there is
+MEDIA_SHARE = 0.5  # of the budget of a large result, that media may take beside a long text
 MAX_TOOLS = 256  # whose copies are remembered; making one again costs a millisecond
 STORE_SECONDS = 3.0  # longest wait for a store: a tool call waits for it, a healthy one takes milliseconds a megabyte
 PLACE_SECONDS = 1.0  # of these for a thread in async runs: a burst of calls on a healthy store is through by then
@@ -303,7 +311,7 @@ class ToolResultGuard:
         if config.full and not fits:
             log.warning("tool_result.too_large", tool=call.tool, tokens=size, room_tokens=call.budget_tokens)
         if not config.full and (not fits or config.chosen_fields):
-            read = content_of(content)
+            read = content_of(with_addresses(content))
             if not fits or leaves_out(read, config.chosen_fields):
                 return self._reduced(call, content, read, size, is_oversized=not fits)
         call.add(tokens=size, is_oversized=not fits)
@@ -312,9 +320,7 @@ class ToolResultGuard:
     def _reduced(self, call: _Call, content: Any, read: Content, size: int, *, is_oversized: bool) -> Reduced:
         """What is shown of a result; what is left out is kept before that."""
         config, result_id = call.config, self._new_id()
-        blocks = [block for block in content if is_media(block) and stays_blocks([block])] if is_blocks(content) else []
-        room = int((MEDIA_SHARE if is_oversized else 1.0) * call.budget_tokens)
-        media: Fit[Any] = take_while_fits(blocks, room, lambda block: self._prices.content([block]), on_overflow="skip")
+        media = self._media(content, call.budget_tokens, is_oversized=is_oversized)
         record = ResultRecord(
             tool=call.tool,
             args_digest=args_digest(call.args),
@@ -347,6 +353,17 @@ class ToolResultGuard:
         }
         shown = [{"type": "text", "text": answer.text}, *media.kept] if media.kept else answer.text
         return Reduced(shown, facts, is_stored)
+
+    def _media(self, content: Any, budget_tokens: int, *, is_oversized: bool) -> Fit[Any]:
+        """The media that stay beside the text: as many as the budget holds, where the text is short."""
+        blocks = list(content) if is_blocks(content) else []
+        media = [block for block in blocks if is_media(block) and stays_blocks([block])]
+        room = budget_tokens
+        if is_oversized and media:
+            others = [block for block in with_addresses(blocks) if not is_media(block)]
+            text_tokens = MIN_TOKENS + (self._prices.content(others) if others else 0)
+            room = max(int(MEDIA_SHARE * budget_tokens), budget_tokens - text_tokens)
+        return take_while_fits(media, room, lambda block: self._prices.content([block]), on_overflow="skip")
 
     def _answered(self, cursor: str, question: Question, runtime: Any, thread: str, loop: Any) -> str:
         """The page that a cursor stands for; only because of a good one is the result kept for longer."""

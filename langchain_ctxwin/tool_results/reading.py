@@ -363,7 +363,9 @@ class _Notes:
 def _here(layout: Layout, page: Page) -> str:
     if page.form:
         return f"Here: {page.form}."
-    if layout.unit == "text" and page.chars:
+    if layout.unit == "text":
+        if page.chars is None:
+            return "Here: all of it."
         tail = f" and the last {len(page.end):,}" if page.end else ""
         return f"Here: characters {page.chars[0]:,}-{page.chars[1]:,} of {len(layout.rows[0]):,}{tail}."
     parts = []
