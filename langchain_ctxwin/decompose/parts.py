@@ -42,6 +42,10 @@ PLAIN_MARGIN = 1.2  # over the counts of a counter that states no bounds: the us
 LEAST_ROOM_TOKENS = 256  # less is no room for a part: two paragraphs, or two short answers to combine
 LEAST_PART_TOKENS = 64  # a part that is refused although it is smaller is not refused for its size
 LEAST_PIECE_TOKENS = LEAST_PART_TOKENS // 2  # a smaller piece of a text is not worth a call
+LEAST_ROOM_SHARE, ROOM_STEP = 0.9, 0.01
+"""Of the room for chunks: the least that is tried where whole requests exceed it, as sampled prices of long texts do by
+one or two parts in a hundred, and the least that is taken off each time, because each time takes as long as the first.
+"""
 LEAST_HALVED_ANSWERS = 4
 """Fewer answers are shortened instead: each half has to combine two, or the work would never come to an end."""
 
@@ -147,8 +151,7 @@ class PartSplitter:
         works = list[Part]()
         for sub_question in sub_questions or [""]:
             about, room = _about(question, 0, sub_question), self.document_room(question, sub_question)
-            frame_price = self._frame_price(about)
-            parts, cuts = split_chunks(chunks, room, self._price, frame_price, least_tokens=LEAST_PART_TOKENS)
+            parts, cuts = self._split(about, chunks, room, least_tokens=LEAST_PART_TOKENS)
             counts["cuts"] = cuts  # the same for every sub-question, or nearly so: the room beside them differs
             works += self._fitted([{**about, "chunks": part} for part in parts], counts)
         return _numbered(works)
@@ -172,7 +175,7 @@ class PartSplitter:
                 chunk = Chunk(document=number, source=source, start=0, text=answer["text"], covers=answer["covers"])
                 named.append(chunk)
             chunks = self._shortened(about, named, room // 2, counts)
-            parts, _ = split_chunks(chunks, room, self._price, self._frame_price(about))
+            parts, _ = self._split(about, chunks, room)
             if len(parts) >= len(chunks) > 1:
                 parts = [chunks[first : first + 2] for first in range(0, len(chunks), 2)]
             works += self._fitted([{**about, "chunks": part} for part in parts], counts)
@@ -202,6 +205,26 @@ class PartSplitter:
             return [{**work, "chunks": half} for half in (chunks[:middle], chunks[middle:])]
         kept = self._shortened(work, chunks, tokens // (2 * len(chunks)), counts)
         return [] if kept == chunks else [{**work, "chunks": kept}]
+
+    def _split(
+        self, about: Part, chunks: Sequence[Chunk], room: int, *, least_tokens: int = 1
+    ) -> tuple[list[list[Chunk]], list[Cut]]:
+        """The chunks in parts, with less room for all where a whole request costs a little more than its chunks.
+
+        Made smaller on its own, each such part would become two.
+        """
+        frame_price, least_room = self._frame_price(about), ceil(LEAST_ROOM_SHARE * room)
+        parts, cuts = split_chunks(chunks, room, self._price, frame_price, least_tokens=least_tokens)
+        while room > least_room:
+            over = max((self.over_by(self.request_of({**about, "chunks": part})) for part in parts), default=0)
+            if not over:
+                break
+            room = max(least_room, room - max(over, ceil(ROOM_STEP * room)))
+            try:
+                parts, cuts = split_chunks(chunks, room, self._price, frame_price, least_tokens=least_tokens)
+            except BudgetExceededError:  # of the first room only it is the user's concern
+                break
+        return parts, cuts
 
     def _fitted(self, works: list[Part], counts: Counts) -> list[Part]:
         """Make every part smaller whose request as a whole is larger than the sum of its chunks."""

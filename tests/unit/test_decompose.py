@@ -16,6 +16,7 @@ from langgraph.types import Command, interrupt
 
 from langchain_ctxwin import BudgetExceededError, ConfigError, ContextWindowError, ModelLimits, TokenEstimator
 from langchain_ctxwin.decompose import asplit_question, create_map_reduce_graph, split_question
+from langchain_ctxwin.decompose.parts import PartSplitter, chunk_of, no_counts
 from langchain_ctxwin.errors import UnknownModelError
 from support.fakes import ScriptedChatModel, SdkError, openai_overflow, script
 
@@ -484,3 +485,22 @@ async def test_without_a_usable_reply_the_marks_decide(question, parts):
     assert split_question(question) == await asplit_question(question) == expected
     assert split_question(question, RunnableLambda(fail)) == expected
     assert await asplit_question(question, RunnableLambda(fail)) == expected
+
+
+@pytest.mark.parametrize("window", [4_096, 8_192])
+def test_the_number_of_parts_follows_the_size(window):
+    """A few characters more of the question, or of each document, are no reason for twice the calls."""
+    splitter = PartSplitter(model_of(), limits=ModelLimits(window, max_output_tokens=window // 8))
+    line, uneven = "Candles burn low in every niche. " * 50, {}
+    for chars in range(885, 1_450, 37):
+        texts = [f"# Room {number}\n{line[:chars]}" for number in range(80)]
+        inputs = {"documents": [chunk_of(at, text) for at, text in enumerate(texts)]}
+        inputs["one text"] = [chunk_of(0, "\n\n".join(texts))]
+        counts = [
+            len(splitter.of_documents(question, chunks, no_counts()))
+            for question in ("Why?", "Which keys?", "Which old keys are kept in the tower?")
+            for chunks in inputs.values()
+        ]
+        if max(counts) > min(counts) * 4 // 3 + 1:
+            uneven[chars] = counts
+    assert uneven == {}
