@@ -26,6 +26,7 @@ from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.core.spending import Usage
 from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.core.tool_schemas import name_of
+from langchain_ctxwin.core.turns import SOURCE
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.protocols import MetricsSink, TokenCounter, takes_tools
 from langchain_ctxwin.reporting import Prices, Reporter
@@ -33,7 +34,6 @@ from langchain_ctxwin.util.memo import Lru
 
 MAX_RUNNING = 1_000  # calls at once that are told apart; of more, the oldest end without an event
 SUMMARIZING = "summarization"  # what `lc_source` says of a call that writes a summary, as LangChain spells it
-SOURCE = "langchain_ctxwin"  # what it says of the agent's own calls, unless the caller says something else
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Annotated, Any, Required, Self, TypeVar
 
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage, ToolMessage
-from langgraph.types import Command
+from langgraph.types import Command, TracePolicy, omit_payload
 
 from langchain_ctxwin.agent.choices import Choices, asked_by, limited_by, router_of, unknown_tools
 from langchain_ctxwin.agent.model_call import Attempt, ModelCall
@@ -289,6 +289,9 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
     """
 
     state_schema = ContextKeys
+
+    trace_policy = TracePolicy(process_inputs=omit_payload)
+    """Spans of the middleware hold no copy of request and state: the spans around and inside of it have them."""
 
     def __new__(cls, *_: Any, guard: ToolResultGuard | None = None, **__: Any) -> Self:
         """With a guard, make one that stands around tool calls too: LangChain looks at the class for that."""

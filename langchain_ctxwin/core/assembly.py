@@ -10,8 +10,9 @@ from typing import Any, Literal, TypeVar
 from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_ctxwin.core.edits import text_of
+from langchain_ctxwin.core.pairing import note_message
 from langchain_ctxwin.core.record import CLOSING, FENCE, NO_MARKS, OPENING, Record, render_record
-from langchain_ctxwin.core.turns import NOTE_KEY, Step
+from langchain_ctxwin.core.turns import Step
 
 M = TypeVar("M", bound=BaseMessage)
 
@@ -40,9 +41,7 @@ def assemble(preamble: Preamble, pinned: Iterable[AnyMessage], history: Iterable
     """
     record, is_user = preamble.record, preamble.placement == "user"
     system = append_text(preamble.system, [part for part in (preamble.constraints, "" if is_user else record) if part])
-    notes = list[AnyMessage]()
-    if record and is_user:
-        notes = [HumanMessage(content=record, id=RECORD_ID, additional_kwargs={NOTE_KEY: True})]
+    notes = [note_message(record, RECORD_ID)] if record and is_user else []
     return [*([system] if system else ()), *pinned, *notes, *history]
 
 

@@ -28,7 +28,7 @@ from langchain_ctxwin.core.calls import (
     without_call_blocks,
 )
 from langchain_ctxwin.core.edits import REASONING_TYPES, media_count, spoken, text_of
-from langchain_ctxwin.core.turns import NOTE_KEY
+from langchain_ctxwin.core.turns import NOTE_KEY, SOURCE
 
 EMPTY_USER_TEXT = "[empty message]"
 OPENING_TEXT = "[The conversation continues from here.]"
@@ -186,7 +186,7 @@ def find_faults(messages: Sequence[AnyMessage]) -> list[str]:
 
 def note_message(content: Any, note_id: str) -> HumanMessage:
     """Return a user-side message written by this package; it never counts as a user message of its own."""
-    return HumanMessage(content=content, id=note_id, additional_kwargs={NOTE_KEY: True})
+    return HumanMessage(content=content, id=note_id, additional_kwargs={NOTE_KEY: True, "lc_source": SOURCE})
 
 
 def is_empty(message: AnyMessage) -> bool:

@@ -26,6 +26,7 @@ from langchain_ctxwin.core.calls import call_ids, calls_of, is_result, is_user, 
 from langchain_ctxwin.errors import ConfigError
 
 NOTE_KEY = "ctxwin_note"  # marks user-side messages that this package wrote; they never start a turn
+SOURCE = "langchain_ctxwin"  # what `lc_source`, LangChain's mark of what wrote a message or makes a call, says of ours
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
+from langsmith import Client
+from langsmith.run_helpers import tracing_context
 from pydantic import BaseModel
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits
@@ -31,6 +33,7 @@ from langchain_ctxwin.errors import BudgetExceededError, ConfigError, UnknownMod
 from langchain_ctxwin.middleware import ContextAgentState, ContextWindowMiddleware
 from langchain_ctxwin.observe import Validator
 from langchain_ctxwin.summarize import SummaryJobs
+from langchain_ctxwin.tool_results import ToolResultGuard
 from support.agents import LONG, PATIENCE, THREAD, ask, model_of, values
 from support.fakes import (
     InvalidRequestError,
@@ -393,3 +396,30 @@ def held(agent, turns, chars):
     for number in range(turns):
         out = ask(agent, f"question {number} {(LONG * 4)[:chars]}")
     return out
+
+
+class Spans(Client):
+    """Keeps what is traced instead of sending it."""
+
+    def __init__(self) -> None:
+        super().__init__("http://localhost", auto_batch_tracing=False, info={})
+        self.inputs: dict[str, str] = {}
+
+    def create_run(self, name: str, inputs: dict[str, Any], run_type: str, **_: Any) -> None:
+        self.inputs[name] = str(inputs)
+
+    def update_run(self, *_: Any, **__: Any) -> None:
+        """The ends of spans are not asked for."""
+
+
+def test_the_span_in_a_trace_does_not_hold_request_and_state_once_more():
+    """The spans around and inside of it have them, and each copy is sent and paid for."""
+    client, agent = Spans(), agent_of(model_of(9_000), middleware=ContextWindowMiddleware(guard=ToolResultGuard()))
+
+    with tracing_context(client=client, enabled=True):
+        agent.invoke({"messages": [HumanMessage(LONG)]}, THREAD)
+
+    assert [name for name, inputs in client.inputs.items() if LONG[:50] in inputs] != []
+    assert {name: inputs for name, inputs in client.inputs.items() if "ContextWindow" in name} == {
+        "ContextWindowMiddleware.wrap_model_call": "{}"
+    }

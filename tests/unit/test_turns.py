@@ -310,7 +310,7 @@ def test_everything_is_one_system_message_unless_the_record_is_a_users():
     request = assemble(preamble("user"), [HumanMessage("pin")], [HumanMessage("q")])
     shown = [("system", "S\n\nC"), ("human", "pin"), ("human", "R"), ("human", "q")]
     assert [(m.type, m.content) for m in request] == shown
-    assert request[2].additional_kwargs == {"ctxwin_note": True}
+    assert request[2].additional_kwargs == {"ctxwin_note": True, "lc_source": "langchain_ctxwin"}
 
 
 def test_leading_system_messages_join_the_prompt_and_its_cache_markers_stay():
