@@ -23,7 +23,7 @@ from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from langchain_ctxwin.core.field_paths import compile_fields
-from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.errors import PATH, ConfigError, expect
 from langchain_ctxwin.settings_file import MAX_AMOUNT, explained, printable, read_bytes, table_of
 
 __all__ = [
@@ -159,7 +159,8 @@ class Settings(BaseSettings):
         Raises:
             ConfigError: the file is missing, empty or unreadable, or holds unknown or invalid settings.
         """
-        return cls.from_bytes(read_bytes(Path(path)), path)
+        path = Path(expect(path, PATH, "path", "the path of a settings file"))
+        return cls.from_bytes(read_bytes(path), path)
 
     @classmethod
     def from_bytes(cls, content: bytes, path: str | Path) -> Self:

@@ -17,7 +17,7 @@ from langchain_ctxwin.core.assembly import merge_system
 from langchain_ctxwin.core.calibration import Sizing, fault_of, prior
 from langchain_ctxwin.core.compaction import Compaction, Goal
 from langchain_ctxwin.core.events import SummaryEvent, SummaryStatus
-from langchain_ctxwin.core.limits import ModelLimits, for_everybody, stated_limit, unrefuted
+from langchain_ctxwin.core.limits import ModelLimits, for_everybody, limits_given, stated_limit, unrefuted
 from langchain_ctxwin.core.measuring import measure_request
 from langchain_ctxwin.core.model_info import ModelInfo, arguments_of, family_of, model_name, rules_of
 from langchain_ctxwin.core.native import memory_tools
@@ -40,7 +40,7 @@ from langchain_ctxwin.core.recovery import known_of, refused, retry_target
 from langchain_ctxwin.core.session import Faults, Pending, Session, read_session, valid_record, with_new_pins
 from langchain_ctxwin.core.turns import as_messages
 from langchain_ctxwin.core.window import About, Window
-from langchain_ctxwin.errors import ConfigError, SummarizationError, brief
+from langchain_ctxwin.errors import ConfigError, SummarizationError, brief, expect
 from langchain_ctxwin.hooks import AfterCompaction, BeforeCompaction, Compacted, Plan, agreed, tell
 from langchain_ctxwin.limit_memory import AcceptedSizes, FollowedLimits, HeardLimits, followed, is_registry
 from langchain_ctxwin.pricing import MAX_CONVERSATIONS, Marks, Pricing, Pricings
@@ -134,7 +134,7 @@ class ContextEngine:
         self._settings = self._refused = self._live.current
         self._registry = limits if is_registry(limits) else None
         self._followed = followed(limits, learned)
-        self._limits = ModelLimits() if self._registry else _checked_limits(ModelLimits.of(limits), self._settings)
+        self._limits = ModelLimits() if self._registry else _checked_limits(limits_given(limits), self._settings)
         self.model = "" if self._registry else model_name(limits)
         """Name of the model that the limits are of; empty when they were given as numbers."""
         self._truncating, self._known_rules = Seen(), Lru[tuple[Any, Rules]](MAX_TEXTS)
@@ -304,6 +304,7 @@ class ContextEngine:
                 return planned
             return self.due(measured)
 
+        expect(window, Window, "window", MEASURED)
         return self._agreed(window, due)
 
     def due(self, window: Window) -> Compaction | None:
@@ -338,7 +339,9 @@ class ContextEngine:
             BudgetExceededError: the request cannot be made to fit, whatever leaves, or two messages that have to be
                 shortened share an id.
         """
-        limit = window.budget.input_limit if target_tokens is None else target_tokens
+        limit = (
+            expect(window, Window, "window", MEASURED).budget.input_limit if target_tokens is None else target_tokens
+        )
         plan = partial(planning.emergency, target_tokens=target_tokens)
         return agreed(self._before, window, plan, limit=limit, is_hard=True)
 
@@ -364,6 +367,7 @@ class ContextEngine:
         """The work of `apply`, for sync and async callers."""
         if compaction is None:
             return {}
+        expect(compaction, Compaction, "compaction", "what plan or emergency returned")
         began = time.perf_counter()
         if compaction.snapshot is None:
             update = update_after_compaction(compaction, window, planning.summary_after(compaction, window))
@@ -386,7 +390,7 @@ class ContextEngine:
         Raises:
             ConfigError: tools and system prompt have more cache breakpoints than a request may have.
         """
-        return dressed(window, settings_of(window).prompt_cache)
+        return dressed(window, settings_of(expect(window, Window, "window", MEASURED)).prompt_cache)
 
     def call_options(
         self, window: Window, messages: Sequence[AnyMessage], *, conversation: str = "", call: Any = None
@@ -650,6 +654,7 @@ def _checked_limits(limits: ModelLimits, config: ContextConfig) -> ModelLimits:
     return limits
 
 
+MEASURED = "what engine.measure returned"
 HOOKS = {
     "before_compaction": "takes a window and a compaction and returns a compaction or None",
     "after_compaction": "takes the event of a compaction",
@@ -658,8 +663,7 @@ HOOKS = {
 
 def check_collaborators(*, config: Any, counter: Any, learned: Any, jobs: Any, **hooks: Any) -> None:
     """Raise `ConfigError` for what cannot serve an engine; None is a default everywhere."""
-    if isinstance(config, type) or not isinstance(config, ContextConfig | LiveConfig | None):
-        raise ConfigError(f"config={brief(config)}: pass a ContextConfig, for example ContextConfig(keep=0.4)")
+    expect(config, ContextConfig | LiveConfig | None, "config", "a ContextConfig, for example ContextConfig(keep=0.4)")
     if counter is not None and not _is_made(counter, "__call__"):
         raise ConfigError(
             f"counter={brief(counter)}: pass a callable that counts the tokens of messages, for example "

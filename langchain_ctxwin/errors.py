@@ -18,7 +18,10 @@ is a `ContextOverflowError` of LangChain, like a provider's.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from langchain_core.exceptions import ContextOverflowError
 
@@ -96,6 +99,32 @@ class ConfigError(ContextWindowError):
 
 SHOWN_CHARS = 80
 """Longest value in an error: enough to recognize it, and a whole chat model is no help."""
+
+
+PATH = (str, os.PathLike)  # kinds of a file's path
+
+
+def expect(value: Any, kinds: Any, name: str, wanted: str) -> Any:
+    """Return an argument that is of one of these kinds, of any for `object`; others and classes raise a `ConfigError`.
+
+    Examples:
+        >>> expect(5, str, "question", "the question as a text")
+        Traceback (most recent call last):
+            ...
+        langchain_ctxwin.errors.ConfigError: question=5: pass the question as a text
+    """
+    if kinds is object or (isinstance(value, kinds) and not isinstance(value, type)):
+        return value
+    hint = "it has to be awaited: " if inspect.isawaitable(value) else ""
+    raise ConfigError(f"{name}={brief(value)}: {hint}pass {wanted}")
+
+
+def expect_each(values: Any, kinds: Any, name: str, wanted: str) -> list[Any]:
+    """Return a list of what an argument holds, each of one of these kinds; anything else raises a `ConfigError`."""
+    if isinstance(values, str | bytes | Mapping):
+        expect(values, (), name, wanted)
+    expect(values, Iterable, name, wanted)
+    return [expect(value, kinds, f"{name}[{index}]", wanted) for index, value in enumerate(values)]
 
 
 def brief(value: object) -> str:

@@ -161,7 +161,7 @@ def search_messages(
     if not isinstance(query, str) or not query.strip():
         raise ConfigError(f"query={query!r}: give the words to search for")
     _check(max_tokens, 1, counter)
-    if isinstance(messages, str | bytes | BaseMessage) or not isinstance(messages, Iterable):
+    if isinstance(messages, str | bytes | Mapping | BaseMessage) or not isinstance(messages, Iterable):
         raise ConfigError(f"messages={messages!r:.80}: give a list of messages")
     try:
         history: list[Any] = convert_to_messages(messages)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Self
 
 from langchain_ctxwin.config import FileConfig, changes, listed
-from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.errors import PATH, ConfigError, expect
 from langchain_ctxwin.settings_file import read_bytes
 from langchain_ctxwin.util.background import renew_after_fork
 from langchain_ctxwin.util.log import log
@@ -75,7 +75,7 @@ class ConfigFile:
     def __init__(
         self, path: str | Path, *, on_change: Callable[[FileConfig, FileConfig], object] | None = None
     ) -> None:
-        self.path = Path(path).absolute()
+        self.path = Path(expect(path, PATH, "path", "the path of a settings file")).absolute()
         """The file, as it was given; links are followed anew at each look."""
         self.problem = ""
         """Why the file as it is now was rejected; empty when it is what is active."""

@@ -28,7 +28,7 @@ from langchain_ctxwin.config import FileConfig, LiveConfig, RetrievalConfig, gro
 from langchain_ctxwin.core.fitting import take_while_fits
 from langchain_ctxwin.core.model_info import family_of
 from langchain_ctxwin.core.tokens import TokenEstimator, WholePrice, text_price
-from langchain_ctxwin.errors import ConfigError, brief
+from langchain_ctxwin.errors import ConfigError, brief, expect
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import Seen
 
@@ -83,8 +83,7 @@ class _Budgeted(BaseModel):
             ConfigError: it holds no settings of retrieval.
         """
         settings = group_of(config, "retrieval")
-        if not isinstance(settings, RetrievalConfig):
-            raise ConfigError(f"config={brief(config)}: pass a RetrievalConfig, a FileConfig or a ConfigFile")
+        expect(settings, RetrievalConfig, "config", "a RetrievalConfig, a FileConfig or a ConfigFile")
         made = cls(**{**settings.model_dump(), **fields})
         made._live, made._own = (config if isinstance(config, LiveConfig) else None), frozenset(fields)
         return made

@@ -168,7 +168,7 @@ def _fault(fault: ErrorDetails, given: Mapping[str, Any], known: Collection[str]
 
 def _told(value: Any) -> str:
     if not isinstance(value, str | int | float | bool | None):  # a list or table may hold a secret
-        return ""
+        return f" ({type(value).__name__})"
     if isinstance(value, int) and abs(value) > MAX_AMOUNT:  # Python refuses to print very long ones
         return f"=(a number of {value.bit_length():,} bits)"
     return f"={brief(value)}"

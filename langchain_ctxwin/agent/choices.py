@@ -27,7 +27,7 @@ from langchain_ctxwin.core.spending import MOST_CALLS, CostComparison, Course, c
 from langchain_ctxwin.core.tool_schemas import name_of
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.engine import ContextEngine, settings_of
-from langchain_ctxwin.errors import ConfigError, NoModelFitsError, RemainingTooSmallError
+from langchain_ctxwin.errors import ConfigError, NoModelFitsError, RemainingTooSmallError, expect
 from langchain_ctxwin.reporting import Reporter
 
 if TYPE_CHECKING:  # both take a while to import, and most agents have neither
@@ -115,13 +115,11 @@ class Choices:
         if router is not None:
             from langchain_ctxwin.routing import ModelRouter  # noqa: PLC0415  # most agents have no router
 
-            if not isinstance(router, ModelRouter):
-                raise ConfigError(f"router={type(router).__name__}: pass a ModelRouter, or None")
+            expect(router, ModelRouter, "router", "a ModelRouter, or None")
         if selector is not None:
             from langchain_ctxwin.tools import ToolSelector  # noqa: PLC0415  # most agents have no selector
 
-            if not isinstance(selector, ToolSelector):
-                raise ConfigError(f"tool_selector={type(selector).__name__}: pass a ToolSelector, or None")
+            expect(selector, ToolSelector, "tool_selector", "a ToolSelector, or None")
         self.router = router
         self.selector = selector
         self.asked = Asked()

@@ -18,11 +18,11 @@ from langchain_ctxwin.agent.step import AgentStep, CallSetup, Flow, is_large
 from langchain_ctxwin.agent.storage import Archives, place_of
 from langchain_ctxwin.callbacks import calls_carry
 from langchain_ctxwin.config import ContextConfig, LiveConfig
-from langchain_ctxwin.core.limits import ModelLimits
+from langchain_ctxwin.core.limits import ModelLimits, limits_given
 from langchain_ctxwin.core.model_info import family_of, model_name
 from langchain_ctxwin.core.priced_view import PinWhen
 from langchain_ctxwin.engine import ContextEngine, check_collaborators
-from langchain_ctxwin.errors import ConfigError, UnknownModelError, brief
+from langchain_ctxwin.errors import ConfigError, UnknownModelError, brief, expect
 from langchain_ctxwin.hooks import AfterCompaction, BeforeCompaction
 from langchain_ctxwin.limit_memory import HeardLimits
 from langchain_ctxwin.observe.validation import Validator
@@ -437,10 +437,8 @@ def _check(engine: Any, validator: Any, guard: Any, options: Mapping[str, Any]) 
     """Raise `ConfigError` for arguments that would fail at the first call."""
     if not isinstance(engine, ContextEngine | None):
         raise ConfigError(f"engine={brief(engine)} is no ContextEngine: {_instead_of(engine)}")
-    if not isinstance(validator, Validator | None):
-        raise ConfigError(f"validator={brief(validator)}: pass a Validator, or None")
-    if not isinstance(guard, ToolResultGuard | None):
-        raise ConfigError(f"guard={brief(guard)}: pass a ToolResultGuard, or None")
+    expect(validator, Validator | None, "validator", "a Validator, or None")
+    expect(guard, ToolResultGuard | None, "guard", "a ToolResultGuard, or None")
     _check_options(**options)
     given = ", ".join(name for name, value in options.items() if value is not None)
     if engine is not None and given:
@@ -451,7 +449,7 @@ def _check_options(
     *, limits: Any, summarizer: Any, pin_when: Any, sinks: Any, prices: Any, **collaborators: Any
 ) -> None:
     if limits is not None:
-        ModelLimits.of(limits)
+        limits_given(limits)
     check_collaborators(**collaborators)
     as_summarizer(summarizer)
     Marks(pin_when)

@@ -30,7 +30,7 @@ from langchain_ctxwin.callbacks import with_metadata
 from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.engine import ContextEngine
-from langchain_ctxwin.errors import ConfigError, ContextWindowError, brief
+from langchain_ctxwin.errors import ConfigError, ContextWindowError, brief, expect
 from langchain_ctxwin.util.memo import Lru, once
 from langchain_ctxwin.util.work import Wait, Work, arun, run
 
@@ -346,6 +346,9 @@ def add_context_nodes(
         builder.add_edge("tools", "budget_check")
         ```
     """
+    expect(builder, StateGraph, "builder", "the StateGraph that the nodes are added to")
+    expect(nodes, ContextNodes, "nodes", "ContextNodes(engine)")
+    expect(model, Runnable | Callable, "model", "a chat model, a Runnable or a function of messages")
     _require_messages(builder)
     ours = (nodes.budget_check, nodes.maybe_summarize, nodes.force_compress, nodes.build_messages)
     # Every key of the graph and those of a session: what a node takes as a dict, whatever the state is made of.
@@ -384,8 +387,7 @@ def _after_summary(state: State) -> str:
 
 def _check(engine: Any, system_prompt: Any, tools: Any) -> None:
     """Raise `ConfigError` for arguments that would fail at the first request."""
-    if not isinstance(engine, ContextEngine):
-        raise ConfigError(f"engine={brief(engine)} is no ContextEngine: pass ContextNodes(ContextEngine(limits=model))")
+    expect(engine, ContextEngine, "engine", "a ContextEngine, as in ContextNodes(ContextEngine(limits=model))")
     if not (isinstance(system_prompt, str | SystemMessage) or callable(system_prompt)):
         raise ConfigError(
             f"system_prompt={brief(system_prompt)}: pass a text, a SystemMessage, or a function of state and runtime"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import SystemMessage, ToolMessage
 from langchain_core.runnables import Runnable
+from langchain_core.tools import BaseTool
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
@@ -28,8 +29,9 @@ from langchain_ctxwin.core.limits import ModelLimits, NamedLimits
 from langchain_ctxwin.core.model_info import family_of, model_name
 from langchain_ctxwin.core.priced_view import PinWhen
 from langchain_ctxwin.core.tokens import TokenEstimator
+from langchain_ctxwin.core.tool_schemas import listed
 from langchain_ctxwin.engine import ContextEngine
-from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.errors import ConfigError, expect
 from langchain_ctxwin.hooks import AfterCompaction, BeforeCompaction
 from langchain_ctxwin.limit_memory import FollowedLimits, is_registry
 from langchain_ctxwin.protocols import LimitMemory, MetricsSink, TokenCounter
@@ -108,7 +110,7 @@ def create_context_agent(
         ```
     """
     _require_known(compile_options)
-    chat = _chat_model(model)
+    chat, tools = _chat_model(model), _checked_tools(tools)
     router = router_of(chat) if limits is None else None
     counted_by = counter or TokenEstimator(family_of(chat))
     engine = ContextEngine(
@@ -149,6 +151,15 @@ INSTEAD = {
     "config_schema": "use context_schema",
 }
 """Arguments of other agents, and where they belong here."""
+
+
+def _checked_tools(given: Any) -> list[Any]:
+    """The tools as a list; anything that is none raises a `ConfigError`."""
+    tools = listed(given)
+    for number, tool in enumerate(tools):
+        if not callable(tool):
+            expect(tool, BaseTool | Mapping, f"tools[{number}]", "a function, a BaseTool, or a definition as a dict")
+    return tools
 
 
 def _require_known(options: Mapping[str, Any]) -> None:
@@ -218,12 +229,15 @@ def _limits(limits: Any, chat: BaseChatModel) -> Any:
 
 def _chat_model(name: str | BaseChatModel) -> BaseChatModel:
     if not isinstance(name, str):
-        return name
+        chat: BaseChatModel = expect(name, Runnable, "model", "a chat model, or its name such as 'provider:name'")
+        return chat
     try:
         from langchain.chat_models import init_chat_model  # noqa: PLC0415  # optional package, only for strings
     except ImportError as error:
         raise ConfigError(
             f"model={name!r} is a string: install langchain-ctxwin[agents] or pass a chat model"
         ) from error
-    chat: BaseChatModel = init_chat_model(name)
-    return chat
+    try:
+        return init_chat_model(name)
+    except ValueError as error:
+        raise ConfigError(f"model={name!r}: {error}") from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +13,7 @@ from langchain_core.runnables.configurable import DynamicRunnable, RunnableConfi
 
 from langchain_ctxwin.core.calibration import is_absurd
 from langchain_ctxwin.core.overflow import ContextOverflow
-from langchain_ctxwin.errors import BudgetExceededError, ConfigError, UnknownModelError
+from langchain_ctxwin.errors import BudgetExceededError, ConfigError, UnknownModelError, expect
 
 # Names under which chat models take the number of tokens to generate.
 OUTPUT_ARGUMENTS = ("max_tokens", "max_output_tokens", "max_completion_tokens", "num_predict", "n_predict")
@@ -165,6 +165,17 @@ class ModelLimits:
         return replace(self, context_window=GUESS_FACTOR * self.max_output_tokens, source="guess")
 
 
+def limits_given(limits: Any) -> ModelLimits:
+    """Return what `ModelLimits.of` reads of an argument `limits`; a name, or a class, raises a `ConfigError`."""
+    if isinstance(limits, str | bytes | type | Sequence | Awaitable):
+        expect(limits, (), "limits", LIMITS_WANTED)
+    return ModelLimits.of(limits)
+
+
+LIMITS_WANTED = (
+    "ModelLimits(context_window=...), the window as a number, a chat model, a profile, or a ModelRegistry, whose "
+    "lookup(name) finds the limits of a name"
+)
 _LIMIT_NAMES = tuple(field.name for field in fields(ModelLimits) if field.name != "source")
 
 

@@ -12,7 +12,7 @@ from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.native import provider_named
 from langchain_ctxwin.core.pairing import UNKNOWN, Rules
 from langchain_ctxwin.core.tool_schemas import FRAMING
-from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.errors import ConfigError, expect
 
 LIMIT_FIELDS = ("context_window", "max_input_tokens", "max_output_tokens")
 PRICE_FIELDS = ("input_price", "output_price", "cache_read_price", "cache_write_price", "cache_write_hour_price")
@@ -73,7 +73,7 @@ class ModelInfo:
     """Field name -> the values that were not taken, by source."""
 
     def __post_init__(self) -> None:
-        if not self.name:
+        if not expect(self.name, str, "name", "the model's name as its provider spells it"):
             raise ConfigError("name='': give the model's name as its provider spells it")
         try:
             _ = self.limits

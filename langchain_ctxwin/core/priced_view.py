@@ -26,7 +26,7 @@ from langchain_ctxwin.core.pairing import (
 from langchain_ctxwin.core.record import RecordLine, lazy
 from langchain_ctxwin.core.turns import NOTE_KEY, Shown, Step, Turn, checksum, group_turns, split_steps
 from langchain_ctxwin.core.view import Position, View, message_id, position_of
-from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.errors import expect
 
 M = TypeVar("M", bound=BaseMessage)
 
@@ -52,8 +52,7 @@ def pin(message: M) -> M:
         >>> is_pinned(pin(SystemMessage("Never book before 9:00.")))
         True
     """
-    if not isinstance(message, BaseMessage):
-        raise ConfigError(f"pin({message!r:.80}): pass a message, for example pin(HumanMessage(...))")
+    expect(message, BaseMessage, "message", "a message, for example pin(HumanMessage(...))")
     return message.model_copy(update={"additional_kwargs": {**message.additional_kwargs, PIN_KEY: True}})
 
 

@@ -15,6 +15,7 @@ from itertools import chain, groupby
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from langchain_ctxwin.core.fitting import take_while_fits
+from langchain_ctxwin.errors import ConfigError, brief
 
 T = TypeVar("T")
 
@@ -175,7 +176,12 @@ def render_record(record: Record | Mapping[str, Any]) -> str:
         ... )
         user: Ship to Oslo only.
     """
-    return (record if isinstance(record, Record) else Record.from_json(record)).text
+    if isinstance(record, Record):
+        return record.text
+    try:
+        return Record.from_json(record).text
+    except (TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
+        raise ConfigError(f"record={brief(record)}: pass the context_record of a state") from error
 
 
 def stored_count(value: object) -> int:

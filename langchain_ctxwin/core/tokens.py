@@ -18,7 +18,7 @@ from langchain_core.messages import BaseMessage, HumanMessage, MessageLikeRepres
 from langchain_ctxwin.core.edits import Call, Media, Piece, compact_json, pieces
 from langchain_ctxwin.core.token_weights import BOUNDS, WEIGHTS
 from langchain_ctxwin.core.tool_schemas import FRAMING, GENERIC, Framing, TextPrice, schema_tokens, tool_definition
-from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.errors import ConfigError, expect
 
 WholePrice = Callable[[str], int]
 """The price of a text, in whole tokens."""
@@ -47,7 +47,7 @@ class TokenEstimator:
     exact: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if self.family not in WEIGHTS:
+        if expect(self.family, str, "family", "the name of a tokenizer family") not in WEIGHTS:
             raise ConfigError(f"family={self.family!r} is unknown: use one of {', '.join(sorted(WEIGHTS))}")
         _require_margin(self.margin)
 
@@ -91,7 +91,10 @@ class CharRatioCounter:
     exact: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if not (self.chars_per_token > 0 and isfinite(self.chars_per_token)):
+        if not (
+            expect(self.chars_per_token, int | float, "chars_per_token", "a number of characters") > 0
+            and isfinite(self.chars_per_token)
+        ):
             raise ConfigError(f"chars_per_token={self.chars_per_token!r}: give a positive number of characters")
         _require_margin(self.margin)
 

@@ -11,11 +11,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from math import ceil
+from types import FunctionType
 from typing import Any
 
+from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from langchain_ctxwin.core.edits import Media, leaves
+from langchain_ctxwin.errors import expect_each
 
 LARGE_TILE_PIXELS, SMALL_TILE_PIXELS = 768, 512  # sides of the squares that images are cut into
 
@@ -54,6 +57,19 @@ class Framing:
     image_low_tokens: int = 0  # price of an image that is sent with `detail: low`; 0 where there is no such setting
     page_tokens: int  # one page of a document, its text and its picture
     audio_tokens_per_second: int
+
+
+def listed(tools: Any, name: str = "tools") -> list[Any]:
+    """Return tools as a list: a single one is a list of one, None is an empty list.
+
+    Raises:
+        ConfigError: there is no way to read tools from it.
+    """
+    if tools is None:
+        return []
+    if isinstance(tools, BaseTool | Mapping | FunctionType):
+        return [tools]
+    return expect_each(tools, object, name, "a list of tools")
 
 
 def name_of(tool: Any) -> str:

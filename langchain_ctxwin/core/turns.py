@@ -23,7 +23,7 @@ from langchain_core.messages import (
 )
 
 from langchain_ctxwin.core.calls import call_ids, calls_of, is_result, is_user, result_ids
-from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.errors import ConfigError, expect
 
 NOTE_KEY = "ctxwin_note"  # marks user-side messages that this package wrote; they never start a turn
 SOURCE = "langchain_ctxwin"  # what `lc_source`, LangChain's mark of what wrote a message or makes a call, says of ours
@@ -159,6 +159,7 @@ class Turn:
 
 def as_messages(given: Sequence[MessageLikeRepresentation] | str) -> Sequence[AnyMessage]:
     """Return messages as they are, and what LangChain takes for messages as such."""
+    expect(given, Sequence, "messages", "a list of messages, or of dicts, pairs or texts like them")
     if not isinstance(given, str) and all(issubclass(kind, BaseMessage) for kind in set(map(type, given))):
         return cast("Sequence[AnyMessage]", given)
     try:

@@ -45,7 +45,14 @@ from langchain_ctxwin.decompose.parts import (
     no_counts,
     places_of,
 )
-from langchain_ctxwin.errors import BudgetExceededError, ConfigError, ContextWindowError, NoModelFitsError, brief
+from langchain_ctxwin.errors import (
+    BudgetExceededError,
+    ConfigError,
+    ContextWindowError,
+    NoModelFitsError,
+    brief,
+    expect,
+)
 from langchain_ctxwin.protocols import TokenCounter
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.work import Wait, Work, arun, run
@@ -113,8 +120,7 @@ def create_map_reduce_graph(
         result["answer"], result["failures"]
         ```
     """
-    if not isinstance(model, Runnable):
-        raise ConfigError(f"model={brief(model)}: pass a chat model or a Runnable around one")
+    expect(model, Runnable, "model", "a chat model or a Runnable around one")
     if isinstance(max_concurrency, bool) or not isinstance(max_concurrency, int) or max_concurrency < 1:
         raise ConfigError(f"max_concurrency={max_concurrency!r}: give a whole number of calls, at least 1")
     prompts = (map_prompt, reduce_prompt)
@@ -454,6 +460,9 @@ def split_question(
     Examples:
         >>> split_question("Who signed the contract? When does it end?")
         ('Who signed the contract?', 'When does it end?')
+
+    Raises:
+        ConfigError: the question is no text.
     """
     return _questions_in(question, run(_asked(model, _split_request(question), config)) if model else None)
 
@@ -492,7 +501,7 @@ def _split_request(question: str) -> list[AnyMessage]:
 def _questions_in(question: str, reply: Any) -> tuple[str, ...]:
     """The questions in a reply of a model, or by their marks when there is none, or none that can be used."""
     if reply is None:
-        return _by_marks(question)
+        return _by_marks(expect(question, str, "question", "the question as a text"))
     text = str(reply.text if isinstance(reply, BaseMessage) else reply)
     array = text[text.find("[") : text.rfind("]") + 1]  # models put a fence or a sentence around it
     try:

@@ -20,7 +20,7 @@ from langchain_ctxwin.core.limits import MODEL_ARGUMENTS, Known, for_everybody, 
 from langchain_ctxwin.core.model_info import ModelInfo, model_name
 from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.core.spending import worth_of
-from langchain_ctxwin.errors import ConfigError, UnknownModelError
+from langchain_ctxwin.errors import ConfigError, UnknownModelError, expect_each
 from langchain_ctxwin.models.cache import SourceCache, SourceState
 from langchain_ctxwin.models.merging import (
     GUESS,
@@ -382,7 +382,7 @@ def _lowering(heard: Sequence[Claim], listed: Sequence[Claim]) -> list[Claim]:
 def _with_names(sources: Iterable[ModelSource]) -> Iterator[tuple[str, ModelSource]]:
     """Give each source a name of its own, so that provenance and conflicts tell them apart."""
     numbers: Counter[str] = Counter()
-    for source in sources:
+    for source in expect_each(sources, object, "sources", "a list of model sources, such as CatalogSource(path)"):
         if isinstance(source, type) or not callable(getattr(source, "fetch", None)):
             raise ConfigError(f"{source!r} is no model source: give objects with a method fetch(name)")
         stated = getattr(source, "name", None)

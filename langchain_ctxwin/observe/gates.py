@@ -19,7 +19,7 @@ from langchain_ctxwin.core.events import Event, RecoveryEvent, RefusalEvent, Rou
 from langchain_ctxwin.core.limits import require_tokens
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.spending import Usage, amount_of, count_of
-from langchain_ctxwin.errors import BudgetExceededError, ConfigError, NoModelFitsError
+from langchain_ctxwin.errors import BudgetExceededError, ConfigError, NoModelFitsError, expect, expect_each
 from langchain_ctxwin.util.log import aligned, escaped
 
 ROUTING = "routing/"
@@ -206,6 +206,9 @@ class RequestEvents:
         )
 
 
+EVENTS_WANTED = "the events of a History or of a MemorySink"
+
+
 def requests_of(events: Iterable[Event]) -> Iterator[RequestEvents]:
     """Yield the requests in events, which are joined by their thread and their order alone.
 
@@ -217,8 +220,8 @@ def requests_of(events: Iterable[Event]) -> Iterator[RequestEvents]:
         events: in the order in which they were reported.
     """
     threads: defaultdict[str, _Thread] = defaultdict(_Thread)
-    for event in events:
-        thread = threads[event.thread]
+    for event in expect(events, Iterable, "events", EVENTS_WANTED):
+        thread = threads[expect(event, Event, "an event", EVENTS_WANTED).thread]
         if isinstance(event, StepEvent):
             yield from thread.answered(event)
         elif isinstance(event, RefusalEvent):
@@ -327,6 +330,7 @@ class Gate:
             raise ConfigError("Gate() bounds nothing: give at_least or at_most")
         for name in ("at_least", "at_most", "min_known"):
             bound = getattr(self, name)
+            expect(bound, int | float | None, name, "a ratio, for example 0.95")
             if bound is not None and not 0 <= bound < inf:
                 raise ConfigError(f"{name}={bound!r}: give a ratio of at least 0, for example 0.95")
         if self.at_least is not None and self.at_most is not None and self.at_least > self.at_most:
@@ -427,7 +431,7 @@ def quality_report(records: Iterable[RequestRecord], *, gates: Mapping[str, Gate
     Raises:
         ConfigError: a gate is named after no measure.
     """
-    kept = tuple(records)
+    kept = tuple(expect_each(records, RequestRecord, "records", "a list of RequestRecords"))
     known = {name: sum(map(measure, kept), NOT_CONCERNED) for name, measure in MEASURES.items()}
     if unmeasured := [name for name in gates if name not in known and not name.startswith(ROUTING)]:
         raise ConfigError(

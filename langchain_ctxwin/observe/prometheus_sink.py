@@ -7,7 +7,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from langchain_ctxwin.core.events import CompactionEvent, Event, StepEvent
-from langchain_ctxwin.errors import ConfigError, brief
+from langchain_ctxwin.errors import expect
 from langchain_ctxwin.observe.counts import counts_of
 
 try:
@@ -92,8 +92,7 @@ class PrometheusSink:
     """
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
-        if not isinstance(registry, CollectorRegistry | None):
-            raise ConfigError(f"registry={brief(registry)}: pass a CollectorRegistry of prometheus_client, or None")
+        expect(registry, CollectorRegistry | None, "registry", "a CollectorRegistry of prometheus_client, or None")
         chosen = REGISTRY if registry is None else registry
         with _lock:
             self._metrics = _made.get(chosen) or _metrics_in(chosen)

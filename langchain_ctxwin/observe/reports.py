@@ -32,8 +32,8 @@ from langchain_ctxwin.core.events import (
     as_json,
 )
 from langchain_ctxwin.core.spending import PRICED_TOKENS
-from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.observe.gates import MEASURES, RequestEvents, requests_of
+from langchain_ctxwin.errors import ConfigError, expect_each
+from langchain_ctxwin.observe.gates import EVENTS_WANTED, MEASURES, RequestEvents, requests_of
 from langchain_ctxwin.observe.validation import ACCURATE_WITHIN
 from langchain_ctxwin.util.log import aligned, escaped
 
@@ -328,7 +328,7 @@ def report(events: Iterable[Event]) -> Report:
         >>> print(report([StepEvent(model="small", reported_tokens=90, time=1.0)]).usage[0].new_tokens)
         90
     """
-    kept = list(events)
+    kept = expect_each(events, Event, "events", EVENTS_WANTED)
     requests = list(requests_of(kept))
     steps, summaries, compactions = _of(kept, StepEvent), _of(kept, SummaryEvent), _of(kept, CompactionEvent)
     troubles = [one for one in kept if isinstance(one, RecoveryEvent | RefusalEvent | NoticeEvent)]

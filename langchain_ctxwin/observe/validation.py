@@ -18,7 +18,7 @@ from langchain_ctxwin.core.calibration import is_absurd
 from langchain_ctxwin.core.edits import Media, pieces
 from langchain_ctxwin.core.spending import MAX_TOKENS, count_of
 from langchain_ctxwin.core.tokens import sample
-from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.errors import ConfigError, expect
 from langchain_ctxwin.protocols import Clock, RequestCounter, TokenCounter
 from langchain_ctxwin.util.background import ForkSafeLock, Worker
 from langchain_ctxwin.util.log import log
@@ -123,9 +123,8 @@ class Validator:
             raise ConfigError(f"share={share!r} is not from 0 to 1: give a share of the answers, for example 0.01")
         # A counter of requests is asked as such: called like a plain one, it may answer with its estimate.
         count: Any = getattr(counter, "count_request", None) or counter
-        if counter is not None and not callable(count):
-            raise ConfigError(f"counter={counter!r} cannot count: give a callable (messages, *, tools) -> int")
-        self._count: Callable[..., Any] | None = count
+        wanted = "a callable (messages, *, tools) -> int, or None"
+        self._count: Callable[..., Any] | None = expect(count, Callable | None, "counter", wanted)
         self._share, self._clock, self._random = share, clock, random
         self._worker = Worker("ctxwin-validation", max_waiting=MAX_WAITING)
         self._lost, self._loss_pace = 0, _LogPace()

@@ -27,7 +27,7 @@ from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.counting import VocabularyCounter
 from langchain_ctxwin.engine import ContextEngine
-from langchain_ctxwin.errors import BudgetExceededError, ConfigError
+from langchain_ctxwin.errors import BudgetExceededError, ConfigError, expect, expect_each
 from langchain_ctxwin.replay.messages import short
 from langchain_ctxwin.replay.policies import Policy
 from langchain_ctxwin.replay.reading import Conversation, Tell
@@ -175,6 +175,7 @@ def replay(
     Raises:
         ConfigError: the window leaves no room for input.
     """
+    expect(conversation, Conversation, "conversation", "a Conversation, for example of read_conversations")
     return _Play(conversation, policy, window, heard).run()
 
 
@@ -205,7 +206,10 @@ def compare(
     for policy in policies:
         input_limit(window, policy)
     totals = [ReplayResult(policy=policy.name, window=window) for policy in policies]
-    for played in _each(conversations, policies, window, jobs or os.cpu_count() or 1):
+    wanted = "Conversations, for example those of read_conversations"
+    several = expect(conversations, Iterable, "conversations", wanted)
+    checked = (expect(one, Conversation, "a conversation", wanted) for one in several)
+    for played in _each(checked, policies, window, jobs or os.cpu_count() or 1):
         if isinstance(played, str):
             tell(played)
         else:
@@ -219,6 +223,7 @@ def recommended(results: Sequence[ReplayResult]) -> ReplayResult:
     Raises:
         ConfigError: nothing had to leave, or nothing that was needed had been seen before: all settings are as good.
     """
+    expect_each(results, ReplayResult, "results", "a list of ReplayResults, as compare yields it")
     fewest = min((result.unsent for result in results), default=0)
     telling = [result for result in results if result.unsent == fewest and result.sent and result.needed]
     if not telling:

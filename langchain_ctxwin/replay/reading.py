@@ -28,7 +28,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_ctxwin.core.calls import call_ids
-from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.errors import PATH, ConfigError, expect_each
 from langchain_ctxwin.replay.messages import is_pair, loads, read_message, short
 from langchain_ctxwin.replay.threads import is_address, is_database, shown_address, thread_states
 
@@ -68,11 +68,14 @@ class Conversation:
         return next((i for i, m in enumerate(messages) if not isinstance(m, SystemMessage)), len(messages))
 
 
-def read_conversations(paths: Iterable[str | Path], *, tell: Tell = lambda _: None) -> Iterator[Conversation]:
+def read_conversations(
+    paths: Iterable[str | Path] | str | Path, *, tell: Tell = lambda _: None
+) -> Iterator[Conversation]:
     """Yield the conversations in files and folders, in order; of those with one name, all but the first are numbered.
 
     Args:
-        paths: files, folders, of which every file that is known is read, or addresses of Postgres servers.
+        paths: files, folders, of which every file that is known is read, or addresses of Postgres servers; also one
+            alone.
         tell: is told of each line that could not be read, `file:line: why`.
 
     Raises:
@@ -84,8 +87,9 @@ def read_conversations(paths: Iterable[str | Path], *, tell: Tell = lambda _: No
             ...
         ```
     """
+    several = [paths] if isinstance(paths, PATH) else paths
     taken = set[str]()
-    for place, is_named in _places(paths, tell):
+    for place, is_named in _places(expect_each(several, PATH, "paths", "paths of files or folders"), tell):
         try:
             is_stored = isinstance(place, str) or is_database(place)
             for found in _of_database(place, tell) if is_stored else _of_file(Path(place), tell):

@@ -21,6 +21,7 @@ from langchain_ctxwin.core.model_info import UNKNOWN_FAMILY, ModelInfo, family_o
 from langchain_ctxwin.core.recovery import only_model
 from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.core.tool_schemas import FRAMING, tool_definition
+from langchain_ctxwin.core.turns import as_messages
 from langchain_ctxwin.errors import ConfigError, UnknownModelError
 from langchain_ctxwin.models.sources.explicit import CAPABILITIES
 from langchain_ctxwin.protocols import RequestCounter, TokenCounter, takes_tools
@@ -300,6 +301,7 @@ def conversation_key(messages: Sequence[AnyMessage], config: Mapping[str, Any] |
     """
     if thread := thread_key(config):
         return thread
+    messages = as_messages(messages)
     first = next((m for m in messages if not isinstance(m, SystemMessage)), messages[0] if messages else None)
     if first is None:
         return ""

@@ -20,7 +20,7 @@ from langchain_ctxwin.core.model_info import UNKNOWN_FAMILY
 from langchain_ctxwin.core.provider_call import shown_to
 from langchain_ctxwin.core.recovery import output_tokens_of
 from langchain_ctxwin.core.tool_schemas import tool_definition
-from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.errors import ConfigError, expect
 from langchain_ctxwin.models.sources.explicit import CAPABILITIES
 from langchain_ctxwin.protocols import MetricsSink
 from langchain_ctxwin.reporting import Prices, Reporter
@@ -83,8 +83,7 @@ class RoutedChatModel(BaseChatModel):
     def __init__(
         self, router: ModelRouter | None = None, *, sinks: Iterable[MetricsSink] | Reporter = (), **values: Any
     ) -> None:
-        if not isinstance(router, ModelRouter):
-            raise ConfigError(f"router={router!r}: pass a ModelRouter, e.g. RoutedChatModel(ModelRouter([model]))")
+        router = expect(router, ModelRouter, "router", "a ModelRouter, e.g. RoutedChatModel(ModelRouter([model]))")
         super().__init__(router=router, **values)
         reporter = Reporter.of(sinks)
         if reporter.sinks:

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from langchain_ctxwin.errors import ConfigError, brief
+from langchain_ctxwin.errors import ConfigError, brief, expect
 from langchain_ctxwin.protocols import Clock
 from langchain_ctxwin.routing.text_weights import Sample, TextWeights, read_part, shipped, trained
 from langchain_ctxwin.util.background import ForkSafeLock, Worker
@@ -82,8 +82,7 @@ class Quality:
         clock: Clock = time.time,
     ) -> None:
         self._shipped = shipped()  # read now, because requests are routed on event loops
-        if not isinstance(weights, TextWeights | None):
-            raise ConfigError(f"weights={weights!r}: pass TextWeights, from `Quality().fit(samples).weights`")
+        expect(weights, TextWeights | None, "weights", "TextWeights, from `Quality().fit(samples).weights`")
         self.weights = weights or self._shipped
         self.outcomes = Outcomes(path, clock=clock)
 
@@ -92,8 +91,7 @@ class Quality:
 
         The level is that whose texts the package's own weights give the most similar chance to.
         """
-        if not isinstance(text, str):
-            raise ConfigError(f"text is a {type(text).__name__}: pass the request as a string")
+        expect(text, str, "text", "the request as a string")
         kind = "tools" if needs_tools else kind_of(text)
         return f"{kind}/{_level(kind, read_part(text))}"
 

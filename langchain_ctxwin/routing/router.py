@@ -23,7 +23,7 @@ from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.core.recovery import lowered, only_model, smaller_of
 from langchain_ctxwin.core.spending import Usage
-from langchain_ctxwin.errors import ConfigError, ContextWindowError, NoModelFitsError, UnknownModelError, brief
+from langchain_ctxwin.errors import ConfigError, ContextWindowError, NoModelFitsError, UnknownModelError, brief, expect
 from langchain_ctxwin.limit_memory import AcceptedSizes
 from langchain_ctxwin.models.merging import declared_limits
 from langchain_ctxwin.models.sources import LearnedSource
@@ -134,8 +134,7 @@ class ModelRouter:
         clock: Clock = time.time,
     ) -> None:
         self._settings = RoutingConfig() if config is None else config
-        if not isinstance(self.config, RoutingConfig):
-            raise ConfigError(f"config={brief(config)}: pass a RoutingConfig, a FileConfig or a ConfigFile, or None")
+        expect(self.config, RoutingConfig, "config", "a RoutingConfig, a FileConfig or a ConfigFile, or None")
         self.quality = quality or Quality()
         self.clock = clock
         self._sizes = RequestSizes(counter)

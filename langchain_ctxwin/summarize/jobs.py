@@ -28,7 +28,7 @@ from langchain_core.tracers.context import register_configure_hook
 from langgraph.store.base import BaseStore
 
 from langchain_ctxwin.core.spending import Usage
-from langchain_ctxwin.errors import ConfigError, SummarizationError
+from langchain_ctxwin.errors import ConfigError, SummarizationError, expect
 from langchain_ctxwin.protocols import Clock, Summarizer
 from langchain_ctxwin.summarize.model import CALL_CONFIG, caller_loop
 from langchain_ctxwin.util.background import bare_context, in_daemon, in_few_daemons, renew_after_fork
@@ -463,7 +463,7 @@ class SummaryStore:
     """
 
     def __init__(self, store: BaseStore, thread: str) -> None:
-        self._store = store
+        self._store = expect(store, BaseStore, "store", "a store of LangGraph")
         self._thread = thread
         # Ids may hold what a database refuses; lone surrogates cannot be encoded strictly.
         self._place = hashlib.sha256(thread.encode("utf-8", "surrogatepass")).hexdigest()

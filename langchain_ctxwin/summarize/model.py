@@ -37,7 +37,7 @@ from langchain_ctxwin.core.planning import LastRequest
 from langchain_ctxwin.core.record import Record, extended, render_record
 from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.core.view import message_id
-from langchain_ctxwin.errors import ConfigError, SummarizationError
+from langchain_ctxwin.errors import ConfigError, SummarizationError, expect
 from langchain_ctxwin.protocols import Summarizer, TokenCounter
 from langchain_ctxwin.util.work import Wait, Work, arun, run
 
@@ -235,6 +235,7 @@ class ExtractiveSummarizer:
     is_local = True  # no model is asked, so it is run in place
 
     def __init__(self, *, counter: TokenCounter | None = None) -> None:
+        expect(counter, Callable | None, "counter", "a callable that counts the tokens of messages, or None")
         self._price = partial(_text_tokens, TokenEstimator() if counter is None else counter)
 
     def summarize(self, messages: Sequence[AnyMessage], *, previous: str, max_tokens: int) -> str:

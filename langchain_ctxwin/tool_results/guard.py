@@ -27,7 +27,7 @@ from langchain_ctxwin.core.events import ToolResultEvent
 from langchain_ctxwin.core.fitting import Fit, take_while_fits
 from langchain_ctxwin.core.notes import READ_MORE
 from langchain_ctxwin.core.tokens import CharRatioCounter, TokenEstimator, text_price
-from langchain_ctxwin.errors import ConfigError, ResultGoneError
+from langchain_ctxwin.errors import ConfigError, ResultGoneError, expect
 from langchain_ctxwin.guarded import GuardedCounter
 from langchain_ctxwin.protocols import Clock, MetricsSink, RequestCounter, ResultStore, TokenCounter
 from langchain_ctxwin.reporting import Reporter
@@ -537,8 +537,7 @@ def _check_arguments(*, config: Any, signer: Any, store: Any, **functions: Any) 
     """Raise `ConfigError` for arguments that would fail at the first large result."""
     if config is not None and not isinstance(group_of(config, "tool_results"), ToolResultConfig):
         raise ConfigError(f"config={config!r:.80}: pass a ToolResultConfig, a FileConfig or a ConfigFile, or None")
-    if not isinstance(signer, CursorSigner | None):
-        raise ConfigError(f"signer={type(signer).__name__}: pass a CursorSigner, or None")
+    expect(signer, CursorSigner | None, "signer", "a CursorSigner, or None")
     if store is not None and (
         isinstance(store, type) or not all(callable(getattr(store, name, None)) for name in ("put", "get", "delete"))
     ):

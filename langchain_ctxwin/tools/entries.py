@@ -15,12 +15,19 @@ from langchain_core.messages import (
     HumanMessage,
     MessageLikeRepresentation,
     ToolMessage,
-    convert_to_messages,
 )
 from langchain_core.tools import BaseTool
 
 from langchain_ctxwin.core.calls import standard
-from langchain_ctxwin.core.tool_schemas import MAX_DEPTH, NAMED_PARTS, PARAMETER_KEYS, SINGLE_PARTS, tool_definition
+from langchain_ctxwin.core.tool_schemas import (
+    MAX_DEPTH,
+    NAMED_PARTS,
+    PARAMETER_KEYS,
+    SINGLE_PARTS,
+    listed,
+    tool_definition,
+)
+from langchain_ctxwin.core.turns import as_messages
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.text import query_terms
 
@@ -60,7 +67,7 @@ class Entry:
 def entries_of(tools: Iterable[Any]) -> tuple[Entry, ...]:
     """Read tools. Of provider tools that have no name but their type, the second of a type is called `type 2`."""
     entries, seen = list[Entry](), Counter[str]()
-    for entry in map(entry_of, tools):
+    for entry in map(entry_of, listed(tools)):
         seen[entry.name] += 1
         name = f"{entry.name} {seen[entry.name]}"
         again = entry.is_unnamed and seen[entry.name] > 1
@@ -197,7 +204,7 @@ def needs_of(asked: Asked) -> Needs:
     given: object = asked
     if isinstance(given, bytes) or not isinstance(given, Sequence):
         raise ConfigError(f"query_or_messages={type(asked).__name__}: give a text or a list of messages")
-    given_messages = cast("list[AnyMessage]", convert_to_messages(asked))
+    given_messages = cast("list[AnyMessage]", as_messages(asked))
     messages: list[BaseMessage] = [part for message in given_messages for part in standard(message)]
     start = next((at for at in reversed(range(len(messages))) if isinstance(messages[at], HumanMessage)), 0)
     turn = messages[start:]

@@ -17,7 +17,7 @@ from langchain_ctxwin.core.fitting import take_while_fits
 from langchain_ctxwin.core.native import FOUND_KEY, deferred
 from langchain_ctxwin.core.session import valid_tools
 from langchain_ctxwin.core.tokens import TokenEstimator, text_price
-from langchain_ctxwin.core.tool_schemas import UNREADABLE
+from langchain_ctxwin.core.tool_schemas import UNREADABLE, listed
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.protocols import TokenCounter, ToolRanker
 from langchain_ctxwin.tools.entries import (
@@ -360,11 +360,9 @@ def _numbers(entries: Sequence[Entry]) -> Mapping[str, int]:
     return {name: number for number, entry in enumerate(entries) for name in entry.names}
 
 
-def _listed(given: Iterable[Any] | None) -> Iterable[Any]:
-    """Names or tools; a single one, which could be iterated too, stays one."""
-    if given is None:
-        return ()
-    return (given,) if isinstance(given, str | Mapping) else given
+def _listed(given: Iterable[Any] | None) -> list[Any]:
+    """Names or tools; a single one stays one."""
+    return [given] if isinstance(given, str) else listed(given, "names")
 
 
 def _serving(wish: Wish, loaded: Collection[int]) -> int | None:

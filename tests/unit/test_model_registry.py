@@ -431,7 +431,7 @@ def test_a_source_that_fails_or_answers_garbage_breaks_no_lookup(answer):
     "wrong",
     [
         *(None, "x"),
-        *(model(name=5), model(provider=["p"]), model(aliases=None), model(aliases=(5,)), model(deprecated="no")),
+        *(model(provider=["p"]), model(aliases=None), model(aliases=(5,)), model(deprecated="no")),
         *(model(capabilities=["tools"]), model(tokenizer_family=5), model(retires_on="2026-01-01")),
         model(retires_on=datetime(2026, 1, 1, tzinfo=UTC)),
     ],

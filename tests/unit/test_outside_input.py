@@ -96,7 +96,7 @@ NO_DESCRIPTION = "give the text that tells the model what the tool does"
         (ContextWindowMiddleware, (), {"validator": "x"}, "validator='x': pass a Validator, or None"),
         (ContextWindowMiddleware, (), {"validator": Validator}, f"validator={Validator!r}: pass a Validator, or None"),
         (ContextWindowMiddleware, (), {"pin_when": "x"}, "pin_when='x': pass a plain function"),
-        (pin, ("x",), {}, "pin('x'): pass a message, for example pin(HumanMessage(...))"),
+        (pin, ("x",), {}, "message='x': pass a message, for example pin(HumanMessage(...))"),
         (search_messages, ([HumanMessage("tea")], "tea"), {"counter": TokenEstimator}, "counter=<class"),
         *(
             (create_recall_tool, (), {"description": text}, f"description={text!r}: {NO_DESCRIPTION}")

@@ -439,7 +439,7 @@ def test_shares_of_any_text_add_up(text, times):
             ({"share": share}, f"share={share!r} is not from 0 to 1")
             for share in (-0.01, 1.01, float("nan"), float("inf"))
         ),
-        ({"counter": "some-model"}, "counter='some-model' cannot count"),
+        ({"counter": "some-model"}, "counter='some-model': pass a callable"),
     ],
 )
 def test_what_cannot_work_is_refused(arguments, said):

@@ -27,7 +27,6 @@ from langchain_ctxwin import (
     ContextState,
     ContextWindowMiddleware,
     ModelLimits,
-    UnknownModelError,
     add_context_nodes,
     create_context_agent,
 )
@@ -260,7 +259,7 @@ def test_the_middleware_takes_limits_without_an_engine():
     assert [*inspect.signature(ContextWindowMiddleware).parameters][:3] == ["engine", "limits", "summarizer"]
     with pytest.raises(ConfigError, match="engine and limits were given"):
         ContextWindowMiddleware(ContextEngine(limits), limits=limits)
-    with pytest.raises(UnknownModelError, match=r"pass limits=ModelLimits\(context_window"):
+    with pytest.raises(ConfigError, match=r"limits='8k': pass ModelLimits\(context_window"):
         ContextWindowMiddleware(limits="8k")
 
 
@@ -351,9 +350,9 @@ def test_agents_of_one_graph_manage_their_own_windows():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"engine": ScriptedChatModel()}, r"is no ContextEngine: pass ContextNodes\(ContextEngine"),
-        ({"engine": None}, "engine=None is no ContextEngine"),
-        ({"engine": ContextEngine}, "is no ContextEngine"),
+        ({"engine": ScriptedChatModel()}, r"pass a ContextEngine, as in ContextNodes\(ContextEngine"),
+        ({"engine": None}, "engine=None: pass a ContextEngine"),
+        ({"engine": ContextEngine}, "pass a ContextEngine"),
         ({"system_prompt": 3}, "system_prompt=3: pass a text"),
         ({"system_prompt": None}, "system_prompt=None: pass a text"),
         ({"tools": "bread"}, "tools='bread': pass a list of tools"),

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from langchain_ctxwin.core.model_info import ModelInfo
-from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.errors import PATH, ConfigError, expect
 from langchain_ctxwin.models.sources.http import MAX_BYTES, TIMEOUT_SECONDS, SourceError, base_of, connected, shown
 from langchain_ctxwin.models.sources.platforms import digest
 from langchain_ctxwin.models.sources.reading import (
@@ -64,8 +64,7 @@ class CatalogSource:
         name: str | None = None,
         timeout_seconds: float = TIMEOUT_SECONDS,
     ) -> None:
-        place = os.fspath(path_or_url)
-        place = place.strip() if isinstance(place, str) else ""
+        place = os.fspath(expect(path_or_url, PATH, "path_or_url", "the path or the URL of a catalog")).strip()
         if not place:
             raise ConfigError(f"path_or_url={path_or_url!r}: give the path or the URL of a catalog")
         self._is_url = place.lower().startswith(("http://", "https://"))

@@ -12,7 +12,7 @@ from typing import Any
 
 from langchain_ctxwin.core.limits import ModelLimits, models_behind
 from langchain_ctxwin.core.model_info import LIMIT_FIELDS, PRICE_FIELDS, ModelInfo, model_name
-from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.errors import ConfigError, expect_each
 from langchain_ctxwin.models.sources.reading import (
     MAX_PRICE,
     MAX_TOKENS,
@@ -166,7 +166,7 @@ class ProfileSource:
     cache_key = "profile"
 
     def __init__(self, models: Sequence[Any] = (), *, installed: bool = True) -> None:
-        self._models = tuple(models)
+        self._models = tuple(expect_each(models, object, "models", "a list of chat models"))
         self._installed = installed
 
     def __repr__(self) -> str:

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import httpx
 
-from langchain_ctxwin.errors import ConfigError, ContextWindowError
+from langchain_ctxwin.errors import ConfigError, ContextWindowError, expect
 from langchain_ctxwin.models.sources.platforms import PORTS, place_of
 from langchain_ctxwin.models.sources.reading import mapping
 from langchain_ctxwin.util.background import in_daemon
@@ -57,7 +57,7 @@ def base_of(url: str) -> str:
         ConfigError: it is no http(s) URL, or holds a password or a query, where keys do not belong.
     """
     try:
-        parts = urlsplit(url.strip())
+        parts = urlsplit(expect(url, str, "base_url", "a URL such as http://localhost:8000/v1").strip())
         port = parts.port
     except ValueError:
         parts, port = urlsplit(""), None
