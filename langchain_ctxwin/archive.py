@@ -223,8 +223,9 @@ def without(session: Session, messages: Sequence[AnyMessage], gone: Sequence[int
     if measured := counts.get("measured"):
         counts["measured"] = {name: _moved_spans(Measured.from_json(value), now) for name, value in measured.items()}
     guard = dict(session.guard)
-    if since := guard.get("since"):
-        guard["since"] = {**since, "index": now(since["index"])}
+    for key in ("since", "unbound"):
+        if position := guard.get(key):
+            guard[key] = {**position, "index": now(position["index"])}
     if guard.get("asked") is not None:
         guard["asked"] = max(0, now(guard["asked"] + 1) - 1)
     pending = pending and replace(pending, start=moved(pending.start), through=moved(pending.through))

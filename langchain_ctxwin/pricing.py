@@ -253,6 +253,8 @@ class _Known:
             return False
         if (old.calls, old.unanswered, old.rules) != (before.calls, before.unanswered, before.rules):
             return False
+        if old.unbound != before.unbound:
+            return False
         count = len(self.newest)
         return starts_with(shown, self.messages) and self.newest == contents_of(self.messages[-count:] if count else ())
 

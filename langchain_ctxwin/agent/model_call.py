@@ -21,9 +21,9 @@ from langchain_ctxwin.core.events import NoticeEvent, StepEvent
 from langchain_ctxwin.core.limits import REGIONS, ModelLimits
 from langchain_ctxwin.core.model_info import arguments_of
 from langchain_ctxwin.core.native import compaction_in
-from langchain_ctxwin.core.outcome import Lesson, from_answer, small_report, without_sizes
+from langchain_ctxwin.core.outcome import Lesson, from_answer, small_report, update_without_reasoning, without_sizes
 from langchain_ctxwin.core.overflow import ContextOverflow, classify_overflow, request_texts
-from langchain_ctxwin.core.provider_call import forgets_history, without_response_ids
+from langchain_ctxwin.core.provider_call import forgets_history, refuses_reasoning, without_response_ids
 from langchain_ctxwin.core.recovery import fitting_output, only_model, silent_overflow, smaller_output
 from langchain_ctxwin.core.tool_schemas import name_of
 from langchain_ctxwin.core.window import Window
@@ -91,7 +91,7 @@ class ModelCall:
         for number in count(1):
             error: Exception | None = None
             try:
-                reply = yield from self._sent(attempt, send)
+                attempt, reply = yield from self._unrefused(step, attempt, send)
                 overflow = self._silent(step.window, attempt, reply)
             except GraphBubbleUp:  # an interrupt or a command, whatever it quotes
                 raise
@@ -122,6 +122,25 @@ class ModelCall:
         step.update({"context_counts": counts})
         self._report_step(step, told, answer, seconds=perf_counter() - began, calls=number)
         return answer
+
+    def _unrefused(self, step: AgentStep, attempt: Attempt, send: Send) -> Work[tuple[Attempt, Any]]:
+        """What was sent, and the reply; reasoning that is refused, because it is tied to another prefix, is left out.
+
+        A refusal is the caller's where nothing is left to leave out.
+        """
+        try:
+            return attempt, (yield from self._sent(attempt, send))
+        except GraphBubbleUp:
+            raise
+        except Exception as refusal:
+            if not refuses_reasoning(refusal):
+                raise
+            step.update(update_without_reasoning(step.window))
+            again = self._attempt(step, self._flow.request(step))
+            if again == attempt:
+                raise
+        self._report(NoticeEvent(model=step.window.about.model, notice="reasoning_left_out"))
+        return again, (yield from self._sent(again, send))
 
     @staticmethod
     def _sent(attempt: Attempt, send: Send) -> Work[Any]:

@@ -441,9 +441,9 @@ class ToolResultEvent(Event):
         return "info" if self.is_reduced else "debug"
 
 
-Notice = Literal["usage_ignored", "calibration_reset", "session_mended", "compaction_stopped"]
+Notice = Literal["usage_ignored", "calibration_reset", "session_mended", "compaction_stopped", "reasoning_left_out"]
 """A reported size could not be used; what was learned about sizes is forgotten; stored state was not as this package
-writes it; no summary is tried any more."""
+writes it; no summary is tried any more; a provider refused reasoning that is tied to another prefix."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

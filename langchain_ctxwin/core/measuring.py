@@ -11,10 +11,10 @@ from langchain_ctxwin.core.calibration import Measured, Sizing
 from langchain_ctxwin.core.compaction import Goal, cut, with_record
 from langchain_ctxwin.core.limits import ModelLimits, TokenBudget
 from langchain_ctxwin.core.outcome import belief_key, from_history, sizing_for, with_belief
-from langchain_ctxwin.core.priced_view import Head, PricedView, RequestParts, step_at
+from langchain_ctxwin.core.priced_view import BINDS, Head, PricedView, RequestParts, step_at, unbound_before
 from langchain_ctxwin.core.recovery import lowered, remembered_limit, reserve_within, smaller_of
 from langchain_ctxwin.core.session import Session, counted, reset_view
-from langchain_ctxwin.core.view import message_id
+from langchain_ctxwin.core.view import message_id, position_of
 from langchain_ctxwin.core.window import (
     About,
     CountedBy,
@@ -108,7 +108,7 @@ def begun_by_provider(session: Session, request: RequestParts, priced_view: Pric
     view, messages = session.view, request.messages
     lead = request.lead(view)
     if view.begun_by and not request.kept_compactions(view):
-        after, reason = reset_view(view), "the view began with a compaction that this provider cannot read"
+        after, reason, known = reset_view(view), "the view began with a compaction that this provider cannot read", {}
     elif lead is None or (start := step_at(messages, lead, len(messages)).index) <= priced_view.start:
         return None
     else:
@@ -116,8 +116,9 @@ def begun_by_provider(session: Session, request: RequestParts, priced_view: Pric
         begun = replace(begun, covered=None, begun_by=message_id(messages, lead))
         after = with_record(request, priced_view, request.priced_view(begun, ""), goal).view
         reason = "the provider compacted what was before"
+        known = {"unbound": position_of(messages, start - 1).to_json()}  # what follows is tied to its compaction
     counts = {key: value for key, value in session.counts.items() if key not in {"anchor", "measured"}}
-    guard = counted(session, messages, reason=reason)
+    guard = counted(session, messages, reason=reason, **known)
     faults = (*session.faults, f"{reason}: the view begins anew")
     return replace(session, view=after, summary="", counts=counts, guard=guard, pending=None, faults=faults)
 
@@ -151,7 +152,8 @@ class _Sized:
 
 
 def _sized(session: Session, request: RequestParts, about: About, *, full_tokens: int = 0) -> _Sized:
-    request = replace(request, head=None, full_tokens=full_tokens)
+    unbound = _unbound(session, request)
+    request = replace(request, head=None, full_tokens=full_tokens, answered=session.view, unbound=unbound)
     session, sizing, told = _calibrated(session, request, about)
     request = replace(request, sizing=sizing, head=_head(session, request, sizing))
     answering_model = session.answering_model(about.model)
@@ -176,6 +178,16 @@ def _sized(session: Session, request: RequestParts, about: About, *, full_tokens
         extends=extends,
         counted_by="exact" if is_exact else "usage" if extends else "estimate",
     )
+
+
+def _unbound(session: Session, request: RequestParts) -> int:
+    """Position up to which reasoning is tied to a prefix that is gone: since a compaction, a refusal, a new prompt."""
+    position = session.unbound or session.since
+    if position is None or request.rules.provider not in BINDS:
+        return 0
+    found = position.find(request.messages)
+    stop = min(position.index if found is None else found, len(request.messages) - 1) + 1
+    return stop if session.unbound else unbound_before(request.messages, stop, request.rules)
 
 
 def _head(session: Session, request: RequestParts, sizing: Sizing) -> Head | None:

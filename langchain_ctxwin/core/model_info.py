@@ -120,17 +120,24 @@ MAX_BINDINGS = 16  # bindings of bindings that are looked through; a model that 
 OPENAI = Rules(starts_with_ai=True, takes_system=True, provider="openai")
 LIKE_OPENAI = replace(OPENAI, provider="other")
 RULES = {
-    "anthropic": Rules(provider="anthropic"),
+    "anthropic": Rules(provider="anthropic", calls_need_reasoning=False),
     "deepseek": LIKE_OPENAI,
     "gemini": Rules(starts_with_ai=True, calls_after_ai=False, provider="gemini"),
     "openai": OPENAI,
     "qwen": LIKE_OPENAI,
 }
 """What providers take, by the family of their integration's class. With Gemini a function call has to follow a user
-turn or a function response; its integration and Anthropic's move system messages to the front."""
+turn or a function response; its integration and Anthropic's move system messages to the front. Anthropic wants the
+reasoning before a call only where the model is set to think each time (`MANUAL_THINKING`)."""
+
+MANUAL_THINKING = "enabled"
+"""Type of the `thinking` setting of Claude models that think by a given budget; those that tie their reasoning to what
+preceded it take it no more."""
 
 # Settings of chat models that go along with every call and concern the context.
-CALL_SETTINGS = ("betas", "cache_control", "cached_content", "context_management", "prompt_cache_key", "truncation")
+CALL_SETTINGS = (
+    *("betas", "cache_control", "cached_content", "context_management", "prompt_cache_key", "thinking", "truncation"),
+)
 # Settings of a chat model that make it use OpenAI's Responses API, which keeps and compacts history.
 RESPONSES_MARKS = ("use_responses_api", "use_previous_response_id", "context_management", "truncation")
 
@@ -160,10 +167,14 @@ def rules_of(model: object) -> Rules:
     tools_can_come_later = isinstance(profile, Mapping) and profile.get("mid_conversation_tools") is True
     # Azure's API refuses the key of a prompt cache in some of its versions.
     is_azure = any(cls.__name__ == "AzureChatOpenAI" for cls in type(inner).__mro__)
+    thinking = arguments_of(model).get("thinking")
+    thinks_each_time = isinstance(thinking, Mapping) and thinking.get("type") == MANUAL_THINKING
     return replace(
         rules,
+        calls_need_reasoning=rules.calls_need_reasoning or thinks_each_time,
         takes_cache_key=rules.provider == "openai" and not is_azure,
         loads_tools=family == "anthropic" and tools_can_come_later,
+        takes_betas=rules.provider == "anthropic" and hasattr(inner, "betas"),
         keeps_history=getattr(inner, "use_previous_response_id", False) is True,
     )
 

@@ -34,6 +34,9 @@ PORTABLE_TYPES = frozenset({"text", "tool_result", *MEDIA_TYPES, *CALL_TYPES})
 NEVER_DEFER = frozenset({"gemini", "other"})  # their prompt holds the definition of every tool, however it is marked
 MEMORY_TYPE = "memory_"  # begins the type of Anthropic's memory tool; its version follows
 
+# Reasoning that Anthropic signs; newer models tie each block to all that precedes it (Anthropic, preserved thinking).
+BOUND_TYPES = frozenset({"thinking", "redacted_thinking"})
+
 FOUND_KEY = "ctxwin_tools"  # key of an artifact that names the tools which a search found
 COMPACTED_TEXT = "[Summary that the provider before wrote of what came earlier]"
 UNREADABLE_TEXT = "[A summary that only the provider before can read was left out here.]"
@@ -91,6 +94,28 @@ def readable(message: AnyMessage, provider: str) -> AnyMessage:
         return message
     blocks = [part for block in message.content for part in _portable(block)]
     return message.model_copy(update={"content": blocks or ""})
+
+
+def has_bound_reasoning(message: AnyMessage) -> bool:
+    """True when a message brings reasoning that is tied to what preceded it."""
+    content = message.content if isinstance(message, AIMessage) and isinstance(message.content, list) else []
+    return any(_is_bound(message, block) for block in _blocks(content))
+
+
+def without_bound_reasoning(message: AnyMessage) -> AnyMessage:
+    """Return the message without reasoning that is tied to what preceded it; the same object where there is none.
+
+    Examples:
+        >>> answer = AIMessage(
+        ...     [{"type": "thinking", "thinking": "Hm.", "signature": "x"}, {"type": "text", "text": "4"}]
+        ... )
+        >>> without_bound_reasoning(answer).content
+        [{'type': 'text', 'text': '4'}]
+    """
+    if not has_bound_reasoning(message):
+        return message
+    kept = [block for block in message.content if not any(_is_bound(message, inner) for inner in _blocks([block]))]
+    return message.model_copy(update={"content": kept or ""})
 
 
 def loaded_tools(message: BaseMessage) -> list[str]:
@@ -154,6 +179,12 @@ def _maker(message: BaseMessage, block: Mapping[str, Any]) -> str:
     if not stated and block.get("type") == COMPACTION_TYPE:
         return "anthropic" if _text(block) else "openai"
     return stated or ("anthropic" if block.get("type") == TOOL_REFERENCE_TYPE else "")
+
+
+def _is_bound(message: BaseMessage, block: Mapping[str, Any]) -> bool:
+    """True for Anthropic's reasoning, in its own form or in LangChain's."""
+    kind = block.get("type")
+    return kind in BOUND_TYPES or (kind in REASONING_TYPES and _maker(message, block) == "anthropic")
 
 
 def _blocks(content: Sequence[Any]) -> Iterator[Mapping[str, Any]]:

@@ -34,7 +34,7 @@ from langchain_ctxwin.core.calibration import (
 from langchain_ctxwin.core.compaction import MIN_PROGRESS, Compaction, accepted_tokens, first_part
 from langchain_ctxwin.core.limits import unrefuted
 from langchain_ctxwin.core.priced_view import PricedView, RequestParts, last_user
-from langchain_ctxwin.core.session import Pending, Session, counted
+from langchain_ctxwin.core.session import Pending, Session, counted, last_position
 from langchain_ctxwin.core.view import Position, message_id
 from langchain_ctxwin.core.window import About, Extends, Window
 from langchain_ctxwin.errors import SummarizationError
@@ -73,6 +73,14 @@ def update_after_compaction(compaction: Compaction, window: Window, summary: str
     pending = None if is_summary or not _is_current(session.pending, window) else session.pending
     after = replace(session, view=compaction.view, summary=summary, guard=guard, counts=counts, pending=pending)
     return after.to_json()
+
+
+def update_without_reasoning(window: Window) -> dict[str, Any]:
+    """Return the state after a refusal of reasoning that is tied to another prefix: all of it so far is left out."""
+    session, last = window.session, last_position(window.request.messages)
+    guard = {**session.guard, "unbound": last, "binding_model": window.about.model}
+    counts = {key: value for key, value in session.counts.items() if key != "anchor"}
+    return {"context_guard": guard, "context_counts": counts}
 
 
 def update_after_summary(compaction: Compaction, window: Window, text: str, cost: Mapping[str, int]) -> dict[str, Any]:

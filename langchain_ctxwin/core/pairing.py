@@ -62,6 +62,11 @@ class Rules:
     loads_tools: bool = False
     """A message can load a tool whose definition was deferred, so that the tools of a conversation stay the same."""
 
+    calls_need_reasoning: bool = True
+    """A call that waits for its result has to come back with the reasoning before it; so with a provider that nobody
+    knows."""
+
+    takes_betas: bool = False  # its client sends feature headers that a call names
     keeps_history: bool = False
     """Its server goes on from the newest response id among the messages, so that those before it are not sent."""
 

@@ -13,7 +13,16 @@ from langchain_ctxwin.core.assembly import Fill, Preamble, assemble, constraints
 from langchain_ctxwin.core.calibration import Regions, SizeEstimate, Sizing
 from langchain_ctxwin.core.calls import call_ids, is_user, result_ids
 from langchain_ctxwin.core.edits import edit
-from langchain_ctxwin.core.native import is_kept, is_read, loaded_tools, loading, only_compaction, readable
+from langchain_ctxwin.core.native import (
+    has_bound_reasoning,
+    is_kept,
+    is_read,
+    loaded_tools,
+    loading,
+    only_compaction,
+    readable,
+    without_bound_reasoning,
+)
 from langchain_ctxwin.core.pairing import (
     UNKNOWN,
     Rules,
@@ -35,6 +44,9 @@ PIN_KEY = "ctxwin_pin"
 
 PinWhen = Callable[[AnyMessage], bool]
 """Says which messages are pinned without a mark. It must answer the same about an unchanged message every time."""
+
+BINDS = frozenset({"", "anthropic"})
+"""Providers whose reasoning may be tied to what precedes it: Anthropic, and whoever nobody knows."""
 
 ANSWER_TEXT = "[left out]"
 """Stands for the rest of the turn of a pinned question whose answer is not carried along."""
@@ -156,6 +168,9 @@ class Before:
 
     unanswered: frozenset[str] = frozenset()
     """Those of them that are shown without a result."""
+
+    unbound: int = 0
+    """Position up to which reasoning is tied to a prefix that the request no longer has: it is left out."""
 
     rules: Rules = UNKNOWN
     """What the provider of the request takes."""
@@ -316,6 +331,12 @@ class RequestParts:
     compacted: frozenset[int] = frozenset()
     """Positions of the answers with which a provider compacted what was before."""
 
+    answered: View | None = None
+    """The view of the requests that the newest answers were given to."""
+
+    unbound: int = 0
+    """Position up to which reasoning is tied to what requests under that view no longer begin with."""
+
     loaded: Callable[[str], int] | None = None
     """Tokens of a deferred tool, by name, whose definition comes into the prompt where a message loads it; None where
     there is none."""
@@ -339,11 +360,13 @@ class RequestParts:
         )
         lead = self.lead(view)
         is_first = lead is not None and lead >= start
-        head = None if view.cleared or view.clamped or self.full_tokens or self.loaded or is_first else self.head
+        begin = self._begin(view)
+        is_edited = view.cleared or view.clamped or begin.unbound != self.unbound
+        head = None if is_edited or self.full_tokens or self.loaded or is_first else self.head
         if head is not None and head.start != start:
             head = None
         head_tokens = head.total_tokens - estimates.fixed_tokens if head else 0
-        before = after_steps(pinned, Before(rules=self.rules))
+        before = after_steps(pinned, begin)
         before = replace(before, message=None) if is_first else before
         steps = self._with_loaded(self.show(self.messages, start, view, before, head, head_tokens=head_tokens))
         if self.full_tokens:
@@ -395,6 +418,15 @@ class RequestParts:
         """Our estimate of a text as a message of its own; 0 for an empty one."""
         return self.price(SystemMessage(content=text)) if text else 0
 
+    def _begin(self, view: View) -> Before:
+        """What holds at the beginning of a request under a view; another view changes what all reasoning is tied to."""
+        if view is self.answered or self.rules.provider not in BINDS:
+            return Before(rules=self.rules, unbound=self.unbound)
+        stop = unbound_before(self.messages, len(self.messages), self.rules)
+        shown = (*(position.index for position in view.pinned), *range(self.start_of(view), stop))
+        newest = (index + 1 for index in reversed(shown) if has_bound_reasoning(self.messages[index]))
+        return Before(rules=self.rules, unbound=max(self.unbound, next(newest, 0)))
+
     def _with_loaded(self, steps: Shown) -> Shown:
         """The steps with the definitions of the deferred tools that each of them loads."""
         if self.loaded is None:
@@ -411,7 +443,7 @@ class RequestParts:
 
         Of a step that compacted only that stays, before all others when the provider ignores what precedes it.
         """
-        before, taken = Before(rules=self.rules), set[str]()
+        before, taken = self._begin(view), set[str]()
         lead, kept = self.lead(view), self.kept_compactions(view)
         pinned, groups = {position.index for position in view.pinned if position.index < start}, list[list[int]]()
         for begin in sorted(index for index in pinned if index - 1 not in pinned):
@@ -434,6 +466,16 @@ class RequestParts:
             yield step
 
 
+def unbound_before(messages: Sequence[AnyMessage], stop: int, rules: Rules) -> int:
+    """Return the position up to which reasoning is left out when the prefix of the first `stop` messages changes.
+
+    The step whose calls wait for an answer keeps its reasoning where the provider would refuse it without.
+    """
+    if not rules.calls_need_reasoning or not stop or not result_ids(messages[stop - 1]):
+        return stop
+    return next((index for index in range(stop - 1, -1, -1) if isinstance(messages[index], AIMessage)), stop)
+
+
 def show_steps(messages: Sequence[AnyMessage], start: int, view: View, before: Before, price: Price) -> Iterator[Step]:
     """Yield the steps of `messages[start:]` as the model sees them, priced."""
     taken = set(before.calls)
@@ -450,6 +492,7 @@ def _following(before: Before, step: Step) -> Before:
         message=step.messages[-1] if step.messages else before.message,
         calls=before.calls,
         unanswered=before.unanswered.union(late) if late else before.unanswered,
+        unbound=before.unbound,
         rules=before.rules,
     )
 
@@ -462,6 +505,7 @@ def show_step(step: Step, view: View, before: Before, taken: set[str], price: Pr
     previous, rules = before.message, before.rules
     messages = [readable(message, rules.provider) for message in messages] if rules.provider else messages
     messages = [loading(message) for message in messages] if rules.loads_tools else messages
+    messages = [without_bound_reasoning(m) for m in messages] if step.index < before.unbound else messages
     is_valid = is_valid_step(messages, previous, rules)
     valid = tuple(messages) if is_valid else repair_step(messages, previous, rules, before.unanswered)
     shown = unique_calls(valid, taken)

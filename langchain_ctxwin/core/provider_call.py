@@ -31,6 +31,14 @@ MAX_BREAKPOINTS = 4  # of one request (Anthropic, prompt caching guide); more ar
 MINUTES = {"type": "ephemeral"}  # a breakpoint that Anthropic keeps for five minutes from its last use
 KEY_CHARS = 16  # length of a cache key: enough to tell conversations apart, and nothing of their names is in it
 RESPONSE_ID = "id"  # where answers of the Responses API keep the id that the server's history goes on from
+# What asks Anthropic's API to drop reasoning that is tied to another prefix, and the feature header that goes with it.
+DROP_BLOCK, BINDING_BETA = {"prefix_mismatch_behavior": "drop_block"}, "thinking-binding-controls-2026-08-01"
+# How Anthropic refuses reasoning that is tied to another prefix.
+BOUND_ELSEWHERE = (
+    "bound to a different conversation",
+    "prefix_mismatch_behavior",
+    "invalid signature in thinking block",
+)
 FORGOTTEN = "previous_response_not_found"  # OpenAI's code for an id that its server no longer has
 
 
@@ -86,13 +94,30 @@ def call_arguments(
             arguments[BREAKPOINT] = dict(MINUTES)  # behind the newest message
     if rules.takes_cache_key and prompt_cache != "off" and conversation:
         arguments["prompt_cache_key"] = cache_key(conversation)
-    return {name: value for name, value in arguments.items() if given.get(name) is None}
+    arguments = {name: value for name, value in arguments.items() if given.get(name) is None}
+    if _may_drop(window, given):
+        betas = arguments.get("betas", given.get("betas")) or ()
+        thinking = {"type": "adaptive", "block_binding": DROP_BLOCK}  # models that tie reasoning think like that anyway
+        arguments |= {"thinking": thinking, "betas": [*dict.fromkeys([*betas, BINDING_BETA])]}
+    return arguments
+
+
+def _may_drop(window: Window, given: Mapping[str, Any]) -> bool:
+    """True when this model refused reasoning of another prefix before, and its client lets us ask to drop it."""
+    is_bound = bool(window.about.model) and window.session.binding_model == window.about.model
+    return is_bound and window.request.rules.takes_betas and given.get("thinking") is None
 
 
 def forgets_history(error: BaseException) -> bool:
     """True for the refusal of an id that the server's history was to go on from."""
     body = getattr(error, "body", None)
     return FORGOTTEN in (getattr(error, "code", None), body.get("code") if isinstance(body, Mapping) else None)
+
+
+def refuses_reasoning(error: BaseException) -> bool:
+    """True for the refusal of reasoning that is tied to another prefix than the request has, in Anthropic's words."""
+    texts = (str(one).lower().replace("`", "") for one in (error, error.__cause__) if one is not None)
+    return any(words in text for text in texts for words in BOUND_ELSEWHERE)
 
 
 def without_response_ids(messages: Sequence[AnyMessage], old: set[str] | None = None) -> list[AnyMessage]:

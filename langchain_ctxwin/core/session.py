@@ -120,8 +120,17 @@ class Session:
     @property
     def since(self) -> Position | None:
         """The last message at the time of the latest compaction."""
-        value = self.guard.get("since")
-        return Position(id=str(value["id"]), index=int(value["index"])) if value else None
+        return _stored_position(self.guard.get("since"))
+
+    @property
+    def unbound(self) -> Position | None:
+        """The last message whose reasoning is left out, where that is not decided by the latest compaction."""
+        return _stored_position(self.guard.get("unbound"))
+
+    @property
+    def binding_model(self) -> str:
+        """Name of the model whose API refused reasoning that is tied to another prefix; empty while none did."""
+        return str(self.guard.get("binding_model", ""))
 
     def has_given_up(self, messages: Sequence[AnyMessage]) -> bool:
         """True while no summary is tried: for 1, 2, 4, ... user messages after the 2nd, 3rd, 4th, ... failure."""
@@ -155,6 +164,10 @@ class Session:
             "context_guard": dict(self.guard),
             "context_pending": self.pending.to_json() if self.pending else {},
         }
+
+
+def _stored_position(value: Mapping[str, Any] | None) -> Position | None:
+    return Position(id=str(value["id"]), index=int(value["index"])) if value else None
 
 
 # ---- what is stored: each value on its own, what is no value of ours leaves with a line -----------------------------
@@ -257,6 +270,10 @@ def _each(check: Check) -> Check:
     )
 
 
+def _is_position(value: object) -> bool:
+    return value == {} or _has({"id": _is_text, "index": _is_count})(value)
+
+
 _is_count = _is_number()
 _SIZES = {"tokens": _is_count, "estimate": _is_count}
 _CHECKED = {**_SIZES, "digest": _is_text}
@@ -278,8 +295,9 @@ _CHECKS: dict[str, dict[str, Check]] = {
     "context_guard": {
         **dict.fromkeys(("compactions", "dropped_turns", "ineffective"), _is_count),
         "asked": _or_none(_is_count),
-        "since": lambda value: value == {} or _has({"id": _is_text, "index": _is_count})(value),
+        **dict.fromkeys(("since", "unbound"), _is_position),
         "reason": _is_text,
+        "binding_model": _is_text,
         "summarizer": _each(_is_count),
     },
     "context_report": {**dict.fromkeys(("input_limit", "total_tokens", "over_by"), _is_count), "stopped": _is_text},
@@ -318,7 +336,7 @@ def read_session(
         lost = "the start of the view is no longer in the history: view, summary and anchor were dropped"
         counts = {key: value for key, value in counts.items() if key not in {"anchor", "measured"}}
         # Sizes that were reported so far belong to requests that the dropped view made.
-        guard = {**guard, "since": _last_position(messages)}
+        guard = {**guard, "since": last_position(messages)}
         return Session(view=reset_view(view), counts=counts, guard=guard, faults=(*faults, lost))
     summary, moved = _valid_summary(values.get("context_summary"), located)
     is_moved, first = located != view, first_after_system(messages)
@@ -340,11 +358,13 @@ def reset_view(view: View) -> View:
 
 def counted(session: Session, messages: Sequence[AnyMessage], *, reason: str, **changes: Any) -> dict[str, Any]:
     """Return the guard after one more compaction at this point of the history."""
-    compactions, since = session.compactions + 1, _last_position(messages)
-    return {**session.guard, "compactions": compactions, "since": since, "reason": reason, **changes}
+    compactions, since = session.compactions + 1, last_position(messages)
+    guard = {key: value for key, value in session.guard.items() if key != "unbound"}  # it is where the compaction was
+    return {**guard, "compactions": compactions, "since": since, "reason": reason, **changes}
 
 
-def _last_position(messages: Sequence[AnyMessage]) -> dict[str, Any]:
+def last_position(messages: Sequence[AnyMessage]) -> dict[str, Any]:
+    """Return the stored form of the position of the newest message; empty when there is none."""
     return position_of(messages, len(messages) - 1).to_json() if messages else {}
 
 

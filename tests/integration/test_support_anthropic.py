@@ -141,7 +141,7 @@ def test_orphans_are_refused(history, text):
 
 @pytest.mark.parametrize("kind", ["enabled", "adaptive"])
 def test_thinking_comes_back_as_it_was_issued(kind):
-    """Edited or missing thinking beside a pending call is refused; old thinking may be left out."""
+    """Edited thinking beside a pending call is refused, missing one unless it is adaptive; old one may be left out."""
     thinking = THINK if kind == "enabled" else {"type": kind}
     with AnthropicServer(policy=script([thought("Hm."), use("look")], "Seen.")) as server:
         chat = server.chat_model(max_tokens=2048, thinking=thinking).bind_tools([tool("look")])
@@ -150,8 +150,8 @@ def test_thinking_comes_back_as_it_was_issued(kind):
         done = ToolMessage("here", tool_call_id=first.tool_calls[0]["id"])
         edited = first.model_copy(update={"content": [thinks | {"thinking": "Ha!"}, call]})
         lost = first.model_copy(update={"content": [call]})
-        for broken, text in ((edited, "cannot be modified"), (lost, "thinking")):
-            with pytest.raises(AnthropicInvalidRequestError, match=text):
+        for broken in (edited, lost) if kind == "enabled" else (edited,):
+            with pytest.raises(AnthropicInvalidRequestError, match=r"cannot be modified|must start"):
                 chat.invoke(["Where?", broken, done])
         last = chat.invoke(["Where?", first, done])
         chat.invoke(["Where?", lost, done, last, "Sure?"])
@@ -168,6 +168,39 @@ def test_a_pending_call_begins_with_thinking_unless_it_is_adaptive():
             server.chat_model(max_tokens=2048, thinking=THINK).invoke(history)
         server.chat_model(max_tokens=2048, thinking={"type": "adaptive"}).invoke(history)
         server.chat_model(max_tokens=2048, thinking=THINK).invoke([*history, AIMessage("So."), HumanMessage("Well?")])
+
+
+DROPS = {
+    "thinking": {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}},
+    "betas": ["thinking-binding-controls-2026-08-01"],
+}
+
+
+def test_thinking_of_newer_models_is_tied_to_all_that_precedes_it():
+    """Another prompt, other tools, an edited message or a block left out between others: it has to be dropped."""
+    with AnthropicServer(policy=lambda _: [thought("Hm."), {"type": "text", "text": "Seen."}], binds=True) as server:
+        chat = server.chat_model()
+        history = [SystemMessage("Be good."), HumanMessage("One?")]
+        for question in ("Two?", "Three?", "Four?"):
+            history += [chat.invoke(history), HumanMessage(question)]
+        bare = [m.model_copy(update={"content": m.content[1:]}) if isinstance(m, AIMessage) else m for m in history]
+        chat.invoke(history)
+        chat.invoke([*bare[:4], *history[4:]])  # all of it up to a message may be left out
+        for changed, its in (
+            ([SystemMessage("Be quick."), *history[1:]], chat),
+            ([history[0], HumanMessage("Uno?"), *history[2:]], chat),
+            ([*history[:4], bare[4], *history[5:]], chat),
+            (history, chat.bind_tools([tool("look")])),
+        ):
+            with pytest.raises(AnthropicInvalidRequestError, match="bound to a different conversation"):
+                its.invoke(changed)
+            its.invoke(changed, **DROPS)
+        with pytest.raises(AnthropicInvalidRequestError, match="block_binding: Extra inputs"):
+            chat.invoke(history, thinking=DROPS["thinking"])
+        with pytest.raises(AnthropicInvalidRequestError, match="`enabled` is not supported"):
+            server.chat_model(max_tokens=2048, thinking=THINK).invoke("Hi")
+    with AnthropicServer() as server, pytest.raises(AnthropicInvalidRequestError, match="not supported by this model"):
+        server.chat_model().invoke("Hi", **DROPS)
 
 
 def test_what_precedes_the_newest_compaction_block_is_ignored():

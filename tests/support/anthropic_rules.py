@@ -1,13 +1,14 @@
 """Which requests the Messages API refuses, how it edits a context, and what the model then sees.
 
 Sources, under https://platform.claude.com/docs/en/: build-with-claude/prompt-caching, /context-editing, /compaction,
-/extended-thinking, /adaptive-thinking, agents-and-tools/tool-use/tool-search-tool; where a page gives no text of an
-error, the text is what users of the API report.
+/extended-thinking, /adaptive-thinking, /preserved-thinking, agents-and-tools/tool-use/tool-search-tool; where a page
+gives no text of an error, the text is what users of the API report.
 """
 
 from __future__ import annotations
 
 import copy
+import hashlib
 import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -20,6 +21,7 @@ MAX_BREAKPOINTS = 4
 FRAME_TOKENS = 4  # around each message
 PLACEHOLDER = "[cleared]"  # stands for a result that was edited out
 BETAS = {"clear": "context-management-2025-06-27", "compact": "compact-2026-01-12"}
+BINDING_BETA = "thinking-binding-controls-2026-08-01"
 THINKING = frozenset({"thinking", "redacted_thinking"})
 TRIGGER_TOKENS = {"clear_tool_uses_20250919": 100_000, "compact_20260112": 150_000}
 KEPT_TOOL_USES, KEPT_THINKING_TURNS = 3, 1  # when an edit does not say
@@ -170,6 +172,26 @@ def pending_call(seen: Body) -> int | None:
     """Return the index of the assistant message whose results the request ends with."""
     last = max(i for i, message in enumerate(seen["messages"]) if message["role"] != "system")
     return last - 1 if last and _ids(seen["messages"][last], "tool_result") else None
+
+
+def drops_bound(body: Body, betas: str) -> bool:
+    """Tell whether a request to a model that ties thinking to its prefix asks to drop what is tied to another one."""
+    binding = (body.get("thinking") or {}).get("block_binding")
+    if binding is not None and BINDING_BETA not in betas:
+        raise RefusalError("thinking.block_binding: Extra inputs are not permitted")
+    return bool(binding) and binding.get("prefix_mismatch_behavior") == "drop_block"
+
+
+def prefix(seen: Body, index: int | None = None, place: int = 0) -> str:
+    """Return a digest of what precedes a block, or an answer to all of it: system, tools, messages, no thinking."""
+    messages = seen["messages"]
+    index = len(messages) if index is None else index
+    before = [(m["role"], block) for m in messages[:index] for block in m["content"]]
+    before += [(messages[index]["role"], block) for block in messages[index]["content"][:place]] if place else []
+    tools = [tool for tool in seen.get("tools") or [] if not tool.get("defer_loading")]
+    told = [blocks_of({"content": seen.get("system") or []}), tools]
+    said = [(role, block) for role, block in before if block["type"] not in THINKING]
+    return hashlib.sha256(compact_json(_bare([*told, *map(list, said)])).encode()).hexdigest()
 
 
 def thinks(body: Mapping[str, Any]) -> bool:

@@ -29,7 +29,8 @@ class AnthropicServer(Loopback):
 
     `policy` writes the blocks of an answer; thinking gets a signature, calls get an id. All thinking is kept in the
     prompt unless the request clears it, as with the models of today. A request that sends back a block which this
-    server did not issue, or not as it was, is refused.
+    server did not issue, or not as it was, is refused. With `binds`, as with models since September 2026, thinking is
+    adaptive, and so is a block refused behind another prefix than its own, and one before which another was left out.
 
     Example:
         >>> with AnthropicServer(context_window=4096) as server:
@@ -44,6 +45,7 @@ class AnthropicServer(Loopback):
         policy: Policy | None = None,
         summary: str | None = SUMMARY,
         min_compaction_trigger: int = MIN_COMPACTION_TRIGGER_TOKENS,
+        binds: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
         super().__init__()
@@ -51,6 +53,10 @@ class AnthropicServer(Loopback):
         self.policy = policy or script(ANSWER)
         self.summary = summary
         self.min_compaction_trigger = min_compaction_trigger
+        self.binds = binds
+        self.bound: dict[str, tuple[str, str]] = {}
+        """Signature of a thinking block -> digest of what preceded it, and the signature of the block before it."""
+
         self.issued: dict[str, Item] = {}
         """Signature, or encrypted data, of each thinking and compaction block -> that block."""
 
@@ -68,9 +74,13 @@ class AnthropicServer(Loopback):
         body = call.body
         if call.path not in {"/v1/messages", "/v1/messages/count_tokens"}:
             raise RefusalError(f"not found: {call.path}", status=404)
-        rules.check(body, call.headers.get("anthropic-beta", ""))
+        betas = call.headers.get("anthropic-beta", "")
+        rules.check(body, betas)
+        body = self._bound(body, betas)
         self._check_issued(body)
-        edited, applied = rules.apply_clearing(visible(body))
+        seen = visible(body)
+        self._after = (rules.prefix(seen), next(iter(_thoughts_in(seen)[::-1]), ""))
+        edited, applied = rules.apply_clearing(seen)
         tokens = rules.prompt_tokens(edited)
         if call.path.endswith("/count_tokens"):
             return Answer(body={"input_tokens": tokens}, tokens=tokens)
@@ -82,6 +92,34 @@ class AnthropicServer(Loopback):
         """Write a refusal as the API does."""
         error: Item = {"type": "invalid_request_error", "message": refusal.message}
         return {"type": "error", "error": error | ({"details": {"error_code": refusal.code}} if refusal.code else {})}
+
+    def _bound(self, body: Item, betas: str) -> Item:
+        """Return the request without thinking of another prefix where it asks for that; refuse it otherwise."""
+        drops = rules.drops_bound(body, betas)
+        if not self.binds:
+            if "block_binding" in (body.get("thinking") or {}):
+                raise RefusalError("thinking.block_binding: not supported by this model")
+            return body
+        if (body.get("thinking") or {}).get("type") == "enabled":
+            raise RefusalError("thinking.type: `enabled` is not supported by this model")
+        body, before = visible(body) | {"thinking": {"type": "adaptive"}}, ""
+        for index, message in enumerate(body["messages"]):
+            kept = []
+            for place, block in enumerate(message["content"]):
+                if block["type"] in THINKING:
+                    after, previous = self.bound.get(_sign(block), ("", ""))
+                    if after != rules.prefix(body, index, place) or before not in ("", previous):
+                        if not drops:
+                            raise RefusalError(
+                                f"messages.{index}.content.{place}: Invalid `signature` in `{block['type']}` block. "
+                                "The block is bound to a different conversation. Remove the block, or set "
+                                '`thinking.block_binding.prefix_mismatch_behavior` to "drop_block".'
+                            )
+                        continue
+                    before = _sign(block)
+                kept.append(block)
+            message["content"] = kept
+        return body
 
     def _check_size(self, size: int, output: int) -> None:
         if size > self.context_window:
@@ -124,7 +162,8 @@ class AnthropicServer(Loopback):
             thoughts = [_bare_thought(block) for block in message["content"] if block["type"] in THINKING]
             changed = any(self.issued.get(_sign(block)) != block for block in thoughts)
             calls = [block["id"] for block in message["content"] if block["type"] == "tool_use"]
-            if index == rules.pending_call(seen):
+            is_complete = thoughts or seen["thinking"]["type"] == "enabled"  # else all of them may be left out
+            if index == rules.pending_call(seen) and is_complete:
                 changed |= any(thoughts != self._thoughts.get(each, thoughts) for each in calls)
             if changed and index == last:
                 raise RefusalError(
@@ -143,6 +182,7 @@ class AnthropicServer(Loopback):
             head, spent = self._compaction(seen, signed=native)
             if self.summary is not None:
                 seen = seen | {"messages": [{"role": "assistant", "content": head}]}
+                self._after = rules.prefix(seen), ""
             if native or (edit or {}).get("pause_after_compaction"):
                 usage = {**_usage(CacheUse(read=0, fresh=0), 0), **spent}
                 return self._reply(seen, head, "compaction", usage), spent["iterations"][0]["input_tokens"]
@@ -180,6 +220,10 @@ class AnthropicServer(Loopback):
             self._finish(block)
         thoughts = [block for block in blocks if block["type"] in THINKING]
         self.issued.update({_sign(block): block for block in thoughts})
+        after, before = self._after
+        for block in thoughts:
+            self.bound[_sign(block)] = after, before
+            before = _sign(block)
         calls = [block["id"] for block in blocks if block["type"] == "tool_use"]
         self._thoughts.update(dict.fromkeys(calls, thoughts))
         if blocks[-1]["type"] == "text" and _output_tokens(blocks[-1]) > seen["max_tokens"]:
@@ -198,6 +242,10 @@ class AnthropicServer(Loopback):
     def _seal(self, text: str) -> str:
         seed = f"{next(self._numbers)} {text}".encode()
         return base64.b64encode(hashlib.sha256(seed).digest()).decode()
+
+
+def _thoughts_in(seen: Item) -> list[str]:
+    return [_sign(block) for message in seen["messages"] for block in message["content"] if block["type"] in THINKING]
 
 
 def _sign(block: Item) -> str:

@@ -272,6 +272,12 @@ def anthropic_thinking(play: Play = play) -> Outcome:
         return play(server, model)
 
 
+def anthropic_bound_thinking(play: Play = play) -> Outcome:
+    """We compact; thinking is tied to all that precedes it, as with models since September 2026."""
+    with AnthropicServer(context_window=WINDOW, policy=speaking(thinks=True), binds=True) as server:
+        return play(server, server.chat_model(max_tokens=1_280))
+
+
 def anthropic_deferred(play: Play = play) -> Outcome:
     """A hundred deferred tools, far more than the window holds."""
     with AnthropicServer(context_window=WINDOW, policy=speaking(thinks=False)) as server:
@@ -339,6 +345,7 @@ TALKS: dict[str, Callable[..., Outcome]] = {
     "anthropic: native compaction": anthropic_compaction,
     "anthropic: context editing": anthropic_editing,
     "anthropic: thinking": anthropic_thinking,
+    "anthropic: bound thinking": anthropic_bound_thinking,
     "anthropic: 100 deferred tools": anthropic_deferred,
     "gemini: thought signatures": gemini_signatures,
     "openai: server-side history": openai_chain,
