@@ -262,7 +262,7 @@ class ContextConfig(Settings):
     store, once it is written there. Needs a checkpointer, and a store that lasts as long as it does."""
 
     prompt_cache: Literal["5m", "1h", "off"] = "5m"
-    """Set breakpoints for Anthropic's cache ("1h" keeps prompt and pins longer) and a key for OpenAI's; or "off"."""
+    """Set breakpoints for caches of Anthropic ("1h" keeps prompt and pins longer) and OpenAI, and its key; or "off"."""
 
     max_recoveries: CountOrZero = 2
     """How often one model call is repeated after the provider refused it as too large."""

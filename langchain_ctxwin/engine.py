@@ -385,7 +385,7 @@ class ContextEngine:
     def build(self, window: Window) -> list[AnyMessage]:
         """Return the message list that the model sees, the system message first when there is one.
 
-        For Anthropic with breakpoints of its prompt cache; see `call_options` for what goes along with the messages.
+        With breakpoints of the prompt caches that have them; see `call_options` for what goes along with the messages.
 
         Raises:
             ConfigError: tools and system prompt have more cache breakpoints than a request may have.

@@ -134,6 +134,13 @@ MANUAL_THINKING = "enabled"
 """Type of the `thinking` setting of Claude models that think by a given budget; those that tie their reasoning to what
 preceded it take it no more."""
 
+BREAKPOINTS_SINCE = "2026-07-09"
+"""Release of the first models of OpenAI whose prompt cache matches at breakpoints (OpenAI, prompt caching guide): those
+since then know the field that marks one, and earlier ones refuse it."""
+
+CACHE_BREAKPOINTS = "cache_breakpoints"
+"""Capability of such a model, where a source of models states it."""
+
 # Settings of chat models that go along with every call and concern the context.
 CALL_SETTINGS = (
     *("betas", "cache_control", "cached_content", "context_management", "prompt_cache_key", "thinking", "truncation"),
@@ -169,14 +176,24 @@ def rules_of(model: object) -> Rules:
     is_azure = any(cls.__name__ == "AzureChatOpenAI" for cls in type(inner).__mro__)
     thinking = arguments_of(model).get("thinking")
     thinks_each_time = isinstance(thinking, Mapping) and thinking.get("type") == MANUAL_THINKING
+    takes_cache_key = rules.provider == "openai" and not is_azure
     return replace(
         rules,
+        takes_breakpoints=takes_cache_key and _has_breakpoints(inner),
         calls_need_reasoning=rules.calls_need_reasoning or thinks_each_time,
-        takes_cache_key=rules.provider == "openai" and not is_azure,
+        takes_cache_key=takes_cache_key,
         loads_tools=family == "anthropic" and tools_can_come_later,
         takes_betas=rules.provider == "anthropic" and hasattr(inner, "betas"),
         keeps_history=getattr(inner, "use_previous_response_id", False) is True,
     )
+
+
+def _has_breakpoints(model: object) -> bool:
+    """True for a model whose profile dates it as new enough, or whose facts name the capability."""
+    profile = getattr(model, "profile", None)
+    released = profile.get("release_date") if isinstance(profile, Mapping) else None
+    is_new = isinstance(released, str) and released >= BREAKPOINTS_SINCE
+    return is_new or CACHE_BREAKPOINTS in (getattr(model, "capabilities", None) or ())
 
 
 def arguments_of(model: Any) -> dict[str, Any]:

@@ -59,6 +59,9 @@ class Rules:
     """Whose blocks it reads: `anthropic`, `openai`, `gemini`, or `other` for none; empty when nobody knows."""
 
     takes_cache_key: bool = False  # a call may name the conversation for the provider's prompt cache
+    takes_breakpoints: bool = False
+    """OpenAI's prompt cache matches at breakpoints, which blocks of content may set."""
+
     loads_tools: bool = False
     """A message can load a tool whose definition was deferred, so that the tools of a conversation stay the same."""
 

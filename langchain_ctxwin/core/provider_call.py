@@ -8,6 +8,10 @@ stand behind what stays the same longest: the system prompt (the tools precede i
 breakpoint behind the record would be rewritten with each compaction and saves nothing beside the one of the newest
 message; the one behind the pins saves 10 and 1 % at windows of 8,192 and 32,768 tokens, where some pauses outlast the
 cache (recorded agents, `benchmarks/cost.py --providers`). Breakpoints that somebody else has set come first.
+
+Newer models of OpenAI match a prefix at breakpoints only, of which the server sets one behind the newest message by
+itself (OpenAI, prompt caching guide). Without another one behind the system prompt, which is what a compaction leaves
+as it was, all of the prompt is written again after each.
 """
 
 from __future__ import annotations
@@ -26,8 +30,10 @@ from langchain_ctxwin.errors import ConfigError
 
 PromptCache = Literal["5m", "1h", "off"]
 
-BREAKPOINT = "cache_control"
-MAX_BREAKPOINTS = 4  # of one request (Anthropic, prompt caching guide); more are refused
+BREAKPOINT, OPENAI_BREAKPOINT = "cache_control", "prompt_cache_breakpoint"
+# Of one request (Anthropic, prompt caching guide), more are refused; that OpenAI writes, its own included.
+MAX_BREAKPOINTS = 4
+EXPLICIT = {"mode": "explicit"}  # a breakpoint of OpenAI's cache
 MINUTES = {"type": "ephemeral"}  # a breakpoint that Anthropic keeps for five minutes from its last use
 KEY_CHARS = 16  # length of a cache key: enough to tell conversations apart, and nothing of their names is in it
 RESPONSE_ID = "id"  # where answers of the Responses API keep the id that the server's history goes on from
@@ -52,7 +58,9 @@ def dressed(window: Window, prompt_cache: PromptCache) -> list[AnyMessage]:
     if rules.provider == "anthropic" and prompt_cache != "off":
         # What is kept for an hour is what stays; the newest message is read again within minutes, or not at all.
         mark = MINUTES if prompt_cache == "5m" else {**MINUTES, "ttl": prompt_cache}
-        messages = with_breakpoints(messages, window.about.tools, mark)
+        messages = with_breakpoints(messages, window.about.tools, mark, record=_record_in_prompt(window))
+    if rules.takes_breakpoints and prompt_cache != "off":
+        messages = with_prompt_breakpoint(messages, record=_record_in_prompt(window))
     if rules.keeps_history and session.since and session.compactions:
         # The server's history with the answers up to the latest compaction is another one.
         history, start = window.request.messages, window.request.start_of(session.view)
@@ -65,13 +73,15 @@ def dressed(window: Window, prompt_cache: PromptCache) -> list[AnyMessage]:
 def shown_to(model: object, messages: Sequence[Any]) -> list[Any]:
     """Return a request as the provider of a model takes it, which may not be the one that it was made for.
 
-    Blocks that only their maker reads become text, and breakpoints of Anthropic's cache are for Anthropic.
+    Blocks that only their maker reads become text, and breakpoints are for the caches that have them.
     """
-    provider = rules_of(model).provider
-    shown = [readable(message, provider) for message in messages]
-    if provider in {"", "anthropic"}:
-        return shown
-    return [_with_at_most(message, 0)[0] for message in shown]
+    rules = rules_of(model)
+    shown = [readable(message, rules.provider) for message in messages]
+    if rules.provider not in {"", "anthropic"}:
+        shown = [_with_at_most(message, 0)[0] for message in shown]
+    if rules.provider and not rules.takes_breakpoints:
+        shown = [_with_at_most(message, 0, OPENAI_BREAKPOINT)[0] for message in shown]
+    return shown
 
 
 def call_arguments(
@@ -141,11 +151,14 @@ def cache_key(conversation: str) -> str:
     return hashlib.blake2b(conversation.encode("utf-8", "surrogatepass"), digest_size=KEY_CHARS // 2).hexdigest()
 
 
-def with_breakpoints(messages: Sequence[AnyMessage], tools: Sequence[Any], mark: Mapping[str, str]) -> list[AnyMessage]:
+def with_breakpoints(
+    messages: Sequence[AnyMessage], tools: Sequence[Any], mark: Mapping[str, str], *, record: str = ""
+) -> list[AnyMessage]:
     """Return the request with breakpoints behind its system prompt and its pins; messages in between are the same.
 
-    One is left for the newest message. When others have set too many, the oldest of them in messages are left out.
-    `mark` counts where nobody else has set one: Anthropic wants those that last longer first.
+    In a system prompt that ends with the `record` it stands before that. One is left for the newest message. If others
+    have set too many, the oldest of them in messages are left out. `mark` counts where nobody else has set one:
+    Anthropic wants those that last longer first.
 
     Raises:
         ConfigError: tools and system prompt have more breakpoints than a request may have.
@@ -164,11 +177,32 @@ def with_breakpoints(messages: Sequence[AnyMessage], tools: Sequence[Any], mark:
         marked[index], free = _with_at_most(marked[index], free)
     free -= 1  # for the newest message
     if free > 0 and first and not own:
-        marked[0], free = _marked(marked[0], mark), free - 1
+        marked[0], free = _marked(marked[0], mark, record=record), free - 1
     fixed_stop = _fixed_stop(marked, first)
     if free > 0 and fixed_stop is not None:
         marked[fixed_stop] = _marked(marked[fixed_stop], mark)
     return marked
+
+
+def with_prompt_breakpoint(messages: Sequence[AnyMessage], *, record: str = "") -> list[AnyMessage]:
+    """Return the request to OpenAI with a breakpoint behind its system prompt, or before the `record` that ends it.
+
+    Of those that others have set as many stay as OpenAI writes beside it and beside the server's own, the newest ones.
+    """
+    marked, free = list(messages), MAX_BREAKPOINTS - 1  # for the newest message
+    first = int(bool(marked) and isinstance(marked[0], SystemMessage))
+    if first:
+        if not _marks(marked[0], OPENAI_BREAKPOINT):
+            marked[0] = _marked(marked[0], EXPLICIT, OPENAI_BREAKPOINT, record=record)
+        marked[0], free = _with_at_most(marked[0], free, OPENAI_BREAKPOINT)
+    for index in range(len(marked) - 1, first - 1, -1):
+        marked[index], free = _with_at_most(marked[index], free, OPENAI_BREAKPOINT)
+    return marked
+
+
+def _record_in_prompt(window: Window) -> str:
+    """The record where it ends the system prompt; empty where it has a message of its own."""
+    return window.priced_view.preamble.record if window.request.placement == "system" else ""
 
 
 def _fixed_stop(messages: Sequence[AnyMessage], first: int) -> int | None:
@@ -193,28 +227,50 @@ def _is_marked_tool(tool: Any) -> bool:
     return isinstance(marks, Mapping) and bool(marks.get(BREAKPOINT))
 
 
-def _marks(message: AnyMessage) -> list[Any]:
+def _marks(message: AnyMessage, key: str = BREAKPOINT) -> list[Any]:
     """The breakpoints that a message has."""
     content = message.content if isinstance(message.content, list) else []
-    return [block[BREAKPOINT] for block in content if isinstance(block, dict) and block.get(BREAKPOINT)]
+    return [mark for block in content if isinstance(block, dict) and (mark := _mark(block, key))]
 
 
-def _with_at_most(message: AnyMessage, free: int) -> tuple[AnyMessage, int]:
+def _mark(block: Mapping[str, Any], key: str) -> Any:
+    extras = block.get("extras")
+    return block.get(key) or (extras.get(key) if isinstance(extras, Mapping) else None)
+
+
+def _with_at_most(message: AnyMessage, free: int, key: str = BREAKPOINT) -> tuple[AnyMessage, int]:
     """The message with its last `free` breakpoints, and how many are free then."""
-    surplus = len(_marks(message)) - free
+    surplus = len(_marks(message, key)) - free
     if surplus <= 0:
         return message, -surplus
     content = list[Any]()
     for block in message.content:
-        if surplus > 0 and isinstance(block, dict) and block.get(BREAKPOINT):
-            block, surplus = {key: value for key, value in block.items() if key != BREAKPOINT}, surplus - 1  # noqa: PLW2901
-        content.append(block)
+        is_surplus = surplus > 0 and isinstance(block, dict) and bool(_mark(block, key))
+        content.append(_unmarked(block, key) if is_surplus else block)
+        surplus -= is_surplus
     return message.model_copy(update={"content": content}), 0
 
 
-def _marked(message: AnyMessage, mark: Mapping[str, str]) -> AnyMessage:
-    """The message with a breakpoint at its end."""
+def _unmarked(block: Any, key: str) -> dict[str, Any]:
+    bare = {name: value for name, value in block.items() if name != key}
+    extras = bare.get("extras")
+    if isinstance(extras, Mapping) and key in extras:
+        bare["extras"] = {name: value for name, value in extras.items() if name != key}
+    return bare
+
+
+def _marked(message: AnyMessage, mark: Mapping[str, str], key: str = BREAKPOINT, *, record: str = "") -> AnyMessage:
+    """The message with a breakpoint at its end, or before the record that ends it."""
     content: Any = message.content
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
     last = blocks[-1] if isinstance(blocks[-1], dict) else {"type": "text", "text": blocks[-1]}
-    return message.model_copy(update={"content": [*blocks[:-1], {**last, BREAKPOINT: dict(mark)}]})
+    told, rest = blocks[:-1], list[Any]()
+    text, ending = str(last.get("text") or ""), f"\n\n{record}"
+    if record and text.endswith(ending):
+        last, rest = {**last, "text": text.removesuffix(ending)}, [{"type": "text", "text": ending}]
+    elif record and text == record:
+        if not told:
+            return message  # the record is all there is
+        *told, last = told
+        rest = [{"type": "text", "text": record}]
+    return message.model_copy(update={"content": [*told, {**last, key: dict(mark)}, *rest]})

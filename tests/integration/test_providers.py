@@ -15,6 +15,7 @@ from support.anthropic_server import AnthropicServer
 from support.gemini_policy import tool_loop
 from support.gemini_server import GeminiServer
 from support.openai_server import OpenAIServer
+from support.oracle import text_tokens
 from support.provider_talks import EDIT_BETAS, TALKS, composed, look, play, responding, speaking
 
 pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
@@ -43,6 +44,24 @@ def test_another_middleware_may_mark_the_cache_too(ours_first):
     outcome = composed(create_agent, ours_first=ours_first)
     assert (outcome.refused, outcome.failed_turns) == ([], 0)
     assert max(outcome.breakpoints) == MAX_BREAKPOINTS
+
+
+LARGE_PROMPT = "Answer in French, and mind the gap. " * 1_100  # 10,000 tokens
+NEW_OPENAI = {"release_date": "2026-10-26"}
+"""Profile of a model whose prompt cache matches at breakpoints only."""
+
+
+def test_a_prompt_is_written_once_where_a_cache_matches_at_breakpoints_only():
+    """Each request after the first reads it, those after a compaction too."""
+    with OpenAIServer(context_window=13_000, policy=responding, cache="breakpoints") as server:
+        model = server.chat_model(max_tokens=256, profile=NEW_OPENAI)
+        limits = ModelLimits(context_window=13_000, max_output_tokens=256)
+        outcome = play(server, model, turns=TURNS, prompt=LARGE_PROMPT, limits=limits)
+    assert (outcome.refused, outcome.compactions > 1) == ([], True)
+    assert set(outcome.breakpoints) == {1}
+    cached = [request.reply["usage"]["input_tokens_details"]["cached_tokens"] for request in server.requests]
+    assert cached[0] == 0
+    assert min(cached[1:]) >= text_tokens(LARGE_PROMPT)
 
 
 def named(model):

@@ -157,7 +157,7 @@ def prompt_blocks(
         if item["type"] == "reasoning" and index < turn:
             continue  # the model does not see the reasoning of earlier turns
         block = Block(key=_key(item), tokens=item_tokens(item, vault))
-        blocks.append(replace(block, ttl_seconds=ttl_seconds) if ttl_seconds and _is_marked(item) else block)
+        blocks.append(replace(block, ttl_seconds=ttl_seconds) if ttl_seconds and is_marked(item) else block)
     return blocks
 
 
@@ -176,7 +176,7 @@ def _shown(tool: Item) -> Item:
 def marked(body: Mapping[str, Any], seen: list[Item]) -> list[Item]:
     """Return the items with the breakpoints that are written: the latest explicit ones, and an implicit one."""
     mode = (body.get("prompt_cache_options") or {}).get("mode", "implicit")
-    explicit = [i for i, item in enumerate(seen) if _is_marked(item)][-EXPLICIT_BREAKPOINTS[mode] :]
+    explicit = [i for i, item in enumerate(seen) if is_marked(item)][-EXPLICIT_BREAKPOINTS[mode] :]
     chosen = {*explicit, *([len(seen) - 1] if mode == "implicit" else [])}
     return [{**item, "prompt_cache_breakpoint": i in chosen, "content": parts_of(item)} for i, item in enumerate(seen)]
 
@@ -205,7 +205,8 @@ def parts_of(item: Item) -> list[Item]:
     return [{"type": "input_text", "text": content}] if isinstance(content, str) else content
 
 
-def _is_marked(item: Item) -> bool:
+def is_marked(item: Item) -> bool:
+    """Tell whether an item has a breakpoint."""
     own = item.get("prompt_cache_breakpoint")
     return any("prompt_cache_breakpoint" in part for part in parts_of(item)) if own is None else own
 

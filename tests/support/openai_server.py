@@ -68,6 +68,8 @@ class OpenAIServer(Loopback):
         if call.path not in {"/v1/responses", "/v1/responses/compact"}:
             raise RefusalError(f"not found: {call.path}", status=404)
         items = [*self._chain(body), *rules.items_of(body)]
+        if self.cache == "automatic" and any(map(rules.is_marked, items)):
+            raise RefusalError("Unknown parameter: 'prompt_cache_breakpoint'.", code="unknown_parameter")
         rules.check(items, self._vault)
         if call.path.endswith("/compact"):
             return self._compact(body, items)

@@ -228,8 +228,9 @@ def outcome_of(server: Loopback, steps: Sequence[StepEvent], state: dict[str, An
 def breakpoints(value: Any) -> int:
     """How many cache breakpoints a request has."""
     if isinstance(value, dict):
-        here = isinstance(value.get("cache_control"), dict)
-        return here + sum(breakpoints(part) for key, part in value.items() if key != "cache_control")
+        marks = ("cache_control", "prompt_cache_breakpoint")
+        here = any(isinstance(value.get(mark), dict) for mark in marks)
+        return here + sum(breakpoints(part) for key, part in value.items() if key not in marks)
     return sum(map(breakpoints, value)) if isinstance(value, list) else 0
 
 
@@ -345,8 +346,8 @@ TALKS: dict[str, Callable[..., Outcome]] = {
     "anthropic: native compaction": anthropic_compaction,
     "anthropic: context editing": anthropic_editing,
     "anthropic: thinking": anthropic_thinking,
-    "anthropic: bound thinking": anthropic_bound_thinking,
     "anthropic: 100 deferred tools": anthropic_deferred,
+    "anthropic: bound thinking": anthropic_bound_thinking,
     "gemini: thought signatures": gemini_signatures,
     "openai: server-side history": openai_chain,
     "openai: history that is forgotten": openai_forgetting,

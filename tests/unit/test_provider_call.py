@@ -1,6 +1,7 @@
 """Does a request tell its provider what its cache and its server-side history need, and nothing that it refuses?"""
 
 import json
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -19,6 +20,7 @@ from langchain_ctxwin import (
     ConfigError,
     ContextConfig,
     ContextEngine,
+    ModelInfo,
     ModelLimits,
     ModelRegistry,
     ModelRouter,
@@ -26,9 +28,15 @@ from langchain_ctxwin import (
     ToolSelector,
     create_context_agent,
 )
-from langchain_ctxwin.core.provider_call import MAX_BREAKPOINTS, forgets_history, with_breakpoints
+from langchain_ctxwin.core.provider_call import (
+    MAX_BREAKPOINTS,
+    forgets_history,
+    with_breakpoints,
+    with_prompt_breakpoint,
+)
 from langchain_ctxwin.middleware import ContextWindowMiddleware
 from langchain_ctxwin.models.sources import ExplicitSource
+from langchain_ctxwin.models.sources.catalog import read_price_row
 
 MARK = {"type": "ephemeral"}
 HOUR = {**MARK, "ttl": "1h"}
@@ -180,6 +188,77 @@ def test_openai_gets_a_key_that_is_the_conversations_own():
     keys = [request["prompt_cache_key"] for request in sent_by(model)]
     assert keys[0] == keys[2] != keys[1]
     assert "Ann" not in keys[0]
+
+
+BREAK = {"prompt_cache_breakpoint": {"mode": "explicit"}}
+NEW, OLD = {"release_date": "2026-07-09"}, {"release_date": "2026-07-08"}
+
+
+def openai_marks(messages):
+    return [str(message.content).count("prompt_cache_breakpoint") for message in messages]
+
+
+@pytest.mark.parametrize("adapter", ["nodes", "after"])
+@pytest.mark.parametrize(
+    ("model", "config", "marks"),
+    [
+        (partial(gpt, profile=NEW), None, 1),
+        (partial(gpt, profile=OLD), None, 0),
+        (gpt, None, 0),
+        (partial(gpt, profile=NEW), ContextConfig(prompt_cache="off"), 0),
+        (partial(claude, profile=NEW), None, 0),
+    ],
+    ids=["new", "old", "nobody knows", "off", "Anthropic"],
+)
+def test_openai_gets_a_breakpoint_behind_its_prompt_where_its_cache_matches_at_them(adapter, model, config, marks):
+    """Before and after a compaction alike; the release of a model says which those are."""
+    model = model()
+    talk(agent_of(model, adapter, config=config), turns=20)
+    sent = [json.dumps(request) for request in sent_by(model)]
+    assert "<record>" in sent[-1]
+    assert {request.count("prompt_cache_breakpoint") for request in sent} == {marks}
+    assert not marks or "prompt_cache_breakpoint" in json.dumps(sent_by(model)[-1]["input"][0])
+
+
+def test_a_source_of_models_may_state_that_a_cache_matches_at_breakpoints():
+    info = ModelInfo(name="m", provider="openai", context_window=9_000, capabilities=frozenset({"cache_breakpoints"}))
+    engine = ContextEngine(info)
+    window = engine.measure([HumanMessage("Hi")], system_prompt="Be good.")
+    assert openai_marks(engine.build(window)) == [1, 0]
+    catalog = {"m": {"litellm_provider": "openai", "supports_prompt_cache_breakpoint": True}}
+    catalog["m"] |= {"max_input_tokens": 9_000, "supports_function_calling": True}
+    assert "cache_breakpoints" in read_price_row("catalog", "m", catalog["m"]).capabilities
+
+
+def test_of_openais_breakpoints_those_of_others_stay_as_far_as_they_are_written():
+    """One at the prompt, in whatever form it was set, and the newest two of others: one is the server's own."""
+    block = {"type": "text", "text": "Hi"}
+    others = [HumanMessage([{**block, **BREAK}]) for _ in range(3)] + [HumanMessage([{**block, "extras": BREAK}])]
+    assert openai_marks(with_prompt_breakpoint([SystemMessage("Be good."), *others])) == [1, 0, 0, 1, 1]
+    own = SystemMessage([{"type": "text", "text": "Be good.", "extras": BREAK}, {**block}])
+    request = with_prompt_breakpoint([own, *others])
+    assert request[0] is own
+    assert openai_marks(request) == [1, 0, 0, 1, 1]
+    assert request[1].content == [block]
+    assert openai_marks(with_prompt_breakpoint(others)) == [0, 1, 1, 1]
+    assert with_prompt_breakpoint([]) == []
+
+
+@pytest.mark.parametrize("model", [claude(), partial(gpt, profile=NEW)()], ids=["Anthropic", "OpenAI"])
+@pytest.mark.parametrize("prompt", ["Be good.", SystemMessage([{"type": "text", "text": "Be good."}]), ""])
+def test_a_record_in_the_prompt_stands_behind_the_breakpoint(model, prompt):
+    """What is marked is the same before and after each compaction; a prompt of the record alone has no mark."""
+    engine = ContextEngine(LIMITS, config=ContextConfig(summary_placement="system"))
+    history = [m for n in range(40) for m in (HumanMessage(f"q{n} " + "word " * 90), AIMessage("So."))]
+    window = engine.measure([*history, HumanMessage("Now?")], system_prompt=prompt, called=model)
+    plain = window.priced_view.preamble.system
+    update = engine.apply(engine.emergency(window), window)
+    window = engine.measure([*history, HumanMessage("Now?")], system_prompt=prompt, called=model, session=update)
+    system = engine.build(window)[0]
+    assert "<record>" in system.text
+    marked = [block["text"] for block in system.content if isinstance(block, dict) and set(block) - {"type", "text"}]
+    assert marked == ([plain.text] if prompt else [])
+    assert system.text == window.priced_view.messages()[0].text
 
 
 def answer(number, text="word " * 60):

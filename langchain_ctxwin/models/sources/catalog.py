@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from langchain_ctxwin.core.model_info import ModelInfo
+from langchain_ctxwin.core.model_info import CACHE_BREAKPOINTS, ModelInfo
 from langchain_ctxwin.errors import PATH, ConfigError, expect
 from langchain_ctxwin.models.sources.http import MAX_BYTES, TIMEOUT_SECONDS, SourceError, base_of, connected, shown
 from langchain_ctxwin.models.sources.platforms import digest
@@ -37,6 +37,7 @@ SUPPORTS = {  # capability -> field of LiteLLM's table
     "audio": "supports_audio_input",
     "video": "supports_video_input",
     "pdf": "supports_pdf_input",
+    CACHE_BREAKPOINTS: "supports_prompt_cache_breakpoint",
 }
 
 
