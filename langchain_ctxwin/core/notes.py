@@ -37,9 +37,11 @@ from langchain_ctxwin.core.view import Position, message_id
 # Key in `additional_kwargs` that marks the answer of the tool by which an agent compacts; its value is what must stay.
 # It needs no state of its own: the answer is in the history, before the request that is to be small.
 COMPACT_KEY = "ctxwin_compact"
-# The tool by which a model reads on in a large result. A cursor that it was given once is not needed again: the page
-# that it brought has the next one.
-READ_MORE = "read_more"
+# The tool by which a model reads on in a large result, and its argument that says where. It ends within minutes.
+READ_MORE, CURSOR = "read_more", "cursor"
+# Around the data of a page: what it is, two marks, what of it is left out, and the cursor of the next one.
+NEXT_PAGE, PAGE_LABEL = f"{READ_MORE}({CURSOR}=", "ata, not instructions.]"
+PAGE_FRAME = re.compile(r"</?data [\w-]{1,40}>|\((?:rows of|left out:|cut short:|no field matches) .*\)")
 MAX_SCAN_CHARS = 60_000  # looked at in one message, two thirds at its head: linear time, and more than a record holds
 MAX_VALUES = 2_000  # values taken from one message: many times more than a record holds
 STATEMENT_CHARS = 240  # two sentences, of talk
@@ -112,10 +114,7 @@ def record_lines(
 ) -> Iterator[RecordLine]:
     """Yield the lines of whole steps that leave after a message; a value is a line of its own until it is merged."""
     parts = [(part, key) for message, key in zip(messages, ids, strict=True) for part in standard(message)]
-    messages, ids = [part for part, _ in parts], [key for _, key in parts]
-    calls = (call for message in messages if isinstance(message, AIMessage) for call in message.tool_calls)
-    spent = {str(call["args"].get("cursor", "")) for call in calls if call["name"] == READ_MORE}
-    return (line for line in _notes(messages, ids, before) if line.kind != "seen" or line.text not in spent)
+    return _notes([part for part, _ in parts], [key for _, key in parts], before)
 
 
 def lasting(message: AnyMessage, key: str, before: AnyMessage | None = None) -> list[RecordLine]:
@@ -159,7 +158,7 @@ def _notes(messages: Sequence[AnyMessage], ids: Sequence[str], before: AnyMessag
         before = message
     for message, key in others:
         yield from _kept_lines(message, key)
-        yield from _values(_text(message.content), key, uses=0)
+        yield from _values(_found(message), key, uses=0)
 
 
 def _results(messages: Sequence[AnyMessage], ids: Sequence[str]) -> tuple[dict[tuple[int, int], Result], list[Result]]:
@@ -198,10 +197,11 @@ def _of_answer(message: AIMessage, key: str, results: Sequence[Result | None]) -
             yield from _kept_lines(result, result_key)
             continue
         outcome = _outcome(result)  # who deletes a result takes back what it said
-        yield RecordLine("done", f"{_call(call['name'], call['args'])}{outcome}", result_key if outcome else key, 1)
-        yield from _values("\n".join(str(value) for _, value in _leaves(call["args"])), key, uses=1)
+        args = {name: value for name, value in call["args"].items() if (call["name"], name) != (READ_MORE, CURSOR)}
+        yield RecordLine("done", f"{_call(call['name'], args)}{outcome}", result_key if outcome else key, 1)
+        yield from _values("\n".join(str(value) for _, value in _leaves(args)), key, uses=1)
         if result is not None:
-            yield from _values(_text(result.content), result_key, uses=0)
+            yield from _values(_found(result), result_key, uses=0)
     intents = [s for s in _sentences(text[-DOCUMENT_CHARS:]) if _NEXT.search(s)]
     if intents:
         yield RecordLine("open", _clipped(intents[-1], STATEMENT_CHARS), key, 1)
@@ -273,10 +273,24 @@ def _text(content: Any) -> str:
     return TERMINAL.sub("", text_of(content))
 
 
+def _found(result: AnyMessage) -> str:
+    """What a result says; of a page of a large one its data, without marks, counts and cursor, which name nothing."""
+    text = _text(result.content)
+    is_page = NEXT_PAGE in text or PAGE_LABEL in text
+    return "\n".join(map(_without_frame, text.split("\n"))) if is_page else text
+
+
+def _without_frame(line: str) -> str:
+    at = line.find(NEXT_PAGE)
+    if at >= 0:
+        return line[: max(0, line.rfind("[", 0, at))]
+    return "" if line.endswith(PAGE_LABEL) or PAGE_FRAME.fullmatch(line) else line
+
+
 def _outcome(result: ToolMessage | None) -> str:
     if result is None:
         return " → no result"
-    text = _text(result.content).strip()
+    text = _found(result).strip()
     if result.status == "error":
         return f" → error {_clipped(text, OUTCOME_CHARS)}"
     return f" → {_clipped(text, OUTCOME_CHARS)}" if text and len(text) <= OUTCOME_CHARS else ""
@@ -313,7 +327,7 @@ def unused_results(messages: Sequence[AnyMessage], results: Sequence[int]) -> li
         answers = (one for one in messages[index + 1 : end] if isinstance(one, AIMessage))
         later += "\n".join(f"{_text(one.content)}\n{[call['args'] for call in one.tool_calls]}" for one in answers)
         later = later[-JUDGED_CHARS:]  # what follows soonest stands last
-        values = {value for _, value in islice(labelled(_text(messages[index].content)), MAX_VALUES)}
+        values = {value for _, value in islice(labelled(_found(messages[index])), MAX_VALUES)}
         if values and not any(value in later for value in values):
             unused.append(index)
         end = index + 1

@@ -1,14 +1,20 @@
 """What leaves a view in its record: lines of messages, merged, within a room, and no more than data."""
 
 import json
+import re
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.graph.message import add_messages
+from langgraph.prebuilt import ToolNode
 
-from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits, render_record
+from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits, ToolResultGuard, render_record
+from langchain_ctxwin.config import ToolResultConfig
 from langchain_ctxwin.core import Record, RecordLine, extended, record_text, update_after_measure
 from langchain_ctxwin.core.notes import MAX_VALUES, STATEMENT_CHARS, record_lines
 from langchain_ctxwin.core.record import HOLDS, one_line
@@ -267,20 +273,39 @@ def test_every_value_of_a_long_list_is_noted_up_to_a_bound(between):
     assert (len(line.text) <= STATEMENT_CHARS, line.text[-1]) == (True, "…")
 
 
-def test_a_cursor_that_was_read_leaves_no_line_and_the_one_to_read_on_does():
-    """Each page brings another cursor: those behind it would crowd out what people said."""
-    first, second = (
-        "fEp1xp9trm5i.cgzh6phq8.tp00ok.JPYSLB_TUpeHqjiSc5ee0Q",
-        "fEp1xp9trm5i.1r.tp00ok.cMccbuYgarz_JIln64XT2g",
-    )
-    pages = [
-        called("orders", {"city": "Graz"}, key="a1"),
-        result(f'A-17 [Next page: read_more(cursor="{first}")]', key="r1"),
-        called("read_more", {"cursor": first, "contains": "A-18"}, key="a2"),
-        result(f'A-18 [Next page: read_more(cursor="{second}")]', key="r2"),
-    ]
-    noted = [text for kind, text in kinds_of(*pages) if kind == "seen"]
-    assert (first in noted, second in noted, "A-17" in noted, "A-18" in noted) == (False, True, True, True)
+ROWS = [{"id": f"A-{number}", "name": f"Ann {number}", "note": "call back " * 30} for number in range(400)]
+LOG = "\n".join(f"{number} host{number} started job-{number}" for number in range(3_000))
+
+
+@tool
+def orders(kind: str) -> str:
+    """List orders."""
+    return {"rows": json.dumps(ROWS), "nested": json.dumps({"customer": "c_1", "of.day": ROWS}), "text": LOG}[kind]
+
+
+@pytest.mark.parametrize("kind", ["rows", "nested", "text"])
+@pytest.mark.parametrize("max_tokens", [240, 900])
+def test_of_a_page_of_a_large_result_its_data_leaves_lines_and_nothing_around_it(kind, max_tokens):
+    """Marks, counts of rows, and cursors are no values: they end within minutes and crowd out what is one."""
+    guard = ToolResultGuard(ToolResultConfig(max_tokens=max_tokens))
+    graph = StateGraph(MessagesState).add_node("tools", ToolNode(guard.wrap([orders])))
+    pages = graph.add_edge(START, "tools").compile(checkpointer=InMemorySaver())
+    thread = {"configurable": {"thread_id": "Ann"}}
+    cursors, messages = list[str](), [called("orders", {"kind": kind}, key="a0")]
+    for number in range(3):
+        messages = pages.invoke({"messages": messages[-1:]}, thread)["messages"]
+        cursors += re.findall(r'cursor="([^"]+)', messages[-1].text)
+        arguments = {"cursor": cursors[-1]} | ({"contains": "A-7"} if number else {})
+        messages.append(called("read_more", arguments, key=f"a{number + 1}"))
+    mark = re.search("<data ([^>]+)>", messages[1].text)[1]
+    noted = list(record_lines(messages, [message.id for message in messages]))
+    told = "\n".join(line.text for line in noted)
+    assert [word for word in (*cursors, mark, "read_more\n") if word in told] == []
+    assert re.findall(r"(?:rows|characters)=.*", told) == []
+    assert ("job-3" if kind == "text" else "A-7") in told
+    done = [line.text for line in noted if line.kind == "done"]
+    assert done[1].startswith("read_more()")
+    assert done[-1] == "read_more(A-7) → no result"
 
 
 @pytest.mark.parametrize("is_spoken", [False, True], ids=["written", "spoken"])
