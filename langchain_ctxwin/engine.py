@@ -30,7 +30,7 @@ from langchain_ctxwin.core.outcome import (
     update_after_failure,
     update_after_summary,
 )
-from langchain_ctxwin.core.overflow import ContextOverflow, has_number, request_texts
+from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.core.pairing import Rules
 from langchain_ctxwin.core.planning import last_request, shown_part
 from langchain_ctxwin.core.priced_view import PinWhen, RequestParts
@@ -42,7 +42,14 @@ from langchain_ctxwin.core.turns import as_messages
 from langchain_ctxwin.core.window import About, Window
 from langchain_ctxwin.errors import ConfigError, SummarizationError, brief, expect
 from langchain_ctxwin.hooks import AfterCompaction, BeforeCompaction, Compacted, Plan, agreed, tell
-from langchain_ctxwin.limit_memory import AcceptedSizes, FollowedLimits, HeardLimits, followed, is_registry
+from langchain_ctxwin.limit_memory import (
+    AcceptedSizes,
+    FollowedLimits,
+    HeardLimits,
+    conversation_of,
+    followed,
+    is_registry,
+)
 from langchain_ctxwin.pricing import MAX_CONVERSATIONS, Marks, Pricing, Pricings
 from langchain_ctxwin.protocols import LimitMemory, MetricsSink, TokenCounter
 from langchain_ctxwin.reporting import Prices, Reporter
@@ -78,7 +85,8 @@ class ContextEngine:
             alone tells of what left. The object that is also the agent's model reads the conversation from the
             provider's prompt cache.
         config: when to compact and what to keep; a `ConfigFile` is followed while the program runs.
-        learned: remembers limits that providers state; by default for this engine, `LearnedSource(path)` for everybody.
+        learned: remembers limits that providers state, such as `LearnedSource(path)` for everybody; by default this
+            engine remembers those that two conversations heard.
         jobs: writes summaries in the background; by default one set of threads for the whole process.
         pin_when: a function that takes a message and says whether it is pinned, as if it were marked through `pin`. It
             is asked once about a message that does not change, so its answer must depend on the message alone.
@@ -547,13 +555,16 @@ class ContextEngine:
         return rules_of(model)
 
     def _hear(self, window: Window, overflow: ContextOverflow) -> None:
-        """Remember a limit that the provider stated, for other conversations, if it is one to tell them."""
+        """Remember a stated limit for other conversations: in a memory that somebody passed, else when two heard it."""
         model, stated = window.about.model, stated_limit(overflow, known_of(window))
         told = unrefuted(for_everybody(stated, window.about.declared), self._accepted.of(model))
-        if not told or _may_be_quoted(window, overflow):
+        if not told:
             return
         try:
-            self._learned.learn(model, told)
+            if isinstance(self._learned, HeardLimits):
+                told = self._learned.confirmed(model, told, conversation_of(window.request.messages))
+            if told:
+                self._learned.learn(model, told)
         except Exception as error:  # noqa: BLE001  # see accepted
             log.warning("limits.not_learned", model=model, reason=type(error).__name__, **told)
 
@@ -637,13 +648,6 @@ def _goal(settings: ContextConfig, tools: Sequence[Any], limit: int, is_checked:
         max_messages=settings.trigger_messages,
         pin_first_user=settings.pin_first_user,
     )
-
-
-def _may_be_quoted(window: Window, overflow: ContextOverflow) -> bool:
-    """True for a number that the request has too, unless somebody saw that the provider says it in words of its own."""
-    if overflow.said_by == "provider" or overflow.limit is None:
-        return False
-    return has_number(request_texts(window.priced_view.messages(), window.about.tools), overflow.limit)
 
 
 def _checked_limits(limits: ModelLimits, config: ContextConfig) -> ModelLimits:

@@ -1,11 +1,16 @@
-"""Limits of models that change: what providers stated, what they took all the same, and what a registry says now."""
+"""Limits of models that change: what providers stated, what they took all the same, and what a registry says now.
+
+What one conversation hears holds for that one, because what it sends may bring it about; what two heard, for all.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+
+from langchain_core.messages import BaseMessage, SystemMessage
 
 from langchain_ctxwin.core.limits import ModelLimits, unrefuted
 from langchain_ctxwin.core.model_info import ModelInfo, family_of, model_name
@@ -15,11 +20,30 @@ from langchain_ctxwin.util.memo import MAX_TEXTS, Lru
 
 # How long an accepted size refutes smaller limits: after an hour the server may have been restarted with less room.
 ACCEPTED_SECONDS = 3_600.0
-
-
 # How long a stated limit holds for other conversations: one that is obeyed is never stated again, so only expiry finds
 # out that it was raised, at the price of one refused request a day.
 HEARD_SECONDS = 24 * 3_600.0
+
+
+class Corroboration:
+    """Tells what two different conversations met within a time from what only one did; thread-safe, bounded."""
+
+    def __init__(self, seconds: float, clock: Clock) -> None:
+        self._seconds, self._clock = seconds, clock
+        self._met: Lru[tuple[str, float]] = Lru(MAX_TEXTS)
+
+    def by_another(self, fact: Hashable, conversation: str) -> bool:
+        """Note that a conversation met a fact; true when the one that met it last is another, and not long ago."""
+        now = self._clock()
+        known, at = self._met.get(fact) or (conversation, now)
+        self._met.put(fact, (conversation, now))
+        return known != conversation and now - at < self._seconds
+
+
+def conversation_of(messages: Sequence[BaseMessage]) -> str:
+    """Return what tells a conversation from others: the first message that is no system message, and its id."""
+    first = next((message for message in messages if not isinstance(message, SystemMessage)), None)
+    return "" if first is None else f"{first.id}\0{first.content}"
 
 
 class HeardLimits:
@@ -28,6 +52,12 @@ class HeardLimits:
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock = clock
         self._known: Lru[tuple[Mapping[str, int], float]] = Lru(MAX_TEXTS)
+        self._heard = Corroboration(HEARD_SECONDS, clock)
+
+    def confirmed(self, model: str, limits: Mapping[str, int], conversation: str) -> dict[str, int]:
+        """Return the limits that another conversation heard before; the others are once one does."""
+        heard = self._heard
+        return {name: n for name, n in limits.items() if heard.by_another((model, name, n), conversation)}
 
     def recall(self, model: str) -> Mapping[str, int]:
         """Return the limits heard of a model."""

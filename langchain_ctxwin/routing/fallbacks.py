@@ -6,7 +6,7 @@ import errno
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -17,8 +17,9 @@ from langchain_core.messages import AIMessage, BaseMessage
 
 from langchain_ctxwin.core.calibration import reported_tokens
 from langchain_ctxwin.core.events import finish_reason_of
+
 from langchain_ctxwin.core.limits import models_behind
-from langchain_ctxwin.core.overflow import ContextOverflow, Evidence, classify_overflow, evidence_of, request_texts
+from langchain_ctxwin.core.overflow import ContextOverflow, Evidence, classify_overflow, evidence_of
 from langchain_ctxwin.core.recovery import CALL_ARGUMENTS, stated_input
 from langchain_ctxwin.errors import ConfigError, ContextWindowError, NoModelFitsError, RemainingTooSmallError
 from langchain_ctxwin.routing.candidates import CannotBeMadeError, Instance, Request
@@ -93,6 +94,11 @@ class CandidateFailure:
     def needs_rest(self) -> bool:
         """True when the candidate is in trouble; False when only this request was nothing for it."""
         return self.what not in {TOO_SMALL, UNSUITED, NO_TOOLS}
+
+    @property
+    def may_be_asked_for(self) -> bool:
+        """True for what a request can bring about: nobody can send one that makes credentials or a model go away."""
+        return self.meaning in {TROUBLE, LATE}
 
 
 @dataclass(slots=True)
@@ -176,7 +182,7 @@ class Fallbacks:
             yield
             self.is_well = True
         except Exception as error:
-            failure = failure_of(error, request_texts(self._request.messages, self._request.tools))
+            failure = failure_of(error)
             if failure is not None:
                 self._take_up(self._route.name, failure)
             if failure is None or final:
@@ -241,9 +247,9 @@ class Fallbacks:
             if stated is not None or overflow.limit is not None:
                 limit = min(believed, overflow.limit or believed) if stated is None else stated - 1
                 above_tokens = max(limit, above_tokens)
-            self._router.refused(self._route, overflow)
+            self._router.refused(self._route, overflow, self._request.conversation)
         elif failure.needs_rest:
-            self._router.failed(name, failure.what)
+            self._router.failed(name, failure.what, self._request.conversation if failure.may_be_asked_for else "")
         self._tried.append((name, failure))
         exclude = {**self._request.exclude, name: f"failed: {failure.what}"}
         self._request = replace(self._request, exclude=exclude, above_tokens=above_tokens, prefer="", renew=False)
@@ -284,14 +290,11 @@ def _known_as(model: BaseChatModel, argument: str) -> str:
     return next((name for name in CALL_ARGUMENTS if hasattr(model, name)), argument)
 
 
-def failure_of(error: Exception, request: Iterable[str] = ()) -> CandidateFailure | None:
-    """Return what an exception means for other candidates; None when the request itself, or our code, is wrong.
-
-    What it quotes of the `request` says nothing about a limit.
-    """
+def failure_of(error: Exception) -> CandidateFailure | None:
+    """Return what an exception means for other candidates; None when the request itself, or our code, is wrong."""
     if isinstance(error, (ContextWindowError, *OUR_FAULTS)):
         return None
-    overflow = classify_overflow(error, request=request)
+    overflow = classify_overflow(error)
     if overflow is not None:
         return CandidateFailure(what=TOO_SMALL, overflow=overflow)
     if isinstance(error, OSError) and error.errno in UNREACHABLE_ERRNOS:

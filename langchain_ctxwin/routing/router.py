@@ -24,9 +24,8 @@ from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.core.recovery import lowered, only_model, smaller_of
 from langchain_ctxwin.core.spending import Usage
 from langchain_ctxwin.errors import ConfigError, ContextWindowError, NoModelFitsError, UnknownModelError, brief, expect
-from langchain_ctxwin.limit_memory import AcceptedSizes
+from langchain_ctxwin.limit_memory import AcceptedSizes, Corroboration, HeardLimits
 from langchain_ctxwin.models.merging import declared_limits
-from langchain_ctxwin.models.sources import LearnedSource
 from langchain_ctxwin.protocols import Clock, RequestCounter, TokenCounter
 from langchain_ctxwin.routing.candidates import (
     THREAD,
@@ -49,7 +48,7 @@ from langchain_ctxwin.util.memo import Lru
 
 FACTS_SECONDS = 60.0  # until the registry is asked again: it keeps its own, longer time to live
 RECENT_ANSWERS = 20  # whose time counts: the median of fewer jumps, that of more is late to notice a slow day
-HEARD_SECONDS = 3_600.0  # a limit that was met is obeyed; then one refused request finds out whether it was raised
+ELSEWHERE_SECONDS = 3_600.0  # what fails in two conversations within this is due to the candidate, not to what was sent
 MAX_CONVERSATIONS = 10_000  # whose model is remembered, about 2 MB; one that is forgotten is routed anew
 PRESUMED_STRENGTH = 0.5  # in the middle, where prices say nothing
 CENT = Decimal("0.01")
@@ -142,12 +141,13 @@ class ModelRouter:
         self._read = candidates_of(candidates, registry)
         self._read_at = clock()
         # What happened so far; losing it costs a few refused requests.
-        self._failures: dict[str, tuple[str, float]] = {}  # what failed, and until when it rests
-        self._heard = LearnedSource(ttl_seconds=HEARD_SECONDS, clock=clock)
+        # What failed, and until when it rests: by candidate and conversation, and for everybody under an empty one.
+        self._failures: Lru[tuple[str, float]] = Lru(MAX_CONVERSATIONS)
+        self._elsewhere = Corroboration(ELSEWHERE_SECONDS, clock)
+        self._heard, self._own_limits = HeardLimits(clock), HeardLimits(clock)  # for everybody, by conversation
         self._accepted = AcceptedSizes(clock)
         self._seconds: dict[str, deque[float]] = {}
         self._kept: Lru[tuple[str, int]] = Lru(MAX_CONVERSATIONS)  # candidate, and tokens in its prompt cache
-        self._failed_in: Lru[tuple[str, float]] = Lru(MAX_CONVERSATIONS)  # by kind of task and candidate, and when
         self._asked: Lru[tuple[object, Route]] = Lru(MAX_CONVERSATIONS)  # the latest request, and who answered
         self._made: dict[str, BaseChatModel] = {}
         self._making = ForkSafeLock()
@@ -172,10 +172,14 @@ class ModelRouter:
         """Limits under which a request fits every candidate."""
         return smallest_limits(self.candidates)
 
-    def candidate(self, name: str) -> Candidate:
-        """Return one candidate, with the limits that its provider was heard to state; an unknown name is an error."""
+    def candidate(self, name: str, conversation: str = "") -> Candidate:
+        """Return one candidate, with the limits that its provider was heard to state; an unknown name is an error.
+
+        Those that a conversation heard alone hold for it.
+        """
         known = self._as_read(name)
-        heard = self._heard.recall(name)
+        own = self._own_limits.recall(_of(conversation, name)) if conversation else {}
+        heard = smaller_of(self._heard.recall(name), own)
         return replace(known, limits=lowered(known.limits, heard)) if heard else known
 
     def limits_of(self, name: str) -> ModelLimits:
@@ -263,7 +267,7 @@ class ModelRouter:
         can = [one for one in candidates if one.name not in rejected]
         if not can:
             raise _no_model_fits(rejected)
-        resting = {one.name: why for one in can if (why := self._resting(one.name))}
+        resting = {one.name: why for one in can if (why := self._resting(one.name, request.conversation))}
         if awake := [one for one in can if one.name not in resting]:  # when all rest, the best of them is taken
             rejected, can = rejected | resting, awake
         costs = [cost for one in can if (cost := self._cost(one, request)) is not None]
@@ -294,13 +298,13 @@ class ModelRouter:
         """Return who takes the largest input for such a request, and its tokens; "" and 0 when none can answer it."""
         candidates, request = self._measured(request)
         able = self._able(candidates, request)
-        awake = [one for one in able if not self._resting(one.name)]
+        awake = [one for one in able if not self._resting(one.name, request.conversation)]
         rooms = [(one.name, one.input_limit(request)) for one in awake or able]
         return max(rooms, key=lambda room: room[1], default=("", 0))
 
     def input_limit(self, name: str, request: Request) -> int:
         """Return the input in tokens that a candidate is taken to have for a request."""
-        return self.candidate(name).input_limit(replace(request, reserve=self._reserve(request)))
+        return self.candidate(name, request.conversation).input_limit(replace(request, reserve=self._reserve(request)))
 
     def record(self, route: Route | Mapping[str, Any], success: bool) -> None:
         """Count an outcome, so that later chances follow it.
@@ -329,42 +333,43 @@ class ModelRouter:
         if request.conversation.startswith(THREAD):
             self._asked.put(request.conversation, (asked, route))
         for answer, has_failed in answers:
-            if answer.name in ranks and (not has_failed or self._has_failed_elsewhere(answer, request.conversation)):
+            # What one conversation asks for may make every answer fail; that says nothing about those of others.
+            fact = (answer.bucket, answer.name)
+            if answer.name in ranks and (not has_failed or self._elsewhere.by_another(fact, request.conversation)):
                 observe(answer.bucket, answer.name, strength=ranks[answer.name], failed=has_failed)
-
-    def _has_failed_elsewhere(self, route: Route, conversation: str) -> bool:
-        """Note that an answer failed; true when the last one to fail did in another conversation, within the hour.
-
-        What one conversation asks for may make every answer fail; that says nothing about those of others.
-        """
-        kind, now = (route.bucket, route.name), self.clock()
-        known, at = self._failed_in.get(kind) or (conversation, 0.0)
-        self._failed_in.put(kind, (conversation, now))
-        return known != conversation and now - at < HEARD_SECONDS
 
     def answered(self, route: Route, conversation: str, seconds: float, *, tokens: int = 0) -> None:
         """Take up that a candidate answered: it is well, the conversation stays with it, and it takes such an input."""
         name = route.name
         self._accepted.note(name, tokens)
         self._heard.accepted(name, tokens)
-        self._failures.pop(name, None)
+        self._own_limits.accepted(_of(conversation, name), tokens)
+        for whose in ("", conversation):
+            self._failures.drop(_of(whose, name))
         self._seconds.setdefault(name, deque(maxlen=RECENT_ANSWERS)).append(max(0.0, seconds))
         forget = getattr(self._registry, "accepted", None)
         if tokens and forget is not None:
             forget(self._as_read(name).info, tokens)
         self._keep(conversation, route)
 
-    def failed(self, name: str, what: str) -> None:
-        """Take up that a candidate is in trouble: it is passed over for a while."""
-        self._failures[name] = (what, self.clock() + self.config.rest_seconds)
+    def failed(self, name: str, what: str, conversation: str = "") -> None:
+        """Take up that a candidate is in trouble: the conversation passes it over for a while.
 
-    def refused(self, route: Route, overflow: ContextOverflow) -> None:
+        So do all others when it fails in a second one meanwhile, or where nobody knows whose request it was: one
+        conversation alone may have sent what makes every server fail.
+        """
+        everybody = not conversation or self._elsewhere.by_another(name, conversation)
+        self._failures.put(
+            _of("" if everybody else conversation, name), (what, self.clock() + self.config.rest_seconds)
+        )
+
+    def refused(self, route: Route, overflow: ContextOverflow, conversation: str = "") -> None:
         """Take up that a request was too large for a candidate: the limit that was stated counts from now on.
 
-        It holds for every conversation, so one that only its own conversation may believe is not kept. Nothing follows
-        for others where no limit was stated. What was stated is told to the registry.
+        It counts for its conversation; for all, and the registry, when a second one hears it, or where nobody knows
+        whose request it was. Nothing follows where no limit was stated.
         """
-        if overflow.said_by == "request" or not overflow.limit:
+        if not overflow.limit:
             return
         refusing, tokens = self._as_read(route.name), route.estimated_tokens
         known = Known(
@@ -376,10 +381,16 @@ class ModelRouter:
         stated = for_everybody(stated_limit(overflow, known), declared_limits(refusing.info))
         if not stated:
             return
-        with suppress(ContextWindowError):  # no plausible number, or none for the registry: nothing to learn then
-            self._heard.learn(route.name, smaller_of(self._heard.recall(route.name), stated))
-            if self._registry is not None:
-                self._registry.learn(refusing.info, stated)
+        told: Mapping[str, int] = stated
+        if conversation:
+            own = _of(conversation, route.name)
+            self._own_limits.learn(own, smaller_of(self._own_limits.recall(own), stated))
+            told = self._heard.confirmed(route.name, stated, conversation)
+        if told:
+            self._heard.learn(route.name, smaller_of(self._heard.recall(route.name), told))
+        if told and self._registry is not None:
+            with suppress(ContextWindowError):  # no plausible number for the registry: nothing to learn then
+                self._registry.learn(refusing.info, told)
 
     def _as_read(self, name: str) -> Candidate:
         """The candidate by its facts alone, without what it was heard to say."""
@@ -401,7 +412,7 @@ class ModelRouter:
 
     def _measured(self, request: Request) -> tuple[Sequence[Candidate], Request]:
         """The candidates, and the request with its size for each, all that it needs of them, and what to reserve."""
-        candidates = self.candidates
+        candidates = tuple(self.candidate(one.name, request.conversation) for one in self.candidates)
         families = {one.family for one in candidates}
         return candidates, replace(
             request,
@@ -430,9 +441,10 @@ class ModelRouter:
         """The candidates that can do what the request asks for, whatever its size."""
         return [one for one in candidates if one.name not in request.exclude and not self._unable(one, request)]
 
-    def _resting(self, name: str) -> str:
-        """Why a candidate rests, and for how long; empty when it does not."""
-        what, until = self._failures.get(name) or ("", 0.0)
+    def _resting(self, name: str, conversation: str) -> str:
+        """Why a candidate rests for a conversation, and for how long; empty when it does not."""
+        known = (self._failures.get(_of(whose, name)) or ("", 0.0) for whose in ("", conversation))
+        what, until = max(known, key=lambda failure: failure[1])
         left = until - self.clock()
         return f"failed ({what}), rests for {left:.0f} s more" if left > 0 else ""
 
@@ -516,6 +528,11 @@ class ModelRouter:
             known_tokens = seen_tokens if candidate.name == name else 0
             cached = min(tokens, known_tokens if request.cached_tokens is None else request.cached_tokens)
         return Usage(input_tokens=tokens, cached_tokens=cached, output_tokens=output).cost(candidate.info)
+
+
+def _of(conversation: str, name: str) -> str:
+    """Key of what one conversation knows of a candidate."""
+    return f"{conversation}\0{name}"
 
 
 def settings_for(known: RoutingConfig, given: Any) -> RoutingConfig | None:

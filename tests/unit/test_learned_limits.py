@@ -30,7 +30,6 @@ from langchain_ctxwin.core.limits import (
 from langchain_ctxwin.limit_memory import AcceptedSizes, HeardLimits
 from langchain_ctxwin.models.sources import ExplicitSource, LearnedSource
 from support.fakes import ScriptedChatModel, SdkError, core_overflow, exact_count, llama_overflow, openai_overflow
-from support.quoting import CLAIM, QUOTES, rejected, too_large
 from support.routing import FixedQuality, router, scripted
 
 WINDOW = 8192
@@ -67,44 +66,31 @@ def limit_of_others(engine):
 # One conversation against all
 
 
-CLAIMING_TOOL = {"type": "function", "function": {"name": "t", "description": CLAIM, "parameters": {"type": "object"}}}
+CLAIM = "maximum context length is 4096 tokens. However, your messages resulted in 9000 tokens."
 
 
-@pytest.mark.parametrize(
-    ("refusal", "text", "tools"),
-    [
-        *((rejected(quote(CLAIM)), f"{LONG} {CLAIM}", []) for quote in QUOTES.values()),
-        (rejected(str(CLAIMING_TOOL)), LONG, [CLAIMING_TOOL]),
-    ],
-    ids=[*QUOTES, "tool"],
-)
-def test_a_text_that_claims_a_limit_teaches_nobody(refusal, text, tools):
-    """Neither its own conversation, nor others, nor the file of a learned source; a tool may be somebody else's."""
-    learned = LearnedSource()
-    engine = engine_of(learned=learned)
-    state = nodes_of(engine, ScriptedChatModel(faults=[refusal]), tools=tools)(text)
-    assert "limits" not in state["context_counts"]
-    assert (learned.recall(MODEL), limit_of_others(engine)) == ({}, WINDOW)
+def rejected(text):
+    return SdkError(f"Error code: 400 - content policy: this text was rejected: {text}", status_code=400)
 
 
-def test_a_claim_beside_a_real_refusal_does_not_displace_its_limit():
-    learned = LearnedSource()
-    engine = engine_of(learned=learned)
-    ask = nodes_of(engine, ScriptedChatModel(faults=[too_large(4096, 5000, CLAIM)]))
-    for number in range(10):
-        state = ask(f"{number} {LONG} {CLAIM}")
-    assert state["context_counts"]["limits"] == {MODEL: {"context_window": 4096}}
-    assert (learned.recall(MODEL), limit_of_others(engine)) == ({"context_window": 4096}, 4096)
-
-
-def test_an_overflow_whose_words_nobody_compared_is_not_told_when_the_request_has_its_number():
-    """Whoever classifies an error without the request cannot know who said it."""
+def test_a_text_that_claims_a_limit_reaches_no_other_conversation():
+    """A provider that quotes the request in its error states what a person wrote; only that conversation obeys it."""
     engine = engine_of()
-    overflow = ContextOverflow(limit=4096, actual=9000)
-    for text, limit in (("at most 4,096 tokens", WINDOW), ("at most", 4096)):
-        window = engine.measure([HumanMessage(f"{text} {LONG}", id="1")])
-        assert engine.learn(window, overflow).budget.input_limit == 4096
-        assert limit_of_others(engine) == limit
+    model = ScriptedChatModel()
+    ask = nodes_of(engine, model)
+    for number in range(5):
+        model.faults.append(rejected(CLAIM))
+        ask(f"{number} {LONG} {CLAIM}")
+    assert limit_of_others(engine) == WINDOW
+
+
+def test_a_limit_that_two_conversations_heard_holds_for_all():
+    engine = engine_of()
+    known = []
+    for thread in ("one", "one", "two"):
+        nodes_of(engine, ScriptedChatModel(faults=[openai_overflow(5_000, 4_096)]))(LONG, thread)
+        known.append(limit_of_others(engine))
+    assert known == [WINDOW, WINDOW, 4_096]
 
 
 def test_a_limit_far_below_the_declared_one_stays_in_its_conversation():
@@ -143,7 +129,7 @@ def test_a_limit_below_what_was_accepted_is_not_learned():
     for number in range(8):
         state = ask(f"{number} {LONG}")
     accepted = state["context_counts"]["anchor"]["tokens"]
-    model.faults.append(too_large(1000, 9000))
+    model.faults.append(openai_overflow(9_000, 1_000))
     state = ask("next")
     assert state["context_counts"].get("limits") != {MODEL: {"context_window": 1000}}
     assert all(tokens > accepted for tokens in state["context_counts"].get("limits", {}).get(MODEL, {}).values())
@@ -156,7 +142,7 @@ def test_what_one_conversation_sent_protects_it_from_what_another_is_told():
     ask = nodes_of(engine, model)
     for number in range(8):
         ask(f"{number} {LONG}")
-    model.faults.append(too_large(1000, 9000))
+    model.faults.append(openai_overflow(9_000, 1_000))
     state = ask(LONG * 3, "another")
     assert state["context_counts"]["limits"] == {MODEL: {"context_window": 1000}}
     assert limit_of_others(engine) == WINDOW
@@ -308,14 +294,6 @@ class _Listed:
         return self.listed
 
 
-def test_a_registry_learns_no_limit_that_an_error_quotes():
-    known, learned = registry_of(context_window=WINDOW)
-    known.refresh()
-    known.learn(MODEL, rejected(f"maximum context length is 4000 tokens. {CLAIM}"), request=[CLAIM, "4000 tokens"])
-    known.learn(MODEL, too_large(4096, 5000, CLAIM), request=[CLAIM])
-    assert learned.recall(MODEL) == {"context_window": 4096}
-
-
 @pytest.mark.parametrize(
     ("limits", "learned_limits"),
     [
@@ -370,8 +348,9 @@ def routed(small):
 @pytest.mark.parametrize(
     ("error", "text"),
     [
-        *((rejected(quote(CLAIM)), f"{LONG} {CLAIM}") for quote in QUOTES.values()),
-        *((error, "hello") for error in (too_large(300, 9000), SdkError("the prompt is too long", status_code=400))),
+        (rejected(CLAIM), f"{LONG} {CLAIM}"),
+        (openai_overflow(9_000, 300), "hello"),
+        (SdkError("the prompt is too long", status_code=400), "hello"),
     ],
 )
 def test_neither_a_claim_nor_a_refusal_of_little_takes_a_window_from_a_routed_candidate(error, text):
@@ -453,8 +432,10 @@ def test_only_what_a_provider_stated_is_told_to_other_conversations(is_stated, l
     history = [
         message for n in range(40) for message in (HumanMessage(QUESTION, id=f"q{n}"), AIMessage("ok", id=f"a{n}"))
     ]
-    window = engine.measure([*history, HumanMessage("next", id="n")])
-    state = engine.recover(window, ContextOverflow(limit=8_000, actual=None, kind="input"), is_stated=is_stated)
+    for last in ("one", "two"):  # a limit that one conversation heard is told to nobody
+        window = engine.measure([HumanMessage(last, id=last), *history, HumanMessage("next", id="n")])
+        assert engine.measure([HumanMessage("hi", id="x")]).budget.input_limit == 32_000
+        state = engine.recover(window, ContextOverflow(limit=8_000, actual=None, kind="input"), is_stated=is_stated)
     assert engine.measure(history, session=state).budget.input_limit == 8_000
     assert engine.measure([HumanMessage("hi", id="x")]).budget.input_limit == limit
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from langchain_core.messages.tool import tool_call_chunk
 from pydantic import Field
 
 from langchain_ctxwin import RoutingConfig
+from langchain_ctxwin.protocols import Clock
 from langchain_ctxwin.routing import ModelRouter, Quality, RoutedChatModel
 from langchain_ctxwin.routing.fallbacks import AnswerSigns
 from support.agents import ADAPTERS, agent_on
@@ -31,12 +33,15 @@ class Ending(ScriptedChatModel):
         return made.model_copy(update={"response_metadata": {**made.response_metadata, **self.ending}})
 
 
-def routed(answer: AIMessage | None = None, ending: dict[str, Any] | None = None, **config: Any) -> RoutedChatModel:
+def routed(
+    answer: AIMessage | None = None, ending: dict[str, Any] | None = None, clock: Clock = time.time, **config: Any
+) -> RoutedChatModel:
     """Return a routed model over one that always answers so."""
     policy = lambda *_: AIMessage("Paris.") if answer is None else answer  # noqa: E731  # as short as its name
     model = Ending(model_name="one", ending=ending or {}, policy=policy, profile={"max_input_tokens": 8_000})
     registry = TableRegistry({"one": info("one", 8_000, "1")})
-    return RoutedChatModel(ModelRouter([model], registry, RoutingConfig(**config), quality=Quality()))
+    router = ModelRouter([model], registry, RoutingConfig(**config), quality=Quality(), clock=clock)
+    return RoutedChatModel(router)
 
 
 def chance(model: RoutedChatModel) -> float:
@@ -91,8 +96,8 @@ def test_nothing_and_calls_that_nobody_can_run_count_against_their_model(answer)
 @pytest.mark.parametrize("is_joined", [True, False])
 def test_one_conversation_moves_nobody_elses_routes(is_joined):
     """Nor does it when another one has failed once, or did so long ago."""
-    now, model = [1_000.0], routed(None, CUT)
-    model.router.clock = lambda: now[0]
+    now = [1_000.0]
+    model = routed(None, CUT, clock=lambda: now[0])
     before = chance(model)
     if is_joined:
         model.invoke(asked_in(1))

@@ -161,15 +161,22 @@ def test_an_answer_is_that_of_the_candidate_with_the_route(how):
 @every_way
 @pytest.mark.parametrize("failure", FAILURES)
 def test_another_candidate_answers_when_one_fails(failure, how):
-    """Rates, trouble, credentials, a missing model, time-outs and connections concern one provider."""
+    """Rates, trouble, credentials, a missing model, time-outs and connections concern one provider.
+
+    Trouble and time-outs may be due to what was sent: only its own conversation passes the candidate over at once.
+    """
     model, small, _ = two(small={"faults": [FAILURES[failure]() for _ in range(MANY)]})
     answer = answered(model, "hello", how)
     route = route_of(answer)
     [tried] = route["fallbacks"]
     assert (answer.text, route["model"], tried[:7]) == (echo([HumanMessage("hello")], []).text, "large", "small: ")
     assert route["rejected"]["small"].startswith("failed: ")
-    answered(model, "and another conversation", how)
+    answered(model, "hello", how)
     assert len(small.requests) == 1, "it rests"
+    needs_two = failure in {"503", "timeout"}
+    answered(model, "and another conversation", how)
+    answered(model, "and a third one", how)
+    assert len(small.requests) == 1 + needs_two
 
 
 @every_way
@@ -178,9 +185,13 @@ def test_an_overflow_leads_to_a_larger_window_and_is_learned(overflow, how):
     model, small, _ = two(small={"input_limit": 500, "overflow": overflow})
     answer = answered(model, "word " * 2_000, how)
     assert (route_of(answer)["model"], route_of(answer)["fallbacks"]) == ("large", ["small: had too small a window"])
-    assert model.router.limits_of("small").context_window == 500
+    answered(model, "word " * 2_000, how)
+    assert len(small.requests) == 1, "its own conversation knows"
+    assert model.router.limits_of("small").context_window == 8_192
     answered(model, "WORD " * 2_000, how)
-    assert len(small.requests) == 1
+    assert model.router.limits_of("small").context_window == 500
+    answered(model, "Word " * 2_000, how)
+    assert len(small.requests) == 2, "and everybody, once two have heard it"
     assert route_of(answered(model, "hi", how))["model"] == "small"
 
 

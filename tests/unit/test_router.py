@@ -330,7 +330,7 @@ def test_a_refusal_without_a_limit_says_nothing_to_other_conversations():
     assert routes.limits_of("a") == ModelLimits(128_000)
     routes.refused(routes.route("hi", estimated_tokens=80_000), ContextOverflow(limit=64_000, actual=80_000))
     assert routes.limits_of("a") == ModelLimits(64_000)
-    clock.now += 3_601
+    clock.now += 24 * 3_600 + 1
     assert routes.limits_of("a") == ModelLimits(128_000)
 
 
