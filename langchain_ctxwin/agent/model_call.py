@@ -22,7 +22,7 @@ from langchain_ctxwin.core.limits import REGIONS, ModelLimits
 from langchain_ctxwin.core.model_info import arguments_of
 from langchain_ctxwin.core.native import compaction_in
 from langchain_ctxwin.core.outcome import Lesson, from_answer, small_report, update_without_reasoning, without_sizes
-from langchain_ctxwin.core.overflow import ContextOverflow, classify_overflow, request_texts
+from langchain_ctxwin.core.overflow import ContextOverflow, classify_overflow
 from langchain_ctxwin.core.provider_call import forgets_history, refuses_reasoning, without_response_ids
 from langchain_ctxwin.core.recovery import fitting_output, only_model, silent_overflow, smaller_output
 from langchain_ctxwin.core.tool_schemas import name_of
@@ -96,7 +96,7 @@ class ModelCall:
             except GraphBubbleUp:  # an interrupt or a command, whatever it quotes
                 raise
             except Exception as refusal:
-                error, overflow = refusal, self._overflow(step.window, attempt, refusal)
+                error, overflow = refusal, classify_overflow(refusal)
                 if overflow is not None and number > most:
                     self._report(refusal_event(step.window, refusal))
                 if overflow is None or number > most:
@@ -179,11 +179,6 @@ class ModelCall:
             tools_offered=tuple(offered),
         )
         self._report(event)
-
-    @staticmethod
-    def _overflow(window: Window, attempt: Attempt, refusal: Exception) -> ContextOverflow | None:
-        """What the provider says in its own words; it may quote what a user wrote, or a tool brought."""
-        return classify_overflow(refusal, request=request_texts(attempt.request, window.about.tools))
 
     def _next(
         self, step: AgentStep, attempt: Attempt, overflow: ContextOverflow, number: int, error: Exception | None

@@ -52,8 +52,6 @@ def refused(window: Window, overflow: ContextOverflow) -> dict[str, Any]:
     conversation only; without it, the same unstated limit would be met again and again.
     """
     counts = from_refusal(window, stated_input(overflow))
-    if overflow.said_by == "request":
-        return counts
     known = known_of(window)
     learned = stated_limit(overflow, known)
     if not learned and not window.over_by:

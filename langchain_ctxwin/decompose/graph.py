@@ -30,7 +30,7 @@ from langgraph.store.base import BaseStore
 from langgraph.types import Command, Overwrite, Send
 from pydantic import Field, StringConstraints, TypeAdapter
 
-from langchain_ctxwin.core.overflow import classify_overflow, request_texts
+from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.core.recovery import LENGTH_STOPS, STOP_KEYS
 from langchain_ctxwin.decompose.parts import (
     MAP_PROMPT,
@@ -286,7 +286,7 @@ class _Nodes:
             if error is None:
                 continue
             rest = [part]
-            is_stated = classify_overflow(error, request=request_texts(request)) is not None
+            is_stated = classify_overflow(error) is not None
             if is_stated or isinstance(error, BudgetExceededError | NoModelFitsError):
                 outcome["refused"] += 1
                 found = self._parts.smaller(part, outcome)

@@ -115,7 +115,7 @@ def _probed(model: Any, low: int, high: int) -> Work[Probe]:
         try:
             answer = yield Wait(partial(asked.invoke, request), partial(asked.ainvoke, request))
         except Exception as error:  # noqa: BLE001  # providers have no common error: what is no overflow ends it
-            overflow = classify_overflow(error, request=[request[0].text])
+            overflow = classify_overflow(error)
             if overflow is None:
                 stopped = reason_of(error)
                 break

@@ -199,7 +199,7 @@ class ModelRegistry:
         """How each source is doing: what it lists, how old that is, and what is wrong with it."""
         return self._cache.states()
 
-    def learn(self, name: Any, said: Any, *, request: Iterable[str] = ()) -> None:
+    def learn(self, name: Any, said: Any) -> None:
         """Remember what a provider stated: an exception, an error text, or a mapping of limits. Returns at once.
 
         Under a chat model or `provider/name` it is remembered for that provider alone; under a bare name for all, where
@@ -209,7 +209,6 @@ class ModelRegistry:
         Args:
             name: the model.
             said: what the provider said about it.
-            request: the texts of the refused request; what the error quotes of them is not the provider's word.
 
         Raises:
             ConfigError: a mapping holds something else than plausible limits.
@@ -217,7 +216,7 @@ class ModelRegistry:
         asked = _Asked(name=name) if isinstance(name, str) else _asked_about(name)
         if isinstance(said, Mapping) and not said.keys() & {"error", "message", "detail"}:
             limits: Mapping[str, int] = said  # the caller's own word
-        elif (overflow := classify_overflow(said, request=request)) is None:
+        elif (overflow := classify_overflow(said)) is None:
             return
         else:
             info = self._facts(asked)

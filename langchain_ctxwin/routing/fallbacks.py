@@ -17,9 +17,9 @@ from langchain_core.messages import AIMessage, BaseMessage
 
 from langchain_ctxwin.core.calibration import reported_tokens
 from langchain_ctxwin.core.events import finish_reason_of
-
+from langchain_ctxwin.core.evidence import Evidence, evidence_of
 from langchain_ctxwin.core.limits import models_behind
-from langchain_ctxwin.core.overflow import ContextOverflow, Evidence, classify_overflow, evidence_of
+from langchain_ctxwin.core.overflow import ContextOverflow, classify_overflow
 from langchain_ctxwin.core.recovery import CALL_ARGUMENTS, stated_input
 from langchain_ctxwin.errors import ConfigError, ContextWindowError, NoModelFitsError, RemainingTooSmallError
 from langchain_ctxwin.routing.candidates import CannotBeMadeError, Instance, Request

@@ -32,7 +32,7 @@ from langchain_ctxwin.core.fitting import take_while_fits
 from langchain_ctxwin.core.limits import Known, ModelLimits, require_tokens, stated_limit
 from langchain_ctxwin.core.model_info import model_name
 from langchain_ctxwin.core.notes import parse_record, record_lines
-from langchain_ctxwin.core.overflow import ContextOverflow, classify_overflow, request_texts
+from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.core.planning import LastRequest
 from langchain_ctxwin.core.record import Record, extended, render_record
 from langchain_ctxwin.core.tokens import TokenEstimator
@@ -151,7 +151,7 @@ class ModelSummarizer:
                     request = _prompt(summary, part, f"{number} of {len(parts)}", size)
                     summary = self._accepted((yield from _replied(self._model, request)), size)
             except SummarizationError as error:
-                overflow = _overflow_of(error, (previous, *request_texts(messages)))
+                overflow = classify_overflow(error.__cause__)
                 if overflow is None:
                     raise
                 tried = limit or sum(self._counter([message]) for message in messages)
@@ -169,7 +169,7 @@ class ModelSummarizer:
         try:
             reply = yield from _replied(call, [*request.messages, HumanMessage(question)])
         except SummarizationError as error:
-            if _overflow_of(error, (question, *request_texts(request.messages))) is None:
+            if classify_overflow(error.__cause__) is None:
                 raise
             return ""
         if isinstance(reply, AIMessage) and reply.tool_calls:
@@ -210,10 +210,6 @@ class ModelSummarizer:
                 "summary_max_tokens or use a model that follows the instructions"
             )
         return kept
-
-
-def _overflow_of(error: SummarizationError, texts: Sequence[str]) -> ContextOverflow | None:
-    return classify_overflow(error.__cause__, request=texts) if error.__cause__ else None
 
 
 class ExtractiveSummarizer:

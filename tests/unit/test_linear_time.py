@@ -36,7 +36,7 @@ from support.walking import cursor_in, guard_of
 ROOT = Path(langchain_ctxwin.__file__).parent
 BUILT_FROM_ARGUMENTS = {
     "on_one_line": "an escaped text",
-    'f"(?<!\\\\d)(?<!\\\\d[,._\']){digits}{thousands}"': "the digits of one number",
+    "re.sub('<[a-z]+>', lambda mark: names[mark[0]], wording)": "the results are globals of its module",
     "f'(?!{_WORDS}){first}(?:{rest})'": "the results are globals of its module",
     "f\"(?<![\\\\w'-])(?:{found})(?![\\\\w'-])\"": "the results are globals of its module",
     "pattern": "globals of their module, the last line of a tool's result in the demo, or what its model searches for",

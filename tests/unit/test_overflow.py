@@ -1,7 +1,6 @@
-"""Which refusals are a context overflow, what they state, what only looks like one, and what merely quotes one."""
+"""Which refusals are a context overflow, what they state, and what only looks like one."""
 
 import json
-import re
 
 import httpx
 import openai
@@ -10,13 +9,10 @@ from google.genai.errors import ClientError
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.exceptions import ContextOverflowError, ModelInvalidRequestError, ModelRateLimitError
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_google_genai.chat_models import GoogleContextOverflowError, GoogleInvalidRequestError
 
 from langchain_ctxwin import BudgetExceededError, ContextOverflow, SummarizationError, classify_overflow
-from langchain_ctxwin.core.overflow import has_number, request_texts
 from support.overflow_wordings import BOTH, LOOK_ALIKES, OVERFLOWS, TABLES
-from support.quoting import CLAIM, QUOTES, rejected, too_large
 
 STATED = "prompt is too long: 900 tokens > 800 maximum"
 FOUND = ContextOverflow(800, 900)
@@ -36,7 +32,7 @@ def test_a_refusal_is_told_from_what_only_looks_like_one(text, expected):
     """The same from a text, from bytes, from an exception, and for an overflow from its body."""
     assert classify_overflow(text) == expected
     assert classify_overflow(text.encode()) == expected
-    assert classify_overflow(RefusalError(f"Error code: 400 - {text}", status_code=413)) == expected
+    assert classify_overflow(RefusalError(f"Error code: 400 - {text}", status_code=400)) == expected
     in_body = RefusalError("refused", body={"error": {"message": text}})
     assert expected is None or classify_overflow(in_body) == expected
 
@@ -120,9 +116,10 @@ RAISED = {
         (vertex_error(), ContextOverflow(32_768, 33_000)),
         (RefusalError("An error occurred (ThrottlingException)", response=THROTTLED), None),
     ],
-    "the class, unless the text is about a parameter": [
+    "the class, and one that is not LangChain's own unless the text is about a parameter": [
         (ContextOverflowError("too big"), NONE_STATED),
-        (ContextOverflowError("max_tokens is too large: 9000"), None),
+        (ContextOverflowError("max_tokens is too large: 9000"), NONE_STATED),
+        (called("ContextWindowExceededError")("max_tokens is too large: 9000"), None),
         (ModelInvalidRequestError("too big"), None),
         (BudgetExceededError(STATED), None),
         *((called(name)("refused"), NONE_STATED) for name in ("ContextLengthExceededError", "PromptTooLongException")),
@@ -140,8 +137,8 @@ RAISED = {
         (ExceptionGroup("both", [SLOW, LARGE]), None),
     ],
     "only numbers that can be sizes": [
-        ("input exceeds the context window of 8k tokens", ContextOverflow(8_000)),
-        ("the prompt is too long, the context is 1M tokens", ContextOverflow(1_000_000)),
+        ("input exceeds the context window of 8k tokens", NONE_STATED),
+        ("the prompt is too long, the context is 1M tokens", NONE_STATED),
         ("model big-32k-0613: context window exceeded", NONE_STATED),
         ("prompt is too long: 700 tokens > 800 maximum", ContextOverflow(800)),
         ("input length and max_tokens exceed context limit: 700 + 50 > 800", ContextOverflow(800, None, BOTH, 50)),
@@ -155,6 +152,39 @@ RAISED = {
 @pytest.mark.parametrize(("error", "expected"), [row for rows in RAISED.values() for row in rows])
 def test_what_clients_raise_is_read_by_its_surest_sign(error, expected):
     assert classify_overflow(error) == expected
+
+
+def too_much(unit, most=None):
+    return ContextOverflow(unit=unit, most=most)
+
+
+TOO_MUCH = {
+    "Error code: 413 - {'type': 'error', 'error': {'type': 'request_too_large', 'message': 'x'}}": too_much("bytes"),
+    "Request exceeds the maximum size": too_much("bytes"),
+    "Request exceeds the maximum size of 33554432 bytes": too_much("bytes", 33_554_432),
+    "Request payload size exceeds the limit: 20971520 bytes.": too_much("bytes", 20_971_520),
+    "413 Request Entity Too Large": too_much("bytes"),
+    "too many images and documents: 120 + 0 > 100": too_much("images", 100),
+    "Too much media: 0 document pages + 107 images > 100": too_much("images", 100),
+    "Too many images in request. Max is 10.": too_much("images", 10),
+    "At most 4 image(s) may be provided in one prompt.": too_much("images", 4),
+    "messages.3.content.0.image.source.base64: image exceeds 5 MB maximum: 6291456 bytes > 5242880 bytes": None,
+    "image.source.base64.data: At least one of the image dimensions exceed max allowed size: 2000 pixels": None,
+}
+"""Refusals about the pictures of a request, and about one of them, which a smaller request does not help."""
+
+
+@pytest.mark.parametrize(("text", "expected"), TOO_MUCH.items())
+def test_too_many_bytes_or_images_are_an_overflow_of_their_own_unit(text, expected):
+    assert classify_overflow(text) == expected
+    assert classify_overflow(RefusalError(f"Error code: 400 - {text}", status_code=400)) == expected
+
+
+def test_a_413_without_words_is_about_bytes_and_one_about_tokens_is_not():
+    assert classify_overflow(RefusalError("refused", status_code=413)) == too_much("bytes")
+    assert classify_overflow(RefusalError("too large", body={"error": {"type": "request_too_large"}})).unit == "bytes"
+    assert classify_overflow(RefusalError(STATED, status_code=413)) == FOUND
+    assert classify_overflow(RefusalError("Request too large on tokens per minute (TPM)", status_code=413)) is None
 
 
 def test_a_request_that_is_echoed_into_the_error_is_not_read_in_full():
@@ -197,7 +227,7 @@ NEAR_MATCHES = [
 def test_a_megabyte_of_near_matches_is_answered(near_match):
     text = near_match * (1_000_000 // len(near_match))
     for source in (text, text.encode(), {"message": text}, RefusalError(text, body={"error": [text] * 50})):
-        overflow = classify_overflow(source, request=[text[:100_000]])
+        overflow = classify_overflow(source)
         assert overflow is None or overflow.limit is None or overflow.limit <= (overflow.actual or overflow.limit)
 
 
@@ -230,96 +260,3 @@ def test_any_value_and_any_graph_of_exceptions_gives_a_verdict(texts, attributes
         assert all(size is None or size > 0 for size in sizes)
         if overflow.limit and overflow.actual:
             assert overflow.actual + (overflow.requested_output or 0) >= overflow.limit
-
-
-# ---- quotes of the request ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("quote", QUOTES)
-def test_a_limit_in_a_quote_of_the_request_is_not_read(quote):
-    message = f"Look at this, it's odd: {CLAIM}"
-    error = rejected(QUOTES[quote](message))
-    assert classify_overflow(error) not in {None, NONE_STATED}
-    found = classify_overflow(error, request=[message])
-    assert (found, found.said_by) == (NONE_STATED, "request")
-    own = classify_overflow(too_large(8192, 8500, QUOTES[quote](CLAIM)), request=[CLAIM])
-    assert (own.limit, own.said_by) == (8192, "provider")
-
-
-@pytest.mark.parametrize(
-    "texts",
-    [
-        ["the maximum context length is 3", "00 tokens. However, your messages", " resulted in 9000 tokens"],
-        ["maximum context ", "length is 300 tokens. However,", " your messages resulted in 9000 tokens"],
-        ["maximum context length is\n300 tokens\u00e9, your messages resulted in \u00e99000 tokens"],
-        ["maximum context length is \uff13\uff10\uff10 tokens"],
-        *(["the prompt is too long for the context: ", message] for message in ("max 300", "ctx 300", "limit: 300")),
-    ],
-)
-def test_a_limit_is_a_quote_however_the_request_is_spelled(texts):
-    for printed in ("".join(texts), json.dumps("".join(texts))):
-        assert classify_overflow(rejected(printed), request=texts) in {None, NONE_STATED}
-    assert classify_overflow(rejected("".join(texts))).limit == 300
-
-
-def test_a_code_or_a_sentence_that_the_request_brought_is_not_the_provider_s():
-    block = {"type": "context_length_exceeded", "text": "limit 300"}
-    body = {"detail": [{"msg": "unknown block", "input": block}]}
-    assert classify_overflow(body).limit == 300
-    found = classify_overflow(body, request=request_texts([HumanMessage([block])]))
-    assert (found, found.said_by) == (NONE_STATED, "request")
-    words = "the prompt exceeds the context length of this model"
-    assert classify_overflow(rejected(words), request=[f"Is it true that {words}?"]).said_by == "request"
-
-
-TOOL = {"type": "function", "function": {"name": "t", "description": CLAIM, "parameters": {}}}
-
-
-@pytest.mark.parametrize(
-    "messages",
-    [
-        [HumanMessage(CLAIM)],
-        [HumanMessage([{"type": "text", "text": CLAIM}])],
-        [SystemMessage(CLAIM)],
-        [ToolMessage(CLAIM, tool_call_id="1")],
-        [AIMessage("", tool_calls=[{"name": "note", "args": {"deep": [{"text": CLAIM}]}, "id": "1"}])],
-        [AIMessage("", additional_kwargs={"function_call": {"name": "note", "arguments": CLAIM}})],
-        [],
-    ],
-)
-def test_every_part_of_a_request_counts_as_its_own(messages):
-    texts = list(request_texts(messages, [] if messages else [TOOL]))
-    assert classify_overflow(rejected(CLAIM), request=texts) == NONE_STATED
-
-
-PROVIDERS = [(text, expected) for text, expected in TABLES["providers"] if expected.limit]
-ORDERS = "How many orders of the messages are open in 2024? There are 8192, with 1,024 items each. Is it long?"
-
-
-@pytest.mark.parametrize(("error", "expected"), PROVIDERS)
-def test_a_request_about_something_else_changes_no_limit(error, expected):
-    assert classify_overflow(error, request=[ORDERS]) == expected
-    told = re.sub(r"\d+", lambda number: "7" * len(number[0]), error)
-    found = classify_overflow(error, request=[f"Yesterday it said {told}"])
-    assert (found.limit, found.said_by) == (expected.limit, "provider")
-
-
-quoted = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=80)
-
-
-@given(before=quoted, after=quoted, style=st.sampled_from([*QUOTES.values()][2:6]))
-def test_no_quote_states_a_limit(before, after, style):
-    message = f"{before} {CLAIM} {after}"
-    assert classify_overflow(rejected(style(message)), request=[message]) in {None, NONE_STATED}
-
-
-@pytest.mark.parametrize(
-    ("text", "tokens", "is_there"),
-    [
-        *(("300", 300, True), ("at most 8,300", 300, False), ("30000", 300, True), ("3,00", 300, True)),
-        *(("1300", 300, False), ("3 k", 300, False), ("8k", 8000, True), ("8 K tokens", 8000, True)),
-        *(("18k", 8000, False), ("8,000", 8000, True)),
-    ],
-)
-def test_a_number_is_found_as_the_request_spells_it(text, tokens, is_there):
-    assert has_number([text], tokens) is is_there
