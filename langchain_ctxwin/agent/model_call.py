@@ -104,7 +104,7 @@ class ModelCall:
             if overflow is None or number > most:
                 break
             try:
-                attempt = self._next(step, attempt, overflow, number, error)
+                attempt = yield from self._next(step, attempt, overflow, number, error)
             except (BudgetExceededError, NoModelFitsError) as exhausted:
                 self._report(refusal_event(step.window, exhausted))
                 if error is None:
@@ -182,8 +182,8 @@ class ModelCall:
 
     def _next(
         self, step: AgentStep, attempt: Attempt, overflow: ContextOverflow, number: int, error: Exception | None
-    ) -> Attempt:
-        """What follows an overflow: another candidate, less output where that helps, else a smaller request."""
+    ) -> Work[Attempt]:
+        """What follows an overflow: another candidate, less output where that helps, fewer tools, a smaller request."""
         engine, window, router = self._flow.engine, step.window, self._flow.choices.router
         asked = min(attempt.options.values(), default=None)
         if error is not None and not isinstance(error, RemainingTooSmallError):
@@ -199,11 +199,29 @@ class ModelCall:
             self._report(recovery_event(window, overflow, number))
             return self._attempt(step, self._flow.request(step))
         # Whoever of several candidates stated a limit, the router has learned it under that one's name.
-        step.update(engine.recover(window, overflow, is_stated=error is not None and router is None))
+        is_stated = error is not None and router is None
+        if (yield from self._has_fewer_tools(step, overflow, is_stated=is_stated)):
+            self._report(recovery_event(window, overflow, number))
+            return self._attempt(step, self._flow.request(step))
+        step.update(engine.recover(window, overflow, is_stated=is_stated))
         self._report(recovery_event(window, overflow, number))
         smaller = engine.continued(step.window, window)
         step.update({"context_report": smaller.report}, smaller)
         return self._attempt(step, self._flow.request(step))
+
+    def _has_fewer_tools(self, step: AgentStep, overflow: ContextOverflow, *, is_stated: bool) -> Work[bool]:
+        """Choose the tools anew within the limit that was heard; false where the set stays as it is."""
+        if self._flow.choices.selector is None:
+            return False
+        learned = self._flow.engine.learn(step.window, overflow, is_stated=is_stated)
+        selection = yield from self._flow.selected(step, learned)
+        if selection is None or not selection.removed:
+            return False
+        update = {"context_counts": dict(learned.session.counts)}
+        step.update({**update, **self._flow.choices.tools_update(step.state, selection)})
+        self._fit(step)
+        step.update({"context_report": step.window.report}, step.window)
+        return True
 
     def _has_moved(self, step: AgentStep, error: Exception) -> bool:
         """Turn to another candidate, or to this one by what was learned; false when that changes nothing."""

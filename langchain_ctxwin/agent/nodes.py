@@ -190,9 +190,8 @@ class ContextNodes:
         model_call = ModelCall(self._flow, runnable, validator=self.validator)
 
         def answer(step: AgentStep, config: RunnableConfig | None) -> Work[Update]:
-            bound = self._bound(runnable, step.tools)
-
             def send(attempt: Attempt) -> Wait:
+                bound = self._bound(runnable, step.tools)  # a recovery may choose others
                 carried = with_metadata(config, self._flow.metadata(step))
                 return Wait(
                     lambda: bound.invoke(attempt.request, carried, **attempt.arguments),

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_core.messages import AnyMessage, SystemMessage
 
@@ -42,6 +42,9 @@ from langchain_ctxwin.protocols import Clock
 from langchain_ctxwin.summarize import Written
 from langchain_ctxwin.util.memo import Lru, contents_of, snapshot
 from langchain_ctxwin.util.work import Wait, Work
+
+if TYPE_CHECKING:  # takes a while to import, and most agents have no selector
+    from langchain_ctxwin.tools import ToolSelection
 
 CHECKED_MESSAGES = 16
 """Newest messages that are looked through for changes in place between two nodes: those of several steps."""
@@ -248,16 +251,23 @@ class Flow:
         Raises:
             NoModelFitsError: no candidate can do what the request asks for.
         """
-        selector = self.choices.selector
-        if selector and not (tools_of(step.state) and self.defers_tools(step.state, step.call)):
-            messages, room = list(step.state.get("messages") or ()), self.choices.room(step.state, step.window)
-            selection = yield Wait(
-                lambda: selector.select(messages, **room), lambda: selector.aselect(messages, **room)
-            )
+        selection = yield from self.selected(step, step.window)
+        if selection is not None:
             step.update(changed(step.state, self.choices.tools_update(step.state, selection)))
         if self.choices.router is not None and step.state.get("messages"):
             with self.reporting_refusal(step):
                 self.choose_model(step)
+
+    def selected(self, step: AgentStep, window: Window) -> Work[ToolSelection | None]:
+        """The tools for the request of a window, within its limit; None where there is nothing to choose."""
+        selector = self.choices.selector
+        if selector is None or (tools_of(step.state) and self.defers_tools(step.state, step.call)):
+            return None
+        messages, room = list(step.state.get("messages") or ()), self.choices.room(step.state, window)
+        selection: ToolSelection = yield Wait(
+            lambda: selector.select(messages, **room), lambda: selector.aselect(messages, **room)
+        )
+        return selection
 
     def choose_model(self, step: AgentStep) -> None:
         """Choose among the candidates of the router, by the request as each tokenizer family counts it.

@@ -234,6 +234,20 @@ def test_tools_take_at_most_half_of_what_a_prompt_leaves_and_the_others_can_be_f
     assert 1 < len(beside) < len(DESCRIPTIONS)
 
 
+@pytest.mark.parametrize("adapter", ["nodes", "middleware"])
+@pytest.mark.parametrize("real_tokens", [1_000, 600])
+def test_tools_are_chosen_anew_within_a_limit_that_a_refusal_states(adapter, real_tokens):
+    """In the same turn, also where the definitions alone exceed that limit; those of later turns stay within it."""
+    more = [named(f"tune_{n}", f"Tune the strings of instrument {n}. " * 4) for n in range(20)]
+    model = scripted("model", 8_000, input_limit=real_tokens, overflow=core_overflow)
+    agent = on(adapter, model, tool_selector=selector(100_000, *more))
+    shown = shown_by(model, agent, RAIN, "Play a song.", "Order a taxi.")
+    assert [request.refused for request in model.requests] == [True, False, False, False]
+    assert len(shown[0]) > len(shown[1])
+    assert [message.type for message in values(agent)["messages"]] == ["human", "ai"] * 3
+    assert values(agent)["context_report"]["input_limit"] <= real_tokens
+
+
 def test_explicit_limits_hold_for_a_routed_model_too():
     small, large = scripted("small", 2_000), scripted("large", 16_000)
     model, limits = routed(small, large), ModelLimits(1_000)
