@@ -23,6 +23,7 @@ from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from langchain_ctxwin.core.field_paths import compile_fields
+from langchain_ctxwin.core.media import MediaLimits
 from langchain_ctxwin.errors import PATH, ConfigError, expect
 from langchain_ctxwin.settings_file import MAX_AMOUNT, explained, printable, read_bytes, table_of
 
@@ -264,6 +265,12 @@ class ContextConfig(Settings):
     prompt_cache: Literal["5m", "1h", "off"] = "5m"
     """Set breakpoints for caches of Anthropic ("1h" keeps prompt and pins longer) and OpenAI, and its key; or "off"."""
 
+    max_request_bytes: Count | None = None
+    """Bytes of a request that the API takes, where pictures are sent inline: the oldest ones are left out in time."""
+
+    max_images: Count | None = None
+    """Images of a request that the API takes. Both are learned from a refusal, and known of Anthropic."""
+
     max_recoveries: CountOrZero = 2
     """How often one model call is repeated after the provider refused it as too large."""
 
@@ -272,6 +279,11 @@ class ContextConfig(Settings):
 
     allow_guess: bool = False
     """Accept a guessed context window (from the output limit) when no source states one."""
+
+    @property
+    def media(self) -> MediaLimits:
+        """The pictures and files that one request may have."""
+        return MediaLimits(max_bytes=self.max_request_bytes, max_images=self.max_images)
 
     @model_validator(mode="after")
     def _no_tool_is_both(self) -> Self:

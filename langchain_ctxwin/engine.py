@@ -452,6 +452,8 @@ class ContextEngine:
             BudgetExceededError: the request is at its smallest and still too large.
         """
         again = self.learn(window, overflow, is_stated=is_stated)
+        if again.priced_view.view.without_media - window.priced_view.view.without_media:
+            return again.session.to_json()
         compaction = self.emergency(again, target_tokens=retry_target(again, overflow))
         if compaction is None:
             raise planning.refusal_of(again, again.priced_view)
@@ -558,8 +560,6 @@ class ContextEngine:
         """Remember a stated limit for other conversations: in a memory that somebody passed, else when two heard it."""
         model, stated = window.about.model, stated_limit(overflow, known_of(window))
         told = unrefuted(for_everybody(stated, window.about.declared), self._accepted.of(model))
-        if not told:
-            return
         try:
             if isinstance(self._learned, HeardLimits):
                 told = self._learned.confirmed(model, told, conversation_of(window.request.messages))
@@ -620,6 +620,7 @@ class ContextEngine:
             fill=pricing.fill,
             rules=rules,
             compacted=compacted,
+            media=settings.media,
             loaded=None if at_once is tools else pricing.loaded(tools),
             sizing=Sizing(belief=plain, plain=plain, doubt=pricing.doubt),
         )

@@ -248,8 +248,10 @@ class _Known:
 
         Of what precedes it only the kind of the last message and the taken call ids count: pairing asks for no more.
         """
-        old, edits = self.follows, (view.cleared, view.clamped)
-        if (self.view.cleared, self.view.clamped) != edits or type(old.message) is not type(before.message):
+        old, edits = self.follows, (view.cleared, view.clamped, view.without_media)
+        if (self.view.cleared, self.view.clamped, self.view.without_media) != edits or type(old.message) is not type(
+            before.message
+        ):
             return False
         if (old.calls, old.unanswered, old.rules) != (before.calls, before.unanswered, before.rules):
             return False

@@ -10,9 +10,10 @@ from langchain_core.messages import AIMessage, AnyMessage
 from langchain_ctxwin.core.calibration import Measured, Sizing
 from langchain_ctxwin.core.compaction import Goal, cut, with_record
 from langchain_ctxwin.core.limits import ModelLimits, TokenBudget
+from langchain_ctxwin.core.media import provider_limits
 from langchain_ctxwin.core.outcome import belief_key, from_history, sizing_for, with_belief
 from langchain_ctxwin.core.priced_view import BINDS, Head, PricedView, RequestParts, step_at, unbound_before
-from langchain_ctxwin.core.recovery import lowered, remembered_limit, reserve_within, smaller_of
+from langchain_ctxwin.core.recovery import learned_media, lowered, remembered_limit, reserve_within, smaller_of
 from langchain_ctxwin.core.session import Session, counted, reset_view
 from langchain_ctxwin.core.view import message_id, position_of
 from langchain_ctxwin.core.window import (
@@ -60,6 +61,7 @@ def measure_request(
     Raises:
         ConfigError: the limits leave no room for input.
     """
+    request = _with_known_media(request, session, stated, about.model)
     sized = _sized(session, request, about)
     limits, reserve = stated, reserve_within(stated, output_reserve, learned=False)
     if learned := smaller_of(heard, remembered_limit(session, about.model)):
@@ -96,6 +98,12 @@ def measure_request(
         session=sized.session,
         goal=aim,
     )
+
+
+def _with_known_media(request: RequestParts, session: Session, stated: ModelLimits, model: str) -> RequestParts:
+    """The request with all that is known of the pictures it may have: by settings, documented, and learned."""
+    documented = provider_limits(request.rules.provider, stated.context_window or stated.max_input_tokens)
+    return replace(request, media=request.media.smallest(documented).smallest(learned_media(session, model)))
 
 
 def begun_by_provider(session: Session, request: RequestParts, priced_view: PricedView, goal: Goal) -> Session | None:

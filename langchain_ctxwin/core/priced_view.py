@@ -13,6 +13,7 @@ from langchain_ctxwin.core.assembly import Fill, Preamble, assemble, constraints
 from langchain_ctxwin.core.calibration import Regions, SizeEstimate, Sizing
 from langchain_ctxwin.core.calls import call_ids, is_user, result_ids
 from langchain_ctxwin.core.edits import edit
+from langchain_ctxwin.core.media import NO_LIMITS, NO_MEDIA, MediaLimits, MediaSize, left_out, without_media
 from langchain_ctxwin.core.native import (
     has_bound_reasoning,
     is_kept,
@@ -337,6 +338,9 @@ class RequestParts:
     unbound: int = 0
     """Position up to which reasoning is tied to what requests under that view no longer begin with."""
 
+    media: MediaLimits = NO_LIMITS
+    """What of pictures and files one request may have."""
+
     loaded: Callable[[str], int] | None = None
     """Tokens of a deferred tool, by name, whose definition comes into the prompt where a message loads it; None where
     there is none."""
@@ -350,6 +354,7 @@ class RequestParts:
             placement=self.placement,
         )
         start = self.start_of(view)
+        view = replace(view, without_media=self._without_media(view, start))
         pinned = tuple(self._pinned_steps(view, start))
         estimates = Regions(
             system_tokens=self.system_tokens,
@@ -360,8 +365,7 @@ class RequestParts:
         )
         lead = self.lead(view)
         is_first = lead is not None and lead >= start
-        begin = self._begin(view)
-        is_edited = view.cleared or view.clamped or begin.unbound != self.unbound
+        is_edited = bool(view.cleared or view.clamped or view.without_media or begin.unbound != self.unbound)
         head = None if is_edited or self.full_tokens or self.loaded or is_first else self.head
         if head is not None and head.start != start:
             head = None
@@ -384,6 +388,23 @@ class RequestParts:
             size=self.sizing.size(estimates, steps),
             leading=len(steps[0].messages) if is_first and steps else 0,
         )
+
+    def _without_media(self, view: View, start: int) -> frozenset[str]:
+        """Ids of the messages whose pictures the request has no room for; explicit pins are shown whole."""
+        if self.media == NO_LIMITS:
+            return frozenset()
+        before = [position.index for position in view.pinned if position.index < start]
+        spared, shown = list[MediaSize](), dict[str, MediaSize]()
+        for index in (*before, *range(start, len(self.messages))):
+            message = self.messages[index]
+            size = MediaSize.of(message) if type(message.content) is list else NO_MEDIA
+            if size == NO_MEDIA or message_id(self.messages, index) in view.cleared:
+                continue
+            if index in self.pins:
+                spared.append(size)
+            else:
+                shown[message_id(self.messages, index)] = size
+        return left_out(shown, spared, self.media)
 
     def lead(self, view: View) -> int | None:
         """Position of the newest compaction by the provider that is shown, and that the provider reads."""
@@ -500,8 +521,9 @@ def _following(before: Before, step: Step) -> Before:
 def show_step(step: Step, view: View, before: Before, taken: set[str], price: Price) -> Step:
     """Return one step as the model sees it after what precedes it: edited, valid, priced; its calls join `taken`."""
     messages: Sequence[AnyMessage] = step.messages
-    if view.cleared or view.clamped:
-        messages = [edit(m, m.id or f"#{step.index + offset}", view) for offset, m in enumerate(messages)]
+    if view.cleared or view.clamped or view.without_media:
+        named = [(m.id or f"#{step.index + offset}", m) for offset, m in enumerate(messages)]
+        messages = [edit(without_media(m, key) if key in view.without_media else m, key, view) for key, m in named]
     previous, rules = before.message, before.rules
     messages = [readable(message, rules.provider) for message in messages] if rules.provider else messages
     messages = [loading(message) for message in messages] if rules.loads_tools else messages

@@ -19,6 +19,7 @@ from langchain_ctxwin.core.limits import (
     remembered,
     stated_limit,
 )
+from langchain_ctxwin.core.media import NO_LIMITS, MediaLimits, MediaSize, learned_limits
 from langchain_ctxwin.core.native import compaction_in
 from langchain_ctxwin.core.outcome import MAX_MODELS, bounded, from_refusal, largest_accepted_tokens
 from langchain_ctxwin.core.overflow import ContextOverflow
@@ -51,6 +52,8 @@ def refused(window: Window, overflow: ContextOverflow) -> dict[str, Any]:
     A refusal that states no limit teaches one between what was refused and what was taken before. It holds for the
     conversation only; without it, the same unstated limit would be met again and again.
     """
+    if media := media_after(window, overflow):
+        return {**window.session.counts, "media": media}
     counts = from_refusal(window, stated_input(overflow))
     known = known_of(window)
     learned = stated_limit(overflow, known)
@@ -62,6 +65,21 @@ def refused(window: Window, overflow: ContextOverflow) -> dict[str, Any]:
         return counts
     limits = smaller_of(remembered_limit(window.session, window.about.model), learned)
     return {**counts, "limits": bounded(counts.get("limits"), window.about.model, limits, MAX_MODELS)}
+
+
+def media_after(window: Window, overflow: ContextOverflow) -> dict[str, Any]:
+    """Return what is known of pictures and bytes, by model, after a refusal because of them; empty after another."""
+    sent = MediaSize.of_all(window.priced_view.messages())
+    learned = learned_limits(overflow, sent).smallest(learned_media(window.session, window.about.model))
+    if overflow.unit == "tokens" or learned == NO_LIMITS:
+        return {}
+    return bounded(window.session.counts.get("media"), window.about.model, learned.to_json(), MAX_MODELS)
+
+
+def learned_media(session: Session, model: str) -> MediaLimits:
+    """Return what a conversation learned of the pictures and bytes that a model takes."""
+    known: Mapping[str, int] = (session.counts.get("media") or {}).get(model) or {}
+    return MediaLimits(max_bytes=known.get("max_bytes"), max_images=known.get("max_images"))
 
 
 def known_of(window: Window) -> Known:

@@ -288,6 +288,7 @@ _CHECKS: dict[str, dict[str, Check]] = {
         "measured": _each(lambda value: isinstance(value, Mapping)),
         "speakers": _each(_is_text),
         "limits": _each(_each(_is_number(1))),
+        "media": _each(_each(_is_number(1))),
         "messages": _is_count,
         "first": _or_none(_is_text),
         "resets": _is_count,

@@ -72,6 +72,7 @@ class View:
     pinned: tuple[Position, ...] = ()  # messages before the start that are shown all the same, in order
     cleared: frozenset[str] = frozenset()  # ids of tool results whose content is replaced by a stub
     clamped: Mapping[str, Clamp] = field(default_factory=dict)  # ids of messages that are shown by head and tail
+    without_media: frozenset[str] = frozenset()  # ids of messages shown without pictures: worked out with each request
     covered: Position | None = None  # last message that the summary covers
     covered_tokens: int = 0  # how much had left, by the record's count, when the summary was shown
     begun_by: str = ""  # id of the answer with which a provider compacted what lies before; empty when none did
@@ -85,7 +86,7 @@ class View:
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form, without the record; empty when the view is the whole history, unedited."""
-        if replace(self, record=Record()) == View():
+        if replace(self, record=Record(), without_media=frozenset()) == View():
             return {}
         value: dict[str, Any] = {
             "start": self.start.to_json() if self.start else {},

@@ -159,7 +159,7 @@ def fingerprint(priced_view: PricedView, tools_digest: str, model: str) -> str:
 def _shown(priced_view: PricedView) -> list[Any]:
     """Where the view begins, what is pinned and what is edited: by place, because ids may differ from call to call."""
     view = priced_view.view
-    edited = {*view.cleared, *view.clamped}
+    edited = {*view.cleared, *view.clamped, *view.without_media}
     messages = (
         (message for step in (*priced_view.pinned, *priced_view.steps) for message in step.messages) if edited else ()
     )
@@ -168,7 +168,8 @@ def _shown(priced_view: PricedView) -> list[Any]:
     nameless = sorted(key for key in edited if key.startswith("#"))
     pinned = [step.checksum for step in priced_view.pinned]
     start = priced_view.start + (view.archived.messages if view.archived else 0)
-    return [start, pinned, len(view.cleared), places, clamps, nameless]
+    shown = [start, pinned, len(view.cleared), places, clamps, nameless]
+    return [*shown, len(view.without_media)] if view.without_media else shown
 
 
 def make_report(

@@ -1,0 +1,176 @@
+"""Pictures and files of a request: how many there are, in how many bytes, and which are shown within what an API takes.
+
+They cost few tokens and many bytes, so that a request can be too large long before its window is full.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.messages import AIMessage, AnyMessage
+
+from langchain_ctxwin.core.calls import RESULT_BLOCKS
+from langchain_ctxwin.core.edits import MEDIA_TYPES
+from langchain_ctxwin.core.overflow import ContextOverflow
+
+BYTES_SHARE = (
+    0.875  # of the bytes that an API takes: the rest is for text, a million tokens of which have four megabytes
+)
+REFUSED_SHARE = 0.75  # of what a refused request had, where the refusal states no limit
+DROPPED_SHARE = 0.5  # of a limit that is left out at once, so that the prefix changes rarely
+MAX_DEPTH = 4  # blocks inside blocks: results hold pictures, and those hold where they come from
+INLINE_CHARS = 256  # a shorter text in a block is a name, an address or a type; a picture is longer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MediaLimits:
+    """The pictures and files that one request may have; None where nobody knows.
+
+    Examples:
+        >>> MediaLimits(max_images=100).smallest(MediaLimits(max_bytes=1_000, max_images=20))
+        MediaLimits(max_bytes=1000, max_images=20)
+    """
+
+    max_bytes: int | None = None
+    """Bytes of the whole request, as an API takes them."""
+
+    max_images: int | None = None
+
+    def smallest(self, other: MediaLimits) -> MediaLimits:
+        """Return the limits of both; of those that both have, the smaller."""
+        pairs = ((self.max_bytes, other.max_bytes), (self.max_images, other.max_images))
+        most_bytes, most_images = (min((n for n in pair if n is not None), default=None) for pair in pairs)
+        return MediaLimits(max_bytes=most_bytes, max_images=most_images)
+
+    def to_json(self) -> dict[str, int]:
+        """Return the JSON form: the limits that are known."""
+        known = {"max_bytes": self.max_bytes, "max_images": self.max_images}
+        return {name: most for name, most in known.items() if most is not None}
+
+
+NO_LIMITS = MediaLimits()
+
+PROVIDER_LIMITS: Mapping[str, Sequence[tuple[int | None, MediaLimits]]] = {
+    "anthropic": (
+        (200_000, MediaLimits(max_bytes=32_000_000, max_images=100)),
+        (None, MediaLimits(max_bytes=32_000_000, max_images=600)),
+    ),
+}
+"""What providers document, by the windows in tokens up to which it holds; of others it is learned from a refusal."""
+
+
+def provider_limits(provider: str, window_tokens: int | None) -> MediaLimits:
+    """Return what a provider documents for models of such a window; the strictest for one that nobody knows."""
+    rows = PROVIDER_LIMITS.get(provider, ())
+    return next((row for most, row in rows if most is None or (window_tokens or 0) <= most), NO_LIMITS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MediaSize:
+    """The pictures and files of a message."""
+
+    num_bytes: int = 0
+    """Characters of what is sent inline, such as base64; an address has none."""
+
+    images: int = 0
+
+    @classmethod
+    def of(cls, message: AnyMessage) -> MediaSize:
+        """Return the media of a message that a person, a tool or an application wrote."""
+        blocks = [] if isinstance(message, AIMessage) else [*_media_in(message.content)]
+        return cls(
+            num_bytes=sum(map(_inline_chars, blocks)),
+            images=sum(MEDIA_TYPES[block["type"]] == "image" for block in blocks),
+        )
+
+    @classmethod
+    def of_all(cls, messages: Iterable[AnyMessage]) -> MediaSize:
+        """Return the media of a request."""
+        sizes = [cls.of(message) for message in messages if isinstance(message.content, list)]
+        return cls(num_bytes=sum(size.num_bytes for size in sizes), images=sum(size.images for size in sizes))
+
+
+NO_MEDIA = MediaSize()
+
+
+def learned_limits(overflow: ContextOverflow, sent: MediaSize) -> MediaLimits:
+    """Return what a refusal because of bytes or images teaches, below what was sent; nothing where that had none."""
+    if overflow.unit == "images" and sent.images:
+        return MediaLimits(max_images=min(overflow.most or sent.images, max(1, sent.images - 1)))
+    if overflow.unit == "bytes" and sent.num_bytes:
+        refused = int(REFUSED_SHARE * sent.num_bytes / BYTES_SHARE)
+        return MediaLimits(max_bytes=min(overflow.most or refused, refused))
+    return NO_LIMITS
+
+
+def left_out(shown: Mapping[str, MediaSize], spared: Iterable[MediaSize], limits: MediaLimits) -> frozenset[str]:
+    """Return the keys of the messages whose media are not shown: the oldest, as many as it takes, never the newest.
+
+    They are left out by whole halves of a limit: the same ones until the next half is needed.
+
+    Args:
+        shown: the media of each message that may be shown without, the oldest first.
+        spared: those of messages that are always shown whole.
+        limits: what a request may have.
+    """
+    kept, count = [*spared], 0
+    measures: tuple[tuple[float | None, Callable[[MediaSize], int]], ...] = (
+        (None if limits.max_bytes is None else limits.max_bytes * BYTES_SHARE, lambda size: size.num_bytes),
+        (limits.max_images, lambda size: size.images),
+    )
+    for most, measure in measures:
+        surplus = sum(map(measure, (*kept, *shown.values()))) - (most or 0)
+        if most is None or surplus <= 0:
+            continue
+        part = max(1.0, DROPPED_SHARE * most)
+        left, needed = -(-surplus // part) * part, 0
+        for size in shown.values():
+            if left <= 0:
+                break
+            left, needed = left - measure(size), needed + 1
+        count = max(count, needed)
+    return frozenset([*shown][: min(count, len(shown) - 1)]) if shown else frozenset()
+
+
+def without_media(message: AnyMessage, key: str) -> AnyMessage:
+    """Return the message with a line in the place of each picture and file."""
+    return message.model_copy(update={"content": _stubbed(message.content, key)})
+
+
+def _stubbed(content: Any, key: str) -> Any:
+    if not isinstance(content, list):
+        return content
+    return [_stub(block, key) if isinstance(block, Mapping) else block for block in content]
+
+
+def _stub(block: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    kind = MEDIA_TYPES.get(str(block.get("type")), "")
+    if kind and kind != "text":
+        return {"type": "text", "text": f"[{kind} left out; still in the history as message {key}]"}
+    if block.get("type") not in RESULT_BLOCKS:
+        return block
+    return {**block, **{name: _stubbed(block[name], key) for name in ("content", "output") if name in block}}
+
+
+def _media_in(content: Any) -> Iterable[Mapping[str, Any]]:
+    """The blocks of media in the content of a message, and in the results that it states."""
+    for block in content if isinstance(content, list) else ():
+        if not isinstance(block, Mapping):
+            continue
+        if MEDIA_TYPES.get(str(block.get("type")), "text") != "text":
+            yield block
+        elif block.get("type") in RESULT_BLOCKS:
+            for name in ("content", "output"):
+                yield from _media_in(block.get(name))
+
+
+def _inline_chars(value: Any, depth: int = 0) -> int:
+    """Characters of the texts in a block that are no names or addresses."""
+    if isinstance(value, Mapping) and depth < MAX_DEPTH:
+        return sum(_inline_chars(part, depth + 1) for part in value.values())
+    if isinstance(value, bytes | bytearray):
+        return len(value) * 4 // 3
+    is_inline = isinstance(value, str) and len(value) >= INLINE_CHARS and not value.startswith(("http:", "https:"))
+    return len(value) if is_inline else 0

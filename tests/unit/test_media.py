@@ -1,0 +1,190 @@
+"""Pictures of a request: they stay within what its API takes, the newest in it, before and after a refusal."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
+from langchain_core.tools import tool
+
+from langchain_ctxwin import ContextConfig, ContextEngine, ModelInfo, ModelLimits, classify_overflow, pin
+from langchain_ctxwin.core.media import (
+    BYTES_SHARE,
+    MediaLimits,
+    MediaSize,
+    left_out,
+    provider_limits,
+    without_media,
+)
+from support.agents import agent_on, ask, on_both, values
+from support.fakes import ScriptedChatModel, SdkError, echo
+
+SHOT_CHARS = 4_000
+
+
+def picture(chars=SHOT_CHARS):
+    return {"type": "image", "base64": "QUJD" * (chars // 4), "mime_type": "image/png"}
+
+
+def looked(number, *more):
+    """A step that looks at a page."""
+    call = {"name": "look", "args": {}, "id": f"c{number}", "type": "tool_call"}
+    content = [{"type": "text", "text": f"page {number}"}, picture(), *more]
+    return [
+        AIMessage("", tool_calls=[call], id=f"a{number}"),
+        ToolMessage(content, tool_call_id=f"c{number}", id=f"t{number}"),
+    ]
+
+
+def history_of(steps) -> list[AnyMessage]:
+    return [HumanMessage("Find it.", id="u"), *(message for n in range(steps) for message in looked(n))]
+
+
+def images_in(messages):
+    return MediaSize.of_all(messages).images
+
+
+def engine_of(limits=None, **settings):
+    given = limits or ModelLimits(200_000)
+    return ContextEngine(given, config=ContextConfig(output_reserve=0, **settings))
+
+
+@pytest.mark.parametrize("settings", [{"max_images": 10}, {"max_request_bytes": int(10 * SHOT_CHARS / BYTES_SHARE)}])
+def test_a_request_keeps_within_the_pictures_that_its_settings_state(settings):
+    """The oldest are left out, each told by a line beside its text; the history keeps them all."""
+    engine, history = engine_of(**settings), history_of(25)
+    request = engine.build(engine.measure(history))
+    results = [message for message in request if isinstance(message, ToolMessage)]
+    assert 5 <= images_in(request) <= 10
+    assert [images_in([message]) for message in results] == sorted(images_in([message]) for message in results)
+    told = {"type": "text", "text": "[image left out; still in the history as message t0]"}
+    assert results[0].content == [{"type": "text", "text": "page 0"}, told]
+    assert images_in(history) == 25
+
+
+def test_pictures_leave_in_batches_and_a_request_extends_the_one_before():
+    engine = engine_of(max_images=10)
+    requests = [engine.build(engine.measure(history_of(steps))) for steps in range(1, 31)]
+    assert all(images_in(request) <= 10 for request in requests)
+    changed = [steps for steps, (one, two) in enumerate(pairwise(requests), 2) if two[: len(one)] != one]
+    assert changed == [11, 16, 21, 26]
+
+
+def test_fewer_pictures_cost_fewer_tokens():
+    whole, less = (engine_of(**settings).measure(history_of(12)) for settings in ({}, {"max_images": 4}))
+    assert less.total_tokens < whole.total_tokens / 2
+
+
+def test_a_pinned_picture_stays():
+    history = history_of(12)
+    history[2] = pin(history[2])
+    request = engine_of(max_images=4).build(engine_of(max_images=4).measure(history))
+    assert images_in([message for message in request if message.id == "t0"]) == 1
+    assert images_in(request) <= 4
+
+
+def test_what_a_provider_documents_is_kept_to_ahead_of_any_refusal():
+    history = history_of(120)
+    for window, most in ((200_000, 100), (1_000_000, 120)):
+        engine = engine_of(ModelInfo(name="m", provider="anthropic", context_window=window))
+        assert images_in(engine.build(engine.measure(history))) in range(most // 2, most + 1)
+    assert images_in(engine_of(ModelLimits(1_000_000)).build(engine_of().measure(history))) == 120
+    assert provider_limits("nobody", 8_000) == MediaLimits()
+
+
+class Api:
+    """Takes so many pictures in a request, and refuses more in the words of a provider."""
+
+    def __init__(self, most, refusal):
+        self.most, self.refusal, self.sent = most, refusal, []
+
+    def __call__(self, messages, tools):
+        self.sent.append(images_in(messages))
+        if self.sent[-1] > self.most:
+            raise self.refusal
+        looks = sum(isinstance(message, ToolMessage) for message in messages)
+        turns = sum(isinstance(message, HumanMessage) for message in messages)
+        if looks < 8 * turns:
+            return AIMessage("", tool_calls=[{"name": "look", "args": {}, "id": f"c{len(self.sent)}"}])
+        return echo(messages, tools)
+
+
+@tool
+def look() -> list:
+    """Look at the page."""
+    return [picture()]
+
+
+BYTES = SdkError("Error code: 413 - {'error': {'type': 'request_too_large'}}", status_code=413)
+IMAGES = SdkError("Error code: 400 - Too much media: 0 document pages + 6 images > 5", status_code=400)
+
+
+@on_both
+@pytest.mark.parametrize("refusal", [BYTES, IMAGES], ids=["bytes", "images"])
+def test_a_refusal_because_of_pictures_is_answered_with_fewer_of_them(adapter, refusal):
+    """In the same turn; no later one is refused, no history leaves, and the newest picture is in each request."""
+    api = Api(5, refusal)
+    agent = agent_on(adapter, ScriptedChatModel(policy=api, profile={"max_input_tokens": 100_000}), [look])
+    for question in ("Which is it?", "And the next?"):
+        assert ask(agent, question)["messages"][-1].text.startswith("seen ")
+    assert [sent > 5 for sent in api.sent].count(True) == 1
+    assert all(sent > 0 for sent in api.sent[1:])
+    assert values(agent)["context_report"]["dropped_turns"] == 0
+
+
+def test_a_refusal_that_no_picture_explains_makes_the_request_smaller():
+    engine = engine_of()
+    window = engine.measure([HumanMessage("word " * 200, id=f"{n}") for n in range(50)])
+    from_bytes = SdkError("", status_code=413)
+    state = engine.recover(window, classify_overflow(from_bytes))
+    assert engine.measure(window.request.messages, session=state).total_tokens < 0.8 * window.total_tokens
+
+
+def test_stored_limits_that_are_none_are_dropped():
+    stored = {"context_counts": {"media": {"m": {"max_images": "many"}}}}
+    window = engine_of().measure(history_of(12), session=stored)
+    assert images_in(window.messages) == 12
+    assert window.session.faults
+
+
+SIZES = st.lists(st.builds(MediaSize, num_bytes=st.integers(0, 50), images=st.integers(0, 3)), min_size=1, max_size=30)
+MOST = st.none() | st.integers(1, 100)
+
+
+@given(sizes=SIZES, limits=st.builds(MediaLimits, max_bytes=MOST, max_images=MOST))
+def test_what_is_left_out_is_the_oldest_and_only_grows(sizes, limits):
+    named = {str(number): size for number, size in enumerate(sizes)}
+    before = frozenset()
+    for count in range(1, len(sizes) + 1):
+        shown = dict([*named.items()][:count])
+        gone = left_out(shown, [], limits)
+        assert gone == frozenset([*shown][: len(gone)])
+        assert before <= gone
+        assert len(gone) < count
+        left = [size for key, size in shown.items() if key not in gone]
+        if len(left) > 1:
+            assert sum(size.num_bytes for size in left) <= (limits.max_bytes or 10**9)
+            assert sum(size.images for size in left) <= (limits.max_images or 10**9)
+        before = gone
+
+
+@pytest.mark.parametrize(
+    ("block", "size"),
+    [
+        (picture(400), MediaSize(num_bytes=400, images=1)),
+        (
+            {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "QUJD" * 100}},
+            MediaSize(num_bytes=422, images=1),
+        ),
+        ({"type": "image_url", "image_url": {"url": "https://a.example/" + "x" * 400}}, MediaSize(images=1)),
+        ({"type": "image", "source": {"type": "base64", "data": "QUJD" * 100}}, MediaSize(num_bytes=400, images=1)),
+        ({"type": "file", "base64": "QUJD" * 100}, MediaSize(num_bytes=400)),
+        ({"type": "tool_result", "tool_use_id": "c", "content": [picture(400)]}, MediaSize(num_bytes=400, images=1)),
+        ({"type": "text", "text": "x" * 400}, MediaSize()),
+    ],
+)
+def test_media_are_found_in_whatever_form_they_are_stated(block, size):
+    message = HumanMessage([block], id="h")
+    assert MediaSize.of(message) == size
+    assert MediaSize.of(without_media(message, "h")) == MediaSize()
