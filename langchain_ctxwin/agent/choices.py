@@ -196,8 +196,16 @@ class Choices:
 
     def _chosen(self, state: State) -> Candidate | None:
         """The candidate that the state names, while it is one."""
-        candidates, name = self.router.candidates if self.router else (), known_name(state)
-        return next((one for one in candidates if one.name == name), None)
+        name = known_name(state)
+        return next((one for one in self._candidates() if one.name == name), None)
+
+    def _candidates(self) -> tuple[Candidate, ...]:
+        """The candidates as they are for the conversation of this run; none without a router."""
+        if self.router is None:
+            return ()
+        from langchain_ctxwin.routing.candidates import thread_key  # noqa: PLC0415  # most agents have no router
+
+        return self.router.candidates_of(thread_key())
 
     def model(self, state: State) -> NamedLimits | None:
         """Return whose limits hold: the chosen candidate's, else those that fit every one; None without a router."""
@@ -218,8 +226,8 @@ class Choices:
 
     def families(self, state: State) -> dict[str, str]:
         """Return the tokenizer families of the candidates, each with one that stands for it: the chosen one for its."""
-        candidates, chosen = self.router.candidates if self.router else (), self._chosen(state)
-        named = {one.family: one.name for one in candidates}
+        chosen = self._chosen(state)
+        named = {one.family: one.name for one in self._candidates()}
         return named | {chosen.family: chosen.name} if chosen else named
 
     def arguments(self, state: State) -> dict[str, Any]:
@@ -274,12 +282,13 @@ class Choices:
         router, before = self.router, known_name(state)
         if router is None:
             return {}
-        from langchain_ctxwin.routing import Request  # noqa: PLC0415  # most agents have no router
+        from langchain_ctxwin.routing.candidates import Request, thread_key  # noqa: PLC0415  # most agents have no router
 
         window = next(iter(windows.values()))
         request = Request(
             messages=window.priced_view.messages(),
             tools=window.about.tools,
+            conversation=thread_key(),
             kept=before,
             prefer=self.asked.route if any(one.name == self.asked.route for one in router.candidates) else "",
             requires=self.asked.requires,

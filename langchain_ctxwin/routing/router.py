@@ -161,11 +161,15 @@ class ModelRouter:
     @property
     def candidates(self) -> tuple[Candidate, ...]:
         """The candidates with their facts as they are now, at once: old facts serve until newer ones arrive."""
+        return self.candidates_of("")
+
+    def candidates_of(self, conversation: str) -> tuple[Candidate, ...]:
+        """Return the candidates with the limits that hold for a conversation: some were stated to it alone."""
         if self._registry is not None and self.clock() - self._read_at >= FACTS_SECONDS:
             self._read_at = self.clock()
             with suppress(RuntimeError):  # no thread is free: what is known serves for another while
                 in_few_daemons(self._read_again)  # a source may hang, and the caller may be an event loop
-        return tuple(self.candidate(one.name) for one in self._read)
+        return tuple(self.candidate(one.name, conversation) for one in self._read)
 
     @property
     def limits(self) -> ModelLimits:
@@ -412,7 +416,7 @@ class ModelRouter:
 
     def _measured(self, request: Request) -> tuple[Sequence[Candidate], Request]:
         """The candidates, and the request with its size for each, all that it needs of them, and what to reserve."""
-        candidates = tuple(self.candidate(one.name, request.conversation) for one in self.candidates)
+        candidates = self.candidates_of(request.conversation)
         families = {one.family for one in candidates}
         return candidates, replace(
             request,

@@ -154,6 +154,18 @@ def test_a_conversation_stays_with_the_model_that_answered_last(adapter):
     assert values(agent)["context_model"]["model"] == "cheap"
 
 
+@pytest.mark.parametrize("adapter", ["nodes", "middleware"])
+def test_a_candidate_that_failed_rests_for_its_own_conversation_and_for_others_after_a_second_one(adapter):
+    """Also where each request is routed by itself: what one conversation sends may make any server fail."""
+    down, up = scripted("down", 8_000, faults=[unavailable()] * 9), scripted("up", 8_000)
+    agent = on(adapter, routed(down, up, config=RoutingConfig(sticky=False)))
+    asked = []
+    for thread in ("1", "1", "2", "2", "3"):
+        agent.invoke({"messages": [("user", f"One of {thread}?")]}, {"configurable": {"thread_id": thread}})
+        asked.append(len(down.requests))
+    assert asked == [1, 1, 2, 2, 2]
+
+
 @adapters
 @pytest.mark.parametrize("has_larger", [True, False])
 def test_a_window_that_is_smaller_than_stated_is_left_or_compacted_for(adapter, has_larger):
