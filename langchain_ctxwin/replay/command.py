@@ -19,12 +19,22 @@ from langchain_ctxwin.core.record import render_record
 from langchain_ctxwin.core.session import valid_view
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.replay.page import page, require_writable, write_page
-from langchain_ctxwin.replay.playing import ReplayResult, Sent, compare, input_limit, quiet, recommended, replay
+from langchain_ctxwin.replay.playing import (
+    ReplayResult,
+    Sent,
+    compare,
+    failure,
+    input_limit,
+    quiet,
+    recommended,
+    replay,
+)
 from langchain_ctxwin.replay.policies import PLAIN, Policy, candidates
-from langchain_ctxwin.replay.reading import Conversation, read_conversations
+from langchain_ctxwin.replay.reading import Conversation, LeftOut, read_conversations
 from langchain_ctxwin.replay.threads import is_address, is_database, shown_address, thread_states
 from langchain_ctxwin.util.log import aligned, escaped
 
+EXIT_FAILED = 1
 MOST_TOLD = 20  # faults that are told one by one
 MIN_SECONDS = 1e-3  # what a replay takes at least: no speed is divided by zero
 
@@ -45,7 +55,7 @@ COST = "cost: of the input of all requests that were sent, in the currency of th
 
 
 def run_replay(args: argparse.Namespace) -> int:
-    """Replay, print, and return the exit code."""
+    """Replay, print, and return the exit code: 1 where a conversation is missing from what is printed."""
     _require_sense(args)
     names = dict.fromkeys(args.policy or [next(iter(PRESETS)), *PLAIN])
     policies = candidates() if args.recommend else list(map(Policy.named, names))
@@ -71,9 +81,14 @@ def run_replay(args: argparse.Namespace) -> int:
         sys.stdout.flush()
         policy = policies[results.index(chosen)]
         prices = {"input_price": args.input_price, "cached_price": args.cached_price}
-        write_page(args.html, page(watch.longest, policy, args.window, results, **prices))
-        _complain(f"drew {watch.longest.name} under {' '.join(policy.name.split())}: {args.html}")
-    return 0
+        try:
+            drawn = page(watch.longest, policy, args.window, results, **prices)
+        except Exception as error:  # noqa: BLE001  # what could not be replayed cannot be drawn
+            watch.tell(LeftOut(f"--html {args.html}: {failure(watch.longest, error)}"))
+        else:
+            write_page(args.html, drawn)
+            _complain(f"drew {watch.longest.name} under {' '.join(policy.name.split())}: {args.html}")
+    return EXIT_FAILED if watch.left_out else 0
 
 
 def _complain(text: str) -> None:
@@ -98,10 +113,11 @@ class _Watch:
     def __init__(self, *, is_kept: bool) -> None:
         self.is_kept, self.is_shown = is_kept, sys.stderr.isatty()
         self.longest: Conversation | None = None
-        self.read = self.faults = 0
+        self.read = self.faults = self.left_out = 0
 
     def tell(self, fault: str) -> None:
         self.faults += 1
+        self.left_out += isinstance(fault, LeftOut)
         if self.faults <= MOST_TOLD:
             _complain(fault)
 
@@ -218,7 +234,10 @@ def _chosen(named: Iterator[tuple[str, Any]], wanted: str | None) -> tuple[str, 
 def _at_request(conversation: Conversation, policy: Policy, window: int, number: int | None) -> Iterator[str]:
     """The lines that tell of one request of a replay; of the last one, when no number is given."""
     sent = list[Sent]()
-    replay(conversation, policy, window, heard=sent.append)
+    try:
+        replay(conversation, policy, window, heard=sent.append)
+    except Exception as error:  # what a recording holds may be of any program
+        raise ConfigError(failure(conversation, error)) from error
     number = len(sent) if number is None else number
     if not 1 <= number <= len(sent):
         raise ConfigError(f"--step {number}: {conversation.name} has {len(sent):,} requests under {policy.name}")

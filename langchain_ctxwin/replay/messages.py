@@ -1,4 +1,4 @@
-"""Recorded messages in the forms of OpenAI, Anthropic and LangChain, each of them judged by itself."""
+"""Recorded messages in the forms of OpenAI, Anthropic, LangChain and user interfaces, each judged by itself."""
 
 from __future__ import annotations
 
@@ -18,19 +18,59 @@ from langchain_core.messages import (
     message_chunk_to_message,
     messages_from_dict,
 )
+from langchain_core.messages.content import KNOWN_BLOCK_TYPES
 from langchain_core.messages.tool import invalid_tool_call, tool_call
 from pydantic import ValidationError
 
+from langchain_ctxwin.core.calls import CALL_BLOCKS, RESULT_BLOCKS, kind_of
 from langchain_ctxwin.errors import ConfigError
 
 HALF = re.compile(r"\\u[dD][89a-fA-F]")  # how JSON escapes half of a character outside the first plane
 ROLES = {"human", "user", "ai", "assistant", "system", "developer", "tool", "function"}
+TEXTS = ("content", "text", "refusal")  # where a message may say something; the first that does is read
+TEXT_BLOCKS = {"input_text", "output_text"}  # what the blocks of OpenAI's Responses API call a text
+
+SILENT = {
+    "role", "type", "id", "uuid", "name", "content", "timestamp", "created_at", "createdAt", "metadata", "model",
+    "status", "annotations", "example", "usage", "additional_kwargs", "response_metadata", "usage_metadata",
+    "tool_call_id", "provider_specific_fields", "finish_reason", "stop_reason", "stop_sequence",
+}  # fmt: skip
+"""Fields in which a message says nothing."""
+
+SAYING = {"reasoning_content", "reasoning", "thinking", "audio", "function_call", "tool_calls"}
+"""Fields, kept beside the content, in which a message says something that integrations send again."""
+
+MEDIA = {"image_url", "input_image", "input_audio", "input_file", "document", "thinking", "redacted_thinking"}
+BLOCKS = KNOWN_BLOCK_TYPES | CALL_BLOCKS | RESULT_BLOCKS.keys() | MEDIA
+"""Types of blocks that say something without a text."""
+
+MAX_DEPTH = 100  # lists and objects inside each other: more than any schema of a tool has, less than ends a program
 
 
 def loads(text: str) -> Any:
-    """Return what a JSON text holds; halves of characters, which no other text can have, become U+FFFD."""
-    value = json.loads(text, strict=False)
+    """Return what a JSON text holds; halves of characters, which no other text can have, become U+FFFD.
+
+    Raises:
+        ValueError: it is no JSON, or lists and objects stand inside each other too deeply.
+    """
+    try:
+        value = json.loads(text, strict=False)
+        is_deep = _is_deep(value)
+    except RecursionError:
+        is_deep = True
+    if is_deep:
+        raise ValueError(f"nested more than {MAX_DEPTH} levels deep")
     return _whole(value) if HALF.search(text) else value
+
+
+def _is_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        lists = (one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list))
+        level = [inner for one in lists for inner in one]
+        if not level:
+            return False
+    return True
 
 
 def _whole(value: Any) -> Any:
@@ -52,7 +92,7 @@ def read_message(said: Any) -> list[BaseMessage]:
     """Return one recorded message; of Anthropic's user messages each tool result is a message of its own.
 
     Tool calls whose arguments are no JSON object become `invalid_tool_calls`, as LangChain's own parsers make them.
-    What is no message raises whatever its reader raises.
+    What is no message, or says nothing that is understood, raises whatever its reader raises.
     """
     if isinstance(said, BaseMessage):
         read = [said]
@@ -62,14 +102,75 @@ def read_message(said: Any) -> list[BaseMessage]:
         raise ConfigError(f"a message is {type(said).__name__}, not an object")
     elif "lc" in said:
         read = [load_object(dict(said), allowed_objects="messages")]
+    elif isinstance(said.get("message"), Mapping):  # an event that tells of a message
+        return read_message({"role": said.get("type"), **said["message"]})
     elif isinstance(said.get("data"), Mapping):
         read = messages_from_dict([dict(said)])
     else:
-        read = [*_of_role(said)]
+        has_parts = isinstance(said.get("parts"), list) and said["parts"]
+        read = [*(_of_parts(said) if has_parts else _of_role(said))]
+        _require_saying(read, said)
     for message in read:
         if not isinstance(message, BaseMessage) or isinstance(message, RemoveMessage):
             raise ConfigError(f"{type(message).__name__} is no message of a conversation")
     return [message_chunk_to_message(one) if isinstance(one, BaseMessageChunk) else one for one in read]
+
+
+def _require_saying(read: Sequence[BaseMessage], said: Mapping[str, Any]) -> None:
+    """Refuse a message that says nothing only because what says it is not understood."""
+    if any(map(_says_something, read)):
+        return
+    unread = {kind for message in read for kind in _kinds(message)} - {"text"}
+    unread |= {name for name, value in said.items() if isinstance(value, str | list | Mapping) and value} - SILENT
+    if unread or said.keys().isdisjoint({*TEXTS, "tool_calls"}):
+        raise ConfigError(f"it says nothing that is understood: it has {', '.join(sorted(unread)) or 'no content'}")
+
+
+def _says_something(message: BaseMessage) -> bool:
+    calls = isinstance(message, AIMessage) and (message.tool_calls or message.invalid_tool_calls)
+    is_said = message.text or calls or message.additional_kwargs.keys() & SAYING or _kinds(message) & BLOCKS
+    return bool(is_said) or isinstance(message, ToolMessage)
+
+
+def _kinds(message: BaseMessage) -> set[str]:
+    return {kind_of(block) for block in message.content} if isinstance(message.content, list) else set()
+
+
+def _of_parts(said: Mapping[str, Any]) -> Iterator[BaseMessage]:
+    """The messages in the parts of a user interface (AI SDK): of an answer each step, followed by its results."""
+    content, calls, results = list[Any](), list[Any](), list[Any]()
+    for part in said["parts"]:
+        kind = part.get("type") if isinstance(part, Mapping) else None
+        if not isinstance(kind, str):
+            raise ConfigError("it has a part without `type`")
+        if kind.startswith(("data-", "source")):  # shown to people, and sent to no model
+            continue
+        about = part.get("toolInvocation", part)
+        if "toolCallId" in about:
+            name = about.get("toolName") or kind.removeprefix("tool-")
+            calls.append({"id": about["toolCallId"], "name": name, "input": about.get("input", about.get("args"))})
+            results += _result_of(about)
+            continue
+        if calls:  # what follows them belongs to the next step
+            yield from (*_of_role({**said, "content": content, "tool_calls": calls}), *results)
+            content, calls, results = [], [], []
+        if kind in {"text", "reasoning"}:
+            content.append({"type": kind, kind: part["text"]})
+        elif kind == "file" and str(part.get("mediaType") or part.get("mimeType")).startswith("image/"):
+            content.append({"type": "image_url", "image_url": {"url": part.get("url") or part["data"]}})
+        elif kind != "step-start":
+            raise ConfigError(f"it has a part {kind!r}, which is not read")
+    if content or calls:
+        yield from (*_of_role({**said, "content": content, "tool_calls": calls}), *results)
+
+
+def _result_of(call: Mapping[str, Any]) -> Iterator[ToolMessage]:
+    """The result that stands in the part of its call; none while it is waited for."""
+    for name, status in (("output", "success"), ("result", "success"), ("errorText", "error")):
+        if call.get(name) is not None:
+            made = call[name] if isinstance(call[name], str) else json.dumps(call[name], ensure_ascii=False)
+            yield ToolMessage(made, tool_call_id=str(call["toolCallId"]), status=status)
+            return
 
 
 def _of_role(said: Mapping[str, Any]) -> Iterator[BaseMessage]:
@@ -82,10 +183,9 @@ def _of_role(said: Mapping[str, Any]) -> Iterator[BaseMessage]:
     if role not in ROLES:
         raise ConfigError(f"unknown role {role!r}")
     # ids are given anew, null is what a message does not say
-    fields = {key: value for key, value in said.items() if value is not None and key not in {"id", "role", "type"}}
-    content = fields.setdefault("content", "")
-    if not isinstance(content, str | list):
-        raise ConfigError(f"its content is {type(content).__name__}, neither text nor a list")
+    given = {"id", "role", "type", "parts"}
+    fields = {key: value for key, value in said.items() if value is not None and key not in given}
+    content = fields["content"] = _content(fields)
     if role == "tool" and "tool_call_id" not in fields:
         raise ConfigError("it is a tool result without `tool_call_id`")
     # Anthropic's calls and results are blocks of the content
@@ -102,6 +202,18 @@ def _of_role(said: Mapping[str, Any]) -> Iterator[BaseMessage]:
             fields["content"] = [one for one in fields["content"] if one is not block]
     if fields["content"] or not content:
         yield from convert_to_messages([{**fields, "role": role}])
+
+
+def _content(fields: dict[str, Any]) -> Any:
+    """Take what a message says out of its fields."""
+    name = next((name for name in TEXTS if fields.get(name)), "content")
+    content = fields.pop(name, "")
+    if not isinstance(content, str | list):
+        raise ConfigError(f"its {name} is {type(content).__name__}, neither text nor a list")
+    if isinstance(content, str):
+        return content
+    is_text = [isinstance(one, Mapping) and one.get("type") in TEXT_BLOCKS for one in content]
+    return [{**one, "type": "text"} if is_it else one for one, is_it in zip(content, is_text, strict=True)]
 
 
 def _answer(fields: dict[str, Any], calls: Any, invalid: Any) -> BaseMessage:

@@ -30,7 +30,7 @@ from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import BudgetExceededError, ConfigError, expect, expect_each
 from langchain_ctxwin.replay.messages import short
 from langchain_ctxwin.replay.policies import Policy
-from langchain_ctxwin.replay.reading import Conversation, Tell
+from langchain_ctxwin.replay.reading import Conversation, LeftOut, Tell
 
 CACHED_PRICE = 0.1
 """What a token costs that the provider has in its cache, beside one that it has not (Anthropic, OpenAI, Gemini)."""
@@ -196,7 +196,7 @@ def compare(
         policies: what is compared.
         window: context window in tokens.
         jobs: processes; None is one per core, 1 works in this one.
-        tell: is told of each conversation that cannot be replayed; it is left out of all results.
+        tell: is told of each conversation that cannot be replayed (a `LeftOut`); it is left out of all results.
 
     Raises:
         ConfigError: the window leaves no room for input, there are no policies, or a process died.
@@ -211,7 +211,7 @@ def compare(
     checked = (expect(one, Conversation, "a conversation", wanted) for one in several)
     for played in _each(checked, policies, window, jobs or os.cpu_count() or 1):
         if isinstance(played, str):
-            tell(played)
+            tell(LeftOut(played))
         else:
             totals = [total + one for total, one in zip(totals, played, strict=True)]
             yield totals
@@ -243,17 +243,17 @@ def _each(
     if workers == 1:
         yield from (_played(conversation, policies, window) for conversation in conversations)
         return
-    waiting, coming = set[Future[list[ReplayResult] | str]](), iter(conversations)
+    waiting, coming = dict[Future[list[ReplayResult] | str], Conversation](), iter(conversations)
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, mp_context=context, initializer=_begin) as pool:
         try:
             while True:
                 for conversation in islice(coming, WAITING * workers - len(waiting)):
-                    waiting.add(pool.submit(_played, conversation, policies, window))
+                    waiting[pool.submit(_played, conversation, policies, window)] = conversation
                 if not waiting:
                     return
-                done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-                yield from (one.result() for one in done)
+                for one in wait(waiting, return_when=FIRST_COMPLETED).done:
+                    yield _result(one, waiting.pop(one))
         except BrokenProcessPool as error:
             raise ConfigError(
                 f"one of {workers:,} processes died: give fewer with --jobs (jobs=) if memory ran out, and in a script "
@@ -261,6 +261,15 @@ def _each(
             ) from error
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _result(played: Future[list[ReplayResult] | str], conversation: Conversation) -> list[ReplayResult] | str:
+    try:
+        return played.result()
+    except BrokenProcessPool:
+        raise
+    except Exception as error:  # noqa: BLE001  # it cannot be handed to another process
+        return failure(conversation, error)
 
 
 def _begin() -> None:
@@ -277,10 +286,14 @@ def quiet() -> None:
 def _played(conversation: Conversation, policies: Sequence[Policy], window: int) -> list[ReplayResult] | str:
     try:
         return [replay(conversation, policy, window) for policy in policies]
-    except ConfigError:
-        raise
     except Exception as error:  # noqa: BLE001  # one odd recording must not end a comparison of thousands
-        return f"left out {conversation.name}: its replay failed ({type(error).__name__}: {short(error)})"
+        return failure(conversation, error)
+
+
+def failure(conversation: Conversation, error: Exception) -> str:
+    """Return what is told of a conversation whose replay failed, with its place."""
+    place = f"{conversation.place}: " if conversation.place else ""
+    return f"{place}left out {conversation.name}: its replay failed ({type(error).__name__}: {short(error)})"
 
 
 def input_limit(window: int, policy: Policy) -> int:

@@ -2,16 +2,14 @@
 
     one conversation a line     {"id": ..., "messages": [...], "tools": [...]}   .jsonl, .jsonl.gz
     one message a line          {"role": "user", "content": ...}                 the same; the file is a conversation
+    one event a line            {"sessionId": ..., "message": {"role": ...}}     the same; a conversation per session
     one run a line              {"run_type": ..., "inputs": ..., "outputs": ...} the same; a conversation per thread
     one conversation a file     [message, ...] or {"messages": [...]}            .json, .json.gz; also a list of them
     runs in a file              [run, ...], {"runs": [...]} or one run           the same; a conversation per thread
     LangGraph's checkpoints     a SQLite file, postgresql://...                  a conversation per thread
 
-Files are read line by line. What cannot be read is told with file and line, and left out; nothing else is.
-
-A run as LangSmith exports it (`run_type`, `inputs`, `outputs`) holds the conversation up to it, in several forms: an
-agent's run its whole history, a model's run one request, a turn's run that turn alone. Of each trace the run that holds
-most is kept, and a trace that another one of its thread begins with is dropped; what is left is joined in time.
+Files are read line by line, each to a bounded size. What cannot be read is told with file and line, and left out;
+nothing else is: each conversation fails alone.
 """
 
 from __future__ import annotations
@@ -19,17 +17,19 @@ from __future__ import annotations
 import codecs
 import gzip
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import count
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, NamedTuple
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_ctxwin.core.calls import call_ids
 from langchain_ctxwin.errors import PATH, ConfigError, expect_each
-from langchain_ctxwin.replay.messages import is_pair, loads, read_message, short
+from langchain_ctxwin.replay.messages import ROLES, is_pair, loads, read_message, short
+from langchain_ctxwin.replay.runs import Traces, is_run, runs_in
 from langchain_ctxwin.replay.threads import is_address, is_database, shown_address, thread_states
 
 SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz")
@@ -42,14 +42,32 @@ MARKS = {
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-MAX_LINE_CHARS = 200_000_000  # of one conversation; that of a million-token agent has some five million
+MAX_CHARS = 32_000_000
+"""Of a line, of a file without lines, and of what is joined out of the lines of a file: the conversation of a
+million-token agent has some five million, and parsed text takes up to twenty times its size in memory."""
+
+MAX_MESSAGES = 100_000  # of a conversation: more than any agent has had, and a few hundred megabytes
+SKIPPED_CHARS = 1_000_000  # read at once of a line that is too long
+MAX_KINDS_CHARS = 200  # of the types of lines that a fault lists
 MOST_NUMBERS = 10  # messages of one conversation that a fault lists
 
 Tell = Callable[[str], None]
-"""Is told what was left out, and why."""
+"""Is told what was left out, and why; of a conversation, with a `LeftOut`."""
 
-Row = tuple[str, str, Any]
-"""The name of a conversation that has none of its own, the place to tell, and what stands there."""
+
+class LeftOut(str):
+    """Says which conversation, or which part of a file, could not be read or replayed, and why."""
+
+    __slots__ = ()
+
+
+class Row(NamedTuple):
+    """What stands in a place of a file."""
+
+    name: str  # of a conversation that has none of its own
+    place: str
+    value: Any
+    chars: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +78,9 @@ class Conversation:
     messages: tuple[AnyMessage, ...]
     tools: tuple[Any, ...] = ()
     """The definitions that its requests carried, where the recording has them."""
+
+    place: str = ""
+    """Where it was read, such as `file:line`."""
 
     @property
     def begins(self) -> int:
@@ -76,7 +97,7 @@ def read_conversations(
     Args:
         paths: files, folders, of which every file that is known is read, or addresses of Postgres servers; also one
             alone.
-        tell: is told of each line that could not be read, `file:line: why`.
+        tell: is told of each line that could not be read, `file:line: why`; a `LeftOut` where that cost a conversation.
 
     Raises:
         ConfigError: a path is missing or of an unknown kind, or cannot be read; in a folder that is told.
@@ -88,20 +109,47 @@ def read_conversations(
         ```
     """
     several = [paths] if isinstance(paths, PATH) else paths
-    taken = set[str]()
+    taken = dict[str, int]()
     for place, is_named in _places(expect_each(several, PATH, "paths", "paths of files or folders"), tell):
         try:
             is_stored = isinstance(place, str) or is_database(place)
             for found in _of_database(place, tell) if is_stored else _of_file(Path(place), tell):
-                numbered = (found.name if number == 1 else f"{found.name} ({number})" for number in count(1))
-                name = next(name for name in numbered if name not in taken)
-                taken.add(name)
+                name = _free(found.name, taken)
                 messages = [one.model_copy(update={"id": f"{name}-{i}"}) for i, one in enumerate(found.messages)]
                 yield replace(found, name=name, messages=tuple(messages))
         except ConfigError as error:
             if is_named:
                 raise
-            tell(str(error))
+            tell(LeftOut(error))
+
+
+def _free(name: str, taken: dict[str, int]) -> str:
+    """The name, numbered where it is taken; beside each stands the last number that was given to it."""
+    free, number = name, taken.get(name, 0)
+    while free in taken:
+        number += 1
+        free = f"{name} ({number})"
+    taken[name] = max(number, 1)
+    taken.setdefault(free, 1)
+    return free
+
+
+@contextmanager
+def _alone(place: str, tell: Tell) -> Iterator[None]:
+    """Let what stands in a place fail alone: readers of foreign data have no common error."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001
+        at = error.place if isinstance(error, _UnreadError) else place
+        tell(LeftOut(f"{at}: left out the conversation: {short(error)}"))
+
+
+class _UnreadError(Exception):
+    """A message that cannot be read, and where it stands."""
+
+    def __init__(self, why: str, place: str) -> None:
+        super().__init__(why)
+        self.place = place
 
 
 def _places(paths: Iterable[str | Path], tell: Tell) -> list[tuple[str | Path, bool]]:
@@ -139,68 +187,137 @@ def _is_known(path: Path, *, is_named: bool = False) -> bool:
 
 def _of_database(place: str | Path, tell: Tell) -> Iterator[Conversation]:
     shown, is_empty = shown_address(place) if is_address(place) else str(place), True
-    for thread, state in thread_states(place, tell=tell):
+    for thread, state in thread_states(place, tell=lambda fault: tell(LeftOut(fault))):
         at, is_empty = f"{shown}: thread {thread}", False
         if "archived" in state:
             tell(f"{at}: {state['archived']:,} older messages were archived to a store that is not here")
-        if conversation := _conversation({"id": thread, "messages": state["messages"]}, thread, at, tell):
-            yield conversation
+        with _alone(at, tell):
+            yield _conversation({"id": thread, "messages": state["messages"]}, thread, at, tell)
     if is_empty:
         tell(f"{shown}: no thread that can be read")
 
 
 def _of_file(path: Path, tell: Tell) -> Iterator[Conversation]:
-    """The conversations of a file; messages in lines of their own are one, and runs are joined."""
-    loose, places, traces = list[Any](), list[str](), Traces()
-    for name, place, row in _rows(path, tell):
-        is_message = "messages" not in row and ("role" in row or "type" in row) if isinstance(row, Mapping) else False
-        if runs := _runs_in(row):
-            for run in runs:
-                traces.take(run)
-        elif is_message or is_pair(row):
-            loose.append(row)
-            places.append(place)
-        elif conversation := _conversation(row, name, place, tell):
-            yield conversation
-    for joined in traces.rows():
-        if conversation := _conversation(joined, path.name, f"{path}: thread {joined['id']}", tell):
-            yield conversation
+    """The conversations of a file; messages in lines of their own are one for each session, and runs are joined."""
+    sessions, traces = _Sessions(path.name), Traces(MAX_CHARS)
+    for row in _rows(path, tell):
+        with _alone(row.place, tell):
+            if runs := runs_in(row.value):
+                for run in runs:
+                    traces.take(run, row.chars // len(runs))
+            elif not sessions.take(row):
+                yield _conversation(row.value, row.name, row.place, tell)
+    for whole in traces.rows():
+        with _alone(place := f"{path}: thread {whole['id']}", tell):
+            yield _conversation(whole, path.name, place, tell)
     if traces.unused:
         tell(f"{path}: left out {traces.unused:,} runs that hold no messages")
-    if loose and (conversation := _conversation(loose, path.name, str(path), tell, places)):
-        yield conversation
+    for name, session in sessions.found.items():
+        with _alone(str(path), tell):
+            yield _conversation(session.messages, name, str(path), tell, session.places)
+    if sessions.others:
+        kinds = ", ".join(sorted(sessions.others))[:MAX_KINDS_CHARS]
+        told = f"{path}: left out {sessions.others.total():,} lines that are no messages, of the types {kinds}"
+        tell(told if sessions.found else LeftOut(told))
+    if sessions.too_many or traces.too_many:
+        what = f"{sessions.too_many:,} messages and {traces.too_many:,} runs"
+        tell(LeftOut(f"{path}: left out {what} behind the first {MAX_CHARS:,} characters: give several files"))
+
+
+@dataclass(slots=True)
+class _Session:
+    messages: list[Any] = field(default_factory=list)
+    places: list[str] = field(default_factory=list)
+    contents: dict[str, list[Any]] = field(default_factory=dict)
+    """Content by the id of its message, where several events tell of one answer."""
+
+    def add(self, row: Any, place: str) -> None:
+        inner = row.get("message") if isinstance(row, Mapping) else None
+        if isinstance(inner, Mapping) and isinstance(inner.get("content"), list) and isinstance(inner.get("id"), str):
+            if inner["id"] in self.contents:
+                self.contents[inner["id"]] += inner["content"]
+                return
+            self.contents[inner["id"]] = inner["content"]
+        self.messages.append(row)
+        self.places.append(place)
+
+
+class _Sessions:
+    """Messages in lines of their own, joined to a conversation for each session, or to that of the file."""
+
+    def __init__(self, name: str) -> None:
+        self._name, self._chars = name, 0
+        self.found = dict[str, _Session]()
+        self.others = Counter[str]()  # lines that tell of no message, by their types
+        self.too_many = 0  # messages for which there was no room any more
+
+    def take(self, row: Row) -> bool:
+        """Take up a line, and return True; False for what is no message and no event."""
+        if kind := _other_kind(row.value):
+            self.others[kind] += 1
+        elif not _is_message(row.value):
+            return False
+        elif self._chars + row.chars > MAX_CHARS:
+            self.too_many += 1
+        else:
+            self._chars += row.chars
+            self.found.setdefault(_session(row.value) or self._name, _Session()).add(row.value, row.place)
+        return True
+
+
+def _is_message(value: Any) -> bool:
+    if not isinstance(value, Mapping):
+        return is_pair(value)
+    return "messages" not in value and ("role" in value or "type" in value or isinstance(value.get("message"), Mapping))
+
+
+def _session(value: Any) -> str:
+    """The session that an event belongs to, with the name of the agent where it is not the one that was asked."""
+    if not isinstance(value, Mapping) or not value.get("sessionId"):
+        return ""
+    return " ".join(str(value[key]) for key in ("sessionId", "agentId") if value.get(key))
+
+
+def _other_kind(value: Any) -> str:
+    """The type of an event that tells of no message, such as the title of a session; empty for anything else."""
+    if not isinstance(value, Mapping) or not isinstance(kind := value.get("type"), str):
+        return ""
+    is_event = _session(value) or value.keys().isdisjoint({"role", "content", "data", "messages", "lc", "parts"})
+    is_said = isinstance(value.get("message"), Mapping) or (kind in ROLES and "subtype" not in value)
+    return kind if is_event and not is_said else ""
 
 
 def _rows(path: Path, tell: Tell) -> Iterator[Row]:
     """What stands in the lines of a file, or in all of it: one conversation, or a list of conversations or runs."""
-    lines = _lines(path, tell)
-    if ".jsonl" not in path.name.lower():
-        text = "".join(line for _, line in lines)
-        for row in _parsed(text, str(path), tell) if text else ():
-            if isinstance(row, list) and any(map(_is_whole, row)):
-                yield from ((f"{path.name}:{n}", f"{path}: item {n}", one) for n, one in enumerate(row, 1))
-            else:
-                yield path.name, str(path), row
+    if ".jsonl" in path.name.lower():
+        for number, line in _lines(path, tell):
+            place = f"{path}:{number}"
+            yield from (Row(f"{path.name}:{number}", place, value, len(line)) for value in _parsed(line, place, tell))
         return
-    for number, line in lines:
-        place = f"{path}:{number}"
-        if len(line) > MAX_LINE_CHARS:
-            tell(f"{place}: {len(line):,} characters are no conversation")
+    text, chars = list[str](), 0
+    for _, line in _lines(path, tell):
+        text.append(line)
+        if (chars := chars + len(line)) > MAX_CHARS:
+            tell(LeftOut(f"{path}: more than {MAX_CHARS:,} characters: write one conversation a line, as .jsonl"))
+            return
+    for value in _parsed("".join(text), str(path), tell) if text else ():
+        if isinstance(value, list) and any(map(_is_whole, value)):
+            yield from (Row(f"{path.name}:{n}", f"{path}: item {n}", one, 0) for n, one in enumerate(value, 1))
         else:
-            yield from ((f"{path.name}:{number}", place, row) for row in _parsed(line, place, tell))
+            yield Row(path.name, str(path), value, 0)
 
 
 def _parsed(text: str, place: str, tell: Tell) -> Iterator[Any]:
     try:
         yield loads(text)
-    except (ValueError, RecursionError) as error:
-        tell(f"{place}: no JSON ({short(error)})")
+    except ValueError as error:
+        tell(LeftOut(f"{place}: no JSON ({short(error)})"))
 
 
 def _is_whole(item: Any) -> bool:
     """True for a conversation or a run, where a message could stand too."""
     if isinstance(item, Mapping):
-        return _is_run(item) or "messages" in item
+        return is_run(item) or "messages" in item
     return isinstance(item, list) and not is_pair(item)
 
 
@@ -215,53 +332,63 @@ def _lines(path: Path, tell: Tell) -> Iterator[tuple[int, str]]:
         # bytes that are no UTF-8 become surrogates: U+FFFD may stand in the file itself
         errors = "surrogateescape" if encoding == "utf-8" else "replace"
         with opener(path, "rt", encoding=encoding, errors=errors) as file:
-            for number, given in enumerate(file, 1):
+            for number, given in _bounded(file):
                 line = given if errors == "replace" else given.lstrip("\ufeff")  # of each of files that were joined
                 clean = line.encode(errors="surrogateescape").decode(errors="replace")
                 if clean != line or (errors == "replace" and "\ufffd" in line):
                     tell(f"{path}:{number}: bytes that are no {encoding.upper()} were replaced")
-                if clean.strip():
-                    is_empty = False
+                if not clean.strip():
+                    continue
+                is_empty = False
+                if len(clean) > MAX_CHARS:
+                    tell(LeftOut(f"{path}:{number}: more than {MAX_CHARS:,} characters are no conversation"))
+                else:
                     yield number, clean
     except (OSError, EOFError, zlib.error) as error:
-        tell(f"{path}: left out the rest: broken off ({short(error)})")
+        tell(LeftOut(f"{path}: left out the rest: broken off ({short(error)})"))
         return
     if is_empty:
         tell(f"{path}: nothing in it")
 
 
-def _conversation(
-    row: Any, name: str, place: str, tell: Tell, places: Sequence[str] | None = None
-) -> Conversation | None:
-    """Read one conversation, or the list of its messages, which may stand in several places; None, told, for none."""
+def _bounded(file: IO[str]) -> Iterator[tuple[int, str]]:
+    """The lines with their numbers, of one that is too long its beginning: it is never in memory as a whole."""
+    number = 0
+    while line := file.readline(MAX_CHARS + 1):
+        number += 1
+        yield number, line
+        while line and not line.endswith("\n"):
+            line = file.readline(SKIPPED_CHARS)
+
+
+def _conversation(row: Any, name: str, place: str, tell: Tell, places: Sequence[str] | None = None) -> Conversation:
+    """Read one conversation, or the list of its messages, which may stand in several places; an error for none."""
     about = row if isinstance(row, Mapping) else {"messages": row}
     listed = about.get("messages")
     if not isinstance(listed, Sequence) or isinstance(listed, str) or not listed:
-        tell(f"{place}: no list of messages")
-        return None
+        raise ConfigError("no list of messages")
+    if len(listed) > MAX_MESSAGES:
+        raise ConfigError(f"{len(listed):,} messages, at most {MAX_MESSAGES:,} are replayed")
     read = list[tuple[int, Any]]()
     for number, said in enumerate(listed, 1):
         try:
             read += [(number, message) for message in read_message(said)]
-        except Exception as error:  # noqa: BLE001  # readers of foreign data have no common error
-            at = places[number - 1] if places else place
-            tell(f"{at}: left out the conversation: message {number}: {short(error)}")
-            return None
+        except Exception as error:
+            raise _UnreadError(f"message {number}: {short(error)}", places[number - 1] if places else place) from error
     system = about.get("system")  # where Anthropic's requests have it
     if system and isinstance(system, str | list) and not isinstance(read[0][1], SystemMessage):
         read.insert(0, (0, SystemMessage(system)))
     paired = _paired(read, place, tell)
     asked = next((index for index, message in enumerate(paired) if isinstance(message, HumanMessage)), len(paired))
     if not any(isinstance(message, AIMessage) for message in paired[asked:]):
-        tell(f"{place}: no answer to a user in {len(paired):,} messages, so there is no request to replay")
-        return None
+        raise ConfigError(f"no answer to a user in {len(paired):,} messages, so there is no request to replay")
     key, tools = about.get("id"), about.get("tools")
     tools = tools if isinstance(tools, list) else [] if tools is None else [tools]
     usable = tuple(one for one in tools if isinstance(one, Mapping))
     if len(usable) < len(tools):
         tell(f"{place}: left out {len(tools) - len(usable):,} tools that are no objects")
     called = str(key) if isinstance(key, str | int) and key != "" else name
-    return Conversation(name=called, messages=tuple(paired), tools=usable)
+    return Conversation(name=called, messages=tuple(paired), tools=usable, place=place)
 
 
 def _paired(messages: Sequence[tuple[int, Any]], place: str, tell: Tell) -> list[Any]:
@@ -291,170 +418,3 @@ def _paired(messages: Sequence[tuple[int, Any]], place: str, tell: Tell) -> list
             more = ", ..." if len(listed) > MOST_NUMBERS else ""
             tell(f"{place}: {fault}: message {', '.join(map(str, listed[:MOST_NUMBERS]))}{more}")
     return kept
-
-
-Run = Mapping[str, Any]
-Keys = list[tuple[Any, ...]]
-
-THREAD_KEYS = ("thread_id", "session_id", "conversation_id")  # by which LangSmith groups traces into threads
-GIVEN, MADE = ("input", "question", "query", "prompt"), ("output", "answer", "response", "text")
-"""Fields of chains whose input and output are texts."""
-
-ASIDE = ("tool", "retriever", "embedding", "parser", "prompt")
-"""Types of runs that are no part of a conversation by themselves."""
-
-
-@dataclass(slots=True)
-class _Trace:
-    start: str
-    messages: list[Any]
-    keys: Keys
-    tools: list[Any]
-
-
-def _is_run(row: Any) -> bool:
-    return isinstance(row, Mapping) and "run_type" in row and "inputs" in row
-
-
-def _runs_in(row: Any) -> list[Any]:
-    """The run that a row is, or the items of its list `runs`; empty for what is no export."""
-    if _is_run(row):
-        return [row]
-    listed = row.get("runs") if isinstance(row, Mapping) else None
-    return listed if isinstance(listed, list) and any(map(_is_run, listed)) else []
-
-
-class Traces:
-    """Joins runs to conversations, whatever the order in which runs come."""
-
-    def __init__(self) -> None:
-        self._threads: dict[str, dict[str, _Trace]] = {}
-        self.unused = 0  # runs of agents and models that hold no messages, and what is no run; those of tools never do
-
-    def take(self, run: Any) -> None:
-        """Take up a run."""
-        messages = _said(run) if _is_run(run) else []
-        if not messages:
-            self.unused += not (_is_run(run) and run["run_type"] in ASIDE)
-            return
-        extra = _mapping(run.get("extra"))
-        metadata, invocation = _mapping(extra.get("metadata")), _mapping(extra.get("invocation_params"))
-        thread = next((metadata[name] for name in THREAD_KEYS if metadata.get(name)), None)
-        thread = str(thread or run.get("trace_id") or run.get("id") or "trace")
-        tools = invocation.get("tools") or _mapping(run.get("inputs")).get("tools")
-        tools = tools if isinstance(tools, list) else []
-        traces, start = self._threads.setdefault(thread, {}), str(run.get("start_time") or "")
-        name = str(run.get("trace_id") or run.get("id") or len(traces))
-        new = _Trace(start, messages, list(map(_key, messages)), tools)
-        trace = traces.setdefault(name, new)
-        trace.start, trace.tools = min(trace.start, start), trace.tools or tools
-        if len(new.messages) > len(trace.messages):
-            trace.messages, trace.keys = new.messages, new.keys
-        _drop_contained(traces, name)
-
-    def rows(self) -> Iterator[dict[str, Any]]:
-        """Yield one conversation per thread, as a line of a recording would hold it."""
-        for thread, traces in self._threads.items():
-            ordered = sorted(traces.values(), key=lambda trace: trace.start)
-            messages, keys = list[Any](), Keys()
-            for trace in ordered:
-                first = _new_from(keys, trace.keys)
-                messages += trace.messages[first:]
-                keys += trace.keys[first:]
-            tools = next((trace.tools for trace in reversed(ordered) if trace.tools), [])
-            yield {"id": thread, "messages": messages, "tools": tools}
-
-
-def _drop_contained(traces: dict[str, _Trace], changed: str) -> None:
-    """Drop traces with which the changed one begins, or that one: of whole histories only the newest stay in memory."""
-    new = traces[changed]
-    for name, trace in list(traces.items()):
-        shorter, longer = (name, changed) if len(trace.keys) <= len(new.keys) else (changed, name)
-        size = len(traces[shorter].keys)
-        if name != changed and traces[longer].keys[:size] == traces[shorter].keys:
-            traces[longer].tools = traces[longer].tools or traces[shorter].tools
-            del traces[shorter]
-            if shorter == changed:
-                return
-
-
-def _new_from(known: Keys, keys: Keys) -> int:
-    """Position of the first message that was not said before."""
-    first = 0
-    while first < min(len(known), len(keys)) and keys[first][0] == "system" and keys[first] in known:
-        first += 1  # each trace repeats its system prompt
-    most = min(len(known), len(keys) - first)
-    return first + next((size for size in range(most, 0, -1) if known[-size:] == keys[first : first + size]), 0)
-
-
-def _key(said: Any) -> tuple[Any, ...]:
-    """What makes two messages the same one, in whatever forms they are recorded."""
-    try:
-        (message,) = read_message(said)
-    except Exception:  # noqa: BLE001  # what is no message is told when the conversation is read
-        return ("", str(said))
-    calls = message.tool_calls if isinstance(message, AIMessage) else []
-    return message.type, message.text, tuple(str(call["id"]) for call in calls), getattr(message, "tool_call_id", None)
-
-
-def _said(run: Run) -> list[Any]:
-    """What a run was given, and what it answered."""
-    if run["run_type"] in ASIDE:
-        return []
-    inputs, made = run.get("inputs"), run.get("outputs")
-    given, whole, answer = _listed(inputs), _listed(made), _answer(made)
-    if not given:
-        return _texts(run, answer)
-    if system := _mapping(inputs).get("system"):  # where Anthropic's requests have it
-        given = [{"role": "system", "content": system}, *given]
-    last = _key(given[-1])
-    if whole and not any(_key(one) == last for one in reversed(whole)):  # a graph returns what it adds
-        return [*given, *whole]
-    if len(whole) > len(given):  # or its history
-        return whole
-    return given if answer is None else [*given, answer]
-
-
-def _texts(run: Run, answer: Any) -> list[Any]:
-    """What a chain was asked and answered as texts; only the whole of a trace, its parts hand on all sorts of texts."""
-    asked = _text(run.get("inputs"), GIVEN)
-    if not asked or run.get("parent_run_id") or run.get("trace_id", run.get("id")) != run.get("id"):
-        return []
-    made = run.get("outputs")
-    answer = answer or {"role": "assistant", "content": made if isinstance(made, str) else _text(made, MADE)}
-    return [{"role": "user", "content": asked}, *([answer] if answer.get("content") else [])]
-
-
-def _listed(value: Any) -> list[Any]:
-    messages = value if isinstance(value, list) else _mapping(value).get("messages")
-    if isinstance(messages, str | Mapping):
-        messages = [messages]
-    if not isinstance(messages, Sequence):
-        return []
-    if len(messages) == 1 and isinstance(messages[0], list) and not is_pair(messages[0]):  # a batch of one
-        messages = messages[0]
-    return list(messages)
-
-
-def _answer(made: Any) -> Any:
-    """The message that a run returned, as models of several libraries return it; else None."""
-    about = _mapping(made)
-    for path in (("generations", 0, 0, "message"), ("choices", 0, "message"), ("message",), ("output",)):
-        found: Any = about
-        try:
-            for part in path:
-                found = found[part]
-        except (LookupError, TypeError):
-            continue
-        if isinstance(found, Mapping):
-            return found
-    return about if "content" in about and ("role" in about or "type" in about) else None
-
-
-def _text(value: Any, names: Sequence[str]) -> str:
-    about = _mapping(value)
-    return next((value for name in names if isinstance(value := about.get(name), str) and value), "")
-
-
-def _mapping(value: Any) -> Run:
-    return value if isinstance(value, Mapping) else {}

@@ -3,6 +3,8 @@
 import gzip
 import json
 import sqlite3
+import time
+import tracemalloc
 from itertools import product
 
 import pytest
@@ -21,7 +23,7 @@ from langchain_core.messages import (
 
 from langchain_ctxwin import ConfigError
 from langchain_ctxwin.core import find_faults
-from langchain_ctxwin.replay import read_conversations
+from langchain_ctxwin.replay import LeftOut, read_conversations
 from langchain_ctxwin.replay.playing import needed_values
 from langchain_ctxwin.replay.threads import is_address, shown_address
 
@@ -192,6 +194,177 @@ def test_messages_as_anthropic_has_them_are_read(written):
     assert (said(found), faults) == (kinds, [])
     assert found.messages[2].tool_calls == TALK[2].tool_calls
     assert find_faults(found.messages) == []
+
+
+def event(message, **more):
+    """A line of a coding agent's session."""
+    return {"type": message["role"], "sessionId": "s1", "uuid": "u", "message": message, **more}
+
+
+def test_a_message_inside_each_event_is_read_by_session_and_agent(written):
+    """The parts of one answer stand in lines of their own, and other events lie between them."""
+    uses = [{"type": "tool_use", "id": f"c{n}", "name": "find", "input": {"n": n}} for n in (1, 2)]
+    results = [{"type": "tool_result", "tool_use_id": f"c{n}", "content": f"r{n}"} for n in (1, 2)]
+    inner = [event(USER, agentId="a7"), event(ANSWER, agentId="a7")]
+    path = written(
+        [
+            {"type": "summary", "summary": "of another", "leafUuid": "x"},
+            event(USER),
+            event({"role": "assistant", "id": "m", "content": [{"type": "text", "text": "I look."}]}),
+            event({"role": "assistant", "id": "m", "content": [uses[0]]}),
+            event({"role": "user", "content": [results[0]]}),
+            {"type": "system", "subtype": "note", "sessionId": "s1", "content": "A hook ran."},
+            event({"role": "assistant", "id": "m", "content": [uses[1]]}),
+            *inner,
+            event({"role": "user", "content": [results[1]]}),
+            event({"role": "assistant", "id": "o", "content": [{"type": "text", "text": "Done."}]}),
+        ]
+    )
+    expected = [("human", "Hi"), ("ai", "I look."), ("tool", "r1"), ("tool", "r2"), ("ai", "Done.")]
+    found, faults = threads(path)
+    assert found == {"s1": expected, "s1 a7": [("human", "Hi"), ("ai", "Hello")]}
+    assert faults == [f"{path}: left out 2 lines that are no messages, of the types summary, system"]
+    ours = next(one for one in read(path)[0] if one.name == "s1")
+    assert [call["id"] for call in ours.messages[1].tool_calls] == ["c1", "c2"]
+
+
+def part(kind, **fields):
+    return {"type": kind, **fields}
+
+
+DONE = {"toolCallId": "c1", "input": {"invoice": "INV-1"}, "state": "output-available", "output": {"is": "paid"}}
+OLD = {
+    "toolCallId": "c1",
+    "toolName": "find",
+    "args": {"invoice": "INV-1"},
+    "state": "result",
+    "result": {"is": "paid"},
+}
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        part("tool-find", **DONE),
+        part("dynamic-tool", toolName="find", **DONE),
+        part("tool-invocation", toolInvocation=OLD),
+    ],
+)
+def test_parts_of_a_user_interface_are_read_step_by_step(written, call):
+    waiting = part("tool-find", toolCallId="c2", input={}, state="input-available")
+    failed = part("tool-find", toolCallId="c3", input={}, state="output-error", errorText="no such one")
+    steps = [part("step-start"), part("text", text="I look."), call, failed, part("step-start")]
+    rows = [
+        {"role": "user", "parts": [part("text", text="Hi"), part("file", mediaType="image/png", url="data:x")]},
+        {"role": "assistant", "content": "", "parts": [*steps, part("data-chart", data=1), part("text", text="Paid.")]},
+        {"role": "user", "parts": [part("text", text="And?")]},
+        {"role": "assistant", "parts": [waiting]},
+    ]
+    (found,), faults = read(written(rows))
+    results = [("tool", '{"is": "paid"}'), ("tool", "no such one")]
+    expected = [("human", "Hi"), ("ai", "I look."), *results, ("ai", "Paid."), ("human", "And?"), ("ai", "")]
+    assert (said(found), faults) == (expected, [])
+    assert [found.messages[1].tool_calls[0][key] for key in ("name", "args")] == ["find", {"invoice": "INV-1"}]
+    assert found.messages[3].status == "error"
+    assert found.messages[0].content[1]["type"] == "image_url"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"text": "Hello"},
+        {"content": "", "text": "Hello"},
+        {"content": None, "refusal": "Hello"},
+        {"content": [{"type": "output_text", "text": "Hello"}]},
+        {"content": [{"type": "input_text", "text": "Hello"}]},
+    ],
+)
+def test_what_is_said_in_another_place_is_read_from_there(written, fields):
+    (found,), faults = read(written([USER, {"role": "assistant", **fields}]))
+    assert (said(found), faults) == ([("human", "Hi"), ("ai", "Hello")], [])
+
+
+@pytest.mark.parametrize(
+    ("message", "why"),
+    [
+        ({"role": "user", "body": "Hi"}, "it says nothing that is understood: it has body"),
+        ({"role": "user", "content": "", "value": {"a": "Hi"}}, "it says nothing that is understood: it has value"),
+        ({"role": "user"}, "it says nothing that is understood: it has no content"),
+        (
+            {"role": "user", "content": [{"type": "paragraph", "children": ["Hi"]}]},
+            "it says nothing that is understood: it has paragraph",
+        ),
+        ({"role": "user", "parts": [{"type": "gizmo"}]}, "it has a part 'gizmo', which is not read"),
+        ({"role": "user", "parts": [{"text": "Hi"}]}, "it has a part without `type`"),
+        ({"type": "user", "message": {"body": "Hi"}}, "it says nothing that is understood: it has body"),
+    ],
+)
+def test_what_is_not_understood_is_no_silence(written, message, why):
+    """It is told with file, line and message, and costs its own conversation alone."""
+    path = written([{"messages": ROWS}, message, ANSWER])
+    found, faults = read(path)
+    assert (len(found), faults) == (1, [f"{path}:2: left out the conversation: message 1: {why}"])
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"role": "assistant", "content": ""},
+        {"role": "assistant", "content": None, "refusal": None, "annotations": [], "timestamp": "2030-01-31"},
+        {"role": "assistant", "content": "", "reasoning_content": "I think."},
+        {"role": "assistant", "content": [{"type": "thinking", "thinking": "I think.", "signature": "x"}]},
+        AIMessage("", response_metadata={"model": "m"}).model_dump(),
+        message_to_dict(AIMessage("", usage_metadata={"input_tokens": 1, "output_tokens": 0, "total_tokens": 1})),
+    ],
+)
+def test_a_message_may_say_nothing(written, message):
+    (found,), faults = read(written([{"messages": [USER, message]}]))
+    assert (len(found.messages), faults) == (2, [])
+
+
+@pytest.mark.parametrize("kind", ["line", "file", "messages", "runs"])
+def test_what_unpacks_to_more_than_a_conversation_is_told_and_never_held(written, monkeypatch, kind):
+    """50 MB out of 200 kB: in one line or file, or in many lines that would be joined."""
+    monkeypatch.setattr("langchain_ctxwin.replay.reading.MAX_CHARS", 200_000)
+    good, size = json.dumps({"messages": ROWS}), 50_000_000 if kind in {"line", "file"} else 1_000_000
+    unit = {
+        "line": "[],",
+        "file": "[],",
+        "messages": json.dumps(USER) + "\n",
+        "runs": json.dumps(run([user("a")], ai("b"), trace="NUMBER", extra={})) + "\n",
+    }[kind]
+    units = [unit.replace("NUMBER", str(n)) for n in range(size // len(unit))]
+    text = "".join([f"{good}\n", *units, f"\n{good}\n"]) if kind != "file" else f"[{''.join(units)}[]]"
+    path = written(gzip.compress(text.encode(), 1), "a.json.gz" if kind == "file" else "a.jsonl.gz")
+    del text, units
+    tracemalloc.start()
+    try:
+        found, faults = [], []
+        for one in read_conversations([path], tell=faults.append):
+            found.append(one.name) if one.tools == () and len(one.messages) == len(ROWS) else None
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert len(found) == (0 if kind == "file" else 2)
+    assert any("200,000 characters" in fault and isinstance(fault, LeftOut) for fault in faults)
+    assert peak < 12_000_000
+
+
+@pytest.mark.parametrize("kind", ["names", "traces"])
+def test_conversations_with_one_name_and_traces_of_one_thread_take_time_of_their_number(written, kind):
+    """Four times as many may take eight times as long, not sixteen."""
+
+    def seconds(number):
+        rows = {
+            "names": ({"id": "x", "messages": [USER, ANSWER]} for _ in range(number)),
+            "traces": (run([user(f"q{n}")], ai("b"), trace=f"{n}", start=f"{n:06}") for n in range(number)),
+        }[kind]
+        path = written(list(rows))
+        began = time.process_time()
+        assert len(read(path)[0]) == (number if kind == "names" else 1)
+        return time.process_time() - began
+
+    assert any(seconds(4_000) < 8 * seconds(1_000) for _ in range(3))
 
 
 @pytest.mark.parametrize("form", ["openai", "flat", "dict"])

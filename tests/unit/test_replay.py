@@ -297,7 +297,7 @@ def run(capsys, *arguments):
 
 def test_the_command_prints_a_table(recorded, capsys):
     code, out = run(capsys, recorded)
-    assert code == 0
+    assert code == 1  # one line is no JSON, and missing from the figures
     lines = out.out.splitlines()
     assert lines[0] == f"2 conversations, 100 requests, a window of {WINDOW:,} tokens"
     assert [line.split()[0] for line in lines[2:7]] == ["balanced", *PLAIN]
@@ -306,11 +306,11 @@ def test_the_command_prints_a_table(recorded, capsys):
 
 def test_the_command_says_what_it_costs(recorded, capsys):
     given = ["replay", str(recorded), "--window", "2000", "--policy", "balanced", "--jobs", "1"]
-    assert main([*given, "--output", "json", "--input-price", "2", "--cached-price", "0.5"]) == 0
+    assert main([*given, "--output", "json", "--input-price", "2", "--cached-price", "0.5"]) == 1
     (row,) = json.loads(capsys.readouterr().out)
     fresh = row["sent_tokens"] - row["shared_tokens"]
     assert row["cost"] == pytest.approx((2 * fresh + 0.5 * row["shared_tokens"]) / 1e6, abs=1e-6)
-    assert main([*given, "--input-price", "3"]) == 0
+    assert main([*given, "--input-price", "3"]) == 1
     printed = capsys.readouterr().out
     assert f"{3 * row['billed_tokens'] / 1e6:,.4f}" in printed
     assert "cost" in printed.splitlines()[1]
@@ -331,9 +331,61 @@ def test_the_command_prints_figures_for_programs(recorded, capsys, tmp_path):
 def test_the_command_draws_a_page(recorded, capsys, tmp_path):
     code, out = run(capsys, recorded, "--policy", "lean", "--html", tmp_path / "page.html")
     data = data_of((tmp_path / "page.html").read_text())
-    assert code == 0
+    assert code == 1
     assert (data["policy"], len(data["steps"]), len(data["results"])) == ("lean", 50, 1)
     assert "drew r0 under lean" in out.err
+
+
+DEEP = [(levels, place, "1") for levels in (60, 950, 100_000) for place in ("tools", "arguments", "run")]
+
+
+@pytest.mark.parametrize(("levels", "place", "jobs"), [*DEEP, (950, "tools", "2")])
+def test_a_line_that_is_nested_deeply_fails_alone_and_the_exit_code_says_so(tmp_path, capsys, levels, place, jobs):
+    """In whatever part it stands, and wherever it would overflow: while it is parsed, packed, replayed or drawn."""
+    call = {"id": "c", "function": {"name": "f", "arguments": "{}"}}
+    asked = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Ho", "x": 1}]
+    called = [asked[0], {"role": "assistant", "tool_calls": [{**call, "args": {"x": 1}}]}]
+    row = {
+        "tools": {"messages": [asked[0], {"role": "assistant", "content": "Ho"}], "tools": [{"x": 1}]},
+        "arguments": {"messages": [*called, {"role": "tool", "tool_call_id": "c", "content": "r"}, *asked]},
+        "run": {"run_type": "llm", "inputs": {"messages": [{"x": 1}]}, "outputs": asked[1]},
+    }[place]
+    deep = json.dumps(row).replace('"x": 1', f'"x": {"[" * levels}{"]" * levels}')
+    good = json.dumps({"id": "good", "messages": convert_to_openai_messages(recording(2).messages)})
+    path = tmp_path / "runs.jsonl"
+    path.write_text(f"{good}\n{deep}\n{good}\n")
+    command = ["replay", str(path), "--window", "2000", "--policy", "balanced", "--output", "json", "--jobs", jobs]
+    code = main([*command, "--html", str(tmp_path / "page.html")])
+    out = capsys.readouterr()
+    (row,) = json.loads(out.out)
+    is_read = levels == 60 and place != "run"
+    assert (code, row["conversations"]) == ((0, 3) if is_read else (1, 2))
+    assert f"{path}:2: " in out.err or f"{path}: thread " in out.err or is_read
+
+
+class Breaks:
+    """A policy that fails for the longest conversation."""
+
+    def __init__(self, room, size):
+        pass
+
+    def view(self, history):
+        if len(history) > 9:
+            raise ConfigError("a setting is wrong\x1b[2J for this one")
+        return list(history)
+
+
+def test_the_conversation_that_would_be_drawn_may_fail_like_any_other(tmp_path, capsys, monkeypatch):
+    """A `ConfigError` in one replay is the fault of that conversation alone, too."""
+    monkeypatch.setitem(PLAIN, "breaks", Breaks)
+    rows = [{"id": f"r{n}", "messages": convert_to_openai_messages(recording(n).messages)} for n in (1, 5)]
+    (tmp_path / "runs.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    code, out = run(capsys, tmp_path / "runs.jsonl", "--policy", "breaks", "--html", tmp_path / "page.html")
+    assert (code, "1 conversation, 2 requests" in out.out) == (1, True)
+    assert f"{tmp_path / 'runs.jsonl'}:2: left out r5: its replay failed (ConfigError: a setting" in out.err
+    assert f"--html {tmp_path / 'page.html'}: " in out.err
+    assert main(["inspect", str(tmp_path / "runs.jsonl"), "--thread", "r5", "--policy", "breaks"]) == 2
+    assert "left out r5: its replay failed" in capsys.readouterr().err
 
 
 def test_progress_is_for_people(recorded, capsys, monkeypatch):
@@ -344,7 +396,7 @@ def test_progress_is_for_people(recorded, capsys, monkeypatch):
 def test_a_recommendation_is_a_file_that_can_be_used_and_is_drawn(recorded, capsys, tmp_path):
     code, out = run(capsys, recorded, "--recommend", "--html", tmp_path / "page.html")
     (tmp_path / "best.toml").write_text(out.out)
-    assert code == 0
+    assert code == 1
     assert ContextConfig.from_file(tmp_path / "best.toml") in [policy.config for policy in candidates()]
     assert data_of((tmp_path / "page.html").read_text())["policy"] in out.out
     assert "drew r0 under keep = " in out.err
