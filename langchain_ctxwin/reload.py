@@ -15,6 +15,7 @@ from langchain_ctxwin.config import FileConfig, changes, listed
 from langchain_ctxwin.errors import PATH, ConfigError, expect
 from langchain_ctxwin.settings_file import read_bytes
 from langchain_ctxwin.util.background import renew_after_fork
+from langchain_ctxwin.util.failures import log_failure
 from langchain_ctxwin.util.log import log
 
 __all__ = ["ConfigFile"]
@@ -194,8 +195,8 @@ class ConfigFile:
             try:
                 while self._news:
                     self._on_change(*self._news.popleft())
-            except (Exception, SystemExit):  # noqa: BLE001  # the settings are active, whatever a callback does
-                log.exception("config.callback_failed", path=str(self.path))
+            except (Exception, SystemExit) as error:  # noqa: BLE001  # the settings are active, whatever a callback does
+                log_failure("config.callback_failed", error, path=str(self.path))
             finally:
                 telling.release()
 

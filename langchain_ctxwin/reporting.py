@@ -19,7 +19,7 @@ from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.errors import ConfigError, UnknownModelError, brief
 from langchain_ctxwin.protocols import Clock, MetricsSink
 from langchain_ctxwin.util.background import ForkSafeLock, in_few_daemons
-from langchain_ctxwin.util.failures import LONGEST_PAUSE_SECONDS, FailureLog, reason_of
+from langchain_ctxwin.util.failures import LONGEST_PAUSE_SECONDS, FailureLog, digest_of, log_text, reason_of
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import MAX_TEXTS, Lru
 
@@ -42,8 +42,12 @@ class LogSink:
     def emit(self, event: Event) -> None:
         """Write the name of the event, with what belongs to it."""
         level = "info" if self._steps and event.level == "debug" else event.level
-        if level != "debug":
-            getattr(log, level)(event.name, **event.told())
+        if level == "debug":
+            return
+        digests = {f"{name}_digest": digest_of(text) for name, text in event.quoted().items()}
+        getattr(log, level)(event.name, **event.told(), **digests)
+        for text in event.quoted().values():
+            log_text(event.name, text)
 
 
 class StreamSink:
@@ -64,7 +68,7 @@ class StreamSink:
             writer = get_stream_writer()
         except (RuntimeError, KeyError):  # a node that is called outside a graph has no stream
             return
-        writer({"type": event.name, **event.told()})
+        writer({"type": event.name, **event.told(), **event.quoted()})
 
 
 class MemorySink:

@@ -55,4 +55,4 @@ def report_stop(reporter: Reporter, window: Window, known: str) -> None:
 def report_mended(reporter: Reporter, faults: Iterable[str]) -> None:
     """Report what in the stored state was not what this package writes."""
     for fault in faults:
-        reporter.emit(NoticeEvent(notice="session_mended", quoting={"fault": fault}))
+        reporter.emit(NoticeEvent(notice="session_mended", about={"fault": fault}))

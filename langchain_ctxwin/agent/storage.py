@@ -22,7 +22,7 @@ from langchain_ctxwin.core.session import MAX_INEFFECTIVE
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.engine import ContextEngine, settings_of
 from langchain_ctxwin.summarize import SummaryStore
-from langchain_ctxwin.util.failures import BackOff, reason_of
+from langchain_ctxwin.util.failures import BackOff, log_failure
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import Seen
 from langchain_ctxwin.util.work import Work
@@ -97,7 +97,7 @@ class Archives:
             archived = yield from archive(place.store, place.archive, session.view.archived, messages, gone)
         except Exception as error:  # noqa: BLE001  # stores have no common error, and none may cost a message
             self._pause.failed()
-            log.warning("history.not_archived", thread=place.thread, reason=reason_of(error))
+            log_failure("history.not_archived", error, thread=place.thread)
             return {}
         self._pause.succeeded()
         left = {*gone}

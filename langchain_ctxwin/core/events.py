@@ -59,6 +59,10 @@ class Event:
         facts = {"model": self.model, **self.facts()} if self.model else self.facts()
         return {name: value for name, value in facts.items() if value is not None}
 
+    def quoted(self) -> Mapping[str, str]:
+        """Return what may quote messages: only the stream of the run shows it, in the place of what has its name."""
+        return {}
+
     def to_dict(self) -> dict[str, Any]:
         """Return the name and all fields as JSON values."""
         return {"name": self.name, "thread": self.thread, "model": self.model, "time": self.time, **self.facts()}
@@ -262,8 +266,8 @@ class SummaryEvent(Event):
     """Why, without what others wrote."""
 
     detail: str = ""
-    """Why, with the words of the summarizer's own error, which may quote messages: only logs and streams of the run
-    show it, in the place of the reason."""
+    """Why, with the words of the summarizer's own error, which may quote messages: only the stream of the run shows
+    it, in the place of the reason."""
 
     messages: int | None = None
     """Messages that it covers."""
@@ -294,10 +298,14 @@ class SummaryEvent(Event):
         return {name: value for name, value in facts.items() if value not in {None, ""}}
 
     def told(self) -> dict[str, Any]:
-        """Return what a log of the run says, with the whole reason."""
+        """Return what a log of the run says."""
         facts = Event.told(self)
         del facts["status"]  # it is in the name
-        return {**facts, "reason": self.detail or self.reason} if self.reason else facts
+        return facts
+
+    def quoted(self) -> Mapping[str, str]:
+        """Return the whole reason."""
+        return {"reason": self.detail} if self.detail not in {"", self.reason} else {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -453,8 +461,8 @@ class NoticeEvent(Event):
     LEVEL: ClassVar[Level] = "warning"
     notice: Notice
     about: Mapping[str, Any] = field(default_factory=dict)
-    quoting: Mapping[str, Any] = field(default_factory=dict)
-    """What may quote messages: only logs and streams of the run show it."""
+    quoting: Mapping[str, str] = field(default_factory=dict)
+    """What may quote messages: only the stream of the run shows it."""
 
     @property
     def name(self) -> str:
@@ -465,9 +473,9 @@ class NoticeEvent(Event):
         """Return what it is about."""
         return {name: as_json(value) for name, value in self.about.items()}
 
-    def told(self) -> dict[str, Any]:
-        """Return what a log of the run says."""
-        return {**Event.told(self), **self.quoting}
+    def quoted(self) -> Mapping[str, str]:
+        """Return what may quote messages."""
+        return self.quoting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

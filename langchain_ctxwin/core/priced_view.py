@@ -365,7 +365,8 @@ class RequestParts:
         )
         lead = self.lead(view)
         is_first = lead is not None and lead >= start
-        is_edited = bool(view.cleared or view.clamped or view.without_media or begin.unbound != self.unbound)
+        begin = self._begin(view)
+        is_edited = view.cleared or view.clamped or view.without_media or begin.unbound != self.unbound
         head = None if is_edited or self.full_tokens or self.loaded or is_first else self.head
         if head is not None and head.start != start:
             head = None

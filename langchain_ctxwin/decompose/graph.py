@@ -54,6 +54,7 @@ from langchain_ctxwin.errors import (
     expect,
 )
 from langchain_ctxwin.protocols import TokenCounter
+from langchain_ctxwin.util.failures import digest_of, log_failure, log_text
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.work import Wait, Work, arun, run
 
@@ -295,6 +296,7 @@ class _Nodes:
                     continue
                 rest, waiting = [part, *waiting[::-1]], []
             outcome["failures"].append(_failure(error, rest))
+            log_failure("decompose.part_failed", error, level=work["level"], part=work["part"])
             last_error = error
         if not outcome["answers"]:
             if work["must_answer"] and last_error is not None:
@@ -416,8 +418,6 @@ def _added(report: RunReport, outcomes: Sequence[Mapping[str, Any]]) -> RunRepor
 
 def _announce_part(work: Part, outcome: Outcome) -> None:
     place = {"level": work["level"], "part": work["part"]}
-    for failure in outcome["failures"]:
-        log.warning("decompose.part_failed", **place, error=failure["error"])
     if outcome["refused"]:
         log.warning("decompose.part_split", **place, refused=outcome["refused"])
     facts = {"parts": work["parts"], "failed": bool(outcome["failures"]), "refused": outcome["refused"]}
@@ -507,7 +507,8 @@ def _questions_in(question: str, reply: Any) -> tuple[str, ...]:
     try:
         found = tuple(dict.fromkeys(_REPLY.validate_json(array)))
     except ValueError:
-        log.warning("decompose.question_unsplit", reason=f"unusable reply: {text[:80]!r}")
+        log.warning("decompose.question_unsplit", reason="unusable reply", digest=digest_of(text))
+        log_text("decompose.question_unsplit", text)
         return _by_marks(question)
     return found if len(found) > 1 else (question.strip(),)
 

@@ -22,7 +22,7 @@ from langchain_ctxwin.core.events import KINDS, Event, NoticeEvent, StepEvent, S
 from langchain_ctxwin.errors import ConfigError, brief
 from langchain_ctxwin.reporting import EXIT_SECONDS, Reporter
 from langchain_ctxwin.util.background import Worker
-from langchain_ctxwin.util.failures import FailureLog
+from langchain_ctxwin.util.failures import FailureLog, reason_of
 from langchain_ctxwin.util.files import place
 
 MAX_EVENTS = 100_000  # unless told, some 150 MB: about 40,000 model calls
@@ -120,7 +120,9 @@ class HistorySink:
                 file.execute("COMMIT")
         except (ConfigError, sqlite3.Error, OSError, ValueError, OverflowError) as error:
             self.lost += 1
-            self._failures.note("history.not_saved", f"{type(error).__name__}: {error}")
+            is_of_file = isinstance(error, ConfigError | sqlite3.Error)  # their texts quote no event
+            reason = f"{type(error).__name__}: {error}" if is_of_file else reason_of(error)
+            self._failures.note("history.not_saved", reason)
         else:
             self._failures.note("history.not_saved", "")
 

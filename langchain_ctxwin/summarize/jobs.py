@@ -32,7 +32,7 @@ from langchain_ctxwin.errors import ConfigError, SummarizationError, expect
 from langchain_ctxwin.protocols import Clock, Summarizer
 from langchain_ctxwin.summarize.model import CALL_CONFIG, caller_loop
 from langchain_ctxwin.util.background import bare_context, in_daemon, in_few_daemons, renew_after_fork
-from langchain_ctxwin.util.log import log
+from langchain_ctxwin.util.failures import log_failure
 from langchain_ctxwin.util.stores import asking, redis_client
 from langchain_ctxwin.util.work import Wait, Work, arun, run
 
@@ -232,7 +232,7 @@ class SummaryJobs:
         try:
             return bool(ask(run.key, *more))
         except Exception as error:  # noqa: BLE001  # a lease may be anybody's code: work twice rather than never
-            log.warning(event, key=run.key, error=f"{type(error).__name__}: {error}")
+            log_failure(event, error, key=run.key)
             return True
 
     def _job(self, run: _Run) -> Job:
@@ -385,7 +385,8 @@ class _Meter(BaseCallbackHandler):
     def written(self, text: object) -> Written:
         """The summary with what it cost; a summarizer may return anything."""
         if not isinstance(text, str) or not text.strip():
-            raise SummarizationError(f"the summarizer returned {text!r}: expected a text that is not empty")
+            returned = "no characters" if isinstance(text, str) else type(text).__name__
+            raise SummarizationError(f"the summarizer returned {returned}: expected a text that is not empty")
         with self._lock:
             return Written(text=text, seconds=time.perf_counter() - self._started, **self._cost)
 
@@ -476,7 +477,7 @@ class SummaryStore:
         try:
             self._store.put(NAMESPACE, self._place, item, index=False, **options)
         except Exception as error:  # noqa: BLE001  # stores have no common error, and none may cost the summary
-            log.warning("summary.not_stored", thread=self._thread, error=f"{type(error).__name__}: {error}")
+            log_failure("summary.not_stored", error, thread=self._thread)
 
     def get(self, key: str) -> Written | None:
         """Return the summary stored under this key, or None; on the event loop of an async store use `aget`."""
@@ -493,8 +494,7 @@ class SummaryStore:
             item = yield asking(self._store, "get", NAMESPACE, self._place, **options)
             return Written.from_json(json.loads(item.value["written"])) if item and item.value["key"] == key else None
         except Exception as error:  # noqa: BLE001  # stores have no common error, and an item may be damaged
-            text = f"no answer within {READ_SECONDS:g} seconds" if isinstance(error, TimeoutError) else str(error)
-            log.warning("summary.not_read", thread=self._thread, error=f"{type(error).__name__}: {text}")
+            log_failure("summary.not_read", error, timeout_seconds=READ_SECONDS, thread=self._thread)
             return None
 
 

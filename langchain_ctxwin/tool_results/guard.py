@@ -54,6 +54,7 @@ from langchain_ctxwin.tool_results.wrapping import (
     with_views,
 )
 from langchain_ctxwin.util.background import in_daemon, in_few_daemons
+from langchain_ctxwin.util.failures import log_failure
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import Lru, once
 
@@ -415,9 +416,8 @@ class ToolResultGuard:
             finally:
                 answer.cancel()
         except Exception as error:  # noqa: BLE001  # stores have no common error, and none may fail the call
-            text = f"no answer within {STORE_SECONDS:g} seconds" if isinstance(error, TimeoutError) else str(error)
             event = "tool_result.not_stored" if method == "put" else "tool_result.not_read"
-            log.warning(event, key=args[0], error=f"{type(error).__name__}: {text}")
+            log_failure(event, error, timeout_seconds=STORE_SECONDS, key=args[0])
             return error
 
 

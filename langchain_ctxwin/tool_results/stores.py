@@ -16,7 +16,7 @@ from langgraph.store.base import BaseStore
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.protocols import Clock
 from langchain_ctxwin.util.background import renew_after_fork
-from langchain_ctxwin.util.log import log
+from langchain_ctxwin.util.failures import log_failure
 from langchain_ctxwin.util.stores import redis_client
 
 __all__ = ["LangGraphResultStore", "MemoryResultStore", "RedisResultStore"]
@@ -155,7 +155,7 @@ class LangGraphResultStore:
             is_expired = self._clock() >= item.value["expires_at_seconds"]
             value = base64.b64decode(item.value["result"], validate=True)
         except (KeyError, TypeError, ValueError) as error:  # another program's item, or damage
-            log.warning("results.damaged", key=key, reason=f"{type(error).__name__}: {error}")
+            log_failure("results.damaged", error, key=key)
             return None
         return None if is_expired else value
 

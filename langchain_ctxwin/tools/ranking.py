@@ -20,7 +20,7 @@ from langchain_ctxwin.protocols import ToolRanker
 from langchain_ctxwin.text import MAX_WORDS, TermIndex, query_terms, terms
 from langchain_ctxwin.tools.entries import _PHRASING, Entry, Needs
 from langchain_ctxwin.util.background import ForkSafeLock, in_daemon
-from langchain_ctxwin.util.log import log
+from langchain_ctxwin.util.failures import log_failure
 from langchain_ctxwin.util.memo import Lru, once
 
 MEANING_SHARE = 0.4  # beside words, where there are embeddings: neither alone finds what both together find
@@ -110,7 +110,7 @@ class Ranker:
         try:
             cosines = self._cosines(texts)
         except Exception as error:  # noqa: BLE001  # whatever a model's client raises: words rank as well
-            log.warning("tools.embeddings_failed", error=f"{type(error).__name__}: {error}")
+            log_failure("tools.embeddings_failed", error)
             cosines = [None] * len(texts)
         return [self._wish(text, cosine) for text, cosine in zip(texts, cosines, strict=True)]
 

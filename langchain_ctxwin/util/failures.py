@@ -1,10 +1,13 @@
-"""Failures: logged once while they last, and left alone for a growing pause."""
+"""Failures: logged without the texts of others, once while they last, and left alone for a growing pause."""
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Callable
+from typing import Any
 
-from langchain_ctxwin.errors import ContextWindowError
+from langchain_ctxwin.errors import ContextWindowError, SummarizationError
 from langchain_ctxwin.util.log import log
 
 FIRST_PAUSE_SECONDS = 10.0
@@ -28,10 +31,41 @@ class FailureLog:
         self._reasons[event] = reason
 
 
-def reason_of(error: BaseException) -> str:
-    """Return the class and status of an error; foreign texts may quote an address with a key and are left out."""
+TEXTS_VARIABLE = "CTXWIN_LOG_TEXTS"
+"""Environment variable; with the value 1 the texts of errors are logged, too, as level debug."""
+
+
+def log_failure(event: str, error: BaseException, *, timeout_seconds: float | None = None, **about: Any) -> None:
+    """Warn of an error by its class, its status and a digest of its text, which may quote messages and keys.
+
+    Args:
+        event: what failed.
+        error: what was raised.
+        timeout_seconds: how long an answer was waited for.
+        about: what the warning carries beside it.
+    """
+    log.warning(event, **about, error=reason_of(error, timeout_seconds=timeout_seconds), digest=digest_of(str(error)))
+    log_text(event, str(error))
+
+
+def log_text(event: str, text: str) -> None:
+    """Log, as level debug, what others wrote, where the environment variable `CTXWIN_LOG_TEXTS=1` allows it."""
+    if text and os.environ.get(TEXTS_VARIABLE) == "1":
+        log.debug(f"{event}.text", digest=digest_of(text), text=text)
+
+
+def digest_of(text: str) -> str:
+    """Return a few characters that tell equal texts from others."""
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest() if text else ""
+
+
+def reason_of(error: BaseException, *, timeout_seconds: float | None = None) -> str:
+    """Return the class and status of an error; foreign texts may quote messages, or an address with a key."""
     name = type(error).__name__
-    if isinstance(error, ContextWindowError):
+    if isinstance(error, TimeoutError) and timeout_seconds is not None:
+        return f"{name}: no answer within {timeout_seconds:g} seconds"
+    is_ours = isinstance(error, ContextWindowError) and not isinstance(error, SummarizationError)
+    if is_ours and error.__cause__ is None:  # else it may quote the error behind it
         return f"{name}: {error}"
     if isinstance(error, OSError) and error.strerror:
         return f"{name}: {error.strerror}"

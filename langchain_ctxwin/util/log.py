@@ -32,17 +32,15 @@ class EventLog:
                 getattr(structlog.get_logger(NAME), logging.getLevelName(level).lower())(event, **values)
                 return
         if self._logger.isEnabledFor(level):
-            has_failed = values.pop("exc_info", False)
             told = " ".join([event, *(f"{key}={value!r}" for key, value in values.items())])
             extra = {"ctxwin": {"event": event, **values}}
             with suppress(Exception):  # a filter of the application's own may raise
                 # Told as an argument, because a value may hold a per cent sign.
-                self._logger.log(level, "%s", told, extra=extra, exc_info=has_failed, stacklevel=2)
+                self._logger.log(level, "%s", told, extra=extra, stacklevel=2)
 
     debug = partialmethod(_write, logging.DEBUG)  # what only matters when something is looked into
     info = partialmethod(_write, logging.INFO)  # what happened as it should
     warning = partialmethod(_write, logging.WARNING)  # what somebody should do something about
-    exception = partialmethod(_write, logging.ERROR, exc_info=True)  # the one that is being handled, of an application
 
 
 log = EventLog()

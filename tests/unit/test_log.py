@@ -4,13 +4,36 @@ import json
 import logging
 import subprocess
 import sys
+import time
+from contextlib import suppress
 
 import pytest
 import structlog
+from langchain_core.embeddings import Embeddings
 from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.runnables import RunnableLambda
+from langchain_core.tools import tool
+from langgraph.store.memory import InMemoryStore
 
-from langchain_ctxwin import ContextConfig, ContextEngine, ContextNodes, ModelLimits
+from langchain_ctxwin import (
+    ContextConfig,
+    ContextEngine,
+    ContextNodes,
+    ModelLimits,
+    ToolResultConfig,
+    ToolResultGuard,
+    ToolSelector,
+)
+from langchain_ctxwin.decompose import create_map_reduce_graph, split_question
+from langchain_ctxwin.reload import ConfigFile
+from langchain_ctxwin.summarize.jobs import SummaryJobs, SummaryStore, Written
+from langchain_ctxwin.tool_results.stores import LangGraphResultStore
 from langchain_ctxwin.util import log
+from langchain_ctxwin.util.failures import TEXTS_VARIABLE
+from support.agents import agent_on, ask, model_of
+
+SECRET = "INV-4711 of Ms. Heron"  # noqa: S105  # what somebody said
+PATIENCE_SECONDS = 30.0
 
 
 def compact():
@@ -32,15 +55,103 @@ def test_events_are_records_of_the_standard_library(caplog):
     assert (other.getMessage(), other.filename) == ("other.event share='100 %'", "test_log.py")
 
 
-def test_a_failure_of_the_application_brings_its_traceback(caplog):
-    """As `logging.exception` does."""
-    try:
-        {}["theirs"]
-    except KeyError:
-        log.exception("config.callback_failed", path="a.toml")
-    (record,) = caplog.records
-    assert (record.levelname, record.getMessage()) == ("ERROR", "config.callback_failed path='a.toml'")
-    assert "KeyError: 'theirs'" in caplog.text
+def fails(*_, **__):
+    """What any collaborator may raise: the text quotes what it was given."""
+    raise ValueError(f"cannot read {SECRET}\n{SECRET}")
+
+
+class FailingStore(InMemoryStore):
+    batch = abatch = fails
+
+
+class FailingEmbeddings(Embeddings):
+    embed_documents = embed_query = fails
+
+
+class FailingSink:
+    inline = True
+    emit = fails
+
+
+class FailingResults:
+    put = get = delete = fails
+
+
+class FailingLease:
+    acquire = release = fails
+
+
+@tool
+def rows() -> str:
+    """List all rows there are."""
+    return json.dumps([{"id": n, "text": "word " * 30} for n in range(500)])
+
+
+EXPECTED = {
+    "context.summary_refused", "context.summary_failed", "context.compaction_stopped", "summary.not_stored",
+    "summary.not_read", "summary.lease_failed", "tool_result.not_stored", "results.damaged", "tools.embeddings_failed",
+    "decompose.part_failed", "decompose.question_unsplit", "config.callback_failed",
+}  # fmt: skip
+LASTING = {"metrics.sink_failed"}  # of a failure that lasts only the class is ever written
+
+
+def all_fail(path):
+    """Let everything that is given to this package fail, in a run that goes on."""
+    for summarize in ("inline", "background"):
+        config = ContextConfig(output_reserve=0, summarize=summarize, trigger=0.5, prepare=0.3)
+        jobs = SummaryJobs()
+        options = {"config": config, "summarizer": fails, "sinks": [FailingSink()], "jobs": jobs}
+        agent = agent_on("nodes", model_of(900), **options)
+        for _ in range(8):
+            ask(agent, "word " * 60)
+            assert jobs.drain(PATIENCE_SECONDS) == 0
+    store = SummaryStore(FailingStore(), "thread")
+    store.put("key", Written(text="x"))
+    store.get("key")
+    jobs = SummaryJobs(lease=FailingLease())
+    jobs.start("key", lambda: "text", timeout_seconds=PATIENCE_SECONDS)
+    jobs.drain(PATIENCE_SECONDS)
+    ToolResultGuard(ToolResultConfig(max_tokens=100), store=FailingResults()).wrap([rows])[0].invoke({})
+    damaged = InMemoryStore()
+    results = LangGraphResultStore(damaged)
+    results.put("a/b", b"x", ttl_seconds=60)
+    (item,) = damaged.search(())
+    damaged.put(item.namespace, item.key, {"result": SECRET, "expires_at_seconds": 1e12})
+    results.get("a/b")
+    tools = [rows.model_copy(update={"name": f"rows_{n}"}) for n in range(9)]
+    ToolSelector(tools, 100, embeddings=FailingEmbeddings()).select("rows")
+    graph = create_map_reduce_graph(RunnableLambda(fails), limits=ModelLimits(1_600, requested_output_tokens=400))
+    with suppress(ValueError):
+        graph.invoke({"question": "What is said?", "documents": ["word " * 3_000]})
+    split_question("Which doors are there, and which keys?", RunnableLambda(lambda _: AIMessage(SECRET)))
+    path.write_text("keep = 0.3\n")
+    settings = ConfigFile(path, on_change=fails)
+    path.write_text("keep = 0.25\n")
+    ends = time.monotonic() + PATIENCE_SECONDS
+    while not settings.reload() and time.monotonic() < ends:
+        time.sleep(0.05)
+
+
+def test_no_text_of_an_error_is_written_at_level_warning_and_above(caplog, tmp_path):
+    """Errors quote what they were given; class and digest tell one from another."""
+    with caplog.at_level(logging.DEBUG, "langchain_ctxwin"):
+        all_fail(tmp_path / "settings.toml")
+    told = {record.ctxwin["event"] for record in caplog.records}
+    assert told >= EXPECTED | LASTING
+    assert SECRET not in caplog.text
+    assert all(record.exc_info is None for record in caplog.records)
+
+
+def test_a_setting_has_the_texts_of_errors_written_as_level_debug(caplog, monkeypatch, tmp_path):
+    """Beside the warning, with the same digest."""
+    monkeypatch.setenv(TEXTS_VARIABLE, "1")
+    with caplog.at_level(logging.DEBUG, "langchain_ctxwin"):
+        all_fail(tmp_path / "settings.toml")
+    quoting = [record for record in caplog.records if SECRET in record.getMessage()]
+    assert {record.levelname for record in quoting} == {"DEBUG"}
+    assert {record.ctxwin["event"].removesuffix(".text") for record in quoting} == EXPECTED - {"results.damaged"}
+    warned = {record.ctxwin.get("digest") for record in caplog.records if record.levelname == "WARNING"}
+    assert warned & {record.ctxwin["digest"] for record in quoting}
 
 
 @pytest.mark.parametrize("level", [logging.WARNING, logging.ERROR])
@@ -75,6 +186,7 @@ PROGRAM = """
 import json
 from langchain_ctxwin.tool_results import ToolResultGuard
 from langchain_ctxwin import ToolResultConfig
+from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 from langchain_ctxwin.util.log import log
 

@@ -37,6 +37,7 @@ from langchain_ctxwin.summarize import jobs as module
 from langchain_ctxwin.summarize.jobs import RELEASE_SCRIPT
 from langchain_ctxwin.util import in_few_daemons
 from langchain_ctxwin.util.background import MAX_HANGING
+from langchain_ctxwin.util.failures import digest_of
 from support.fakes import ScriptedChatModel
 from support.forking import forked
 from support.graphs import chat_on
@@ -133,8 +134,8 @@ def test_a_key_is_written_once_beside_the_caller_however_many_start_it(gate):
     ("write", "reason"),
     [
         (lambda: 1 // 0, "the summarizer failed: ZeroDivisionError: integer division or modulo by zero"),
-        (lambda: " \n", "the summarizer returned ' \\n': expected a text that is not empty"),
-        (lambda: None, "the summarizer returned None: expected a text that is not empty"),
+        (lambda: " \n", "the summarizer returned no characters: expected a text that is not empty"),
+        (lambda: None, "the summarizer returned NoneType: expected a text that is not empty"),
         (raising(PanicError("boom")), "the summarizer failed: PanicError: boom"),
         (raising(SystemExit(3)), "the summarizer failed: SystemExit: 3"),
     ],
@@ -305,7 +306,7 @@ def test_a_lease_that_fails_does_not_stop_the_work():
         assert jobs.ended("good") == done("text")
         jobs.begin(raising(ValueError()), "bad")
         assert jobs.ended("bad").state == "failed"
-    told = {"error": "ConnectionError: gone", "log_level": "warning"}
+    told = {"error": "ConnectionError", "digest": digest_of("gone"), "log_level": "warning"}
     assert logs == [
         {"event": "summary.lease_failed", "key": "good", **told},
         {"event": "summary.lease_failed", "key": "bad", **told},

@@ -16,6 +16,7 @@ from langchain_ctxwin.summarize import jobs as module
 from langchain_ctxwin.summarize.jobs import NAMESPACE
 from langchain_ctxwin.util import in_daemon
 from langchain_ctxwin.util.background import MAX_HANGING
+from langchain_ctxwin.util.failures import digest_of
 
 WRITTEN = Written(text="The user wants tea.", calls=1, input_tokens=30, output_tokens=5, seconds=0.5)
 PATIENCE = 20.0  # of a test with a thread; nothing here takes a second
@@ -114,7 +115,8 @@ async def test_a_store_that_fails_is_reported_and_never_raises():
     with capture_logs() as logs:
         summaries.put("key", WRITTEN)
         assert (summaries.get("key"), await summaries.aget("key")) == (None, None)
-    failed = {"thread": "thread", "error": "ConnectionError: the store is gone", "log_level": "warning"}
+    digest = digest_of("the store is gone")
+    failed = {"thread": "thread", "error": "ConnectionError", "digest": digest, "log_level": "warning"}
     assert logs == [{"event": f"summary.{event}", **failed} for event in ("not_stored", "not_read", "not_read")]
 
 
