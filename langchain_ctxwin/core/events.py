@@ -449,6 +449,9 @@ class ToolResultEvent(Event):
         return "info" if self.is_reduced else "debug"
 
 
+OTHER = "other"
+"""The name of a tool that the agent does not have, and of any label that is one too many."""
+
 Notice = Literal["usage_ignored", "calibration_reset", "session_mended", "compaction_stopped", "reasoning_left_out"]
 """A reported size could not be used; what was learned about sizes is forgotten; stored state was not as this package
 writes it; no summary is tried any more; a provider refused reasoning that is tied to another prefix."""

@@ -6,7 +6,35 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from langchain_ctxwin.core import events
-from langchain_ctxwin.core.events import Event
+from langchain_ctxwin.core.events import OTHER, Event
+
+MAX_VALUES = 100  # of a label: more models or tools than an application has, and each is a series that never ends
+MAX_VALUE_CHARS = 100  # longer than any name of a model or tool
+
+
+class Labels:
+    """The values that labels of metrics may have: names may come from outside, and each new one is another series.
+
+    Examples:
+        >>> labels = Labels()
+        >>> labels.of("tool", "search"), labels.of("tool", "word " * 100), labels.of("oversized", True)
+        ('search', 'other', 'true')
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, set[str]] = {}
+
+    def of(self, label: str, value: str | bool) -> str:
+        """Return a value as it is shown: `other` for one that is long, holds control characters, or is one too many."""
+        if isinstance(value, bool):
+            return str(value).lower()
+        known = self._known.setdefault(label, set())
+        if value in known:
+            return value
+        if len(known) >= MAX_VALUES or len(value) > MAX_VALUE_CHARS or not value.isprintable():
+            return OTHER
+        known.add(value)
+        return value
 
 
 def counts_of(event: Event) -> Iterator[tuple[str, Any, Mapping[str, str | bool]]]:

@@ -10,7 +10,7 @@ from typing import Any
 from langchain_ctxwin.core import events
 from langchain_ctxwin.core.events import Event
 from langchain_ctxwin.errors import ConfigError, brief
-from langchain_ctxwin.observe.counts import counts_of
+from langchain_ctxwin.observe.counts import Labels, counts_of
 
 try:
     from opentelemetry import metrics, trace
@@ -105,9 +105,9 @@ class OpenTelemetrySink:
     """Writes a span for each call of a model, each compaction and each summary, and counts all events as metrics.
 
     A span begins when its work began and is a child of the span in which the agent ran. A warning is an event of that
-    span, or a span without length below it where it has ended. Attributes of metrics name the
-    model only, so that their number stays small: threads and answers are on spans alone. The text of a message is in
-    none of them. Exporters run as the SDK is set up; whatever they do costs no turn anything.
+    span, or a span without length below it where it has ended. Attributes of metrics name models, tools that the agent
+    has, and kinds, at most a hundred of each, all others `other`: threads and answers are on spans alone. The text of a
+    message is in none of them. Exporters run as the SDK is set up; whatever they do costs no turn anything.
 
     Setup:
         ```bash
@@ -149,6 +149,7 @@ class OpenTelemetrySink:
         meter = metrics.get_meter(SCOPE, meter_provider=meter_provider)
         self._tracer = trace.get_tracer(SCOPE, tracer_provider=tracer_provider)
         self._chat_spans = chat_spans
+        self._labels = Labels()
         self._latest: dict[str, events.StepEvent] = {}
         self._histograms = {
             name: meter.create_histogram(
@@ -162,16 +163,15 @@ class OpenTelemetrySink:
 
     def _observed(self, field: str, _: Any) -> Iterator[Observation]:
         """The latest value of each model, read when metrics are collected: a step has nothing to do for it."""
-        for event in list(self._latest.values()):
+        for model, event in list(self._latest.items()):
             if (value := getattr(event, field)) is not None:
-                yield Observation(value, _model(event))
+                yield Observation(value, _known({"gen_ai.request.model": model}))
 
     def emit(self, event: Event) -> None:
         """Write one event."""
         for name, amount, labels in counts_of(event):
             if name in COUNTERS and amount:  # an unknown amount is none, and a counter takes no negative one
-                known = {label: value for label, value in labels.items() if label != "model" or value}
-                about = {LABELS.get(label, f"ctxwin.{label}"): value for label, value in known.items()}
+                about = _known({LABELS.get(key, f"ctxwin.{key}"): self._shown(key, of) for key, of in labels.items()})
                 self._counters[name].add(max(0, float(amount) if isinstance(amount, Decimal) else amount), about)
         if isinstance(event, events.StepEvent):
             self._step(event)
@@ -186,16 +186,21 @@ class OpenTelemetrySink:
         elif event.level == "warning":
             self._warning(event)
 
+    def _shown(self, label: str, value: str | bool) -> str | bool:
+        return value if isinstance(value, bool) else self._labels.of(label, value)
+
     def _step(self, event: events.StepEvent) -> None:
-        about = _known({"gen_ai.operation.name": CHAT, "gen_ai.provider.name": event.provider}) | _model(event)
+        model = self._labels.of("model", event.model)
+        named = {"gen_ai.operation.name": CHAT, "gen_ai.provider.name": event.provider}
+        about = _known({**named, "gen_ai.request.model": model})
         for kind, tokens in (("input", event.input_tokens), ("output", event.output_tokens)):
             if tokens is not None:
                 self._histograms["gen_ai.client.token.usage"].record(tokens, about | {"gen_ai.token.type": kind})
         if event.duration_seconds is not None:
             self._histograms["gen_ai.client.operation.duration"].record(event.duration_seconds, about)
-        self._latest[event.model] = event
+        self._latest[model] = event
         if self._chat_spans:
-            told = about | _read(event, STEP_FIELDS)
+            told = about | _read(event, STEP_FIELDS)  # with the model's own name
             told |= {f"ctxwin.{name}_tokens": tokens for name, tokens in event.regions.items()}
             told["gen_ai.response.finish_reasons"] = [event.finish_reason] if event.finish_reason else None
             told[COMPACTED] = True if event.compactions else None  # never said to be false

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 from langchain_ctxwin.core.events import CompactionEvent, Event, StepEvent
 from langchain_ctxwin.errors import expect
-from langchain_ctxwin.observe.counts import counts_of
+from langchain_ctxwin.observe.counts import Labels, counts_of
 
 try:
     from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
@@ -54,8 +54,8 @@ HISTOGRAMS: dict[str, tuple[str, type[Event], str, str, tuple[float, ...]]] = {
 }
 """With the events, their fields that are the label and the value, and buckets."""
 
-_made: WeakKeyDictionary[CollectorRegistry, dict[str, Any]] = WeakKeyDictionary()
-"""The metrics of each registry, which takes a name only once."""
+_made: WeakKeyDictionary[CollectorRegistry, tuple[dict[str, Any], Labels]] = WeakKeyDictionary()
+"""The metrics of each registry, which takes a name only once, and the values of their labels."""
 
 _lock = threading.Lock()
 
@@ -63,8 +63,8 @@ _lock = threading.Lock()
 class PrometheusSink:
     """Counts events in a registry of `prometheus_client`, for whatever serves it to a Prometheus server.
 
-    Labels name models, tools and kinds, never threads, so that their number stays small. Several sinks may share one
-    registry: their events add up. `docs/grafana-dashboard.json` shows the metrics.
+    Labels name models, tools that the agent has, and kinds, never threads, and at most a hundred of each: all others
+    are `other`. Several sinks may share one registry: their events add up. `docs/grafana-dashboard.json` shows them.
 
     Setup:
         ```bash
@@ -95,23 +95,24 @@ class PrometheusSink:
         expect(registry, CollectorRegistry | None, "registry", "a CollectorRegistry of prometheus_client, or None")
         chosen = REGISTRY if registry is None else registry
         with _lock:
-            self._metrics = _made.get(chosen) or _metrics_in(chosen)
-            _made[chosen] = self._metrics
+            if chosen not in _made:
+                _made[chosen] = _metrics_in(chosen), Labels()
+            self._metrics, self._labels = _made[chosen]
 
     def emit(self, event: Event) -> None:
         """Count one event."""
         for name, amount, labels in counts_of(event):
-            shown = {label: str(value).lower() if isinstance(value, bool) else value for label, value in labels.items()}
+            shown = {label: self._labels.of(label, value) for label, value in labels.items()}
             counter = self._metrics[name].labels(**shown)
             if amount is not None and amount > 0:  # an unknown amount is none, and a counter takes no negative one
                 counter.inc(float(amount))
         if isinstance(event, StepEvent):
             for name, (_, field) in GAUGES.items():
                 if (value := getattr(event, field)) is not None:
-                    self._metrics[name].labels(event.model).set(value)
+                    self._metrics[name].labels(self._labels.of("model", event.model)).set(value)
         for name, (_, kind, label, field, _) in HISTOGRAMS.items():
             if isinstance(event, kind) and (value := getattr(event, field)) is not None:
-                self._metrics[name].labels(getattr(event, label)).observe(value)
+                self._metrics[name].labels(self._labels.of(label, getattr(event, label))).observe(value)
 
 
 def _metrics_in(registry: CollectorRegistry) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from langgraph.types import Command
 from langchain_ctxwin.config import MAX_AMOUNT, ToolResultConfig, group_of
 from langchain_ctxwin.core.calls import is_user
 from langchain_ctxwin.core.edits import leaves
-from langchain_ctxwin.core.events import ToolResultEvent
+from langchain_ctxwin.core.events import OTHER, ToolResultEvent
 from langchain_ctxwin.core.fitting import Fit, take_while_fits
 from langchain_ctxwin.core.notes import READ_MORE
 from langchain_ctxwin.core.tokens import CharRatioCounter, TokenEstimator, text_price
@@ -187,14 +187,14 @@ class ToolResultGuard:
 
     def wrap_tool_call(self, request: Any, handler: Handler) -> ToolMessage | Command[Any]:
         """Guard one call of a `ToolNode` or of `create_agent`; `read_more` works even if the node does not have it."""
-        output, call = handler(self._prepared(request)), request.tool_call
-        shown: ToolMessage | Command[Any] = self.output(output, call["name"], call["args"], request.runtime)
+        output = handler(self._prepared(request))
+        shown: ToolMessage | Command[Any] = self.output(output, *_called(request), is_bound=request.tool is not None)
         return shown
 
     async def awrap_tool_call(self, request: Any, handler: AsyncHandler) -> ToolMessage | Command[Any]:
         """Like `wrap_tool_call`, for async runs."""
-        output, call = await handler(self._prepared(request)), request.tool_call
-        shown: ToolMessage | Command[Any] = await self.aoutput(output, call["name"], call["args"], request.runtime)
+        output, is_bound = await handler(self._prepared(request)), request.tool is not None
+        shown: ToolMessage | Command[Any] = await self.aoutput(output, *_called(request), is_bound=is_bound)
         return shown
 
     def _prepared(self, request: Any) -> Any:
@@ -208,16 +208,20 @@ class ToolResultGuard:
         # The value keeps the tool alive, so an id in the key cannot come to mean another one.
         return request.override(tool=once(self._structured, id(tool), lambda: (tool, structured(tool)))[1])
 
-    def output(self, output: Any, tool: str, args: Mapping[str, Any], runtime: Any = None) -> Any:
+    def output(
+        self, output: Any, tool: str, args: Mapping[str, Any], runtime: Any = None, *, is_bound: bool = True
+    ) -> Any:
         """Return what a tool returned, made to fit: a message, a command with messages, a list of them, or a value."""
         if tool == READ_MORE or not self.config.for_tool(tool).enabled:
             return output
         call, output = self._call(tool, args, runtime), jsonable(output) if isinstance(output, Iterator) else output
         shown = with_views(output, partial(self._shown, call), _known(output, runtime))
-        self._report(call)
+        self._report(call, is_bound=is_bound)
         return shown
 
-    async def aoutput(self, output: Any, tool: str, args: Mapping[str, Any], runtime: Any = None) -> Any:
+    async def aoutput(
+        self, output: Any, tool: str, args: Mapping[str, Any], runtime: Any = None, *, is_bound: bool = True
+    ) -> Any:
         """Like `output`; work on large results is done in a thread, so that the event loop goes on."""
         if tool == READ_MORE or not self.config.for_tool(tool).enabled:
             return output
@@ -234,7 +238,7 @@ class ToolResultGuard:
                 call.add(tokens=size)
         else:
             shown = await asyncio.wrap_future(in_daemon(partial(with_views, output, partial(self._shown, call), known)))
-        self._report(call)
+        self._report(call, is_bound=is_bound)
         return shown
 
     def read(
@@ -279,10 +283,13 @@ class ToolResultGuard:
         page: str = await asyncio.wrap_future(in_daemon(work))
         return page
 
-    def _report(self, call: _Call) -> None:
-        """Report what was seen, in the run's own thread: only there it is known which run it is."""
+    def _report(self, call: _Call, *, is_bound: bool) -> None:
+        """Report what was seen, in the run's own thread: only there it is known which run it is.
+
+        The name of a tool that the agent does not have is a text that its model made up, and no name.
+        """
         for event in call.events:
-            self._reporter.emit(event)
+            self._reporter.emit(event if is_bound else replace(event, tool=OTHER))
 
     def _call(self, tool: str, args: Mapping[str, Any], runtime: Any, loop: Any = None) -> _Call:
         state, config = getattr(runtime, "state", None), self.config.for_tool(tool)
@@ -445,6 +452,10 @@ class _Call:
 
     def add(self, **facts: Any) -> None:
         self.events.append(ToolResultEvent(tool=self.tool, budget_tokens=self.budget_tokens, **facts))
+
+
+def _called(request: Any) -> tuple[str, Mapping[str, Any], Any]:
+    return request.tool_call["name"], request.tool_call["args"], request.runtime
 
 
 class ContentPrices:

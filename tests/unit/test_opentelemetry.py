@@ -24,6 +24,8 @@ from langchain_ctxwin.observe import (
     OpenTelemetrySink,
     RefusalEvent,
     Reporter,
+    StepEvent,
+    ToolResultEvent,
 )
 from langchain_ctxwin.summarize import SummaryJobs
 from support.agents import PATIENCE, WORD, agent_on, ask, call, model_of, on_both
@@ -122,6 +124,18 @@ def test_an_agent_leaves_spans_and_metrics(adapter):
     assert "xyzzy" not in repr(told)
     attributes = {name for points in metrics.values() for point in points for name in point.attributes}
     assert not attributes & {"gen_ai.conversation.id", "gen_ai.response.id"}
+
+
+def test_names_that_are_made_up_are_no_series_of_their_own():
+    """In metrics; spans name what they are about, and each ends."""
+    trace = Watched()
+    for n in range(500):
+        trace.sink.emit(
+            StepEvent(model=f"made-up-{n}", reported_tokens=1, output_tokens=1, input_limit=10, estimated_tokens=1)
+        )
+        trace.sink.emit(ToolResultEvent(tool=f"made-up-{n}"))
+    for points in trace.metrics.values():
+        assert len(points) <= 3 * 101
 
 
 def test_a_warning_is_an_event_of_the_span_of_the_run():

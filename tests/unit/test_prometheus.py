@@ -6,11 +6,14 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from langchain_core.tools import tool
 from prometheus_client import CollectorRegistry, generate_latest
 
-from langchain_ctxwin import ConfigError
-from langchain_ctxwin.observe import CompactionEvent, PrometheusSink, StepEvent
+from langchain_ctxwin import ConfigError, ToolResultGuard
+from langchain_ctxwin.observe import CompactionEvent, PrometheusSink, StepEvent, ToolResultEvent
+from langchain_ctxwin.reporting import MemorySink, Reporter
 from support.told import EVERY
+from support.tool_runs import results
 
 DASHBOARD = Path(__file__).parents[2] / "docs" / "grafana-dashboard.json"
 
@@ -66,6 +69,37 @@ def test_what_is_unknown_or_below_zero_is_not_counted():
     assert found['ctxwin_requests_total{model="m"}'] == 2
     parts = ("tokens_total", "cost_usd_total")
     assert {value for name, value in found.items() if any(part in name for part in parts)} == {0.0}
+
+
+def test_names_that_are_made_up_are_no_series_of_their_own():
+    """Whatever a model or a server calls a tool or itself: the number of series and their length are bounded."""
+    names = [*(f"made-up-{n}" for n in range(5_000)), "word " * 10_000, "a\nb", "a\x1b[2Jb"]
+    told = [event for name in names for event in (StepEvent(model=name), ToolResultEvent(tool=name))]
+    found = served(*told, *told)
+    assert found['ctxwin_tool_results_total{oversized="false",tool="made-up-0"}'] == 2
+    assert found['ctxwin_tool_results_total{oversized="false",tool="other"}'] == 2 * (len(names) - 100)
+    assert found['ctxwin_requests_total{model="other"}'] == 2 * (len(names) - 100)
+    assert len([name for name in found if "tool_results_total" in name]) == 101
+    assert max(map(len, found)) < 200
+
+
+@tool
+def read(words: int) -> str:
+    """Read some words."""
+    return "word " * words
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_tool_that_the_agent_does_not_have_is_other(is_async):
+    """Its name is a text of the model."""
+    sink, registry = MemorySink(), CollectorRegistry()
+    reporter = Reporter([sink, PrometheusSink(registry)])
+    guard = ToolResultGuard(sinks=reporter)
+    calls = [{"name": name, "args": {"words": 2}, "id": name, "type": "tool_call"} for name in ("read", "say " * 50)]
+    results("node", guard, [read], *calls, is_async=is_async)
+    assert reporter.flush()
+    assert sorted(event.tool for event in sink.of(ToolResultEvent)) == ["other", "read"]
+    assert "say" not in generate_latest(registry).decode()
 
 
 def test_the_dashboard_shows_metrics_that_exist():
