@@ -24,7 +24,7 @@ from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.demo import big_results, choice, decompose, explore
 from langchain_ctxwin.demo.folder import Folder
 from langchain_ctxwin.demo.story import Promise, Screen
-from langchain_ctxwin.errors import ConfigError, ContextWindowError
+from langchain_ctxwin.errors import ConfigError, ContextWindowError, escaped
 from langchain_ctxwin.models import sources
 from langchain_ctxwin.models.probing import LOW_TOKENS, most_calls, most_cost, probe_limit
 from langchain_ctxwin.models.registry import ModelRegistry, explanation_lines, model_table, source_lines
@@ -35,7 +35,7 @@ from langchain_ctxwin.protocols import ModelSource
 from langchain_ctxwin.replay.command import run_inspect, run_replay
 from langchain_ctxwin.settings_file import read_bytes, table_of
 from langchain_ctxwin.tool_results.cursors import parsed
-from langchain_ctxwin.util.log import escaped
+from langchain_ctxwin.util.log import say
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -250,9 +250,9 @@ def _stories(screen: Screen, args: argparse.Namespace, model: BaseChatModel | No
 
 def _check(args: argparse.Namespace) -> int:
     config = FileConfig.from_file(args.file)
-    print(f"OK {escaped(str(args.file))}")
+    say(f"OK {args.file}")
     for name, (default, value) in sorted(changes(defaults(FileConfig), listed(config)).items()):
-        print(f"  {escaped(name)} = {json.dumps(value)} (default {json.dumps(default)})")
+        say(f"  {name} = {json.dumps(value)} (default {json.dumps(default)})")
     return 0
 
 
@@ -264,7 +264,7 @@ def _show(args: argparse.Namespace) -> int:
     for name, line in lines.items():
         # what is set for one tool comes from where the table of all tools comes from
         source = next(origin for known, origin in sources.items() if f"{name}.".startswith(f"{known}."))
-        print(f"{line:<{width}}  {source}")
+        say(f"{line:<{width}}  {source}")
     return 0
 
 
@@ -283,7 +283,7 @@ def _models(args: argparse.Namespace) -> int:
     named = {CatalogSource(place).name: place for place in args.catalog}
     for state in registry.sources:
         if state.name in named and state.fault and not state.models:
-            return _complain(f"--catalog {named[state.name]}: {state.fault}", EXIT_FAILED)
+            return _complain(f"--catalog {named[state.name]}: {escaped(state.fault)}", EXIT_FAILED)
     return code
 
 
@@ -319,20 +319,20 @@ def _probe(registry: ModelRegistry, args: argparse.Namespace) -> int:
         )
     cost = most_cost(info, low=LOW_TOKENS, high=high)
     money = "at a price that no source states" if cost is None else f"and cost up to ${cost:.2f}"
-    print(f"probing {args.probe} up to {high:,} tokens: at most {most_calls(LOW_TOKENS, high)} calls, {money}")
+    say(f"probing {args.probe} up to {high:,} tokens: at most {most_calls(LOW_TOKENS, high)} calls, {money}")
     agrees = args.yes or (sys.stdin.isatty() and input("go on? [yes/no] ").strip().lower() in {"y", "yes"})
     if not agrees:
         return _complain("nothing was sent: answer yes, or pass --yes", EXIT_FAILED)
     found = probe_limit(model, high=high)
-    print(f"calls    {found.calls}, {found.input_tokens:,} tokens of input")
+    say(f"calls    {found.calls}, {found.input_tokens:,} tokens of input")
     results = {"took": found.accepted_tokens, "refused": found.refused_tokens, "stated": found.stated_limit}
     for name, tokens in results.items():
-        print(f"{name:8} {'nothing' if tokens is None else f'{tokens:,} tokens'}")
+        say(f"{name:8} {'nothing' if tokens is None else f'{tokens:,} tokens'}")
     if found.stopped_by:
         return _complain(f"the probe ended early: {found.stopped_by}", EXIT_FAILED)
     if found.is_certain:
         registry.learn(model, {"max_input_tokens": found.accepted_tokens})
-        print("learned  largest input, for this machine")
+        say("learned  largest input, for this machine")
     return 0
 
 
@@ -342,11 +342,11 @@ def _cursor(args: argparse.Namespace) -> int:
     made = found.time_seconds
     left = made + ttl_seconds - time.time()
     state = f"in {left:,.0f} seconds" if left > 0 else f"{-left:,.0f} seconds ago"
-    print(f"result   {found.result_id}")
-    print(f"offset   {found.offset:,}")
-    print(f"made     {_utc(made)}")
-    print(f"expires  {_utc(made + ttl_seconds)} ({state}, when results are kept for {ttl_seconds:,.0f} seconds)")
-    print("tag      not verified: that takes the key it was signed with, its tool, arguments and thread")
+    say(f"result   {found.result_id}")
+    say(f"offset   {found.offset:,}")
+    say(f"made     {_utc(made)}")
+    say(f"expires  {_utc(made + ttl_seconds)} ({state}, when results are kept for {ttl_seconds:,.0f} seconds)")
+    say("tag      not verified: that takes the key it was signed with, its tool, arguments and thread")
     return 0
 
 
@@ -389,15 +389,15 @@ def _check_history(args: argparse.Namespace) -> int:
     _print_lines(judged.table().splitlines() if judged.requests else ["no requests"])
     _print_skipped(history)
     if judged.undecided:
-        print(f"too little is known for {escaped(', '.join(judged.undecided))}")
+        say(f"too little is known for {', '.join(judged.undecided)}")
     if judged.failed:
-        return _complain(f"failed: {escaped(', '.join(judged.failed))}", EXIT_FAILED)
+        return _complain(f"failed: {', '.join(map(escaped, judged.failed))}", EXIT_FAILED)
     return EXIT_FAILED if args.strict and judged.undecided else 0
 
 
 def _print_skipped(history: History) -> None:
     if history.skipped:
-        print(f"left out {history.skipped:,} events that this version does not know")
+        say(f"left out {history.skipped:,} events that this version does not know")
 
 
 def _since(text: str | None) -> float | None:
@@ -415,7 +415,7 @@ def _since(text: str | None) -> float | None:
 
 def _print_lines(lines: Iterable[str]) -> None:
     for line in lines:
-        print(escaped(line))
+        say(line)
 
 
 def _real_model(name: str, option: str) -> BaseChatModel:
@@ -435,5 +435,6 @@ def _first_line(error: Exception) -> str:
 
 
 def _complain(message: str, code: int) -> int:
-    print(f"ctxwin: {message}", file=sys.stderr)
+    for line in f"ctxwin: {message}".split("\n"):
+        say(line, file=sys.stderr)
     return code

@@ -27,7 +27,14 @@ from langchain_core.exceptions import ContextOverflowError
 
 
 class ContextWindowError(Exception):
-    """Base class of the errors that this package raises on purpose."""
+    """Base class of the errors that this package raises on purpose.
+
+    Its text shows control characters of what it quotes escaped, so that no name can write to a terminal.
+    """
+
+    def __str__(self) -> str:
+        """Return the message, which is one line."""
+        return escaped(super().__str__())
 
 
 class BudgetExceededError(ContextWindowError):
@@ -39,8 +46,13 @@ class BudgetExceededError(ContextWindowError):
 
     def __init__(self, message: str, *, report: Mapping[str, object] | None = None) -> None:
         super().__init__(message)
+        self._lines = message.split("\n")
         self.report: dict[str, object] = dict(report or {})
         """The `context_report` of the refused request (tokens per region); empty when unknown."""
+
+    def __str__(self) -> str:
+        """Return the message, whose table has several lines."""
+        return "\n".join(map(escaped, self._lines))
 
 
 class SummarizationError(ContextWindowError):
@@ -95,6 +107,16 @@ class ArchiveError(ContextWindowError):
 
 class ConfigError(ContextWindowError):
     """A setting is out of range or contradicts another one."""
+
+
+def escaped(text: str) -> str:
+    r"""Return a text with all that cannot be seen escaped: control characters, ends of lines, marks of direction.
+
+    Examples:
+        >>> print(escaped("a\x1b[2Jb\u202e"))
+        a\x1b[2Jb\u202e
+    """
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 SHOWN_CHARS = 80

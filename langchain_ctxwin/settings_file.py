@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from langchain_ctxwin.errors import SHOWN_CHARS, ConfigError, brief
+from langchain_ctxwin.errors import SHOWN_CHARS, ConfigError, brief, escaped
 from langchain_ctxwin.util.files import read_regular
-from langchain_ctxwin.util.log import escaped
 
 if TYPE_CHECKING:
     import yaml

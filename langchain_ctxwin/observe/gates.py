@@ -19,8 +19,15 @@ from langchain_ctxwin.core.events import Event, RecoveryEvent, RefusalEvent, Rou
 from langchain_ctxwin.core.limits import require_tokens
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.spending import Usage, amount_of, count_of
-from langchain_ctxwin.errors import BudgetExceededError, ConfigError, NoModelFitsError, expect, expect_each
-from langchain_ctxwin.util.log import aligned, escaped
+from langchain_ctxwin.errors import (
+    BudgetExceededError,
+    ConfigError,
+    NoModelFitsError,
+    escaped,
+    expect,
+    expect_each,
+)
+from langchain_ctxwin.util.log import aligned
 
 ROUTING = "routing/"
 """Begins the name of a routing share; the reason follows."""

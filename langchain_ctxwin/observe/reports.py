@@ -32,10 +32,10 @@ from langchain_ctxwin.core.events import (
     as_json,
 )
 from langchain_ctxwin.core.spending import PRICED_TOKENS
-from langchain_ctxwin.errors import ConfigError, expect_each
+from langchain_ctxwin.errors import ConfigError, escaped, expect_each
 from langchain_ctxwin.observe.gates import EVENTS_WANTED, MEASURES, RequestEvents, requests_of
 from langchain_ctxwin.observe.validation import ACCURATE_WITHIN
-from langchain_ctxwin.util.log import aligned, escaped
+from langchain_ctxwin.util.log import aligned
 
 MONEY_DIGITS = 6
 """Digits of USD behind the point: a call of a thousand tokens to a small model costs a few millionths."""

@@ -32,7 +32,7 @@ from langchain_ctxwin.replay.playing import (
 from langchain_ctxwin.replay.policies import PLAIN, Policy, candidates
 from langchain_ctxwin.replay.reading import Conversation, LeftOut, read_conversations
 from langchain_ctxwin.replay.threads import is_address, is_database, shown_address, thread_states
-from langchain_ctxwin.util.log import aligned, escaped
+from langchain_ctxwin.util.log import aligned, say
 
 EXIT_FAILED = 1
 MOST_TOLD = 20  # faults that are told one by one
@@ -92,7 +92,7 @@ def run_replay(args: argparse.Namespace) -> int:
 
 
 def _complain(text: str) -> None:
-    print(escaped(text), file=sys.stderr)
+    say(text, file=sys.stderr)
 
 
 def _require_sense(args: argparse.Namespace) -> None:
@@ -137,7 +137,7 @@ class _Watch:
         if self.is_shown and self.read:
             print(file=sys.stderr)
         if self.faults > MOST_TOLD:
-            print(f"{self.faults - MOST_TOLD:,} more such lines are not shown", file=sys.stderr)
+            say(f"{self.faults - MOST_TOLD:,} more such lines are not shown", file=sys.stderr)
 
 
 def counted(number: int, noun: str) -> str:
@@ -151,10 +151,11 @@ def _print(results: Sequence[ReplayResult], chosen: ReplayResult, args: argparse
     if args.recommend:
         best = max(result.sufficiency for result in results if result.sufficiency is not None)
         cheapest = min(result.billed_per_request for result in results)
-        print(f"# of {len(results)} settings: shows {chosen.sufficiency:.3f} of what was needed (the best {best:.3f}),")
-        print(f"# billed {chosen.billed_per_request:,.0f} tokens per request (the cheapest {cheapest:,.0f}),")
-        print(f"# over {counted(chosen.conversations, 'conversation')} in a window of {chosen.window:,} tokens")
-        print(chosen.policy)
+        say(f"# of {len(results)} settings: shows {chosen.sufficiency:.3f} of what was needed (the best {best:.3f}),")
+        say(f"# billed {chosen.billed_per_request:,.0f} tokens per request (the cheapest {cheapest:,.0f}),")
+        say(f"# over {counted(chosen.conversations, 'conversation')} in a window of {chosen.window:,} tokens")
+        for line in chosen.policy.split("\n"):
+            say(line)
     elif args.output == "json":
         print(json.dumps(rows))
     elif args.output == "csv":
@@ -168,7 +169,7 @@ def _print(results: Sequence[ReplayResult], chosen: ReplayResult, args: argparse
 def _print_table(results: Sequence[ReplayResult], costs: Sequence[str]) -> None:
     first = results[0]
     about = f"{counted(first.conversations, 'conversation')}, {counted(first.requests, 'request')}"
-    print(f"{about}, a window of {first.window:,} tokens")
+    say(f"{about}, a window of {first.window:,} tokens")
     explained = COLUMNS | ({"cost": COST} if costs else {})
     rows = [
         (
@@ -186,9 +187,9 @@ def _print_table(results: Sequence[ReplayResult], costs: Sequence[str]) -> None:
         for at, result in enumerate(results)
     ]
     for line in aligned([tuple(explained), *rows], right=[*explained][1:]):
-        print(escaped(line))
+        say(line)
     for line in filter(None, explained.values()):
-        print(line)
+        say(line)
 
 
 MOST_NAMED = 20  # conversations that are listed where several could be meant
@@ -211,7 +212,7 @@ def run_inspect(args: argparse.Namespace) -> int:
             _complain(f"drew {conversation.name}: {args.html}")
         lines = _at_request(conversation, policy, args.window, args.step)
     for line in lines:
-        print(escaped(line))
+        say(line)
     return 0
 
 

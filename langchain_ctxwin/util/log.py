@@ -7,7 +7,9 @@ import sys
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from functools import partialmethod
-from typing import Any
+from typing import IO, Any
+
+from langchain_ctxwin.errors import escaped
 
 NAME = "langchain_ctxwin"
 
@@ -54,6 +56,6 @@ def aligned(rows: Sequence[Sequence[str]], *, right: Collection[str] = ()) -> It
         yield "  ".join(f"{cell:{sign}{width}}" for cell, sign, width in zip(row, signs, widths, strict=True)).rstrip()
 
 
-def escaped(text: str) -> str:
-    """Return a text with everything that is no character to see, such as control characters, escaped."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+def say(line: str = "", *, file: IO[str] | None = None) -> None:
+    """Print one line, by default to standard output: whatever it quotes, it stays one and leaves the terminal alone."""
+    (file or sys.stdout).write(f"{escaped(line)}\n")

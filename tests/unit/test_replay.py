@@ -7,6 +7,8 @@ import os
 import re
 import subprocess
 import sys
+import unicodedata
+from copy import copy
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,13 @@ from langchain_ctxwin import ConfigError, ContextConfig, ModelLimits, TokenEstim
 from langchain_ctxwin.cli import main
 from langchain_ctxwin.conformance import StrictChatModel, problem_of
 from langchain_ctxwin.counting import VocabularyCounter
+from langchain_ctxwin.errors import (
+    BudgetExceededError,
+    ContextWindowError,
+    CursorError,
+    NoModelFitsError,
+    SummarizationError,
+)
 from langchain_ctxwin.replay import (
     PLAIN,
     Conversation,
@@ -386,6 +395,37 @@ def test_the_conversation_that_would_be_drawn_may_fail_like_any_other(tmp_path, 
     assert f"--html {tmp_path / 'page.html'}: " in out.err
     assert main(["inspect", str(tmp_path / "runs.jsonl"), "--thread", "r5", "--policy", "breaks"]) == 2
     assert "left out r5: its replay failed" in capsys.readouterr().err
+
+
+UNSEEN = [c for c in map(chr, range(0x110000)) if unicodedata.category(c) in {"Cc", "Cf", "Zl", "Zp"}]
+
+
+def test_no_name_writes_to_a_terminal_or_makes_a_line(tmp_path, capsys):
+    """Characters that move a cursor, end a line or turn its direction: in names, texts and complaints."""
+    evil = "".join(f"{c}x" for c in UNSEEN)
+    said = [{"role": "user", "content": evil}, {"role": "assistant", "content": evil}]
+    rows = [{"id": f"{evil}{n}", "messages": said} for n in range(2)] + [{"id": evil, "messages": [{"role": evil}]}]
+    path = tmp_path / "runs.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    arguments = [["inspect", str(path)], ["inspect", str(path), "--thread", f"{evil}1"]]
+    arguments += [["inspect", str(path), "--thread", f"{evil}9"], ["replay", str(path), "--policy", evil]]
+    arguments += [["replay", str(path), "--jobs", "1", "--policy", "balanced"], ["config", "check", f"{evil[2:]}.toml"]]
+    for each in arguments:
+        main(each)
+    out = capsys.readouterr()
+    for text in (out.out, out.err):
+        assert "x" in text
+        assert not {*text} & {*UNSEEN} - {"\n"}
+        assert not [line for line in text.split("\n") if line.startswith("x")]
+
+
+@pytest.mark.parametrize("kind", [ConfigError, ContextWindowError, CursorError, NoModelFitsError, SummarizationError])
+def test_an_error_shows_what_it_quotes_escaped(kind):
+    """Also in a traceback; the table of a budget has lines of its own."""
+    assert str(kind("a" + "".join(UNSEEN) + "b")).isprintable()
+    assert str(kind("für \u4e2d\u6587")) == "für \u4e2d\u6587"
+    assert str(BudgetExceededError("a\x1b\nb\u202e")) == "a\\x1b\nb\\u202e"
+    assert str(copy(BudgetExceededError("a\nb"))) == "a\nb"
 
 
 def test_progress_is_for_people(recorded, capsys, monkeypatch):
