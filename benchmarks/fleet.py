@@ -61,7 +61,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--every", type=float, default=30, help="seconds between two kills")
     parser.add_argument("--model-seconds", type=float, default=0.1, help="how long the model takes to answer")
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--history", choices=("archive", "state"), default="archive")
     parser.add_argument("--diary", type=Path, help="where to keep what happened, a JSON line for each request")
     return parser.parse_args()
 
@@ -69,7 +68,7 @@ def _options() -> argparse.Namespace:
 def _run(options: argparse.Namespace) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="fleet-") as name:
         folder = Path(name)
-        told = {"FLEET_HISTORY": options.history, "FLEET_MODEL_SECONDS": str(options.model_seconds)}
+        told = {"FLEET_MODEL_SECONDS": str(options.model_seconds)}
         with serving(folder, options.env, workers=options.workers, told=told) as fleet:
             before, began = fleet.cpu_seconds(), time.monotonic()
             turns = asyncio.run(_played(fleet, options))
@@ -131,7 +130,7 @@ def _rows(f: dict[str, Any]) -> list[tuple[str, str]]:
             f"{f['summaries']:,} / {f['died']} / {f['unfinished']}",
         ),
         ("compactions", f"{f['compactions']:,}"),
-        ("messages / of these in state", f"{f['messages']:,} / {f['in state']:,}"),
+        ("messages", f"{f['messages']:,}"),
         ("kB of checkpoints / store per turn", " / ".join(f"{kb / max(1, f['turns']):.1f}" for kb in f["kilobytes"])),
         ("requests at another worker than the one before", f"{f['moved']:,}"),
         ("large results / of these read at several workers", f"{f['results']:,} / {f['crossed']:,}"),

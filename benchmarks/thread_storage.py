@@ -1,15 +1,14 @@
-"""What does one long thread take in a checkpointer and a store, with its history kept, archived and pruned?
+"""What does one long thread take in a checkpointer, before and after it is pruned?
 
     python benchmarks/thread_storage.py [--data DIR] [--calls 360] [--window 16384]
 
 Recorded agents, one after the other, are played as one thread on the nodes, in SQLite. Bytes are pages of the database,
-the store's are its values as JSON. Milliseconds are of one load, and of reading the whole history back.
+milliseconds are of one load.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import sqlite3
 import statistics
@@ -24,21 +23,19 @@ from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 from langchain_core.runnables import RunnableLambda
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, StateGraph
-from langgraph.store.memory import InMemoryStore
 
-from langchain_ctxwin import ContextConfig, ContextEngine, ContextNodes, ModelLimits, add_context_nodes
-from langchain_ctxwin.archive import NAMESPACE, full_history
+from langchain_ctxwin import ContextEngine, ContextNodes, ModelLimits, add_context_nodes
 from langchain_ctxwin.graph.state import ContextInput, ContextOutput, ContextState, PlainContextState
 from langchain_ctxwin.pruning import prune_thread
 from transcripts import load
 
 THREAD: Any = {"configurable": {"thread_id": "t"}}
-ARMS = [(state, history) for state in (PlainContextState, ContextState) for history in ("keep", "archive")]
+ARMS = (PlainContextState, ContextState)
 LONG = ("openhands_claude", "pi_sessions", "sweagent_toolcalls")
 """Recorded agents that write code: long steps, and files in the results of tools."""
 
 TIMED = 5  # loads in each median
-GOAL_MB = 15.0
+GOAL_MB = 20.0
 
 
 def main() -> None:
@@ -51,11 +48,10 @@ def main() -> None:
     messages = conversation(options.data, options.calls)
     texts = sum(len(str(message.content)) for message in messages) / 1e6
     print(f"{options.calls} calls, {len(messages)} messages, {texts:.1f} MB of text, window {options.window:,}")
-    titles = f"{'MB':>8}{'store MB':>10}{'in state':>10}{'load ms':>9}{'whole ms':>10}{'pruned MB':>11}"
-    print(f"{'state':<20}{'history':<9}{titles}")
-    for state, history in ARMS:
-        print(f"{state.__name__:<20}{history:<9}" + row(state, history, messages, options.window), flush=True)
-    print(f"goal: ContextState with an archive takes at most {GOAL_MB:g} MB at 360 calls")
+    print(f"{'state':<20}{'MB':>8}{'messages':>10}{'load ms':>9}{'pruned MB':>11}")
+    for state in ARMS:
+        print(f"{state.__name__:<20}" + row(state, messages, options.window), flush=True)
+    print(f"goal: ContextState takes at most {GOAL_MB:g} MB at 360 calls")
 
 
 def conversation(data: Path | None, calls: int) -> list[AnyMessage]:
@@ -73,37 +69,33 @@ def conversation(data: Path | None, calls: int) -> list[AnyMessage]:
     return messages
 
 
-def row(state: Any, history: str, messages: list[AnyMessage], window: int) -> str:
+def row(state: Any, messages: list[AnyMessage], window: int) -> str:
     """Return the figures of one arm."""
-    store = InMemoryStore()
     with tempfile.TemporaryDirectory() as folder:
         connection = sqlite3.connect(Path(folder) / "threads.db", check_same_thread=False)
         connection.execute("PRAGMA synchronous=OFF")  # the disk is not what is compared
-        graph = played(state, history, messages, window, SqliteSaver(connection), store)
-        kept, whole = graph.get_state(THREAD).values, None
+        graph = played(state, messages, window, SqliteSaver(connection))
+        kept = [message.content for message in graph.get_state(THREAD).values["messages"]]
+        assert kept == [message.content for message in messages[: len(kept)]]
         load_ms = milliseconds(lambda: graph.get_state(THREAD))
-        whole_ms = milliseconds(lambda: full_history(kept, store))
-        whole = [message.content for message in full_history(kept, store)]
-        assert whole == [message.content for message in messages[: len(whole)]]
         before = megabytes(connection)
         prune_thread(graph, THREAD["configurable"]["thread_id"])
         connection.execute("VACUUM")
         after = megabytes(connection)
         connection.close()
-    stored = sum(len(json.dumps(item.value)) for item in store.search(NAMESPACE, limit=100_000)) / 1e6
-    return f"{before:>8.2f}{stored:>10.2f}{len(kept['messages']):>10}{load_ms:>9.1f}{whole_ms:>10.1f}{after:>11.2f}"
+    return f"{before:>8.2f}{len(kept):>10}{load_ms:>9.1f}{after:>11.2f}"
 
 
-def played(state: Any, history: str, messages: list[AnyMessage], window: int, saver: Any, store: Any) -> Any:
+def played(state: Any, messages: list[AnyMessage], window: int, saver: Any) -> Any:
     """Return the graph after the conversation: each answer is the recorded one."""
     limits = ModelLimits(context_window=window, max_output_tokens=1_024)
-    engine = ContextEngine(limits=limits, config=ContextConfig(history=history))  # type: ignore[arg-type]
+    engine = ContextEngine(limits=limits)
     nodes = ContextNodes(engine, system_prompt="You are an agent.")
     answers = iter([message for message in messages if isinstance(message, AIMessage)])
     builder = StateGraph(state, input_schema=ContextInput, output_schema=ContextOutput)
     add_context_nodes(builder, nodes, model_node="agent", model=RunnableLambda(lambda _: next(answers)))
     builder.add_edge(START, "budget_check").add_edge("agent", "maybe_summarize")
-    graph = builder.compile(checkpointer=saver, store=store)
+    graph = builder.compile(checkpointer=saver)
     given = list[AnyMessage]()
     for message in messages:
         if isinstance(message, AIMessage):

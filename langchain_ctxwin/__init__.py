@@ -24,7 +24,6 @@ from langchain_ctxwin.core.tokens import CharRatioCounter, TokenEstimator
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import (
-    ArchiveError,
     BudgetExceededError,
     ConfigError,
     ContextWindowError,
@@ -88,7 +87,6 @@ def __getattr__(name: str) -> Any:
 
 # The middleware needs an extra, so a star leaves it out; its names can be imported from here all the same.
 __all__ = [
-    "ArchiveError",
     "BudgetExceededError",
     "BudgetedCompressor",
     "BudgetedRetriever",

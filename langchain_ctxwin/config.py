@@ -258,10 +258,6 @@ class ContextConfig(Settings):
     """Let the model see how full its window is: a line such as `[Context window 40% full]` at the end of the message by
     which another tenth is full. By our own estimate, so that a line that was sent never changes."""
 
-    history: Literal["keep", "archive"] = "keep"
-    """Let the state hold the whole history, or only what is in the view: with "archive" the rest moves to the graph's
-    store, once it is written there. Needs a checkpointer, and a store that lasts as long as it does."""
-
     prompt_cache: Literal["5m", "1h", "off"] = "5m"
     """Set breakpoints for caches of Anthropic ("1h" keeps prompt and pins longer) and OpenAI, and its key; or "off"."""
 

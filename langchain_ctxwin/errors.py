@@ -9,7 +9,6 @@
     |   |-- CursorTamperedError     the cursor was changed, or belongs to another tool, call or thread
     |   |-- CursorExpiredError      the cursor is older than its time to live
     |   `-- ResultGoneError         the stored result is no longer there
-    |-- ArchiveError            what left the state cannot be read from the store
     |-- ConfigError             a setting is out of range or contradicts another
 
 Providers' own exceptions keep their type and are never wrapped. `RemainingTooSmallError`, which a routed model raises,
@@ -99,10 +98,6 @@ class CursorExpiredError(CursorError):
 
 class ResultGoneError(CursorError):
     """The stored result is no longer there: it expired, was displaced, or its store lost it."""
-
-
-class ArchiveError(ContextWindowError):
-    """What was archived of a history cannot be read from the store; what the state holds is not touched."""
 
 
 class ConfigError(ContextWindowError):

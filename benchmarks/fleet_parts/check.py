@@ -34,13 +34,7 @@ class Stored:
 
     thread: str
     history: Sequence[AnyMessage]
-    """All messages, those in the archive first."""
-    in_state: int
-    archived: int
-    """Messages that the state says are in the archive."""
     compactions: int
-    error: str = ""
-    """Why the history could not be read."""
 
 
 @dataclass(slots=True)
@@ -110,10 +104,6 @@ def _is_ours(message_id: str) -> bool:
 
 def _look_at_history(found: Faults, stored: Stored, turns: int) -> None:
     thread, history = stored.thread, stored.history
-    missing = len(history) != stored.in_state + stored.archived
-    found.look("archived messages missing", [f"{thread}: {stored.error}"] if stored.error or missing else [])
-    if stored.error:
-        return
     found.look("orphaned calls and results", (f"{thread}: {call} in the history" for call in orphans(history)))
     places = [index for index, message in enumerate(history) if isinstance(message, HumanMessage)]
     asked = [history[index].id for index in places]
@@ -165,7 +155,6 @@ def figures(
         "unfinished": sum(pid not in killed for pid in lost),
         "compactions": sum(stored.compactions for stored in threads),
         "messages": sum(len(stored.history) for stored in threads),
-        "in state": sum(stored.in_state for stored in threads),
         "moved": sum(one != other for at in workers.values() for one, other in pairwise(at)),
         "results": len(readers),
         "crossed": sum(len(at) > 1 for at in readers.values()),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from langchain_core.tools import tool
@@ -16,7 +16,6 @@ from fleet_parts import script
 from fleet_parts.diary import Diary
 from fleet_parts.model import FleetModel, Summarizer
 from langchain_ctxwin import (
-    ContextConfig,
     ContextEngine,
     ContextNodes,
     ContextState,
@@ -44,7 +43,6 @@ class Place:
     worker: str
     valkey: str
     diary: Path
-    history: Literal["archive", "keep"] = "archive"
     model_seconds: float = 0.1
     summary_seconds: float = 1.0
 
@@ -54,7 +52,6 @@ class Place:
             worker=environment["FLEET_WORKER"],
             valkey=environment["FLEET_VALKEY"],
             diary=Path(environment["FLEET_DIARY"]),
-            history="archive" if environment["FLEET_HISTORY"] == "archive" else "keep",
             model_seconds=float(environment["FLEET_MODEL_SECONDS"]),
         )
 
@@ -76,7 +73,6 @@ def build(place: Place) -> StateGraph[Any, Any, Any, Any]:
         LIMITS,
         counter=TokenEstimator("openai"),
         summarizer=ModelSummarizer(Summarizer(diary, place.summary_seconds), max_input_tokens=SUMMARIZER_TOKENS),
-        config=ContextConfig(history=place.history),
         jobs=SummaryJobs(lease=RedisLease.from_url(place.valkey)),
         pin_when=is_policy,
     )

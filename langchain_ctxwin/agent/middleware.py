@@ -15,7 +15,7 @@ from langchain_ctxwin.agent.choices import Choices, asked_by, limited_by, router
 from langchain_ctxwin.agent.model_call import Attempt, ModelCall
 from langchain_ctxwin.agent.state import RECORD_CHANNEL, MessagesDeltaChannel, State, newer, turn_is_finished
 from langchain_ctxwin.agent.step import AgentStep, CallSetup, Flow, is_large
-from langchain_ctxwin.agent.storage import Archives, place_of
+from langchain_ctxwin.agent.storage import place_of
 from langchain_ctxwin.callbacks import calls_carry
 from langchain_ctxwin.config import ContextConfig, LiveConfig
 from langchain_ctxwin.core.limits import ModelLimits, limits_given
@@ -347,7 +347,6 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         self.tools = [*(self.guard.tools if self.guard else ()), *_runnable(tool_selector)]
         self._warned = Seen()
         self._engines: Lru[ContextEngine] = Lru(MAX_ENGINES)
-        self._archives: Lru[Archives] = Lru(MAX_ENGINES)
         self._formats: Lru[tuple[Any, list[Any]]] = Lru(MAX_FORMATS)
 
     def wrap_model_call(
@@ -377,7 +376,6 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         # No error, because other middleware may hide tools.
         if (fault := unknown_tools(engine.config, request.tools, self._selector)) and self._warned.is_new(fault):
             log.warning("config.tools_unknown", reason=fault)
-        archives = once(self._archives, engine, lambda: Archives(engine))
         prompt, is_bounded = request.system_message or "", self._engine is not None
         call = CallSetup(
             system_prompt=prompt,
@@ -389,9 +387,8 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
             is_bounded=is_bounded,
             bind=lambda tools: bound_by_agent(request, model, tools),
             place=place_of(request.runtime, prompt),
-            held={message.id for message in request.state["messages"] if message.id},
         )
-        agent_call = AgentCall(Flow(engine, self._choices_of(request), archives), request, call)
+        agent_call = AgentCall(Flow(engine, self._choices_of(request)), request, call)
         return agent_call.work(model, handler, self.validator)
 
     def _choices_of(self, request: ModelRequest[ContextT]) -> Choices:

@@ -13,7 +13,6 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import SystemMessage, ToolMessage
 from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
-from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
@@ -23,7 +22,6 @@ from langgraph.types import Checkpointer
 from langchain_ctxwin.agent.choices import require_free_name, router_of
 from langchain_ctxwin.agent.nodes import ContextNodes, add_context_nodes
 from langchain_ctxwin.agent.state import ContextState, State
-from langchain_ctxwin.agent.storage import NO_STORE
 from langchain_ctxwin.config import ContextConfig, LiveConfig
 from langchain_ctxwin.core.limits import ModelLimits, NamedLimits
 from langchain_ctxwin.core.model_info import family_of, model_name
@@ -81,8 +79,7 @@ def create_context_agent(
         summarizer: writes summaries; None keeps a record without a model. The same object as the agent's model costs a
             fraction: it is asked by extending the last request, which the provider reads from its cache.
         checkpointer: makes conversations durable; True lets an agent that is a subgraph remember its view.
-        store: long-term memory for the tools; it also carries finished summaries between processes, and takes what
-            leaves the state with `history="archive"`.
+        store: long-term memory for the tools; it also carries finished summaries between processes.
         counter: counts tokens; by default an estimator for the model's family.
         learned: remembers limits that the provider states, for other agents and processes.
         validator: compares counts with what the provider reports, and samples with exact counts.
@@ -132,7 +129,6 @@ def create_context_agent(
     nodes = ContextNodes(engine, system_prompt=system_prompt, tools=bound, **given)
     call = chat if tool_selector or not bound else chat.bind_tools(bound)
     graph = _graph(StateGraph(state_schema, context_schema), nodes, call, tool_node)
-    _require_store(engine.config, checkpointer, store)
     return graph.compile(checkpointer=checkpointer, store=store, **compile_options)
 
 
@@ -170,12 +166,6 @@ def _require_known(options: Mapping[str, Any]) -> None:
             closest = difflib.get_close_matches(name, [*inspect.signature(create_context_agent).parameters, *known], 1)
             advice = INSTEAD.get(name) or (f"did you mean {closest[0]}?" if closest else "leave it out")
             raise ConfigError(f"create_context_agent has no argument {name!r}: {advice}")
-
-
-def _require_store(config: ContextConfig, checkpointer: Checkpointer, store: BaseStore | None) -> None:
-    # A server brings both itself, and a subgraph has those of its parent.
-    if config.history == "archive" and isinstance(checkpointer, BaseCheckpointSaver) and store is None:
-        raise ConfigError(NO_STORE)
 
 
 def _graph(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -27,7 +27,7 @@ from langchain_ctxwin.agent.state import (
     report_of,
     tools_of,
 )
-from langchain_ctxwin.agent.storage import Archives, RunPlace, removals
+from langchain_ctxwin.agent.storage import RunPlace
 from langchain_ctxwin.callbacks import metadata_of
 from langchain_ctxwin.core import planning
 from langchain_ctxwin.core.compaction import Compaction, accepted_tokens, first_part
@@ -94,9 +94,6 @@ class CallSetup:
     place: RunPlace = NOWHERE
     """Where the conversation runs."""
 
-    held: Collection[str] | None = None
-    """Ids of the messages that the state holds, where a step may be given others; None when it is given these."""
-
 
 class AgentStep:
     """The state of one conversation on its way through a step, and the window measured for it."""
@@ -145,15 +142,13 @@ class Flow:
     Args:
         engine: decides.
         choices: chooses the tools and the model of each request.
-        archives: moves what may leave the state to the store.
     """
 
-    def __init__(self, engine: ContextEngine, choices: Choices | None = None, archives: Archives | None = None) -> None:
+    def __init__(self, engine: ContextEngine, choices: Choices | None = None) -> None:
         self.engine = engine
         self.choices = choices or Choices()
         self.choices.reporter = engine.reporter
         self.summaries = BackgroundSummaries(engine)
-        self._archives = archives or Archives(engine)
         self._windows: Lru[tuple[tuple[Any, ...], CallSetup, WindowAndPlan]] = Lru(MAX_WINDOWS)
 
     def measured(self, state: State, call: CallSetup) -> Window:
@@ -223,12 +218,6 @@ class Flow:
     def check(self, step: AgentStep) -> Work[None]:
         """Choose tools and model, measure, collect and begin summaries, and say what has to happen before the call."""
         yield from self.choose(step)
-        archived = yield from self._archives.moved(step.window, step.place, step.call.held)
-        if archived:
-            report_mended(self.engine.reporter, step.window.session.faults)  # the stored session has none any more
-            gone = removals(step.state, archived)
-            step.update(changed(step.state, archived))
-            step.news["messages"] = gone
         window = yield from self.engine.verifying(step.window)
         key = self.summaries.wanted(window, step.place)
         found = None

@@ -14,8 +14,8 @@ from langchain_ctxwin.core.media import provider_limits
 from langchain_ctxwin.core.outcome import belief_key, from_history, sizing_for, with_belief
 from langchain_ctxwin.core.priced_view import BINDS, Head, PricedView, RequestParts, step_at, unbound_before
 from langchain_ctxwin.core.recovery import learned_media, lowered, remembered_limit, reserve_within, smaller_of
-from langchain_ctxwin.core.session import Session, counted, reset_view
-from langchain_ctxwin.core.view import message_id, position_of
+from langchain_ctxwin.core.session import Session, counted
+from langchain_ctxwin.core.view import View, message_id, position_of
 from langchain_ctxwin.core.window import (
     About,
     CountedBy,
@@ -116,7 +116,7 @@ def begun_by_provider(session: Session, request: RequestParts, priced_view: Pric
     view, messages = session.view, request.messages
     lead = request.lead(view)
     if view.begun_by and not request.kept_compactions(view):
-        after, reason, known = reset_view(view), "the view began with a compaction that this provider cannot read", {}
+        after, reason, known = View(), "the view began with a compaction that this provider cannot read", {}
     elif lead is None or (start := step_at(messages, lead, len(messages)).index) <= priced_view.start:
         return None
     else:

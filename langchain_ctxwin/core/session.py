@@ -201,7 +201,7 @@ def valid_view(value: Any, record: Record | None = None) -> tuple[View, Faults]:
             return view, ("context_view is of an earlier version: its receipt became a record",)
     except BROKEN:
         return View(), ("context_view holds no view of ours: it was dropped, the whole history counts",)
-    if view.record.lines and not (view.start or view.cleared or view.clamped or view.archived):
+    if view.record.lines and not (view.start or view.cleared or view.clamped):
         told = "context_record tells of nothing that left the view: it was dropped"
         return replace(view, record=Record()), (told,)
     return view, ()
@@ -338,7 +338,7 @@ def read_session(
         counts = {key: value for key, value in counts.items() if key not in {"anchor", "measured"}}
         # Sizes that were reported so far belong to requests that the dropped view made.
         guard = {**guard, "since": last_position(messages)}
-        return Session(view=reset_view(view), counts=counts, guard=guard, faults=(*faults, lost))
+        return Session(counts=counts, guard=guard, faults=(*faults, lost))
     summary, moved = _valid_summary(values.get("context_summary"), located)
     is_moved, first = located != view, first_after_system(messages)
     # Without a start nothing says whose history this is but the lines of the record.
@@ -350,11 +350,6 @@ def read_session(
     if pending and known is None:
         faults.append("the summary on its way is of messages that are not in this branch: it was dropped")
     return Session(view=located, summary=summary, counts=counts, guard=guard, pending=known, faults=(*faults, *moved))
-
-
-def reset_view(view: View) -> View:
-    """Return the view of all that the state holds; the record goes on telling of what was archived."""
-    return View(archived=view.archived, record=view.record) if view.archived else View()
 
 
 def counted(session: Session, messages: Sequence[AnyMessage], *, reason: str, **changes: Any) -> dict[str, Any]:
@@ -370,9 +365,7 @@ def last_position(messages: Sequence[AnyMessage]) -> dict[str, Any]:
 
 
 def _of_present(view: View, messages: Sequence[AnyMessage]) -> View:
-    """Forget the lines of messages that were removed; which of an archived history were, nobody knows."""
-    if view.archived:
-        return view
+    """Forget the lines of messages that were removed."""
     return replace(view, record=view.record.of_messages(message_id(messages, i) for i in range(len(messages))))
 
 

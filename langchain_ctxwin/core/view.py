@@ -45,26 +45,6 @@ class Clamp:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Archived:
-    """Where the messages are that the state no longer holds."""
-
-    place: str  # names the conversation in the store
-    newest: str  # key of the part that was stored last; each part names the one before it
-    messages: int  # how many there are in all parts
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        return {"place": self.place, "newest": self.newest, "messages": self.messages}
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any] | None) -> Archived | None:
-        """Read the JSON form; None when everything is in the state. Raises like `View.from_json`."""
-        if not value:
-            return None
-        return cls(place=_text(value["place"]), newest=_text(value["newest"]), messages=stored_count(value["messages"]))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class View:
     """The part of the history that the model sees, and how."""
 
@@ -76,7 +56,6 @@ class View:
     covered: Position | None = None  # last message that the summary covers
     covered_tokens: int = 0  # how much had left, by the record's count, when the summary was shown
     begun_by: str = ""  # id of the answer with which a provider compacted what lies before; empty when none did
-    archived: Archived | None = None
     record: Record = field(default_factory=Record)  # what left leaves behind; stored under a key of its own
 
     @property
@@ -103,8 +82,6 @@ class View:
             value["covered"] = {"through": through, "left": self.covered_tokens}
         if self.begun_by:
             value["begun_by"] = self.begun_by
-        if self.archived:
-            value["archived"] = self.archived.to_json()
         return value
 
     @classmethod
@@ -132,7 +109,6 @@ class View:
             covered=Position.from_json(through) if through else None,
             covered_tokens=stored_count(covered.get("left") or 0),
             begun_by=_text(value.get("begun_by") or ""),
-            archived=Archived.from_json(value.get("archived")),
             record=record or Record(),
         )
 

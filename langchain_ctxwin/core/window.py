@@ -167,8 +167,7 @@ def _shown(priced_view: PricedView) -> list[Any]:
     clamps = sorted((clamp.head_chars, clamp.tail_chars) for clamp in view.clamped.values())
     nameless = sorted(key for key in edited if key.startswith("#"))
     pinned = [step.checksum for step in priced_view.pinned]
-    start = priced_view.start + (view.archived.messages if view.archived else 0)
-    shown = [start, pinned, len(view.cleared), places, clamps, nameless]
+    shown = [priced_view.start, pinned, len(view.cleared), places, clamps, nameless]
     return [*shown, len(view.without_media)] if view.without_media else shown
 
 

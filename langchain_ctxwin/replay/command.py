@@ -290,8 +290,6 @@ def _live(thread: str, state: Mapping[str, Any]) -> Iterator[str]:
         told = f"{report['total_tokens']:,} of {report['input_limit']:,} tokens"
         size = f", the request before the last answer had {told}"
     yield f"thread {thread}: {len(messages):,} messages{size}"
-    if "archived" in state:
-        yield f"{state['archived']:,} older messages were archived to a store that is not in this database"
     if guard.get("compactions"):
         yield f"{guard['compactions']:,} compactions, the last one because {guard.get('reason', 'of a request')}"
     yield ""

@@ -189,8 +189,6 @@ def _of_database(place: str | Path, tell: Tell) -> Iterator[Conversation]:
     shown, is_empty = shown_address(place) if is_address(place) else str(place), True
     for thread, state in thread_states(place, tell=lambda fault: tell(LeftOut(fault))):
         at, is_empty = f"{shown}: thread {thread}", False
-        if "archived" in state:
-            tell(f"{at}: {state['archived']:,} older messages were archived to a store that is not here")
         with _alone(at, tell):
             yield _conversation({"id": thread, "messages": state["messages"]}, thread, at, tell)
     if is_empty:

@@ -18,8 +18,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import START, StateGraph
 
 from langchain_ctxwin.agent.state import ContextState
-from langchain_ctxwin.archive import archived_in, full_history
-from langchain_ctxwin.errors import ConfigError, ContextWindowError
+from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.replay.messages import short
 from langchain_ctxwin.util.stores import MessageSerializer
 
@@ -40,8 +39,8 @@ NEEDED = {"thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint", "metadata
 # oldest thread first; checkpoint ids are in order of time
 THREADS = "SELECT thread_id FROM checkpoints WHERE checkpoint_ns = '' GROUP BY thread_id ORDER BY MIN(checkpoint_id)"
 
-Opened = tuple[BaseCheckpointSaver[str], Any, list[str], type[Exception]]
-"""Saver, store (None where agents archived to none here), threads, and the error of the whole database."""
+Opened = tuple[BaseCheckpointSaver[str], list[str], type[Exception]]
+"""Saver, threads, and the error of the whole database."""
 
 
 def is_address(text: str | Path) -> bool:
@@ -73,22 +72,16 @@ def is_database(place: str | Path) -> bool:
 def thread_states(place: str | Path, *, tell: Callable[[str], None]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield each thread of a checkpointer with its newest state.
 
-    The `messages` are whole where what was archived lies in the same database; else `archived` says how many are not.
     A thread that cannot be read is told, and left out.
     """
     name = shown_address(place) if is_address(place) else str(place)
-    with _postgres(place) if is_address(place) else _sqlite(Path(place)) as (saver, store, threads, unreadable):
+    with _postgres(place) if is_address(place) else _sqlite(Path(place)) as (saver, threads, unreadable):
         graph = StateGraph(ContextState).add_node("none", lambda _: {}).add_edge(START, "none")
         compiled = graph.compile(checkpointer=saver)
         for thread in threads:
             try:
                 state = dict(compiled.get_state({"configurable": {"thread_id": thread}}).values)
-                archived, state["messages"] = archived_in(state), list(state.get("messages") or ())
-                if archived is not None:
-                    try:
-                        state["messages"] = full_history(state, store)
-                    except ContextWindowError:
-                        state["archived"] = archived.messages
+                state["messages"] = list(state.get("messages") or ())
                 if not all(isinstance(message, BaseMessage) for message in state["messages"]):
                     raise ConfigError("its `messages` hold something that is no message of LangChain's")  # noqa: TRY301
             except unreadable:
@@ -103,7 +96,6 @@ def thread_states(place: str | Path, *, tell: Callable[[str], None]) -> Iterator
 def _sqlite(path: Path) -> Iterator[Opened]:
     try:
         from langgraph.checkpoint.sqlite import SqliteSaver  # noqa: PLC0415  # optional packages, only for this
-        from langgraph.store.sqlite import SqliteStore  # noqa: PLC0415
     except ImportError as error:
         raise ConfigError(f"{path} is a SQLite database: pip install langgraph-checkpoint-sqlite") from error
     try:
@@ -112,9 +104,9 @@ def _sqlite(path: Path) -> Iterator[Opened]:
             tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
             _require_known(str(path), tables, {row[1] for row in connection.execute("PRAGMA table_info(checkpoints)")})
             threads = [str(name) for (name,) in connection.execute(THREADS)]
-            saver, store = SqliteSaver(connection, serde=MessageSerializer()), SqliteStore(connection)
-            saver.is_setup = store.is_setup = True  # else they would make their tables
-            yield saver, store if "store" in tables else None, threads, sqlite3.Error
+            saver = SqliteSaver(connection, serde=MessageSerializer())
+            saver.is_setup = True  # else it would make its tables
+            yield saver, threads, sqlite3.Error
     except sqlite3.Error as error:
         raise ConfigError(f"{path} cannot be read as a SQLite database: {error}") from error
 
@@ -130,7 +122,6 @@ def _postgres(place: str | Path) -> Iterator[Opened]:
     try:
         import psycopg  # noqa: PLC0415  # optional packages, only for this
         from langgraph.checkpoint.postgres import PostgresSaver  # noqa: PLC0415
-        from langgraph.store.postgres import PostgresStore  # noqa: PLC0415
         from psycopg.rows import dict_row  # noqa: PLC0415
     except ImportError as error:
         raise ConfigError(f"{shown} is a Postgres server: pip install langgraph-checkpoint-postgres") from error
@@ -143,8 +134,7 @@ def _postgres(place: str | Path) -> Iterator[Opened]:
             tables = {row["table_name"] for row in listed}
             _require_known(shown, tables, {row["column_name"] for row in listed if row["table_name"] == "checkpoints"})
             threads = [str(row["thread_id"]) for row in connection.execute(THREADS)]
-            store = PostgresStore(connection) if "store" in tables else None
-            yield PostgresSaver(connection, serde=MessageSerializer()), store, threads, psycopg.Error
+            yield PostgresSaver(connection, serde=MessageSerializer()), threads, psycopg.Error
     except psycopg.Error as error:
         raise ConfigError(f"{shown} cannot be read: {_cleared(short(error), rest)}") from error
 

@@ -31,9 +31,8 @@ def python():
     return found
 
 
-@pytest.mark.parametrize("history", ["archive", "state"])
-def test_nothing_is_lost_or_done_twice_when_a_worker_is_killed(python, history):
-    command = [python, ROOT / "benchmarks" / "fleet.py", *SMALL.split(), "--history", history]
+def test_nothing_is_lost_or_done_twice_when_a_worker_is_killed(python):
+    command = [python, ROOT / "benchmarks" / "fleet.py", *SMALL.split()]
     settings = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         command, cwd=ROOT, env=settings, capture_output=True, text=True, timeout=PATIENCE, check=False

@@ -19,10 +19,9 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, StateGraph
-from langgraph.store.sqlite import SqliteStore
 from langsmith._internal._serde import dumps_json as serialized
 
-from langchain_ctxwin import ConfigError, ContextConfig, create_context_agent
+from langchain_ctxwin import ConfigError, create_context_agent
 from langchain_ctxwin.cli import main
 from langchain_ctxwin.graph.state import ContextState, PlainContextState
 from langchain_ctxwin.replay import read_conversations
@@ -33,7 +32,6 @@ from support.fakes import script
 pytestmark = pytest.mark.integration
 TURNS = 8
 EXPORTED = ("id", "trace_id", "run_type", "name", "inputs", "outputs", "extra")
-ARCHIVED = ContextConfig(history="archive", output_reserve=0)
 
 
 @tool
@@ -134,19 +132,6 @@ def test_threads_of_a_postgres_checkpointer_are_read(postgres_dsn, kind):
         said = talk(saver, "a", "b")
         found, faults = read(kind(postgres_dsn))
     assert (found, faults) == ({name: told(messages) for name, messages in said.items()}, [])
-
-
-@pytest.mark.parametrize("is_beside", [True, False])
-def test_what_was_archived_is_read_where_it_lies_beside_and_else_told(tmp_path, database, is_beside):
-    at = database if is_beside else tmp_path / "elsewhere"
-    with SqliteSaver.from_conn_string(str(database)) as saver, SqliteStore.from_conn_string(str(at)) as store:
-        store.setup()
-        talk(saver, "t", turns=16, store=store, config=ARCHIVED)
-    found, faults = read(database)
-    asked = [text for kind, text, _ in found["t"] if kind == "human"]
-    assert (len(asked) == 16) is is_beside
-    assert asked[-1].startswith("t question 15")
-    assert ["archived" in fault for fault in faults] == ([] if is_beside else [True])
 
 
 @pytest.mark.parametrize(

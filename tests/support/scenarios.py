@@ -69,9 +69,9 @@ class Scenario:
             answers.append(AIMessage(f"done {WORD * words}"))
         return Numbered(policy=script(*answers), input_limit=self.window, profile={"max_input_tokens": self.window})
 
-    def agent(self, adapter: str, model: Numbered, *, history: str = "keep", **stores: Any) -> Any:
+    def agent(self, adapter: str, model: Numbered, **stores: Any) -> Any:
         """Return an agent; on the nodes with an engine of its own where the test has to bring the jobs."""
-        config = ContextConfig(summarize=self.mode, keep=self.keep, output_reserve=0, history=history)
+        config = ContextConfig(summarize=self.mode, keep=self.keep, output_reserve=0)
         options = {"config": config, "summarizer": digest if self.has_summarizer else None}
         if self.mode == "background" and adapter == "nodes":
             engine = ContextEngine(limits=model, jobs=Prompt(), **options)

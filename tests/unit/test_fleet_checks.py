@@ -56,7 +56,7 @@ def sound():
         {**page, "worker": "w1"},
     ]
     turns = [Turn(thread=THREAD, number=number, seconds=1.0 + number, status="success") for number in range(TURNS)]
-    stored = Stored(thread=THREAD, history=history, in_state=10, archived=len(history) - 10, compactions=2)
+    stored = Stored(thread=THREAD, history=history, compactions=2)
     return diary, turns, stored
 
 
@@ -71,7 +71,7 @@ def with_request(sound_one, **changes):
 
 def with_history(sound_one, history):
     diary, turns, stored = sound_one
-    return diary, turns, replace(stored, history=history, archived=len(history) - stored.in_state)
+    return diary, turns, replace(stored, history=history)
 
 
 def with_line(sound_one, kind, **changes):
@@ -115,14 +115,6 @@ PLANTED = {
     "an answer": (lost_answer, {"messages lost": 1}),
     "a question": (lost_question, {"messages lost": 2, "turns run twice": 1}),
     "a turn that was run again": (doubled_answer, {"turns run twice": 1}),
-    "an archive that cannot be read": (
-        lambda one: (one[0], one[1], replace(one[2], error="part 1 is gone")),
-        {"archived messages missing": 1},
-    ),
-    "an archive that is short": (
-        lambda one: (one[0], one[1], replace(one[2], archived=one[2].archived + 1)),
-        {"archived messages missing": 1},
-    ),
     "a cursor that nobody could read": (
         lambda one: with_line(one, "page", fault="the cursor expired"),
         {"cursors and results that could not be read": 1},

@@ -9,7 +9,6 @@ import pytest
 import langchain_ctxwin
 
 PUBLIC_NAMES = {
-    "ArchiveError",
     "BudgetExceededError",
     "BudgetedCompressor",
     "BudgetedRetriever",

@@ -175,6 +175,18 @@ def test_what_left_under_an_earlier_version_is_counted_by_the_record():
     assert "its receipt became a record" in session.faults[0]
 
 
+def test_a_thread_whose_older_messages_an_earlier_version_moved_to_the_store_goes_on_with_its_record():
+    archived = {"place": "b1946ac92492d234", "newest": "6f1ed002ab5595", "messages": 40}
+    view = {"start": {"id": "q", "index": 0}, "archived": archived}
+    left = {"turns": 20, "steps": 20, "messages": 40, "tokens": 900}
+    record = {"lines": [["said", "Never delete backups.", "left long ago", 1]], "left": left}
+    state = {"context_view": view, "context_record": record}
+    window = engine().measure(HISTORY, session=json.loads(json.dumps(state)))
+    assert (window.session.faults, window.session.view.record.messages) == ((), 40)
+    assert "Never delete backups." in engine().build(window)[0].text
+    assert "archived" not in update_after_measure(window)["context_view"]
+
+
 def test_what_is_said_of_removed_messages_is_forgotten():
     clamps = {"gone": {"head_chars": 9, "tail_chars": 9}, "q": {"head_chars": 9, "tail_chars": 9}}
     state = {"context_view": {"start": {"id": "q", "index": 0}, "clamped": clamps}}
