@@ -7,6 +7,7 @@ A delta channel is rebuilt from the writes of older checkpoints: deleting those 
 
 from __future__ import annotations
 
+import hashlib
 from collections import defaultdict
 from functools import partial
 from typing import Any
@@ -20,10 +21,20 @@ from langchain_ctxwin.util.work import Wait, Work, arun, run
 
 __all__ = ["aprune_thread", "prune_thread"]
 
-SPARE = " (being pruned)"
-"""What the name of the spare thread ends with."""
+SPARE_OF = "ctxwin_spare_of"
+"""Key in the metadata of a spare thread's checkpoints: the thread that is being pruned."""
 
 _PASSING = ("branch:", "__")  # how the channels begin that LangGraph empties after each step
+
+
+def spare_of(thread_id: str) -> str:
+    """Return the name of a thread's spare one: no name that people give can be mistaken for it.
+
+    Examples:
+        >>> spare_of("42")[:30]
+        'ctxwin-pruning-73475cb40a568e8'
+    """
+    return f"ctxwin-pruning-{hashlib.sha256(thread_id.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
 
 def prune_thread(graph: Pregel[Any, Any, Any, Any], thread_id: str) -> int:
@@ -31,7 +42,8 @@ def prune_thread(graph: Pregel[Any, Any, Any, Any], thread_id: str) -> int:
 
     What the newest one is rebuilt from, such as the messages of a `ContextState`, is put into it first. Time travel
     and forks to what went are over. The thread must be idle: what a run stores meanwhile may go, too. When the process
-    dies in the middle, the thread may be gone until this is called again: it finishes then.
+    dies in the middle, the thread may be gone until this is called again: it finishes then. Where nothing has to be put
+    into the newest one, a checkpointer with a `prune` of its own does it, in its own way and in one transaction.
 
     Args:
         graph: the compiled graph that wrote the thread.
@@ -39,7 +51,8 @@ def prune_thread(graph: Pregel[Any, Any, Any, Any], thread_id: str) -> int:
 
     Raises:
         ConfigError: the graph has no checkpointer, or the thread holds a subgraph that the graph has not.
-        ContextWindowError: the thread was begun anew after a process died while it was pruned.
+        ContextWindowError: the thread was begun anew after a process died while it was pruned, or another thread has the
+            name of its spare one.
 
     Examples:
         ```python
@@ -66,7 +79,7 @@ class _Pruning:
                 f"checkpointer={saver!r}: pass the graph that was compiled with the thread's checkpointer"
             )
         self._graph, self._saver = graph, saver
-        self._thread, self._spare = thread_id, f"{thread_id}{SPARE}"
+        self._thread, self._spare = thread_id, spare_of(thread_id)
 
     def work(self) -> Work[int]:
         yield from self._finish()
@@ -76,9 +89,21 @@ class _Pruning:
         kept = list[CheckpointTuple]()
         for found in newest:
             kept += [(yield from self._made_whole(found))]
-        yield from self._written(kept, self._spare)
-        yield from self._renewed(kept)
-        return count - len(newest)
+        # What is rebuilt from nothing older can be left to the checkpointer: most do that in one transaction.
+        is_whole = all(one is found for one, found in zip(kept, newest, strict=True))
+        if not is_whole or not (yield from self._pruned_by_saver()):
+            yield from self._written([_marked(one, self._thread) for one in kept], self._spare)
+            yield from self._renewed(kept)
+        left, _ = yield from self._newest(self._thread)
+        return count - left
+
+    def _pruned_by_saver(self) -> Work[bool]:
+        """Let the checkpointer prune, and return whether it does that at all."""
+        try:
+            yield self._asking("prune", [self._thread], strategy="keep_latest")
+        except NotImplementedError:
+            return False
+        return True
 
     def _renewed(self, kept: list[CheckpointTuple]) -> Work[None]:
         """Replace the thread by what the spare one holds."""
@@ -92,6 +117,11 @@ class _Pruning:
         if not spare:
             return
         root = spare[-1]
+        if any(one.metadata.get(SPARE_OF) != self._thread for one in spare):
+            raise ContextWindowError(
+                f"thread {self._spare!r} is not what pruning {self._thread!r} left: delete it if nobody needs it"
+            )
+        spare = [_marked(one, None) for one in spare]
         if _namespace(root):  # the root is written last: without it, nothing was deleted yet
             yield self._asking("delete_thread", self._spare)
             return
@@ -171,6 +201,13 @@ class _Pruning:
         """The wait for what a method of the checkpointer answers, which exists with an "a" before its name, too."""
         now, later = getattr(self._saver, method), getattr(self._saver, f"a{method}")
         return Wait(partial(now, *given, **options), partial(later, *given, **options))
+
+
+def _marked(found: CheckpointTuple, thread: str | None) -> CheckpointTuple:
+    """A checkpoint of the spare thread; without a thread, as it was before."""
+    metadata: dict[str, Any] = {key: value for key, value in found.metadata.items() if key != SPARE_OF}
+    marked: Any = metadata if thread is None else {**metadata, SPARE_OF: thread}
+    return found._replace(metadata=marked)
 
 
 def _namespace(found: CheckpointTuple) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Annotated, Any
 
 import pytest
@@ -15,8 +16,8 @@ from typing_extensions import TypedDict
 
 from langchain_ctxwin import ConfigError, ContextWindowError, create_context_agent
 from langchain_ctxwin.agent.state import MessagesDeltaChannel
-from langchain_ctxwin.graph.state import PlainContextState
-from langchain_ctxwin.pruning import SPARE, aprune_thread, prune_thread
+from langchain_ctxwin.graph.state import ContextState, PlainContextState
+from langchain_ctxwin.pruning import aprune_thread, prune_thread, spare_of
 from support.agents import LONG, THREAD, agent_on, ask, model_of, on_both, values
 from support.checkpoints import async_sqlite_saver
 
@@ -53,7 +54,7 @@ def test_a_pruned_thread_is_the_same_and_goes_on(saver, adapter):
     assert prune_thread(agent, NAME) == count - 1 > 20
     assert values(agent) == before
     assert len(checkpoints(agent)) == 1
-    assert not checkpoints(agent, NAME + SPARE)
+    assert not checkpoints(agent, spare_of(NAME))
     assert prune_thread(agent, NAME) == 0
     ask(agent, "and now?")
     after = values(agent)["messages"]
@@ -143,7 +144,7 @@ def test_what_a_process_left_in_the_middle_is_finished_by_the_next(step):
     agent, before = half_pruned(step)
     prune_thread(agent, NAME)
     assert values(agent) == before
-    assert (len(checkpoints(agent)), checkpoints(agent, NAME + SPARE)) == (1, [])
+    assert (len(checkpoints(agent)), checkpoints(agent, spare_of(NAME))) == (1, [])
 
 
 def test_a_thread_that_was_begun_anew_meanwhile_loses_nothing():
@@ -152,7 +153,7 @@ def test_a_thread_that_was_begun_anew_meanwhile_loses_nothing():
     with pytest.raises(ContextWindowError, match="begun anew"):
         prune_thread(agent, NAME)
     assert values(agent)["messages"][0].text == "hello?"
-    assert agent.get_state({"configurable": {"thread_id": NAME + SPARE}}).values == before
+    assert agent.get_state({"configurable": {"thread_id": spare_of(NAME)}}).values == before
 
 
 async def test_async_checkpointers_are_pruned_alike(tmp_path):
@@ -169,9 +170,10 @@ class Pruning(InMemorySaver):
     """A checkpointer that prunes as we do."""
 
     async def aprune(self, thread_ids, *, strategy="keep_latest"):
-        graph = (
-            StateGraph(PlainContextState).add_node("n", lambda s: {}).add_edge(START, "n").compile(checkpointer=self)
-        )
+        plain = InMemorySaver()  # the same threads, without a `prune` that `aprune_thread` would ask
+        vars(plain).update(vars(self))
+        builder = StateGraph(PlainContextState).add_node("n", lambda s: {}).add_edge(START, "n")
+        graph = builder.compile(checkpointer=plain)
         for thread in thread_ids:
             if strategy == "delete":
                 await self.adelete_thread(thread)
@@ -182,6 +184,45 @@ class Pruning(InMemorySaver):
 @pytest.mark.parametrize("check", ALL_PRUNE_TESTS, ids=lambda check: check.__name__)
 async def test_langgraphs_own_conformance_tests_of_pruning_hold(check):
     await check(Pruning())
+
+
+class Counting(InMemorySaver):
+    """A checkpointer that prunes by itself, and counts how often."""
+
+    pruned = 0
+
+    def prune(self, thread_ids, *, strategy="keep_latest"):
+        self.pruned += 1
+        for checkpoint in list(self.list({"configurable": {"thread_id": thread_ids[0]}}))[1:]:
+            del self.storage[thread_ids[0]][""][checkpoint.checkpoint["id"]]
+
+
+@pytest.mark.parametrize(("state", "times"), [(PlainContextState, 1), (ContextState, 0)])
+def test_a_checkpointer_prunes_by_itself_where_nothing_has_to_be_rebuilt(state, times):
+    saver = Counting()
+    agent = create_context_agent(model_of(1500), [], state_schema=state, checkpointer=saver)
+    for number in range(6):
+        ask(agent, f"question {number}")
+    before, count = values(agent), len(checkpoints(agent))
+    assert prune_thread(agent, NAME) == count - 1
+    assert (values(agent), saver.pruned) == (before, times)
+
+
+@pytest.mark.parametrize("name", [f"{NAME} (being pruned)", spare_of(NAME)])
+def test_a_thread_with_the_name_of_a_spare_one_costs_no_thread_anything(name):
+    """Whatever a client calls its thread, pruning another one neither empties it nor takes its messages over."""
+    agent, other = talked(InMemorySaver()), {"configurable": {"thread_id": name}}
+    ask(agent, "mine", other)
+    before, own = values(agent), agent.get_state(other).values
+    with suppress(ContextWindowError):  # the very name of the spare one: refused, and named
+        prune_thread(agent, NAME)
+    assert values(agent) == before
+    assert agent.get_state(other).values == own
+    agent.checkpointer.delete_thread(NAME)
+    with suppress(ContextWindowError):
+        prune_thread(agent, NAME)
+    assert not values(agent)
+    assert agent.get_state(other).values == own
 
 
 def test_bad_input_is_refused_before_anything_is_removed():
