@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from langchain_ctxwin.agent.middleware import ContextAgentState as ContextAgentState
     from langchain_ctxwin.agent.middleware import ContextWindowMiddleware as ContextWindowMiddleware
     from langchain_ctxwin.decompose import create_map_reduce_graph
+    from langchain_ctxwin.deletion import Forgotten, aforget, forget
     from langchain_ctxwin.hooks import create_compact_tool
     from langchain_ctxwin.models.registry import ModelRegistry
     from langchain_ctxwin.recall import create_recall_tool, search_messages
@@ -61,6 +62,9 @@ _LAZY = {
     "create_compact_tool": "hooks",
     "create_map_reduce_graph": "decompose",
     "create_recall_tool": "recall",
+    "Forgotten": "deletion",
+    "aforget": "deletion",
+    "forget": "deletion",
     "CursorSigner": "tool_results",
     "ModelRegistry": "models.registry",
     "ModelRouter": "routing",
@@ -106,6 +110,7 @@ __all__ = [
     "CursorTamperedError",
     "ExtractiveSummarizer",
     "FileConfig",
+    "Forgotten",
     "ModelInfo",
     "ModelLimits",
     "ModelRegistry",
@@ -129,11 +134,13 @@ __all__ = [
     "Window",
     "__version__",
     "add_context_nodes",
+    "aforget",
     "classify_overflow",
     "create_compact_tool",
     "create_context_agent",
     "create_map_reduce_graph",
     "create_recall_tool",
+    "forget",
     "pin",
     "render_record",
     "search_messages",

@@ -8,10 +8,13 @@ import io
 import json
 import os
 import re
+import sqlite3
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +24,7 @@ from langchain_ctxwin import __version__
 from langchain_ctxwin.config import FileConfig, ToolResultConfig, changes, defaults, listed, origins, shown
 from langchain_ctxwin.core.limits import ModelLimits, budget_table
 from langchain_ctxwin.core.overflow import classify_overflow
+from langchain_ctxwin.deletion import forget
 from langchain_ctxwin.demo import big_results, choice, decompose, explore
 from langchain_ctxwin.demo.folder import Folder
 from langchain_ctxwin.demo.story import Promise, Screen
@@ -30,12 +34,16 @@ from langchain_ctxwin.models.probing import LOW_TOKENS, most_calls, most_cost, p
 from langchain_ctxwin.models.registry import ModelRegistry, explanation_lines, model_table, source_lines
 from langchain_ctxwin.models.sources import CatalogSource
 from langchain_ctxwin.observe import DEFAULT_GATES, Gate, History, quality_report, report, requests_of
+from langchain_ctxwin.observe.history import APPLICATION_ID
 from langchain_ctxwin.observe.reports import plot_usage
 from langchain_ctxwin.protocols import ModelSource
 from langchain_ctxwin.replay.command import run_inspect, run_replay
+from langchain_ctxwin.replay.threads import is_address, is_database, shown_address
 from langchain_ctxwin.settings_file import read_bytes, table_of
 from langchain_ctxwin.tool_results.cursors import parsed
+from langchain_ctxwin.tool_results.stores import RedisResultStore
 from langchain_ctxwin.util.log import say
+from langchain_ctxwin.util.stores import MessageSerializer
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -66,6 +74,8 @@ MAX_SINCE_CHARS = 9  # longer numbers are before all history, and some are none 
 
 GATE = re.compile(r"(?P<name>[^<>=]*[^<>=\s])\s*(?P<sign>>=|<=)\s*(?P<bound>\d+(?:\.\d+)?)")
 BOUNDS = {">=": "at_least", "<=": "at_most"}
+
+REDIS = ("redis://", "rediss://", "unix://")  # how the addresses of its servers begin
 
 PROBED_BEYOND = 1.25  # times the limit that is stated: one that is stated too low is found, too
 EXIT_FAILED, EXIT_USAGE = 1, 2
@@ -119,6 +129,15 @@ def _parser() -> argparse.ArgumentParser:
     help_text = "how long results are kept (default: that of the settings)"
     cursor.add_argument("--ttl", type=_positive, metavar="SECONDS", help=help_text)
     cursor.set_defaults(run=_cursor)
+    forgotten = commands.add_parser(
+        "forget", help="delete a conversation from the places where something of it is kept"
+    )
+    forgotten.add_argument("thread", metavar="THREAD", help="id of the thread; it must be idle")
+    help_text = "a SQLite file (checkpoints, store, history of events), postgresql://... or redis://... (results)"
+    forgotten.add_argument("places", nargs="+", metavar="PLACE", help=help_text)
+    help_text = "tenant and thread, where the tool result guard has a scope= of its own (default: the thread)"
+    forgotten.add_argument("--scope", metavar="TEXT", help=help_text)
+    forgotten.set_defaults(run=_forget)
     return parser
 
 
@@ -411,6 +430,90 @@ def _since(text: str | None) -> float | None:
     except ValueError as error:
         raise ConfigError(f"--since {text}: give 12h, 7d, 2w, or a date such as 2030-01-31") from error
     return moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
+
+
+def _forget(args: argparse.Namespace) -> int:
+    for place in args.places:
+        shown = shown_address(place) if is_address(place) else place
+        with _opened(place, shown) as given:
+            if not given:
+                raise ConfigError(f"{shown} holds no checkpoints, store or history of events: name another place")
+            done = forget(args.thread, scope=args.scope, **given)
+        counts = {"summaries": done.summaries, "results": done.results, "events": done.events}
+        found = ["checkpoints"] if done.had_checkpoints else []
+        found += [f"{count:,} {name}" for name, count in counts.items() if count]
+        say(f"{shown}: {', '.join(found) or 'nothing'} of thread {args.thread}")
+    return 0
+
+
+@contextmanager
+def _opened(place: str, shown: str) -> Iterator[dict[str, Any]]:
+    """What `forget` is given for a place."""
+    is_server = is_address(place)
+    if is_server and place.startswith(REDIS):
+        yield {"results": RedisResultStore.from_url(place)}
+        return
+    try:
+        with (_postgres if is_server else _sqlite)(place) as given:
+            yield given
+    except ImportError as error:
+        package = f"langgraph-checkpoint-{'postgres' if is_server else 'sqlite'}"
+        raise ConfigError(f"{shown} cannot be opened: pip install {package}") from error
+    except ContextWindowError:
+        raise
+    except Exception as error:  # of drivers that are optional; what one says of a server may hold a password
+        told = type(error).__name__ if is_server else _first_line(error)
+        raise ConfigError(f"{shown} cannot be used: {told}") from error
+
+
+@contextmanager
+def _sqlite(place: str) -> Iterator[dict[str, Any]]:
+    """A database file, which is written anew without what was deleted."""
+    if not is_database(place):
+        raise ConfigError(f"{place} is no SQLite database")
+    address = f"{Path(place).resolve().as_uri()}?mode=rw"
+    with closing(sqlite3.connect(address, uri=True, check_same_thread=False, isolation_level=None)) as connection:
+        if connection.execute("PRAGMA application_id").fetchone()[0] == APPLICATION_ID:
+            yield {"history": place}
+            return
+        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        given = dict[str, Any]()
+        if "checkpoints" in tables:
+            from langgraph.checkpoint.sqlite import SqliteSaver  # noqa: PLC0415  # optional packages
+
+            given["checkpointer"] = SqliteSaver(connection, serde=MessageSerializer())
+        if "store" in tables:
+            from langgraph.store.sqlite import SqliteStore  # noqa: PLC0415
+
+            given["store"] = SqliteStore(connection)
+        yield given
+        try:
+            connection.execute("VACUUM")
+            is_busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+        except sqlite3.OperationalError as error:
+            is_busy = str(error)
+        if is_busy:
+            raise ConfigError(
+                f"{place} is in use: the thread is deleted, but its bytes are still in the file: repeat this "
+                "when nobody uses it"
+            )
+
+
+@contextmanager
+def _postgres(place: str) -> Iterator[dict[str, Any]]:
+    import psycopg  # noqa: PLC0415  # optional packages
+    from langgraph.checkpoint.postgres import PostgresSaver  # noqa: PLC0415
+    from langgraph.store.postgres import PostgresStore  # noqa: PLC0415
+    from psycopg.rows import dict_row  # noqa: PLC0415
+
+    with psycopg.connect(place, autocommit=True, prepare_threshold=0, row_factory=dict_row) as connection:
+        query = "SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema()"
+        tables = {row["table_name"] for row in connection.execute(query)}
+        kinds: dict[str, tuple[str, Any]] = {
+            "checkpoints": ("checkpointer", partial(PostgresSaver, serde=MessageSerializer())),
+            "store": ("store", PostgresStore),
+        }
+        yield {name: kind(connection) for table, (name, kind) in kinds.items() if table in tables}
 
 
 def _print_lines(lines: Iterable[str]) -> None:

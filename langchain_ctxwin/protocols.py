@@ -85,6 +85,7 @@ class ResultStore(Protocol):
 
     A store that also has coroutine methods `aput`, `aget` and `adelete` with the same arguments is awaited in async
     runs. Whatever a method raises counts as a store that is down: the tool's result is then shortened, with a note.
+    One that also has `clear(namespace) -> int`, which deletes all keys of a namespace, can be given to `forget`.
     """
 
     def put(self, key: str, value: bytes, ttl_seconds: float) -> None:

@@ -51,8 +51,8 @@ def prune_thread(graph: Pregel[Any, Any, Any, Any], thread_id: str) -> int:
 
     Raises:
         ConfigError: the graph has no checkpointer, or the thread holds a subgraph that the graph has not.
-        ContextWindowError: the thread was begun anew after a process died while it was pruned, or another thread has the
-            name of its spare one.
+        ContextWindowError: the thread was begun anew after a process died while it was pruned, or the name of its spare
+            one is another thread's.
 
     Examples:
         ```python

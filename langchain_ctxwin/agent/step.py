@@ -529,7 +529,10 @@ class BackgroundSummaries:
         )
         timeout_seconds = settings_of(window).summary_timeout_seconds
         write = self._engine.writing(window, pending, call=called())
-        if not self._engine.jobs.start(pending.key, write, timeout_seconds=timeout_seconds, store=place.summaries):
+        is_begun = self._engine.jobs.start(
+            pending.key, write, timeout_seconds=timeout_seconds, store=place.summaries, thread_id=place.thread_id
+        )
+        if not is_begun:
             return window
         size = due.stop - due.start
         self._engine.report_summary(window, "started", pending.key, reason=due.reason, messages=size)

@@ -25,6 +25,9 @@ class RunPlace:
     summaries: SummaryStore | None = None
     """Where other processes put finished summaries; None when there is no store."""
 
+    thread_id: str = ""
+    """The conversation's thread, which subgraphs share; empty without a checkpointer."""
+
     prompt_scope: str = ""
     """System prompt, where there is no name: part of the key, so that no summary is shown under another prompt."""
 
@@ -39,5 +42,5 @@ def place_of(runtime: Runtime[Any] | None, prompt: str | SystemMessage) -> RunPl
         return RunPlace(prompt_scope=prompt if isinstance(prompt, str) else repr(prompt.content))
     # Subgraphs share the thread: the names on the way to this one, without this node and the ids of the run.
     names = [part.partition(":")[0] for part in info.checkpoint_ns.split("|")[:-1]]
-    thread = "|".join([info.thread_id, *names])
-    return RunPlace(thread, SummaryStore(runtime.store, thread) if runtime.store is not None else None)
+    summaries = SummaryStore(runtime.store, info.thread_id, "|".join(names)) if runtime.store is not None else None
+    return RunPlace("|".join([info.thread_id, *names]), summaries, info.thread_id)

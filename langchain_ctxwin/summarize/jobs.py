@@ -64,6 +64,7 @@ class _Run:
     timeout_seconds: float
     deadline: float
     store: SummaryStore | None
+    thread_id: str = ""
     ended: Future[None] = field(default_factory=Future)  # only to wait for: its own lock may be held at a fork
     has_ended: bool = False
     written: Written | None = None  # without text and reason at the end: another process writes it
@@ -118,7 +119,13 @@ class SummaryJobs:
         renew_after_fork(self)
 
     def start(
-        self, key: str, write: Callable[[], str], *, timeout_seconds: float, store: SummaryStore | None = None
+        self,
+        key: str,
+        write: Callable[[], str],
+        *,
+        timeout_seconds: float,
+        store: SummaryStore | None = None,
+        thread_id: str = "",
     ) -> bool:
         """Write a summary in the background; False when no thread is free, and nothing is remembered then.
 
@@ -135,7 +142,7 @@ class SummaryJobs:
             if running >= self._max_running or len(self._threads) - running >= MAX_ABANDONED:
                 return False
             deadline = self._clock() + timeout_seconds
-            run = _Run(key=key, timeout_seconds=timeout_seconds, deadline=deadline, store=store)
+            run = _Run(key=key, timeout_seconds=timeout_seconds, deadline=deadline, store=store, thread_id=thread_id)
             try:
                 run.ended = in_daemon(lambda: self._work(run, write, enter))
             except RuntimeError:  # the system has no thread to give, or the interpreter is at its end
@@ -160,10 +167,7 @@ class SummaryJobs:
             return self._job(run)
 
     def cancel(self, key: str) -> None:
-        """Forget a job whatever its state; what it still writes is neither kept nor stored.
-
-        A summary that is being stored at this moment may still be stored.
-        """
+        """Forget a job whatever its state; what it still writes is neither kept nor stored."""
         with self._lock:
             run = self._runs.pop(key, None)
         if run is None:
@@ -172,6 +176,14 @@ class SummaryJobs:
         if run.has_lease and not run.has_ended:
             with suppress(RuntimeError):  # too many hang already; the lease runs out by itself
                 in_few_daemons(lambda: self._give_lease_back(run))
+
+    def cancel_thread(self, thread_id: str) -> int:
+        """Forget the jobs of a conversation, see `cancel`, and return how many there were."""
+        with self._lock:
+            keys = [run.key for run in self._runs.values() if run.thread_id == thread_id]
+        for key in keys:
+            self.cancel(key)
+        return len(keys)
 
     def forget(self, key: str) -> None:
         """Forget a job that has ended, so that it can be started again; one that is running goes on."""
@@ -214,6 +226,7 @@ class SummaryJobs:
                 run.written = written
                 if run.store is not None:
                     run.store.put(run.key, written)
+                    _drop_if_cancelled(run, run.store)
         except BaseException as error:  # noqa: BLE001  # also a crash of the store, such as a panic in an extension
             if run.written is None:
                 self._give_lease_back(run)  # before a second attempt can begin, which needs it
@@ -257,6 +270,12 @@ class SummaryJobs:
         self._lock = threading.Lock()
         self._threads = set()
         self._runs = OrderedDict((key, run) for key, run in self._runs.items() if run.has_ended)
+
+
+def _drop_if_cancelled(run: _Run, store: SummaryStore) -> None:
+    """Delete what was stored of a job that was cancelled meanwhile, by somebody who may have looked before it was."""
+    if run.is_cancelled:
+        store.drop()
 
 
 def _drain_at_exit(jobs: weakref.ref[SummaryJobs]) -> None:
@@ -458,16 +477,20 @@ class Written:
 
 
 class SummaryStore:
-    """One place per conversation (`thread`) in a LangGraph store; the next text takes the place of the last one.
+    """One place per conversation in a LangGraph store; the next text takes the place of the last one.
 
     A store that fails or hangs costs a warning and at most `READ_SECONDS`; the answer is then None.
+
+    Args:
+        store: where it is.
+        thread_id: the conversation.
+        path: names of the subgraphs that lead to the agent, where it is not the thread's own.
     """
 
-    def __init__(self, store: BaseStore, thread: str) -> None:
+    def __init__(self, store: BaseStore, thread_id: str, path: str = "") -> None:
         self._store = expect(store, BaseStore, "store", "a store of LangGraph")
-        self._thread = thread
-        # Ids may hold what a database refuses; lone surrogates cannot be encoded strictly.
-        self._place = hashlib.sha256(thread.encode("utf-8", "surrogatepass")).hexdigest()
+        self._thread = thread_id
+        self._namespace, self._place = namespace_of_summaries(thread_id), _digest(path)
 
     def put(self, key: str, written: Written) -> None:
         """Store a summary; blocks as long as the store does: for background threads."""
@@ -475,9 +498,16 @@ class SummaryStore:
         # Text in ASCII: some databases refuse the control characters and surrogates that a model may write.
         item = {"key": key, "written": json.dumps(written.to_json())}
         try:
-            self._store.put(NAMESPACE, self._place, item, index=False, **options)
+            self._store.put(self._namespace, self._place, item, index=False, **options)
         except Exception as error:  # noqa: BLE001  # stores have no common error, and none may cost the summary
             log_failure("summary.not_stored", error, thread=self._thread)
+
+    def drop(self) -> None:
+        """Delete what is stored; blocks as long as the store does: for background threads."""
+        try:
+            self._store.delete(self._namespace, self._place)
+        except Exception as error:  # noqa: BLE001  # see `put`
+            log_failure("summary.not_deleted", error, thread=self._thread)
 
     def get(self, key: str) -> Written | None:
         """Return the summary stored under this key, or None; on the event loop of an async store use `aget`."""
@@ -491,11 +521,21 @@ class SummaryStore:
         # Refreshing the time to live would write at each turn.
         options = {"refresh_ttl": False, "seconds": READ_SECONDS}
         try:
-            item = yield asking(self._store, "get", NAMESPACE, self._place, **options)
+            item = yield asking(self._store, "get", self._namespace, self._place, **options)
             return Written.from_json(json.loads(item.value["written"])) if item and item.value["key"] == key else None
         except Exception as error:  # noqa: BLE001  # stores have no common error, and an item may be damaged
             log_failure("summary.not_read", error, timeout_seconds=READ_SECONDS, thread=self._thread)
             return None
+
+
+def namespace_of_summaries(thread_id: str) -> tuple[str, ...]:
+    """Return the namespace in a LangGraph store where the summaries of a thread and of its subgraphs are."""
+    return (*NAMESPACE, _digest(thread_id))
+
+
+def _digest(text: str) -> str:
+    """A name that every database takes; lone surrogates cannot be encoded strictly."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 @runtime_checkable

@@ -352,5 +352,9 @@ def _unpacked(value: bytes) -> ResultRecord:
 
 def key_of(thread: str, result_id: str) -> str:
     """Return the key of a result: a namespace that belongs to one tenant and thread, and the result's id."""
-    digest = hashlib.sha256(thread.encode("utf-8", "surrogatepass")).hexdigest()
-    return f"{digest[:32]}/{result_id}"
+    return f"{namespace_of_results(thread)}/{result_id}"
+
+
+def namespace_of_results(thread: str) -> str:
+    """Return what the keys of all results of a tenant and thread begin with."""
+    return hashlib.sha256(thread.encode("utf-8", "surrogatepass")).hexdigest()[:32]

@@ -150,6 +150,16 @@ class ToolResultGuard:
         return settings
 
     @property
+    def store(self) -> ResultStore:
+        """Where large results are kept."""
+        return self._store
+
+    @property
+    def has_own_scope(self) -> bool:
+        """True where something else than the thread's id names to whom a result belongs."""
+        return self._scope is not thread_of
+
+    @property
     def tools(self) -> list[BaseTool]:
         """The tools that the model needs to read on: bind them beside your own."""
         return [self._read_more]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import inspect
+import re
 import threading
 import time
 from collections import OrderedDict
@@ -17,12 +18,15 @@ from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.protocols import Clock
 from langchain_ctxwin.util.background import renew_after_fork
 from langchain_ctxwin.util.failures import log_failure
-from langchain_ctxwin.util.stores import redis_client
+from langchain_ctxwin.util.log import log
+from langchain_ctxwin.util.stores import delete_items, redis_client
 
 __all__ = ["LangGraphResultStore", "MemoryResultStore", "RedisResultStore"]
 
 MAX_BYTES = 64 * 1024 * 1024
 """Hundreds of results of ordinary size, and no burden for a server process: results are compressed JSON and text."""
+
+SCANNED = 1_000  # keys that a Redis server looks at in one go: less than a millisecond of its time
 
 PREFIX = "ctxwin:result:"  # of every key on a Redis server, so that results stand apart from other keys
 
@@ -104,6 +108,14 @@ class MemoryResultStore:
         with self._lock:
             self._drop(key)
 
+    def clear(self, namespace: str) -> int:
+        """Forget all results of a namespace, and return how many there were."""
+        with self._lock:
+            keys = [key for key in self._entries if key.rpartition("/")[0] == namespace]
+            for key in keys:
+                self._drop(key)
+        return len(keys)
+
     def _drop(self, key: str) -> None:
         entry = self._entries.pop(key, None)
         if entry is not None:
@@ -162,6 +174,10 @@ class LangGraphResultStore:
     def delete(self, key: str) -> None:
         """Forget what is kept under this key; no effect when there is nothing."""
         self._store.delete(*_place(key))
+
+    def clear(self, namespace: str) -> int:
+        """Forget all results of a namespace, and return how many there were."""
+        return delete_items(self._store, _place(f"{namespace}/")[0])
 
 
 def _place(key: str) -> tuple[tuple[str, ...], str]:
@@ -230,3 +246,19 @@ class RedisResultStore:
     def delete(self, key: str) -> None:
         """Forget what is kept under this key; no effect when there is nothing."""
         self._client.execute_command("DEL", _as_bytes(f"{self._prefix}{key}"))
+
+    def clear(self, namespace: str) -> int:
+        """Forget all results of a namespace, and return how many there were; walks through all keys of the server."""
+        pattern, cursor, deleted = _as_bytes(f"{_literal(self._prefix)}{_literal(namespace)}/*"), 0, 0
+        as_bytes: dict[str, Any] = {"NEVER_DECODE": True}
+        while True:
+            cursor, keys = self._client.execute_command("SCAN", cursor, "MATCH", pattern, "COUNT", SCANNED, **as_bytes)
+            if keys:
+                deleted += self._client.execute_command("DEL", *keys)
+            if int(cursor) == 0:
+                return deleted
+
+
+def _literal(text: str) -> str:
+    """A text as a pattern of Redis that only this text matches."""
+    return re.sub(r"([*?\[\]\\^-])", r"\\\1", text)

@@ -9,12 +9,14 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.store.base import BaseStore
 from langgraph.store.base.batch import AsyncBatchedBaseStore
 
-from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.errors import ConfigError, ContextWindowError
 from langchain_ctxwin.util.background import in_few_daemons
 from langchain_ctxwin.util.work import Wait
 
 ANSWER_SECONDS = 1.0  # a healthy server answers within milliseconds; a broken one must not cost the caller's time
 
+
+DELETED_AT_ONCE = 100  # items that are listed before they are deleted
 
 READ_KINDS = frozenset({"msgpack", "null", "bytes", "bytearray"})
 """Kinds of stored values that are read, all that LangGraph writes by default. JSON and pickle can name any class."""
@@ -52,6 +54,24 @@ def asking(store: BaseStore, method: str, *given: Any, seconds: float, **options
         return await asyncio.wait_for(answer, seconds)
 
     return Wait(lambda: asked().result(seconds), later)
+
+
+def delete_items(store: BaseStore, namespace: tuple[str, ...]) -> int:
+    """Delete all items of a namespace of a store and of those below it, and return how many there were.
+
+    Blocks; of an async store call it on another thread than that of its event loop.
+    """
+    deleted = set[tuple[tuple[str, ...], str]]()
+    while items := store.search(namespace, limit=DELETED_AT_ONCE, refresh_ttl=False):
+        for item in items:
+            place = tuple(item.namespace), item.key
+            if place in deleted:
+                raise ContextWindowError(
+                    f"item {item.key!r} of {'.'.join(item.namespace)} is still there after its deletion"
+                )
+            store.delete(*place)
+            deleted.add(place)
+    return len(deleted)
 
 
 def redis_client(url: str, **options: Any) -> Any:

@@ -71,7 +71,7 @@ class Desk:
         self.ended = {}
         self.started = []
 
-    def start(self, key, write, *, timeout_seconds, store=None):
+    def start(self, key, write, *, timeout_seconds, store=None, thread_id=""):
         if key not in self.open and key not in self.ended:
             self.started.append(key)
             self.open[key] = (write, store)

@@ -40,6 +40,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "counting": BASE,
     "reload": BASE,
     "pruning": BASE,
+    "deletion": BASE | COLLABORATORS | {"observe", "pruning", "summarize", "tool_results"},
     "recall": BASE,
     "observe": BASE | {"reporting", "callbacks"},
     "tool_results": BASE | {"guarded", "reporting"},

@@ -75,7 +75,7 @@ async def test_any_thread_id_and_any_text_can_be_stored(store, thread):
 async def test_a_damaged_item_is_none(store, value):
     """Whatever somebody wrote there is not taken for a summary, and the next put mends it."""
     summaries = SummaryStore(store, "thread")
-    await elsewhere(lambda: store.put(NAMESPACE, summaries._place, value))
+    await elsewhere(lambda: store.put(summaries._namespace, summaries._place, value))
     assert (await summaries.aget("key"), await elsewhere(lambda: summaries.get("key"))) == (None, None)
     await elsewhere(lambda: summaries.put("key", WRITTEN))
     assert await summaries.aget("key") == WRITTEN

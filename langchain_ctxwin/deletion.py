@@ -1,0 +1,211 @@
+"""Delete a conversation from every place where this package keeps something of it.
+
+    jobs of this process  ->  results of tools  ->  the graph's store  ->  history of events  ->  checkpoints
+
+What holds the text goes last, so that a deletion that failed in the middle can be repeated by whoever finds the thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.store.base import BaseStore
+
+from langchain_ctxwin.errors import ConfigError, brief
+from langchain_ctxwin.observe.history import History, HistorySink
+from langchain_ctxwin.pruning import spare_of
+from langchain_ctxwin.reporting import Reporter
+from langchain_ctxwin.summarize import SummaryJobs, default_jobs
+from langchain_ctxwin.summarize.jobs import namespace_of_summaries
+from langchain_ctxwin.tool_results import ToolResultGuard
+from langchain_ctxwin.tool_results.cursors import namespace_of_results
+from langchain_ctxwin.tool_results.stores import LangGraphResultStore
+from langchain_ctxwin.util.stores import delete_items
+from langchain_ctxwin.util.work import Wait, Work, arun, run
+
+__all__ = ["Forgotten", "aforget", "forget"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forgotten:
+    """What was deleted of a conversation, place by place; zeros where there was nothing."""
+
+    thread_id: str
+
+    jobs: int = 0
+    """Summaries that this process was writing, or remembered."""
+
+    results: int = 0
+    """Large results of tools."""
+
+    summaries: int = 0
+    """Items of the graph's store that held a summary."""
+
+    events: int = 0
+    """Rows of histories of events."""
+
+    had_checkpoints: bool = False
+    """True when the checkpointer held the thread."""
+
+    not_given: tuple[str, ...] = ()
+    """Arguments that were left out: what lies in such a place is still there."""
+
+
+def forget(
+    thread_id: str,
+    *,
+    store: BaseStore | None = None,
+    checkpointer: BaseCheckpointSaver[Any] | None = None,
+    results: Any = (),
+    history: Any = (),
+    jobs: SummaryJobs | None = None,
+    scope: str | None = None,
+) -> Forgotten:
+    """Delete what this package keeps of a conversation, and its checkpoints where the checkpointer is given.
+
+    The thread must be idle: what a run, a tool or a summary in another process writes meanwhile stays. Nothing that
+    expires is waited for, and what is not there is no error: call it again after a failure, or later. What was sent
+    to others (models, traces, logs, your own sinks) is theirs to delete.
+
+    Args:
+        thread_id: name of the conversation.
+        store: the graph's store: summaries in the background, and results of a `LangGraphResultStore` on it.
+        checkpointer: that of the graph; the thread, and what a pruning left that died, are deleted from it.
+        results: the `ToolResultGuard`, or the store that it was given; several as a list.
+        history: the `HistorySink`, `History` or path of each history of events.
+        jobs: writes the summaries of your engines; by default those that all engines of a process share.
+        scope: what the guard's own `scope=` returns for this conversation; by default its thread id.
+
+    Raises:
+        ConfigError: there is no thread id, or an argument is of the wrong type; nothing was deleted then. What a store,
+            server or file raises is raised as it is.
+
+    Examples:
+        >>> from langgraph.store.memory import InMemoryStore
+        >>> forget("42", store=InMemoryStore()).summaries
+        0
+    """
+    work = _work(thread_id, store, checkpointer, results, history, jobs, scope)
+    done: Forgotten = run(work)
+    return done
+
+
+async def aforget(
+    thread_id: str,
+    *,
+    store: BaseStore | None = None,
+    checkpointer: BaseCheckpointSaver[Any] | None = None,
+    results: Any = (),
+    history: Any = (),
+    jobs: SummaryJobs | None = None,
+    scope: str | None = None,
+) -> Forgotten:
+    """Like `forget`, for async stores and checkpointers."""
+    work = _work(thread_id, store, checkpointer, results, history, jobs, scope)
+    done: Forgotten = await arun(work)
+    return done
+
+
+def _work(
+    thread_id: str, store: Any, checkpointer: Any, results: Any, history: Any, jobs: Any, scope: Any
+) -> Work[Forgotten]:
+    given = {"store": store, "checkpointer": checkpointer, "results": results, "history": history}
+    _check(thread_id, store=store, checkpointer=checkpointer, jobs=jobs, scope=scope)
+    kept = [*_result_stores(results, scope), *([LangGraphResultStore(store)] if store is not None else [])]
+    histories = [*_histories(history)]
+    namespace = namespace_of_results(thread_id if scope is None else scope)
+
+    cancelled = (jobs or default_jobs()).cancel_thread(thread_id)
+    cleared = 0
+    for one in kept:
+        cleared += yield _aside(partial(one.clear, namespace))
+    summaries = (
+        (yield _aside(partial(delete_items, store, namespace_of_summaries(thread_id)))) if store is not None else 0
+    )
+    events = 0
+    for one in histories:
+        events += yield _aside(partial(_forgotten_events, one, thread_id))
+    had_checkpoints = False
+    for thread in (thread_id, spare_of(thread_id)) if checkpointer is not None else ():
+        had_checkpoints |= yield from _deleted_checkpoints(checkpointer, thread)
+    return Forgotten(
+        thread_id=thread_id,
+        jobs=cancelled,
+        results=cleared,
+        summaries=summaries,
+        events=events,
+        had_checkpoints=had_checkpoints,
+        not_given=tuple(name for name, value in given.items() if value is None or value == ()),
+    )
+
+
+def _check(thread_id: Any, *, store: Any, checkpointer: Any, jobs: Any, scope: Any) -> None:
+    if not isinstance(thread_id, str) or not thread_id:
+        raise ConfigError(f"thread_id={brief(thread_id)}: give the id of the thread to forget, as a text")
+    if not isinstance(store, BaseStore | None):
+        raise ConfigError(f"store={brief(store)}: pass the store that the graph was compiled with")
+    if not isinstance(checkpointer, BaseCheckpointSaver | None):
+        raise ConfigError(f"checkpointer={brief(checkpointer)}: pass the one that the graph was compiled with")
+    if not isinstance(jobs, SummaryJobs | None):
+        raise ConfigError(f"jobs={brief(jobs)}: pass the SummaryJobs of your engine, or leave it out")
+    if not isinstance(scope, str | None):
+        raise ConfigError(f"scope={brief(scope)}: pass what the guard's scope returns for this conversation, a text")
+
+
+def _listed(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple | set) else [] if value is None else [value]
+
+
+def _result_stores(results: Any, scope: str | None) -> Iterator[Any]:
+    """The stores of results, each of them once asked whether it can do this."""
+    for one in _listed(results):
+        if isinstance(one, ToolResultGuard) and one.has_own_scope and scope is None:
+            raise ConfigError(
+                "the guard of results= has a scope of its own: pass scope=, what it returns for this thread"
+            )
+        kept = one.store if isinstance(one, ToolResultGuard) else one
+        if not callable(getattr(kept, "clear", None)):
+            raise ConfigError(
+                f"results={brief(one)} has no method clear(namespace): pass a ToolResultGuard or its store, and give a "
+                "store of your own that method"
+            )
+        yield kept
+
+
+def _aside(work: Callable[[], Any]) -> Wait:
+    """The wait for blocking work; from a coroutine it is done in a thread, where async stores answer, too."""
+    return Wait(work, partial(asyncio.to_thread, work))
+
+
+def _histories(history: Any) -> Iterator[History | HistorySink]:
+    for one in _listed(history):
+        if isinstance(one, str | Path):
+            yield History(one)
+        elif isinstance(one, History | HistorySink):
+            yield one
+        else:
+            raise ConfigError(f"history={brief(one)}: pass a HistorySink, a History, or the path of its file")
+
+
+def _forgotten_events(one: History | HistorySink, thread_id: str) -> int:
+    if isinstance(one, HistorySink):
+        Reporter([one], own=()).flush()  # what was reported of the thread is in the file then
+        if not one.path.exists():
+            return 0
+    return History(one.path).forget(thread_id)
+
+
+def _deleted_checkpoints(saver: BaseCheckpointSaver[Any], thread: str) -> Work[bool]:
+    config: Any = {"configurable": {"thread_id": thread}}
+    try:
+        is_there = (yield Wait(partial(saver.get_tuple, config), partial(saver.aget_tuple, config))) is not None
+    except Exception:  # noqa: BLE001  # what cannot be read is there all the same, and can be deleted
+        is_there = True
+    yield Wait(partial(saver.delete_thread, thread), partial(saver.adelete_thread, thread))
+    return is_there
