@@ -50,7 +50,7 @@ from langchain_ctxwin.limit_memory import (
     followed,
     is_registry,
 )
-from langchain_ctxwin.pricing import MAX_CONVERSATIONS, Marks, Pricing, Pricings
+from langchain_ctxwin.pricing import MAX_CONVERSATIONS, Checksums, Marks, Pricing, Pricings
 from langchain_ctxwin.protocols import LimitMemory, MetricsSink, TokenCounter
 from langchain_ctxwin.reporting import Prices, Reporter
 from langchain_ctxwin.summarize import (
@@ -148,7 +148,7 @@ class ContextEngine:
         self._truncating, self._known_rules = Seen(), Lru[tuple[Any, Rules]](MAX_TEXTS)
         self._rules = self._read_rules(limits)
         self._pricings = Pricings(counter, family=family_of(limits))
-        self._marks = Marks(pin_when)
+        self._marks, self._left = Marks(pin_when), Checksums()
         self._records: Lru[tuple[object, tuple[Record, Faults]]] = Lru(MAX_CONVERSATIONS)
         self._learned, self._accepted = learned or HeardLimits(), AcceptedSizes(time.monotonic)
         reserve = self._limits.output_reserve(self._settings.output_reserve)
@@ -246,7 +246,7 @@ class ContextEngine:
         )
         rules = self.rules_of(called if called is not None else model)
         request = self._request(messages, system_prompt, tools, pricing, settings, rules)
-        checked = with_new_pins(read_session(session, messages, self._record), messages, request.pins)
+        checked = with_new_pins(read_session(session, messages, self._record, self._left), messages, request.pins)
         return self._window(request, checked, about.declared or self.limits, about)
 
     def _record(self, value: object) -> tuple[Record, Faults]:

@@ -411,6 +411,20 @@ class Marks:
         return marked
 
 
+class Checksums:
+    """`checksum` of what left a conversation's view, worked out once while that is the very same messages."""
+
+    def __init__(self) -> None:
+        self._known: Lru[tuple[list[AnyMessage], int]] = Lru(MAX_CONVERSATIONS)
+
+    def __call__(self, left: list[AnyMessage]) -> int:
+        """Return the checksum."""
+        known, number = self._known.get(_name_of(left)) or ([], 0)
+        if len(known) == len(left) and starts_with(left, known):
+            return number
+        return self._known.put(_name_of(left), (left, checksum(left)))[1]
+
+
 def _name_of(messages: Sequence[AnyMessage]) -> Any:
     """By what a conversation is known: its first message."""
     return (messages[0].id or id(messages[0])) if messages else None

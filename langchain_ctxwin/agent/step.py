@@ -226,6 +226,8 @@ class Flow:
         report_mended(self.engine.reporter, window.session.faults)
         report_stop(self.engine.reporter, window, report_of(step.state).get("stopped", ""))
         self.summaries.forget(step.state, window)
+        if step.state.get("context_summary") and not window.session.summary and step.place.summaries:
+            yield from step.place.summaries.dropping()  # what it covered was edited, and it may tell of that
         if self.engine.in_background(window):
             window = self.summaries.advance(window, step.place, found, called=lambda: step.called)
         update, (flags, plan) = update_after_measure(window), self._flags(window, step.place)

@@ -15,7 +15,7 @@ from langchain_ctxwin.core.outcome import belief_key, from_history, sizing_for, 
 from langchain_ctxwin.core.priced_view import BINDS, Head, PricedView, RequestParts, step_at, unbound_before
 from langchain_ctxwin.core.recovery import learned_media, lowered, remembered_limit, reserve_within, smaller_of
 from langchain_ctxwin.core.session import Session, counted
-from langchain_ctxwin.core.view import View, message_id, position_of
+from langchain_ctxwin.core.view import View, message_id, position_of, with_checksum
 from langchain_ctxwin.core.window import (
     About,
     CountedBy,
@@ -73,9 +73,10 @@ def measure_request(
         sized = _sized(session, request, about, full_tokens=limit)
     budget = _budget(sized.priced_view, limit, reserve)
     aim = goal(limit, sized.request.sizing.belief.reports > 0)
-    if begun := begun_by_provider(sized.session, sized.request, sized.priced_view, aim):
-        sized = _sized(begun, request, about, full_tokens=sized.request.full_tokens)
-        budget = _budget(sized.priced_view, limit, reserve)
+    for change in (with_record_anew, begun_by_provider):
+        if changed := change(sized.session, sized.request, sized.priced_view, aim):
+            sized = _sized(changed, request, about, full_tokens=sized.request.full_tokens)
+            budget = _budget(sized.priced_view, limit, reserve)
     report = make_report(
         sized.priced_view,
         budget,
@@ -106,6 +107,17 @@ def _with_known_media(request: RequestParts, session: Session, stated: ModelLimi
     return replace(request, media=request.media.smallest(documented).smallest(learned_media(session, model)))
 
 
+def with_record_anew(session: Session, request: RequestParts, priced_view: PricedView, goal: Goal) -> Session | None:
+    """Return the session with a record of what has left, as it is now; None when nothing of that was edited."""
+    if not session.has_edits:
+        return None
+    view = with_record(request, replace(priced_view, view=View()), priced_view, goal).view
+    counts = {key: value for key, value in session.counts.items() if key not in {"anchor", "measured"}}
+    guard = counted(session, request.messages, reason="what had left was edited or removed")
+    view = with_checksum(view, request.messages)
+    return replace(session, view=view, counts=counts, guard=guard, has_edits=False)
+
+
 def begun_by_provider(session: Session, request: RequestParts, priced_view: PricedView, goal: Goal) -> Session | None:
     """Return the session whose view begins where the provider says; None when it does so already.
 
@@ -122,7 +134,7 @@ def begun_by_provider(session: Session, request: RequestParts, priced_view: Pric
     else:
         begun = cut(request, priced_view, start, goal)
         begun = replace(begun, covered=None, begun_by=message_id(messages, lead))
-        after = with_record(request, priced_view, request.priced_view(begun, ""), goal).view
+        after = with_checksum(with_record(request, priced_view, request.priced_view(begun, ""), goal).view, messages)
         reason = "the provider compacted what was before"
         known = {"unbound": position_of(messages, start - 1).to_json()}  # what follows is tied to its compaction
     counts = {key: value for key, value in session.counts.items() if key not in {"anchor", "measured"}}

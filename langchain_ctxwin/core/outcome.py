@@ -35,7 +35,7 @@ from langchain_ctxwin.core.compaction import MIN_PROGRESS, Compaction, accepted_
 from langchain_ctxwin.core.limits import unrefuted
 from langchain_ctxwin.core.priced_view import PricedView, RequestParts, last_user
 from langchain_ctxwin.core.session import Pending, Session, counted, last_position
-from langchain_ctxwin.core.view import Position, message_id
+from langchain_ctxwin.core.view import Position, message_id, with_checksum
 from langchain_ctxwin.core.window import About, Extends, Window
 from langchain_ctxwin.errors import SummarizationError
 
@@ -71,7 +71,8 @@ def update_after_compaction(compaction: Compaction, window: Window, summary: str
             name: Measured.from_json(value).since(start).to_json() for name, value in measured.items()
         }
     pending = None if is_summary or not _is_current(session.pending, window) else session.pending
-    after = replace(session, view=compaction.view, summary=summary, guard=guard, counts=counts, pending=pending)
+    view = with_checksum(compaction.view, window.request.messages)
+    after = replace(session, view=view, summary=summary, guard=guard, counts=counts, pending=pending)
     return after.to_json()
 
 

@@ -14,8 +14,16 @@ from langchain_ctxwin.core.calibration import FEWEST_VOTES, Belief, Measured
 from langchain_ctxwin.core.calls import is_user
 from langchain_ctxwin.core.priced_view import in_steps, last_user
 from langchain_ctxwin.core.record import LEFT, MAX_COUNT, Record, stored_count
-from langchain_ctxwin.core.turns import CHECKSUM_MODULUS
-from langchain_ctxwin.core.view import Position, View, first_after_system, message_id, position_of
+from langchain_ctxwin.core.turns import CHECKSUM_MODULUS, checksum
+from langchain_ctxwin.core.view import (
+    Position,
+    View,
+    first_after_system,
+    message_id,
+    messages_left,
+    position_of,
+    with_checksum,
+)
 
 MAX_INEFFECTIVE = 2  # failed summaries in a row after which none is tried until the next user message
 MAX_DOUBLINGS = 6  # each further one doubles the wait, up to 64 user messages, so that one that works again is found
@@ -106,6 +114,7 @@ class Session:
     guard: Mapping[str, Any] = field(default_factory=dict)  # what became of compactions and summaries
     pending: Pending | None = None  # the summary that is being written or waits to be shown
     faults: tuple[str, ...] = ()  # what did not match the history and was mended, one line each
+    has_edits: bool = False  # something that left was edited or removed since: the record has to be written anew
 
     @property
     def compactions(self) -> int:
@@ -311,12 +320,16 @@ ReadRecord = Callable[[object], tuple[Record, Faults]]  # `valid_record`, or a m
 
 
 def read_session(
-    state: Mapping[str, Any] | None, messages: Sequence[AnyMessage], read_record: ReadRecord = valid_record
+    state: Mapping[str, Any] | None,
+    messages: Sequence[AnyMessage],
+    read_record: ReadRecord = valid_record,
+    checksum_of: Callable[[list[AnyMessage]], int] = checksum,
 ) -> Session:
     """Read the session and verify every stored position against the history.
 
     A view whose start is gone (removed, forked, another history) is dropped together with its summary and anchor; the
-    plan is then made again from the full history.
+    plan is then made again from the full history. Where something that left was edited or removed, summary and record
+    are dropped, for they may tell of it; the measure writes the record anew.
     """
     values = state or {}
     counts, count_faults = valid_keys("context_counts", values.get("context_counts"))
@@ -340,6 +353,10 @@ def read_session(
         guard = {**guard, "since": last_position(messages)}
         return Session(counts=counts, guard=guard, faults=(*faults, lost))
     summary, moved = _valid_summary(values.get("context_summary"), located)
+    is_edited = view.left_checksum not in {None, checksum_of(messages_left(located, messages))}
+    if is_edited:
+        faults.append("what had left the view was edited or removed: summary and record were dropped")
+        located, summary = replace(located, record=Record(), covered=None, covered_tokens=0), ""
     is_moved, first = located != view, first_after_system(messages)
     # Without a start nothing says whose history this is but the lines of the record.
     if is_moved or (located.start is None and located.record.lines):
@@ -349,7 +366,15 @@ def read_session(
     known = pending.located(messages, located, first) if pending else None
     if pending and known is None:
         faults.append("the summary on its way is of messages that are not in this branch: it was dropped")
-    return Session(view=located, summary=summary, counts=counts, guard=guard, pending=known, faults=(*faults, *moved))
+    return Session(
+        view=located,
+        summary=summary,
+        counts=counts,
+        guard=guard,
+        pending=known,
+        faults=(*faults, *moved),
+        has_edits=is_edited,
+    )
 
 
 def counted(session: Session, messages: Sequence[AnyMessage], *, reason: str, **changes: Any) -> dict[str, Any]:
@@ -417,7 +442,8 @@ def with_new_pins(session: Session, messages: Sequence[AnyMessage], pins: Collec
             view = replace(view, cleared=view.cleared - pinned, clamped=kept)
     if view is session.view:
         return session
-    return replace(session, view=view, guard=counted(session, messages, reason="a message that had left is pinned"))
+    guard = counted(session, messages, reason="a message that had left is pinned")
+    return replace(session, view=with_checksum(view, messages), guard=guard)
 
 
 def _with_left(view: View, messages: Sequence[AnyMessage], pins: Collection[int]) -> View:

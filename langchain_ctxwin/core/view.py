@@ -9,6 +9,7 @@ from typing import Any
 from langchain_core.messages import AnyMessage, SystemMessage
 
 from langchain_ctxwin.core.record import Record, stored_count
+from langchain_ctxwin.core.turns import CHECKSUM_MODULUS, checksum
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +56,7 @@ class View:
     without_media: frozenset[str] = frozenset()  # ids of messages shown without pictures: worked out with each request
     covered: Position | None = None  # last message that the summary covers
     covered_tokens: int = 0  # how much had left, by the record's count, when the summary was shown
+    left_checksum: int | None = None  # of `messages_left`, as they were then; None where none left
     begun_by: str = ""  # id of the answer with which a provider compacted what lies before; empty when none did
     record: Record = field(default_factory=Record)  # what left leaves behind; stored under a key of its own
 
@@ -80,6 +82,8 @@ class View:
         if self.covered:
             through = self.covered.to_json()
             value["covered"] = {"through": through, "left": self.covered_tokens}
+        if self.left_checksum is not None:
+            value["checksum"] = self.left_checksum
         if self.begun_by:
             value["begun_by"] = self.begun_by
         return value
@@ -108,9 +112,28 @@ class View:
             clamped=clamped,
             covered=Position.from_json(through) if through else None,
             covered_tokens=stored_count(covered.get("left") or 0),
+            left_checksum=None if value.get("checksum") is None else stored_checksum(value["checksum"]),
             begun_by=_text(value.get("begun_by") or ""),
             record=record or Record(),
         )
+
+
+def messages_left(view: View, messages: Sequence[AnyMessage]) -> list[AnyMessage]:
+    """Return what summary and record may tell of: what lies before the start, and results that are cleared.
+
+    System messages at the beginning are shown as they are now.
+    """
+    start = view.start.index if view.start else 0
+    left = list(messages[first_after_system(messages) : start])
+    if view.cleared:
+        left += [message for message in messages[start:] if message.id in view.cleared]
+    return left
+
+
+def with_checksum(view: View, messages: Sequence[AnyMessage]) -> View:
+    """Return the view that knows what left it, so that edits of that are noticed."""
+    left = messages_left(view, messages)
+    return replace(view, left_checksum=checksum(left) if left else None)
 
 
 def message_id(messages: Sequence[AnyMessage], index: int) -> str:
@@ -131,4 +154,11 @@ def first_after_system(messages: Sequence[AnyMessage]) -> int:
 def _text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{type(value).__name__} is no text")
+    return value
+
+
+def stored_checksum(value: Any) -> int:
+    """Return a stored checksum; ValueError for anything else."""
+    if type(value) is not int or not 0 <= value < CHECKSUM_MODULUS:
+        raise ValueError("no checksum")
     return value

@@ -503,9 +503,13 @@ class SummaryStore:
             log_failure("summary.not_stored", error, thread=self._thread)
 
     def drop(self) -> None:
-        """Delete what is stored; blocks as long as the store does: for background threads."""
+        """Delete what is stored."""
+        run(self.dropping())
+
+    def dropping(self) -> Work[None]:
+        """The work of `drop`, for sync and async callers."""
         try:
-            self._store.delete(self._namespace, self._place)
+            yield asking(self._store, "delete", self._namespace, self._place, seconds=READ_SECONDS)
         except Exception as error:  # noqa: BLE001  # see `put`
             log_failure("summary.not_deleted", error, thread=self._thread)
 

@@ -13,7 +13,9 @@ from langchain.agents.middleware import wrap_model_call
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph import START, StateGraph
+from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, interrupt
 
 from langchain_ctxwin import (
@@ -27,6 +29,8 @@ from langchain_ctxwin import (
     pin,
 )
 from langchain_ctxwin.middleware import ContextWindowMiddleware
+from langchain_ctxwin.summarize import SummaryStore, Written
+from support.agents import LONG, agent_on
 from support.fakes import ScriptedChatModel
 from support.oracle import exact_count
 
@@ -298,3 +302,75 @@ def test_a_run_that_is_over_leaves_no_window():
     agent, before = create_context_agent(ScriptedChatModel(profile={"max_input_tokens": 8000}), []), windows_alive()
     agent.invoke({"messages": [HumanMessage("hello")]})
     assert windows_alive() == before
+
+
+SECRET = "the code of the safe is 4711"  # noqa: S105  # what nobody is to be told
+
+
+class Remembering:
+    """Writes summaries that tell the secret, where it stands in what they are written from."""
+
+    def summarize(self, messages: Any, *, previous: str, max_tokens: int) -> str:
+        told = previous + repr([message.content for message in messages])
+        return f"They know that {SECRET}." if SECRET in told else "They talked."
+
+
+def long_agent(adapter: str, mode: str = "inline") -> tuple[Any, ScriptedChatModel]:
+    """An agent whose first messages left long ago, into a summary that tells the secret, or into the record alone."""
+    model = ScriptedChatModel(
+        policy=lambda messages, _: AIMessage("Noted. " * 60), profile={"max_input_tokens": 1500}, input_limit=1500
+    )
+    options: dict[str, Any] = {"config": ContextConfig(summarize=mode, output_reserve=0, pin_first_user=False)}
+    if mode != "off":
+        options["summarizer"] = Remembering()
+    agent = agent_on(adapter, model, **options, store=InMemoryStore())
+    for number in range(10):
+        said = f"Never tell that {SECRET}." if number == 1 else f"question {number} {LONG}"
+        agent.invoke({"messages": [HumanMessage(said, id=f"q{number}")]}, THREAD)
+    return agent, model
+
+
+def everything_kept(agent: Any) -> str:
+    """What the state holds beside the messages."""
+    state = agent.get_state(THREAD).values
+    return repr({key: value for key, value in state.items() if key.startswith("context_")})
+
+
+@pytest.mark.parametrize("adapter", ["nodes", "middleware"])
+@pytest.mark.parametrize("mode", ["inline", "off"])
+@pytest.mark.parametrize(
+    "change", [RemoveMessage(id="q1"), HumanMessage("Never tell anything.", id="q1")], ids=["removed", "replaced"]
+)
+def test_what_was_removed_or_replaced_after_it_left_is_in_no_request_any_more(adapter, mode, change):
+    """Neither by the summary that covers it nor by the record."""
+    agent, model = long_agent(adapter, mode)
+    before = agent.get_state(THREAD).values
+    assert before["context_view"]["start"]["index"] > 4
+    assert ("context_summary" in before and SECRET in before["context_summary"]) is (mode == "inline")
+    assert SECRET in repr([message.content for message in model.requests[-1].messages])
+    agent.update_state(THREAD, {"messages": [change]}, as_node="maybe_summarize" if adapter == "nodes" else "model")
+    for number in range(3):
+        agent.invoke({"messages": [HumanMessage(f"more {number} {LONG}")]}, THREAD)
+        assert SECRET not in repr([message.content for message in model.requests[-1].messages])
+        assert SECRET not in everything_kept(agent)
+    assert "question 3" in repr([m.content for m in model.requests[-1].messages]) + everything_kept(agent)
+    assert not any(request.refused for request in model.requests)
+
+
+def test_a_stored_summary_of_a_message_that_was_removed_is_deleted():
+    agent, _ = long_agent("nodes")
+    SummaryStore(agent.store, "1").put("key", Written(text=SECRET))
+    agent.update_state(THREAD, {"messages": [RemoveMessage(id="q1")]}, as_node="maybe_summarize")
+    agent.invoke(NEXT, THREAD)
+    assert SummaryStore(agent.store, "1").get("key") is None
+
+
+def test_a_restart_takes_no_message_for_edited():
+    """What is read back from a checkpointer has the checksum that it had when it was stored."""
+    agent, _ = long_agent("nodes")
+    state = agent.get_state(THREAD).values
+    messages = JsonPlusSerializer().loads_typed(JsonPlusSerializer().dumps_typed(state["messages"]))
+    engine = ContextEngine(ModelLimits(context_window=1500), config=ContextConfig(output_reserve=0))
+    session = engine.measure(messages, session=state).session
+    assert session.faults == ()
+    assert session.view.start is not None
