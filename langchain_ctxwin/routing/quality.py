@@ -180,7 +180,7 @@ class Outcomes:
     `flush` before the program ends. Trouble with the file is logged and never raised: counting goes on in memory.
 
     Raises:
-        ConfigError: the path names no place.
+        ConfigError: the path names no place, a link, or a file that holds something else, which is never written.
 
     Examples:
         >>> outcomes = Outcomes()
@@ -190,7 +190,9 @@ class Outcomes:
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None, *, clock: Clock = time.time) -> None:
-        self._file = None if path is None else _file_of(place(path))
+        self._file = None if path is None else _file_of(place(path, follows_link=False))
+        if self._file:
+            self._file.require_ours()
         self._clock = clock
         self._saved: Counts = (self._file.read() if self._file else None) or {}
         self._saving: Counts = {}  # these three are replaced as a whole, never changed
@@ -265,7 +267,7 @@ def _file_of(path: Path) -> SharedFile[Counts]:
         return json.dumps({"version": FILE_VERSION, "outcomes": buckets}, indent=1, sort_keys=True)
 
     limits = {"version": FILE_VERSION, "max_bytes": SMALL_FILE_BYTES}
-    return SharedFile(path, events="models.outcomes", empty={}, read=_read, write=write, **limits)
+    return SharedFile(path, events="models.outcomes", key="outcomes", empty={}, read=_read, write=write, **limits)
 
 
 def _read(content: bytes) -> tuple[Counts, str]:

@@ -26,14 +26,17 @@ MAX_FILE_BYTES = 64 * 1024 * 1024
 SMALL_FILE_BYTES = 16 * 1024 * 1024
 """The same for what this package alone fills, a few thousand names: more than it ever writes."""
 
+NOT_OURS = "a file that holds something else"
+
 T = TypeVar("T")
 
 
 class SharedFile(Generic[T]):
     """A JSON file that processes share. Trouble with it is logged once and never raised.
 
-    A file with a fault is set aside as `<name>.corrupt`, over an earlier one, before it is replaced; one of a newer
-    version of this package is left alone. A lock file `<name>.lock` beside it stays.
+    A file of ours with a fault is set aside as `<name>.corrupt`, over an earlier one, before it is replaced; one of a
+    newer version of this package, one that is not ours, and a link are left alone. A lock file `<name>.lock` beside it
+    stays.
     """
 
     def __init__(
@@ -41,6 +44,7 @@ class SharedFile(Generic[T]):
         path: Path,
         *,
         events: str,  # how the names of log events begin
+        key: str,  # under which the document holds the value: by this and its `version` it is known as ours
         version: int,  # what the document states as `version`
         empty: T,
         read: Callable[[bytes], tuple[T, str]],  # what is valid, and what is wrong
@@ -49,6 +53,7 @@ class SharedFile(Generic[T]):
     ) -> None:
         self.path = path
         self._events = events
+        self._key = key
         self._version = version
         self._empty = empty
         self._read = read
@@ -56,6 +61,20 @@ class SharedFile(Generic[T]):
         self._max_bytes = max_bytes or MAX_FILE_BYTES
         self._failures = FailureLog(path=str(path))
         self._lock = ForkSafeLock()
+
+    def require_ours(self) -> None:
+        """Refuse a file that will never be written, because it belongs to something else.
+
+        Raises:
+            ConfigError: it is a link, or holds something else.
+        """
+        if self.path.is_symlink():
+            raise ConfigError(f"{self.path} is a link, which is not followed: give the path of the file itself")
+        with suppress(OSError):  # which is logged when it is read
+            if self._content()[1] == NOT_OURS:
+                raise ConfigError(
+                    f"{self.path} is {NOT_OURS}: give another path, or delete the file if nobody needs it"
+                )
 
     def read(self) -> T | None:
         """Return what is valid in the file, in this thread; None when it cannot be read."""
@@ -72,8 +91,8 @@ class SharedFile(Generic[T]):
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self._lock.held, alone(self.path):
-                stored, stored_fault, is_newer = self._content()
-                if is_newer:
+                stored, stored_fault, is_others = self._content()
+                if is_others:
                     fault = stored_fault
                 else:
                     saved = self._replaced(stored, stored_fault, change)
@@ -102,34 +121,36 @@ class SharedFile(Generic[T]):
         return changed
 
     def _content(self) -> tuple[T, str, bool]:
-        """What the file holds, what is wrong with it, and whether a newer version of this package wrote it."""
+        """What the file holds, what is wrong with it, and whether it is not ours to replace."""
+        if self.path.is_symlink():
+            raise OSError("it is a link, which is not followed")
         try:
-            content = read_regular(self.path, self._max_bytes)
+            content = read_regular(self.path, self._max_bytes, opener=_not_following)
         except FileNotFoundError:
             return self._empty, "", False
         if content is None:
             raise OSError("it is no regular file")
         if len(content) > self._max_bytes:
-            return self._empty, f"more than {self._max_bytes:,} bytes", False
+            return self._empty, f"more than {self._max_bytes:,} bytes", True
+        if not content.strip():
+            return self._empty, "", False
         value, fault = self._read(content)
-        if fault:
-            with suppress(ValueError, TypeError, LookupError, RecursionError):
-                version = json.loads(content)["version"]
-                if isinstance(version, int) and not isinstance(version, bool) and version > self._version:
-                    return self._empty, f"of version {version}, newer than {self._version}", True
-        return value, fault, False
+        others = self._of_others(content) if fault else ""
+        return (self._empty, others, True) if others else (value, fault, False)
+
+    def _of_others(self, content: bytes) -> str:
+        """Say why a file that cannot be read is not ours to replace; empty when it is ours."""
+        try:
+            document = json.loads(content)
+        except (ValueError, RecursionError):
+            return NOT_OURS
+        version = document.get("version") if isinstance(document, dict) else None
+        if not isinstance(version, int) or isinstance(version, bool) or self._key not in document:
+            return NOT_OURS
+        return f"of version {version}, newer than {self._version}" if version > self._version else ""
 
 
-def read_regular(path: Path, max_bytes: int) -> bytes | None:
-    """Return a file's content, of a longer one a byte more than `max_bytes`; None for a pipe or a device.
-
-    Raises:
-        OSError: it cannot be read.
-        ValueError: its name holds a null character.
-    """
-    with open(path, "rb", opener=_not_waiting) as file:
-        is_regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
-        return file.read(max_bytes + 1) if is_regular else None
+Opener = Callable[[str, int], int]
 
 
 def _not_waiting(path: str, flags: int) -> int:
@@ -138,14 +159,35 @@ def _not_waiting(path: str, flags: int) -> int:
     return os.open(path, flags | no_wait, 0o666)  # what `open` gives a new file, before the process's own mask
 
 
-def place(path: str | os.PathLike[str]) -> Path:
-    """Return the file itself, so that neither a later change of folder nor replacing a link moves it.
+def _not_following(path: str, flags: int) -> int:
+    """Like `_not_waiting`, where a link in the place of the file is an error."""
+    return _not_waiting(path, flags | getattr(os, "O_NOFOLLOW", 0))  # Windows has none
+
+
+def read_regular(path: Path, max_bytes: int, *, opener: Opener = _not_waiting) -> bytes | None:
+    """Return a file's content, of a longer one a byte more than `max_bytes`; None for a pipe or a device.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: its name holds a null character.
+    """
+    with open(path, "rb", opener=opener) as file:
+        is_regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+        return file.read(max_bytes + 1) if is_regular else None
+
+
+def place(path: str | os.PathLike[str], *, follows_link: bool = True) -> Path:
+    """Return where a file is, so that a later change of folder does not move it.
+
+    Links to folders are followed; one in the place of the file only where that is wanted.
 
     Raises:
         ConfigError: no file can be there.
     """
     try:
-        return Path(os.path.realpath(Path(path).expanduser()))
+        given = Path(path).expanduser()
+        itself = Path(os.path.realpath(given))
+        return itself if follows_link else Path(os.path.realpath(given.parent), given.name)
     except (RuntimeError, TypeError, ValueError, OSError) as error:
         raise ConfigError(f"path={path!r}: {error}: give the path of a file, or None for memory only") from error
 
@@ -163,7 +205,7 @@ def alone(path: Path) -> Iterator[None]:
     Raises:
         OSError: the lock file cannot be made or locked.
     """
-    with open(path.with_name(f"{path.name}.lock"), "a", opener=_not_waiting) as lock:
+    with open(path.with_name(f"{path.name}.lock"), "a", opener=_not_following) as lock:
         if sys.platform == "win32":
             yield
             return

@@ -108,8 +108,7 @@ def test_objects_that_share_a_file_add_up_and_write_in_a_background_thread(path,
 
 @pytest.mark.parametrize(
     "content",
-    ["", "{", "[]", "null", '{"version": 0}', '{"version": 1, "outcomes": []}', '{"version": 1, "outcomes": {"b": 1}}',
-     '{"version": 1.5}', "[" * 100_000,
+    ['{"version": 0, "outcomes": {}}', '{"version": 1, "outcomes": []}', '{"version": 1, "outcomes": {"b": 1}}',
      '{"version": 1, "outcomes": {"b": {"m": {"successes": 2, "trials": 1, "at": 0}}}}',
      '{"version": 1, "outcomes": {"b": {"m": {"successes": NaN, "trials": 1, "at": 0}}}}',
      '{"version": 1, "outcomes": {"b": {"m": {"successes": 0, "trials": 1' + "0" * 400 + ', "at": 0}}}}'],

@@ -67,8 +67,13 @@ class StoredValue(Generic[T]):
             return str(document.model_construct(**values).model_dump_json(exclude_defaults=True, **writing))
 
         self._file = SharedFile(
-            path, events=events, version=VERSION, empty={}, read=read, write=written, max_bytes=max_bytes
+            path, events=events, key=key, version=VERSION, empty={}, read=read, write=written, max_bytes=max_bytes
         )
+
+    def require_ours(self) -> None:
+        """Refuse a path where something else lies; raises `ConfigError`."""
+        if self._file:
+            self._file.require_ours()
 
     def read(self) -> T | None:
         """Return what the file holds, in this thread; None when it cannot be read."""
@@ -134,11 +139,12 @@ class LearnedSource:
 
     With a path, statements are kept in a JSON file that processes may share: read when the source is made and by
     `refresh`, and written in a background thread after `learn`, merged with what others saved meanwhile. Call `flush`
-    before the program ends. Trouble with the file is logged and never raised; a file with a fault is set aside as
-    `<name>.corrupt` before it is replaced. A lock file `<name>.lock` beside it stays.
+    before the program ends. Trouble with the file is logged and never raised; one of its own that has a fault is set
+    aside as `<name>.corrupt` before it is replaced. A lock file `<name>.lock` beside it stays.
 
     Raises:
-        ConfigError: the path names no place, or `ttl_seconds` is not positive.
+        ConfigError: the path names no place, a link, or a file that holds something else, which is never written; or
+            `ttl_seconds` is not positive.
 
     Examples:
         >>> source = LearnedSource()
@@ -159,7 +165,8 @@ class LearnedSource:
     ) -> None:
         if not ttl_seconds > 0:
             raise ConfigError(f"ttl_seconds={ttl_seconds!r}: give a positive number of seconds")
-        self._file = limits_file(None if path is None else place(path))
+        self._file = limits_file(None if path is None else place(path, follows_link=False))
+        self._file.require_ours()
         self._ttl_seconds = ttl_seconds
         self._clock = clock
         self._heard: Heard = {}  # replaced as a whole, never changed, so that reading it needs no lock
