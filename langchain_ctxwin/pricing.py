@@ -412,17 +412,21 @@ class Marks:
 
 
 class Checksums:
-    """`checksum` of what left a conversation's view, worked out once while that is the very same messages."""
+    """`checksum` of what left a conversation's view, worked out once while that is the very same messages.
+
+    Changes in place are noticed in the newest of them.
+    """
 
     def __init__(self) -> None:
-        self._known: Lru[tuple[list[AnyMessage], int]] = Lru(MAX_CONVERSATIONS)
+        self._known: Lru[tuple[list[AnyMessage], list[Any], int]] = Lru(MAX_CONVERSATIONS)
 
     def __call__(self, left: list[AnyMessage]) -> int:
         """Return the checksum."""
-        known, number = self._known.get(_name_of(left)) or ([], 0)
-        if len(known) == len(left) and starts_with(left, known):
+        known, contents, number = self._known.get(_name_of(left)) or ([], [], 0)
+        newest = contents_of(left[-CHECKED_MESSAGES:])
+        if len(known) == len(left) and starts_with(left, known) and newest == contents:
             return number
-        return self._known.put(_name_of(left), (left, checksum(left)))[1]
+        return self._known.put(_name_of(left), (left, snapshot(newest), checksum(left)))[2]
 
 
 def _name_of(messages: Sequence[AnyMessage]) -> Any:
