@@ -7,12 +7,13 @@ import json
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, TypeVar, cast
 from urllib.parse import quote
 from weakref import WeakSet
 
@@ -25,11 +26,15 @@ from langchain_ctxwin.util.background import Worker
 from langchain_ctxwin.util.failures import FailureLog, reason_of
 from langchain_ctxwin.util.files import place
 
+T = TypeVar("T")
+
 MAX_EVENTS = 100_000  # unless told, some 150 MB: about 40,000 model calls
 BUSY_SECONDS = 5.0  # how long a write waits for another process; each of them takes a millisecond
 MAX_WAITING = 10_000  # events for a slow disk, some 10 MB; of more, the newest are lost, which is logged
 IDLE_SECONDS = 1.0  # how long the thread waits for another event: steps follow each other faster
 LINGER_SECONDS = 0.05  # how long events gather: a thread that wakes for each costs a step some 5 %
+POLL_SECONDS = 0.01  # until a write is tried again
+PRIMARY_CODE = 0xFF  # part of an error code of SQLite that says its kind (sqlite.org/rescode)
 BATCH_ROWS = 1_000  # events that are read at once: nobody who writes waits longer than for these
 APPLICATION_ID = 0x43545857  # tells our files from those of other programs: CTXW
 VERSION = 1  # of the tables; a file with a higher one is left alone
@@ -109,15 +114,7 @@ class HistorySink:
             )
             row = (*map(_storable, about), json.dumps(facts, default=str))
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with _connected(self.path, "rwc") as file:
-                # Waiting for the disk would take 15 ms an event, so that busy servers would lose most of them.
-                file.execute("PRAGMA synchronous = OFF")
-                file.execute("BEGIN IMMEDIATE")
-                _require_ours(file, self.path, may_be_new=True)
-                columns = "time, name, thread, model, answer_id, quality, json"
-                added = file.execute(f"INSERT INTO events ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?)", row)  # noqa: S608
-                file.execute("DELETE FROM events WHERE id <= ?", ((added.lastrowid or 0) - self.max_events,))
-                file.execute("COMMIT")
+            _done(self.path, "rwc", partial(self._added, row))
         except (ConfigError, sqlite3.Error, OSError, ValueError, OverflowError) as error:
             self.lost += 1
             is_of_file = isinstance(error, ConfigError | sqlite3.Error)  # their texts quote no event
@@ -125,6 +122,16 @@ class HistorySink:
             self._failures.note("history.not_saved", reason)
         else:
             self._failures.note("history.not_saved", "")
+
+    def _added(self, row: Sequence[Any], file: sqlite3.Connection) -> None:
+        # Waiting for the disk would take 15 ms an event, so that busy servers would lose most of them.
+        file.execute("PRAGMA synchronous = OFF")
+        file.execute("BEGIN IMMEDIATE")
+        _require_ours(file, self.path, may_be_new=True)
+        columns = "time, name, thread, model, answer_id, quality, json"
+        added = file.execute(f"INSERT INTO events ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?)", row)  # noqa: S608
+        file.execute("DELETE FROM events WHERE id <= ?", ((added.lastrowid or 0) - self.max_events,))
+        file.execute("COMMIT")
 
 
 _sinks: WeakSet[HistorySink] = WeakSet()
@@ -177,8 +184,7 @@ class History:
         # Only what is written here becomes part of the statement.
         query = f"SELECT id, json, quality FROM events WHERE {' AND '.join(chosen)}{named} ORDER BY id LIMIT ?"  # noqa: S608
         while True:
-            with self._opened("ro") as file:
-                rows = file.execute(query, (*chosen.values(), *names, BATCH_ROWS)).fetchall()
+            rows = self._asked("ro", query, (*chosen.values(), *names, BATCH_ROWS)).fetched
             if not rows:
                 return
             for _, text, quality in rows:
@@ -202,12 +208,8 @@ class History:
         """
         if isinstance(quality, bool) or not isinstance(quality, int | float) or not 0 <= quality <= 1:
             raise ConfigError(f"quality={brief(quality)}: give a number from 0 to 1")
-        with self._opened("rw") as file:
-            scored = file.execute(
-                "UPDATE events SET quality = ? WHERE answer_id = ? AND answer_id != ''",
-                (float(quality), _storable(answer_id)),
-            )
-        if not scored.rowcount:
+        update = "UPDATE events SET quality = ? WHERE answer_id = ? AND answer_id != ''"
+        if not self._asked("rw", update, (float(quality), _storable(answer_id))).changed:
             raise ConfigError(
                 f"answer_id={brief(answer_id)}: {self.path} has no event of this answer: give the id of the model's "
                 "message, after the event was written and before the oldest events left"
@@ -221,20 +223,22 @@ class History:
         Raises:
             ConfigError: the file cannot be written.
         """
-        with self._opened("rw") as file:
-            deleted = file.execute("DELETE FROM events WHERE thread = ?", (_storable(thread_id),)).rowcount
-            if deleted:
-                file.execute("VACUUM")
-            return deleted
+        deleted = self._asked("rw", "DELETE FROM events WHERE thread = ?", (_storable(thread_id),)).changed
+        if deleted:
+            self._asked("rw", "VACUUM")
+        return deleted
 
-    @contextmanager
-    def _opened(self, mode: str) -> Iterator[sqlite3.Connection]:
+    def _asked(self, mode: str, statement: str, values: Sequence[Any] = ()) -> _Answer:
         if not self.path.is_file():
             raise ConfigError(f"there is no history {self.path}: name the file that a HistorySink writes")
+
+        def ask(file: sqlite3.Connection) -> _Answer:
+            _require_ours(file, self.path)
+            cursor = file.execute(statement, values)
+            return _Answer(cursor.fetchall(), cursor.rowcount)
+
         try:
-            with _connected(self.path, mode) as file:
-                _require_ours(file, self.path)
-                yield file
+            return _done(self.path, mode, ask)
         except sqlite3.Error as error:
             raise ConfigError(
                 f"cannot use the history {self.path}: {error}: name the file that a HistorySink writes"
@@ -262,19 +266,60 @@ def _reader(name: str) -> TypeAdapter[Any]:
     return TypeAdapter(KINDS[name])
 
 
-_in_use = threading.Lock()
+class _Answer(NamedTuple):
+    """What a statement gave."""
 
-if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
-    # A child would take over locks of a connection that is open, and wait for them for ever.
-    os.register_at_fork(before=_in_use.acquire, after_in_parent=_in_use.release, after_in_child=_in_use.release)
+    fetched: list[Any]
+    changed: int  # rows
 
 
-@contextmanager
-def _connected(path: Path, mode: str) -> Iterator[sqlite3.Connection]:
-    """A connection of its own for each use: none is open when the process is forked."""
+class _FileLocks:
+    """A lock for each file: while this process is forked, it has no file open.
+
+    A child would take over locks of a connection that is open, and wait for them for ever.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[Path, threading.Lock] = {}
+        self._adding = threading.Lock()
+        if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
+            os.register_at_fork(before=self._acquire, after_in_parent=self._release, after_in_child=self._release)
+
+    def of(self, path: Path) -> threading.Lock:
+        """Return the lock of a file; whoever has it must not wait."""
+        with self._adding:
+            return self._known.setdefault(path, threading.Lock())
+
+    def _acquire(self) -> None:
+        self._adding.acquire()
+        for lock in self._known.values():
+            lock.acquire()
+
+    def _release(self) -> None:
+        for lock in self._known.values():
+            lock.release()
+        self._adding.release()
+
+
+_locks = _FileLocks()
+
+
+def _done(path: Path, mode: str, work: Callable[[sqlite3.Connection], T]) -> T:
+    """Do work in a transaction of its own; while another process has the file, it is tried again from the start.
+
+    Nothing waits with the file open: forks would wait for it, and other threads.
+    """
     address = f"file:{quote(str(path))}?mode={mode}"
-    with _in_use, closing(sqlite3.connect(address, uri=True, timeout=BUSY_SECONDS, isolation_level=None)) as file:
-        yield file
+    ends = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            with _locks.of(path), closing(sqlite3.connect(address, uri=True, timeout=0, isolation_level=None)) as file:
+                return work(file)
+        except sqlite3.OperationalError as error:
+            is_busy = error.sqlite_errorcode & PRIMARY_CODE == sqlite3.SQLITE_BUSY
+            if not is_busy or time.monotonic() >= ends:
+                raise
+        time.sleep(POLL_SECONDS)
 
 
 def _require_ours(file: sqlite3.Connection, path: Path, *, may_be_new: bool = False) -> None:

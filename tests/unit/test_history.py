@@ -196,6 +196,26 @@ def test_events_are_written_again_when_the_file_is_well(path, warnings):
     assert (sink.lost, len(warnings()), list(History(path).events())) == (2, 1, EVENTS[3:4])
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on Windows")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_file_that_is_locked_holds_up_neither_forks_nor_other_histories(path, tmp_path, monkeypatch):
+    monkeypatch.setattr("langchain_ctxwin.observe.history.BUSY_SECONDS", 60)
+    _write(path, EVENTS[:1])
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        waiting = threading.Thread(target=_write, args=(path, EVENTS[1:2]), daemon=True)
+        waiting.start()
+        for _ in range(20):  # at any moment of its waiting
+            assert _write(tmp_path / "other.db", EVENTS[:1]).lost == 0
+            if not (child := os.fork()):
+                os._exit(0)
+            os.waitpid(child, 0)
+        assert waiting.is_alive()
+        other.execute("COMMIT")
+    waiting.join(PATIENCE)
+    assert list(History(path).events()) == EVENTS[:2]
+
+
 def test_a_file_that_stays_locked_costs_events(path, warnings, monkeypatch):
     monkeypatch.setattr("langchain_ctxwin.observe.history.BUSY_SECONDS", 0.01)
     sink = _write(path, EVENTS[:1])
