@@ -18,7 +18,6 @@ from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.protocols import Clock
 from langchain_ctxwin.util.background import renew_after_fork
 from langchain_ctxwin.util.failures import log_failure
-from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.stores import delete_items, redis_client
 
 __all__ = ["LangGraphResultStore", "MemoryResultStore", "RedisResultStore"]
