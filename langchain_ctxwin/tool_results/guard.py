@@ -68,6 +68,7 @@ would become so small while the window fills up that reading takes three times a
 
 MEDIA_SHARE = 0.5  # of the budget of a large result, that media may take beside a long text
 MAX_TOOLS = 256  # whose copies are remembered; making one again costs a millisecond
+SHORT_CHARS = 100_000  # of texts that are priced on the event loop: some milliseconds
 STORE_SECONDS = 3.0  # longest wait for a store: a tool call waits for it, a healthy one takes milliseconds a megabyte
 PLACE_SECONDS = 1.0  # of these for a thread in async runs: a burst of calls on a healthy store is through by then
 POLL_SECONDS = 0.01
@@ -239,8 +240,9 @@ class ToolResultGuard:
         output, known = jsonable(output) if isinstance(output, Iterator) else output, _known(output, runtime)
         found, shown = list[Any](), output
         with_views(output, found.append, known)
-        # A text is priced by a sample, or by a counter that may be slow; anything else may have to be printed first.
+        # Anything but short texts takes time: to be printed, or to be counted.
         are_texts = not call.config.chosen_fields and all(isinstance(one, str) for one in found)
+        are_texts = are_texts and sum(map(len, found)) <= SHORT_CHARS
         prices = map(self._prices.text, found if are_texts else ())
         sizes = list(takewhile(lambda size: size <= call.budget_tokens, prices))
         if are_texts and len(sizes) == len(found):

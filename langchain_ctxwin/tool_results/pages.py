@@ -93,6 +93,10 @@ class PageRoom:
     price: WholePrice
     rows: int | None = None  # most rows; None: as many as fit
 
+    def fits(self, text: str) -> bool:
+        """Say whether a text fits; much longer ones are not priced, which takes time."""
+        return len(text) <= self.tokens * MOST_CHARS_PER_TOKEN and self.price(text) <= self.tokens
+
 
 def page_at(view: ResultView, place: PagePlace, room: PageRoom) -> Page:
     """Return the page that begins at a place: as many whole entries as fit, or a part of one that is too large."""
@@ -198,7 +202,7 @@ def _fits_whole(view: ResultView, room: PageRoom) -> bool:
     if room.rows is not None and len(view) - view.layout.head > room.rows:
         return False
     count, entries = FIRST_ROWS, range(len(view))
-    while room.price(_body(view.shown(entries[:count]))) <= room.tokens:
+    while room.fits(_body(view.shown(entries[:count]))):
         if count >= len(view):
             return True
         count *= 2
@@ -213,7 +217,7 @@ def first_page(view: ResultView, config: ToolResultConfig, room: PageRoom) -> Pa
     shown = NOTHING if is_text else view.shown(range(len(view)))
     text = view.layout.rows[0] if is_text else _body(shown)
     page = Page(body=text, start=PagePlace(), next=None, stop=len(view), shown=shown)
-    if room.price(text) <= room.tokens:
+    if room.fits(text):
         return page
     stop = page_end(text, 0, int(room.tokens * HEAD_SHARE), room.price)
     start = tail_start(text, room.tokens - room.price(f"{text[:stop]}\n[…]\n"), room.price, stop)

@@ -149,7 +149,8 @@ class Reader:
         room = PageRoom(tokens=_body_tokens(tokens), price=self._price, rows=config.page_rows)
         kept, view = chosen(content, record, config, room)
         # Of a result that fits fields are left out to save tokens: its notes are as short as it is.
-        notes = _Notes(kept, view.layout, self._result_id, self._price, min(tokens, self._price(content.text)))
+        own_tokens = self._price(content.text) if room.fits(content.text) else tokens
+        notes = _Notes(kept, view.layout, self._result_id, self._price, own_tokens)
 
         def page(body_tokens: int) -> Page:
             return first_page(view, config, replace(room, tokens=body_tokens))

@@ -6,7 +6,7 @@ import base64
 import dataclasses
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from langchain_core.messages import ToolMessage
@@ -14,7 +14,7 @@ from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.types import Command
 from pydantic import BaseModel
 
-from langchain_ctxwin import ToolResultConfig, ToolResultGuard
+from langchain_ctxwin import TokenEstimator, ToolResultConfig, ToolResultGuard
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.tool_results.guard import ContentPrices
 from langchain_ctxwin.tool_results.stores import MemoryResultStore
@@ -371,3 +371,23 @@ def test_media_beside_configured_fields_stays_when_all_of_the_result_fits() -> N
     shown = guard.output([IMAGE, {"type": "text", "text": json.dumps(FEW)}], "rows", {})
 
     assert shown[1:] == [IMAGE]
+
+
+class RecordingCounter(TokenEstimator):
+    """Keeps the lengths of the texts that it counts."""
+
+    lengths: ClassVar[list[int]] = []
+
+    def count_text(self, text: str) -> int:
+        """Return the tokens of a text."""
+        self.lengths.append(len(text))
+        return super().count_text(text)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("result", ["One of many lines.\n" * 50_000, json.dumps(data() * 200)], ids=["text", "rows"])
+async def test_a_large_result_is_counted_once(result: str, is_async: bool) -> None:
+    RecordingCounter.lengths.clear()
+    guard = ToolResultGuard(counter=RecordingCounter())
+    await guard.aoutput(result, "read", {}) if is_async else guard.output(result, "read", {})
+    assert [length for length in RecordingCounter.lengths if length > 100_000] == [len(result)]
