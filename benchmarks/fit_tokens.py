@@ -1,7 +1,7 @@
 """Fits the weights of the token estimator to exact counts and writes them into a module.
 
 Needs numpy and scipy, which only this script uses (`pip install scipy`); the package itself needs neither.
-`fit_texts.py` makes more counted texts.
+`fit_texts.py` makes more counted texts. Characters are written first (`--characters`), because the counts go by them.
 """
 
 from __future__ import annotations
@@ -11,13 +11,16 @@ import gzip
 import json
 import re
 import zlib
+from collections import Counter
 from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
+import quicktok
 
 from langchain_ctxwin.core import token_weights
-from langchain_ctxwin.core.tokens import FEATURES, features
+from langchain_ctxwin.core.token_weights import BOUNDS, WEIGHTS
+from langchain_ctxwin.core.tokens import ASCII_FEATURES, FEATURES, SCRIPTS, features, script_counts
 
 FAMILIES = {
     "openai": "o200k", "cl100k": "cl100k", "anthropic": "claude47", "claude3": "claude3", "gemini": "gemma3",
@@ -28,6 +31,15 @@ AGENT_LIKE = {
     "md", "mdtable", "yaml", "sql", "html", "csv", "trace", "prose_en", "c", "rust", "css",
 }  # fmt: skip
 PER_LINE = 12  # figures on a line of the written module
+PER_STRING = 50  # characters on a line of those that are common
+# What makes a character common: its share in the texts of its alphabet; else its tokens at most, or texts that have it.
+COMMON_SHARE = 0.96
+COMMON_TOKENS = {"o200k_base": 1, "qwen3": 1, "cl100k_base": 2, "llama3": 2}
+COMMON_TEXTS = 2
+WITHOUT_ALPHABET = {
+    "latin1_symbols", "latin1", "latin_extended", "vietnamese", "typography", "box", "signs", "selectors", "fullwidth",
+    "cjk_symbols", "cjk", "kana", "other_scripts",
+}  # fmt: skip
 FOLDS = 8  # parts of the sources, each of which is predicted by weights fitted to the others
 
 # No class of characters is ever free. What ordinary texts lack is priced by what its characters cost on their own,
@@ -35,21 +47,27 @@ FOLDS = 8  # parts of the sources, each of which is predicted by weights fitted 
 # counted with four tokenizers whose vocabularies are public.
 FLOOR = 0.02
 FLOORS = {
-    "characters": 1 / 64, "letters": 0.002, "long_words": 2.0, "latin1_runs": 2.0, "ipa_diacritics": 0.15,
-    "latin_extended": 0.15, "vietnamese": 0.25, "private": 2.5,
+    "characters": 1 / 64, "letters": 0.002, "long_words": 7.0, "long_symbols": 5.0, "consonant_blocks": 0.8,
+    "latin_runs": 2.0, "cjk_symbols": 0.5,
 }  # fmt: skip
 # What marks random letters or a language among the texts fitted to is found in plain English too, and costs less there.
-# Scripts that no text fitted to is written in cost no more than their bytes.
-CEILINGS = {"long_words": 4.0, "a_endings": 1.0, "i_endings": 1.0, "other_scripts": 3.0}
+# Characters that no text fitted to is written in cost no more than their bytes.
+CEILINGS = {
+    "long_words": 7.0, "long_symbols": 5.0, "a_endings": 1.0, "i_endings": 1.0, "latin_runs": 3.0, "rare_two_byte": 2.0,
+    "rare_three_byte": 3.0, "other_scripts": 3.0, "typography": 1.05,
+}  # fmt: skip
 MEASURED = ("openai", "cl100k", "llama", "qwen")
 MEASURED_FLOORS = {
-    "symbols_e2": (0.9, 1.3, 1.1, 0.9), "box": (0.6, 0.8, 0.7, 0.6), "braille": (2.5, 2.5, 2.5, 2.2),
-    "typography": (0.5, 0.6, 0.6, 0.5), "fullwidth": (0.6, 0.75, 0.7, 0.7), "other_scripts": (1.8, 2.2, 2.2, 1.6),
-    "rare_cjk": (2.5, 2.5, 2.5, 2.2), "rare_astral": (2.8, 2.8, 2.8, 2.0), "oriya": (1.2, 2.4, 2.4, 1.5),
-    "latin1_symbols": (0.4, 0.5, 0.5, 0.4),
+    "signs": (0.9, 1.3, 1.1, 0.9), "box": (0.6, 0.8, 0.7, 0.6), "typography": (0.5, 1.0, 0.6, 1.0),
+    "fullwidth": (0.6, 0.75, 0.7, 0.7), "other_scripts": (1.8, 2.2, 2.2, 1.6), "selectors": (0.5, 1.0, 1.0, 0.5),
+    "emoji": (1.7, 1.9, 1.8, 1.7), "rare_astral": (3.4, 3.4, 3.4, 3.2), "latin1_symbols": (0.4, 0.5, 0.5, 0.4),
+    "latin_extended": (0.3, 0.3, 0.3, 0.45), "vietnamese": (0.6, 0.9, 0.8, 0.6), "cjk": (0.43, 0.95, 0.65, 0.57),
+    "kana": (0.33, 0.75, 0.5, 0.55), "rare_two_byte": (1.8, 1.9, 1.9, 1.5), "rare_three_byte": (2.4, 2.6, 2.4, 2.0),
 }  # fmt: skip
 LIKE = {"anthropic": "cl100k", "claude3": "cl100k", "gemini": "openai", "deepseek": "openai", "generic": "llama"}
 """Families without a public vocabulary borrow the floors of one with a vocabulary of like size."""
+
+Limits = tuple[float, float | None]
 
 TARGET = Path(token_weights.__file__)
 
@@ -58,18 +76,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder with tokens/fit.jsonl.gz")
     parser.add_argument("--more", type=Path, nargs="*", default=[], help="further counted texts of the same form")
+    parser.add_argument("--characters", action="store_true", help="write the characters that are common, and end")
+    parser.add_argument("--keep-ascii", action="store_true", help="fit the weights of what is beside ASCII alone")
     parser.add_argument("--write", action="store_true", help="write the weights, fitted to all texts")
     options = parser.parse_args()
     rows = load(options.data, *options.more)
+    if options.characters:
+        write_characters([row["text"] for row in rows])
+        return
     counts = matrix([row["text"] for row in rows])
     agent = np.array([row["cat"] in AGENT_LIKE for row in rows])
     exact = {name: np.array([row["tokens"][key] for row in rows], dtype=float) for name, key in FAMILIES.items()}
     exact["generic"] = np.median(np.stack(list(exact.values())), axis=0)
-    report(counts, exact, agent, np.array([fold_of(row["src"]) for row in rows]))
+    limits = {name: limits_of(name, keep_ascii=options.keep_ascii) for name in exact}
+    report(counts, exact, agent, np.array([fold_of(row["src"]) for row in rows]), limits)
     if options.write:
-        fitted = {name: fit(counts, true, name, agent) for name, true in exact.items()}
-        bounds = {name: bounds_of(counts[agent] @ fitted[name], name, exact, agent) for name in exact}
-        write(fitted, bounds)
+        fitted = {name: fit(counts, true, agent, limits[name]) for name, true in exact.items()}
+        found = {name: bounds_of(counts[agent] @ fitted[name], name, exact, agent) for name in exact}
+        write(fitted, BOUNDS if options.keep_ascii else found)
 
 
 def load(data: Path, *more: Path) -> list[dict]:
@@ -91,7 +115,7 @@ def fold_of(source: str) -> int:
     return zlib.crc32(re.split(r"[^a-z0-9]", source.lower())[0].encode()) % FOLDS
 
 
-def report(counts: np.ndarray, exact: dict, agent: np.ndarray, folds: np.ndarray) -> None:
+def report(counts: np.ndarray, exact: dict, agent: np.ndarray, folds: np.ndarray, limits: dict) -> None:
     """Prints errors on agent-like texts of sources that were not fitted to, and on all texts, fitted to most of them.
 
     Scripts with one source only cannot be held out by source: of other texts, one of `FOLDS` is held out.
@@ -103,7 +127,7 @@ def report(counts: np.ndarray, exact: dict, agent: np.ndarray, folds: np.ndarray
         estimate = np.empty(len(true))
         for fold in range(FOLDS):
             held = folds == fold
-            estimate[held] = counts[held] @ fit(counts[~held], true[~held], name, agent[~held])
+            estimate[held] = counts[held] @ fit(counts[~held], true[~held], agent[~held], limits[name])
         errors = np.abs(estimate - true) / true * 100
         print(f"{name:12}" + "".join(figures(errors[kind]) for kind in (agent, ~agent)), flush=True)
 
@@ -112,8 +136,8 @@ def figures(errors: np.ndarray) -> str:
     return f"{errors.mean():>9.1f}{np.quantile(errors, 0.95):>8.1f}{(errors <= 20).mean() * 100:>13.1f} "
 
 
-def fit(counts: np.ndarray, true: np.ndarray, family: str, agent: np.ndarray) -> np.ndarray:
-    """Weights with the smallest mean relative error, none below its floor.
+def fit(counts: np.ndarray, true: np.ndarray, agent: np.ndarray, limits: list[Limits]) -> np.ndarray:
+    """Weights with the smallest mean relative error, each within its limits.
 
     Agent-like texts weigh as much as all others together, however many there are of each.
     """
@@ -122,13 +146,22 @@ def fit(counts: np.ndarray, true: np.ndarray, family: str, agent: np.ndarray) ->
 
     rows, columns = counts.shape
     price = np.where(agent, 1 / max(1, agent.sum()), 1 / max(1, (~agent).sum())) * rows
-    limits = [(floor_of(name, family), CEILINGS.get(name)) for name in FEATURES]
     shares = hstack([csr_array(counts / true[:, None]), -eye_array(rows), eye_array(rows)], format="csr")
     solved = linprog(
         np.concatenate([np.zeros(columns), price, price]), A_eq=shares, b_eq=np.ones(rows),
         bounds=[*limits, *[(0, None)] * (2 * rows)], method="highs",
     )  # fmt: skip
     return solved.x[:columns]
+
+
+def limits_of(family: str, *, keep_ascii: bool) -> list[Limits]:
+    """Floor and ceiling of each weight; to keep the present ones of ASCII, only their floors can raise them."""
+    limits: list[Limits] = [(floor_of(name, family), CEILINGS.get(name)) for name in FEATURES]
+    if keep_ascii:
+        for index, weight in enumerate(WEIGHTS[family][: len(ASCII_FEATURES)]):
+            kept = max(weight, limits[index][0])
+            limits[index] = (kept, kept)
+    return limits
 
 
 def floor_of(name: str, family: str) -> float:
@@ -155,6 +188,43 @@ def write(fitted: dict[str, np.ndarray], bounds: dict[str, tuple[float, float]])
         source = re.sub(rf"(?ms)^({table}: [^\n]*{{).*?^}}", lambda found, body=body: found[1] + body, source, count=1)
     TARGET.write_text(source, encoding="utf-8")
     print(f"wrote {TARGET}")
+
+
+def write_characters(texts: list[str]) -> None:
+    """Puts the characters beside ASCII that are common into the module.
+
+    Of an alphabet those that nearly all of its texts are made of: random letters are rare ones more often than not.
+    Of signs, ideographs and Latin, which many languages share, those of few tokens and those that several texts have.
+    """
+    seen = Counter(character for text in texts for character in text)
+    spread = Counter(character for text in texts for character in set(text))
+    counters = [(quicktok.get_encoding(name).count, tokens) for name, tokens in COMMON_TOKENS.items()]
+    common: set[str] = set()
+    for script, characters in by_script().items():
+        if script in WITHOUT_ALPHABET:
+            common.update(each for each in characters if all(count(each) <= tokens for count, tokens in counters))
+            if script not in {"cjk", "other_scripts"}:
+                common.update(each for each in characters if spread[each] >= COMMON_TEXTS)
+            continue
+        left = COMMON_SHARE * sum(seen[each] for each in characters)
+        for character in sorted(characters, key=lambda each: -seen[each]):
+            if left > 0:
+                common.add(character)
+            left -= seen[character]
+    found = "".join(sorted(common))
+    lines = [found[start : start + PER_STRING] for start in range(0, len(found), PER_STRING)]
+    body = "\n".join(f"    {json.dumps(line, ensure_ascii=not line.isprintable())}" for line in lines)
+    source = TARGET.read_text(encoding="utf-8")
+    made = re.sub(r"(?ms)^COMMON = \(.*?^\)", lambda _: f"COMMON = (\n{body}\n)", source, count=1)
+    TARGET.write_text(made, encoding="utf-8")
+
+
+def by_script() -> dict[str, list[str]]:
+    """The characters of two and three bytes by script."""
+    found: dict[str, list[str]] = {}
+    for character in map(chr, [*range(0x80, 0xD800), *range(0xE000, 0x10000)]):
+        found.setdefault(SCRIPTS[script_counts(character).index(1)], []).append(character)
+    return found
 
 
 def _wrapped(weights: np.ndarray) -> list[str]:

@@ -80,7 +80,7 @@ def transcripts(data: Path) -> None:
 
 
 def growing(data: Path) -> None:
-    """Counts the texts, one after the other, while they grow by random steps past the sizes where less is read."""
+    """Counts the texts, one after the other, while they grow by random steps."""
     rng = random.Random(4)  # noqa: S311  # a reproducible choice, not a secret
     found = [row["text"] for row in load(data)]
     wholes = ["".join(found[start : start + TEXTS_JOINED]) for start in range(0, len(found), TEXTS_JOINED)]
@@ -163,7 +163,7 @@ def speed() -> None:
 
 
 def worst(estimator: TokenEstimator) -> None:
-    """The longest texts that are counted in full, of contents that exercise every table."""
+    """Long texts of contents that exercise every table."""
     size = 16_384
     blocks = "".join(map(chr, [*range(0x700, 0xD7FF), *range(0x1F300, 0x1F640)]))
     for kind, seeds in {

@@ -77,15 +77,15 @@ def _compiled(paths: tuple[str, ...]) -> Wanted:
 
 def _steps(path: str) -> Iterator[Step]:
     # What is quoted in errors is cut: a model reads them, and may have made the path of anything.
-    text, position, faulty = path.strip(), 0, f"field path {path!r:.200}"
+    text, position, faulty = path.strip(), 0, f"field path {path!r:.100}"
     while position <= len(text):
         found = cast("re.Match[str]", _SEGMENT.match(text, position))  # it matches the empty text everywhere
         rest, key = text[found.end() : found.end() + 200], found["key"].strip()
         if rest[:1] not in ("", "."):
             fault = (
-                f"has a quote that is not closed, or not at the start of a key, at {rest!r:.200}"
+                f"has a quote that is not closed, or not at the start of a key, at {rest!r:.100}"
                 if rest.startswith('"')
-                else f"cannot be read at {rest!r:.200}: lists are written as [], keys with brackets in quotes"
+                else f"cannot be read at {rest!r:.100}: lists are written as [], keys with brackets in quotes"
             )
             raise ConfigError(f"{faulty} {fault}")
         if key == "**" and rest:
@@ -94,11 +94,11 @@ def _steps(path: str) -> Iterator[Step]:
             try:
                 yield str(json.loads(key))
             except ValueError as error:
-                raise ConfigError(f"{faulty}: {key:.200} is not a JSON string ({error})") from error
+                raise ConfigError(f"{faulty}: {key:.100} is not a JSON string ({error})") from error
         elif key == "*":
             yield ANY_KEY
         elif "*" in key and key != "**":
-            raise ConfigError(f"{faulty}: * stands for a whole key; write a key that has one as {json.dumps(key):.200}")
+            raise ConfigError(f"{faulty}: * stands for a whole key; write a key that has one as {json.dumps(key):.100}")
         elif key and key != "**":
             yield key
         elif not key and (position or not found["lists"]):  # `[].id` names the items of a list at the top

@@ -1,15 +1,28 @@
 """Cases that a careful reader found: each once lost something, or said something untrue."""
 
 import pytest
+from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.runnables import RunnableLambda
 
-from langchain_ctxwin import ContextConfig, ContextEngine, ContextOverflow, ModelLimits, pin
+from langchain_ctxwin import (
+    BudgetedRetriever,
+    ContextConfig,
+    ContextEngine,
+    ContextOverflow,
+    ModelLimits,
+    ToolResultConfig,
+    ToolResultGuard,
+    create_context_agent,
+    pin,
+)
 from langchain_ctxwin.core import from_answer
 from langchain_ctxwin.errors import BudgetExceededError
 from support import agents
 from support.agents import called, compacted
 from support.conversations import CharCounter
 from support.fakes import ScriptedChatModel
+from support.oracle import text_tokens
 
 
 def engine_of(window=1000, summarizer=None, **options):
@@ -146,3 +159,36 @@ def test_two_messages_with_one_id_are_not_shortened_by_it(ids):
             engine.emergency(engine.measure(messages))
     else:
         assert compacted(engine, messages)[0].over_by == 0
+
+
+PLAIN = "The customer asked twice whether the replacement would arrive before the weekend. " * 50
+TAGS = "\U000e0041" * 112
+DEAR_TEXTS = {
+    "rare ideographs": "".join(chr(0x4E00 + number * 7 % 0x1A00) for number in range(60_000)),
+    "selectors behind a sentence": PLAIN[:83] + "".join(chr(0xFE00 + number % 15) for number in range(60_000)),
+    "tags between windows": "".join(
+        [PLAIN[:4_096], (TAGS[:48] + PLAIN[:32] + TAGS[:48]) * 32, (TAGS + PLAIN[:32] + TAGS) * 16]
+    ),
+}
+
+
+@pytest.mark.parametrize("text", DEAR_TEXTS.values(), ids=DEAR_TEXTS)
+def test_the_first_question_fits_however_many_tokens_its_characters_have(text):
+    model = ScriptedChatModel(input_limit=8_192)
+    agent = create_context_agent(model, [], limits=ModelLimits(context_window=8_192, max_output_tokens=512))
+    agent.invoke({"messages": [HumanMessage(text)]})
+    assert [request.refused for request in model.requests] == [False]
+
+
+@pytest.mark.parametrize("text", DEAR_TEXTS.values(), ids=DEAR_TEXTS)
+def test_a_page_has_no_more_tokens_than_it_may_however_many_its_characters_have(text):
+    shown = ToolResultGuard(ToolResultConfig(max_tokens=4_000)).output(text, "read", {})
+    assert text_tokens(shown) <= 4_000
+
+
+@pytest.mark.parametrize("text", DEAR_TEXTS.values(), ids=DEAR_TEXTS)
+def test_chunks_that_are_kept_have_at_most_twice_the_tokens_they_may(text):
+    """The budget is one of estimates, which are never below half of the count."""
+    chunks = [Document(text[start : start + 2_000]) for start in range(0, len(text), 2_000)]
+    kept = BudgetedRetriever(base=RunnableLambda(lambda _: chunks), max_context_tokens=8_192).retrieve("?").documents
+    assert 0 < sum(text_tokens(chunk.page_content) for chunk in kept) <= 2 * 8_192

@@ -244,10 +244,10 @@ def test_a_text_file_costs_what_its_text_costs(block):
     assert price(block) == COUNT.count_text(TEXT)
 
 
-def test_a_large_text_file_is_extrapolated_and_its_title_is_read():
-    text = TEXT * 100
-    block = {"type": "file", "base64": b64(text.encode()), "mime_type": "text/plain"}
-    assert price(block) == pytest.approx(COUNT.count_text(text), rel=0.02)
+def test_a_large_text_file_is_read_to_its_end_and_its_title_is_read():
+    text = TEXT * 100 + "\U000e0041" * 5_000
+    assert price({**TEXT_FILES["base64"], "base64": b64(text.encode())}) == COUNT.count_text(text)
+    assert price({"type": "file", "format": "txt", "data": text.encode()}) == COUNT.count_text(text)
     plain = TEXT_FILES["source"]
     assert price({**plain, "title": TEXT}) == pytest.approx(2 * price(plain), abs=1)
 
