@@ -14,7 +14,7 @@ from langchain_core.messages import AnyMessage, MessageLikeRepresentation, Syste
 from langchain_ctxwin.config import ContextConfig, Fixed, LiveConfig, as_live
 from langchain_ctxwin.core import planning
 from langchain_ctxwin.core.assembly import merge_system
-from langchain_ctxwin.core.calibration import Sizing, fault_of, prior
+from langchain_ctxwin.core.calibration import Sizing, fault_of
 from langchain_ctxwin.core.compaction import Compaction, Goal
 from langchain_ctxwin.core.events import SummaryEvent, SummaryStatus
 from langchain_ctxwin.core.limits import ModelLimits, for_everybody, limits_given, stated_limit, unrefuted
@@ -604,7 +604,6 @@ class ContextEngine:
         system_tokens = pricing.base_tokens + (pricing.price(system) if system else 0)
         at_once = pricing.in_prompt(tools, rules.provider)
         tool_tokens = pricing.tools(at_once)
-        plain = prior(pricing.doubt, tool_tokens=tool_tokens, system_tokens=system_tokens)
         return RequestParts(
             messages=messages,
             first=first,
@@ -622,7 +621,7 @@ class ContextEngine:
             compacted=compacted,
             media=settings.media,
             loaded=None if at_once is tools else pricing.loaded(tools),
-            sizing=Sizing(belief=plain, plain=plain, doubt=pricing.doubt),
+            sizing=Sizing(doubt=pricing.doubt),
         )
 
 

@@ -1,7 +1,7 @@
 """The pure part: values in, values out; no I/O, clocks or randomness. Here are the words by which others know it."""
 
 from langchain_ctxwin.core.assembly import RECORD_ID, record_text
-from langchain_ctxwin.core.calibration import Belief, Doubt, other_tools, prior
+from langchain_ctxwin.core.calibration import Correction, Doubt
 from langchain_ctxwin.core.edits import text_of
 from langchain_ctxwin.core.model_info import model_name
 from langchain_ctxwin.core.outcome import from_answer, update_after_measure
@@ -15,8 +15,8 @@ from langchain_ctxwin.core.view import Clamp, Position, View, message_id, positi
 __all__ = [
     "FRAMING",
     "RECORD_ID",
-    "Belief",
     "Clamp",
+    "Correction",
     "Doubt",
     "Pending",
     "Position",
@@ -34,9 +34,7 @@ __all__ = [
     "last_user",
     "message_id",
     "model_name",
-    "other_tools",
     "position_of",
-    "prior",
     "record_text",
     "repair_step",
     "text_of",

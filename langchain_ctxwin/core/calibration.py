@@ -1,8 +1,9 @@
 """Calibration: how far off estimates are for one model and tool set, learned from the sizes that a provider reports.
 
-A reported size is `fixed + offset + (1 + slope) * text`: what is in every request but not in our sums (the rendering of
-tools, hidden preambles) is a constant, what a tokenizer sees differently is a share. One ratio would mix the two and be
-wrong as soon as the history shrinks. The state is a Gaussian over both numbers, updated as in a Kalman filter.
+A reported size is `fixed + offset + ratio * text`: what is in every request but not in our sums (the rendering of
+tools, hidden preambles) is a constant, what a tokenizer sees differently is a ratio. A report of a whole request sets
+the offset. The difference of two reports is the size of the text between them: it teaches the ratio, and the text keeps
+its counted size as a span.
 """
 
 from __future__ import annotations
@@ -47,64 +48,43 @@ class Doubt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Belief:
-    """What is known about offset and slope. Offsets are tokens, slopes are shares of a text's estimate."""
+class Correction:
+    """What reports said of one model and tool set: a request has `estimate + offset + (ratio - 1) * text` tokens."""
 
     offset: float = 0.0
-    slope: float = 0.0
-    offset_variance: float
-    covariance: float = 0.0
-    slope_variance: float
-    reports: int = 0  # reported sizes behind it
+    """Tokens of each request that are not in our sums, such as how a provider renders tools, or a hidden preamble."""
+
+    ratio: float = 1.0
+    """Counted over estimated tokens of a text: what the tokenizer sees differently."""
+
+    learned_tokens: float = 0.0
+    """Estimated tokens of the texts behind the ratio, at most `MAX_LEARNED_TOKENS`."""
+
+    offset_text_tokens: float = 0.0
+    """Estimated tokens of the text in the request that the offset was taken from, as far as no span has them."""
+
+    reports: int = 0
+    """Reported sizes behind it."""
 
     def to_json(self) -> list[float]:
-        """Return the six numbers, rounded: they go into every checkpoint."""
-        numbers = (self.offset, self.slope, self.offset_variance, self.covariance, self.slope_variance)
+        """Return the five numbers, rounded: they go into every checkpoint."""
+        numbers = (self.offset, self.ratio, self.learned_tokens, self.offset_text_tokens)
         return [*map(float, map("{:.6g}".format, numbers)), self.reports]
 
     @classmethod
-    def from_json(cls, value: object) -> Belief | None:
-        """Read `to_json`; None for anything that is not a valid belief."""
+    def from_json(cls, value: object) -> Correction | None:
+        """Read `to_json`; None for anything else."""
         if not isinstance(value, list | tuple) or len(value) != len(cls.__dataclass_fields__):
             return None
         if [number for number in value if not isinstance(number, int | float) or not abs(number) < MAX_NUMBER]:
             return None
-        _, _, offset_variance, covariance, slope_variance, reports = value
-        if min(offset_variance, slope_variance, reports) < 0 or covariance**2 > offset_variance * slope_variance * 1.01:
+        if min(value[1:]) < 0:
             return None
-        return cls(**dict(zip(cls.__dataclass_fields__, [*value[:-1], int(reports)], strict=True)))
+        return cls(**dict(zip(cls.__dataclass_fields__, [*value[:-1], int(value[-1])], strict=True)))
 
-    def variance(self, constant: int, text_tokens: float) -> float:
-        """Variance of `constant * offset + text_tokens * slope`, in square tokens."""
-        mixed = 2 * constant * text_tokens * self.covariance
-        return max(0.0, constant * self.offset_variance + mixed + text_tokens**2 * self.slope_variance)
-
-    def updated(self, constant: int, text_tokens: float, surplus_tokens: float, noise: float) -> Belief:
-        """Kalman update for one observation of `constant * offset + text_tokens * slope`."""
-        offset_gain = constant * self.offset_variance + text_tokens * self.covariance
-        slope_gain = constant * self.covariance + text_tokens * self.slope_variance
-        total = constant * offset_gain + text_tokens * slope_gain + noise
-        surprise = surplus_tokens - constant * self.offset - text_tokens * self.slope
-        return Belief(
-            offset=self.offset + offset_gain / total * surprise,
-            slope=self.slope + slope_gain / total * surprise,
-            offset_variance=max(0.0, self.offset_variance - offset_gain**2 / total),
-            covariance=self.covariance - offset_gain * slope_gain / total,
-            slope_variance=max(0.0, self.slope_variance - slope_gain**2 / total),
-            reports=self.reports + 1,
-        )
-
-
-def prior(doubt: Doubt, *, tool_tokens: int, system_tokens: int) -> Belief:
-    """Return the belief before any report about this model and tool set."""
-    tools_sd = TOOLS_SD_SHARE * tool_tokens + TOOLS_SD_TOKENS if tool_tokens else 0.0
-    offset_sd = hypot(tools_sd, doubt.slope_sd * system_tokens, FIXED_SD_TOKENS)
-    return Belief(offset_variance=offset_sd**2, slope_variance=doubt.slope_sd**2)
-
-
-def other_tools(known: Belief, fresh: Belief) -> Belief:
-    """Return the belief about another tool set of a known model: the slope is the tokenizer's and stays."""
-    return replace(fresh, slope=known.slope, slope_variance=known.slope_variance)
+    def of_other_tools(self) -> Correction:
+        """Return what is known of another tool set of the model: the ratio is the tokenizer's and stays."""
+        return replace(self, offset=0.0, offset_text_tokens=0.0, reports=0)
 
 
 class Span(NamedTuple):
@@ -196,14 +176,13 @@ def is_plausible(tokens: int, estimate: int) -> bool:
     return estimate / PLAUSIBLE_RATIO - PLAUSIBLE_TOKENS <= tokens <= largest
 
 
-# What remains unexplained of any text beside a share of it, and of a whole request beside its text, when offset and
-# slope are known.
-TEXT_NOISE_TOKENS, FIXED_NOISE_SHARE, FIXED_NOISE_TOKENS = 3.0, 0.01, 5.0
-# Deviations above which a report is not explained by what we believed: something else is in there.
-MAX_SURPRISE_SD = 3.0
-# Doubt that one surprising text adds to the slope: five in a row make it as uncertain as a family's text weights.
-SURPRISE_SLOPE_SD = 0.03
-
+# What remains unexplained of what a step adds beside a share of it, and of a whole request beside its text, when offset
+# and ratio are known. By the tokens 4 % of the next requests of recorded agents are above their upper bound.
+TEXT_NOISE_TOKENS, FIXED_NOISE_SHARE = 10.0, 0.01
+MAX_SURPRISE_SD = 3.0  # deviations beyond which the size of a text is that of something else
+TYPICAL_TEXT_TOKENS = 500  # of one message or result of an agent: how fast the ratio is learned
+MAX_LEARNED_TOKENS = 10_000  # texts that the ratio remembers, so that it follows a conversation that changes
+LEAST_SLOPE_SD = 0.001  # of an exact counter, whose ratio is hardly learned
 
 # Part of its estimate that a prompt or tool definitions have whatever was reported of a whole request: it is there.
 LEAST_FIXED_SHARE = 0.1
@@ -263,104 +242,118 @@ class SizeEstimate:
 class Sizing:
     """Turns the estimates of one conversation's requests into sizes."""
 
-    belief: Belief
-    plain: Belief  # what was believed before any report
+    correction: Correction = field(default_factory=Correction)
     doubt: Doubt = field(default_factory=Doubt)
     measured: Measured = field(default_factory=Measured)
 
-    @property
-    def stretch(self) -> float:
-        """True over estimated size of a text."""
-        return max(0.0, 1 + self.belief.slope)
-
     def size(self, estimates: Regions, steps: Shown) -> SizeEstimate:
         """Return the size of a request with these estimates, whose history consists of `steps`."""
-        belief = self.belief
+        offset, ratio = self.correction.offset, self.correction.ratio
         counted, uncounted, squares = self.measured.price(steps)
-        stretch = self.stretch
         # The offset is mostly the rendering of tools: theirs where there are any.
-        tools = _shifted(estimates.tool_tokens, belief.offset) if estimates.tool_tokens else 0
-        rest = belief.offset - (tools - estimates.tool_tokens)
+        tools = _shifted(estimates.tool_tokens, offset) if estimates.tool_tokens else 0
+        rest = offset - (tools - estimates.tool_tokens)
         system = _shifted(estimates.system_tokens, rest) if rest < 0 or not tools else estimates.system_tokens
-        kept = system + tools - max(0, round(estimates.system_tokens + estimates.tool_tokens + belief.offset))
+        kept = system + tools - max(0, round(estimates.system_tokens + estimates.tool_tokens + offset))
         regions = Regions(
             system_tokens=system,
             tool_tokens=tools,
-            summary_tokens=round(stretch * estimates.summary_tokens),
-            pinned_tokens=round(stretch * estimates.pinned_tokens),
-            history_tokens=max(0, round(counted + stretch * uncounted) - kept),
+            summary_tokens=round(ratio * estimates.summary_tokens),
+            pinned_tokens=round(ratio * estimates.pinned_tokens),
+            history_tokens=max(0, round(counted + ratio * uncounted) - kept),
         )
-        known_noise = 0.0 if belief == self.plain else FIXED_NOISE_SHARE * (system + tools + counted)
-        return self._bounded(regions, belief, 1, estimates.texts(uncounted, squares), known_noise)
+        text, squares = estimates.texts(uncounted, squares)
+        if not self.correction.reports:
+            return self._estimated(regions, text, squares)
+        # The offset holds for the text that it was taken from: the ratio is in doubt for what is more or less of it.
+        apart = abs(text - self.correction.offset_text_tokens)
+        known = FIXED_NOISE_SHARE * (system + tools + counted)
+        return self._bounded(regions, hypot(self._ratio_sd * apart, known, self._noise(squares)))
 
     def least(self, size: SizeEstimate, estimates: Regions, steps: Shown) -> int:
         """Return the lower bound that decides a refusal, in tokens.
 
-        A refusal has to be sure: what reports made us believe may be wrong, so the plain count must not fit either.
+        A refusal has to be sure: what reports made us think may be wrong, so the plain count must not fit either.
         """
-        if self.belief == self.plain:
+        if self.correction == Correction():
             return size.lower_tokens
-        texts = estimates.texts(steps.total_tokens, steps.squares[-1])
-        return min(size.lower_tokens, self._bounded(estimates, self.plain, 1, texts).lower_tokens)
+        plain = replace(self, correction=Correction(), measured=Measured())
+        return min(size.lower_tokens, plain.size(estimates, steps).lower_tokens)
 
     def extended(self, size: SizeEstimate, reported_tokens: int, added: Sequence[int]) -> SizeEstimate:
         """Return the size of a request that extends one of `reported_tokens` by texts of `added` estimated tokens."""
-        total = reported_tokens + round(self.stretch * sum(added))
-        squares = sum([tokens * tokens for tokens in added])
-        return self._bounded(size.regions.scaled(total), self.belief, 0, (sum(added), squares))
+        text, squares = sum(added), sum([tokens * tokens for tokens in added])
+        regions = size.regions.scaled(reported_tokens + round(self.correction.ratio * text))
+        return self._bounded(regions, hypot(self._ratio_sd * text, self._noise(squares)) if text else 0.0)
 
-    def after_request(self, surplus: float, *, text: float, squares: float, fixed: float) -> Belief:
-        """Return the belief after the reported size of a whole request.
-
-        A size that the belief cannot explain means a constant that we do not see (tools bound elsewhere, a hidden
-        prompt), not an absurd slope: the offset takes the surprise.
+    def after_request(self, surplus: float, *, text: float) -> Correction:
+        """Return the correction after the reported size of a whole request: all that is unexplained is its offset.
 
         Args:
             surplus: reported size minus our plain estimate, in tokens.
-            text: the part of that estimate that the slope scales.
-            squares: the sum of the squares of the texts in it.
-            fixed: the rest of the estimate.
+            text: the part of that estimate that the ratio scales.
         """
-        belief = self.belief
-        noise = (self.doubt.noise_share * sqrt(squares)) ** 2 + (FIXED_NOISE_SHARE * fixed + FIXED_NOISE_TOKENS) ** 2
-        surprise = surplus - belief.offset - belief.slope * text
-        if surprise**2 / MAX_SURPRISE_SD**2 - belief.variance(1, text) - noise > 0:
-            belief = replace(belief, offset_variance=belief.offset_variance + surprise**2)
-        return belief.updated(1, text, surplus, noise)
+        known = self.correction
+        offset = surplus - (known.ratio - 1) * text
+        return replace(known, offset=offset, offset_text_tokens=text, reports=known.reports + 1)
 
-    def after_text(self, surplus: float, *, text: float, squares: float) -> Belief:
-        """Return the belief after the reported size of some text, seen as the difference of two requests.
+    def after_refusal(self, surplus: float, *, text: float) -> Correction:
+        """Return the correction after the size that a provider states for a request that it refused.
 
-        One that the belief cannot explain counts as noise: a picture, a thought that was dropped. It leaves some doubt
-        about the slope, so that many of them in a row are believed.
+        What can be made smaller is blamed first, as far as a tokenizer can be off: only that leads to a request that
+        fits, and the next answer tells whether it was right. The arguments are those of `after_request`.
         """
-        belief = self.belief
-        noise = (self.doubt.noise_share * sqrt(squares)) ** 2 + TEXT_NOISE_TOKENS**2
-        surprise = surplus - belief.slope * text
-        tolerated = surprise**2 / MAX_SURPRISE_SD**2 - belief.variance(0, text)
-        after = belief.updated(0, text, surplus, max(noise, tolerated))
-        if tolerated <= noise:
-            return after
-        return replace(after, slope_variance=after.slope_variance + SURPRISE_SLOPE_SD**2)
+        known = self.correction
+        ratio = 1 + (surplus - known.offset) / text if text else known.ratio
+        blamed = replace(known, ratio=min(max(ratio, 1 / PLAUSIBLE_RATIO), PLAUSIBLE_RATIO))
+        return replace(self, correction=blamed).after_request(surplus, text=text)
 
-    def _bounded(
-        self, regions: Regions, belief: Belief, constant: int, texts: tuple[int, int], known_noise: float = 0.0
-    ) -> SizeEstimate:
-        """The size and its bounds; `texts` are the tokens of what is estimated, and the sum of their squares."""
+    def after_text(self, tokens: float, *, text: float, squares: float) -> Correction:
+        """Return the correction after the counted size of some text, seen as the difference of two requests.
+
+        Of a size that no text has (a picture, a thought that was dropped) only what a text could differ by counts.
+        """
+        known, weight = self.correction, self._weight
+        most = MAX_SURPRISE_SD * hypot(self._noise(squares), self._ratio_sd * text)
+        expected = known.ratio * text
+        tokens = min(max(tokens, expected - most), expected + most)
+        ratio = (known.ratio * weight + tokens) / (weight + text)
+        learned = min(known.learned_tokens + text, MAX_LEARNED_TOKENS)
+        return replace(known, ratio=max(0.0, ratio), learned_tokens=learned, reports=known.reports + 1)
+
+    @property
+    def _weight(self) -> float:
+        """Tokens of text that the ratio stands for: as many as the estimator is sure of, and those it was learned from."""
+        slope_sd = max(self.doubt.slope_sd, LEAST_SLOPE_SD)
+        return TYPICAL_TEXT_TOKENS * (self.doubt.noise_share / slope_sd) ** 2 + self.correction.learned_tokens
+
+    @property
+    def _ratio_sd(self) -> float:
+        """Standard deviation of the ratio."""
+        plain = self._weight - self.correction.learned_tokens
+        return self.doubt.slope_sd * sqrt(plain / self._weight) if self._weight else 0.0
+
+    def _noise(self, squares: float) -> float:
+        """Standard deviation of texts whose ratio is known: the errors of many texts cancel out."""
+        return hypot(self.doubt.noise_share * sqrt(squares), TEXT_NOISE_TOKENS)
+
+    def _estimated(self, regions: Regions, text: float, squares: float) -> SizeEstimate:
+        """A size with its bounds before any report of a whole request.
+
+        The skew is that of plain estimates of text, the prompt too; after the first report errors go both ways alike.
+        """
+        tools = TOOLS_SD_SHARE * regions.tool_tokens + TOOLS_SD_TOKENS if regions.tool_tokens else 0.0
+        fixed = hypot(tools, FIXED_SD_TOKENS)
+        texts = hypot(self._ratio_sd * text, self.doubt.slope_sd * regions.system_tokens, self._noise(squares))
+        return self._bounded(regions, hypot(fixed, texts), hypot(fixed, self.doubt.lower_share * texts))
+
+    def _bounded(self, regions: Regions, above: float, below: float | None = None) -> SizeEstimate:
+        """A size with its bounds, by the standard deviations above and below it."""
         total = regions.total_tokens
         if not self.doubt.has_margin:
             return SizeEstimate(regions=regions, upper_tokens=total, lower_tokens=total)
-        # The errors of many texts cancel out.
-        noise = hypot(self.doubt.noise_share * sqrt(texts[1]), known_noise)
-        least = TEXT_NOISE_TOKENS if texts[0] else 0.0
-        above = sqrt(belief.variance(constant, texts[0]) + noise**2 + least**2)
-        # The skew is that of plain estimates of text, the prompt too; after the first report errors go both ways alike.
-        share = 1.0 if belief.reports else self.doubt.lower_share
-        prompt = 0.0 if belief.reports else (self.doubt.slope_sd * regions.system_tokens) ** 2
-        offset = constant * max(0.0, belief.offset_variance - prompt)
-        below = sqrt(offset + share**2 * max(0.0, above**2 - offset))
-        lower, upper = floor(total - QUANTILE_SD * below), ceil(total + QUANTILE_SD * above)
-        return SizeEstimate(regions=regions, upper_tokens=upper, lower_tokens=max(0, lower))
+        lower = floor(total - QUANTILE_SD * (above if below is None else below))
+        return SizeEstimate(regions=regions, upper_tokens=ceil(total + QUANTILE_SD * above), lower_tokens=max(0, lower))
 
 
 def _shifted(estimate: int, offset: float) -> int:
@@ -384,6 +377,7 @@ ROOMY_SHARE = 0.5
 # that does not is one less. What is hidden is a constant, so that the second one agrees. A size that is too small has
 # to be told once more: it leads to requests that are too large, and servers leave out of it what a cache held.
 AGREEING_REPORTS, AGREEING_SMALL_REPORTS = 2, 3
+ROUNDING_TOKENS = 9  # by which two reports may differ beside the text between them
 MOST_GROWTH = 1.5  # times its estimate that a text may have between two reports that agree
 # A tokenizer that needs more tokens than ours does so by the same multiple each time: up to about 2.5 where it has only
 # bytes for a script. A counter of the session grows by more than a tenth from call to call until then.
@@ -476,8 +470,7 @@ def votes(
         return {**report, "reports": 1}
     grown, added = report["tokens"] - before["tokens"], stretch * (report["estimate"] - before["estimate"])
     least, most = sorted((added / MOST_GROWTH, added * MOST_GROWTH))
-    slack = MAX_SURPRISE_SD * TEXT_NOISE_TOKENS
-    agrees = least - slack <= grown <= most + slack or _same_multiple(before, report)
+    agrees = least - ROUNDING_TOKENS <= grown <= most + ROUNDING_TOKENS or _same_multiple(before, report)
     return {**report, "reports": max(FEWEST_VOTES, before["reports"] + (1 if agrees else -1))}
 
 

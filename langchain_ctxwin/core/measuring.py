@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 from langchain_core.messages import AIMessage, AnyMessage
 
-from langchain_ctxwin.core.calibration import Measured, Sizing
+from langchain_ctxwin.core.calibration import Correction, Measured, Sizing
 from langchain_ctxwin.core.compaction import Goal, cut, with_record
 from langchain_ctxwin.core.limits import ModelLimits, TokenBudget
 from langchain_ctxwin.core.media import provider_limits
-from langchain_ctxwin.core.outcome import belief_key, from_history, sizing_for, with_belief
+from langchain_ctxwin.core.outcome import correction_key, from_history, sizing_for, with_correction
 from langchain_ctxwin.core.priced_view import BINDS, Head, PricedView, RequestParts, step_at, unbound_before
 from langchain_ctxwin.core.recovery import learned_media, lowered, remembered_limit, reserve_within, smaller_of
 from langchain_ctxwin.core.session import Session, counted
@@ -72,7 +72,7 @@ def measure_request(
     if show_fill:
         sized = _sized(session, request, about, full_tokens=limit)
     budget = _budget(sized.priced_view, limit, reserve)
-    aim = goal(limit, sized.request.sizing.belief.reports > 0)
+    aim = goal(limit, sized.request.sizing.correction.reports > 0)
     for change in (with_record_anew, begun_by_provider):
         if changed := change(sized.session, sized.request, sized.priced_view, aim):
             sized = _sized(changed, request, about, full_tokens=sized.request.full_tokens)
@@ -253,12 +253,14 @@ def _reconciled(
     A compaction compares candidates, which are no extension of anything reported, with this request. The offset follows
     from the report alone, never from an earlier offset, so that measuring again changes nothing.
     """
-    bare = replace(request, sizing=replace(request.sizing, belief=replace(request.sizing.belief, offset=0.0)))
+    correction = request.sizing.correction
+    bare = replace(request, sizing=replace(request.sizing, correction=replace(correction, offset=0.0)))
     gap = known_tokens - bare.priced_view(session.view, session.summary).total_tokens
     offset = max(gap, -request.system_tokens - request.tool_tokens)
-    belief = replace(request.sizing.belief, offset=float(offset))
-    session = replace(session, counts=with_belief(session.counts, belief_key(answering_model, tools_digest), belief))
-    return session, replace(request, sizing=replace(request.sizing, belief=belief))
+    correction = replace(correction, offset=float(offset))
+    key = correction_key(answering_model, tools_digest)
+    session = replace(session, counts=with_correction(session.counts, key, correction))
+    return session, replace(request, sizing=replace(request.sizing, correction=correction))
 
 
 def _calibrated(
@@ -270,7 +272,7 @@ def _calibrated(
     """
     told = None
     if "anchor" not in session.counts and any(map(_has_usage, reversed(request.messages))):
-        plain = replace(request.sizing, belief=request.sizing.plain, measured=Measured())
+        plain = replace(request.sizing, correction=Correction(), measured=Measured())
         plain_request = replace(request, sizing=plain)
         priced_view = plain_request.priced_view(session.view, session.summary)
         session, newest = from_history(session, plain_request, priced_view, about)

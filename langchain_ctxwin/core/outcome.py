@@ -13,7 +13,7 @@ from langchain_ctxwin.core.calibration import (
     AGREEING_REPORTS,
     AGREEING_SMALL_REPORTS,
     MAX_MEASURED,
-    Belief,
+    Correction,
     Measured,
     Regions,
     Sizing,
@@ -25,7 +25,6 @@ from langchain_ctxwin.core.calibration import (
     is_plausible,
     is_roomy,
     may_be,
-    other_tools,
     outvoted,
     reported_tokens,
     sent_tokens,
@@ -41,8 +40,6 @@ from langchain_ctxwin.errors import SummarizationError
 
 REFUSED = "summary refused: "  # begins the stored reason of a summary that came to nothing
 MAX_MODELS = 8  # models and tool sets remembered per conversation; of more, the one learned first leaves
-# Doubt about the slope after a refusal that states a size: with more, a larger request could have a smaller bound.
-REFUSED_SLOPE_SD = 0.5
 
 
 def update_after_measure(window: Window) -> dict[str, Any]:
@@ -233,12 +230,12 @@ def _judged(window: Window, reply: AIMessage, answering_model: str) -> _Judged:
     known = _without_disproved(known, report)
     planned, doubted = known.planned, known.doubted
     tokens, fault = reported_tokens(reply, planned)
-    is_first = not known.sizing.belief.reports and (doubted is None or doubted["reports"] >= 0)
+    is_first = not known.sizing.correction.reports and (doubted is None or doubted["reports"] >= 0)
     if tokens is not None and contradicts(tokens, max(planned[0], estimate), limit_tokens=limit, is_first=is_first):
         fault = far_off(tokens, planned)
     if not fault:
         return _Judged(known=_with_doubted(known, doubted and outvoted(doubted)), tokens=tokens)
-    row = votes(doubted, report, stretch=known.sizing.stretch)
+    row = votes(doubted, report, stretch=known.sizing.correction.ratio)
     if row is None:  # no size at all
         return _Judged(known=known, fault=fault)
     if is_first and doubted is None and tokens is not None and is_roomy(tokens, limit):
@@ -265,12 +262,12 @@ def _without_disproved(known: _Known, report: Mapping[str, Any]) -> _Known:
     anchor, doubted = known.counts.get("anchor") or {}, known.doubted
     if doubted is None or doubted["tokens"] != anchor.get("tokens"):
         return known
-    doubted = votes(doubted, report, stretch=known.sizing.stretch) or doubted
+    doubted = votes(doubted, report, stretch=known.sizing.correction.ratio) or doubted
     if doubted["reports"] >= AGREEING_REPORTS:
         return replace(known, doubted=doubted)
     return _Known(
         counts=without_sizes(known.counts),
-        sizing=replace(known.sizing, belief=known.sizing.plain, measured=Measured()),
+        sizing=replace(known.sizing, correction=Correction(), measured=Measured()),
         extends=None,
         planned=(report["estimate"], known.planned[1]),
         doubted=doubted,
@@ -309,10 +306,9 @@ def from_refusal(window: Window, stated_tokens: int | None) -> dict[str, Any]:
     if stated_tokens is None or fault_of(stated_tokens, expected(window.priced_view)):
         return counts
     sizing = window.request.sizing
-    doubtful = replace(sizing.belief, slope_variance=max(sizing.belief.slope_variance, REFUSED_SLOPE_SD**2))
-    doubtful_sizing = replace(sizing, belief=doubtful)
-    belief = doubtful_sizing.after_request(**_surplus(doubtful_sizing, window.priced_view, stated_tokens))
-    return with_belief(counts, belief_key(window.answering_model, window.about.tools_digest), belief)
+    surplus, text = _surplus(sizing, window.priced_view, stated_tokens)
+    correction = sizing.after_refusal(surplus, text=text)
+    return with_correction(counts, correction_key(window.answering_model, window.about.tools_digest), correction)
 
 
 def from_history(
@@ -328,18 +324,19 @@ def from_history(
     compacted = session.since.index + 1 if session.since and session.compactions else 0
     believed = [r for r in _believed(priced_view, about, answering_model) if r.at >= compacted]
     newest, reports = believed[-1] if believed else None, [r for r in believed if r.at >= learned]
-    if not reports or (session.counts.get("beliefs") and len(reports) == 1):
+    if not reports or (session.counts.get("corrections") and len(reports) == 1):
         return session, newest
     first = reports[0]
     if first.at != learned:
-        sizing = replace(sizing, belief=sizing.after_request(**first.surplus(priced_view.estimates)))
+        surplus, text = first.surplus(priced_view.estimates)
+        sizing = replace(sizing, correction=sizing.after_request(surplus, text=text))
     for old, new in pairwise(reports):
         added, tokens = new.before - old.before, new.tokens - old.tokens
         if old.answering_model == new.answering_model and is_plausible(tokens, added):
             last = Position(id=message_id(request.messages, new.at), index=new.at)
             span = Span(start=old.at, stop=new.at, estimate=added, tokens=tokens)
-            belief = sizing.after_text(tokens - added, text=added, squares=added**2)
-            sizing = replace(sizing, belief=belief, measured=sizing.measured.with_span(span, last))
+            correction = sizing.after_text(tokens, text=added, squares=added**2)
+            sizing = replace(sizing, correction=correction, measured=sizing.measured.with_span(span, last))
     name = reports[-1].answering_model or answering_model
     return replace(session, counts=_with_sizing(session.counts, about, name, sizing)), newest
 
@@ -354,7 +351,7 @@ def largest_accepted_tokens(window: Window) -> int:
 
 def without_sizes(counts: Mapping[str, Any]) -> dict[str, Any]:
     """Return `context_counts` without anything that was learned about sizes, and nothing to learn it from again."""
-    kept = {key: value for key, value in counts.items() if key not in {"checked", "beliefs", "measured"}}
+    kept = {key: value for key, value in counts.items() if key not in {"checked", "corrections", "measured"}}
     return {**kept, "anchor": None}
 
 
@@ -363,31 +360,31 @@ def sizing_for(session: Session, request: RequestParts, answering_model: str, to
     measured = session.measured(answering_model)
     return replace(
         request.sizing,
-        belief=believed(session, answering_model, tools_digest, request.sizing.plain),
+        correction=correction_of(session, answering_model, tools_digest),
         measured=measured if measured.holds_for(request.messages) else Measured(),
     )
 
 
-def believed(session: Session, answering_model: str, tools_digest: str, fresh: Belief) -> Belief:
-    """Return what the conversation knows about a model and tool set, else about the model, else the fresh belief."""
-    beliefs: Mapping[str, Any] = session.counts.get("beliefs") or {}
-    known = Belief.from_json(beliefs.get(belief_key(answering_model, tools_digest)))
+def correction_of(session: Session, answering_model: str, tools_digest: str) -> Correction:
+    """Return what the conversation knows about a model and tool set, else about the model."""
+    corrections: Mapping[str, Any] = session.counts.get("corrections") or {}
+    known = Correction.from_json(corrections.get(correction_key(answering_model, tools_digest)))
     if known is not None:
         return known
-    for key in reversed([*beliefs]):
-        if key.rpartition("|")[0] == answering_model and (found := Belief.from_json(beliefs[key])):
-            return other_tools(found, fresh)
-    return fresh
+    for key in reversed([*corrections]):
+        if key.rpartition("|")[0] == answering_model and (found := Correction.from_json(corrections[key])):
+            return found.of_other_tools()
+    return Correction()
 
 
-def belief_key(answering_model: str, tools_digest: str) -> str:
+def correction_key(answering_model: str, tools_digest: str) -> str:
     """Name of a model and tool set in `context_counts`."""
     return f"{answering_model}|{tools_digest}"
 
 
-def with_belief(counts: Mapping[str, Any], key: str, belief: Belief) -> dict[str, Any]:
-    """Return `context_counts` with a belief about one model and tool set."""
-    return {**counts, "beliefs": bounded(counts.get("beliefs"), key, belief.to_json(), MAX_MODELS)}
+def with_correction(counts: Mapping[str, Any], key: str, correction: Correction) -> dict[str, Any]:
+    """Return `context_counts` with the correction of one model and tool set."""
+    return {**counts, "corrections": bounded(counts.get("corrections"), key, correction.to_json(), MAX_MODELS)}
 
 
 def bounded(known: Mapping[str, Any] | None, key: str, value: Any, most: int) -> dict[str, Any]:
@@ -418,26 +415,26 @@ def _with_sizing(counts: Mapping[str, Any], about: About, answering_model: str, 
     speakers = bounded(counts.get("speakers"), about.model, answering_model, MAX_MODELS)
     measured = bounded(counts.get("measured"), answering_model, sizing.measured.to_json(), MAX_MEASURED)
     known = {**counts, "speakers": speakers, "measured": measured}
-    return with_belief(known, belief_key(answering_model, about.tools_digest), sizing.belief)
+    return with_correction(known, correction_key(answering_model, about.tools_digest), sizing.correction)
 
 
 def _refined(sizing: Sizing, extends: Extends | None, priced_view: PricedView, tokens: int, reply: Position) -> Sizing:
     """The sizing after a whole request, or after what it added to one that was reported before."""
     added, surplus = (sum(extends.added), tokens - extends.tokens) if extends else (0, 0)
     if extends is None or not is_plausible(surplus, added):
-        return replace(sizing, belief=sizing.after_request(**_surplus(sizing, priced_view, tokens)))
+        unexplained, text = _surplus(sizing, priced_view, tokens)
+        return replace(sizing, correction=sizing.after_request(unexplained, text=text))
     span = Span(start=extends.index, stop=reply.index, estimate=added, tokens=surplus)
-    belief = sizing.after_text(surplus - added, text=added, squares=sum(size**2 for size in extends.added))
-    return replace(sizing, belief=belief, measured=sizing.measured.with_span(span, reply))
+    correction = sizing.after_text(surplus, text=added, squares=sum(size**2 for size in extends.added))
+    return replace(sizing, correction=correction, measured=sizing.measured.with_span(span, reply))
 
 
-def _surplus(sizing: Sizing, priced_view: PricedView, tokens: int) -> dict[str, float]:
-    """The arguments of `Sizing.after_request` for the reported size of this request."""
+def _surplus(sizing: Sizing, priced_view: PricedView, tokens: int) -> tuple[float, float]:
+    """What is unexplained of the reported size of this request, and the text in it that no span has; in tokens."""
     estimates = priced_view.estimates
     counted, rest, squares = sizing.measured.price(priced_view.steps)
-    text, squares = estimates.texts(rest, squares)
-    fixed = estimates.system_tokens + estimates.tool_tokens + counted
-    return {"surplus": tokens - fixed - text, "text": text, "squares": squares, "fixed": fixed}
+    text, _ = estimates.texts(rest, squares)
+    return tokens - estimates.system_tokens - estimates.tool_tokens - counted - text, text
 
 
 class ReportedSize(NamedTuple):
@@ -448,11 +445,10 @@ class ReportedSize(NamedTuple):
     before: int
     answering_model: str
 
-    def surplus(self, estimates: Regions) -> dict[str, float]:
-        """Return the arguments of `Sizing.after_request`; summary and pins of the request are those of these."""
+    def surplus(self, estimates: Regions) -> tuple[float, float]:
+        """Return what is unexplained of it, and the text in it; summary and pins of the request are those of these."""
         text = estimates.summary_tokens + estimates.pinned_tokens + self.before
-        fixed = estimates.system_tokens + estimates.tool_tokens
-        return {"surplus": self.tokens - text - fixed, "text": text, "squares": text**2, "fixed": fixed}
+        return self.tokens - text - estimates.system_tokens - estimates.tool_tokens, text
 
 
 def _believed(priced_view: PricedView, about: About, answering_model: str) -> list[ReportedSize]:

@@ -413,7 +413,7 @@ def refusal_of(window: Window, after: PricedView) -> BudgetExceededError:
     def keep(name: str, text: str, message: AnyMessage) -> None:
         line = " ".join(text.split())
         excerpt = f'"{line[:EXCERPT_CHARS]}..."' if len(line) > EXCERPT_CHARS else f'"{line}"'
-        tokens = round(max(0.0, 1 + request.sizing.belief.slope) * request.price(message))  # as regions are counted
+        tokens = round(request.sizing.correction.ratio * request.price(message))  # as regions are counted
         kept.append((f"{name} {excerpt}", tokens))
 
     for index in sorted(request.pins):

@@ -434,7 +434,7 @@ class RequestParts:
 
     def text_tokens(self, text: str) -> int:
         """The size of a text as the regions of a priced view count it; 0 for an empty one."""
-        return round(max(0.0, 1 + self.sizing.belief.slope) * self.price_text(text))
+        return round(self.sizing.correction.ratio * self.price_text(text))
 
     def price_text(self, text: str) -> int:
         """Our estimate of a text as a message of its own; 0 for an empty one."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage
 
-from langchain_ctxwin.core.calibration import FEWEST_VOTES, Belief, Measured
+from langchain_ctxwin.core.calibration import FEWEST_VOTES, Correction, Measured
 from langchain_ctxwin.core.calls import is_user
 from langchain_ctxwin.core.priced_view import in_steps, last_user
 from langchain_ctxwin.core.record import LEFT, MAX_COUNT, Record, stored_count
@@ -293,7 +293,7 @@ _CHECKS: dict[str, dict[str, Check]] = {
         "anchor": _or_none(_has(_ANCHOR, optional=("id", "index", "checksum"))),
         "checked": _has(_CHECKED),
         "contradicted": _or_none(_has({**_SIZES, "model": _is_text, "reports": _is_number(FEWEST_VOTES)})),
-        "beliefs": _each(lambda value: Belief.from_json(value) is not None),
+        "corrections": _each(lambda value: Correction.from_json(value) is not None),
         "measured": _each(lambda value: isinstance(value, Mapping)),
         "speakers": _each(_is_text),
         "limits": _each(_each(_is_number(1))),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from statistics import fmean
 
 import pytest
 from langchain_core.messages import HumanMessage
 
 from langchain_ctxwin import BudgetExceededError
-from langchain_ctxwin.core import other_tools, prior
 from langchain_ctxwin.core.outcome import MAX_MODELS
 from support.reporting import COUNTER, PROMPT, TOOLS, Chat, Provider, model
 
@@ -92,9 +92,12 @@ def test_a_fallback_is_learned_under_its_own_name():
     for turn in range(24):
         chat.provider = (own, other)[turn % 2]
         assert chat.answer(chat.ask(), by=("one", "two")[turn % 2]).ignored == ""
-    offsets = {key.partition("|")[0]: belief[0] for key, belief in chat.state["context_counts"]["beliefs"].items()}
+    offsets = {key.partition("|")[0]: known[0] for key, known in chat.state["context_counts"]["corrections"].items()}
     assert offsets.keys() == {"one", "two"}
-    assert offsets["two"] - offsets["one"] == pytest.approx(1700 - 0.2 * COUNTER.count_text(PROMPT), abs=250)
+    # They never answer twice in a row, so that no text is counted on its own: what differs is in the offsets.
+    regions = chat.ask().priced_view.estimates
+    texts = regions.history_tokens + COUNTER.count_text(PROMPT)
+    assert offsets["two"] - offsets["one"] == pytest.approx(1700 - 0.2 * texts, abs=250)
 
 
 def test_an_alias_keeps_the_anchor():
@@ -102,7 +105,7 @@ def test_an_alias_keeps_the_anchor():
     windows = chat.talk(by="m-2026-01-01")
     assert fmean(map(chat.error, windows[1:])) < 0.01
     assert {window.report["counted_by"] for window in windows[1:]} == {"usage"}
-    assert [key.partition("|")[0] for key in chat.state["context_counts"]["beliefs"]] == ["m-2026-01-01"]
+    assert [key.partition("|")[0] for key in chat.state["context_counts"]["corrections"]] == ["m-2026-01-01"]
     assert chat.error(chat.compacted()) < 0.03
 
 
@@ -141,13 +144,12 @@ def test_an_edited_history_is_counted_no_worse_than_plain(edit):
     assert chat.error(window) < 0.02 < chat.plain_error(window)
 
 
-def test_other_tools_keep_the_slope():
+def test_other_tools_keep_the_ratio():
     chat = Chat()
     chat.talk(10)
     known, other = chat.ask().request.sizing, chat.measure(tools=TOOLS[:1]).request.sizing
-    window = chat.measure(tools=TOOLS[:1], session={})
-    fresh = prior(known.doubt, tool_tokens=window.request.tool_tokens, system_tokens=window.request.system_tokens)
-    assert other.belief == other_tools(known.belief, fresh)
+    assert known.correction.ratio > 1.05
+    assert other.correction == replace(known.correction, offset=0.0, offset_text_tokens=0.0, reports=0)
 
 
 def test_the_state_stays_small():
@@ -157,7 +159,7 @@ def test_the_state_stays_small():
         chat.answer(chat.ask())
         assert len(json.dumps(chat.state["context_counts"])) < 6000
     assert chat.state["context_guard"]["compactions"] > 20
-    assert len(chat.state["context_counts"]["beliefs"]) == MAX_MODELS
+    assert len(chat.state["context_counts"]["corrections"]) == MAX_MODELS
 
 
 def test_upper_bounds_hold_and_the_interval_narrows():
@@ -229,7 +231,7 @@ def test_one_call_that_is_reported_several_times_over_is_not_believed(before, fa
     honest.talk(before + 1)
     assert "far from our count" in chat.answer(chat.ask(), round(factor * chat.true(chat.ask()))).ignored
     chat.messages[-1].usage_metadata = None
-    assert chat.error(chat.ask()) < 0.03
+    assert chat.error(chat.ask()) < 0.035
     chat.talk(2)
     assert chat.error(chat.ask()) < 0.01
 

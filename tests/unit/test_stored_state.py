@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_ctxwin import ContextEngine, ModelLimits
-from langchain_ctxwin.core import Belief, View, from_answer, update_after_measure
+from langchain_ctxwin.core import Correction, View, from_answer, update_after_measure
 from langchain_ctxwin.core.session import valid_keys, valid_view
 
 HISTORY = [HumanMessage("question " * 40, id="q"), AIMessage("answer " * 40, id="a"), HumanMessage("next", id="n")]
 PLAIN = st.none() | st.booleans() | st.integers(-5, 10**6) | st.floats(allow_nan=True) | st.text(max_size=5)
 GARBAGE = st.recursive(PLAIN, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner))
-COUNTS = ["anchor", "checked", "beliefs", "measured", "speakers", "limits", "messages", "first", "resets", "reported",
-          "contradicted"]  # fmt: skip
+COUNTS = ["anchor", "checked", "corrections", "measured", "speakers", "limits", "messages", "first", "resets",
+          "reported", "contradicted"]  # fmt: skip
 GUARD = ["compactions", "dropped_turns", "ineffective", "asked", "since", "reason"]
 VIEW = ["start", "pinned", "cleared", "clamped", "covered", "receipt"]
 NUMBER = st.integers(-2, 4) | st.sampled_from([True, 1.5, 10**400, float("inf"), float("nan")])
@@ -44,7 +44,7 @@ NEARLY = {
         {"key": NAME, "start": PLACE, "through": PLACE, "digest": NAME, "since": NUMBER, "max_tokens": NUMBER}
     ),
     "context_counts": st.fixed_dictionaries(
-        {}, optional={"messages": NUMBER, "resets": NUMBER, "beliefs": st.just({"|": [10**400] * 6})}
+        {}, optional={"messages": NUMBER, "resets": NUMBER, "corrections": st.just({"|": [10**400] * 5})}
     ),
     "context_guard": st.fixed_dictionaries({}, optional={"compactions": NUMBER, "asked": NUMBER, "since": PLACE}),
     "context_summary": NAME,
@@ -134,15 +134,15 @@ def test_a_summary_that_covers_what_is_gone_stops_no_thread():
 @given(
     reported=st.integers(1, 200_000),
     offset=st.floats(-(10**5), 10**5),
-    slope=st.floats(-0.9, 3),
+    ratio=st.floats(0.1, 4),
     prompt=st.sampled_from(["", "rule " * 2000]),
 )
-def test_measuring_again_changes_nothing(reported, offset, slope, prompt):
-    belief = Belief(offset=offset, slope=slope, offset_variance=100.0, slope_variance=0.01, reports=3)
+def test_measuring_again_changes_nothing(reported, offset, ratio, prompt):
+    known = Correction(offset=offset, ratio=ratio, learned_tokens=900.0, reports=3)
     usage = {"input_tokens": reported, "output_tokens": 1, "total_tokens": reported + 1}
     answered = HISTORY[1].model_copy(update={"usage_metadata": usage})
     history = [HISTORY[0], answered, HISTORY[2]]
-    state = {"context_counts": {"beliefs": {"|": belief.to_json()}}}
+    state = {"context_counts": {"corrections": {"|": known.to_json()}}}
     once = update_after_measure(engine().measure(history, system_prompt=prompt, session=state))
     twice = update_after_measure(engine().measure(history, system_prompt=prompt, session=once))
     assert twice == once
