@@ -27,7 +27,7 @@ QUANTILE_SD = 1.645
 # about tools at all. Fitted to provider-reported sizes of 293 recorded requests, rounded up: models differ.
 TOOLS_SD_SHARE, TOOLS_SD_TOKENS = 0.1, 200.0
 FIXED_SD_TOKENS = 40.0  # uncertainty of the constants around a request without tools, fitted to the same requests
-MAX_NUMBER = 1e15  # numbers of a stored belief are below this; it also keeps their squares finite
+MAX_NUMBER = 1e15  # numbers of a stored correction are below this; it also keeps their squares finite
 MAX_SPANS = 48  # spans kept per model, about 1 KB in a checkpoint; of more, the two smallest neighbours become one
 MAX_MEASURED = 2  # models whose spans are kept: one, and the one it takes turns with
 # A reported difference is that of the text between when it is within this factor and this constant of its estimate.
@@ -323,7 +323,7 @@ class Sizing:
 
     @property
     def _weight(self) -> float:
-        """Tokens of text that the ratio stands for: as many as the estimator is sure of, and those it was learned from."""
+        """Tokens of text behind the ratio: as many as the estimator is sure of, and those it was learned from."""
         slope_sd = max(self.doubt.slope_sd, LEAST_SLOPE_SD)
         return TYPICAL_TEXT_TOKENS * (self.doubt.noise_share / slope_sd) ** 2 + self.correction.learned_tokens
 
