@@ -46,6 +46,31 @@ def test_another_middleware_may_mark_the_cache_too(ours_first):
     assert max(outcome.breakpoints) == MAX_BREAKPOINTS
 
 
+@pytest.mark.parametrize("adapter", ["nodes", "middleware"])
+@pytest.mark.parametrize("thinking", [None, {"type": "adaptive"}], ids=["by default", "as the model is set"])
+async def test_thinking_that_another_prompt_made_stale_is_refused_once(adapter, thinking):
+    """The API's own refusal is recovered, sync and async; the request without it, and all after it, are taken."""
+    with AnthropicServer(policy=speaking(thinks=True), binds=True) as server:
+        model, saver, thread = (
+            server.chat_model(thinking=thinking),
+            InMemorySaver(),
+            {"configurable": {"thread_id": "a"}},
+        )
+        for prompt in ("Be good.", "Be quick."):
+            made = {"system_prompt": prompt, "checkpointer": saver}
+            limits = ModelLimits(context_window=8_000, max_output_tokens=256)
+            if adapter == "nodes":
+                agent = create_context_agent(model, [look], limits=limits, **made)
+            else:
+                agent = create_agent(model, [look], middleware=[ContextWindowMiddleware(limits=limits)], **made)
+            agent.invoke({"messages": [HumanMessage("What is to be seen?")]}, thread)
+            await agent.ainvoke({"messages": [HumanMessage("And now?")]}, thread)
+    assert [request.status for request in server.requests] == [200] * 4 + [400] + [200] * 4
+    asked = [(request.body.get("thinking") or {}).get("block_binding") for request in server.requests]
+    drops = {"prefix_mismatch_behavior": "drop_block"}
+    assert asked == [None] * 5 + [None if thinking else drops] * 4
+
+
 LARGE_PROMPT = "Answer in French, and mind the gap. " * 1_100  # 10,000 tokens
 NEW_OPENAI = {"release_date": "2026-10-26"}
 """Profile of a model whose prompt cache matches at breakpoints only."""
