@@ -85,8 +85,7 @@ class ContextEngine:
             alone tells of what left. The object that is also the agent's model reads the conversation from the
             provider's prompt cache.
         config: when to compact and what to keep; a `ConfigFile` is followed while the program runs.
-        learned: remembers limits that providers state, such as `LearnedSource(path)` for everybody; by default this
-            engine remembers those that two conversations heard.
+        learned: remembers limits that providers state; by default this engine does, those that two conversations heard.
         jobs: writes summaries in the background; by default one set of threads for the whole process.
         pin_when: a function that takes a message and says whether it is pinned, as if it were marked through `pin`. It
             is asked once about a message that does not change, so its answer must depend on the message alone.
@@ -599,7 +598,7 @@ class ContextEngine:
         rules: Rules,
     ) -> RequestParts:
         first = next((i for i, m in enumerate(messages) if not isinstance(m, SystemMessage)), len(messages))
-        pins, compacted = self._marks(messages)
+        pins, compacted, media_at = self._marks(messages)
         system = merge_system(prompt, messages[:first])
         system_tokens = pricing.base_tokens + (pricing.price(system) if system else 0)
         at_once = pricing.in_prompt(tools, rules.provider)
@@ -620,6 +619,7 @@ class ContextEngine:
             rules=rules,
             compacted=compacted,
             media=settings.media,
+            media_at=media_at,
             loaded=None if at_once is tools else pricing.loaded(tools),
             sizing=Sizing(doubt=pricing.doubt),
         )

@@ -18,6 +18,7 @@ from langchain_ctxwin.core.assembly import filled
 from langchain_ctxwin.core.calibration import QUANTILE_SD, Doubt
 from langchain_ctxwin.core.calls import call_ids
 from langchain_ctxwin.core.edits import compact_json
+from langchain_ctxwin.core.media import has_media
 from langchain_ctxwin.core.model_info import family_of
 from langchain_ctxwin.core.native import compaction_in, in_prompt, is_deferred
 from langchain_ctxwin.core.pairing import unanswered_in
@@ -53,8 +54,9 @@ MAX_NOISE_SHARE = 0.1
 EXACT_NOISE_SHARE = 0.02
 """What an exact counter of texts leaves open of a message: how the provider frames it."""
 
-Found = tuple[frozenset[int], frozenset[int]]
-"""Positions in a history: of its explicit pins, and of the answers with which a provider compacted what was before."""
+Found = tuple[frozenset[int], frozenset[int], frozenset[int]]
+"""Positions in a history: of its explicit pins, of the answers with which a provider compacted what was before, and of
+the messages with pictures or files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -353,7 +355,7 @@ class Steps:
 
 
 class Marks:
-    """Finds the explicit pins of a history, and the answers with which a provider compacted what was before.
+    """Finds the explicit pins of a history, the answers with which a provider compacted what was before, and pictures.
 
     It looks only at what is new since the last time, and at the newest messages, which may have changed in place.
 
@@ -371,8 +373,8 @@ class Marks:
         self._known: Lru[tuple[list[AnyMessage], int, Found]] = Lru(MAX_CONVERSATIONS)
 
     def __call__(self, messages: Sequence[AnyMessage]) -> Found:
-        """Return the positions of the pins, and those of the compactions."""
-        old, same, found = self._known.get(_name_of(messages)) or ([], 0, (frozenset[int](), frozenset[int]()))
+        """Return the positions of the pins, of the compactions, and of messages with media."""
+        old, same, found = self._known.get(_name_of(messages)) or ([], 0, (frozenset[int](),) * 3)
         if len(old) != same or not starts_with(messages, old):  # another branch of the conversation, or another history
             old, same = [], 0
         begin = max(0, same - CHECKED_MESSAGES)
@@ -381,6 +383,7 @@ class Marks:
         now = (
             _with(found[0], pins, same if self._pin_when else begin),
             _with(found[1], _compactions(messages, begin), begin),
+            _with(found[2], _with_media(messages, begin), begin),
         )
         if same == len(messages) and now == found:
             return found
@@ -437,6 +440,11 @@ def _name_of(messages: Sequence[AnyMessage]) -> Any:
 def _compactions(messages: Sequence[AnyMessage], begin: int) -> list[int]:
     found = enumerate(messages[begin:], begin)
     return [index for index, message in found if type(message.content) is list and compaction_in(message)]
+
+
+def _with_media(messages: Sequence[AnyMessage], begin: int) -> list[int]:
+    found = enumerate(messages[begin:], begin)
+    return [index for index, message in found if type(message.content) is list and has_media(message)]
 
 
 def _with(found: frozenset[int], new: list[int], begin: int) -> frozenset[int]:

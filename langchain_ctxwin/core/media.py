@@ -92,7 +92,9 @@ class MediaSize:
         return cls(num_bytes=sum(size.num_bytes for size in sizes), images=sum(size.images for size in sizes))
 
 
-NO_MEDIA = MediaSize()
+def has_media(message: AnyMessage) -> bool:
+    """Return whether a message that a person, a tool or an application wrote has pictures or files."""
+    return not isinstance(message, AIMessage) and any(_media_in(message.content))
 
 
 def learned_limits(overflow: ContextOverflow, sent: MediaSize) -> MediaLimits:

@@ -13,7 +13,7 @@ from langchain_ctxwin.core.assembly import Fill, Preamble, assemble, constraints
 from langchain_ctxwin.core.calibration import Regions, SizeEstimate, Sizing
 from langchain_ctxwin.core.calls import call_ids, is_user, result_ids
 from langchain_ctxwin.core.edits import edit
-from langchain_ctxwin.core.media import NO_LIMITS, NO_MEDIA, MediaLimits, MediaSize, left_out, without_media
+from langchain_ctxwin.core.media import NO_LIMITS, MediaLimits, MediaSize, left_out, without_media
 from langchain_ctxwin.core.native import (
     has_bound_reasoning,
     is_kept,
@@ -341,6 +341,9 @@ class RequestParts:
     media: MediaLimits = NO_LIMITS
     """What of pictures and files one request may have."""
 
+    media_at: frozenset[int] = frozenset()
+    """Positions of the messages that have some."""
+
     loaded: Callable[[str], int] | None = None
     """Tokens of a deferred tool, by name, whose definition comes into the prompt where a message loads it; None where
     there is none."""
@@ -392,19 +395,16 @@ class RequestParts:
 
     def _without_media(self, view: View, start: int) -> frozenset[str]:
         """Ids of the messages whose pictures the request has no room for; explicit pins are shown whole."""
-        if self.media == NO_LIMITS:
+        if self.media == NO_LIMITS or not self.media_at:
             return frozenset()
-        before = [position.index for position in view.pinned if position.index < start]
+        before = {position.index for position in view.pinned}
         spared, shown = list[MediaSize](), dict[str, MediaSize]()
-        for index in (*before, *range(start, len(self.messages))):
-            message = self.messages[index]
-            size = MediaSize.of(message) if type(message.content) is list else NO_MEDIA
-            if size == NO_MEDIA or message_id(self.messages, index) in view.cleared:
-                continue
+        for index in sorted(index for index in self.media_at if index >= start or index in before):
+            key, size = message_id(self.messages, index), MediaSize.of(self.messages[index])
             if index in self.pins:
                 spared.append(size)
-            else:
-                shown[message_id(self.messages, index)] = size
+            elif key not in view.cleared:
+                shown[key] = size
         return left_out(shown, spared, self.media)
 
     def lead(self, view: View) -> int | None:

@@ -401,20 +401,25 @@ def test_a_small_mapping_forgets_what_was_used_least_recently():
 
 
 COMPACTED = [{"type": "compaction", "content": "all of it"}]
+PICTURE = [{"type": "image", "base64": "QUJD", "mime_type": "image/png"}]
 MESSAGES = st.one_of(
-    st.just(HumanMessage("plain")), st.just(pin(HumanMessage("pinned"))), st.builds(AIMessage, st.just(COMPACTED))
+    st.just(HumanMessage("plain")),
+    st.just(HumanMessage(PICTURE)),
+    st.just(pin(HumanMessage("pinned"))),
+    st.builds(AIMessage, st.just(COMPACTED)),
 )
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.lists(MESSAGES, min_size=1, max_size=3)), max_size=8))
 def test_marks_follow_the_history(changes):
-    """However a history grows, is cut or branches: the pins and the compactions found in it are those that it has."""
+    """However a history grows, is cut or branches: pins, compactions and pictures found in it are those that it has."""
     marks, history = Marks(), [HumanMessage("first", id="0")]
     for cut, added in changes:
         history = [*history[: max(1, len(history) - cut)], *(message.model_copy() for message in added)]
         expected = [
             {index for index, message in enumerate(history) if is_pinned(message)},
             {index for index, message in enumerate(history) if message.content == COMPACTED},
+            {index for index, message in enumerate(history) if message.content == PICTURE},
         ]
         assert [set(found) for found in marks(history)] == expected
 
