@@ -462,8 +462,11 @@ def test_texts_after_the_first_large_one_are_priced_beside_the_event_loop(monkey
         return price(prices, text)
 
     monkeypatch.setattr(ContentPrices, "text", noted)
-    texts = ["short", "a line of text\n" * 5_000, "short too", *["another line\n" * 5_000] * 6]
+    texts = ["short", "a line of text\n" * 1_000, "short too", *["another line\n" * 1_000] * 6]
     messages = [ToolMessage(text, tool_call_id=str(number)) for number, text in enumerate(texts)]
     shown = asyncio.run(guard_of().aoutput(messages, "give", {}))
     assert [last_cursor(message.text) is None for message in shown] == [text.startswith("short") for text in texts]
     assert priced == texts[:2]
+    priced.clear()
+    asyncio.run(guard_of().aoutput("a line of text\n" * 10_000, "give", {}))
+    assert priced == []

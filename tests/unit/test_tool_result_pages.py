@@ -58,7 +58,7 @@ def test_the_first_page_begins_with_the_fields_beside_the_rows():
 @pytest.mark.parametrize(
     ("result", "pattern", "count"),
     [
-        (issues(120), r"(?m:^)9\d\d\d\|(\d+)", 120),
+        (issues(120), r"(?m:^\{id:|^)9\d\d\d(?:\||,number:)(\d+)", 120),
         (listing(300), r"ch_(\d+)", 300),
         ([[at, f"name {at}", None] for at in range(300)], r"name (\d+)", 300),
         ([{"listing": at, "price": {"base": at * 2.5, "currency": "EUR"}} for at in range(400)], r"(?m:^)(\d+)\|", 400),
