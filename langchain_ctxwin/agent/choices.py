@@ -111,7 +111,13 @@ def bind_inside(call: Any, tools: Sequence[Any]) -> Runnable[Any, Any]:
 class Choices:
     """What a conversation's next request goes with; without a router and a selector, what the adapter was given."""
 
-    def __init__(self, *, router: ModelRouter | None = None, selector: ToolSelector | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        router: ModelRouter | None = None,
+        selector: ToolSelector | None = None,
+        reporter: Reporter | None = None,
+    ) -> None:
         if router is not None:
             from langchain_ctxwin.routing import ModelRouter  # noqa: PLC0415  # most agents have no router
 
@@ -124,8 +130,8 @@ class Choices:
         self.selector = selector
         self.asked = Asked()
         """What the call that follows asks for itself."""
-        self.reporter = Reporter()
-        """Hears of each change; the flow that makes use of the choices puts its own here."""
+        self.reporter = reporter or Reporter()
+        """Hears of each change."""
 
     def follow(self, asked: Asked) -> None:
         """Take up what the model node asks for itself: no two of the same nodes may ask a router for other things."""

@@ -388,12 +388,12 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
             bind=lambda tools: bound_by_agent(request, model, tools),
             place=place_of(request.runtime, prompt),
         )
-        agent_call = AgentCall(Flow(engine, self._choices_of(request)), request, call)
+        agent_call = AgentCall(Flow(engine, self._choices_of(request, engine)), request, call)
         return agent_call.work(model, handler, self.validator)
 
-    def _choices_of(self, request: ModelRequest[ContextT]) -> Choices:
+    def _choices_of(self, request: ModelRequest[ContextT], engine: ContextEngine) -> Choices:
         """The choices for one request; a routed model brings its router along."""
-        choices = Choices(router=router_of(request.model), selector=self._selector)
+        choices = Choices(router=router_of(request.model), selector=self._selector, reporter=engine.reporter)
         requires = ("structured_output",) if isinstance(request.response_format, ProviderStrategy) else ()
         choices.asked = asked_by(request.model, request.model_settings, requires)
         return choices

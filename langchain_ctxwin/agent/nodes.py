@@ -143,7 +143,7 @@ class ContextNodes:
         self._system_prompt = system_prompt
         self._tools = tools
         self._model = model
-        self.choices = Choices(router=router, selector=tool_selector)
+        self.choices = Choices(router=router, selector=tool_selector, reporter=engine.reporter)
         """Chooses the tools and the model of each request."""
         self._flow = Flow(engine, self.choices)
         self._call: Runnable[Any, Any] | None = None

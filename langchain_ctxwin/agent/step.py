@@ -146,8 +146,7 @@ class Flow:
 
     def __init__(self, engine: ContextEngine, choices: Choices | None = None) -> None:
         self.engine = engine
-        self.choices = choices or Choices()
-        self.choices.reporter = engine.reporter
+        self.choices = choices or Choices(reporter=engine.reporter)
         self.summaries = BackgroundSummaries(engine)
         self._windows: Lru[tuple[tuple[Any, ...], CallSetup, WindowAndPlan]] = Lru(MAX_WINDOWS)
 

@@ -183,11 +183,17 @@ class RequestEvents:
 
     @property
     def left_cost(self) -> Decimal | None:
-        """USD that the choice made for it costs more than the cheapest candidate, as estimated."""
+        """USD that the choice made for it costs more than the cheapest candidate.
+
+        By the estimates of the choice, which know neither what the cache had nor how short the answer was; so of what
+        the answer did cost it is the share that they say, and never more than the bill.
+        """
         route = self.route if self.is_chosen else None
         if route is None or route.estimated_cost is None or route.cheapest_cost is None:
             return None
-        return max(Decimal(0), route.estimated_cost - route.cheapest_cost)
+        more = max(Decimal(0), route.estimated_cost - route.cheapest_cost)
+        cost = self.step.cost if self.step else None
+        return more if cost is None or not route.estimated_cost else cost * more / route.estimated_cost
 
     def record(self) -> RequestRecord:
         """Return the request as gates take it.

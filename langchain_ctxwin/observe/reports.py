@@ -175,7 +175,7 @@ class RouteRow(Row):
     # Answers with a score, and the mean score: the share of right answers, where scores are 0 or 1.
     scored: int = column(len, "quality")
     quality: float | None = column(_mean, "quality")
-    # USD that the choices cost more than the cheapest candidate that would have taken the request, as estimated.
+    # USD of the bill that the choices cost more than the cheapest candidate that would have taken the request.
     left_cost: Decimal | None = column(_money, "left_cost")
     # Choices for which either is unknown.
     uncompared: int = column(lambda requests: sum(one.is_chosen and one.left_cost is None for one in requests))
@@ -272,6 +272,11 @@ class ChangeRow:
     source: str
 
 
+ALERTS = "Alerts"
+NO_ALERTS = "none among these events (those that `Alerts(then=sink)` hands to the sink)"
+"""An alert is told to its own sinks: no other one hears of it."""
+
+
 def _table(title: str) -> Any:
     return field(default=(), metadata={"title": title})
 
@@ -302,7 +307,7 @@ class Report:
     totals: tuple[Totals, ...] = _table("Totals: USD, and what part was for nothing")
     """One, where there are requests or summaries."""
 
-    alerts: tuple[AlertRow, ...] = _table("Alerts")
+    alerts: tuple[AlertRow, ...] = _table(ALERTS)
     changes: tuple[ChangeRow, ...] = _table("Limits and prices that changed")
 
     def table(self) -> str:
@@ -417,7 +422,8 @@ def _totals(
 
 def _section(title: str, rows: Sequence[Any]) -> str:
     if not rows:
-        return f"{title.partition(':')[0]}: none"
+        none = NO_ALERTS if title == ALERTS else "none"
+        return f"{title.partition(':')[0]}: {none}"
     names = [one.name for one in fields(rows[0])]
     headings = {name: name.removesuffix("_tokens").replace("_", " ") for name in names}
     numbers = [name for name in names if any(isinstance(getattr(row, name), int | float | Decimal) for row in rows)]

@@ -21,10 +21,11 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 
 from langchain_ctxwin import ContextEngine, ContextNodes, ContextState, ModelLimits, RoutingConfig
-from langchain_ctxwin.agent.choices import bind_inside
+from langchain_ctxwin.agent.choices import Choices, bind_inside
+from langchain_ctxwin.agent.step import Flow
 from langchain_ctxwin.errors import ConfigError, NoModelFitsError
 from langchain_ctxwin.middleware import ContextWindowMiddleware
-from langchain_ctxwin.observe import MemorySink, RouteEvent
+from langchain_ctxwin.observe import MemorySink, Reporter, RouteEvent
 from langchain_ctxwin.routing import RoutedChatModel
 from langchain_ctxwin.tools import ToolSelector
 from support.agents import THREAD, agent_on, call, is_refused, on_both, values
@@ -437,3 +438,12 @@ def test_a_candidate_that_asks_for_too_much_output_asks_for_less(adapter):
     model = scripted("joint", 16_000, Joint, input_limit=None)
     turns(on(adapter, routed(model)), WORDS * 5)
     assert len(model.requests) == 1
+
+
+def test_choices_keep_those_who_hear_of_them():
+    """A flow that makes use of them changes nothing of them."""
+    own, engine = Reporter([MemorySink()]), ContextEngine(ModelLimits(1_000), sinks=[MemorySink()])
+    choices = Choices(reporter=own)
+    assert Flow(engine, choices).choices.reporter is own
+    assert Flow(engine).choices.reporter is engine.reporter
+    assert ContextNodes(engine).choices.reporter is engine.reporter

@@ -15,11 +15,14 @@ from langchain_ctxwin import ModelInfo, create_context_agent
 from langchain_ctxwin.cli import main
 from langchain_ctxwin.demo.offline_model import OfflineChatModel
 from langchain_ctxwin.observe import (
+    AlertConfig,
+    Alerts,
     History,
     HistorySink,
     MemorySink,
     RecoveryEvent,
     RefusalEvent,
+    Reporter,
     RequestRecord,
     RouteEvent,
     StepEvent,
@@ -49,7 +52,7 @@ EXPECTED = {
         ("context.refused", "large", "BudgetExceededError", 1),
         ("context.usage_ignored", "large", "far off", 1),
     ],
-    "routes": [("cheapest", "small", 2, 1, 0.0, 2, 0.5, Decimal("0.02"), 0)],
+    "routes": [("cheapest", "small", 2, 1, 0.0, 2, 0.5, Decimal("0.016"), 0)],
     "budgets": [("large", 0, None, None, None, 0, 0, None), ("small", 2, 0.125, 0.25, 0.5, 0, 400, 0.75)],
     "costs": [
         ("large", 1, 1, None, None, 0, None),
@@ -320,3 +323,31 @@ def test_an_agent_writes_the_history_that_the_command_reads(tmp_path, capsys):
     totals = expected.totals[0]
     assert (totals.requests, totals.cost > 0, expected.compactions[0].compactions > 0) == (12, True, True)
     assert main(["check", str(history.path)]) == 0
+
+
+def test_what_a_choice_costs_more_is_part_of_the_bill():
+    """Estimates know nothing of the cache and of short answers: what they say is a share of what was paid."""
+    route = {"estimated_cost": Decimal("0.50"), "cheapest_cost": Decimal("0.10"), "has_answered": True}
+    choice = {"model": "large", "thread": "1", "reason": "quality"}
+    events = [RouteEvent(**choice, **route), StepEvent(model="large", thread="1", cost=Decimal("0.05"))]
+    found = report(events)
+    (row,), (total,) = found.routes, found.totals
+    assert row.left_cost == Decimal("0.04") < total.cost
+    (unpriced,) = report([RouteEvent(**choice, **route), StepEvent(model="large", thread="1")]).routes
+    assert unpriced.left_cost == Decimal("0.40")
+
+
+@pytest.mark.parametrize("is_told", [False, True])
+def test_a_report_does_not_say_that_there_were_no_alerts(tmp_path, is_told):
+    """They are in the history that they are handed to, and no other sink hears of them."""
+    history = HistorySink(tmp_path / "history.db")
+    alerts = Alerts(AlertConfig(utilization_steps=1), then=[history] if is_told else ())
+    reporter = Reporter([history, alerts])
+    for _ in range(3):
+        reporter.emit(StepEvent(model="small", thread="1", reported_tokens=99, input_limit=100))
+    assert reporter.flush()
+    assert alerts.flush()
+    assert alerts.active
+    table = report(History(tmp_path / "history.db").events()).table()
+    assert "Alerts: none\n" not in table
+    assert ("Alerts(then=sink)" in table) is not is_told
