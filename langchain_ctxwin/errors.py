@@ -31,9 +31,12 @@ class ContextWindowError(Exception):
     Its text shows control characters of what it quotes escaped, so that no name can write to a terminal.
     """
 
+    _has_lines = False  # its message is one line
+
     def __str__(self) -> str:
-        """Return the message, which is one line."""
-        return escaped(super().__str__())
+        """Return the message."""
+        text = super().__str__()
+        return "\n".join(map(escaped, text.split("\n"))) if self._has_lines else escaped(text)
 
 
 class BudgetExceededError(ContextWindowError):
@@ -43,15 +46,12 @@ class BudgetExceededError(ContextWindowError):
     where one of them has to be shortened.
     """
 
+    _has_lines = True
+
     def __init__(self, message: str, *, report: Mapping[str, object] | None = None) -> None:
         super().__init__(message)
-        self._lines = message.split("\n")
         self.report: dict[str, object] = dict(report or {})
         """The `context_report` of the refused request (tokens per region); empty when unknown."""
-
-    def __str__(self) -> str:
-        """Return the message, whose table has several lines."""
-        return "\n".join(map(escaped, self._lines))
 
 
 class SummarizationError(ContextWindowError):
@@ -64,6 +64,8 @@ class UnknownModelError(ContextWindowError):
 
 class NoModelFitsError(ContextWindowError):
     """No candidate can take the request; no model was called. The message lists each candidate and why."""
+
+    _has_lines = True
 
     def __init__(self, message: str, *, rejected: Mapping[str, str] | None = None) -> None:
         super().__init__(message)

@@ -61,7 +61,7 @@ class LeftOut(str):
     __slots__ = ()
 
 
-class Row(NamedTuple):
+class Recorded(NamedTuple):
     """What stands in a place of a file."""
 
     name: str  # of a conversation that has none of its own
@@ -197,7 +197,7 @@ def _of_database(place: str | Path, tell: Tell) -> Iterator[Conversation]:
 
 def _of_file(path: Path, tell: Tell) -> Iterator[Conversation]:
     """The conversations of a file; messages in lines of their own are one for each session, and runs are joined."""
-    sessions, traces = _Sessions(path.name), Traces(MAX_CHARS)
+    sessions, traces = _Loose(path.name), Traces(MAX_CHARS)
     for row in _rows(path, tell):
         with _alone(row.place, tell):
             if runs := runs_in(row.value):
@@ -223,7 +223,7 @@ def _of_file(path: Path, tell: Tell) -> Iterator[Conversation]:
 
 
 @dataclass(slots=True)
-class _Session:
+class _Joined:
     messages: list[Any] = field(default_factory=list)
     places: list[str] = field(default_factory=list)
     contents: dict[str, list[Any]] = field(default_factory=dict)
@@ -240,16 +240,16 @@ class _Session:
         self.places.append(place)
 
 
-class _Sessions:
+class _Loose:
     """Messages in lines of their own, joined to a conversation for each session, or to that of the file."""
 
     def __init__(self, name: str) -> None:
         self._name, self._chars = name, 0
-        self.found = dict[str, _Session]()
+        self.found = dict[str, _Joined]()
         self.others = Counter[str]()  # lines that tell of no message, by their types
         self.too_many = 0  # messages for which there was no room any more
 
-    def take(self, row: Row) -> bool:
+    def take(self, row: Recorded) -> bool:
         """Take up a line, and return True; False for what is no message and no event."""
         if kind := _other_kind(row.value):
             self.others[kind] += 1
@@ -259,7 +259,7 @@ class _Sessions:
             self.too_many += 1
         else:
             self._chars += row.chars
-            self.found.setdefault(_session(row.value) or self._name, _Session()).add(row.value, row.place)
+            self.found.setdefault(_session(row.value) or self._name, _Joined()).add(row.value, row.place)
         return True
 
 
@@ -285,12 +285,14 @@ def _other_kind(value: Any) -> str:
     return kind if is_event and not is_said else ""
 
 
-def _rows(path: Path, tell: Tell) -> Iterator[Row]:
+def _rows(path: Path, tell: Tell) -> Iterator[Recorded]:
     """What stands in the lines of a file, or in all of it: one conversation, or a list of conversations or runs."""
     if ".jsonl" in path.name.lower():
         for number, line in _lines(path, tell):
             place = f"{path}:{number}"
-            yield from (Row(f"{path.name}:{number}", place, value, len(line)) for value in _parsed(line, place, tell))
+            yield from (
+                Recorded(f"{path.name}:{number}", place, value, len(line)) for value in _parsed(line, place, tell)
+            )
         return
     text, chars = list[str](), 0
     for _, line in _lines(path, tell):
@@ -300,9 +302,9 @@ def _rows(path: Path, tell: Tell) -> Iterator[Row]:
             return
     for value in _parsed("".join(text), str(path), tell) if text else ():
         if isinstance(value, list) and any(map(_is_whole, value)):
-            yield from (Row(f"{path.name}:{n}", f"{path}: item {n}", one, 0) for n, one in enumerate(value, 1))
+            yield from (Recorded(f"{path.name}:{n}", f"{path}: item {n}", one, 0) for n, one in enumerate(value, 1))
         else:
-            yield Row(path.name, str(path), value, 0)
+            yield Recorded(path.name, str(path), value, 0)
 
 
 def _parsed(text: str, place: str, tell: Tell) -> Iterator[Any]:

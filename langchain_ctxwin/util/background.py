@@ -113,11 +113,15 @@ def _settle(job: Future[Any], work: Callable[[], Any]) -> None:
         job.set_exception(error)
 
 
+class BusyError(RuntimeError):
+    """Too many calls hang for another one to be made."""
+
+
 def in_few_daemons(work: Callable[[], Any]) -> Future[Any]:
     """Like `in_daemon`, for short work: a `RuntimeError` says that too many hang already, or no thread can start."""
     free = _places.free
     if not free.acquire(blocking=False):
-        raise RuntimeError(f"{MAX_HANGING} calls have not returned yet, no further one is made")
+        raise BusyError(f"{MAX_HANGING} calls have not returned yet, no further one is made")
     try:
         job = in_daemon(work)
     except RuntimeError:  # the system has no thread to give
