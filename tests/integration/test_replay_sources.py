@@ -316,11 +316,11 @@ def keep(database, messages):
 @pytest.mark.parametrize(
     ("messages", "why"),
     [
-        ("a text", ": no answer to a user in 1 messages, so there is no request to replay"),
+        ("a text", ": left out the conversation: no answer to a user in 1 messages, so there is no request to replay"),
         ({"a": 1}, ": Message dict must contain 'role' and 'content' keys, got {'a': 1}"),
         ([HumanMessage("x"), 7], ": Unsupported message type: <class 'int'>"),
         (7, ": Unsupported message type: <class 'int'>"),
-        ([], ": no list of messages"),
+        ([], ": left out the conversation: no list of messages"),
     ],
 )
 def test_a_thread_of_another_program_is_told(database, messages, why):

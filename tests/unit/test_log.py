@@ -36,6 +36,12 @@ SECRET = "INV-4711 of Ms. Heron"  # noqa: S105  # what somebody said
 PATIENCE_SECONDS = 30.0
 
 
+@pytest.fixture(autouse=True)
+def _plain_structlog():
+    """Events go to the standard library, whatever a command that another test ran in this process has configured."""
+    structlog.reset_defaults()
+
+
 def compact():
     """Run a step that logs a compaction."""
     nodes = ContextNodes(ContextEngine(ModelLimits(context_window=600), config=ContextConfig(output_reserve=0)))
