@@ -251,6 +251,10 @@ class ContextConfig(Settings):
     pin_first_user: bool = True
     """Keep the first user message of the session in every request."""
 
+    client_pins: bool = True
+    """Pin messages that bear the mark of `pin`. Whoever may send whole messages can set that mark, too: False takes it
+    from nobody, also not from nodes, and `pin_when` alone says what is pinned."""
+
     constraints: tuple[str, ...] = ()
     """Rules that stay in every request, verbatim."""
 

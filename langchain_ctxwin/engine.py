@@ -598,7 +598,7 @@ class ContextEngine:
         rules: Rules,
     ) -> RequestParts:
         first = next((i for i, m in enumerate(messages) if not isinstance(m, SystemMessage)), len(messages))
-        pins, compacted, media_at = self._marks(messages)
+        pins, compacted, media_at = self._marks(messages, takes_marks=settings.client_pins)
         system = merge_system(prompt, messages[:first])
         system_tokens = pricing.base_tokens + (pricing.price(system) if system else 0)
         at_once = pricing.in_prompt(tools, rules.provider)

@@ -372,14 +372,16 @@ class Marks:
         self._pin_when = pin_when
         self._known: Lru[tuple[list[AnyMessage], int, Found]] = Lru(MAX_CONVERSATIONS)
 
-    def __call__(self, messages: Sequence[AnyMessage]) -> Found:
-        """Return the positions of the pins, of the compactions, and of messages with media."""
-        old, same, found = self._known.get(_name_of(messages)) or ([], 0, (frozenset[int](),) * 3)
+    def __call__(self, messages: Sequence[AnyMessage], *, takes_marks: bool = True) -> Found:
+        """Return the positions of the pins (those by `pin_when` alone without `takes_marks`), compactions, and media."""
+        name = (_name_of(messages), takes_marks)
+        old, same, found = self._known.get(name) or ([], 0, (frozenset[int](),) * 3)
         if len(old) != same or not starts_with(messages, old):  # another branch of the conversation, or another history
             old, same = [], 0
         begin = max(0, same - CHECKED_MESSAGES)
         # A function of the application is asked about a message once.
-        pins = self._pins(messages, same if self._pin_when else begin)
+        is_marked = is_pinned if takes_marks else _is_never
+        pins = self._pins(messages, same if self._pin_when else begin, is_marked)
         now = (
             _with(found[0], pins, same if self._pin_when else begin),
             _with(found[1], _compactions(messages, begin), begin),
@@ -388,23 +390,26 @@ class Marks:
         if same == len(messages) and now == found:
             return found
         old.extend(messages[same:])  # what another thread adds meanwhile shows in the length
-        self._known.put(_name_of(messages), (old, len(messages), now))
+        self._known.put(name, (old, len(messages), now))
         return now
 
     def knows(self, messages: Sequence[AnyMessage]) -> bool:
         """True when the history is the one in which was looked last, message by message."""
-        old, same, _ = self._known.get(_name_of(messages)) or ([], 0, None)
-        return len(old) == same == len(messages) and starts_with(messages, old)
+        for takes_marks in (True, False):
+            old, same, _ = self._known.get((_name_of(messages), takes_marks)) or ([], 0, None)
+            if len(old) == same == len(messages) and starts_with(messages, old):
+                return True
+        return False
 
-    def _pins(self, messages: Sequence[AnyMessage], begin: int) -> list[int]:
-        """The positions of messages that were marked through `pin` or for which `pin_when` holds."""
+    def _pins(self, messages: Sequence[AnyMessage], begin: int, is_marked: Callable[[AnyMessage], bool]) -> list[int]:
+        """The positions of messages that are marked or for which `pin_when` holds."""
         if self._pin_when is None:
             new = enumerate(messages[begin:], begin)
-            return [index for index, message in new if message.additional_kwargs and is_pinned(message)]
+            return [index for index, message in new if message.additional_kwargs and is_marked(message)]
         marked = list[int]()
         try:
             for index in range(begin, len(messages)):
-                if is_pinned(messages[index]) or self._pin_when(messages[index]):
+                if is_marked(messages[index]) or self._pin_when(messages[index]):
                     marked.append(index)
         except Exception as error:
             raise ConfigError(
@@ -412,6 +417,10 @@ class Marks:
                 f"{message_id(messages, index)!r}: make it return True or False for every message"
             ) from error
         return marked
+
+
+def _is_never(_: object) -> bool:
+    return False
 
 
 class Checksums:

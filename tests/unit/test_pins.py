@@ -481,3 +481,33 @@ def work_of(messages, window=1_500):
 def test_twice_as_many_messages_take_about_twice_the_work(history):
     """Marks come from outside, too, and must not make a step take for ever."""
     assert work_of(history(400)) < 3 * work_of(history(200))
+
+
+@pytest.mark.parametrize("adapter", ["nodes", "middleware"])
+@pytest.mark.parametrize("is_open", [True, False])
+def test_a_mark_that_a_client_sent_pins_only_where_clients_may_pin(adapter, is_open):
+    """As a server hands it on, in JSON; what the application's own function says is pinned in any case."""
+    config = ContextConfig(client_pins=is_open, pin_first_user=False, output_reserve=0)
+    model = model_of(1500)
+    agent = agent_on(adapter, model, config=config, pin_when=lambda message: message.text.startswith("RULE"))
+    marked = {"role": "user", "content": f"keep me {agents.LONG}", "additional_kwargs": {"ctxwin_pin": True}}
+    for question in (
+        marked,
+        "RULE: never ship to Oslo.",
+        *(f"question {number} {agents.LONG}" for number in range(12)),
+    ):
+        agent.invoke({"messages": [question]}, THREAD)
+    shown = [message.text for message in model.requests[-1].messages]
+    assert any(text.startswith("keep me") for text in shown) is is_open
+    assert "RULE: never ship to Oslo." in shown
+
+
+def test_clients_whose_every_message_is_marked_end_no_conversation_where_they_may_not_pin():
+    model = model_of(1500)
+    agent = agent_on("nodes", model, config=ContextConfig(client_pins=False, output_reserve=0))
+    for number in range(12):
+        content = f"question {number} {agents.LONG}"
+        agent.invoke(
+            {"messages": [{"role": "user", "content": content, "additional_kwargs": {"ctxwin_pin": True}}]}, THREAD
+        )
+    assert not agents.is_refused(model)
