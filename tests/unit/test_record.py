@@ -658,6 +658,14 @@ def test_what_is_deleted_leaves_no_lines(history, settings, deleted, value, othe
     assert (value in shown, other in shown) == (False, True)
 
 
+def test_the_record_bears_langchains_mark_of_messages_that_nobody_typed():
+    own = engine()
+    window = own.measure(long_talk())
+    sent = own.build(own.measure(long_talk(), session=own.apply(own.emergency(window), window)))
+    (note,) = [message for message in sent if (message.id or "").startswith("ctxwin-record")]
+    assert note.additional_kwargs["lc_source"] == "langchain_ctxwin"
+
+
 OLD = {
     "start": {"id": "u5", "index": 9},
     "pinned": [["u0", 0]],
