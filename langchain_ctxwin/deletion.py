@@ -26,6 +26,7 @@ from langchain_ctxwin.summarize.jobs import namespace_of_summaries
 from langchain_ctxwin.tool_results import ToolResultGuard
 from langchain_ctxwin.tool_results.cursors import namespace_of_results
 from langchain_ctxwin.tool_results.stores import LangGraphResultStore
+from langchain_ctxwin.util.memo import clear_conversations
 from langchain_ctxwin.util.stores import delete_items
 from langchain_ctxwin.util.work import Wait, Work, arun, run
 
@@ -122,6 +123,7 @@ def _work(
     namespace = namespace_of_results(thread_id if scope is None else scope)
 
     cancelled = (jobs or default_jobs()).cancel_thread(thread_id)
+    clear_conversations()
     cleared = 0
     for one in kept:
         cleared += yield _aside(partial(one.clear, namespace))

@@ -148,7 +148,7 @@ class ContextEngine:
         self._rules = self._read_rules(limits)
         self._pricings = Pricings(counter, family=family_of(limits))
         self._marks, self._left = Marks(pin_when), Checksums()
-        self._records: Lru[tuple[object, tuple[Record, Faults]]] = Lru(MAX_CONVERSATIONS)
+        self._records: Lru[tuple[object, tuple[Record, Faults]]] = Lru(MAX_CONVERSATIONS, of_conversations=True)
         self._learned, self._accepted = learned or HeardLimits(), AcceptedSizes(time.monotonic)
         reserve = self._limits.output_reserve(self._settings.output_reserve)
         room = self._limits.input_limit(reserve) if self._limits.known else None

@@ -92,7 +92,7 @@ class Pricing:
         self._base: tuple[int | None] | None = None
         self.price = PerMessage(lambda message: self._net([message]))
         self.show = Steps(self.price)
-        self._filled: Lru[tuple[AnyMessage, AnyMessage]] = Lru(MAX_TEXTS)
+        self._filled: Lru[tuple[AnyMessage, AnyMessage]] = Lru(MAX_TEXTS, of_conversations=True)
         self._tool_sets: Lru[ToolSet] = Lru(MAX_TEXTS)
         self._in_prompt: Lru[tuple[tuple[Any, ...], Sequence[Any]]] = Lru(MAX_TEXTS)
         self._takes_tools = takes_tools(self.counter)
@@ -271,7 +271,7 @@ class Steps:
 
     def __init__(self, price: Price) -> None:
         self._price = price
-        self._known: Lru[_Known] = Lru(MAX_CONVERSATIONS)
+        self._known: Lru[_Known] = Lru(MAX_CONVERSATIONS, of_conversations=True)
 
     def __call__(
         self,
@@ -370,7 +370,7 @@ class Marks:
         if pin_when is not None and (not callable(pin_when) or iscoroutinefunction(pin_when)):
             raise ConfigError(f"pin_when={pin_when!r}: pass a plain function that takes a message and returns a bool")
         self._pin_when = pin_when
-        self._known: Lru[tuple[list[AnyMessage], int, Found]] = Lru(MAX_CONVERSATIONS)
+        self._known: Lru[tuple[list[AnyMessage], int, Found]] = Lru(MAX_CONVERSATIONS, of_conversations=True)
 
     def __call__(self, messages: Sequence[AnyMessage], *, takes_marks: bool = True) -> Found:
         """Return the positions of the pins (those by `pin_when` alone without `takes_marks`), compactions, and media."""
@@ -430,7 +430,7 @@ class Checksums:
     """
 
     def __init__(self) -> None:
-        self._known: Lru[tuple[list[AnyMessage], list[Any], int]] = Lru(MAX_CONVERSATIONS)
+        self._known: Lru[tuple[list[AnyMessage], list[Any], int]] = Lru(MAX_CONVERSATIONS, of_conversations=True)
 
     def __call__(self, left: list[AnyMessage]) -> int:
         """Return the checksum."""

@@ -37,6 +37,7 @@ from langchain_ctxwin.core.view import View, message_id
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.protocols import TokenCounter
 from langchain_ctxwin.text import Span, TermIndex, piece_spans, query_terms, statement_spans, terms
+from langchain_ctxwin.util.memo import memo_of_texts
 
 __all__ = ["Excerpt", "Found", "asearch_messages", "create_recall_tool", "search_messages"]
 
@@ -321,7 +322,7 @@ def _spans(text: str) -> Sequence[Span]:
     return _split(text) if len(text) <= SPLIT_TEXT_CHARS else _split.__wrapped__(text)
 
 
-@lru_cache(maxsize=MAX_SPLIT_TEXTS)
+@memo_of_texts(MAX_SPLIT_TEXTS)
 def _split(text: str) -> Sequence[Span]:
     spans = list[Span]()
     for start, stop in statement_spans(text, 0, len(text)):
@@ -434,7 +435,7 @@ def _excerpts(
     ]
 
 
-@lru_cache(maxsize=MAX_PASSAGES)
+@memo_of_texts(MAX_PASSAGES)
 def _passage_terms(text: str) -> tuple[str, ...]:
     return tuple(terms(text))
 

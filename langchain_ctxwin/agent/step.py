@@ -148,7 +148,7 @@ class Flow:
         self.engine = engine
         self.choices = choices or Choices(reporter=engine.reporter)
         self.summaries = BackgroundSummaries(engine)
-        self._windows: Lru[tuple[tuple[Any, ...], CallSetup, WindowAndPlan]] = Lru(MAX_WINDOWS)
+        self._windows: Lru[tuple[tuple[Any, ...], CallSetup, WindowAndPlan]] = Lru(MAX_WINDOWS, of_conversations=True)
 
     def measured(self, state: State, call: CallSetup) -> Window:
         """Measure the next request of a state."""

@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -20,6 +20,7 @@ from langchain_ctxwin.protocols import Clock
 from langchain_ctxwin.routing.text_weights import Sample, TextWeights, read_part, shipped, trained
 from langchain_ctxwin.util.background import ForkSafeLock, Worker
 from langchain_ctxwin.util.files import SMALL_FILE_BYTES, SharedFile, place
+from langchain_ctxwin.util.memo import memo_of_texts
 
 # Outcomes that weigh as much as what the words of a text say: a share of ten is known to about 15 points.
 PRIOR_TRIALS = 10.0
@@ -313,7 +314,7 @@ def kind_of(text: str) -> str:
     return "choice" if len(set(_OPTION.findall(read))) > 1 else "text"
 
 
-@lru_cache(maxsize=LEVELS_KEPT)
+@memo_of_texts(LEVELS_KEPT)
 def _level(kind: str, text: str) -> str:
     usual, cheap = shipped().usual, shipped().logits(text)[0]
     return min(LEVELS, key=lambda level: abs(cheap - usual[f"{kind}/{level}"][0]))

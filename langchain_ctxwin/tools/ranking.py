@@ -76,7 +76,7 @@ class Ranker:
         self._custom = ranker
         self._embeddings = embeddings
         self._vectors: Scores | None = None
-        self._queries: Lru[Scores] = Lru(MAX_QUERIES)
+        self._queries: Lru[Scores] = Lru(MAX_QUERIES, of_conversations=True)
         self._words: WordIndex | None = None  # built at the first choice, once for all that wait
         self._building = ForkSafeLock()
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
-from typing import Any, Generic, TypeVar
-from weakref import ref
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from weakref import WeakSet, ref
 
 from langchain_core.messages import AnyMessage, SystemMessage
 
 from langchain_ctxwin.util.background import renew_after_fork
+
+if TYPE_CHECKING:
+    from functools import _lru_cache_wrapper
 
 MAX_PRICES = 100_000
 """Prices kept: ten conversations of ten thousand messages, about 20 MB."""
@@ -23,12 +27,40 @@ MAX_SEEN = 10_000
 
 V = TypeVar("V")
 
+_of_conversations = WeakSet["Lru[Any]"]()
+_functions: list[Callable[[], None]] = []
+"""What empties the memos of functions that are asked about texts of conversations."""
+
+
+def clear_conversations() -> None:
+    """Empty every memo of this process that may hold texts of conversations: one of them is to be forgotten."""
+    for memo in list(_of_conversations):
+        memo.clear()
+    for clear in _functions:
+        clear()
+
+
+def memo_of_texts(size: int) -> Callable[[Callable[..., V]], _lru_cache_wrapper[V]]:
+    """Like `functools.lru_cache`, for texts of conversations; see `clear_conversations`."""
+
+    def wrapped(function: Callable[..., V]) -> _lru_cache_wrapper[V]:
+        cached = lru_cache(maxsize=size)(function)
+        _functions.append(cached.cache_clear)
+        return cached
+
+    return wrapped
+
 
 class Lru(Generic[V]):
-    """A small thread-safe mapping that forgets what was used least recently."""
+    """A small thread-safe mapping that forgets what was used least recently.
 
-    def __init__(self, size: int) -> None:
+    One that holds messages or texts of conversations says so, see `clear_conversations`.
+    """
+
+    def __init__(self, size: int, *, of_conversations: bool = False) -> None:
         self._size = size
+        if of_conversations:
+            _of_conversations.add(self)
         self._values: OrderedDict[Hashable, V] = OrderedDict()
         self.renew()
         renew_after_fork(self)
@@ -58,6 +90,11 @@ class Lru(Generic[V]):
         """Forget a value, if there is one."""
         with self._lock:
             self._values.pop(key, None)
+
+    def clear(self) -> None:
+        """Forget all values."""
+        with self._lock:
+            self._values.clear()
 
     def _stored(self, key: Hashable, value: V) -> V:
         self._values[key] = value
@@ -94,7 +131,7 @@ class PerMessage(Generic[V]):
     def __init__(self, work_out: Callable[[AnyMessage], V]) -> None:
         self._work_out = work_out
         self._known: dict[int, tuple[ref[Any], list[Any], V]] = {}
-        self._texts: Lru[V] = Lru(MAX_TEXTS)
+        self._texts: Lru[V] = Lru(MAX_TEXTS, of_conversations=True)
 
     def __call__(self, message: AnyMessage) -> V:
         """Return what was worked out."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gc
 import json
 import sqlite3
 from collections.abc import Iterator
@@ -34,14 +35,16 @@ from langchain_ctxwin import (
     aforget,
     create_context_agent,
     forget,
+    search_messages,
 )
 from langchain_ctxwin.cli import main
 from langchain_ctxwin.observe import History, HistorySink
 from langchain_ctxwin.summarize import SummaryJobs, SummaryStore, Written
 from langchain_ctxwin.tool_results.cursors import ResultRecord, namespace_of_results
 from langchain_ctxwin.tool_results.stores import LangGraphResultStore, MemoryResultStore, RedisResultStore
+from langchain_ctxwin.util.memo import Lru
 from support.agents import LONG, PATIENCE, call, model_of
-from support.fakes import script
+from support.fakes import ScriptedChatModel, script
 
 pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
 SECRET, OTHER = "IBAN DE02 1203 0000 0000 2020 51", "the other one's tea order"
@@ -189,6 +192,25 @@ def test_a_conversation_leaves_every_place_and_all_others_stay(places):
     assert (done.thread_id, done.had_checkpoints, done.not_given) == (SECRET, True, ())
     nothing = Forgotten(thread_id=SECRET)
     assert forget(SECRET, **places.given()) == nothing
+
+
+def test_the_process_keeps_no_message_of_it_either(places):
+    """Nor a text that holds the secret: in what engines measured, what was compacted, and what was searched."""
+    search_messages([HumanMessage(f"{SECRET} {LONG * 20}", id="m")], SECRET)
+    agent = places.agent(SECRET)
+    agent.invoke({"messages": [HumanMessage(f"What about {SECRET}?")]}, {"configurable": {"thread_id": SECRET}})
+    places.jobs.drain(PATIENCE)
+    assert SECRET in repr(memos())
+    forget(SECRET, **places.given())
+    for model in (one for one in gc.get_objects() if type(one) is ScriptedChatModel):
+        model.requests.clear()  # what the provider of the tests was sent
+    assert SECRET not in repr(memos())
+
+
+def memos() -> list[Any]:
+    """What every memo of this process holds."""
+    held = [list(one._values.values()) for one in gc.get_objects() if isinstance(one, Lru)]
+    return [*held, [list(one._values) for one in gc.get_objects() if isinstance(one, Lru)]]
 
 
 def files_with(text: str, folder: Path) -> list[str]:
