@@ -14,6 +14,7 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_core.tools import BaseTool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
+from langgraph.store.memory import InMemoryStore
 
 from langchain_ctxwin import (
     BudgetedCompressor,
@@ -33,6 +34,7 @@ from langchain_ctxwin import (
     CursorSigner,
     ExtractiveSummarizer,
     FileConfig,
+    Forgotten,
     ModelInfo,
     ModelLimits,
     ModelRegistry,
@@ -53,10 +55,12 @@ from langchain_ctxwin import (
     Window,
     __version__,
     add_context_nodes,
+    aforget,
     classify_overflow,
     create_compact_tool,
     create_context_agent,
     create_recall_tool,
+    forget,
     pin,
     render_record,
     search_messages,
@@ -270,6 +274,14 @@ async def recall(messages: list[AnyMessage], embeddings: Embeddings) -> list[Any
     assert_type(create_compact_tool(name="compact_context"), BaseTool)
     assert_type(tool, BaseTool)
     return found
+
+
+async def deletion(guard: ToolResultGuard) -> None:
+    done = forget("42", store=InMemoryStore(), checkpointer=InMemorySaver(), results=guard, history="history.db")
+    assert_type(done, Forgotten)
+    assert_type(done.had_checkpoints, bool)
+    assert_type(done.not_given, tuple[str, ...])
+    assert_type(await aforget("42", results=[guard], scope="tenant/42"), Forgotten)
 
 
 async def tool_results(tools: Sequence[BaseTool], scope: Callable[[Any], str]) -> list[BaseTool]:
