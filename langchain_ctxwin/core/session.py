@@ -361,7 +361,7 @@ def read_session(
     # Without a start nothing says whose history this is but the lines of the record.
     if is_moved or (located.start is None and located.record.lines):
         located = _of_present(located, messages)
-    if is_moved or located != view:
+    if not is_edited and (is_moved or located != view):
         moved = (*moved, "earlier history was edited: the view moved with it")
     known = pending.located(messages, located, first) if pending else None
     if pending and known is None:

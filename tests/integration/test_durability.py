@@ -147,7 +147,9 @@ def test_removing_what_left_the_view_moves_the_view_with_it(thread):
     checked = updates[0]["budget_check"]
     assert checked["context_view"]["start"] == {"id": start["id"], "index": start["index"] - len(gone)}
     assert "context_summary" not in checked
-    assert [log["fault"] for log in logs if "fault" in log] == ["earlier history was edited: the view moved with it"]
+    assert [log["fault"] for log in logs if "fault" in log] == [
+        "what had left the view was edited or removed: summary and record were dropped"
+    ]
     assert ask_and_check(agent, model, "And then?") == []
     after = state_of(agent)
     assert after["messages"][after["context_view"]["start"]["index"]].id == after["context_view"]["start"]["id"]
