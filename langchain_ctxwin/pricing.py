@@ -373,7 +373,7 @@ class Marks:
         self._known: Lru[tuple[list[AnyMessage], int, Found]] = Lru(MAX_CONVERSATIONS, of_conversations=True)
 
     def __call__(self, messages: Sequence[AnyMessage], *, takes_marks: bool = True) -> Found:
-        """Return the positions of the pins (those by `pin_when` alone without `takes_marks`), compactions, and media."""
+        """Return the positions of pins (only those by `pin_when` without `takes_marks`), compactions and media."""
         name = (_name_of(messages), takes_marks)
         old, same, found = self._known.get(name) or ([], 0, (frozenset[int](),) * 3)
         if len(old) != same or not starts_with(messages, old):  # another branch of the conversation, or another history
