@@ -30,19 +30,13 @@ from langchain_ctxwin.core.view import View, message_id
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.guarded import GuardedCounter
 from langchain_ctxwin.protocols import RequestCounter, TokenCounter, takes_tools
-from langchain_ctxwin.util.memo import MAX_TEXTS, Lru, PerMessage, contents_of, once, snapshot
+from langchain_ctxwin.util.memo import MAX_TEXTS, Lru, PerMessage, once
 
 MAX_CONVERSATIONS = 64
 """Conversations whose shown steps are kept; each holds references only."""
 
-CHECKED_MESSAGES = 256
-"""Newest messages of a view that are looked through for changes in place: several steps, whatever the window is."""
-
 OWN_COUNTERS = (TokenEstimator, CharRatioCounter)
 """Counters that cannot fail and take microseconds; others are guarded."""
-
-MUTABLE = ("description", "extras")
-"""What of a tool object an application may change in place."""
 
 PROBE_TOKENS = 100_000
 """Size at which a counter's bounds are read: large enough that rounding does not matter."""
@@ -58,6 +52,8 @@ Found = tuple[frozenset[int], frozenset[int], frozenset[int]]
 """Positions in a history: of its explicit pins, of the answers with which a provider compacted what was before, and of
 the messages with pictures or files."""
 
+NOTHING_FOUND: Found = (frozenset(), frozenset(), frozenset())
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolSet:
@@ -70,9 +66,6 @@ class ToolSet:
 
     is_deferred: bool
     """Some of them are not in a prompt until they are loaded."""
-
-    definitions: list[Any] | None
-    """What may change in place, as it was; None where changes are not noticed."""
 
 
 class Pricing:
@@ -170,27 +163,18 @@ class Pricing:
     def _tool_set(self, tools: Sequence[Any]) -> ToolSet:
         kept = tuple(tools)
         key = tuple(map(id, kept))
-        definitions = [
-            tool if isinstance(tool, dict) else [getattr(tool, name, None) for name in MUTABLE] for tool in kept
-        ]
-        known = self._tool_sets.get(key)
-        if known is not None and known.definitions in (None, definitions):
+        if (known := self._tool_sets.get(key)) is not None:
             return known
         texts = [compact_json(tool_definition(tool)) for tool in kept]
         if self._takes_tools:
             tokens = self._net([], list(kept))
         else:
             tokens = sum(self._net([SystemMessage(content=text)]) for text in texts)
-        try:
-            copied: list[Any] | None = snapshot(definitions)
-        except RecursionError:  # definitions that hold themselves, whose changes are not noticed
-            copied = None
         found = ToolSet(
             tools=kept,
             tokens=tokens,
             digest=hashlib.blake2b("\0".join(texts).encode("utf-8", "surrogatepass"), digest_size=12).hexdigest(),
             is_deferred=any(map(is_deferred, kept)),
-            definitions=copied,
         )
         return self._tool_sets.put(key, found)
 
@@ -235,9 +219,6 @@ class _Known:
     view: View
     follows: Before
     messages: list[AnyMessage]
-    newest: list[tuple[Any, ...]]
-    """The contents of the newest messages as they were."""
-
     shown: Shown
     closed: int
     """How many of the steps later messages cannot change."""
@@ -259,15 +240,11 @@ class _Known:
             return False
         if old.unbound != before.unbound:
             return False
-        count = len(self.newest)
-        return starts_with(shown, self.messages) and self.newest == contents_of(self.messages[-count:] if count else ())
+        return starts_with(shown, self.messages)
 
 
 class Steps:
-    """Shows and prices only the steps that are new since the same view was shown last.
-
-    Changes in place are noticed in the newest messages, which are the ones that somebody may be working on.
-    """
+    """Shows and prices only the steps that are new since the same view was shown last."""
 
     def __init__(self, price: Price) -> None:
         self._price = price
@@ -300,16 +277,14 @@ class Steps:
         return known.shown
 
     def _extended(self, known: _Known, messages: Sequence[AnyMessage], start: int, shown: list[AnyMessage]) -> _Known:
-        """Show what follows the closed steps, and remember what the newest messages look like."""
+        """Show what follows the closed steps."""
         resume = known.shown[known.closed - 1].stop if known.closed else known.shown.head_stop or start
         new = tuple(show_steps(messages, resume, known.view, known.after_closed, self._price))
         steps = Shown.of(new, known.shown, known.closed)
         closing = _closed(new)
-        newest = shown[max(len(known.messages), len(shown) - CHECKED_MESSAGES) :]
         return replace(
             known,
             messages=shown,
-            newest=[*known.newest, *snapshot(contents_of(newest))][-CHECKED_MESSAGES:],
             shown=steps,
             closed=known.closed + closing,
             after_closed=after_steps(new[:closing], known.after_closed),
@@ -328,9 +303,7 @@ class Steps:
         begin = list(messages[start : head.stop]) if head else []
         if head is None or checksum(begin) != head.checksum:
             nothing = Shown.of(())
-            return _Known(
-                view=view, follows=before, messages=[], newest=[], shown=nothing, closed=0, after_closed=before
-            )
+            return _Known(view=view, follows=before, messages=[], shown=nothing, closed=0, after_closed=before)
         shown = begin
         if not head.is_plain:  # repaired as it was then, at no price
             steps = show_steps(messages[: head.stop], start, view, before, lambda _: 0)
@@ -340,7 +313,6 @@ class Steps:
             view=view,
             follows=before,
             messages=begin,
-            newest=snapshot(contents_of(begin[-CHECKED_MESSAGES:])),
             shown=Shown.after_head(
                 shown, stop=head.stop, tokens=head_tokens, checksum=head.checksum, is_plain=head.is_plain
             ),
@@ -357,7 +329,7 @@ class Steps:
 class Marks:
     """Finds the explicit pins of a history, the answers with which a provider compacted what was before, and pictures.
 
-    It looks only at what is new since the last time, and at the newest messages, which may have changed in place.
+    It looks only at what is new since the last time.
 
     Args:
         pin_when: says which messages are pinned without a mark.
@@ -375,17 +347,14 @@ class Marks:
     def __call__(self, messages: Sequence[AnyMessage], *, takes_marks: bool = True) -> Found:
         """Return the positions of pins (only those by `pin_when` without `takes_marks`), compactions and media."""
         name = (_name_of(messages), takes_marks)
-        old, same, found = self._known.get(name) or ([], 0, (frozenset[int](),) * 3)
+        old, same, found = self._known.get(name) or ([], 0, NOTHING_FOUND)
         if len(old) != same or not starts_with(messages, old):  # another branch of the conversation, or another history
-            old, same = [], 0
-        begin = max(0, same - CHECKED_MESSAGES)
-        # A function of the application is asked about a message once.
+            old, same, found = [], 0, NOTHING_FOUND
         is_marked = is_pinned if takes_marks else _is_never
-        pins = self._pins(messages, same if self._pin_when else begin, is_marked)
         now = (
-            _with(found[0], pins, same if self._pin_when else begin),
-            _with(found[1], _compactions(messages, begin), begin),
-            _with(found[2], _with_media(messages, begin), begin),
+            found[0].union(self._pins(messages, same, is_marked)),
+            found[1].union(_compactions(messages, same)),
+            found[2].union(_with_media(messages, same)),
         )
         if same == len(messages) and now == found:
             return found
@@ -424,21 +393,17 @@ def _is_never(_: object) -> bool:
 
 
 class Checksums:
-    """`checksum` of what left a conversation's view, worked out once while that is the very same messages.
-
-    Changes in place are noticed in the newest of them.
-    """
+    """`checksum` of what left a conversation's view, worked out once while that is the very same messages."""
 
     def __init__(self) -> None:
-        self._known: Lru[tuple[list[AnyMessage], list[Any], int]] = Lru(MAX_CONVERSATIONS, of_conversations=True)
+        self._known: Lru[tuple[list[AnyMessage], int]] = Lru(MAX_CONVERSATIONS, of_conversations=True)
 
     def __call__(self, left: list[AnyMessage]) -> int:
         """Return the checksum."""
-        known, contents, number = self._known.get(_name_of(left)) or ([], [], 0)
-        newest = contents_of(left[-CHECKED_MESSAGES:])
-        if len(known) == len(left) and starts_with(left, known) and newest == contents:
+        known, number = self._known.get(_name_of(left)) or ([], 0)
+        if len(known) == len(left) and starts_with(left, known):
             return number
-        return self._known.put(_name_of(left), (left, snapshot(newest), checksum(left)))[2]
+        return self._known.put(_name_of(left), (left, checksum(left)))[1]
 
 
 def _name_of(messages: Sequence[AnyMessage]) -> Any:
@@ -454,11 +419,6 @@ def _compactions(messages: Sequence[AnyMessage], begin: int) -> list[int]:
 def _with_media(messages: Sequence[AnyMessage], begin: int) -> list[int]:
     found = enumerate(messages[begin:], begin)
     return [index for index, message in found if type(message.content) is list and has_media(message)]
-
-
-def _with(found: frozenset[int], new: list[int], begin: int) -> frozenset[int]:
-    """Positions that were found, those from `begin` on found anew."""
-    return frozenset(index for index in found if index < begin).union(new)
 
 
 def starts_with(messages: Sequence[AnyMessage], old: list[AnyMessage]) -> bool:

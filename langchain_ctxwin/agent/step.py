@@ -40,14 +40,11 @@ from langchain_ctxwin.engine import ContextEngine, settings_of
 from langchain_ctxwin.errors import BudgetExceededError, ContextWindowError, NoModelFitsError, SummarizationError
 from langchain_ctxwin.protocols import Clock
 from langchain_ctxwin.summarize import Written
-from langchain_ctxwin.util.memo import Lru, contents_of, snapshot
+from langchain_ctxwin.util.memo import Lru
 from langchain_ctxwin.util.work import Wait, Work
 
 if TYPE_CHECKING:  # takes a while to import, and most agents have no selector
     from langchain_ctxwin.tools import ToolSelection
-
-CHECKED_MESSAGES = 16
-"""Newest messages that are looked through for changes in place between two nodes: those of several steps."""
 
 LARGE_CHARS = 200_000
 """Characters of a history that are looked at in a thread when awaited: some 50 ms at first sight, where a thread costs
@@ -175,26 +172,23 @@ class Flow:
     def keep_window(self, step: AgentStep) -> None:
         """Keep the window for the next node of this step, in this process; see `kept_window`."""
         messages = step.state.get("messages")
-        if messages and not self.engine.is_live and self.kept_window(step.state, step.call) is None:
-            newest = snapshot(contents_of(messages[-CHECKED_MESSAGES:]))
-            known = (messages, newest, *map(step.state.get, SESSION))
+        if messages and not self.engine.is_live:
+            known = (messages, *map(step.state.get, SESSION))
             self._windows.put(id(messages), (known, step.call, (step.window, step.plan)))
 
     def kept_window(self, state: State, call: CallSetup) -> WindowAndPlan | None:
         """Return what an earlier node measured and planned for this very state and call; None when it did not.
 
-        LangGraph hands the nodes of a run the same list of messages until somebody writes to it. A node that changes
-        the list itself, or one of its newest messages, is noticed.
+        LangGraph hands the nodes of a run the same list of messages until somebody writes to it. A node that replaces
+        messages in the list itself is noticed.
         """
         messages = state.get("messages") or ()
         kept = self._windows.get(id(messages))
         if kept is None:
             return None
-        (known, newest, *session), before, measured = kept
+        (known, *session), before, measured = kept
         # The list is kept alive, so an id cannot come to mean another one.
-        if known is not messages or newest != contents_of(messages[-CHECKED_MESSAGES:]):
-            return None
-        if not self.engine.has_measured(messages):
+        if known is not messages or not self.engine.has_measured(messages):
             return None
         if before.model is not call.model or before.system_prompt != call.system_prompt:
             return None

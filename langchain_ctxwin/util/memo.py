@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from weakref import WeakSet, ref
@@ -123,14 +123,11 @@ def once(memo: Lru[V], key: Hashable, make: Callable[[], V]) -> V:
 
 
 class PerMessage(Generic[V]):
-    """Works out something of each message once while it is unchanged, such as its price.
-
-    In-place changes of content, calls or the call that is answered are noticed.
-    """
+    """Works out something of each message once, such as its price: messages are replaced, not changed in place."""
 
     def __init__(self, work_out: Callable[[AnyMessage], V]) -> None:
         self._work_out = work_out
-        self._known: dict[int, tuple[ref[Any], list[Any], V]] = {}
+        self._known: dict[int, tuple[ref[Any], V]] = {}
         self._texts: Lru[V] = Lru(MAX_TEXTS, of_conversations=True)
 
     def __call__(self, message: AnyMessage) -> V:
@@ -139,42 +136,17 @@ class PerMessage(Generic[V]):
             return once(self._texts, message.content, lambda: self._work_out(message))
         key = id(message)
         known = self._known.get(key)
-        if known and known[0]() is message and known[1] == contents_of((message,)):
-            return known[2]
+        if known and known[0]() is message:
+            return known[1]
         value = self._work_out(message)
         if len(self._known) >= MAX_PRICES:
             for oldest in [*self._known][: MAX_PRICES // 2]:
                 self._known.pop(oldest, None)  # another thread may have been faster
-        alive = ref(message, lambda gone: self._forget(key, gone))
-        self._known[key] = (alive, snapshot(contents_of((message,))), value)
+        self._known[key] = (ref(message, lambda gone: self._forget(key, gone)), value)
         return value
 
     def _forget(self, key: int, gone: ref[Any]) -> None:
-        """Let go of the content of a message that no longer exists."""
+        """Forget a message that no longer exists."""
         known = self._known.get(key)
         if known and known[0] is gone:
             self._known.pop(key, None)
-
-
-def snapshot(value: Any) -> Any:
-    """Copy lists, dicts and tuples, share the leaves: comparing with the original is then mostly identity checks."""
-    if isinstance(value, dict):
-        return {key: snapshot(item) if isinstance(item, NESTED) else item for key, item in value.items()}
-    if isinstance(value, NESTED):
-        items = [snapshot(item) if isinstance(item, NESTED) else item for item in value]
-        return items if isinstance(value, list) else tuple(items)
-    return value
-
-
-NESTED = (dict, list, tuple)
-
-
-def contents_of(messages: Iterable[AnyMessage]) -> list[tuple[Any, ...]]:
-    """Return what can change in each message without making it another object; a `snapshot` of it tells whether it did.
-
-    A message holds its fields in its `__dict__`; to ask one for a field that it lacks takes longer than all of this.
-    """
-    return [
-        (own.get("content"), own.get("tool_calls"), own.get("invalid_tool_calls"), own.get("tool_call_id"))
-        for own in map(vars, messages)
-    ]

@@ -179,44 +179,6 @@ def test_whatever_message_a_node_replaces_in_place_is_what_is_sent(place, change
     assert any(changed.content in content for _, content in requests[0])
 
 
-def test_a_result_that_is_given_to_another_call_in_place_is_what_is_sent():
-    """The request that was built before shows it as the answer to no call."""
-    call = AIMessage("", id="a", tool_calls=[{"name": "look", "args": {}, "id": "c1"}])
-    history = [HumanMessage("Look.", id="q"), call, ToolMessage("a fox", tool_call_id="c0", id="r")]
-    nodes, sent = ContextNodes(engine_of()), list[Any]()
-    state: dict[str, Any] = {"messages": history}
-    for given in ("c0", "c1"):
-        history[2].tool_call_id = given
-        state |= nodes.build_messages.invoke(state)
-        sent.append([(message.type, message.content) for message in state["llm_input_messages"]])
-    assert [("tool", "a fox") in request for request in sent] == [False, True]
-
-
-def test_a_change_in_place_of_what_another_process_counted_is_noticed():
-    """Also when this process began from the stored size."""
-    state = answered(HumanMessage("hello", id="1"), AIMessage("hm", id="2"), HumanMessage("go", id="3"))
-    engine, messages = engine_of(), copy.deepcopy(state["messages"])
-    engine.measure(messages, session=state)
-    messages[1].content = BIG
-    assert engine.measure(messages, session=state).total_tokens > len(BIG) / 8
-
-
-def test_a_description_of_a_tool_that_changes_is_priced_anew():
-    """Tools are objects that people write into."""
-
-    @tool
-    def look(item: int) -> str:
-        """Look."""
-        return "x"
-
-    engine, question = engine_of(), [HumanMessage("a", id="1")]
-    before = engine.measure(question, tools=[look])
-    look.description = "Look at it. " * 500
-    assert engine.measure(question, tools=[look]).report["tool_tokens"] > before.report["tool_tokens"] + 1000
-    look.extras = {"defer_loading": True}  # from then on it is not in the prompt until a message loads it
-    assert engine.measure(question, tools=[look]).report["tool_tokens"] < before.report["tool_tokens"]
-
-
 def test_a_pinned_message_that_is_replaced_ends_what_was_counted():
     """It stands before the history, like the prompt."""
     pairs = ((HumanMessage(f"Tell {n} {'word ' * 60}", id=f"h{n}"), AIMessage("So.", id=f"a{n}")) for n in range(60))

@@ -366,7 +366,7 @@ def test_of_too_many_prices_the_newer_half_stays(monkeypatch):
     assert priced == ["0", "1", "2", "3", "4"]
 
 
-def test_a_message_is_priced_once_until_it_changes_and_let_go_when_it_is_gone():
+def test_a_message_is_priced_once_and_let_go_when_it_is_gone():
     """Another object with the same text is another message, except a system message, which each request makes anew."""
     priced = []
     prices = PerMessage(lambda m: priced.append(m) or len(str(m.content)) + len(str(getattr(m, "tool_calls", ""))))
@@ -376,12 +376,8 @@ def test_a_message_is_priced_once_until_it_changes_and_let_go_when_it_is_gone():
     before = [prices(m) for m in (text, blocks, call, SystemMessage("s"))]
     assert [prices(m) for m in (text, blocks, call, SystemMessage("s"))] == before
     assert len(priced) == 4
-    text.content = "longer"
-    blocks.content[0]["text"] = "longer"
-    call.tool_calls[0]["args"]["x"] = "longer"
-    assert [prices(m) for m in (text, blocks, call)] == [price + 5 for price in before[:3]]
-    assert prices(HumanMessage("longer")) == prices(text)
-    assert len(priced) == 8
+    assert prices(HumanMessage("a")) == prices(text)
+    assert len(priced) == 5
     priced.clear()
     del text, blocks, call
     gc.collect()
@@ -422,14 +418,6 @@ def test_marks_follow_the_history(changes):
             {index for index, message in enumerate(history) if message.content == PICTURE},
         ]
         assert [set(found) for found in marks(history)] == expected
-
-
-def test_a_compaction_that_changes_in_place_is_noticed():
-    """A provider's block may be edited by whoever reads the answer."""
-    marks, history = Marks(), [HumanMessage("a", id="a"), AIMessage(list(COMPACTED), id="b")]
-    found = [marks(history)[1]]
-    history[1].content[0] = {"type": "text", "text": "none"}
-    assert [*found, marks(history)[1]] == [{1}, set()]
 
 
 def test_two_branches_that_are_looked_through_at_once_are_told_apart():
@@ -543,23 +531,3 @@ def test_a_history_that_was_edited_since_the_provider_counted_it_is_priced_anew(
     window, priced = measured_anew(messages, state)
     assert len(priced) > len(messages) / 2
     assert find_faults(window.priced_view.messages()) == []
-
-
-def test_tools_calls_and_marks_that_change_in_place_are_noticed():
-    """A definition that grew, a call that could not be parsed, and a pin that was set without another message."""
-    engine = ContextEngine(limits=ModelLimits(context_window=8_192), counter=CharRatioCounter())
-    tool = {"name": "look", "description": "Look.", "parameters": {"type": "object", "properties": {}}}
-    asks = AIMessage("", id="a", invalid_tool_calls=[{"name": "look", "args": "{", "id": "c", "error": None}])
-    messages = [HumanMessage("Hi", id="q"), asks, ToolMessage("no", tool_call_id="c"), HumanMessage("So?", id="r")]
-
-    def measured():
-        return engine.measure(messages, tools=[tool])
-
-    before = measured().report
-    tool["description"] = "Look at everything that there is in the room. " * 9
-    assert measured().report["tool_tokens"] > before["tool_tokens"]
-    asks.invalid_tool_calls[0]["args"] = "{" * 400
-    assert measured().report["history_tokens"] > before["history_tokens"]
-    assert measured().request.pins == frozenset()
-    messages[0].additional_kwargs.update(pin(messages[0]).additional_kwargs)
-    assert measured().request.pins == {0}
