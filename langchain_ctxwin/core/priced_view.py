@@ -356,9 +356,9 @@ class RequestParts:
             record=record_text(summary, view.record),
             placement=self.placement,
         )
-        start = self.start_of(view)
+        start, begin = self.start_of(view), self._begin(view)
         view = replace(view, without_media=self._without_media(view, start))
-        pinned = tuple(self._pinned_steps(view, start))
+        pinned = tuple(self._pinned_steps(view, start, begin))
         estimates = Regions(
             system_tokens=self.system_tokens,
             tool_tokens=self.tool_tokens,
@@ -368,7 +368,6 @@ class RequestParts:
         )
         lead = self.lead(view)
         is_first = lead is not None and lead >= start
-        begin = self._begin(view)
         is_edited = view.cleared or view.clamped or view.without_media or begin.unbound != self.unbound
         head = None if is_edited or self.full_tokens or self.loaded or is_first else self.head
         if head is not None and head.start != start:
@@ -460,13 +459,12 @@ class RequestParts:
             loaded.append(replace(step, tokens=step.tokens + sum(map(self.loaded, names))))
         return Shown.of(loaded)
 
-    def _pinned_steps(self, view: View, start: int) -> Iterator[Step]:
+    def _pinned_steps(self, view: View, start: int, before: Before) -> Iterator[Step]:
         """The pinned messages before the start, by step; a finished question never looks open.
 
         Of a step that compacted only that stays, before all others when the provider ignores what precedes it.
         """
-        before, taken = self._begin(view), set[str]()
-        lead, kept = self.lead(view), self.kept_compactions(view)
+        lead, kept, taken = self.lead(view), self.kept_compactions(view), set[str]()
         pinned, groups = {position.index for position in view.pinned if position.index < start}, list[list[int]]()
         for begin in sorted(index for index in pinned if index - 1 not in pinned):
             end = next(index for index in range(begin, start + 1) if index not in pinned)
