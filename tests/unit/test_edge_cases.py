@@ -66,6 +66,8 @@ def test_removing_the_covered_message_skips_nothing():
     _, state = compacted(engine, messages, state)
     messages = [message for message in messages if message.id != covered["id"]]
     window = engine.measure([*messages, HumanMessage("z" * 1200, id="z")], session=state)
+    assert window.session.summary == ""  # it told of what was removed; the record tells of all that left
+    window = engine.measure([*messages, *talk(44)[80:]], session=engine.apply(None, window) or state)
     assert engine.plan(window).snapshot[0] <= covered["index"]
 
 

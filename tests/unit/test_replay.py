@@ -106,7 +106,7 @@ def test_a_replay_sends_what_the_agent_sent():
     assert payload(sent) == payload(model.requests)
     assert result.requests == len(model.requests) == 60
     compactions = agent.get_state(THREAD).values["context_guard"]["compactions"]
-    assert result.compactions == compactions - 1 > 2  # the last one is behind the last answer: no request shows it
+    assert 2 < result.compactions <= compactions  # one that is behind the last answer is in no request
     assert (result.over_limit, result.refused) == (len(model.refusals), 0)
 
 
