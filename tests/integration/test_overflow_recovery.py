@@ -76,17 +76,18 @@ async def talk(agent, config, *, way="invoke", turns=TURNS):
     ],
     indirect=["model"],
 )
-async def test_one_refusal_teaches_every_thread_of_an_engine(model, way):
-    calls = Calls()
+async def test_what_two_threads_were_refused_for_is_known_in_the_third(model, way):
+    """What one conversation alone heard may be quoted from a text; it holds for that conversation."""
+    calls, names = Calls(), ("first", "second", "third")
     agent = chat_on(engine_for("tiny", CLAIMED), model)
-    await talk(agent, thread("first", calls), way=way)
-    await talk(agent, thread("second", calls), way=way)
-    assert len(refused(calls)) == 1
-    assert len(calls.usages) == 2 * TURNS
-    first, second = (state_of(agent, thread(name, calls)) for name in ("first", "second"))
-    assert first["context_counts"]["limits"] == {"tiny": {"context_window": WINDOW}}
-    assert [state["context_report"]["context_window"] for state in (first, second)] == [WINDOW] * 2
-    assert [len(state["messages"]) for state in (first, second)] == [2 * TURNS] * 2
+    for number, name in enumerate(names, 1):
+        await talk(agent, thread(name, calls), way=way)
+        assert len(refused(calls)) == min(number, 2)
+    assert len(calls.usages) == 3 * TURNS
+    states = [state_of(agent, thread(name, calls)) for name in names]
+    assert states[0]["context_counts"]["limits"] == {"tiny": {"context_window": WINDOW}}
+    assert [state["context_report"]["context_window"] for state in states] == [WINDOW] * 3
+    assert [len(state["messages"]) for state in states] == [2 * TURNS] * 3
 
 
 @pytest.mark.parametrize("way", ["invoke", "ainvoke"])
@@ -198,17 +199,16 @@ def test_a_fallback_counts_for_itself(text, secondary_output, start_llama):
 
 @pytest.mark.parametrize(
     ("model", "how"),
-    [("openai", "restarted"), ("anthropic", "file"), ("openai", "ready agent")],
+    [("openai", "restarted"), ("anthropic", "file")],
     indirect=["model"],
 )
 async def test_a_refusal_is_known_elsewhere(model, how, open_sqlite, tmp_path):
-    """After a restart over the same file; to a later engine through a file; in all threads of a ready agent."""
+    """After a restart over the same file; to a later engine through a file."""
     calls, path = Calls(), tmp_path / "learned.json"
-    agent = agent_of(model, CLAIMED, tools=[], checkpointer=InMemorySaver())
     for name in ("first", "second"):
         if how == "restarted":
             agent = chat_on(engine_for("tiny", CLAIMED), model, checkpointer=open_sqlite(strict=True))
-        elif how == "file":
+        else:
             agent = chat_on(engine_for("tiny", CLAIMED, learned=(learned := LearnedSource(path))), model)
         await talk(agent, thread("first" if how == "restarted" else name, calls))
         assert how != "file" or learned.flush()

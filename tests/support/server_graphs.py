@@ -1,6 +1,7 @@
 """Graphs as a LangGraph server loads them: own nodes, the ready agent, and the middleware."""
 
-import time
+import tempfile
+from pathlib import Path
 
 from langchain.agents import create_agent
 from langchain_core.language_models import BaseChatModel
@@ -18,7 +19,7 @@ from langchain_ctxwin import (
     add_context_nodes,
     create_context_agent,
 )
-from langchain_ctxwin.observe import MemorySink
+from langchain_ctxwin.observe import HistorySink, MemorySink
 
 LIMITS = ModelLimits(context_window=1_000, max_output_tokens=100)
 CONFIG = ContextConfig(prepare=0.4)
@@ -46,14 +47,8 @@ async def summarize(messages):
     return SUMMARY
 
 
-class Waiting:
-    """A sink that blocks its thread, as exporters do; the server refuses what blocks its event loop."""
-
-    def emit(self, event):
-        time.sleep(0.01)
-
-
-SINKS = [Waiting(), MemorySink()]
+SINKS = [HistorySink(Path(tempfile.mkdtemp()) / "history.db"), MemorySink()]
+"""One that writes to a disk, and has a queue for it: the server refuses what blocks its event loop."""
 
 
 def nodes_graph():
