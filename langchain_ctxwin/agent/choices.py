@@ -248,6 +248,14 @@ class Choices:
         model, bound = self.router.instance(chosen.name)
         return model.bind(**bound)
 
+    def may_move(self, state: State, window: Window) -> bool:
+        """True when a conversation that no longer fits its candidate may go on with another that has more room."""
+        if self.router is None or self.router.config.when_full == "compact":
+            return False
+        reserve = settings_of(window).output_reserve
+        limits = [one.limits for one in self.router.candidates if one is not self._chosen(state) and one.limits.known]
+        return any(one.input_limit(one.output_reserve(reserve)) > window.budget.input_limit for one in limits)
+
     def left_after(self, error: Exception, state: State) -> Update:
         """Return the update for the only candidate that is left, too small for the request; empty where all may be."""
         if not isinstance(error, RemainingTooSmallError) or not error.candidate:

@@ -223,7 +223,7 @@ class Flow:
             yield from step.place.summaries.dropping()  # what it covered was edited, and it may tell of that
         if self.engine.in_background(window):
             window = self.summaries.advance(window, step.place, found, called=lambda: step.called)
-        update, (flags, plan) = update_after_measure(window), self._flags(window, step.place)
+        update, (flags, plan) = update_after_measure(window), self._flags(step, window)
         update["context_pending"] = {**update["context_pending"], **flags}
         seen_as = replace(window, session=replace(window.session, counts=update["context_counts"], faults=()))
         step.update(changed(step.state, update), _still_measured(step, seen_as))
@@ -295,7 +295,8 @@ class Flow:
         if self.engine.in_background(window):
             yield from self._summarize_in_background(step, window)
             return
-        plan = self.engine.plan(window, planned=step.plan)
+        is_early = not flags_of(step.state).get("due") and self._is_asked_first(step, window)
+        plan = None if is_early else self.engine.plan(window, planned=step.plan)
         if plan is None:
             self._uncompacted(step, window)
             return
@@ -357,26 +358,31 @@ class Flow:
         update = {**window.session.to_json(), **_pending(step.state, window), "context_report": window.report}
         step.update(changed(step.state, update), _still_measured(step, window))
 
-    def _flags(self, window: Window, place: RunPlace) -> tuple[Update, Compaction | None]:
+    def _flags(self, step: AgentStep, window: Window) -> tuple[Update, Compaction | None]:
         """What has to happen before the call, beside making an oversized request fit; and the summary that is due."""
         # An application that has a say is asked when it happens, not when it is announced.
         relief = planning.relieve(window)
         # A summary tells more than the record alone, unless the last ones came to nothing.
         is_hopeless = relief is not None and window.session.failed_summaries >= MAX_INEFFECTIVE
         is_off = self.engine.in_background(window) or is_hopeless
-        plan = None if is_off else self.engine.due(window)
+        waits = not window.over_by and self._is_asked_first(step, window)
+        plan = None if is_off or waits else self.engine.due(window)
         if plan is not None and window.fits_after(plan):
             return {"due": True, "reason": plan.reason}, plan
         if relief is not None:
             return {"compress": True, "reason": relief.reason}, None
         if self.engine.in_background(window):
             # Hard need never waits: then what is left out is in the record, and the summary follows.
-            if window.over_by or not window.session.pending or not self.summaries.is_lost(window, place):
+            if window.over_by or not window.session.pending or not self.summaries.is_lost(window, step.place):
                 return {}, None
             why = "the process that began it is gone"
             self.engine.report_summary(window, "lost", window.session.pending.key, reason=why)
             return {"due": True, "reason": "the summary in progress was lost"}, None
         return {}, None
+
+    def _is_asked_first(self, step: AgentStep, window: Window) -> bool:
+        """True while the router is to be asked, once the request does not fit, whether the conversation moves."""
+        return not planning.past_bound(window) and self.choices.may_move(step.state, window)
 
     def _summarize_in_background(self, step: AgentStep, window: Window) -> Work[None]:
         """Write the summary that was lost, here and now; else begin or collect the one on its way."""

@@ -20,7 +20,7 @@ from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 
-from langchain_ctxwin import ContextEngine, ContextNodes, ContextState, ModelLimits, RoutingConfig
+from langchain_ctxwin import ContextConfig, ContextEngine, ContextNodes, ContextState, ModelLimits, RoutingConfig
 from langchain_ctxwin.agent.choices import Choices, bind_inside
 from langchain_ctxwin.agent.step import Flow
 from langchain_ctxwin.errors import ConfigError, NoModelFitsError
@@ -130,6 +130,18 @@ def test_a_full_conversation_is_compacted_or_moves_as_the_setting_and_the_prices
         assert event.compact_cost <= event.move_cost or when_full == "compact"
         assert event.reason.startswith("compacts: small compacted: $")
     assert (values(agent)["context_report"]["compactions"] > 0) is (goes_to == "small")
+
+
+@adapters
+@pytest.mark.parametrize("options", [{}, {"summarizer": lambda _: "Bells."}], ids=["the record alone", "inline"])
+def test_nothing_leaves_before_a_conversation_moves(adapter, options):
+    """Turns are small, so that the last one that fits is past the size at which an inline summary is made."""
+    small, large = scripted("small", 2_000), scripted("large", 16_000)
+    router = routed(small, large, config=RoutingConfig(when_full="move"))
+    agent = on(adapter, router, config=ContextConfig(summarize="inline"), **options)
+    answered = turns(agent, *[WORDS[: len(WORDS) // 8]] * 32)
+    assert (answered[0], answered[-1]) == ("small", "large")
+    assert values(agent)["context_report"]["compactions"] == 0
 
 
 @adapters
