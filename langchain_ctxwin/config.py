@@ -173,6 +173,10 @@ class Settings(BaseSettings):
             raise ConfigError(f"{Path(path)}: {error}") from error.__cause__
 
 
+LEAST_TRIGGER_TOKENS = 256  # a few messages; a smaller number is meant as per cent
+LEAST_TRIGGER_MESSAGES = 3
+
+
 class ContextConfig(Settings):
     """When to compact, what to keep, and how the summary is shown.
 
@@ -207,13 +211,17 @@ class ContextConfig(Settings):
         return cls(**{**PRESETS[name], **overrides})
 
     prepare: Share = 0.6
-    """History size past which a summary is begun in the background; inline summaries do not use it. When `keep` is a
-    larger share than this one, that counts: a compaction leaves as much, and would begin the next summary at once."""
+    """History size past which a summary is begun in the background, at most 0.8 of a `trigger` of your own; inline
+    summaries do not use it. When `keep` is a larger share than this one, that counts: a compaction leaves as much, and
+    would begin the next summary at once."""
 
-    trigger: Share = 0.95
-    """History size past which an inline summary is made (share of the history budget, or tokens).
+    trigger: Share | None = None
+    """History size past which the oldest turns leave, in every mode (share of the history budget, or tokens): into the
+    summary that was prepared, into one that is written inline, or into the record. None waits for the limit, because
+    each compaction breaks the prompt cache once; an inline summary is then made at 0.95.
 
-    `("fraction", 0.8)` and `("tokens", 2000)` are understood too, for this setting, `prepare` and `keep`.
+    `("fraction", 0.8)` and `("tokens", 2000)` are understood too, for this setting, `prepare` and `keep`; and here
+    `("messages", 50)`: from so many messages in the view on, as `trigger_messages=49`.
     """
 
     keep: Share = 0.15
@@ -284,6 +292,38 @@ class ContextConfig(Settings):
     def media(self) -> MediaLimits:
         """The pictures and files that one request may have."""
         return MediaLimits(max_bytes=self.max_request_bytes, max_images=self.max_images)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_messages(cls, values: Any) -> Any:
+        """Read a trigger in messages as LangChain's own middleware does: it is reached at so many."""
+        given = values.get("trigger") if isinstance(values, dict) else None
+        if not isinstance(given, tuple | list) or len(given) != 2 or given[0] != "messages":  # noqa: PLR2004  # kind and number
+            return values
+        number = given[1]
+        if not isinstance(number, int) or number < LEAST_TRIGGER_MESSAGES or values.get("trigger_messages"):
+            raise ValueError(
+                f'trigger={given!r}: give ("messages", n) with n of at least {LEAST_TRIGGER_MESSAGES}, and no '
+                "trigger_messages beside it"
+            )
+        return {**values, "trigger": None, "trigger_messages": number - 1}
+
+    @model_validator(mode="after")
+    def _trigger_is_above_keep(self) -> Self:
+        trigger, keep = self.trigger, self.keep
+        if trigger is None:
+            return self
+        if 1 < trigger < LEAST_TRIGGER_TOKENS:
+            raise ValueError(
+                f"trigger={trigger:g} is neither a share (at most 1) nor a size in tokens ({LEAST_TRIGGER_TOKENS} or "
+                f"more): for {trigger:g} % give trigger={trigger / 100:g}"
+            )
+        if (trigger <= 1) == (keep <= 1) and keep >= trigger:
+            raise ValueError(
+                f"keep={keep:g} is not below trigger={trigger:g}: a compaction would leave more than it may; lower "
+                f"keep, for example to {trigger / 2:g}, or raise trigger"
+            )
+        return self
 
     @model_validator(mode="after")
     def _no_tool_is_both(self) -> Self:
@@ -540,12 +580,7 @@ class AlertConfig(Settings):
     """The last requests, results or answers that a mean or share is of. They are counted, not timed: a clock that
     jumps changes nothing. Its alert clears at half of what is allowed, or it would come and go at its threshold."""
 
-    """The last requests, results or answers that a mean or share is of. They are counted, not timed: a clock that
-    jumps changes nothing. Its alert clears at half of what is allowed, or it would come and go at its threshold."""
-
     least: Samples = 20
-    """How many of them there have to be before a mean or share is looked at."""
-
     """How many of them there have to be before a mean or share is looked at."""
 
     @model_validator(mode="after")

@@ -165,7 +165,7 @@ def _fault(fault: ErrorDetails, given: Mapping[str, Any], known: Collection[str]
         close = [other for other in known if other.rpartition(".")[2] == last] or get_close_matches(name, known)
         meant = f" (did you mean {close[0]}?)" if close else ""
         return f"unknown setting {name}{meant}: remove it or correct its name"
-    origin = "" if place and place[0] in given else " (from the environment)"
+    origin = "" if not place or place[0] in given else " (from the environment)"
     if kind in {"model_type", "dict_type"}:  # the whole of it may hold a secret
         return f"{name}{origin}: give a table of settings, not {type(value).__name__}"
     told = "" if SECRET_NAMES.intersection(map(str, place)) else _told(value)

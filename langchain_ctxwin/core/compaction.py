@@ -9,20 +9,21 @@ from dataclasses import dataclass, replace
 from itertools import chain, groupby
 from typing import Any, Literal
 
-from langchain_core.messages import AIMessage, AnyMessage
+from langchain_core.messages import AIMessage
 
 from langchain_ctxwin.core.calls import is_result, is_user, result_ids
 from langchain_ctxwin.core.edits import clampable_chars, text_of
 from langchain_ctxwin.core.fitting import take_while_fits
 from langchain_ctxwin.core.notes import lasting, record_lines
 from langchain_ctxwin.core.priced_view import PricedView, RequestParts, last_user, pins_before
-from langchain_ctxwin.core.record import Record, RecordLine, extended, fitted
-from langchain_ctxwin.core.turns import split_steps, starts_turn, tool_of
+from langchain_ctxwin.core.record import RecordLine, extended, fitted
+from langchain_ctxwin.core.turns import Step, split_steps, starts_turn, tool_of
 from langchain_ctxwin.core.view import Clamp, View, message_id, position_of
 
 # Of the room for history: the largest answer that a pinned question carries along, and what the current turn stays
 # whole within; an agent does again what it no longer sees (measured on recorded agents and in the arena, at no cost).
 ANSWER_SHARE, WHOLE_TURN_SHARE = 0.05, 0.35
+WRITTEN_SHARE = 0.95  # of the room: where an inline summary is written unless told; what follows it has to fit, too
 FILLED_SHARE = 0.95  # of the limit: fixed regions past it leave no history worth compacting
 # What a bound by number of messages leaves: half of them, unless `keep` is a share that leaves room to grow.
 KEPT_MESSAGES_SHARE, MAX_MESSAGES_SHARE = 0.5, 0.8
@@ -108,9 +109,10 @@ class Goal:
     spare_tools: frozenset[str] = frozenset()
     """Tools whose results are shown whole as long as anything else can be made smaller."""
 
-    trigger: float = 1.0
+    trigger: float | None = None
     prepare: float = 1.0
-    """Size of the history past which a summary is due, and past which it is begun ahead of need; like `keep`."""
+    """Size of the history past which something leaves, where somebody set one, and past which a summary is begun ahead
+    of need; like `keep`."""
 
     summarize: Literal["background", "inline", "off"] = "inline"
     summary_max_tokens: int | None = None  # longest summary; None sizes it by the room of the history
@@ -119,6 +121,11 @@ class Goal:
     def fits(self, priced_view: PricedView) -> bool:
         """True when the request may be sent."""
         return priced_view.upper_tokens <= self.limit
+
+    @property
+    def tight(self) -> Goal:
+        """The goal of clamping, which leaves room for the record of what it cuts out."""
+        return replace(self, limit=self.limit - max(int(RECORD_RESERVE * self.limit), RECORD_FRAME_TOKENS))
 
     def likely_fits(self, priced_view: PricedView) -> bool:
         """True when the current user message need not be cut."""
@@ -162,9 +169,13 @@ class Goal:
         room = max(0, self.likely_limit(priced_view) - priced_view.fixed_tokens)
         return room if self.max_history_tokens is None else min(room, self.max_history_tokens)
 
+    def most_history(self, priced_view: PricedView) -> int:
+        """Tokens of the history past which something leaves: the trigger, or all of the room."""
+        return portion(1.0 if self.trigger is None else self.trigger, self.room(priced_view))
+
     def ceiling(self, priced_view: PricedView) -> int:
         """Total at which something has to leave."""
-        return priced_view.fixed_tokens + self.room(priced_view)
+        return priced_view.fixed_tokens + self.most_history(priced_view)
 
     def low_water(self, priced_view: PricedView) -> int:
         """Total that a compaction aims for; pins, summary and record count as cost before it is set."""
@@ -250,11 +261,19 @@ def shown_again(request: RequestParts, before: View, after: View) -> list[int]:
 
 
 def with_record(
-    request: RequestParts, before: PricedView, after: PricedView, goal: Goal, *, summary_tokens: int = 0
+    request: RequestParts,
+    before: PricedView,
+    after: PricedView,
+    goal: Goal,
+    *,
+    summary_tokens: int = 0,
+    is_first: bool = False,
 ) -> PricedView:
     """Return the request with the record of what left since `before`, as much of it as its room holds.
 
-    `summary_tokens` is the size of a summary that is still to be written, and will stand above the record.
+    `summary_tokens` is the size of a summary that is still to be written, and will stand above the record. With
+    `is_first`, before anything is clamped, it may take half of what the newest results would fill, but no room of old
+    messages that are kept.
     """
     old, new = before.view, after.view
     left, back = left_behind(request, old, new), shown_again(request, old, new)
@@ -268,6 +287,11 @@ def with_record(
     more, again = _sums(request, before, left), _sums(request, before, back)
     sums = {name: max(0, getattr(record, name) + more[name] - again[name]) for name in more}
     room, free = record_room(request, after, goal, summary_tokens=summary_tokens)
+    if is_first:
+        others = after.fixed_tokens - request.text_tokens(after.preamble.record)
+        _, free = record_room(request, after, goal.tight)
+        most = max(0, goal.tight.likely_limit(after) - others)
+        free = max(free, min(int((1 - NEWEST_SHARE) * most), most - portion(goal.keep, most)))
     lines = chain(_lines(request, sorted({*left, *edited}), room), request.keeps)
     shown = "\n".join(text_of(m.content) for step in (*after.pinned, *after.steps) for m in step.messages)
     record = replace(record, **sums)
@@ -340,11 +364,13 @@ def _runs(positions: Sequence[int]) -> Iterator[list[int]]:
 
 CLAMP_FLOOR_CHARS = 240  # shortest form of a clamped message: about three lines, enough to see what it was
 HEAD_SHARE = 2 / 3  # part of a clamped text that shows its head; beginnings say more about what a text is than ends
-# Parts of the room: for a newest step that could not fit by itself (the conversation around it is worth more than its
-# middle), for such a question (the answer is about it), and for a newest step beside the record when all else has left.
-GIANT_SHARE, QUESTION_SHARE, NEWEST_SHARE = 0.25, 0.6, 0.5
+RECORD_RESERVE = 0.05  # of the limit: what clamping leaves free, for the record of what it cuts out
+NEWEST_SHARE = 0.5  # of the room beside fixed regions: what the newest results take at least, beside the record
 PINS_SHARE = 0.75  # of the limit: most of what fixed regions take once a pin had to be clamped
-CAP_STEP = 0.97  # from one candidate length to the next: an exact cut is not worth more pricing
+# Of the room: most of what a question takes that had filled it by itself, once something follows. With more, each of
+# the next steps would be a compaction of its own.
+LASTING_SHARE = 0.7
+CAP_STEP = 0.99  # from one candidate length to the next: an exact cut is not worth more pricing
 HALF = 0.5  # of a room for text that whole lines have to fill; a paragraph in one line would otherwise be left out
 CUT_MARK = "..."
 _LAST_WORD = re.compile(r"(?<![!-~])[!-~]++\Z")  # letters of scripts without spaces may stand alone
@@ -352,27 +378,94 @@ _LAST_WORD = re.compile(r"(?<![!-~])[!-~]++\Z")  # letters of scripts without sp
 Kind = Callable[[int], bool]  # says by its position whether a message is one to be clamped
 
 
+def clamp_lasting(request: RequestParts, priced_view: PricedView, goal: Goal) -> PricedView:
+    """Cut a question that had filled the window when it was new to a part of it, once something follows it."""
+    newest, clamped = priced_view.newest, priced_view.view.clamped
+    if newest is None or not clamped:
+        return priced_view
+    messages, regions = request.messages, priced_view.size.regions
+    begin = newest.index
+    most = LASTING_SHARE * (goal.likely_limit(priced_view) - regions.system_tokens - regions.tool_tokens)
+
+    def is_lasting(index: int) -> bool:
+        is_old = index < begin and index not in request.pins
+        return is_old and is_user(messages[index]) and message_id(messages, index) in clamped
+
+    def is_small(candidate: PricedView) -> bool:
+        steps: Iterator[Step] = chain(candidate.pinned, candidate.steps)
+        return sum(step.tokens for step in steps if is_lasting(step.index)) <= most
+
+    return priced_view if is_small(priced_view) else _clamp(request, priced_view, is_lasting, is_small)
+
+
+def clamp_pins(request: RequestParts, priced_view: PricedView, goal: Goal) -> PricedView:
+    """Clamp the explicit pins that alone exceed the room."""
+    bare = _without_account(request, priced_view)
+    least = replace(goal, limit=goal.limit - RECORD_FRAME_TOKENS)  # a record will tell of what is cut out
+    if least.likely_fits(bare) or not request.pins:
+        return priced_view
+    # The larger a pin, the sooner it exceeds the room: a few are asked about, however many there are.
+    cuttable = [index for index in request.pins if clampable_chars(request.messages[index]) > CLAMP_FLOOR_CHARS]
+    cuttable.sort(key=lambda index: request.price(request.messages[index]))
+    first = bisect_left(cuttable, x=True, key=lambda index: _exceeds_alone(request, bare, least, index))
+    large = {*cuttable[first:]}
+
+    def leaves_room(candidate: PricedView) -> bool:
+        return least.likely_fits(candidate) and candidate.fixed_tokens <= PINS_SHARE * goal.limit
+
+    # Pins stay for good. If they filled the window, every message that follows would break the prompt cache once more.
+    roomy = _clamp(request, bare, large.__contains__, leaves_room)
+    cut = roomy if leaves_room(roomy) else _clamp(request, bare, large.__contains__, goal.tight.likely_fits)
+    return _with_account_of(request, cut, priced_view)
+
+
 def clamp_until_fits(request: RequestParts, priced_view: PricedView, goal: Goal) -> PricedView:
-    """Clamp kind by kind until the request fits: results, calls and AI text, other messages, the current user message.
+    """Cut messages to what fits, kind by kind, while the request does not fit.
 
-    Results of spared tools come after all other messages. Explicit pins that alone exceed the room come right before
-    the current user message; the others stay verbatim.
+    Old results and calls come first, then other old messages, AI text, the newest results, those of spared tools, and
+    the current user message last. Only the newest step leaves record and summary all that these take here; everything
+    else is cut when it would not fit even without them.
     """
-    priced_view, current = _with_shorter_account(request, priced_view, goal), last_user(request.messages)
-    priced_view = _clamp_all_but_question(request, priced_view, goal)
-    if not goal.likely_fits(priced_view) and current not in request.pins:
-        priced_view = _clamp(request, priced_view, lambda index: index == current, goal.likely_fits)
-    return priced_view
-
-
-def _with_shorter_account(request: RequestParts, priced_view: PricedView, goal: Goal) -> PricedView:
-    """Shorten the record, then the summary, where pins or the newest step leave them less room; neither goes whole."""
     if goal.fits(priced_view):
         return priced_view
-    smallest = _clamp_all_but_question(request, _without_account(request, priced_view), goal)
-    room = goal.likely_limit(smallest) - smallest.total_tokens
-    if request.text_tokens(priced_view.preamble.record) <= room:
+    messages, pins, current = request.messages, request.pins, last_user(request.messages)
+    begin = priced_view.newest.index if priced_view.newest else len(messages)
+    spared = _sparing(request, goal)
+
+    def is_old(index: int) -> bool:
+        return index < begin and (is_result(messages[index]) or isinstance(messages[index], AIMessage))
+
+    def is_other(index: int) -> bool:
+        return index < begin or not (is_result(messages[index]) or isinstance(messages[index], AIMessage))
+
+    def is_written(index: int) -> bool:
+        return isinstance(messages[index], AIMessage)
+
+    def is_new_result(index: int) -> bool:
+        return index >= begin and is_result(messages[index])
+
+    def cut(candidate: PricedView, kind: Kind) -> PricedView:
+        def is_free(index: int) -> bool:
+            return kind(index) and index != current and index not in pins and not spared(index)
+
+        return candidate if goal.fits(candidate) else _clamp(request, candidate, is_free, goal.tight.fits)
+
+    bare = cut(cut(_without_account(request, priced_view), is_old), is_other)
+    told = cut(cut(_with_account_of(request, bare, priced_view), is_written), is_new_result)
+    bare = _without_account(request, told)
+    if not goal.fits(bare):
+        bare = _clamp(request, bare, lambda index: spared(index) and index not in pins, goal.tight.fits)
+    if not goal.likely_fits(bare) and current not in pins:
+        bare = _clamp(request, bare, lambda index: index == current, goal.tight.likely_fits)
+    return _with_account_of(request, bare, priced_view)
+
+
+def with_shorter_account(request: RequestParts, priced_view: PricedView, goal: Goal) -> PricedView:
+    """Shorten the record, then the summary, where messages leave them less room."""
+    if goal.fits(priced_view):
         return priced_view
+    bare = _without_account(request, priced_view)
+    room = goal.likely_limit(bare) - bare.total_tokens
     summary = first_part(priced_view.summary, room // 2, request.text_tokens)
     lines_room = max(0, room - request.text_tokens(summary) - RECORD_FRAME_TOKENS)
     view = replace(priced_view.view, record=fitted(priced_view.view.record, lines_room, request.text_tokens))
@@ -382,7 +475,13 @@ def _with_shorter_account(request: RequestParts, priced_view: PricedView, goal: 
 
 
 def _without_account(request: RequestParts, priced_view: PricedView) -> PricedView:
-    return request.priced_view(replace(priced_view.view, record=Record()), "")
+    """The request with the frame of its record alone."""
+    record = fitted(priced_view.view.record, 0, request.text_tokens)
+    return request.priced_view(replace(priced_view.view, record=record), "")
+
+
+def _with_account_of(request: RequestParts, priced_view: PricedView, other: PricedView) -> PricedView:
+    return request.priced_view(replace(priced_view.view, record=other.view.record), other.summary)
 
 
 def first_part(text: str, room_tokens: int, price: Callable[[str], int]) -> str:
@@ -396,35 +495,6 @@ def first_part(text: str, room_tokens: int, price: Callable[[str], int]) -> str:
     stop = first_that(range(len(line) - 1, 0, -1), lambda stop: price(f"{line[:stop]}{CUT_MARK}") < room)
     head = _LAST_WORD.sub("", line[:stop]) if stop else ""  # a word or value is never cut in two
     return "\n".join((*fit.kept, f"{head}{CUT_MARK}" if head.strip() else "")).strip()
-
-
-def _clamp_all_but_question(request: RequestParts, priced_view: PricedView, goal: Goal) -> PricedView:
-    messages, pins, current = request.messages, request.pins, last_user(request.messages)
-    spared = _sparing(request, goal)
-    kinds: tuple[Kind, ...] = (
-        lambda index: is_result(messages[index]) and index not in pins and not spared(index),
-        lambda index: isinstance(messages[index], AIMessage) and index not in pins,
-        lambda index: index != current and index not in pins and not spared(index),
-        *((lambda index: index not in pins and spared(index),) if goal.spare_tools else ()),
-    )
-    for kind in kinds:
-        if goal.fits(priced_view):
-            return priced_view
-        priced_view = _clamp(request, priced_view, kind, goal.fits)
-    if goal.likely_fits(priced_view):
-        return priced_view
-    # The larger a pin, the sooner it exceeds the room: a few are asked about, however many there are.
-    cuttable = [index for index in pins if clampable_chars(messages[index]) > CLAMP_FLOOR_CHARS]
-    cuttable.sort(key=lambda index: request.price(messages[index]))
-    first = bisect_left(cuttable, x=True, key=lambda index: _exceeds_alone(request, priced_view, goal, index))
-    large = {*cuttable[first:]}
-
-    def leaves_room(candidate: PricedView) -> bool:
-        return goal.likely_fits(candidate) and candidate.fixed_tokens <= PINS_SHARE * goal.limit
-
-    # Pins stay for good. If they filled the window, every message that follows would break the prompt cache once more.
-    roomy = _clamp(request, priced_view, large.__contains__, leaves_room)
-    return roomy if leaves_room(roomy) else _clamp(request, priced_view, large.__contains__, goal.likely_fits)
 
 
 def _sparing(request: RequestParts, goal: Goal) -> Kind:
@@ -454,67 +524,6 @@ def _exceeds_alone(request: RequestParts, priced_view: PricedView, goal: Goal, i
     )
     smallest = _with_clamps(request, alone, _lengths(request, alone, lambda other: other != index), CLAMP_FLOOR_CHARS)
     return not goal.likely_fits(replace(request, constraints=()).priced_view(smallest, priced_view.summary))
-
-
-def clamp_giant(request: RequestParts, priced_view: PricedView, goal: Goal) -> PricedView:
-    """Clamp what is new and could not fit even if everything else left: a question, or the results of a step."""
-    newest, current = priced_view.newest, last_user(request.messages)
-    if newest is None:
-        return priced_view
-    begin = newest.index
-    if current is not None and begin <= current and current not in request.pins:
-        alone = request.priced_view(cut(request, priced_view, begin, goal), priced_view.summary)
-        is_giant = not goal.likely_fits(_clamp_all_but_question(request, alone, goal))
-        if is_giant and alone.preamble.record:  # as little as can be around it
-            bare = _without_account(request, alone)
-            is_giant = not goal.likely_fits(_clamp_all_but_question(request, bare, goal))
-        if is_giant:
-            most = QUESTION_SHARE * goal.room(alone)
-            is_question, is_small = (lambda index: index == current), (lambda view: _from(view, begin) <= most)
-            priced_view = _clamp(request, priced_view, is_question, is_small)
-    asked = sum(step.tokens for step in priced_view.steps if step.index == current and step.index != begin)
-    room, newest = goal.room(priced_view) - asked, priced_view.newest
-    if newest is None or newest.tokens <= room:
-        return priced_view
-    return _clamp_newest(request, priced_view, goal, is_result, GIANT_SHARE * room)
-
-
-def clamp_newest_results(request: RequestParts, priced_view: PricedView, goal: Goal) -> PricedView:
-    """Clamp results, then calls, that leave the record no room: their values are in it, in a fraction of the room."""
-    newest = priced_view.newest
-    if newest is None:
-        return priced_view
-    account = request.text_tokens(priced_view.preamble.record) - request.text_tokens(priced_view.summary)
-    room = goal.room(priced_view) + account - sum(step.tokens for step in priced_view.steps if step is not newest)
-    wanted, _ = record_room(request, priced_view, goal)
-    most = room - min(wanted + RECORD_FRAME_TOKENS, int((1 - NEWEST_SHARE) * room))
-    for is_kind in (is_result, lambda message: isinstance(message, AIMessage)):
-        if _from(priced_view, newest.index) > most:
-            priced_view = _clamp_newest(request, priced_view, goal, is_kind, most)
-    return priced_view
-
-
-def _clamp_newest(
-    request: RequestParts,
-    priced_view: PricedView,
-    goal: Goal,
-    is_clamped: Callable[[AnyMessage], bool],
-    most_tokens: float,
-) -> PricedView:
-    """Clamp the messages of one kind in the newest step, until the step takes at most so many tokens."""
-    newest, spared = priced_view.newest, _sparing(request, goal)
-    begin = newest.index if newest else 0
-
-    def is_kind(index: int) -> bool:
-        is_new = index >= begin and is_clamped(request.messages[index])
-        return is_new and index not in request.pins and not spared(index)
-
-    return _clamp(request, priced_view, is_kind, lambda candidate: _from(candidate, begin) <= most_tokens)
-
-
-def _from(priced_view: PricedView, index: int) -> int:
-    """Tokens of the steps from a position on."""
-    return priced_view.steps.between(index, priced_view.stop)[0]
 
 
 def _clamp(
@@ -557,5 +566,6 @@ def _with_clamps(request: RequestParts, view: View, lengths: Mapping[int, int], 
             head_chars=min(head, old.head_chars),
             tail_chars=min(chars - head, old.tail_chars),
             of_pin=index in request.pins,
+            tool=request.recall,
         )
     return replace(view, clamped=clamps)

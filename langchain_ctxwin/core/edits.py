@@ -66,7 +66,8 @@ def clamp_message(message: AnyMessage, key: str, clamp: Clamp) -> AnyMessage:
 def clamp_text(text: str, key: str, clamp: Clamp) -> str:
     """Return head and tail of a text with a marker between them; the text itself when that would not be shorter."""
     left_out = len(text) - clamp.head_chars - clamp.tail_chars
-    marker = f"\n[... {left_out:,} characters left out; in the history as message {key} ...]\n"
+    reader = f", which {clamp.tool} reads" if clamp.tool else ""
+    marker = f"\n[... {left_out:,} characters left out; in the history as message {key}{reader} ...]\n"
     if left_out <= len(marker):
         return text
     return text[: clamp.head_chars] + marker + text[len(text) - clamp.tail_chars :]

@@ -14,10 +14,11 @@ from langchain_ctxwin.core.calls import call_ids, calls_of, is_result, is_user, 
 from langchain_ctxwin.core.compaction import (
     LEAST_MESSAGES,
     MIN_PROGRESS,
+    WRITTEN_SHARE,
     Compaction,
     Goal,
-    clamp_giant,
-    clamp_newest_results,
+    clamp_lasting,
+    clamp_pins,
     clamp_until_fits,
     cut,
     first_enough,
@@ -27,6 +28,7 @@ from langchain_ctxwin.core.compaction import (
     step_cuts,
     turn_cuts,
     with_record,
+    with_shorter_account,
 )
 from langchain_ctxwin.core.edits import edit, text_of
 from langchain_ctxwin.core.limits import refusal
@@ -47,6 +49,7 @@ LEAST_KEPT = 0.1  # share of the room that a snapshot leaves untouched: a giant 
 # Rooms of history that a further summary has to cover: each is read, written and breaks the prompt cache once, and the
 # record tells of what left meanwhile. Measured in an arena of ten scenarios: a sixth of all cost, at equal facts.
 FURTHER_ROOMS = 3.0
+PREPARED_SHARE = 0.8  # of the trigger: the latest that a summary is begun in the background
 MIN_LEFT_OUT_RATIO = 2.0  # a summary of what left without one has to replace at least this many times its own size
 MIN_CLEAR_TOKENS = 50  # smallest saving for which a tool result is cleared: about twice its stub
 EXCERPT_CHARS = 40  # part of a text that says which one is meant: half a line
@@ -59,7 +62,10 @@ ASKED = "the agent asked to compact"
 def due(window: Window, *, is_local: bool) -> Compaction | None:
     """Return the summary that is due now; where no model writes summaries, what should leave in its place."""
     goal, priced_view = window.goal, window.priced_view
-    reason = _overdue(window, goal.trigger, goal.max_messages) if _may_summarize(window) else ""
+    most_tokens = goal.most_history(priced_view)
+    if goal.trigger is None and not is_local:
+        most_tokens = int(WRITTEN_SHARE * most_tokens)
+    reason = _overdue(window, most_tokens, goal.max_messages) if _may_summarize(window) else ""
     if not reason or not is_local:
         return _summary(window, reason) if reason else None
     compaction = reduction(window, goal, reason=reason)  # the record tells of it, so nothing is waited for
@@ -128,7 +134,9 @@ def prepare(window: Window) -> Snapshot | None:
     # Begun below what a compaction keeps, one summary would follow the other for ever.
     share = max(goal.prepare, goal.keep) if max(goal.prepare, goal.keep) <= 1 else goal.prepare
     most = None if goal.max_messages is None else int(min(share, 1.0) * goal.max_messages)
-    reason, stop, left_out = _overdue(window, share, most), None, priced_view.view.uncovered_tokens
+    latest = goal.room(priced_view) if goal.trigger is None else int(PREPARED_SHARE * goal.most_history(priced_view))
+    most_tokens = min(portion(share, goal.room(priced_view)), latest)
+    reason, stop, left_out = _overdue(window, most_tokens, most), None, priced_view.view.uncovered_tokens
     if reason:
         stop = _snapshot_stop(request, priced_view, goal)
     elif left_out >= MIN_LEFT_OUT_RATIO * max_tokens:
@@ -136,7 +144,7 @@ def prepare(window: Window) -> Snapshot | None:
     if stop is None or stop <= start:
         return None
     added = left_out + sum(step.tokens for step in priced_view.steps if step.index < stop)
-    if priced_view.summary and added < FURTHER_ROOMS * goal.room(priced_view):
+    if priced_view.summary and added < FURTHER_ROOMS * goal.most_history(priced_view):
         return None
     # A bound by number of messages is the user's own: there the price is not ours to weigh.
     if not _has_too_many(priced_view, most) and left_out < MIN_LEFT_OUT_RATIO * max_tokens:
@@ -193,9 +201,11 @@ def relieve(window: Window) -> Compaction | None:
 def past_bound(window: Window) -> str:
     """Return which bound of its own the history exceeds, in words; empty when none."""
     tokens, shown = window.priced_view.size.regions.history_tokens, shown_messages(window.priced_view)
-    most_tokens, most = window.goal.max_history_tokens, window.goal.max_messages
-    if most_tokens is not None and tokens > most_tokens:
-        return f"history of {tokens:,} tokens is past max_history_tokens={most_tokens:,}"
+    goal, most = window.goal, window.goal.max_messages
+    if goal.max_history_tokens is not None and tokens > goal.max_history_tokens:
+        return f"history of {tokens:,} tokens is past max_history_tokens={goal.max_history_tokens:,}"
+    if goal.trigger is not None and tokens > goal.most_history(window.priced_view):
+        return f"history of {tokens:,} tokens is past trigger={goal.trigger:,}"
     return f"{shown:,} messages are past trigger_messages={most:,}" if most is not None and shown > most else ""
 
 
@@ -211,13 +221,12 @@ def _may_summarize(window: Window) -> bool:
     return not window.session.has_given_up(window.request.messages)
 
 
-def _overdue(window: Window, share: float, messages: int | None) -> str:
+def _overdue(window: Window, most_tokens: int, messages: int | None) -> str:
     """Why a summary is due, by the size of the history and the number of its messages; empty when it is not."""
     priced_view = window.priced_view
-    limit = portion(share, window.goal.room(priced_view))
     history_tokens = priced_view.size.regions.history_tokens
-    if history_tokens > limit:
-        return f"history of {history_tokens:,} tokens is past the trigger of {limit:,}"
+    if history_tokens > most_tokens:
+        return f"history of {history_tokens:,} tokens is past the trigger of {most_tokens:,}"
     if _has_too_many(priced_view, messages):
         return f"{shown_messages(priced_view):,} messages are past the trigger of {messages:,}"
     return ""
@@ -235,7 +244,8 @@ def _is_coming(window: Window) -> bool:
     if goal.summarize == "background" and window.session.pending is None and prepare(window) is None:
         return False
     tokens, shown = window.priced_view.size.regions.history_tokens, shown_messages(window.priced_view)
-    bounds = ((goal.max_history_tokens, tokens), (goal.max_messages, shown))
+    most_tokens = goal.max_history_tokens if goal.trigger is None else goal.most_history(window.priced_view)
+    bounds = ((most_tokens, tokens), (goal.max_messages, shown))
     return all(most is None or size <= WAITING_SHARE * most for most, size in bounds)
 
 
@@ -274,7 +284,7 @@ def reduction(window: Window, goal: Goal, *, reason: str, summary: Pending | Non
     when the fixed regions alone exceed the limit nothing can help.
     """
     request, before = window.request, window.priced_view
-    after = _smaller(before, clamp_giant(request, before, goal))
+    after = clamp_lasting(request, before, goal)
     if summary and not (after is not before and goal.settles(after)):
         told = _swapped_in(request, before, after, goal, summary)
         after = told if shown_messages(told) < shown_messages(after) else _smaller(after, told)
@@ -290,8 +300,10 @@ def reduction(window: Window, goal: Goal, *, reason: str, summary: Pending | Non
         told = _swapped_in(request, before, after, goal, summary)
         told = told if goal.settles(told) else _smaller(told, _drop_turns(request, told, goal))
         after = told if goal.fits(told) else after
-    after = clamp_newest_results(request, after, goal)
-    after = clamp_until_fits(request, with_record(request, before, after, goal), goal)
+    after = with_record(request, before, clamp_pins(request, after, goal), goal, is_first=True)
+    if not goal.fits(after):
+        after = with_record(request, before, clamp_until_fits(request, after, goal), goal)
+        after = with_shorter_account(request, after, goal)
     return None if after.view == before.view else _compaction_of(request, before, after, reason=reason)
 
 
@@ -424,7 +436,14 @@ def refusal_of(window: Window, after: PricedView) -> BudgetExceededError:
     for rule in request.constraints:
         keep("constraint", rule, SystemMessage(content=rule))
     window_tokens, guard = int(window.report["context_window"]), window.session.guard
-    report = make_report(after, window.budget, context_window=window_tokens, counted_by="estimate", guard=guard)
+    report = make_report(
+        after,
+        window.budget,
+        context_window=window_tokens,
+        counted_by="estimate",
+        guard=guard,
+        clamped=request.clamped_newest(after),
+    )
     return refusal(report, kept)
 
 

@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, SystemMe
 
 from langchain_ctxwin.core.assembly import Fill, Preamble, assemble, constraints_text, filled, record_text, with_fill
 from langchain_ctxwin.core.calibration import Regions, SizeEstimate, Sizing
-from langchain_ctxwin.core.calls import call_ids, is_user, result_ids
+from langchain_ctxwin.core.calls import call_ids, is_result, is_user, result_ids
 from langchain_ctxwin.core.edits import edit
 from langchain_ctxwin.core.media import NO_LIMITS, MediaLimits, MediaSize, left_out, without_media
 from langchain_ctxwin.core.native import (
@@ -323,6 +323,9 @@ class RequestParts:
     head: Head | None = None
     """What of the history needs no look, under a view that begins where it does and edits nothing."""
 
+    recall: str = ""
+    """Name of the agent's tool that reads what was cut; empty when it has none."""
+
     full_tokens: int = 0
     """Input tokens that are a full window, for that line; 0 shows none."""
 
@@ -426,6 +429,16 @@ class RequestParts:
     def least_tokens(self, priced_view: PricedView) -> int:
         """Lower bound of a candidate: one that is over the limit by this count is refused."""
         return self.sizing.least(priced_view.size, priced_view.estimates, priced_view.steps)
+
+    def clamped_newest(self, priced_view: PricedView) -> tuple[str, ...]:
+        """Return the ids of the current user message and of the newest results, as far as they are cut."""
+        clamped = priced_view.view.clamped
+        newest, current = priced_view.newest if clamped else None, last_user(self.messages) if clamped else None
+        found = [] if current is None else [current]
+        if newest:
+            found += (index for index in range(newest.index, newest.stop) if is_result(self.messages[index]))
+        names = (message_id(self.messages, index) for index in found)
+        return tuple(name for name in names if name in clamped)
 
     def start_of(self, view: View) -> int:
         """Position of the view's first message; the view must be valid for this history."""

@@ -44,6 +44,14 @@ class Clamp:
     of_pin: bool = False
     """True for an explicit pin that alone exceeded the room. Other clamps end when their message is pinned."""
 
+    tool: str = ""
+    """Name of the agent's tool that reads the rest; empty when it has none."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        value: dict[str, Any] = {"head_chars": self.head_chars, "tail_chars": self.tail_chars}
+        return value | ({"pin": True} if self.of_pin else {}) | ({"tool": self.tool} if self.tool else {})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
@@ -73,12 +81,9 @@ class View:
             "start": self.start.to_json() if self.start else {},
             "pinned": [[position.id, position.index] for position in self.pinned],
             "cleared": sorted(self.cleared),
-            "clamped": {},
+            "clamped": {key: clamp.to_json() for key, clamp in sorted(self.clamped.items())},
             "covered": {},
         }
-        for key, clamp in sorted(self.clamped.items()):
-            chars = {"head_chars": clamp.head_chars, "tail_chars": clamp.tail_chars}
-            value["clamped"][key] = {**chars, "pin": True} if clamp.of_pin else chars
         if self.covered:
             through = self.covered.to_json()
             value["covered"] = {"through": through, "left": self.covered_tokens}
@@ -101,6 +106,7 @@ class View:
                 head_chars=stored_count(how["head_chars"]),
                 tail_chars=stored_count(how["tail_chars"]),
                 of_pin=bool(how.get("pin")),
+                tool=_text(how.get("tool") or ""),
             )
             for key, how in (value.get("clamped") or {}).items()
             if "head_chars" in how

@@ -178,9 +178,13 @@ def make_report(
     context_window: int,
     counted_by: CountedBy,
     guard: Mapping[str, Any],
+    clamped: Sequence[str] = (),
     stopped: Stopped = "",
 ) -> dict[str, Any]:
-    """Return the `context_report`; its regions add up to `total_tokens`."""
+    """Return the `context_report`; its regions add up to `total_tokens`.
+
+    `clamped` are the ids of the current user message and of the newest results, as far as they are cut.
+    """
     regions = priced_view.size.regions
     return {
         "context_window": context_window,
@@ -197,6 +201,7 @@ def make_report(
         "counted_by": counted_by,
         "compactions": int(guard.get("compactions", 0)),
         "dropped_turns": int(guard.get("dropped_turns", 0)),
+        "clamped": [*clamped],
         "stopped": stopped,
     }
 
