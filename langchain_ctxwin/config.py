@@ -216,13 +216,11 @@ class ContextConfig(Settings):
     would begin the next summary at once."""
 
     trigger: Share | None = None
-    """History size past which the oldest turns leave, in every mode (share of the history budget, or tokens): into the
-    summary that was prepared, into one that is written inline, or into the record. None waits for the limit, because
-    each compaction breaks the prompt cache once; an inline summary is then made at 0.95.
+    """History size past which the oldest turns leave, in every mode (share of the history budget, or tokens). None
+    waits for the limit: each compaction breaks the prompt cache once. An inline summary is then made at 0.95.
 
     `("fraction", 0.8)` and `("tokens", 2000)` are understood too, for this setting, `prepare` and `keep`; and here
-    `("messages", 50)`: from so many messages in the view on, as `trigger_messages=49`.
-    """
+    `("messages", 50)`: from so many messages in the view on."""
 
     keep: Share = 0.15
     """Low-water mark: what a compaction leaves of the history (share of the history budget, or tokens)."""
@@ -298,14 +296,14 @@ class ContextConfig(Settings):
     def _read_messages(cls, values: Any) -> Any:
         """Read a trigger in messages as LangChain's own middleware does: it is reached at so many."""
         given = values.get("trigger") if isinstance(values, dict) else None
-        if not isinstance(given, tuple | list) or len(given) != 2 or given[0] != "messages":  # noqa: PLR2004  # kind and number
+        if not isinstance(given, tuple | list) or tuple(given[:-1]) != ("messages",):
             return values
         number = given[1]
         if not isinstance(number, int) or number < LEAST_TRIGGER_MESSAGES or values.get("trigger_messages"):
-            raise ValueError(
-                f'trigger={given!r}: give ("messages", n) with n of at least {LEAST_TRIGGER_MESSAGES}, and no '
-                "trigger_messages beside it"
+            told = (
+                f'give ("messages", n) with n of at least {LEAST_TRIGGER_MESSAGES}, and no trigger_messages beside it'
             )
+            raise ValueError(f"trigger={given!r}: {told}")
         return {**values, "trigger": None, "trigger_messages": number - 1}
 
     @model_validator(mode="after")
@@ -314,15 +312,11 @@ class ContextConfig(Settings):
         if trigger is None:
             return self
         if 1 < trigger < LEAST_TRIGGER_TOKENS:
-            raise ValueError(
-                f"trigger={trigger:g} is neither a share (at most 1) nor a size in tokens ({LEAST_TRIGGER_TOKENS} or "
-                f"more): for {trigger:g} % give trigger={trigger / 100:g}"
-            )
+            least = f"a size in tokens ({LEAST_TRIGGER_TOKENS} or more): for {trigger:g} % give {trigger / 100:g}"
+            raise ValueError(f"trigger={trigger:g} is neither a share (at most 1) nor {least}")
         if (trigger <= 1) == (keep <= 1) and keep >= trigger:
-            raise ValueError(
-                f"keep={keep:g} is not below trigger={trigger:g}: a compaction would leave more than it may; lower "
-                f"keep, for example to {trigger / 2:g}, or raise trigger"
-            )
+            advice = f"lower keep, for example to {trigger / 2:g}, or raise trigger"
+            raise ValueError(f"keep={keep:g} is not below trigger={trigger:g}: {advice}")
         return self
 
     @model_validator(mode="after")

@@ -38,6 +38,7 @@ from langchain_ctxwin.core.provider_call import call_arguments, dressed
 from langchain_ctxwin.core.record import Record
 from langchain_ctxwin.core.recovery import known_of, refused, retry_target
 from langchain_ctxwin.core.session import Faults, Pending, Session, read_session, valid_record, with_new_pins
+from langchain_ctxwin.core.tool_schemas import recall_name
 from langchain_ctxwin.core.turns import as_messages
 from langchain_ctxwin.core.window import About, Window
 from langchain_ctxwin.errors import ConfigError, SummarizationError, brief, expect
@@ -610,6 +611,7 @@ class ContextEngine:
             pins=pins,
             constraints=settings.constraints,
             keeps=asked_lines(messages),
+            recall=recall_name(tools),
             placement=settings.summary_placement,
             system_tokens=system_tokens,
             tool_tokens=tool_tokens,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
@@ -11,7 +11,7 @@ from langchain_core.messages import AnyMessage, ToolMessage
 from langchain_core.tools import BaseTool, InjectedToolCallId, StructuredTool
 
 from langchain_ctxwin.core.compaction import Compaction, left_behind
-from langchain_ctxwin.core.events import CompactionEvent
+from langchain_ctxwin.core.events import CompactionEvent, NoticeEvent
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.notes import COMPACT_KEY, lines_to_keep, unused_results
 from langchain_ctxwin.core.spending import worth_of
@@ -99,7 +99,8 @@ def tell(
     request = window.request
     left = left_behind(request, window.session.view, compaction.view)
     before = compaction.tokens_before
-    after = request.priced_view(compaction.view, update["context_summary"]).total_tokens
+    priced_view = request.priced_view(compaction.view, update["context_summary"])
+    after = priced_view.total_tokens
     prefix = window.report["system_tokens"] + window.report["tool_tokens"]
     worth = worth_of(info, before=before, after=after, prefix=min(prefix, after))
     results = [index for index in left if isinstance(request.messages[index], ToolMessage)]
@@ -123,9 +124,21 @@ def tell(
             unused_results=len(unused_results(request.messages, results)),
         )
     )
+    known = window.priced_view.view.clamped
+    newest = [name for name in request.clamped_newest(priced_view) if known.get(name) != compaction.view.clamped[name]]
+    if newest:
+        _tell_clamped(reporter, window, newest)
     if hook is not None:
         hook(Compacted(**facts, left=tuple(request.messages[index] for index in left), thread=thread_of_run()))
     return update
+
+
+def _tell_clamped(reporter: Reporter, window: Window, ids: Sequence[str]) -> None:
+    """Warn that what was just said, or just found, is not shown whole."""
+    messages = window.request.messages
+    whole = (message for index, message in enumerate(messages) if message_id(messages, index) in ids)
+    about = {"ids": [*ids], "tokens": sum(map(window.request.price, whole)), "input_limit": window.budget.input_limit}
+    reporter.emit(NoticeEvent(model=window.about.model, notice="newest_clamped", about=about))
 
 
 def _ignored(compaction: Compaction, reason: str) -> Compaction:

@@ -32,6 +32,7 @@ from langchain_ctxwin.core.fitting import Fit, take_while_fits
 from langchain_ctxwin.core.priced_view import last_user
 from langchain_ctxwin.core.session import read_session
 from langchain_ctxwin.core.tokens import TokenEstimator, WholePrice, text_price
+from langchain_ctxwin.core.tool_schemas import RECALL_KEY
 from langchain_ctxwin.core.turns import NOTE_KEY
 from langchain_ctxwin.core.view import View, message_id
 from langchain_ctxwin.errors import ConfigError
@@ -252,7 +253,12 @@ def create_recall_tool(
         return reader.search(query, _searchable(reader.messages, name), _in_sight(reader, state))
 
     return StructuredTool.from_function(
-        recall, name=name, description=description, handle_tool_error=True, parse_docstring=False
+        recall,
+        name=name,
+        description=description,
+        handle_tool_error=True,
+        parse_docstring=False,
+        metadata={RECALL_KEY: True},
     )
 
 

@@ -452,9 +452,12 @@ class ToolResultEvent(Event):
 OTHER = "other"
 """The name of a tool that the agent does not have, and of any label that is one too many."""
 
-Notice = Literal["usage_ignored", "calibration_reset", "session_mended", "compaction_stopped", "reasoning_left_out"]
+Notice = Literal[
+    "usage_ignored", "calibration_reset", "session_mended", "compaction_stopped", "reasoning_left_out", "newest_clamped"
+]
 """A reported size could not be used; what was learned about sizes is forgotten; stored state was not as this package
-writes it; no summary is tried any more; a provider refused reasoning that is tied to another prefix."""
+writes it; no summary is tried any more; a provider refused reasoning that is tied to another prefix; the current
+user message or the newest results were cut to what fits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -69,8 +69,7 @@ def measure_request(
             stated, learned, output_reserve, 0 if was_refused else sized.priced_view.least_fixed_tokens
         )
     limit = limits.input_limit(reserve)
-    if show_fill:
-        sized = _sized(session, request, about, full_tokens=limit)
+    sized = _sized(session, request, about, full_tokens=limit) if show_fill else sized
     budget = _budget(sized.priced_view, limit, reserve)
     aim = goal(limit, sized.request.sizing.correction.reports > 0)
     for change in (with_record_anew, begun_by_provider):
@@ -83,6 +82,7 @@ def measure_request(
         context_window=limits.context_window or limit + reserve,
         counted_by=sized.counted_by,
         guard=sized.session.guard,
+        clamped=sized.request.clamped_newest(sized.priced_view),
         stopped=_stopped(sized, aim),
     )
     return Window(

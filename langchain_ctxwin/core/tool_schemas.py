@@ -80,6 +80,15 @@ def name_of(tool: Any) -> str:
     return str(getattr(tool, "name", None) or getattr(tool, "__name__", ""))
 
 
+RECALL_KEY = "ctxwin_recall"
+"""Key in the metadata of a tool that reads messages of the history by their id."""
+
+
+def recall_name(tools: Iterable[Any]) -> str:
+    """Return the name of the tool that reads messages of the history; empty when it is not among these."""
+    return next((name_of(tool) for tool in tools if (getattr(tool, "metadata", None) or {}).get(RECALL_KEY)), "")
+
+
 def tool_definition(tool: Any) -> Any:
     """Return a tool in OpenAI's form; one that LangChain cannot convert as it is."""
     try:

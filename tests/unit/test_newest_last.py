@@ -1,0 +1,170 @@
+"""What is newest is cut last, to what fits, and aloud."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+
+from langchain_ctxwin import (
+    ConfigError,
+    ContextConfig,
+    ContextEngine,
+    ModelLimits,
+    create_recall_tool,
+)
+from langchain_ctxwin.core.events import NoticeEvent
+from langchain_ctxwin.observe import MemorySink
+from support.conversations import CharCounter, turns
+from support.reporting import Chat
+
+LIMIT = 4_000
+WORDS = "a grey heron stands near the mill while two barges pass slowly and the miller counts his sacks of barley "
+FULL = 0.9  # of the limit, by the bound that decides
+SAME = 0.94  # of what a smaller message shows: the grain of cuts, and the room of the record
+PRESETS = st.sampled_from(("balanced", "roomy"))
+SHARES = st.floats(0.1, 4)
+
+
+def text(tokens):
+    return (WORDS * (4 * tokens // len(WORDS) + 1))[: 4 * tokens]
+
+
+def engine_of(preset="balanced", *, counter=None, **options):
+    config = ContextConfig.preset(preset, output_reserve=0)
+    return ContextEngine(ModelLimits(LIMIT), counter, config=config, **options)
+
+
+def question(size):
+    return [HumanMessage(text(size), id="new")]
+
+
+def result(size):
+    call = {"name": "read", "args": {"page": 3}, "id": "c", "type": "tool_call"}
+    asked = [HumanMessage("Read page 3.", id="q"), AIMessage("", tool_calls=[call], id="b")]
+    return [*asked, ToolMessage(text(size), tool_call_id="c", id="new")]
+
+
+def fitted(engine, messages, **about):
+    window = engine.measure(messages, **about)
+    if compaction := engine.plan(window) or engine.emergency(window):
+        window = engine.measure(messages, session=engine.apply(compaction, window), **about)
+    return window, next(message for message in engine.build(window) if message.id == "new").content
+
+
+def shown_chars(content):
+    """Characters of the message itself, without the note between its two ends."""
+    head, _, rest = content.partition("\n[... ")
+    return len(head) + len(rest.partition(" ...]\n")[2])
+
+
+@settings(max_examples=40, deadline=None)
+@given(made=st.sampled_from((question, result)), share=SHARES, old=st.integers(0, 40), preset=PRESETS)
+def test_a_request_whose_newest_message_is_cut_is_nearly_full(made, share, old, preset):
+    window, content = fitted(engine_of(preset, counter=CharCounter()), [*turns(old)[:-1], *made(int(share * LIMIT))])
+    assert window.over_by == 0
+    if shown_chars(content) < 4 * int(share * LIMIT):
+        assert window.priced_view.upper_tokens >= FULL * LIMIT
+        assert window.report["clamped"] == ["new"]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    made=st.sampled_from((question, result)),
+    shares=st.tuples(SHARES, SHARES).map(sorted),
+    old=st.integers(0, 40),
+    presets=st.sampled_from((("balanced", "balanced"), ("roomy", "roomy"), ("balanced", "roomy"))),
+    counter=st.sampled_from((CharCounter(), None)),
+)
+def test_a_larger_newest_message_and_a_roomier_preset_show_no_less_of_it(made, shares, old, presets, counter):
+    small, large = (
+        shown_chars(fitted(engine_of(preset, counter=counter), [*turns(old)[:-1], *made(int(share * LIMIT))])[1])
+        for preset, share in zip(presets, shares, strict=True)
+    )
+    assert large >= SAME * small
+
+
+def test_a_question_that_filled_the_window_leaves_room_for_what_follows():
+    """It keeps most of its room; each further step would be a compaction of its own."""
+    engine, messages, state, compactions = engine_of(counter=CharCounter()), question(2 * LIMIT), {}, []
+    for number in range(8):
+        window = engine.measure(messages, session=state)
+        if compaction := engine.plan(window) or engine.emergency(window):
+            state |= engine.apply(compaction, window)
+            window = engine.measure(messages, session=state)
+        compactions.append(window.report["compactions"])
+        call = {"name": "read", "args": {}, "id": f"c{number}", "type": "tool_call"}
+        found = ToolMessage(text(150), tool_call_id=f"c{number}", id=f"r{number}")
+        messages = [*messages, AIMessage("", tool_calls=[call], id=f"b{number}"), found]
+    assert compactions[-1] <= 4
+    assert len(engine.build(window)[0].content) > 4 * LIMIT // 2
+
+
+@pytest.mark.parametrize("made", [question, result])
+def test_a_cut_of_what_is_newest_is_told_once_with_ids_and_sizes(made, caplog):
+    """As a warning, an event and in the report, without a word of the text."""
+    sink = MemorySink()
+    window, _ = fitted(engine_of(counter=CharCounter(), sinks=[sink]), made(2 * LIMIT))
+    (event,) = sink.of(NoticeEvent)
+    about = {"ids": ["new"], "tokens": 2 * LIMIT + 4, "input_limit": LIMIT}
+    assert (event.name, event.level, event.about) == ("context.newest_clamped", "warning", about)
+    assert window.report["clamped"] == ["new"]
+    (record,) = (one for one in caplog.records if one.levelname == "WARNING")
+    assert record.getMessage().startswith("context.newest_clamped ids=['new']")
+    assert "heron" not in record.getMessage()
+
+
+def test_nothing_is_told_where_only_old_messages_leave():
+    sink = MemorySink()
+    window, _ = fitted(engine_of(counter=CharCounter(), sinks=[sink]), [*turns(60)[:-1], *question(300)])
+    assert window.report["compactions"] == 1
+    assert (sink.of(NoticeEvent), window.report["clamped"]) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("tools", "told"),
+    [((), "as message new ...]"), ((create_recall_tool(name="look_back"),), "as message new, which look_back reads")],
+)
+def test_the_note_names_a_tool_that_the_agent_has(tools, told):
+    _, content = fitted(engine_of(), question(2 * LIMIT), tools=tools)
+    assert told in content
+
+
+# ---- triggers -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("summarize", ["background", "inline", "off"])
+@pytest.mark.parametrize(
+    ("trigger", "largest"), [(0.3, 0.3 * LIMIT), (("tokens", 1_500), 1_500), (("messages", 12), LIMIT)]
+)
+def test_a_trigger_holds_in_every_mode(summarize, trigger, largest):
+    """Past it the oldest turns leave, into a summary or into the record."""
+    chat = Chat(window=LIMIT)
+    config = ContextConfig(output_reserve=0, summarize=summarize, trigger=trigger)
+    chat.engine = ContextEngine(ModelLimits(LIMIT), CharCounter(), summarizer=lambda _: "They talked.", config=config)
+    history, state = [], {}
+    for number in range(60):
+        history.append(HumanMessage(text(60), id=f"q{number}"))
+        window = chat.engine.measure(history, session=state)
+        if compaction := chat.engine.relieve(window) or chat.engine.plan(window):
+            state |= chat.engine.apply(compaction, window)
+            window = chat.engine.measure(history, session=state)
+        history.append(AIMessage("Yes.", id=f"a{number}"))
+        assert window.history_tokens <= 1.25 * largest
+        assert config.trigger_messages is None or window.priced_view.stop - window.priced_view.start <= 12
+    assert window.report["compactions"] > 1
+
+
+@pytest.mark.parametrize(
+    ("settings_", "said"),
+    [
+        ({"trigger": 80}, "trigger=80 is neither a share .*256 or more.*: for 80 % give 0.8"),
+        ({"trigger": ("tokens", 255)}, "trigger=255 is neither"),
+        ({"trigger": 0.2, "keep": 0.5}, "keep=0.5 is not below trigger=0.2: lower keep, for example to 0.1"),
+        ({"trigger": 2_000, "keep": 2_000}, "keep=2000 is not below trigger=2000"),
+        ({"trigger": ("messages", 2)}, r'give \("messages", n\) with n of at least 3'),
+        ({"trigger": ("messages", 20), "trigger_messages": 9}, "no trigger_messages beside it"),
+    ],
+)
+def test_a_trigger_that_cannot_work_is_refused_with_what_to_do(settings_, said):
+    with pytest.raises(ConfigError, match=said):
+        ContextConfig(**settings_)
