@@ -364,7 +364,7 @@ def _runs(positions: Sequence[int]) -> Iterator[list[int]]:
 
 CLAMP_FLOOR_CHARS = 240  # shortest form of a clamped message: about three lines, enough to see what it was
 HEAD_SHARE = 2 / 3  # part of a clamped text that shows its head; beginnings say more about what a text is than ends
-RECORD_RESERVE = 0.05  # of the limit: what clamping leaves free, for the record of what it cuts out
+RECORD_RESERVE = 0.03  # of the limit: what clamping leaves free, for the record of what it cuts out
 NEWEST_SHARE = 0.5  # of the room beside fixed regions: what the newest results take at least, beside the record
 PINS_SHARE = 0.75  # of the limit: most of what fixed regions take once a pin had to be clamped
 # Of the room: most of what a question takes that had filled it by itself, once something follows. With more, each of
