@@ -170,7 +170,8 @@ def _fault(fault: ErrorDetails, given: Mapping[str, Any], known: Collection[str]
         return f"{name}{origin}: give a table of settings, not {type(value).__name__}"
     told = "" if SECRET_NAMES.intersection(map(str, place)) else _told(value)
     least = fault.get("ctx", {}).get("ge")
-    return f"{name}{told}{origin}: {fault['msg'] if least is None else f'give at least {least}'}"
+    advice = fault["msg"].removeprefix("Value error, ") if least is None else f"give at least {least}"
+    return f"{name}{told}{origin}: {advice}" if place else advice  # what is wrong with several names them
 
 
 def _told(value: Any) -> str:

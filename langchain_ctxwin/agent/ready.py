@@ -23,7 +23,7 @@ from langchain_ctxwin.agent.choices import require_free_name, router_of
 from langchain_ctxwin.agent.nodes import ContextNodes, add_context_nodes
 from langchain_ctxwin.agent.state import ContextState, State
 from langchain_ctxwin.config import ContextConfig, LiveConfig
-from langchain_ctxwin.core.limits import ModelLimits, NamedLimits
+from langchain_ctxwin.core.limits import NamedLimits, limits_given
 from langchain_ctxwin.core.model_info import family_of, model_name
 from langchain_ctxwin.core.priced_view import PinWhen
 from langchain_ctxwin.core.tokens import TokenEstimator
@@ -214,7 +214,7 @@ def _limits(limits: Any, chat: BaseChatModel) -> Any:
         return chat
     if is_registry(limits):
         return FollowedLimits(limits, chat)
-    return limits if model_name(limits) else NamedLimits(ModelLimits.of(limits), model_name(chat))
+    return limits if model_name(limits) else NamedLimits(limits_given(limits), model_name(chat))
 
 
 def _chat_model(name: str | BaseChatModel) -> BaseChatModel:

@@ -41,7 +41,7 @@ FIRST: dict[str, tuple[Callable[[Any], Any], str]] = {
     "BudgetedCompressor": (lambda wrong: ctx.BudgetedCompressor(max_context_tokens=wrong), "number"),
     "BudgetedRetriever": (lambda wrong: ctx.BudgetedRetriever(base=wrong), ""),
     "CharRatioCounter": (ctx.CharRatioCounter, "number"),
-    "ContextConfig": (lambda wrong: ctx.ContextConfig(trigger=wrong), "number"),
+    "ContextConfig": (lambda wrong: ctx.ContextConfig(trigger=wrong), "None"),
     "ContextEngine": (ctx.ContextEngine, "number"),
     "ContextEngine.measure": (ENGINE.measure, "text"),
     "ContextEngine.plan": (ENGINE.plan, ""),
