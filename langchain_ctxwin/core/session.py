@@ -350,7 +350,7 @@ def read_session(
         lost = "the start of the view is no longer in the history: view, summary and anchor were dropped"
         counts = {key: value for key, value in counts.items() if key not in {"anchor", "measured"}}
         # Sizes that were reported so far belong to requests that the dropped view made.
-        guard = {**guard, "since": last_position(messages)}
+        guard = _since_now(guard, messages)
         return Session(counts=counts, guard=guard, faults=(*faults, lost))
     summary, moved = _valid_summary(values.get("context_summary"), located)
     is_edited = view.left_checksum not in {None, checksum_of(messages_left(located, messages))}
@@ -379,9 +379,13 @@ def read_session(
 
 def counted(session: Session, messages: Sequence[AnyMessage], *, reason: str, **changes: Any) -> dict[str, Any]:
     """Return the guard after one more compaction at this point of the history."""
-    compactions, since = session.compactions + 1, last_position(messages)
-    guard = {key: value for key, value in session.guard.items() if key != "unbound"}  # it is where the compaction was
-    return {**guard, "compactions": compactions, "since": since, "reason": reason, **changes}
+    return {**_since_now(session.guard, messages), "compactions": session.compactions + 1, "reason": reason, **changes}
+
+
+def _since_now(guard: Mapping[str, Any], messages: Sequence[AnyMessage]) -> dict[str, Any]:
+    """The guard of a request that begins anew: all reasoning so far is tied to another beginning."""
+    kept = {key: value for key, value in guard.items() if key != "unbound"}
+    return {**kept, "since": last_position(messages)}
 
 
 def last_position(messages: Sequence[AnyMessage]) -> dict[str, Any]:

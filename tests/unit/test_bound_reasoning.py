@@ -11,6 +11,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_ctxwin import ContextEngine, ModelLimits, create_context_agent
 from langchain_ctxwin.core import update_after_measure
+from langchain_ctxwin.core.outcome import update_without_reasoning
 from langchain_ctxwin.middleware import ContextWindowMiddleware
 from langchain_ctxwin.observe import MemorySink, NoticeEvent
 
@@ -84,6 +85,22 @@ def test_reasoning_of_before_a_compaction_leaves_and_that_of_later_answers_stays
         assert reasoned(request[: len(before)]) == reasoned(before)
         before = request
     assert reasoned(before) == ["a60", "a61", "a62"]
+
+
+def test_reasoning_of_before_a_lost_view_leaves_also_after_a_refusal_of_some():
+    """Another branch begins otherwise: what was answered after the refusal is tied to a beginning that is gone, too."""
+    engine, model = ContextEngine(LIMITS), claude()
+    history = chat(60, FORMS["thinking"])
+    refused = compacted(engine, history, model)
+    session = update_after_measure(refused) | update_without_reasoning(refused)
+    history += [answered(60, FORMS["thinking"]), HumanMessage("more", id="more")]
+    window = engine.measure(history, called=model, session=session)
+    assert reasoned(engine.build(window)) == ["a60"]
+    start = window.session.view.start.index
+    branch = [*history[:2], *history[start + 2 :]]
+    lost = engine.measure(branch, called=model, session=update_after_measure(window))
+    assert lost.session.view.start is None
+    assert reasoned(engine.build(lost)) == []
 
 
 def test_what_is_left_out_counts_no_more():
