@@ -199,17 +199,21 @@ class Pricings:
 def _doubt_of(counter: TokenCounter) -> Doubt:
     """Read the bounds that a counter states; one that states none is taken as it is."""
     if getattr(counter, "exact", False):
-        return Doubt(slope_sd=0.0, noise_share=EXACT_NOISE_SHARE, has_margin=False)
+        return Doubt(ratio_sd=0.0, noise_share=EXACT_NOISE_SHARE, has_margin=False)
     upper, lower = getattr(counter, "upper", None), getattr(counter, "lower", None)
     if upper is None or lower is None:
         return Doubt(has_margin=False)
     above = max(0.0, upper(PROBE_TOKENS) / PROBE_TOKENS - 1)
     below = max(0.0, 1 - lower(PROBE_TOKENS) / PROBE_TOKENS)
     sd = above / QUANTILE_SD
-    # The bounds are those of single texts: what differs from text to text is noise, the rest is doubt about the slope.
+    # The bounds are those of single texts: what differs from text to text is noise, the rest is doubt about the ratio.
     noise_share = min(NOISE_PART * sd, MAX_NOISE_SHARE)
-    slope_sd = sqrt(sd**2 - noise_share**2)
-    return Doubt(slope_sd=slope_sd, noise_share=noise_share, lower_share=below / above if above else 0.0)
+    ratio_sd = sqrt(sd**2 - noise_share**2)
+    return Doubt(
+        ratio_sd=ratio_sd,
+        noise_share=max(noise_share, EXACT_NOISE_SHARE),
+        lower_share=below / above if above else 0.0,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

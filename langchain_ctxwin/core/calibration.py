@@ -41,7 +41,7 @@ class Doubt:
     By default for one that states nothing: the rules of thumb see a quarter of a Chinese text.
     """
 
-    slope_sd: float = 1.0  # standard deviation of true over estimated size of all texts of a conversation
+    ratio_sd: float = 1.0  # standard deviation of true over estimated size of all texts of a conversation
     noise_share: float = 0.2  # standard deviation of that of one text around all: different texts, different errors
     lower_share: float = 1.0  # distance of the lower bound from the median, as a share of that of the upper one
     has_margin: bool = True  # False for a counter that is taken as it is: upper and lower bound are then its count
@@ -182,7 +182,7 @@ TEXT_NOISE_TOKENS, FIXED_NOISE_SHARE = 10.0, 0.01
 MAX_SURPRISE_SD = 3.0  # deviations beyond which the size of a text is that of something else
 TYPICAL_TEXT_TOKENS = 500  # of one message or result of an agent: how fast the ratio is learned
 MAX_LEARNED_TOKENS = 10_000  # texts that the ratio remembers, so that it follows a conversation that changes
-LEAST_SLOPE_SD = 0.001  # of an exact counter, whose ratio is hardly learned
+LEAST_RATIO_SD = 0.001  # of an exact counter, whose ratio is hardly learned
 
 # Part of its estimate that a prompt or tool definitions have whatever was reported of a whole request: it is there.
 LEAST_FIXED_SHARE = 0.1
@@ -324,14 +324,14 @@ class Sizing:
     @property
     def _weight(self) -> float:
         """Tokens of text behind the ratio: as many as the estimator is sure of, and those it was learned from."""
-        slope_sd = max(self.doubt.slope_sd, LEAST_SLOPE_SD)
-        return TYPICAL_TEXT_TOKENS * (self.doubt.noise_share / slope_sd) ** 2 + self.correction.learned_tokens
+        ratio_sd = max(self.doubt.ratio_sd, LEAST_RATIO_SD)
+        return TYPICAL_TEXT_TOKENS * (self.doubt.noise_share / ratio_sd) ** 2 + self.correction.learned_tokens
 
     @property
     def _ratio_sd(self) -> float:
         """Standard deviation of the ratio."""
         plain = self._weight - self.correction.learned_tokens
-        return self.doubt.slope_sd * sqrt(plain / self._weight) if self._weight else 0.0
+        return self.doubt.ratio_sd * sqrt(plain / self._weight) if self._weight else 0.0
 
     def _noise(self, squares: float) -> float:
         """Standard deviation of texts whose ratio is known: the errors of many texts cancel out."""
@@ -344,7 +344,7 @@ class Sizing:
         """
         tools = TOOLS_SD_SHARE * regions.tool_tokens + TOOLS_SD_TOKENS if regions.tool_tokens else 0.0
         fixed = hypot(tools, FIXED_SD_TOKENS)
-        texts = hypot(self._ratio_sd * text, self.doubt.slope_sd * regions.system_tokens, self._noise(squares))
+        texts = hypot(self._ratio_sd * text, self.doubt.ratio_sd * regions.system_tokens, self._noise(squares))
         return self._bounded(regions, hypot(fixed, texts), hypot(fixed, self.doubt.lower_share * texts))
 
     def _bounded(self, regions: Regions, above: float, below: float | None = None) -> SizeEstimate:

@@ -19,7 +19,7 @@ from langchain_ctxwin.pricing import EXACT_NOISE_SHARE, Pricing, Pricings
 ESTIMATE = 77
 TEXT = HumanMessage("How many tokens is this, for which family of models?")
 GEMINI = SimpleNamespace(tokenizer_family="gemini")
-EXACT = Doubt(slope_sd=0.0, noise_share=EXACT_NOISE_SHARE, has_margin=False)
+EXACT = Doubt(ratio_sd=0.0, noise_share=EXACT_NOISE_SHARE, has_margin=False)
 
 
 def estimate(_messages, *, tools=None):

@@ -168,7 +168,7 @@ def test_upper_bounds_hold_and_the_interval_narrows():
     held, widths = [], []
     for seed in range(25):
         rng = random.Random(seed)  # noqa: S311  # repeatable
-        provider = Provider(rng.gauss(0, 200), 0, rng.gauss(0, doubt.slope_sd), noise=doubt.noise_share)
+        provider = Provider(rng.gauss(0, 200), 0, rng.gauss(0, doubt.ratio_sd), noise=doubt.noise_share)
         chat = Chat(provider, seed=seed)
         windows = (*chat.talk(), chat.compacted())
         held.append([window.priced_view.upper_tokens >= chat.true(window) for window in windows])
@@ -346,7 +346,7 @@ def test_no_report_leads_to_a_refusal_of_what_fits_by_our_plain_count(factors):
     once.ask(20)
 
 
-def test_a_slope_from_other_tools_does_not_refuse():
+def test_a_ratio_from_other_tools_does_not_refuse():
     chat = Chat(Provider(slope=0.9, noise=0))
     chat.talk(20)
     chat.messages = [HumanMessage("a question " * 900, id="again")]

@@ -27,8 +27,9 @@ from langchain_ctxwin.core.calibration import (
     is_plausible,
 )
 from langchain_ctxwin.core.turns import Shown, Step
+from langchain_ctxwin.pricing import Pricing
 
-FITTED = Doubt(slope_sd=0.07, noise_share=0.09)
+FITTED = Doubt(ratio_sd=0.07, noise_share=0.09)
 """Close to what the estimators of known families state."""
 TEXTS = st.floats(1, 1e6)
 
@@ -271,7 +272,7 @@ def test_a_difference_far_from_its_estimate_is_something_else(tokens, estimate, 
 
 # ---- sizes of regions -----------------------------------------------------------------------------------------------
 
-SKEWED = Doubt(slope_sd=0.07, noise_share=0.09, lower_share=0.7)
+SKEWED = Doubt(ratio_sd=0.07, noise_share=0.09, lower_share=0.7)
 """Close to what the estimators of known families state."""
 TAKEN = Doubt(has_margin=False)
 """A plain callable."""
@@ -410,8 +411,27 @@ def test_a_counted_request_without_additions_is_known():
 @given(texts=st.lists(st.integers(50, 5000), min_size=1, max_size=30))
 def test_the_errors_of_many_texts_cancel_out(texts):
     """Four times the text is off by twice as much, beside what a step is off by however long it is."""
-    sizing = Sizing(doubt=replace(SKEWED, slope_sd=0.0))
+    sizing = Sizing(doubt=replace(SKEWED, ratio_sd=0.0))
     known = sizing.size(regions_of(), Shown.of(()))
     one, four = (sizing.extended(known, 1000, many) for many in (texts, texts * 4))
     spread = [size.upper_tokens - size.regions.total_tokens for size in (one, four)]
     assert spread[1] == pytest.approx(2 * spread[0], abs=2 * QUANTILE_SD * TEXT_NOISE_TOKENS)
+
+
+class Sure:
+    """A counter that states bounds without any doubt."""
+
+    def __call__(self, messages, *, tools=None):
+        return sum(len(message.text.split()) for message in messages)
+
+    def upper(self, tokens):
+        return tokens
+
+    lower = upper
+
+
+def test_a_counter_that_states_no_doubt_learns_little_from_one_small_text():
+    """Providers frame messages in their own way all the same, and a text of nothing has a size, too."""
+    sizing = Sizing(doubt=Pricing(Sure(), family="generic").doubt)
+    assert sizing.after_text(40, text=10, squares=100).ratio == pytest.approx(1, abs=0.01)
+    assert sizing.after_text(5, text=0, squares=0).ratio == pytest.approx(1, abs=0.01)
