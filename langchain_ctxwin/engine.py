@@ -38,7 +38,7 @@ from langchain_ctxwin.core.provider_call import call_arguments, dressed
 from langchain_ctxwin.core.record import Record
 from langchain_ctxwin.core.recovery import known_of, refused, retry_target
 from langchain_ctxwin.core.session import Faults, Pending, Session, read_session, valid_record, with_new_pins
-from langchain_ctxwin.core.tool_schemas import recall_name
+from langchain_ctxwin.core.tool_schemas import listed, recall_name
 from langchain_ctxwin.core.turns import as_messages
 from langchain_ctxwin.core.window import About, Window
 from langchain_ctxwin.errors import ConfigError, SummarizationError, brief, expect
@@ -227,9 +227,9 @@ class ContextEngine:
                 refuse is repaired.
 
         Raises:
-            ConfigError: a learned or configured limit leaves no room for input, or something is no message.
+            ConfigError: a learned or configured limit leaves no room for input, or something is no message or tool.
         """
-        messages = as_messages(messages)
+        messages, tools = as_messages(messages), listed(tools)
         if model is None and self._registry is not None:
             model = called  # whose limits the registry is asked for
         pricing, settings = self._pricings.of(model), self.config

@@ -23,6 +23,7 @@ from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.core.recovery import lowered, only_model, smaller_of
 from langchain_ctxwin.core.spending import Usage
+from langchain_ctxwin.core.tool_schemas import listed
 from langchain_ctxwin.errors import ConfigError, ContextWindowError, NoModelFitsError, UnknownModelError, brief, expect
 from langchain_ctxwin.limit_memory import AcceptedSizes, Corroboration, HeardLimits
 from langchain_ctxwin.models.merging import declared_limits
@@ -252,7 +253,7 @@ class ModelRouter:
         return self.decide(
             Request(
                 messages=cast("list[AnyMessage]", given),
-                tools=tools,
+                tools=listed(tools),
                 conversation=conversation,
                 requires=tuple(requires),
                 exclude=exclude if isinstance(exclude, Mapping) else dict.fromkeys(exclude, "excluded by the caller"),

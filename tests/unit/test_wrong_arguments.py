@@ -31,6 +31,7 @@ def weather(city: str) -> str:
 MODEL = ScriptedChatModel(policy=script("Sunny."))
 LIMITS = ctx.ModelLimits(8_192)
 ENGINE = ctx.ContextEngine(LIMITS)
+ROUTER = ctx.ModelRouter([ctx.ModelInfo(name="small", context_window=8_192)])
 ASKED = [HumanMessage("What is the weather like?")]
 BUILDER = StateGraph(ctx.ContextState)
 WRONG: dict[str, Any] = {
@@ -169,6 +170,8 @@ USUAL: dict[str, tuple[Callable[[], Any], str]] = {
     "a number as the tools of an agent": (lambda: ctx.create_context_agent(MODEL, 5, limits=LIMITS), "a list of tools"),
     "a number as tools": (lambda: ctx.ContextNodes(ENGINE, tools=5), "a list of tools"),
     "names as tools": (lambda: ctx.create_context_agent(MODEL, ["weather"], limits=LIMITS), "tools[0]='weather'"),
+    "a text as the tools of a request": (lambda: ENGINE.measure(ASKED, tools="weather"), "a list of tools"),
+    "a number as the tools of a route": (lambda: ROUTER.route(ASKED, 5), "a list of tools"),
     "one message": (lambda: ENGINE.measure(ASKED[0]), "a list of messages"),
     "one message as a dict": (lambda: ENGINE.measure({"role": "user", "content": "Hi"}), "a list of messages"),
     "a state in the place of its messages": (lambda: ENGINE.measure({"messages": ASKED}), "a list of messages"),
@@ -201,6 +204,8 @@ def test_what_can_only_mean_one_thing_works() -> None:
     agent = ctx.create_context_agent(MODEL, weather, limits=8_192)
     assert agent.invoke({"messages": [{"role": "user", "content": "Hi"}]})["messages"][-1].text == "Sunny."
     assert ctx.ContextNodes(ENGINE, tools=weather)
+    one, several = (ENGINE.measure(ASKED, tools=given).report["tool_tokens"] for given in (weather, [weather]))
+    assert one == several > 0
     assert ctx.ToolSelector(weather, max_tool_tokens=900).tools == [weather]
     assert len(ENGINE.build(ENGINE.measure([("user", "Hi"), {"role": "user", "content": "Hi"}, "Hi"]))) == len("Hi?")
 
