@@ -15,9 +15,8 @@ from langchain_ctxwin.core.calls import RESULT_BLOCKS
 from langchain_ctxwin.core.edits import MEDIA_TYPES
 from langchain_ctxwin.core.overflow import ContextOverflow
 
-BYTES_SHARE = (
-    0.875  # of the bytes that an API takes: the rest is for text, a million tokens of which have four megabytes
-)
+# Of the bytes that an API takes; the rest is for text, a million tokens of which have four megabytes.
+BYTES_SHARE = 0.875
 REFUSED_SHARE = 0.75  # of what a refused request had, where the refusal states no limit
 DROPPED_SHARE = 0.5  # of a limit that is left out at once, so that the prefix changes rarely
 MAX_DEPTH = 4  # blocks inside blocks: results hold pictures, and those hold where they come from

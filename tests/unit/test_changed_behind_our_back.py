@@ -1,4 +1,4 @@
-"""What somebody changes between two looks is noticed: edits of old messages, between two nodes, in place."""
+"""What somebody changes between two looks is noticed: edits of old messages, and between two nodes."""
 
 from __future__ import annotations
 

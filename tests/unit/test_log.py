@@ -75,7 +75,6 @@ class FailingEmbeddings(Embeddings):
 
 
 class FailingSink:
-    inline = True
     emit = fails
 
 
