@@ -142,9 +142,7 @@ class AgentCall:
             is_done = self._answer.structured_response is not None
         if is_done:
             yield from flow.summarize(step)
-        # As pairs: LangGraph would stream messages that it finds in a dict, such as those that are removed.
-        update: Any = list(step.news.items())
-        return ExtendedModelResponse(model_response=self._answer, command=Command(update=update))
+        return ExtendedModelResponse(model_response=self._answer, command=Command(update=step.news))
 
     def _ask(self, attempt: Attempt) -> ModelRequest[Any]:
         """The agent's request with the messages of an attempt."""
