@@ -251,9 +251,9 @@ class ContextNodes:
         yield from self._flow.choose(step)
         return step.news
 
-    def _check(self, step: AgentStep, _: RunnableConfig | None) -> Work[Update | Command[Any]]:
+    def _check(self, step: AgentStep, _: RunnableConfig | None) -> Work[Update]:
         yield from self._flow.check(step)
-        return _unstreamed(self._left(step))
+        return self._left(step)
 
     def _summarize(self, step: AgentStep, _: RunnableConfig | None) -> Work[Update]:
         yield from self._flow.summarize(step)
@@ -283,9 +283,8 @@ class ContextNodes:
 
 
 def _unstreamed(update: Update) -> Update | Command[Any]:
-    """An update as pairs: LangGraph streams messages that it finds in a dict, and these are not for the user."""
-    has_messages = {"messages", "llm_input_messages"} & update.keys()
-    return update if not has_messages or current_runtime() is None else Command(update=list(update.items()))
+    """A request as pairs: LangGraph streams messages that it finds in a dict, and these are not for the user."""
+    return update if current_runtime() is None else Command(update=list(update.items()))
 
 
 def current_runtime() -> Runtime[Any] | None:
