@@ -5,6 +5,7 @@ What one conversation hears holds for that one, because what it sends may bring 
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,6 +24,7 @@ ACCEPTED_SECONDS = 3_600.0
 # How long a stated limit holds for other conversations: one that is obeyed is never stated again, so only expiry finds
 # out that it was raised, at the price of one refused request a day.
 HEARD_SECONDS = 24 * 3_600.0
+DIGEST_BYTES = 16  # two conversations do not meet by chance
 
 
 class Corroboration:
@@ -41,9 +43,15 @@ class Corroboration:
 
 
 def conversation_of(messages: Sequence[BaseMessage]) -> str:
-    """Return what tells a conversation from others: the first message that is no system message, and its id."""
+    """Return what tells a conversation from others: a digest of its first message beside system messages, and its id.
+
+    Nothing of its text: what is kept of it outlives the conversation.
+    """
     first = next((message for message in messages if not isinstance(message, SystemMessage)), None)
-    return "" if first is None else f"{first.id}\0{first.content}"
+    if first is None:
+        return ""
+    told = f"{first.id}\0{first.content}".encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(told, digest_size=DIGEST_BYTES).hexdigest()
 
 
 class HeardLimits:

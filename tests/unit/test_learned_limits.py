@@ -27,7 +27,7 @@ from langchain_ctxwin.core.limits import (
     stated_limit,
     unrefuted,
 )
-from langchain_ctxwin.limit_memory import AcceptedSizes, HeardLimits
+from langchain_ctxwin.limit_memory import AcceptedSizes, HeardLimits, conversation_of
 from langchain_ctxwin.models.sources import ExplicitSource, LearnedSource
 from support.fakes import ScriptedChatModel, SdkError, core_overflow, exact_count, llama_overflow, openai_overflow
 from support.routing import FixedQuality, router, scripted
@@ -82,6 +82,16 @@ def test_a_text_that_claims_a_limit_reaches_no_other_conversation():
         model.faults.append(rejected(CLAIM))
         ask(f"{number} {LONG} {CLAIM}")
     assert limit_of_others(engine) == WINDOW
+
+
+def test_conversations_are_told_apart_by_nothing_of_what_was_said():
+    """What was heard outlives a conversation, and nobody would find its text there who has it deleted."""
+    said = HumanMessage("the code is 4711", id="1")
+    names = [
+        conversation_of([one]) for one in (said, said, HumanMessage(said.content, id="2"), HumanMessage("no", id="1"))
+    ]
+    assert len(set(names)) == 3
+    assert not any("4711" in name for name in names)
 
 
 def test_a_limit_that_two_conversations_heard_holds_for_all():
