@@ -253,7 +253,7 @@ class Choices:
         if self.router is None or self.router.config.when_full == "compact":
             return False
         reserve = settings_of(window).output_reserve
-        limits = [one.limits for one in self.router.candidates if one is not self._chosen(state) and one.limits.known]
+        limits = [one.limits for one in self._candidates() if one.name != known_name(state) and one.limits.known]
         return any(one.input_limit(one.output_reserve(reserve)) > window.budget.input_limit for one in limits)
 
     def left_after(self, error: Exception, state: State) -> Update:

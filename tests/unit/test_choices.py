@@ -15,6 +15,7 @@ from langchain.agents.middleware.types import AgentMiddleware
 from langchain_core.embeddings import Embeddings
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.runnables import RunnableLambda
 from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -23,10 +24,12 @@ from langgraph.graph import END, START, StateGraph
 from langchain_ctxwin import ContextConfig, ContextEngine, ContextNodes, ContextState, ModelLimits, RoutingConfig
 from langchain_ctxwin.agent.choices import Choices, bind_inside
 from langchain_ctxwin.agent.step import Flow
+from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.errors import ConfigError, NoModelFitsError
 from langchain_ctxwin.middleware import ContextWindowMiddleware
 from langchain_ctxwin.observe import MemorySink, Reporter, RouteEvent
 from langchain_ctxwin.routing import RoutedChatModel
+from langchain_ctxwin.routing.candidates import conversation_key
 from langchain_ctxwin.tools import ToolSelector
 from support.agents import THREAD, agent_on, call, is_refused, on_both, values
 from support.fakes import ScriptedChatModel, SdkError, core_overflow, script
@@ -459,3 +462,13 @@ def test_choices_keep_those_who_hear_of_them():
     assert Flow(engine, choices).choices.reporter is own
     assert Flow(engine).choices.reporter is engine.reporter
     assert ContextNodes(engine).choices.reporter is engine.reporter
+
+
+def test_a_conversation_does_not_wait_for_a_candidate_that_told_it_a_smaller_limit():
+    """What the larger one stated to it alone counts for it; others may move there."""
+    router = routed(scripted("small", 5_000), scripted("large", 8_000), config=RoutingConfig(when_full="move")).router
+    route = router.route([HumanMessage("Hi")], estimated_tokens=6_000)
+    router.refused(route, ContextOverflow(limit=4_000, actual=6_000), conversation_key([], THREAD))
+    choices, window = Choices(router=router), ContextEngine(5_000).measure([HumanMessage("Hi")])
+    asked = RunnableLambda(lambda _: choices.may_move({}, window))
+    assert [asked.invoke(None, {"configurable": {"thread_id": name}}) for name in ("1", "another")] == [False, True]
