@@ -217,8 +217,10 @@ class Choices:
         """Return whose limits hold: the chosen candidate's, else those that fit every one; None without a router."""
         if self.router is None:
             return None
+        from langchain_ctxwin.routing.candidates import smallest_limits  # noqa: PLC0415  # most agents have no router
+
         chosen, output = self._chosen(state), self.asked.output_tokens
-        limits = chosen.limits if chosen else self.router.limits
+        limits = chosen.limits if chosen else smallest_limits(self._candidates())
         output = self.router.config.output_reserve if output is None else output
         if output is not None and (limits.context_window is None or output < limits.context_window):
             largest = limits.max_output_tokens if (limits.max_output_tokens or 0) >= output else None
@@ -335,7 +337,7 @@ def _when_full(
 ) -> tuple[Route, CostComparison | None]:
     """Where a conversation goes that would leave its candidate, and what decided it where it could have stayed."""
     when_full = router.config.when_full
-    candidate = next((one for one in router.candidates if one.name == request.kept), None)
+    candidate = next((one for one in router.candidates_of(request.conversation) if one.name == request.kept), None)
     if candidate is None or route.name == candidate.name or when_full == "move" or request.prefer:
         return route, None
     window = windows[candidate.family]
