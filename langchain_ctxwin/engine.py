@@ -98,7 +98,7 @@ class ContextEngine:
         after_compaction: a plain function that is given a `Compacted` event when one has happened; after a run that
             failed and is resumed it may be told once more. What it raises leaves the step, too.
         sinks: take the events of `langchain_ctxwin.observe`: every step, compaction, summary, recovery and refusal.
-            What a sink does, raises or hangs on costs no turn anything.
+            They are called in the turn; what one raises is logged, and the turn goes on.
         prices: of models, for the costs in events: a `ModelInfo`, a `ModelRegistry`, or a function that returns the
             `ModelInfo` for a name. By default those of `limits`, or of the candidate that a router chose, if any.
 

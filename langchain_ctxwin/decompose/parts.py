@@ -43,8 +43,8 @@ LEAST_ROOM_TOKENS = 256  # less is no room for a part: two paragraphs, or two sh
 LEAST_PART_TOKENS = 64  # a part that is refused although it is smaller is not refused for its size
 LEAST_PIECE_TOKENS = LEAST_PART_TOKENS // 2  # a smaller piece of a text is not worth a call
 LEAST_ROOM_SHARE, ROOM_STEP = 0.9, 0.01
-"""Of the room for chunks: the least that is tried where whole requests exceed it, as sampled prices of long texts do by
-one or two parts in a hundred, and the least that is taken off each time, because each time takes as long as the first.
+"""Of the room for chunks: the least that is tried where whole requests exceed it, by a token where a counter rounds the
+price of each chunk down, and the least that is taken off each time, because each time takes as long as the first.
 """
 LEAST_HALVED_ANSWERS = 4
 """Fewer answers are shortened instead: each half has to combine two, or the work would never come to an end."""

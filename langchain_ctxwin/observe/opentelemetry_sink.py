@@ -107,7 +107,7 @@ class OpenTelemetrySink:
     A span begins when its work began and is a child of the span in which the agent ran. A warning is an event of that
     span, or a span without length below it where it has ended. Attributes of metrics name models, tools that the agent
     has, and kinds, at most a hundred of each, all others `other`: threads and answers are on spans alone. The text of a
-    message is in none of them. Exporters run as the SDK is set up; whatever they do costs no turn anything.
+    message is in none of them. Exporters run as the SDK is set up: give it those that have a thread.
 
     Setup:
         ```bash

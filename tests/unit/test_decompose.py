@@ -14,7 +14,14 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END
 from langgraph.types import Command, interrupt
 
-from langchain_ctxwin import BudgetExceededError, ConfigError, ContextWindowError, ModelLimits, TokenEstimator
+from langchain_ctxwin import (
+    BudgetExceededError,
+    CharRatioCounter,
+    ConfigError,
+    ContextWindowError,
+    ModelLimits,
+    TokenEstimator,
+)
 from langchain_ctxwin.decompose import asplit_question, create_map_reduce_graph, split_question
 from langchain_ctxwin.decompose.parts import PartSplitter, chunk_of, no_counts
 from langchain_ctxwin.errors import UnknownModelError
@@ -504,3 +511,12 @@ def test_the_number_of_parts_follows_the_size(window):
         if max(counts) > min(counts) * 4 // 3 + 1:
             uneven[chars] = counts
     assert uneven == {}
+
+
+def test_a_counter_that_rounds_down_makes_no_more_parts():
+    """The whole request has a token more than its chunks then: parts that are a little smaller, not two of each."""
+    splitter = PartSplitter(model_of(), limits=ModelLimits(2_048, max_output_tokens=256), counter=CharRatioCounter())
+    text = "Candles burn low in every niche, and the 12 keys (of 1874) hang there. " * 1_500
+    chunks = [chunk_of(at, text[start : start + 300]) for at, start in enumerate(range(0, len(text), 300))]
+    sizes = [len(part["chunks"]) for part in splitter.of_documents("Why?", chunks, no_counts())[:-1]]
+    assert max(sizes) <= min(sizes) * 4 // 3
