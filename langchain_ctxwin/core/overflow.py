@@ -73,10 +73,14 @@ states nothing, nor do the digits of a name."""
 
 
 def _table(*wordings: str) -> tuple[re.Pattern[str], ...]:
-    """Compile case-insensitively, each `<name>` to a named group that holds a number."""
+    """Compile case-insensitively, each `<name>` to a named group that holds a number.
+
+    Letters are those of ASCII, so that a word or a number also ends where Chinese begins, which has no spaces.
+    """
     names = {f"<{name}>": f"(?P<{name}>{NUMBER})" for name in ("limit", "actual", "output", "most")} | {"<n>": NUMBER}
     return tuple(
-        re.compile(re.sub("<[a-z]+>", lambda mark: names[mark[0]], wording), re.IGNORECASE) for wording in wordings
+        re.compile(re.sub("<[a-z]+>", lambda mark: names[mark[0]], wording), re.IGNORECASE | re.ASCII)
+        for wording in wordings
     )
 
 
@@ -98,7 +102,7 @@ OVERFLOW_CODE = re.compile(
     r"\b(?:exceed_context_size_error|requested_too_many_tokens|tokens_limit_reached|string_above_max_tokens|"
     r"(?:\w{1,20}_)?(?:context|prompt|input)_?(?:length|window|size|tokens?|limit)?_?"
     r"(?:exceeded|too_?long|too_?large|overflow)(?:_?(?:error|exception))?)\b",
-    re.IGNORECASE,
+    re.IGNORECASE | re.ASCII,
 )
 """Values of `code` or `type` that say overflow, whatever the text."""
 
@@ -114,6 +118,8 @@ OTHER_FAILURES = _table(
     r"usage (?:limit|size)|\bextra usage\b|\bcredit|\binsufficient (?:funds|balance)|\ballowance|\bbilling",
     r"\bsubscription|\byour plan\b|\bfree[ -]tier|\b(?:token|input|output) price\b",
     r"\b(?:over|exceeded) (?:your )?budget\b|\bbudget has been exceeded|\bspend|速率|频率|配额|余额|频繁|限流|并发",
+    r"\b(?:(?<!into )account|organi[sz]ation|workspace|tenant|trial)\b|\btokens? (?:left|remaining)\b",
+    r"(?:每|当前)(?:一)?(?:分|秒|小时|天|日|月)|今日|当日|当月|套餐|用量|限额|账户|账号|订阅|レート|毎分|クォータ|분당|할당량",
     # a context cache, a batch, credentials, an answer that was cut off
     r"\bcached[ _]?content|\bcontext[ _]cach(?:e|ing)\b|\benqueued|\bbatch\b|\binternal error|\btime-?d?[ -]?out\b",
     r"\b(?:access|auth\w*|bearer|refresh|api) token\b|\blength limit was reached|\bmodel output limit",
@@ -128,35 +134,44 @@ PARAMETERS = _table(
     r"max(?:imum)?[_ ]?output[_ ]?tokens|\boutput tokens? limit|\bmaximum tokens you requested|range of max_tokens",
     r"\bnumber of (?:output|completion) tokens|\b(?:reasoning|completion)_tokens\b[^.;]{0,20}?exceed",
     r"\bat most <n> (?:completion|output) tokens|\bthinking\b|\bbudget_tokens|\btool (?:response|description|name)",
-    r"\bcharacters?\b|\bstring\b|\barray\b|\bpixels?\b|\bpages\b|\bdimension|\d ?[KMG]i?B\b|\bfile size|\bimage is\b",
+    r"(?<!billable )\bcharacters?\b|\bstring\b|\barray\b|\bpixels?\b|\bpages\b|\bdimension|\d ?[KMG]i?B\b|\bfile size|\bimage is\b",
     r"\b(?:too many|number of|<n>) (?:tools|messages)\b|\bembedding|\btraining\b|\bstop sequence|\bqueue\b",
 )
 """Errors about the requested output alone, or about a part of the request that has a limit of its own."""
 
 _SUBJECT = r"(?:\b|_)(?:prompt|input|inputs|context|conversation|messages?|request|sequence|history|chat|tokens?)\b"
-_EXCESS = r"(?:exceed(?:s|ed|ing)?\b|(?:longer|larger|greater|more) than\b|(?:must|should) be less than\b|>)"
-_BOUND = r"(?:<n> tokens|\blimit\b|\bcontext|\bmodel|\bmax(?:imum)?\b|max_\w+|n_ctx|\bwindow)"
+_EXCESS = (
+    r"(?:\b(?:exceed|surpass)(?:e?s|ed|ing)?\b|\b(?:longer|larger|bigger|greater|higher|more) than\b"
+    r"|(?:must|should) be less than\b|\bover(?= (?:the )?(?:model|max|context|limit))|>)"
+)
+_BOUND = r"(?:<n> tokens|\blimit\b|\bcontext|\bmodel|\bmax(?:imum)?\b|max_\w+|n_ctx|\bwindow|\b(?:allow|permitt)ed\b)"
 
 OVERFLOWS = _table(
     # prompt is too long; Input is too long for requested model; Prompt contains 9 tokens, too large for model
     r"(?<!audio )\b(?:prompt|input|conversation|messages)s? (?:is |are )?too (?:long|large)\b(?! to process)",
-    rf"{_SUBJECT}[^.;]{{0,60}}?\btoo (?:long|large)\b(?:[^.;]{{0,20}}?\b(?:model|context|max)|: <n> >)",
+    rf"{_SUBJECT}[^.;]{{0,60}}?\btoo (?:long|large)\b(?:[^.;]{{0,20}}?\b(?:model|context|max)|[:.] <n> >)",
     r"\brequest body too large\b.{0,80}?<n> tokens|\btoo many input tokens|\btoo many tokens: ",
     # input exceeds the context window; tokens (9) exceed the model's limit of 8; prompt token count of 9 exceeds 8
     rf"{_SUBJECT}[^.;]{{0,80}}?{_EXCESS}[^.;]{{0,40}}?{_BOUND}",
     rf"{_SUBJECT}[^.;]{{0,80}}?(?:exceed(?:s|ed)?|longer than)[^.;]{{0,30}}?\blength",
     r"\bexceed(?:s|ed|ing)? [^.;]{0,30}?\b(?:context|input|prompt) (?:length|window|size|limit)",
-    r"\b(?:context|prompt|input)(?: \w+){0,2} (?:length|window|size|limit|tokens?)(?: has been| was| is)? exceed",
+    r"(?:\b|_)(?:context|prompt|input)[ _](?:\w+ ){0,2}(?:length|window|size|limit|tokens?)(?: has been| was| is)?"
+    r" (?:exceed|reach)",
+    r"\breach(?:ed|es)? the max(?:imum)? (?:context|prompt|input)\b",
     r"(?:not|nt) fit (?:in|into|within) (?:\w+ ){0,3}(?:context|window)|\bmaximum length for this conversation",
     r"\bcontext (?:window |length )?overflow|context[_ ](?:length|window)[_ ]exceeded|\bcontext the overflows",
-    r"\bmore (?:\w+ )?tokens (?:in the request )?than (?:\w+ ){0,3}(?:context|model|window|allowed|maximum)",
+    r"\btoo many tokens in (?:the|this|your) (?:request|prompt|input|conversation)",
+    r"(?:request|prompt|input|conversation|messages)\b[^.;]{0,60}?<n> tokens\b[^.;]{0,40}?\bat most <n>",
+    r"\bmore (?:(?!output|completion)\w+ )?tokens (?:in the request )?than (?:\w+ ){0,3}(?:context|model|window|allowed|permitted|maximum)",
     # This model's maximum context length is 8; Please reduce the length of the messages
     r"\bmax(?:imum)? (?:context|prompt|input|sequence|model) length (?:of|is)|\bcontext length(?: of this model)? is ",
     r"reduce (?:the (?:length|size) of the|your) (?:messages|prompt|input)|\bmodel (?:only )?supports up to <n>",
     r"\binputs? (?:tokens \+ max_new_tokens )?must (?:have less than|be <=) <n>|\btokens in the prompt cannot exceed",
     r"\brange of (?:input|total) length|\bmax tokens of <n> exceeded|\brequest too many tokens|status_msg: token limit",
     r"\bto generate tokens, following a prompt of length|\bcurrent length is <n> while limit is|\bprompt exceeds",
-    r"(?:输入|上下文|提示词|prompt|token).{0,16}?(?:过长|太长|超长|超过|超出|超限)|(?:超过|超出).{0,12}?(?:上下文|最大(?:输入)?长度)",
+    r"(?:输入|上下文|提示词|prompt|token).{0,16}?(?:过长|太长|超长|超过|超出|超限|大于)|(?:超过|超出).{0,12}?(?:上下文|最大(?:输入)?长度)",
+    r"(?:輸入|上下文|プロンプト|入力|コンテキスト|トークン).{0,24}?(?:過長|太長|超過|超え|超出|長すぎ)",
+    r"(?:프롬프트|입력|컨텍스트|토큰).{0,24}?(?:초과|너무 (?:깁|길))",
 )
 """Wordings of an overflow, with its size or without."""
 
@@ -183,8 +198,8 @@ SIZES = _table(
     r"n_keep: <actual>>= n_ctx: <limit>",
     # a size that is compared with the limit
     r"<actual>(?: tokens?)?[)\]]?,?(?: \+ current sequence length \(<n>\))? ?(?:which |it )?(?:is |are )?"
-    r"(?:exceed(?:s|ed|ing)?|cannot exceed|too (?:long|large)|(?:longer|larger|greater|more) than|must be less than|>)"
-    r"[^.;\d]{0,60}?<limit>",
+    rf"(?:{_EXCESS}|cannot exceed|too (?:long|large)|超过|超出|大于)[^.;。\d]{{0,60}}?<limit>",
+    r"<actual> tokens[^.;\d]{0,40}?<limit> (?:tokens )?(?:are|is) (?:allowed|permitted)",
 )
 """How wordings state a limit and a size together; the first that matches says both."""
 
@@ -193,17 +208,18 @@ LIMITS = _table(
     r"<limit> maximum\b",
     r"(?:limit|max(?:imum)?|context|window|up to|less than|cannot exceed|only)\b(?:(?!exceeded|overflow)[^.;\d]){0,48}?"
     r"(?<!by )(?<!exceeds limit \()<limit>",
-    r"最大[^\d。;]{0,12}?<limit>",
+    r"(?:最大|限制|上限)[^\d。;]{0,12}?<limit>",
 )
 """How wordings state a limit alone; the size is then the first of `ACTUALS` above it."""
 
 ACTUALS = _table(
     r"(?:resulted in|requested|received|given|supplied|provided|sent|got|contains?|has|have|first|count|length|total"
-    r"|long|tokens|input|prompt|model)\b\W{0,3}(?:(?:is|of|about|at least) )?<actual>\b(?! characters)"
+    r"|long|tokens|input|prompt|model)\b\W{0,3}(?:(?:is|of|about|at least) )?<actual>\b(?! characters)",
+    r"\bis <actual> tokens long\b",
 )
 
 JOINT = _table(
-    r"\b(?:prompt|input|messages?)(?: length| tokens?)? (?:\+|plus|and) (?:the )?(?:requested |max(?:imum)? )?"
+    r"\b(?:prompt|inputs?|messages?)(?: length| tokens?)? (?:\+|plus|and) (?:the )?(?:requested |max(?:imum)? )?"
     r"(?:max_\w*tokens|output|completion|generat)"
 )
 """The requested output counts too, although its size is not stated."""
@@ -212,12 +228,16 @@ MEDIA: dict[Literal["bytes", "images"], tuple[re.Pattern[str], ...]] = {
     "bytes": _table(
         r"\brequest (?:payload size )?exceeds the (?:maximum|limit)(?: size)?(?: of|:) <most> bytes",
         r"\brequest exceeds the maximum (?:size|allowed number of bytes)\b(?! of <n> tokens)",
-        r"\brequest\b[^.;]{0,60}? <n> bytes\b|\brequest entity too large|\bpayload too large(?!.{0,40}? tokens)",
+        r"\brequest\b[^.;]{0,60}? <n> bytes\b|\brequest entity too large|\b(?:payload|content|request body) too large(?!.{0,80}? tokens)",
+        r"\b(?:request body|total size of (?:the )?images|total image size)\b[^.;]{0,40}? exceeds",
+        r"\bmaximum content size limit \(<most>\) exceeded",
     ),
     "images": _table(
         r"\btoo (?:many images and documents|much media): <n> (?:document pages )?\+ <n> (?:images )?> <most>",
+        r"\btoo many (?:total )?images: <n> > <most>",
         r"\bnumber of images\b[^.;]{0,40}?exceed[^.;\d]{0,40}<most>",
-        r"\btoo many images\b(?:.{0,40}?\b(?:max(?:imum)?|up to|at most)\b[^.;\d]{0,20}<most>)?",
+        r"\b(?:at most|up to|has more than) <most> images\b|\breduce the number of images\b|图片(?:数量|过多|超过)",
+        r"\btoo many (?:total )?images\b(?:.{0,40}?\b(?:max(?:imum)?|up to|at most)\b[^.;\d]{0,20}<most>)?",
         r"\bat most <most> image(?:\(s\)|s)? may be provided",
     ),
 }
