@@ -47,7 +47,7 @@ altijd nooit alleen moet moeten voortaan alltid aldrig aldri måste skal zawsze 
 """
 # How somebody wants to be served, at the beginning of a sentence: it is said once.
 _MANNERS = """
-answer_in answer_with answer_as reply_in reply_with reply_as respond_in respond_with respond_as write_in speak_in
+answer_in answer_with answer_as answer_me answer_us reply_to_me reply_in reply_with reply_as respond_in respond_with respond_as write_in speak_in
 talk_in call_me call_us call_him call_her call_them call_it call_the address_me address_us refer_to treat keep use
 avoid
 stop_*ing stay limit round put start_with start_your begin_with begin_your end_with end_your close_with spell_out cite
@@ -67,7 +67,8 @@ não_altere não_envie não_escreva não_faça
 """
 # What an order waits for.
 _CASES = """
-before after when whenever if once until unless while as_soon_as as_long_as in_case wherever
+before after when whenever if once until unless while as_soon_as as_long_as in_case wherever whatever upon
+prior_to ahead_of on_*days from_*_on should_a should_an should_any should_the
 bevor ehe nachdem wenn falls sobald solange
 avant après quand lorsqu* si s'il dès tant_qu* une_fois en_cas
 antes después tras cuando si en_cuanto mientras hasta
@@ -79,6 +80,7 @@ voordat wanneer zodra innan när før når zanim kiedy gdy
 _EACH = """
 each every everything for_all in_all on_all all_your all_my all_*s_as all_*s_in all_*s_with all_*s_by your_answer*
 your_repl* your_message* your_response*
+your_suggestion* your_question* your_estimate* your_draft* your_plan*
 your_report* your_summar* your_list* your_table* your_commit* your_code
 jede jeder jedes jeden jedem alle allen aller deine deinen deiner ihre ihren ihrer
 chaque tous_l* toutes_l* tous_tes tous_vos tes vos
@@ -119,9 +121,9 @@ _LEADING = re.compile(
 )
 _ASKING = re.compile(r"(?:can|could|would|will) you (?:please )?", re.IGNORECASE)
 _QUESTION_MARKS, _BEHIND_THEM = ("?", "\uff1f", "\u061f"), " .!\"')*_\u2026\u201d\u00bb"
-_TO_ME = re.compile(r"\b(?:tell|show|ask|give|send|read|let|warn|remind|call) (?:me|us)\b", re.IGNORECASE)
+_TO_ME = re.compile(r"\b(?:tell|show|ask|give|send|read|let|warn|remind|call) (?:\w+ to )?(?:me|us)\b", re.IGNORECASE)
 # "RULE: ..." and "No tables." hold by how they begin.
-_LABELLED = re.compile(r"[A-Z][A-Z ]{2,30}:|[Nn]o (?!thanks|worries|problems)\w+s\b(?!,| (?:found|were|are|have|ran))")
+_LABELLED = re.compile(r"[A-Z][A-Z ]{2,30}:|[Nn]o (?!thanks|worries|problems)\w+s\b(?!,(?! please)| (?:found|were|are|have|ran))")
 # A question inside of an order, and what is no case of its own: "Check if it is there.", "By train if possible."
 _INDIRECT = re.compile(
     r"\b(?:check|confirm|see|know|verify|out|sure|wonder|tell me|show me|determine) (?:if|when)\b"

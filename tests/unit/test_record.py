@@ -126,6 +126,15 @@ def test_a_message_leaves_lines_of_its_own(messages, left):
 
 RULES = {
     "English": """
+        Upon finishing a task, post the link in the ticket.
+        On Fridays, leave the deploys to me.
+        From Monday on, use the new template.
+        Should a payment bounce, inform me the same day.
+        Whatever you find, list the source.
+        Before you send a letter read it to me.
+        Please number your suggestions.
+        Answer me in French.
+        No emojis, please.
         Before you touch the schema, ask me for a backup.
         Ask me before you merge a branch.
         After each change, run the unit tests.
@@ -218,6 +227,10 @@ RULES = {language: [line.strip() for line in listed.strip().split("\n")] for lan
 
 TALK = (
     "Before you ask, nobody was hurt.",
+    "On Fridays, the men went to the fair.",
+    "From Monday on, it rained.",
+    "Upon my word, he said so.",
+    "Should the gate be open?",
     "Before you came, it worked.",
     "When you looked at the log, what did you find?",
     "When you were out he counted them twice.",
