@@ -371,6 +371,9 @@ UNSEEN_TOKENS = 50_000
 # (a loop, the chunks of a stream, a session), or has a hidden prompt. With more, the sums over a session that
 # grows evenly would be believed one after the other.
 LARGEST_JUMP, LARGEST_FIRST_JUMP = 1.25, 2.0
+# Part of its planned size that a request has at least when it has less than the one that it extends: of what servers
+# cut more is gone, of the thinking that templates drop mostly less.
+LEAST_SHARE_AFTER_FALL = 0.8
 # Part of the limit up to which a first report that is larger than that is used until the next one disproves it.
 ROOMY_SHARE = 0.5
 # Votes after which reports that contradict our counts are believed: each that follows the one before is one more, each

@@ -12,6 +12,7 @@ from langchain_core.messages import AIMessage
 from langchain_ctxwin.core.calibration import (
     AGREEING_REPORTS,
     AGREEING_SMALL_REPORTS,
+    LEAST_SHARE_AFTER_FALL,
     MAX_MEASURED,
     Correction,
     Measured,
@@ -232,6 +233,9 @@ def _judged(window: Window, reply: AIMessage, answering_model: str) -> _Judged:
     tokens, fault = reported_tokens(reply, planned)
     is_first = not known.sizing.correction.reports and (doubted is None or doubted["reports"] >= 0)
     if tokens is not None and contradicts(tokens, max(planned[0], estimate), limit_tokens=limit, is_first=is_first):
+        fault = far_off(tokens, planned)
+    least = min(known.extends.tokens, LEAST_SHARE_AFTER_FALL * planned[0]) if known.extends else 0
+    if tokens is not None and tokens < least:
         fault = far_off(tokens, planned)
     if not fault:
         return _Judged(known=_with_doubted(known, doubted and outvoted(doubted)), tokens=tokens)

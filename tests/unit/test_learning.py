@@ -8,9 +8,12 @@ from dataclasses import replace
 from statistics import fmean
 
 import pytest
-from langchain_core.messages import HumanMessage
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langgraph.checkpoint.memory import InMemorySaver
 
-from langchain_ctxwin import BudgetExceededError
+from langchain_ctxwin import BudgetExceededError, TokenEstimator, create_context_agent
 from langchain_ctxwin.core.outcome import MAX_MODELS
 from support.reporting import COUNTER, PROMPT, TOOLS, Chat, Provider, model
 
@@ -363,3 +366,34 @@ def test_what_another_model_reported_is_not_our_size():
     chat.provider, chat.model, chat.state = Provider(0), model("two"), {}
     window = chat.ask()
     assert chat.error(window) <= chat.plain_error(window)
+
+
+class CuttingModel(BaseChatModel):
+    """A server that keeps a part of what exceeds its window, and reports the size of that."""
+
+    window: int = 8_192
+    kept: int
+    sent: list[int]
+    profile: dict[str, int] = {"max_input_tokens": 32_768, "max_output_tokens": 1_024}
+
+    @property
+    def _llm_type(self):
+        return "cutting"
+
+    def _generate(self, messages, stop=None, run_manager=None, **kwargs):
+        self.sent.append(TokenEstimator()(messages))
+        size = self.sent[-1] if self.sent[-1] <= self.window else self.kept
+        usage = {"input_tokens": size, "output_tokens": 4, "total_tokens": size + 4}
+        answer = AIMessage("Noted.", usage_metadata=usage, response_metadata={"model_name": "local"})
+        return ChatResult(generations=[ChatGeneration(message=answer)])
+
+
+@pytest.mark.parametrize("kept", [5_000, 6_500], ids=["61 %", "79 %"])
+def test_a_server_that_keeps_any_part_of_a_longer_request_is_noticed(kept):
+    """A size below that of the request that it extends is not believed at once: each next one would look right then."""
+    model = CuttingModel(kept=kept, sent=[])
+    agent = create_context_agent(model, [], checkpointer=InMemorySaver())
+    for turn in range(25):
+        text = f"Crate {turn}: " + "it holds ripe pears from the valley farm. " * 80
+        agent.invoke({"messages": [("user", text)]}, {"configurable": {"thread_id": "1"}})
+    assert sum(size > model.window for size in model.sent) <= 4
