@@ -8,6 +8,7 @@ and on what precedes it, so a longer history never changes what was sent earlier
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import defaultdict, deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -260,49 +261,74 @@ def _late(result: ToolMessage) -> AnyMessage:
 def _exchange(messages: Sequence[AnyMessage], rules: Rules, unanswered: Collection[str]) -> tuple[AnyMessage, ...]:
     """Each calling AI message followed by one result per call, in the order of the calls; then what came late."""
     known = {call_id for message in messages for call_id in call_ids(message)} | {*unanswered}
-    results = [message for message in messages if isinstance(message, ToolMessage)]
+    results = _Results([message for message in messages if isinstance(message, ToolMessage)], known)
     ordered: list[AnyMessage] = []
     for message in messages:
         if isinstance(message, ToolMessage | SystemMessage):
             continue
         ordered += _lone(message, rules)
         calls = calls_of(message)
-        for call, answer in zip(calls, _answers(calls, results, known), strict=True):
+        for call, answer in zip(calls, results.taken_by(calls), strict=True):
             key = call["id"] or ""
             if answer is None:
                 place = f"{message.id}:{key}{UNANSWERED}"
                 answer = ToolMessage(content=UNANSWERED_TEXT, tool_call_id=key, status="error", id=place)  # noqa: PLW2901
             ordered.append(answer if answer.tool_call_id == key else answer.model_copy(update={"tool_call_id": key}))
-    late = (note for result in results for note in _lone(result, rules, unanswered))
+    late = (note for result in results.left() for note in _lone(result, rules, unanswered))
     notes = (_lone(message, rules)[0] for message in messages if isinstance(message, SystemMessage))
     return (*ordered, *late, *notes)
 
 
-def _answers(calls: Sequence[AnyCall], results: list[ToolMessage], known: Collection[str]) -> list[ToolMessage | None]:
-    """Take the result of each call from `results`: the one by its id; where ids are missing of its name, or the next.
+class _Results:
+    """The results of a step, each taken by one call: of many, the one by an id is found without looking at the others.
 
-    `known` are the ids of calls that a result may be of.
+    `known` are the ids of calls that a result may be of; a result of none of them is loose.
     """
 
-    def is_by_id(call: AnyCall, result: ToolMessage) -> bool:
-        return bool(call["id"]) and result.tool_call_id == call["id"]
+    def __init__(self, results: Sequence[ToolMessage], known: Collection[str]) -> None:
+        self._results = results
+        self._by_id = defaultdict[str, deque[int]](deque)
+        self._loose = list[int]()
+        self._taken = set[int]()
+        for place, result in enumerate(results):
+            is_loose = not result.tool_call_id or result.tool_call_id not in known
+            (self._loose if is_loose else self._by_id[result.tool_call_id]).append(place)
 
-    def is_open(call: AnyCall, result: ToolMessage) -> bool:
-        return not result.tool_call_id or (not call["id"] and result.tool_call_id not in known)
+    def taken_by(self, calls: Sequence[AnyCall]) -> list[ToolMessage | None]:
+        """Take the result of each call: the one by its id; where ids are missing the one of its name, or the next."""
+        found: list[ToolMessage | None] = [self._by_id_of(call) for call in calls]
+        for fits in (_is_by_name, _is_next) if self._loose else ():
+            for number, call in enumerate(calls):
+                if found[number] is None:
+                    place = next((place for place in self._loose if fits(call, self._results[place])), None)
+                    found[number] = None if place is None else self._take(place)
+                    if place is not None:
+                        self._loose.remove(place)
+        return found
 
-    def is_by_name(call: AnyCall, result: ToolMessage) -> bool:
-        return is_open(call, result) and bool(result.name) and result.name == call["name"]
+    def left(self) -> Iterator[ToolMessage]:
+        """Yield the results that no call took."""
+        return (result for place, result in enumerate(self._results) if place not in self._taken)
 
-    def is_next(call: AnyCall, result: ToolMessage) -> bool:
-        return is_open(call, result) and (not result.name or not call["name"])
+    def _by_id_of(self, call: AnyCall) -> ToolMessage | None:
+        places = self._by_id.get(call["id"] or "")
+        return self._take(places.popleft()) if places else None
 
-    found: list[ToolMessage | None] = [None] * len(calls)
-    for fits in (is_by_id, is_by_name, is_next):
-        for number, call in enumerate(calls):
-            if found[number] is None:
-                place = next((i for i, result in enumerate(results) if fits(call, result)), None)
-                found[number] = None if place is None else results.pop(place)
-    return found
+    def _take(self, place: int) -> ToolMessage:
+        self._taken.add(place)
+        return self._results[place]
+
+
+def _is_by_name(call: AnyCall, result: ToolMessage) -> bool:
+    return _is_open(call, result) and bool(result.name) and result.name == call["name"]
+
+
+def _is_next(call: AnyCall, result: ToolMessage) -> bool:
+    return _is_open(call, result) and (not result.name or not call["name"])
+
+
+def _is_open(call: AnyCall, result: ToolMessage) -> bool:
+    return not result.tool_call_id or not call["id"]
 
 
 def unique_calls(shown: Sequence[AnyMessage], taken: set[str]) -> tuple[AnyMessage, ...]:

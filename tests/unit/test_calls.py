@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 
 import pytest
 from hypothesis import given
@@ -378,3 +379,17 @@ def test_calls_survive_json():
     """The history comes from a store, where arguments are what JSON made of them."""
     stored = json.loads(json.dumps(uses(1).model_dump()))
     assert calls_of(AIMessage(**stored)) == (CALL,)
+
+
+def test_results_in_another_order_than_their_calls_take_time_of_their_number():
+    def seconds(number):
+        names = [f"c{n}" for n in range(number)]
+        calls = [AIMessage("", tool_calls=[{"name": "f", "args": {}, "id": name}]) for name in names]
+        results = [ToolMessage("x", tool_call_id=name) for name in reversed(names)]
+        began = time.process_time()
+        shown = repair_step([*calls, *results], HumanMessage("q"))
+        taken = time.process_time() - began
+        assert [message.tool_call_id for message in shown if isinstance(message, ToolMessage)] == names
+        return taken
+
+    assert any(seconds(4_000) < 8 * seconds(1_000) for _ in range(3))
