@@ -66,7 +66,7 @@ class HistorySink:
         max_events: of more, the oldest leave.
 
     Raises:
-        ConfigError: the path names no place, or `max_events` is no whole number of at least 1.
+        ConfigError: the path names no place or a link, or `max_events` is no whole number of at least 1.
 
     Examples:
         >>> sink = HistorySink("history.db", max_events=50_000)  # create_context_agent(..., sinks=[sink])
@@ -77,7 +77,8 @@ class HistorySink:
     def __init__(self, path: str | Path, *, max_events: int = MAX_EVENTS) -> None:
         if not isinstance(max_events, int) or isinstance(max_events, bool) or max_events < 1:
             raise ConfigError(f"max_events={max_events!r}: give a whole number of events, at least 1")
-        self.path = place(path)
+        self.path = place(path, follows_link=False)
+        _require_no_link(self.path)
         self.max_events = max_events
         self.lost = 0
         """Events that could not be written."""
@@ -114,6 +115,7 @@ class HistorySink:
             )
             row = (*map(_storable, about), json.dumps(facts, default=str))
             self.path.parent.mkdir(parents=True, exist_ok=True)
+            _require_no_link(self.path)
             _done(self.path, "rwc", partial(self._added, row))
         except (ConfigError, sqlite3.Error, OSError, ValueError, OverflowError) as error:
             self.lost += 1
@@ -345,6 +347,12 @@ def _require_ours(file: sqlite3.Connection, path: Path, *, may_be_new: bool = Fa
             f"the history {path} is of version {version}, newer than {VERSION}: upgrade langchain-ctxwin, or name "
             "another file"
         )
+
+
+def _require_no_link(path: Path) -> None:
+    """Raise a `ConfigError` for a link: what it leads to may be anybody's, and would become a history."""
+    if path.is_symlink():
+        raise ConfigError(f"{path} is a link, which is not followed: give the path of the file itself")
 
 
 def _storable(value: Any) -> Any:

@@ -186,6 +186,21 @@ def test_a_file_that_is_not_ours_is_left_alone_and_named_once(path, warnings, sa
         list(History(path).events())
 
 
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_link_is_not_followed_and_what_it_leads_to_is_not_made(path, warnings, is_late):
+    target = path.with_name("of-others")
+    if not is_late:
+        path.symlink_to(target)
+        with pytest.raises(ConfigError, match="is a link, which is not followed: give the path of the file itself"):
+            HistorySink(path)
+    else:
+        sink = HistorySink(path)
+        path.symlink_to(target)
+        _write_on(sink, EVENTS[0])
+        assert (sink.lost, "is a link" in warnings()[0]) == (1, True)
+    assert not target.exists()
+
+
 def test_events_are_written_again_when_the_file_is_well(path, warnings):
     path.mkdir()
     sink = _write(path, EVENTS[:2])
