@@ -68,8 +68,8 @@ def reason_of(error: BaseException, *, timeout_seconds: float | None = None) -> 
     is_ours = isinstance(error, ContextWindowError | BusyError) and not isinstance(error, SummarizationError)
     if is_ours and error.__cause__ is None:  # else it may quote the error behind it
         return f"{name}: {error}"
-    if isinstance(error, OSError) and error.strerror:
-        return f"{name}: {error.strerror}"
+    if isinstance(error, OSError) and isinstance(error.errno, int):
+        return f"{name}: {os.strerror(error.errno)}"  # its own text may be anybody's
     status = getattr(getattr(error, "response", None), "status_code", None)
     return f"{name}: HTTP {status}" if isinstance(status, int) else name
 

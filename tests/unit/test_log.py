@@ -1,5 +1,6 @@
 """Where do events go? To the standard library's logger, unless an application has structlog for them."""
 
+import errno
 import json
 import logging
 import subprocess
@@ -29,7 +30,7 @@ from langchain_ctxwin.reload import ConfigFile
 from langchain_ctxwin.summarize.jobs import SummaryJobs, SummaryStore, Written
 from langchain_ctxwin.tool_results.stores import LangGraphResultStore
 from langchain_ctxwin.util import log
-from langchain_ctxwin.util.failures import TEXTS_VARIABLE
+from langchain_ctxwin.util.failures import TEXTS_VARIABLE, log_failure
 from support.agents import agent_on, ask, model_of
 
 SECRET = "INV-4711 of Ms. Heron"  # noqa: S105  # what somebody said
@@ -212,3 +213,11 @@ def test_warnings_alone_are_written_to_stderr_by_default():
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == "the answer"
     assert done.stderr == "something.to_act_on\n"
+
+
+def test_an_error_of_the_system_is_told_by_its_number_alone(caplog):
+    """Its text may be anybody's."""
+    with caplog.at_level(logging.DEBUG, "langchain_ctxwin"):
+        log_failure("store.failed", ConnectionRefusedError(errno.ECONNREFUSED, f"cannot send {SECRET}"))
+    assert SECRET not in caplog.text
+    assert "ConnectionRefusedError: Connection refused" in caplog.text
