@@ -195,11 +195,14 @@ def _of_role(said: Mapping[str, Any]) -> Iterator[BaseMessage]:
         uses = [block for block in blocks if block.get("type") == "tool_use"]
         yield _answer(fields, uses if calls is None else calls, invalid)
         return
+    results = set[int]()
     for block in blocks if role in {"human", "user"} else ():
         if block.get("type") == "tool_result":
             status = "error" if block.get("is_error") else "success"
             yield ToolMessage(block.get("content") or "", tool_call_id=block["tool_use_id"], status=status)
-            fields["content"] = [one for one in fields["content"] if one is not block]
+            results.add(id(block))
+    if results:
+        fields["content"] = [one for one in content if id(one) not in results]
     if fields["content"] or not content:
         yield from convert_to_messages([{**fields, "role": role}])
 

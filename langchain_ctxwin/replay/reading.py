@@ -48,6 +48,7 @@ million-token agent has some five million, and parsed text takes up to twenty ti
 
 MAX_MESSAGES = 100_000  # of a conversation: more than any agent has had, and a few hundred megabytes
 SKIPPED_CHARS = 1_000_000  # read at once of a line that is too long
+MAX_NAME_CHARS = 200  # of a conversation: each of its messages and each line about it has it
 MAX_KINDS_CHARS = 200  # of the types of lines that a fault lists
 MOST_NUMBERS = 10  # messages of one conversation that a fault lists
 
@@ -387,7 +388,7 @@ def _conversation(row: Any, name: str, place: str, tell: Tell, places: Sequence[
     usable = tuple(one for one in tools if isinstance(one, Mapping))
     if len(usable) < len(tools):
         tell(f"{place}: left out {len(tools) - len(usable):,} tools that are no objects")
-    called = str(key) if isinstance(key, str | int) and key != "" else name
+    called = (str(key) if isinstance(key, str | int) and key != "" else name)[:MAX_NAME_CHARS]
     return Conversation(name=called, messages=tuple(paired), tools=usable, place=place)
 
 

@@ -101,14 +101,23 @@ def _sqlite(path: Path) -> Iterator[Opened]:
     try:
         address = f"{path.resolve().as_uri()}?mode=ro"
         with closing(sqlite3.connect(address, uri=True, timeout=LOCK_SECONDS, check_same_thread=False)) as connection:
+            connection.text_factory = _decoded
             tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-            _require_known(str(path), tables, {row[1] for row in connection.execute("PRAGMA table_info(checkpoints)")})
+            columns = set[str]()
+            if "checkpoints" in tables:  # a view could go on for ever
+                columns = {row[1] for row in connection.execute("PRAGMA table_info(checkpoints)")}
+            _require_known(str(path), tables, columns)
             threads = [str(name) for (name,) in connection.execute(THREADS)]
             saver = SqliteSaver(connection, serde=MessageSerializer())
             saver.is_setup = True  # else it would make its tables
             yield saver, threads, sqlite3.Error
     except sqlite3.Error as error:
         raise ConfigError(f"{path} cannot be read as a SQLite database: {error}") from error
+
+
+def _decoded(text: bytes) -> str:
+    """What a column of text holds; one with bytes that are no text costs its own thread alone."""
+    return text.decode(errors="replace")
 
 
 @contextmanager

@@ -306,6 +306,25 @@ def test_whatever_a_thread_holds_the_others_are_read(database, change, capsys):
     assert fault in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("column", ["thread_id", "metadata", "type"])
+def test_a_text_that_is_none_costs_its_own_thread_alone(database, column):
+    with SqliteSaver.from_conn_string(str(database)) as saver:
+        said = talk(saver, "good", "bad", turns=2)
+    with closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute(f"UPDATE checkpoints SET {column} = CAST(x'ff' AS TEXT) WHERE thread_id = 'bad'")  # noqa: S608
+    found, faults = read(database)
+    assert (found, len(faults)) == ({"good": told(said["good"])}, 1)
+
+
+def test_a_view_in_the_place_of_the_table_is_not_read(database):
+    """It may go on for ever."""
+    names = "'t' thread_id, '' checkpoint_ns, i checkpoint_id, 'null' type, x'' checkpoint, '{}' metadata"
+    with closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute(f"CREATE VIEW checkpoints AS SELECT {names} FROM (SELECT 1 i)")  # noqa: S608
+    with pytest.raises(ConfigError, match="holds no table `checkpoints` of LangGraph"):
+        read(database)
+
+
 def keep(database, messages):
     """Store messages as a graph without a reducer does."""
     plain = StateGraph(TypedDict("Plain", {"messages": Any})).add_node("a", lambda _: {}).add_edge(START, "a")

@@ -367,6 +367,22 @@ def test_conversations_with_one_name_and_traces_of_one_thread_take_time_of_their
     assert any(seconds(4_000) < 8 * seconds(1_000) for _ in range(3))
 
 
+def test_results_in_the_blocks_of_a_message_take_time_of_their_number(written):
+    def seconds(number):
+        results = [{"type": "tool_result", "tool_use_id": f"{n}", "content": "x"} for n in range(number)]
+        path = written([{"messages": [USER, {"role": "user", "content": results}, ANSWER]}])
+        began = time.process_time()
+        read(path)
+        return time.process_time() - began
+
+    assert any(seconds(8_000) < 8 * seconds(2_000) for _ in range(3))
+
+
+def test_a_long_name_is_cut_where_it_stands_in_each_message(written):
+    (found,), faults = read(written([{"id": "x" * 1_000_000, "messages": [USER, ANSWER]}]))
+    assert (found.name, found.messages[0].id, faults) == ("x" * 200, f"{'x' * 200}-0", [])
+
+
 @pytest.mark.parametrize("form", ["openai", "flat", "dict"])
 def test_arguments_that_are_no_json_become_an_invalid_call(written, form):
     broken = calling("c1", "c2", arguments='{"invoice": ')
