@@ -18,7 +18,7 @@ FILLER = "Please look into the stock of this depot, read on where the list goes 
 
 ABOUT = re.compile(r"Turn (\d+) of ([0-9a-f-]{36})")
 ROW = re.compile(r"\b([0-9a-f]{8})t(\d+)n(\d+)\b")
-CURSOR = re.compile(r"[\w-]{12}\.[0-9a-z]+\.[0-9a-z]+\.[\w-]{22}(?![\w-])")
+CURSOR = re.compile(r"[\w-]{12}\.[0-9a-f]+\.[\w-]{6}\.[\w-]{22}(?![\w-])")
 
 
 def thread_id(number: int) -> str:

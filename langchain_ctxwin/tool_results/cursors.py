@@ -15,37 +15,38 @@ from dataclasses import asdict, dataclass, fields
 from itertools import chain
 from typing import Any, NamedTuple
 
-from itsdangerous.encoding import base64_decode, base64_encode
-from itsdangerous.signer import HMACAlgorithm, Signer
+from itsdangerous import BadSignature, TimestampSigner
+from itsdangerous.encoding import base64_decode, bytes_to_int
+from itsdangerous.signer import HMACAlgorithm
 
 from langchain_ctxwin.core.edits import compact_json
 from langchain_ctxwin.core.field_paths import compile_fields
-from langchain_ctxwin.errors import ConfigError, CursorExpiredError, CursorTamperedError, ResultGoneError
+from langchain_ctxwin.errors import (
+    ConfigError,
+    CursorExpiredError,
+    CursorTamperedError,
+    ResultGoneError,
+    brief,
+    expect,
+)
 from langchain_ctxwin.protocols import Clock
 from langchain_ctxwin.util.log import log
 
 TTL_SECONDS = 600.0
 CLOCK_SKEW_SECONDS = 300.0  # between workers: the five minutes that Kerberos allows (RFC 4120, "clock skew")
 MAX_CHARS = 60  # of a cursor: a model copies it character by character, about one token for two characters
-MAX_ID_CHARS = 17  # of an id written as it is; up to 15 leave room for every offset, and for times until the year 4453
-ID_CHARS = 12  # of the ids that are made here: 72 random bits, and short enough for `MAX_CHARS`
+MAX_ID_CHARS = 13  # of a result's id: with it the largest offset makes a cursor of `MAX_CHARS`
+ID_CHARS = 12  # of the ids that are made here: 72 random bits
 MAX_OFFSET = 2**64  # room for a position in any result, and for what is asked of it
 MAX_BYTES = 1 << 26  # of an unpacked result, far above what an API returns; one that grows beyond is not read
 
 _TAG_BYTES = 16  # 128 bits: beyond guessing, and half as long to copy as the whole HMAC-SHA256
-_PACKED_ID_CHARS = 22  # 16 bytes in base64, longer than any id that is written as it is
-_QUOTED_CHARS = 60  # of a cursor that is refused: it may be anything, of any length
 _NOT_AGAIN = "call the tool again only if repeating it is safe"
-_BASE36 = "0123456789abcdefghijklmnopqrstuvwxyz"
 
-_HEX_ID = re.compile(r"[0-9a-f]{32}")
-_SHORT_ID = re.compile(rf"[A-Za-z0-9_-]{{1,{MAX_ID_CHARS}}}")
-_FORM = re.compile(
-    rf"({_SHORT_ID.pattern}|[A-Za-z0-9_-]{{{_PACKED_ID_CHARS}}})"  # result id
-    r"\.(0|[1-9a-z][0-9a-z]{0,12})"  # offset
-    r"\.(0|[1-9a-z][0-9a-z]{0,6})"  # time
-    r"\.([A-Za-z0-9_-]{22})"  # tag: 128 bits in base64
-)
+_PLACE = re.compile(rf"([A-Za-z0-9_-]{{1,{MAX_ID_CHARS}}})\.([0-9a-f]{{1,16}})")  # id and offset
+# 16 bytes take 22 characters of base64, of which the last holds two bits: with other last characters than these four,
+# the same bytes could be spelled in sixteen ways. All that stands before the tag is signed as it is spelled.
+_FORM = re.compile(rf"{_PLACE.pattern}\.([A-Za-z0-9_-]{{6}})\.[A-Za-z0-9_-]{{21}}[AQgw]")
 
 _PROCESS_KEY = secrets.token_bytes(32)  # made before any fork, so that the children of one server share it
 _first_use = threading.Lock()  # taken by whoever says first that the process key is used, and never given back
@@ -60,7 +61,7 @@ class Cursor:
     """What `args_digest` says of the call's arguments."""
     thread: str
     result_id: str
-    """1 to 17 of the characters A-Z, a-z, 0-9, `_` and `-`, or 32 lower-case hex digits like `uuid4().hex`."""
+    """1 to 13 of the characters A-Z, a-z, 0-9, `_` and `-`."""
     offset: int
     """Where to read on, from 0 to below 2**64."""
 
@@ -94,16 +95,9 @@ class CursorSigner:
     def __init__(
         self, keys: str | bytes | Sequence[str | bytes], ttl_seconds: float = TTL_SECONDS, clock: Clock = time.time
     ) -> None:
-        is_number = isinstance(ttl_seconds, int | float) and not isinstance(ttl_seconds, bool)
-        if not is_number or not 0 < ttl_seconds < math.inf:
-            raise ConfigError(f"ttl_seconds={ttl_seconds!r:.60}: pass a positive, finite number of seconds")
-        self._signer = Signer(
-            _checked_keys(keys),
-            salt=b"langchain_ctxwin.cursor",
-            key_derivation="hmac",
-            digest_method=hashlib.sha256,
-            algorithm=_ShortTag(hashlib.sha256),
-        )
+        if not 0 < expect(ttl_seconds, int | float, "ttl_seconds", "a number of seconds") < math.inf:
+            raise ConfigError(f"ttl_seconds={ttl_seconds}: pass a positive, finite number of seconds")
+        self._keys = _checked_keys(keys)
         self._ttl_seconds = ttl_seconds
         self._clock = clock
 
@@ -128,23 +122,21 @@ class CursorSigner:
         return self._ttl_seconds
 
     def __repr__(self) -> str:
-        return f"CursorSigner(keys={len(self._signer.secret_keys)}, ttl_seconds={self._ttl_seconds:g})"
+        return f"CursorSigner(keys={len(self._keys)}, ttl_seconds={self._ttl_seconds:g})"
 
     def sign(self, cursor: Cursor) -> str:
         """Write a cursor, as of now.
 
         Raises:
-            ConfigError: a field is of the wrong type or out of range, or the text would be longer than 60 characters.
+            ConfigError: the result's id or the offset is out of range.
         """
-        _check(cursor)
-        head = _written_head(cursor.result_id, cursor.offset, max(0, math.ceil(self._clock())))
-        text = f"{head}.{self._signer.get_signature(_signed(head, cursor)).decode()}"
-        if len(text) > MAX_CHARS:
+        place = f"{cursor.result_id}.{expect(cursor.offset, int, 'offset', 'a whole number'):x}"
+        if not _PLACE.fullmatch(place):
             raise ConfigError(
-                f"a cursor for result_id={cursor.result_id!r} and offset={cursor.offset} has {len(text)} of at most "
-                f"{MAX_CHARS} characters: use a shorter result id; every offset fits with 15 characters"
+                f"result_id={brief(cursor.result_id)}, offset={brief(cursor.offset)}: use an id of 1 to {MAX_ID_CHARS} "
+                f"of A-Z, a-z, 0-9, _ and -, and an offset from 0 to below {MAX_OFFSET:,}"
             )
-        return text
+        return self._signer_of(cursor.tool, cursor.args_digest, cursor.thread).sign(place).decode()
 
     def peek(self, text: str) -> str:
         """Return the result id that a cursor states: a key to look up the stored result with, not to be trusted.
@@ -160,23 +152,84 @@ class CursorSigner:
         Raises:
             CursorTamperedError: it was not; or the text was changed, or is no cursor at all.
             CursorExpiredError: it was, but it is older than its time to live, or of a time that has not come yet.
-            ConfigError: `tool`, `args_digest` or `thread` is no text.
         """
         stated = parsed(text)
-        cursor = Cursor(tool, args_digest, thread, stated.result_id, stated.offset)
-        _check(cursor)
-        if not self._signer.verify_signature(_signed(stated.head, cursor), stated.tag):
-            raise _tampered(text, "was changed, or belongs to another call, thread or key")
-        age, fault = self._clock() - stated.time_seconds, ""
-        if age > self._ttl_seconds:
-            fault = f"{age:,.0f} seconds old, it was good for {self._ttl_seconds:g}"
-        elif -age > CLOCK_SKEW_SECONDS:
-            fault = f"of a time {-age:,.0f} seconds from now, clocks may differ by {CLOCK_SKEW_SECONDS:g}"
-        if fault:
+        try:
+            self._signer_of(tool, args_digest, thread).unsign(text)
+        except BadSignature:
+            raise _tampered(text, "was changed, or belongs to another call, thread or key") from None
+        age = self._clock() - stated.time_seconds
+        if not -CLOCK_SKEW_SECONDS <= age <= self._ttl_seconds:
             raise CursorExpiredError(
-                f"the cursor {text} is {fault}: use the newest cursor of this result, or {_NOT_AGAIN}"
+                f"the cursor {text} is {age:,.0f} seconds old, it was good for {self._ttl_seconds:g}: use the newest "
+                f"cursor of this result, or {_NOT_AGAIN}"
             )
-        return cursor
+        return Cursor(tool, args_digest, thread, stated.result_id, stated.offset)
+
+    def _signer_of(self, tool: str, args_digest: str, thread: str) -> _CallSigner:
+        call = json.dumps([tool, args_digest, thread], ensure_ascii=False).encode("utf-8", "surrogatepass")
+        return _CallSigner(self._keys, call, self._clock)
+
+
+class _CallSigner(TimestampSigner):
+    """Signs places in the result of one call, with a key that is derived for it."""
+
+    def __init__(self, keys: list[bytes], call: bytes, clock: Clock) -> None:
+        super().__init__(
+            keys,
+            salt=b"langchain_ctxwin.cursor" + call,
+            key_derivation="hmac",
+            digest_method=hashlib.sha256,
+            algorithm=_ShortTag(hashlib.sha256),
+        )
+        self._clock = clock
+
+    def get_timestamp(self) -> int:
+        """Return the time in whole seconds, rounded up: no cursor ends too early."""
+        return math.ceil(self._clock())
+
+
+class _ShortTag(HMACAlgorithm):
+    def get_signature(self, key: bytes, value: bytes) -> bytes:
+        return super().get_signature(key, value)[:_TAG_BYTES]
+
+
+def _checked_keys(keys: Any) -> list[bytes]:
+    several = [keys] if isinstance(keys, str | bytes) else keys
+    is_list = isinstance(several, list | tuple) and len(several) > 0
+    if not is_list or not all(isinstance(key, str | bytes) and key.strip() for key in several):
+        raise ConfigError(  # which never shows what may be a key
+            f"keys is {type(keys).__name__}: pass a secret of 32 random characters or more, or a list of them, oldest "
+            "first, none of them empty; without one, use CursorSigner.random()"
+        )
+    return [key.encode("utf-8", "surrogatepass") if isinstance(key, str) else key for key in several]
+
+
+class Parsed(NamedTuple):
+    """What stands in a cursor's text; true only when the tag is."""
+
+    result_id: str
+    offset: int
+    time_seconds: int
+
+
+def parsed(text: Any) -> Parsed:
+    """Take a text apart that is spelled as `CursorSigner.sign` does; any other raises `CursorTamperedError`.
+
+    The length is checked first, so that no text is too long to be refused.
+    """
+    form = _FORM.fullmatch(text) if isinstance(text, str) and len(text) <= MAX_CHARS else None
+    if form is None:
+        raise _tampered(text, "has not the form of a cursor")
+    result_id, offset, time_64 = form.groups()
+    return Parsed(result_id, int(offset, 16), bytes_to_int(base64_decode(time_64)))
+
+
+def _tampered(text: Any, what: str) -> CursorTamperedError:
+    quoted = brief(text[:MAX_CHARS] if isinstance(text, str | bytes) else type(text))
+    return CursorTamperedError(
+        f"the cursor {quoted} {what}: copy it from the page before exactly as it stands there, or {_NOT_AGAIN}"
+    )
 
 
 def args_digest(arguments: Mapping[Any, Any]) -> str:
@@ -193,100 +246,6 @@ def _described(arguments: Mapping[Any, Any]) -> str:
         return repr(dict(arguments))
     except Exception as error:  # noqa: BLE001  # see above; the result's id still tells the calls apart
         return f"{len(arguments)} arguments: {type(error).__name__}"
-
-
-class _ShortTag(HMACAlgorithm):
-    def get_signature(self, key: bytes, value: bytes) -> bytes:
-        return super().get_signature(key, value)[:_TAG_BYTES]
-
-
-def _signed(head: str, cursor: Cursor) -> bytes:
-    """What the tag covers; with the lengths in it, no two different cursors give the same bytes."""
-    parts = (part.encode("utf-8", "surrogatepass") for part in (head, cursor.tool, cursor.args_digest, cursor.thread))
-    return b"".join(b"%d:%b" % (len(part), part) for part in parts)
-
-
-def _check(cursor: Cursor) -> None:
-    for name in ("tool", "args_digest", "thread", "result_id"):
-        value = getattr(cursor, name)
-        if not isinstance(value, str):
-            raise ConfigError(f"{name} of a cursor is {type(value).__name__:.60}: pass text")
-    result_id, offset = cursor.result_id, cursor.offset
-    if not _SHORT_ID.fullmatch(result_id) and not _HEX_ID.fullmatch(result_id):
-        raise ConfigError(
-            f"result_id={result_id[:_QUOTED_CHARS]!r:.{_QUOTED_CHARS}} ({len(result_id):,} characters): use 1 to "
-            f"{MAX_ID_CHARS} of A-Z, a-z, 0-9, _ and -, or 32 lower-case hex digits"
-        )
-    if not isinstance(offset, int) or isinstance(offset, bool) or not 0 <= offset < MAX_OFFSET:
-        raise ConfigError(f"offset={offset!r:.60}: pass a whole number from 0 to below {MAX_OFFSET:,}")
-
-
-def _checked_keys(keys: Any) -> list[bytes]:
-    several = [keys] if isinstance(keys, str | bytes) else keys
-    if not isinstance(several, Sequence) or isinstance(several, bytearray | memoryview):
-        raise ConfigError(f"keys is {type(keys).__name__:.60}: pass a text, bytes, or a list of them, oldest first")
-    if not several:
-        raise ConfigError("keys is empty: pass at least one secret, or use CursorSigner.random()")
-    for place, key in enumerate(several):
-        if not isinstance(key, str | bytes):
-            raise ConfigError(f"key {place} is {type(key).__name__:.60}: pass a text or bytes")
-        if not key.strip():
-            raise ConfigError(f"key {place} is empty: pass a secret of 32 random characters or more")
-    return [key.encode("utf-8", "surrogatepass") if isinstance(key, str) else key for key in several]
-
-
-class Parsed(NamedTuple):
-    """What stands in a cursor's text; true only when the tag is."""
-
-    result_id: str
-    offset: int
-    time_seconds: int
-    head: str  # the text before the tag
-    tag: str
-
-
-def parsed(text: Any) -> Parsed:
-    """Take a text apart that is spelled as `CursorSigner.sign` does; any other raises `CursorTamperedError`.
-
-    The length is checked first, so that no text is too long to be refused.
-    """
-    if not isinstance(text, str):
-        raise CursorTamperedError(
-            f"a cursor is text, not {type(text).__name__:.60}: copy it from the page before exactly as it stands there"
-        )
-    match = _FORM.fullmatch(text) if len(text) <= MAX_CHARS else None
-    if match is None:
-        raise _tampered(text, f"({len(text):,} characters) has not the form of a cursor")
-    result_id, offset, time_seconds, tag = match.groups()
-    if len(result_id) == _PACKED_ID_CHARS:
-        result_id = base64_decode(result_id).hex()
-    place = int(offset, 36), int(time_seconds, 36)
-    head = _written_head(result_id, *place)
-    # Base64 reads several last characters as the same bytes: without this, a changed text could still verify.
-    if f"{head}.{base64_encode(base64_decode(tag)).decode()}" != text:
-        raise _tampered(text, "was changed")
-    return Parsed(result_id, *place, head, tag)
-
-
-def _tampered(text: str, what: str) -> CursorTamperedError:
-    quoted = f"{text[:_QUOTED_CHARS]!r:.{_QUOTED_CHARS}}"
-    return CursorTamperedError(
-        f"the cursor {quoted} {what}: copy it from the page before exactly as it stands there, or {_NOT_AGAIN}"
-    )
-
-
-def _written_head(result_id: str, offset: int, time_seconds: int) -> str:
-    is_hex = _HEX_ID.fullmatch(result_id)
-    packed = base64_encode(bytes.fromhex(result_id)).decode() if is_hex else result_id
-    return f"{packed}.{_base36(offset)}.{_base36(time_seconds)}"
-
-
-def _base36(number: int) -> str:
-    digits = ""
-    while number >= len(_BASE36):
-        number, digit = divmod(number, len(_BASE36))
-        digits = _BASE36[digit] + digits
-    return _BASE36[number] + digits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -98,7 +98,7 @@ class ToolResultGuard:
         clock: seconds since the epoch.
         scope: tells tenant and thread from the tool's runtime, by default the thread's id. A result can be read in its
             own scope only.
-        new_id: makes ids of results; they must not be guessable.
+        new_id: makes ids of results, of at most 13 characters (A-Z, a-z, 0-9, `_`, `-`); they must not be guessable.
         sinks: take a `ToolResultEvent` for each result, see `langchain_ctxwin.observe`.
 
     Instantiate:

@@ -16,7 +16,7 @@ from fleet_parts.model import decide, orphans, seen_in
 
 THREAD, TURNS = script.thread_id(0), 6
 RESULT = "[Here: rows 1-2]\n<data abcdefghijkl>\n{}n0\n{}n1\n</data abcdefghijkl>\n[Next page: read_more(cursor={!r})]"
-CURSOR = "abcdefghijkl.tmc9bfjls.tp0037._CFGlnBlIZD0aXVkOneG3w"
+CURSOR = "abcdefghijkl.2c0ffee5.a0nSAA._CFGlnBlIZD0aXVkOneG3w"
 
 
 def talk():

@@ -204,7 +204,7 @@ def test_weights_that_are_none_are_refused(given):
 def test_the_command_explains_a_cursor(capsys):
     """As far as its text tells; without the key nobody can say that it is true."""
     signer = CursorSigner([b"k" * 32], clock=lambda: 1_900_000_000)
-    text = signer.sign(Cursor(tool="t", args_digest="d", thread="1", result_id="0123456789abcdef", offset=1_234))
+    text = signer.sign(Cursor(tool="t", args_digest="d", thread="1", result_id="0123456789ab", offset=1_234))
     assert main(["cursor", text, "--ttl", "60"]) == 0
     out = capsys.readouterr().out
     assert "offset   1,234" in out
