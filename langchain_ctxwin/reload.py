@@ -1,15 +1,13 @@
-"""Settings that follow their file while the program runs: looked at, read when complete, exchanged as a whole."""
+"""Settings that follow their file while the program runs: read when complete, exchanged as a whole."""
 
 from __future__ import annotations
 
 import atexit
 import threading
-import time
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from types import ModuleType
+from typing import Any, Self
 
 from langchain_ctxwin.config import FileConfig, changes, listed
 from langchain_ctxwin.errors import PATH, ConfigError, expect
@@ -20,12 +18,14 @@ from langchain_ctxwin.util.log import log
 
 __all__ = ["ConfigFile"]
 
-
-LOOK_SECONDS = 0.015
-"""How often to look: about a hundredth of a core, on any file system, whatever became of file, links or folder."""
+NOTICES = {"step": 10, "debounce": 50, "rust_timeout": 1_000}
+"""Milliseconds: the system's notices are taken when none came for one or two steps, at the latest after `debounce`.
+Without a notice the file is looked at once a second: another folder may have taken the place of this one, a link lead
+elsewhere, and some file systems send none.
+"""
 
 SETTLE_SECONDS = 0.05
-"""How long content has to stay the same: longer than writers pause between two pieces, and hardly noticed."""
+"""How long content that is written in place has to stay the same: longer than writers pause between two pieces."""
 
 DOUBTFUL_SECONDS = 0.5
 """The same for content that looks unfinished: no file, an empty one, or one that ends in the middle of a line."""
@@ -41,21 +41,23 @@ class ConfigFile:
     what it started with. A file that is missing, empty or invalid changes nothing but `problem`.
 
     Replace the file by an atomic rename (write another file in the same folder, then `os.replace`), or by exchanging
-    a link as Kubernetes does: then every version that is read is whole. A file that is written in place is taken when
-    it has not changed for 50 ms, and after half a second when it is empty or its last line has no end. So a writer
-    that pauses longer than that between two pieces can be read half-way when its first piece, cut at the end of a
-    line, is valid by itself; nothing but an atomic rename can exclude that. The first read, at construction, takes
-    what is there.
+    a link as Kubernetes does: then every version that is read is whole, and active within about 20 ms. A file that is
+    written in place is taken when it has not changed for 50 ms, and after half a second when it is empty or its last
+    line has no end. So a writer that pauses longer than that between two pieces can be read half-way when its first
+    piece, cut at the end of a line, is valid by itself; nothing but an atomic rename can exclude that. What the
+    system sends no notice of is seen within about a second: a write to the file that a link leads to, a change after
+    the folder was exchanged, and changes on some network file systems. The first read, at construction, takes what is
+    there.
 
     Setup:
         ```bash
-        pip install langchain-ctxwin
+        pip install "langchain-ctxwin[reload]"
         ```
 
     Key init args:
         path: the file; its ending says the format.
         on_change: called with the settings before and after, one change after the other. It runs where a change was
-            noticed, mostly on the watching thread, which looks at nothing meanwhile; what it raises is logged.
+            noticed, mostly on the watching thread; `reload` waits for it. What it raises is logged.
 
     Instantiate:
         ```python
@@ -80,20 +82,12 @@ class ConfigFile:
         """The file, as it was given; links are followed anew at each look."""
         self.problem = ""
         """Why the file as it is now was rejected; empty when it is what is active."""
-        content = read_bytes(self.path)
-        self._current = FileConfig.from_bytes(content, self.path)
-        self._settling = Settling(FileContent(content=content))
+        self._judged = self._content()
+        self._current = self._parsed(self._judged)
         self._on_change = on_change
-        self._news: deque[tuple[FileConfig, FileConfig]] = deque()  # what the callback was not yet told
-        self._make_locks()
-        renew_after_fork(self)
-
-    def _make_locks(self) -> None:
-        """Locks are reentrant where a signal handler may come in between; no thread watches yet."""
-        self._lock = threading.RLock()  # of writers
-        self._telling = threading.Lock()  # of whoever calls the callback
-        self._switching = threading.RLock()  # of `start` and `stop`, which wait neither for a file nor for a callback
+        self._lock = threading.RLock()  # of who judges the file; a signal handler may come in between
         self._watching: tuple[threading.Thread, threading.Event] | None = None
+        renew_after_fork(self)
 
     @property
     def current(self) -> FileConfig:
@@ -101,14 +95,21 @@ class ConfigFile:
         return self._current
 
     def start(self) -> Self:
-        """Watch the file on a daemon thread; no effect while it is watched. A forked process watches by itself."""
-        with self._switching:
-            if self._watching is None:
-                stopped = threading.Event()
-                thread = threading.Thread(target=self._watch, args=(stopped,), name="ctxwin-config", daemon=True)
-                thread.start()
-                self._watching = (thread, stopped)
-                atexit.register(self.stop)  # before the interpreter is taken down under a thread that needs it
+        """Watch the file on a daemon thread; no effect while it is watched. A forked process watches by itself.
+
+        Raises:
+            ConfigError: the extra `reload` is not installed.
+        """
+        try:
+            import watchfiles  # noqa: PLC0415  # an extra
+        except ImportError as error:
+            raise ConfigError("ConfigFile.start needs watchfiles: pip install 'langchain-ctxwin[reload]'") from error
+        if self._watching is None:
+            stopped = threading.Event()
+            thread = threading.Thread(target=self._watch, args=(watchfiles, stopped), name="ctxwin-config", daemon=True)
+            self._watching = (thread, stopped)
+            thread.start()
+            atexit.register(self.stop)  # before the interpreter is taken down under a thread that needs it
         return self
 
     def stop(self) -> None:
@@ -116,9 +117,8 @@ class ConfigFile:
 
         A callback that is running is waited for, but no longer than two seconds.
         """
-        with self._switching:
-            watching, self._watching = self._watching, None
-            atexit.unregister(self.stop)
+        watching, self._watching = self._watching, None
+        atexit.unregister(self.stop)
         if watching is not None:
             thread, stopped = watching
             stopped.set()
@@ -127,8 +127,8 @@ class ConfigFile:
 
     def renew(self) -> None:
         """Watch again, if it was watched, in a forked process, where no other thread of its parent runs."""
-        was_watched = self._watching is not None
-        self._make_locks()
+        self._lock = threading.RLock()
+        was_watched, self._watching = self._watching is not None, None
         if was_watched:
             self.start()
 
@@ -141,105 +141,77 @@ class ConfigFile:
     def reload(self) -> bool:
         """Take the file as it is now, without waiting for it to settle; for programs that are told, as by a signal.
 
-        While the callback is running, this does not wait for it: it is called again as soon as it is done.
-
         Returns:
             True when what the file holds is active now, changed or not; False when it was rejected.
         """
         with self._lock:
-            seen = FileContent.at(self.path)
-            self._settling.settle(seen)
-            is_active = self._judge(seen)
-        self._notify()
-        return is_active
+            return self._judge(self._content())
 
-    def _watch(self, stopped: threading.Event) -> None:
-        while not stopped.wait(LOOK_SECONDS):
+    def _watch(self, watchfiles: ModuleType, stopped: threading.Event) -> None:
+        written = watchfiles.Change.modified
+
+        def is_relevant(change: int, path: str) -> bool:
+            """Any rename may exchange what the path leads to; what is written to other files does not matter."""
+            return change != written or Path(path).name == self.path.name
+
+        options: dict[str, Any] = {**NOTICES, "watch_filter": is_relevant, "stop_event": stopped}
+        while not stopped.is_set():
             try:
-                with self._lock:
-                    settled = self._settling.offer(FileContent.at(self.path), time.monotonic())
-                    if settled is not None:
-                        self._judge(settled)
-                self._notify()
-            except Exception as error:  # noqa: BLE001  # whatever it is, the next version of the file may be without it
-                self._reject(f"cannot read settings from {self.path}: {type(error).__name__}")
+                for notices in watchfiles.watch(self.path.parent, recursive=False, yield_on_timeout=True, **options):
+                    self._follow(stopped, is_renamed=bool(notices) and all(change != written for change, _ in notices))
+            except (OSError, RuntimeError):  # no folder to watch, or the system has no more watches
+                stopped.wait(NOTICES["rust_timeout"] / 1_000)
+                self._follow(stopped)
 
-    def _judge(self, seen: FileContent) -> bool:
-        if seen.problem:
-            return self._reject(seen.problem)
+    def _follow(self, stopped: threading.Event, *, is_renamed: bool = False) -> None:
+        """Judge what the file holds if it is new, and has settled or came whole, by a rename."""
+        content, before = self._content(), self._judged
+        is_settled = is_renamed and _settle_seconds(content) == SETTLE_SECONDS
+        while content != before and not is_settled:
+            if stopped.wait(_settle_seconds(content)):
+                return
+            before, content = content, self._content()
+        with self._lock:
+            if content != self._judged:
+                self._judge(content)
+
+    def _content(self) -> bytes | str:
+        """What the file holds now, or, as a text, why that cannot be said."""
         try:
-            after = FileConfig.from_bytes(seen.content, self.path)
+            return read_bytes(self.path)
         except ConfigError as error:
-            return self._reject(str(error))
-        before, was_rejected = self._current, bool(self.problem)
+            return str(error)
+
+    def _parsed(self, content: bytes | str) -> FileConfig:
+        if isinstance(content, str):
+            raise ConfigError(content)
+        return FileConfig.from_bytes(content, self.path)
+
+    def _judge(self, content: bytes | str) -> bool:
+        self._judged = content
+        path, before, was_rejected = str(self.path), self._current, bool(self.problem)
+        try:
+            after = self._parsed(content)
+        except ConfigError as error:
+            self.problem = str(error)
+            log.warning("config.rejected", path=path, error=self.problem, active="the last good settings")
+            return False
         self.problem = ""
         differences = changes(listed(before), listed(after))
         if differences:
             self._current = after
-            if self._on_change:
-                self._news.append((before, after))
         if differences or was_rejected:
-            log.info("config.reloaded", path=str(self.path), changes=differences)
+            log.info("config.reloaded", path=path, changes=differences)
+        try:
+            if differences and self._on_change:
+                self._on_change(before, after)
+        except (Exception, SystemExit) as error:  # noqa: BLE001  # the settings are active, whatever a callback does
+            log_failure("config.callback_failed", error, path=path)
         return True
 
-    def _reject(self, problem: str) -> bool:
-        self.problem = problem
-        log.warning("config.rejected", path=str(self.path), error=problem, active="the last good settings")
-        return False
 
-    def _notify(self) -> None:
-        """Tell the callback all news in their order, unless another thread, or a caller of this one, is at it."""
-        telling = self._telling  # a process that the callback forks has another one
-        # Looked at again after each release, because what came just before found the lock taken.
-        while self._on_change and self._news and telling.acquire(blocking=False):
-            try:
-                while self._news:
-                    self._on_change(*self._news.popleft())
-            except (Exception, SystemExit) as error:  # noqa: BLE001  # the settings are active, whatever a callback does
-                log_failure("config.callback_failed", error, path=str(self.path))
-            finally:
-                telling.release()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileContent:
-    """What a file held at one moment."""
-
-    content: bytes = b""
-    problem: str = ""
-    """Why there is no content."""
-
-    @classmethod
-    def at(cls, path: Path) -> FileContent:
-        """Return what a file holds now."""
-        try:
-            return cls(content=read_bytes(path))
-        except ConfigError as error:
-            return cls(problem=str(error))
-
-    @property
-    def settle_seconds(self) -> float:
-        """How long it has to stay the same to count as complete."""
-        is_whole = self.content.endswith(b"\n") or self.content.rstrip().endswith(b"}")
-        return SETTLE_SECONDS if is_whole and self.content.strip() else DOUBTFUL_SECONDS
-
-
-class Settling:
-    """Lets content through that has stayed the same for long enough, each only once."""
-
-    def __init__(self, judged: FileContent) -> None:
-        self.settle(judged)
-
-    def settle(self, seen: FileContent) -> None:
-        """Note that this is judged, however long it has been there."""
-        self._judged = self._candidate = seen
-        self._since_seconds = 0.0
-
-    def offer(self, seen: FileContent, now_seconds: float) -> FileContent | None:
-        """Return what has settled now; None while it may still change, and for what was let through before."""
-        if seen != self._candidate:
-            self._candidate, self._since_seconds = seen, now_seconds
-        if seen == self._judged or now_seconds - self._since_seconds < seen.settle_seconds:
-            return None
-        self.settle(seen)
-        return seen
+def _settle_seconds(content: bytes | str) -> float:
+    """How long content that is written in place has to stay the same to count as complete."""
+    if isinstance(content, str) or not content.strip():
+        return DOUBTFUL_SECONDS
+    return SETTLE_SECONDS if content.endswith(b"\n") or content.rstrip().endswith(b"}") else DOUBTFUL_SECONDS

@@ -21,7 +21,7 @@ PACKAGES_OF_EXTRA = {
     "anthropic": ["langchain_anthropic", "anthropic"],
     "exact": ["quicktok", "tokenizers"],
     "redis": ["redis"],
-    "reload": [],
+    "reload": ["watchfiles"],
     "cli": ["rich"],
     "report": ["matplotlib"],
     "otel": ["opentelemetry"],

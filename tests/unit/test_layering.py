@@ -77,6 +77,7 @@ EXTRAS = {
     "opentelemetry",
     "prometheus_client",
     "quicktok",
+    "watchfiles",
     "tokenizers",
 }
 # Modules that are an extra as a whole.

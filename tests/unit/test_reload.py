@@ -1,23 +1,22 @@
-"""Which settings hold after a file changed, when does its content count as complete, and who follows it?"""
+"""Which settings hold after a file changed, and who follows it?"""
 
+import re
+import sys
 import threading
 
 import pytest
 import structlog
-from hypothesis import given
-from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 from structlog.testing import capture_logs
 
 from langchain_ctxwin import ContextEngine, ContextNodes, ContextOverflow, ModelLimits
 from langchain_ctxwin.config import FileConfig, LiveConfig
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.reload import DOUBTFUL_SECONDS, SETTLE_SECONDS, ConfigFile, FileContent, Settling
+from langchain_ctxwin.reload import ConfigFile
 from support.fakes import core_overflow
 
 LIMITS = ModelLimits(context_window=1_000, max_output_tokens=100)
 BRIEF = 'constraints = ["Be brief."]\n'
-WHOLE = FileContent(content=b"keep = 0.4\n")
 
 
 class File:
@@ -110,37 +109,40 @@ def test_a_failing_callback_changes_nothing(file, failure):
     assert file.calls == [0.3, 0.2]
 
 
-def test_a_callback_that_reloads_is_told_one_change_after_the_other(file):
+def test_a_callback_may_reload(file):
+    """It is called again for what it finds."""
 
     def note(before, after):
-        file.calls.append(("begin", after.keep))
+        file.told(before, after)
         if after.keep == 0.3:
             file.becomes("keep = 0.2\n")
-        file.calls.append(("end", after.keep))
 
     file.settings = ConfigFile(file.path, on_change=note)
     file.becomes("keep = 0.3\n")
-    assert file.calls == [("begin", 0.3), ("end", 0.3), ("begin", 0.2), ("end", 0.2)]
+    assert file.calls == [(0.4, 0.3), (0.3, 0.2)]
 
 
-def test_a_callback_that_hangs_holds_up_no_other_reload(file):
-    """Its settings are active, and the callback hears of them when it is done."""
+def test_callbacks_of_several_threads_come_one_after_the_other(file):
     begun, may_end = threading.Event(), threading.Event()
 
     def hang(before, after):
-        file.calls.append(after.keep)
+        file.calls.append(("begin", after.keep))
         begun.set()
         may_end.wait()
+        file.calls.append(("end", after.keep))
 
     file.settings = ConfigFile(file.path, on_change=hang)
-    hanging = threading.Thread(target=file.becomes, args=("keep = 0.3\n",))
-    hanging.start()
+    one = threading.Thread(target=file.becomes, args=("keep = 0.3\n",))
+    one.start()
     begun.wait()
-    assert file.becomes("keep = 0.2\n")[0]
-    assert (file.settings.current.keep, file.calls) == (0.2, [0.3])
+    file.path.write_text("keep = 0.2\n")
+    other = threading.Thread(target=file.settings.reload)
+    other.start()
+    assert (file.settings.current.keep, file.calls) == (0.3, [("begin", 0.3)])
     may_end.set()
-    hanging.join()
-    assert file.calls == [0.3, 0.2]
+    one.join()
+    other.join()
+    assert file.calls == [("begin", 0.3), ("end", 0.3), ("begin", 0.2), ("end", 0.2)]
 
 
 def test_a_log_that_fails_changes_nothing(file):
@@ -159,33 +161,12 @@ def test_a_log_that_fails_changes_nothing(file):
     assert (file.settings.current.keep, "keep='x'" in file.settings.problem) == (0.3, True)
 
 
-@pytest.mark.parametrize(
-    ("content", "wait_seconds"),
-    [
-        (b"keep = 0.4\n", SETTLE_SECONDS),
-        (b'{"keep": 0.4}', SETTLE_SECONDS),
-        (b"", DOUBTFUL_SECONDS),
-        (b" \n", DOUBTFUL_SECONDS),
-        (b"keep = 0.4\nmax_recov", DOUBTFUL_SECONDS),
-    ],
-)
-def test_content_settles_when_it_stays_the_same(content, wait_seconds):
-    """Not when it is first seen, not a moment later, then once; longer where it looks unfinished."""
-    settling, seen = Settling(FileContent(content=b"other")), FileContent(content=content)
-    offers = [settling.offer(seen, now) for now in (0.0, wait_seconds * 0.9, wait_seconds, 9.0)]
-    assert offers == [None, None, seen, None]
-
-
-@given(st.lists(st.tuples(st.sampled_from([b"a\n", b"b\n", b"", b"c"]), st.floats(0.001, 0.2)), max_size=30))
-def test_only_what_stayed_the_same_is_let_through_once(looks):
-    """Whatever is let through was seen, unchanged, for at least its time; what comes back is no news."""
-    settling, judged, now, since, before = Settling(WHOLE), WHOLE, 0.0, 0.0, None
-    for content, pause in looks:
-        now += pause
-        since, before = (since if content == before else now), content
-        settled = settling.offer(FileContent(content=content), now)
-        assert settled is None or (settled != judged and now - since >= settled.settle_seconds - 1e-9)
-        judged = settled or judged
+def test_watching_without_its_extra_says_what_to_install(file, monkeypatch):
+    """A file that is only read again when the program says so needs no extra."""
+    monkeypatch.setitem(sys.modules, "watchfiles", None)
+    with pytest.raises(ConfigError, match=re.escape("pip install 'langchain-ctxwin[reload]'")):
+        file.settings.start()
+    assert file.becomes("keep = 0.3\n")[0]
 
 
 # Who follows the settings
