@@ -25,6 +25,7 @@ demo: $(VENV)/.demo-ready  ## make demo ARGS="--window 4096"
 
 # One process per core, up to four: each imports and collects everything. WORKERS=0 runs all in one process.
 # worksteal keeps most of a file together, and goes on when a process dies (loadfile hangs then).
+test: export PYTHONDONTWRITEBYTECODE =  # else each process that a test starts compiles the package anew
 test: $(VENV)/.test-ready  ## make test ARGS="tests/unit -k retriever"
 	$(BIN)/pytest --numprocesses $(WORKERS) --maxprocesses 4 --dist worksteal $(ARGS)
 

@@ -160,7 +160,7 @@ def test_a_part_of_a_row_is_called_by_its_number_outside_of_the_marks():
 
 
 def test_what_was_asked_for_is_repeated_so_that_it_can_be_seen():
-    rows = [{"id": at, "👩" * 60: at} for at in range(900)]
+    rows = [{"id": at, "👩" * 60: at} for at in range(60)]
     (page,) = ask(guard_of(max_tokens=600), rows, contains="a\u202eb")
     long, *_ = ask(guard_of(max_tokens=300), rows, fields=["id", "👩" * 60])
 
