@@ -1,5 +1,6 @@
 """What every test may use: the parts in `support`, and checkpointers on a file of the test's own."""
 
+import gc
 from contextlib import ExitStack
 from functools import partial
 
@@ -9,6 +10,11 @@ from hypothesis import settings
 
 settings.register_profile("suite", deadline=None, max_examples=30)  # a busy machine is no failure
 settings.load_profile("suite")
+
+
+def pytest_collection_finish():
+    """What collection made stays to the end: the garbage collector need not look through it again and again."""
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

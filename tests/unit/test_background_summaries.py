@@ -248,8 +248,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("is_async", [False, True])
-@pytest.mark.parametrize("summarize", ["inline", "background"])
+@pytest.mark.parametrize(("summarize", "is_async"), [("inline", False), ("background", True)])
 @pytest.mark.parametrize("kind", [*BAD, "hangs"])
 def test_a_bad_summarizer_fails_no_turn_and_loses_no_message(kind, summarize, is_async, gate):
     """Inline a hanging one is given up after its time, in the background nobody waits for it."""

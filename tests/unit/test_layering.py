@@ -268,7 +268,8 @@ def test_a_planted_side_effect_in_core_is_reported(source):
 
 IMPORT_PROBE = """
 import json, os, sys
-seen = []
+exec(sys.argv[1])
+before, seen = set(sys.modules), []
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_APPEND | os.O_CREAT
 def watch(event, args):
     if event == "open" and args[0] != os.devnull and (args[2] or 0) & WRITES:
@@ -276,30 +277,26 @@ def watch(event, args):
     elif event in ("socket.connect", "socket.getaddrinfo", "subprocess.Popen", "os.system"):
         seen.append(event)
 sys.addaudithook(watch)
-exec(sys.argv[1])
-print(json.dumps({"effects": seen, "modules": sorted(sys.modules)}))
+exec(sys.argv[2])
+print(json.dumps({"effects": seen, "modules": sorted({*sys.modules} - before)}))
 """
+DEPENDENCIES = "import structlog, langchain_core.tools, langgraph.graph"  # what they import is not ours to avoid
 
 
-def _probe(statement: str) -> dict[str, list[str]]:
-    command = [sys.executable, "-B", "-c", IMPORT_PROBE, statement]
+def _probe(statement: str, before: str = "") -> dict[str, list[str]]:
+    command = [sys.executable, "-B", "-c", IMPORT_PROBE, before, statement]
     output = subprocess.run(command, check=True, capture_output=True, text=True).stdout  # -B: no bytecode is written
     return json.loads(output.splitlines()[-1])
 
 
 def _optional(modules: list[str]) -> list[str]:
-    unwanted = {"google.genai", *(PROVIDER_SDKS - {"google"}), *EXTRAS} - _loaded_by_dependencies()
+    unwanted = {"google.genai", *(PROVIDER_SDKS - {"google"}), *EXTRAS, "numpy", "pytest"}
     return sorted(unwanted.intersection(modules))
 
 
-def _loaded_by_dependencies() -> set[str]:
-    """What core dependencies import by themselves where it is installed (rich, opentelemetry) is not ours to avoid."""
-    return set(_probe("import structlog, langchain_core.tools, langgraph.graph")["modules"])
-
-
 def test_importing_the_package_loads_no_optional_package_and_touches_nothing():
-    """`import langchain_ctxwin` loads no provider SDK and no extra, writes no file, opens no connection."""
-    probe = _probe("import langchain_ctxwin")
+    """`import langchain_ctxwin` loads no provider SDK, extra, numpy or pytest, writes no file, opens no connection."""
+    probe = _probe("import langchain_ctxwin", before=DEPENDENCIES)
     assert (_optional(probe["modules"]), probe["effects"]) == ([], [])
 
 
@@ -308,4 +305,4 @@ def test_the_import_probe_sees_what_it_looks_for(tmp_path):
     target = tmp_path / "written"
     probe = _probe(f"import matplotlib, socket; open({str(target)!r}, 'w'); socket.getaddrinfo('127.0.0.1', 1)")
     found = (_optional(probe["modules"]), probe["effects"])
-    assert found == (["matplotlib"], [f"wrote {target}", "socket.getaddrinfo"])
+    assert found == (["matplotlib", "numpy"], [f"wrote {target}", "socket.getaddrinfo"])

@@ -1,9 +1,6 @@
 """Search of a history: whole messages by relevance within a budget, for programs and, by a tool, for the agent."""
 
-import json
 import re
-import subprocess
-import sys
 from collections import Counter
 from itertools import pairwise
 from types import SimpleNamespace
@@ -213,13 +210,6 @@ def test_arguments_that_cannot_be_used_are_refused(make, arguments, problem):
     """By the search and by the tool, with the value and what to give."""
     with pytest.raises(ConfigError, match=problem):
         make(**arguments)
-
-
-def test_the_package_does_not_import_the_index_before_a_search():
-    """Numpy takes longer to import than everything else."""
-    code = "import langchain_ctxwin, json, sys; print(json.dumps('numpy' in sys.modules))"
-    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert json.loads(output) is False
 
 
 QUERIES = st.sampled_from(("question", "read path lorem", "thought", "#1", "lone \ud800", "東京")) | st.text(min_size=1)

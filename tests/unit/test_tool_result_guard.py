@@ -6,6 +6,7 @@ import base64
 import dataclasses
 import json
 from collections.abc import Callable
+from itertools import cycle
 from typing import Any, ClassVar
 
 import pytest
@@ -106,9 +107,10 @@ CASES = [
 ]
 
 
-@everywhere
 @pytest.mark.parametrize(
-    ("one", "is_async"), CASES, ids=[f"{one.name}-{'async' if loop else 'sync'}" for one, loop in CASES]
+    ("wiring", "one", "is_async"),
+    [(wiring, *case) for wiring, case in zip(cycle(WIRINGS), CASES, strict=False)],
+    ids=[f"{one.name}-{'async' if loop else 'sync'}" for one, loop in CASES],
 )
 def test_what_a_tool_returns_is_shown_within_its_budget_and_can_be_read_to_its_end(wiring, one, is_async):
     guard = ToolResultGuard(ToolResultConfig(max_tokens=BUDGET))
@@ -261,9 +263,8 @@ SMALL = {
 }  # fmt: skip
 
 
-@everywhere
 @both
-@pytest.mark.parametrize("value", SMALL.values(), ids=SMALL)
+@pytest.mark.parametrize(("wiring", "value"), [*zip(cycle(WIRINGS), SMALL.values(), strict=False)], ids=SMALL)
 def test_a_small_result_is_what_it_would_be_without_a_guard(wiring, is_async, value):
     small = tool_of("small", lambda: value)
     (plain,) = results("plain", None, [small], call("small"), is_async=is_async)

@@ -319,7 +319,7 @@ def test_the_tool_explains_every_mark_that_its_pages_use():
 
 
 @pytest.mark.parametrize("tokens", [300, 600, 1_000, 2_000])
-@pytest.mark.parametrize("result", [issues(400), log(2_000)], ids=["rows", "log"])
+@pytest.mark.parametrize("result", [issues(300), log(1_000)], ids=["rows", "log"])
 def test_pages_use_their_budget_and_never_more(result, tokens):
     shares = [PRICE(answer.text) / tokens for answer in answers(result, tokens) if answer.following]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from itertools import cycle
 from typing import Annotated, Any
 
 import pytest
@@ -159,9 +160,10 @@ def store_of_facts() -> InMemoryStore:
     return store
 
 
-@everywhere
 @pytest.mark.parametrize(
-    ("one", "facts", "is_async"), CASES, ids=[f"{one.name}-{'async' if loop else 'sync'}" for one, _, loop in CASES]
+    ("wiring", "one", "facts", "is_async"),
+    [(wiring, *case) for wiring, case in zip(cycle(WIRINGS), CASES, strict=False)],
+    ids=[f"{one.name}-{'async' if loop else 'sync'}" for one, _, loop in CASES],
 )
 def test_a_tool_gets_what_it_would_get_without_a_guard(wiring, one, facts, is_async):
     guard = guard_of()
