@@ -102,8 +102,7 @@ def model_of(policy: Any) -> ScriptedChatModel:
 
 
 @agents
-@both
-@pytest.mark.parametrize("one", [query, logs], ids=["rows", "text"])
+@pytest.mark.parametrize(("is_async", "one"), [(False, query), (True, logs)], ids=["sync-rows", "async-text"])
 def test_every_request_fits_and_the_agent_reads_to_the_end(kind, is_async, one):
     model = model_of(reader(one.name))
     guard = ToolResultGuard(ToolResultConfig(max_tokens=6_000, projection=False))

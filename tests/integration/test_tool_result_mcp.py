@@ -109,8 +109,7 @@ def read_whole(guard: ToolResultGuard, shown: str) -> str:
     return "\n".join(pages(guard, guard.read(last_cursor(shown) or "", **whole), **whole))
 
 
-@pytest.mark.parametrize("wiring", WIRINGS)
-@pytest.mark.parametrize("name", ["parts", "stock"])
+@pytest.mark.parametrize(("wiring", "name"), [*zip(WIRINGS, ["parts", "stock"] * 2, strict=True)])
 async def test_rows_fit_and_stay_readable_and_are_kept_once(wiring, name, tools):
     guard = guard_of()
     message = await answer(wiring, guard, tools[name], count=ROWS)
