@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
@@ -125,20 +125,14 @@ def tell(
         )
     )
     known = window.priced_view.view.clamped
-    newest = [name for name in request.clamped_newest(priced_view) if known.get(name) != compaction.view.clamped[name]]
-    if newest:
-        _tell_clamped(reporter, window, newest)
+    cut = request.clamped_newest(priced_view)
+    new = {name: sizes for name, sizes in cut.items() if known.get(name) != compaction.view.clamped[name]}
+    if new:  # what was just said, or just found, is not shown whole
+        about = {"shown_tokens": new, "input_limit": window.budget.input_limit}
+        reporter.emit(NoticeEvent(model=window.about.model, notice="newest_clamped", about=about))
     if hook is not None:
         hook(Compacted(**facts, left=tuple(request.messages[index] for index in left), thread=thread_of_run()))
     return update
-
-
-def _tell_clamped(reporter: Reporter, window: Window, ids: Sequence[str]) -> None:
-    """Warn that what was just said, or just found, is not shown whole."""
-    messages = window.request.messages
-    whole = (message for index, message in enumerate(messages) if message_id(messages, index) in ids)
-    about = {"ids": [*ids], "tokens": sum(map(window.request.price, whole)), "input_limit": window.budget.input_limit}
-    reporter.emit(NoticeEvent(model=window.about.model, notice="newest_clamped", about=about))
 
 
 def _ignored(compaction: Compaction, reason: str) -> Compaction:

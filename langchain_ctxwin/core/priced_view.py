@@ -430,15 +430,19 @@ class RequestParts:
         """Lower bound of a candidate: one that is over the limit by this count is refused."""
         return self.sizing.least(priced_view.size, priced_view.estimates, priced_view.steps)
 
-    def clamped_newest(self, priced_view: PricedView) -> tuple[str, ...]:
-        """Return the ids of the current user message and of the newest results, as far as they are cut."""
+    def clamped_newest(self, priced_view: PricedView) -> dict[str, list[int]]:
+        """Return by id what is shown of the current user message and of the newest results that are cut, and of what.
+
+        Both in tokens, as we estimate them.
+        """
         clamped = priced_view.view.clamped
         newest, current = priced_view.newest if clamped else None, last_user(self.messages) if clamped else None
         found = [] if current is None else [current]
         if newest:
             found += (index for index in range(newest.index, newest.stop) if is_result(self.messages[index]))
-        names = (message_id(self.messages, index) for index in found)
-        return tuple(name for name in names if name in clamped)
+        named = [(message_id(self.messages, index), self.messages[index]) for index in found]
+        cut = {name: edit(message, name, priced_view.view) for name, message in named if name in clamped}
+        return {name: [self.price(cut[name]), self.price(message)] for name, message in named if name in cut}
 
     def start_of(self, view: View) -> int:
         """Position of the view's first message; the view must be valid for this history."""

@@ -178,12 +178,12 @@ def make_report(
     context_window: int,
     counted_by: CountedBy,
     guard: Mapping[str, Any],
-    clamped: Sequence[str] = (),
+    clamped: Mapping[str, list[int]] | None = None,
     stopped: Stopped = "",
 ) -> dict[str, Any]:
     """Return the `context_report`; its regions add up to `total_tokens`.
 
-    `clamped` are the ids of the current user message and of the newest results, as far as they are cut.
+    `clamped` has the current user message and the newest results that are cut: by id, tokens shown and of how many.
     """
     regions = priced_view.size.regions
     return {
@@ -201,7 +201,7 @@ def make_report(
         "counted_by": counted_by,
         "compactions": int(guard.get("compactions", 0)),
         "dropped_turns": int(guard.get("dropped_turns", 0)),
-        "clamped": [*clamped],
+        "clamped": dict(clamped or {}),
         "stopped": stopped,
     }
 

@@ -64,7 +64,8 @@ def test_a_request_whose_newest_message_is_cut_is_nearly_full(made, share, old, 
     assert window.over_by == 0
     if shown_chars(content) < 4 * int(share * LIMIT):
         assert window.priced_view.upper_tokens >= FULL * LIMIT
-        assert window.report["clamped"] == ["new"]
+        (shown, whole) = window.report["clamped"]["new"]
+        assert 0 < shown < whole
 
 
 @settings(max_examples=40, deadline=None)
@@ -105,11 +106,13 @@ def test_a_cut_of_what_is_newest_is_told_once_with_ids_and_sizes(made, caplog):
     sink = MemorySink()
     window, _ = fitted(engine_of(counter=CharCounter(), sinks=[sink]), made(2 * LIMIT))
     (event,) = sink.of(NoticeEvent)
-    about = {"ids": ["new"], "tokens": 2 * LIMIT + 4, "input_limit": LIMIT}
+    clamped = window.report["clamped"]
+    about = {"shown_tokens": clamped, "input_limit": LIMIT}
     assert (event.name, event.level, event.about) == ("context.newest_clamped", "warning", about)
-    assert window.report["clamped"] == ["new"]
+    assert [*clamped] == ["new"]
+    assert 0.8 * LIMIT < clamped["new"][0] < clamped["new"][1] == 2 * LIMIT + 4
     (record,) = (one for one in caplog.records if one.levelname == "WARNING")
-    assert record.getMessage().startswith("context.newest_clamped ids=['new']")
+    assert record.getMessage().startswith("context.newest_clamped shown_tokens={'new': [")
     assert "heron" not in record.getMessage()
 
 
@@ -117,7 +120,7 @@ def test_nothing_is_told_where_only_old_messages_leave():
     sink = MemorySink()
     window, _ = fitted(engine_of(counter=CharCounter(), sinks=[sink]), [*turns(60)[:-1], *question(300)])
     assert window.report["compactions"] == 1
-    assert (sink.of(NoticeEvent), window.report["clamped"]) == ([], [])
+    assert (sink.of(NoticeEvent), window.report["clamped"]) == ([], {})
 
 
 @pytest.mark.parametrize(
