@@ -166,7 +166,7 @@ class ModelLimits:
 
 
 def limits_given(limits: Any) -> ModelLimits:
-    """Return what `ModelLimits.of` reads of an argument `limits`; a name, a part of a token, or a class raises a `ConfigError`."""
+    """Return what `ModelLimits.of` reads of `limits`; a name, a fraction, or a class raises a `ConfigError`."""
     if isinstance(limits, str | bytes | bool | float | type | Sequence | Awaitable):
         expect(limits, (), "limits", LIMITS_WANTED)
     return ModelLimits.of(limits)

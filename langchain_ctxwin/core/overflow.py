@@ -119,7 +119,8 @@ OTHER_FAILURES = _table(
     r"\bsubscription|\byour plan\b|\bfree[ -]tier|\b(?:token|input|output) price\b",
     r"\b(?:over|exceeded) (?:your )?budget\b|\bbudget has been exceeded|\bspend|速率|频率|配额|余额|频繁|限流|并发",
     r"\b(?:(?<!into )account|organi[sz]ation|workspace|tenant|trial)\b|\btokens? (?:left|remaining)\b",
-    r"(?:每|当前)(?:一)?(?:分|秒|小时|天|日|月)|今日|当日|当月|套餐|用量|限额|账户|账号|订阅|レート|毎分|クォータ|분당|할당량",
+    r"(?:每|当前)(?:一)?(?:分|秒|小时|天|日|月)|今日|当日|当月",
+    r"套餐|用量|限额|账户|账号|订阅|レート|毎分|クォータ|분당|할당량",
     # a context cache, a batch, credentials, an answer that was cut off
     r"\bcached[ _]?content|\bcontext[ _]cach(?:e|ing)\b|\benqueued|\bbatch\b|\binternal error|\btime-?d?[ -]?out\b",
     r"\b(?:access|auth\w*|bearer|refresh|api) token\b|\blength limit was reached|\bmodel output limit",
@@ -134,7 +135,8 @@ PARAMETERS = _table(
     r"max(?:imum)?[_ ]?output[_ ]?tokens|\boutput tokens? limit|\bmaximum tokens you requested|range of max_tokens",
     r"\bnumber of (?:output|completion) tokens|\b(?:reasoning|completion)_tokens\b[^.;]{0,20}?exceed",
     r"\bat most <n> (?:completion|output) tokens|\bthinking\b|\bbudget_tokens|\btool (?:response|description|name)",
-    r"(?<!billable )\bcharacters?\b|\bstring\b|\barray\b|\bpixels?\b|\bpages\b|\bdimension|\d ?[KMG]i?B\b|\bfile size|\bimage is\b",
+    r"(?<!billable )\bcharacters?\b|\bstring\b|\barray\b|\bpixels?\b|\bpages\b|\bdimension|\d ?[KMG]i?B\b",
+    r"\bfile size|\bimage is\b",
     r"\b(?:too many|number of|<n>) (?:tools|messages)\b|\bembedding|\btraining\b|\bstop sequence|\bqueue\b",
 )
 """Errors about the requested output alone, or about a part of the request that has a limit of its own."""
@@ -162,14 +164,16 @@ OVERFLOWS = _table(
     r"\bcontext (?:window |length )?overflow|context[_ ](?:length|window)[_ ]exceeded|\bcontext the overflows",
     r"\btoo many tokens in (?:the|this|your) (?:request|prompt|input|conversation)",
     r"(?:request|prompt|input|conversation|messages)\b[^.;]{0,60}?<n> tokens\b[^.;]{0,40}?\bat most <n>",
-    r"\bmore (?:(?!output|completion)\w+ )?tokens (?:in the request )?than (?:\w+ ){0,3}(?:context|model|window|allowed|permitted|maximum)",
+    r"\bmore (?:(?!output|completion)\w+ )?tokens (?:in the request )?than (?:\w+ ){0,3}"
+    r"(?:context|model|window|allowed|permitted|maximum)",
     # This model's maximum context length is 8; Please reduce the length of the messages
     r"\bmax(?:imum)? (?:context|prompt|input|sequence|model) length (?:of|is)|\bcontext length(?: of this model)? is ",
     r"reduce (?:the (?:length|size) of the|your) (?:messages|prompt|input)|\bmodel (?:only )?supports up to <n>",
     r"\binputs? (?:tokens \+ max_new_tokens )?must (?:have less than|be <=) <n>|\btokens in the prompt cannot exceed",
     r"\brange of (?:input|total) length|\bmax tokens of <n> exceeded|\brequest too many tokens|status_msg: token limit",
     r"\bto generate tokens, following a prompt of length|\bcurrent length is <n> while limit is|\bprompt exceeds",
-    r"(?:输入|上下文|提示词|prompt|token).{0,16}?(?:过长|太长|超长|超过|超出|超限|大于)|(?:超过|超出).{0,12}?(?:上下文|最大(?:输入)?长度)",
+    r"(?:输入|上下文|提示词|prompt|token).{0,16}?(?:过长|太长|超长|超过|超出|超限|大于)",
+    r"(?:超过|超出).{0,12}?(?:上下文|最大(?:输入)?长度)",
     r"(?:輸入|上下文|プロンプト|入力|コンテキスト|トークン).{0,24}?(?:過長|太長|超過|超え|超出|長すぎ)",
     r"(?:프롬프트|입력|컨텍스트|토큰).{0,24}?(?:초과|너무 (?:깁|길))",
 )
@@ -228,7 +232,8 @@ MEDIA: dict[Literal["bytes", "images"], tuple[re.Pattern[str], ...]] = {
     "bytes": _table(
         r"\brequest (?:payload size )?exceeds the (?:maximum|limit)(?: size)?(?: of|:) <most> bytes",
         r"\brequest exceeds the maximum (?:size|allowed number of bytes)\b(?! of <n> tokens)",
-        r"\brequest\b[^.;]{0,60}? <n> bytes\b|\brequest entity too large|\b(?:payload|content|request body) too large(?!.{0,80}? tokens)",
+        r"\brequest\b[^.;]{0,60}? <n> bytes\b|\brequest entity too large",
+        r"\b(?:payload|content|request body) too large(?!.{0,80}? tokens)",
         r"\b(?:request body|total size of (?:the )?images|total image size)\b[^.;]{0,40}? exceeds",
         r"\bmaximum content size limit \(<most>\) exceeded",
     ),
@@ -236,7 +241,8 @@ MEDIA: dict[Literal["bytes", "images"], tuple[re.Pattern[str], ...]] = {
         r"\btoo (?:many images and documents|much media): <n> (?:document pages )?\+ <n> (?:images )?> <most>",
         r"\btoo many (?:total )?images: <n> > <most>",
         r"\bnumber of images\b[^.;]{0,40}?exceed[^.;\d]{0,40}<most>",
-        r"\b(?:at most|up to|has more than) <most> images\b|\breduce the number of images\b|图片(?:数量|过多|超过)",
+        r"\b(?:at most|up to|has more than) <most> images\b|\breduce the number of images\b",
+        r"图片(?:数量|过多|超过)",
         r"\btoo many (?:total )?images\b(?:.{0,40}?\b(?:max(?:imum)?|up to|at most)\b[^.;\d]{0,20}<most>)?",
         r"\bat most <most> image(?:\(s\)|s)? may be provided",
     ),

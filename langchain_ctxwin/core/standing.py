@@ -47,7 +47,8 @@ altijd nooit alleen moet moeten voortaan alltid aldrig aldri måste skal zawsze 
 """
 # How somebody wants to be served, at the beginning of a sentence: it is said once.
 _MANNERS = """
-answer_in answer_with answer_as answer_me answer_us reply_to_me reply_in reply_with reply_as respond_in respond_with respond_as write_in speak_in
+answer_in answer_with answer_as answer_me answer_us reply_to_me reply_in reply_with reply_as respond_in
+respond_with respond_as write_in speak_in
 talk_in call_me call_us call_him call_her call_them call_it call_the address_me address_us refer_to treat keep use
 avoid
 stop_*ing stay limit round put start_with start_your begin_with begin_your end_with end_your close_with spell_out cite
@@ -123,7 +124,9 @@ _ASKING = re.compile(r"(?:can|could|would|will) you (?:please )?", re.IGNORECASE
 _QUESTION_MARKS, _BEHIND_THEM = ("?", "\uff1f", "\u061f"), " .!\"')*_\u2026\u201d\u00bb"
 _TO_ME = re.compile(r"\b(?:tell|show|ask|give|send|read|let|warn|remind|call) (?:\w+ to )?(?:me|us)\b", re.IGNORECASE)
 # "RULE: ..." and "No tables." hold by how they begin.
-_LABELLED = re.compile(r"[A-Z][A-Z ]{2,30}:|[Nn]o (?!thanks|worries|problems)\w+s\b(?!,(?! please)| (?:found|were|are|have|ran))")
+_LABELLED = re.compile(
+    r"[A-Z][A-Z ]{2,30}:|[Nn]o (?!thanks|worries|problems)\w+s\b(?!,(?! please)| (?:found|were|are|have|ran))"
+)
 # A question inside of an order, and what is no case of its own: "Check if it is there.", "By train if possible."
 _INDIRECT = re.compile(
     r"\b(?:check|confirm|see|know|verify|out|sure|wonder|tell me|show me|determine) (?:if|when)\b"
