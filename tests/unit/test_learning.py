@@ -390,7 +390,7 @@ class CuttingModel(BaseChatModel):
 
 
 @pytest.mark.parametrize("kept", [5_000, 6_500], ids=["61 %", "79 %"])
-def test_a_server_that_keeps_any_part_of_a_longer_request_is_noticed(kept):
+def test_a_server_that_keeps_up_to_four_fifths_of_a_longer_request_is_noticed(kept):
     """A size below that of the request that it extends is not believed at once: each next one would look right then."""
     model = CuttingModel(kept=kept, sent=[], profile={"max_input_tokens": 32_768, "max_output_tokens": 1_024})
     agent = create_context_agent(model, [], checkpointer=InMemorySaver())
