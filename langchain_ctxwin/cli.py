@@ -302,7 +302,7 @@ def _models(args: argparse.Namespace) -> int:
     named = {CatalogSource(place).name: place for place in args.catalog}
     for state in registry.sources:
         if state.name in named and state.fault and not state.models:
-            return _complain(f"--catalog {named[state.name]}: {escaped(state.fault)}", EXIT_FAILED)
+            return _complain(escaped(f"--catalog {named[state.name]}: {state.fault}"), EXIT_FAILED)
     return code
 
 
@@ -450,10 +450,10 @@ def _forget(args: argparse.Namespace) -> int:
 def _opened(place: str, shown: str) -> Iterator[dict[str, Any]]:
     """What `forget` is given for a place."""
     is_server = is_address(place)
-    if is_server and place.startswith(REDIS):
-        yield {"results": RedisResultStore.from_url(place)}
-        return
     try:
+        if is_server and place.startswith(REDIS):
+            yield {"results": RedisResultStore.from_url(place)}
+            return
         with (_postgres if is_server else _sqlite)(place) as given:
             yield given
     except ImportError as error:

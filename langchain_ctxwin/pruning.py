@@ -16,7 +16,7 @@ from langgraph.channels import DeltaChannel
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.pregel import Pregel
 
-from langchain_ctxwin.errors import ConfigError, ContextWindowError
+from langchain_ctxwin.errors import ConfigError, ContextWindowError, expect
 from langchain_ctxwin.util.work import Wait, Work, arun, run
 
 __all__ = ["aprune_thread", "prune_thread"]
@@ -73,7 +73,7 @@ class _Pruning:
     """Prunes one thread; written once for sync and async callers."""
 
     def __init__(self, graph: Pregel[Any, Any, Any, Any], thread_id: str) -> None:
-        saver = graph.checkpointer
+        saver = expect(graph, Pregel, "graph", "the compiled graph that wrote the thread").checkpointer
         if not isinstance(saver, BaseCheckpointSaver):
             raise ConfigError(
                 f"checkpointer={saver!r}: pass the graph that was compiled with the thread's checkpointer"

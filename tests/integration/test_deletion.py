@@ -367,3 +367,8 @@ def test_bad_input_is_refused_before_anything_is_deleted(thread, given, why):
             thread, **{"results": store, **given} if "results" not in given else {"results": [store, given["results"]]}
         )
     assert len(store) == 1
+
+
+def test_a_server_of_results_that_does_not_answer_is_named(capsys):
+    assert main(["forget", "42", "redis://user:pass@127.0.0.1:1/0"]) == 2
+    assert capsys.readouterr().err == "ctxwin: redis://127.0.0.1:1/0 cannot be used: ConnectionError\n"

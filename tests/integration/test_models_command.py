@@ -97,3 +97,8 @@ def test_a_second_run_asks_nothing_again(fleet, capsys):
     fleet.asked.clear()
     assert main(asking_it) == 0
     assert fleet.asked == []
+
+
+def test_a_catalog_whose_name_has_two_lines_is_named_in_one(capsys, tmp_path):
+    assert main(["models", "--catalog", str(tmp_path / "a\nctxwin: all is well")]) == 1
+    assert "\nctxwin: all is well" not in capsys.readouterr().err

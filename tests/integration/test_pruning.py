@@ -236,3 +236,8 @@ def test_bad_input_is_refused_before_anything_is_removed():
         prune_thread(other.compile(checkpointer=graph.checkpointer), NAME)
     assert len(checkpoints(graph)) == count
     assert prune_thread(graph, "never was") == 0
+
+
+def test_what_is_no_graph_is_refused():
+    with pytest.raises(ConfigError, match=r"graph='42': pass the compiled graph that wrote the thread"):
+        prune_thread("42", NAME)
