@@ -428,6 +428,8 @@ def test_progress_is_for_people(recorded, capsys, monkeypatch):
 
 
 def test_a_recommendation_is_a_file_that_can_be_used_and_is_drawn(recorded, capsys, tmp_path):
+    row = {"id": "r0", "messages": convert_to_openai_messages(recording(14).messages)}
+    recorded.write_text(json.dumps(row) + "\n{half")
     code, out = run(capsys, recorded, "--recommend", "--html", tmp_path / "page.html")
     (tmp_path / "best.toml").write_text(out.out)
     assert code == 1

@@ -101,7 +101,7 @@ def atool_of(name: str, give: Callable[[], Any]) -> BaseTool:
 
 as_text, as_json_text = tool_of("as_text", text), tool_of("as_json_text", RETURNED["as_json_text"])
 CASES = [
-    *((tool_of(name, give), is_async) for name, give in RETURNED.items() for is_async in (False, True)),
+    *((tool_of(name, give), is_async) for is_async in (False, True) for name, give in RETURNED.items()),
     (atool_of("in_the_loop", RETURNED["as_models"]), True),
     (atool_of("from_an_async_generator", later), True),
 ]

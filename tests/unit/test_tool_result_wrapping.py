@@ -146,7 +146,7 @@ SYNC = [
     (with_json_schema, ({"query": "x"},)), (OnlyRun(), ("x", True)), (WithRuntimeField(), ("x",)),
 ]  # fmt: skip
 ASYNC = [(tool_of(in_the_loop), ("x", "acme", "c1")), (OnlyArun(), ("x", "acme"))]
-CASES = [*((one, facts, loop) for one, facts in SYNC for loop in (False, True)), *((*case, True) for case in ASYNC)]
+CASES = [*((one, facts, loop) for loop in (False, True) for one, facts in SYNC), *((*case, True) for case in ASYNC)]
 TOOLS = [one for one, _ in [*SYNC, *ASYNC]]
 
 
