@@ -19,6 +19,7 @@ from langchain_ctxwin.core.priced_view import PricedView, RequestParts, last_use
 from langchain_ctxwin.core.record import RecordLine, extended, fitted
 from langchain_ctxwin.core.turns import Step, split_steps, starts_turn, tool_of
 from langchain_ctxwin.core.view import Clamp, View, message_id, position_of
+from langchain_ctxwin.errors import expect_each
 
 # Of the room for history: the largest answer that a pinned question carries along, and what the current turn stays
 # whole within; an agent does again what it no longer sees (measured on recorded agents and in the arena, at no cost).
@@ -83,12 +84,21 @@ class Compaction:
     """What a `before_compaction` hook wishes: ids of messages that stay, lines for the record."""
 
     def spare(self, *message_ids: str) -> Compaction:
-        """Return it with the wish that these messages stay, whole, for a `before_compaction` hook to return."""
-        return replace(self, spared=(*self.spared, *message_ids))
+        """Return it with the wish that these messages stay, whole, for a `before_compaction` hook to return.
+
+        Raises:
+            ConfigError: one of them is no id, such as a list or a message.
+        """
+        named = expect_each(message_ids, str, "message_ids", "ids of messages, for example spare(message.id)")
+        return replace(self, spared=(*self.spared, *named))
 
     def with_lines(self, *lines: str) -> Compaction:
-        """Return it with the wish that the record says this from now on, for a `before_compaction` hook to return."""
-        return replace(self, lines=(*self.lines, *lines))
+        """Return it with the wish that the record says this from now on, for a `before_compaction` hook to return.
+
+        Raises:
+            ConfigError: one of them is no text.
+        """
+        return replace(self, lines=(*self.lines, *expect_each(lines, str, "lines", "texts, one for each line")))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

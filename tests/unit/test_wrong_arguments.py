@@ -38,10 +38,20 @@ WRONG: dict[str, Any] = {
     "None": None, "number": 5, "text": "x y", "dict": {"a": 1}, "list": [1], "object": object(), "class": dict,
 }  # fmt: skip
 
+
+def planned() -> ctx.Compaction:
+    """Return what leaves of a long talk."""
+    found = ENGINE.plan(ENGINE.measure([HumanMessage("word " * 900, id=str(n)) for n in range(12)]))
+    assert found is not None
+    return found
+
+
 FIRST: dict[str, tuple[Callable[[Any], Any], str]] = {
     "BudgetedCompressor": (lambda wrong: ctx.BudgetedCompressor(max_context_tokens=wrong), "number"),
     "BudgetedRetriever": (lambda wrong: ctx.BudgetedRetriever(base=wrong), ""),
     "CharRatioCounter": (ctx.CharRatioCounter, "number"),
+    "Compaction.spare": (lambda wrong: planned().spare(wrong), "text"),
+    "Compaction.with_lines": (lambda wrong: planned().with_lines(wrong), "text"),
     "ContextConfig": (lambda wrong: ctx.ContextConfig(trigger=wrong), "None"),
     "ContextEngine": (ctx.ContextEngine, "number"),
     "ContextEngine.measure": (ENGINE.measure, "text"),
