@@ -135,7 +135,12 @@ class Goal:
     @property
     def tight(self) -> Goal:
         """The goal of clamping, which leaves room for the record of what it cuts out."""
-        return replace(self, limit=self.limit - max(int(RECORD_RESERVE * self.limit), RECORD_FRAME_TOKENS))
+        return replace(self, limit=min(int(CUT_SHARE * self.limit), self.limit - RECORD_FRAME_TOKENS))
+
+    @property
+    def told(self) -> Goal:
+        """The goal of a record beside messages that had to be cut."""
+        return replace(self, limit=int(TOLD_SHARE * self.limit))
 
     def likely_fits(self, priced_view: PricedView) -> bool:
         """True when the current user message need not be cut."""
@@ -299,8 +304,8 @@ def with_record(
     room, free = record_room(request, after, goal, summary_tokens=summary_tokens)
     if is_first:
         others = after.fixed_tokens - request.text_tokens(after.preamble.record)
-        _, free = record_room(request, after, goal.tight)
-        most = max(0, goal.tight.likely_limit(after) - others)
+        _, free = record_room(request, after, goal.told)
+        most = max(0, goal.told.likely_limit(after) - others)
         free = max(free, min(int((1 - NEWEST_SHARE) * most), most - portion(goal.keep, most)))
     lines = chain(_lines(request, sorted({*left, *edited}), room), request.keeps)
     shown = "\n".join(text_of(m.content) for step in (*after.pinned, *after.steps) for m in step.messages)
@@ -374,7 +379,8 @@ def _runs(positions: Sequence[int]) -> Iterator[list[int]]:
 
 CLAMP_FLOOR_CHARS = 240  # shortest form of a clamped message: about three lines, enough to see what it was
 HEAD_SHARE = 2 / 3  # part of a clamped text that shows its head; beginnings say more about what a text is than ends
-RECORD_RESERVE = 0.03  # of the limit: what clamping leaves free, for the record of what it cuts out
+# Of the limit: where a cut of messages ends, and the record of what is cut out, so that a short next step fits, too.
+CUT_SHARE, TOLD_SHARE = 0.94, 0.98
 NEWEST_SHARE = 0.5  # of the room beside fixed regions: what the newest results take at least, beside the record
 PINS_SHARE = 0.75  # of the limit: most of what fixed regions take once a pin had to be clamped
 # Of the room: most of what a question takes that had filled it by itself, once something follows. With more, each of

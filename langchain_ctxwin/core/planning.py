@@ -49,8 +49,6 @@ LEAST_KEPT = 0.1  # share of the room that a snapshot leaves untouched: a giant 
 # Rooms of history that a further summary has to cover: each is read, written and breaks the prompt cache once, and the
 # record tells of what left meanwhile. Measured in an arena of ten scenarios: a sixth of all cost, at equal facts.
 FURTHER_ROOMS = 3.0
-# Of the limit: what a request takes whose messages had to be cut, so that a short step that follows fits, too.
-CUT_SHARE = 0.96
 PREPARED_SHARE = 0.8  # of the trigger: the latest that a summary is begun in the background
 MIN_LEFT_OUT_RATIO = 2.0  # a summary of what left without one has to replace at least this many times its own size
 MIN_CLEAR_TOKENS = 50  # smallest saving for which a tool result is cleared: about twice its stub
@@ -304,8 +302,7 @@ def reduction(window: Window, goal: Goal, *, reason: str, summary: Pending | Non
         after = told if goal.fits(told) else after
     after = with_record(request, before, clamp_pins(request, after, goal), goal, is_first=True)
     if not goal.fits(after):
-        filled = replace(goal, limit=int(CUT_SHARE * goal.limit))
-        after = with_record(request, before, clamp_until_fits(request, after, filled), filled)
+        after = with_record(request, before, clamp_until_fits(request, after, goal), goal.told)
         after = with_shorter_account(request, after, goal)
     return None if after.view == before.view else _compaction_of(request, before, after, reason=reason)
 
