@@ -86,10 +86,12 @@ class Compaction:
     def spare(self, *message_ids: str) -> Compaction:
         """Return it with the wish that these messages stay, whole, for a `before_compaction` hook to return.
 
+        What the history does not have, such as the id of a message that has none, is passed over with a warning.
+
         Raises:
             ConfigError: one of them is no id, such as a list or a message.
         """
-        named = expect_each(message_ids, str, "message_ids", "ids of messages, for example spare(message.id)")
+        named = expect_each(message_ids, str | None, "message_ids", "ids of messages, for example spare(message.id)")
         return replace(self, spared=(*self.spared, *named))
 
     def with_lines(self, *lines: str) -> Compaction:

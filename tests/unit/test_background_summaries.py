@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
@@ -465,8 +465,13 @@ SETUPS = st.fixed_dictionaries(
 )
 
 
+PINNED_GIANT = [*[("ask", 8, "")] * 13, ("ask", 9000, "pin"), ("ask", 400, "")]  # a question that must not be cut again
+SMALL = {"window": 800, "is_async": False, "has_store": False, "pin_first_user": False, "trigger_messages": None}
+
+
 @RUNS
 @given(events=CALM, setup=SETUPS)
+@example(events=PINNED_GIANT, setup=SMALL)
 def test_a_growing_conversation_keeps_every_invariant(events, setup):
     play(events, setup)
 

@@ -50,7 +50,7 @@ FIRST: dict[str, tuple[Callable[[Any], Any], str]] = {
     "BudgetedCompressor": (lambda wrong: ctx.BudgetedCompressor(max_context_tokens=wrong), "number"),
     "BudgetedRetriever": (lambda wrong: ctx.BudgetedRetriever(base=wrong), ""),
     "CharRatioCounter": (ctx.CharRatioCounter, "number"),
-    "Compaction.spare": (lambda wrong: planned().spare(wrong), "text"),
+    "Compaction.spare": (lambda wrong: planned().spare(wrong), "text None"),
     "Compaction.with_lines": (lambda wrong: planned().with_lines(wrong), "text"),
     "ContextConfig": (lambda wrong: ctx.ContextConfig(trigger=wrong), "None"),
     "ContextEngine": (ctx.ContextEngine, "number"),
