@@ -35,7 +35,7 @@ LONG = ("openhands_claude", "pi_sessions", "sweagent_toolcalls")
 """Recorded agents that write code: long steps, and files in the results of tools."""
 
 TIMED = 5  # loads in each median
-GOAL_MB = 20.0
+GOAL_MB = 15.0
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ from typing import Any
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.store.base import BaseStore
 
-from langchain_ctxwin.errors import ConfigError, brief
+from langchain_ctxwin.errors import ConfigError, brief, expect
 from langchain_ctxwin.observe.history import History, HistorySink
 from langchain_ctxwin.pruning import spare_of
 from langchain_ctxwin.reporting import Reporter
@@ -148,16 +148,11 @@ def _work(
 
 
 def _check(thread_id: Any, *, store: Any, checkpointer: Any, jobs: Any, scope: Any) -> None:
-    if not isinstance(thread_id, str) or not thread_id:
-        raise ConfigError(f"thread_id={brief(thread_id)}: give the id of the thread to forget, as a text")
-    if not isinstance(store, BaseStore | None):
-        raise ConfigError(f"store={brief(store)}: pass the store that the graph was compiled with")
-    if not isinstance(checkpointer, BaseCheckpointSaver | None):
-        raise ConfigError(f"checkpointer={brief(checkpointer)}: pass the one that the graph was compiled with")
-    if not isinstance(jobs, SummaryJobs | None):
-        raise ConfigError(f"jobs={brief(jobs)}: pass the SummaryJobs of your engine, or leave it out")
-    if not isinstance(scope, str | None):
-        raise ConfigError(f"scope={brief(scope)}: pass what the guard's scope returns for this conversation, a text")
+    expect(thread_id, str if thread_id else (), "thread_id", "the id of the thread to forget, as a text")
+    expect(store, BaseStore | None, "store", "the store that the graph was compiled with")
+    expect(checkpointer, BaseCheckpointSaver | None, "checkpointer", "the one that the graph was compiled with")
+    expect(jobs, SummaryJobs | None, "jobs", "the SummaryJobs of your engine, or leave it out")
+    expect(scope, str | None, "scope", "what the guard's scope returns for this conversation, a text")
 
 
 def _listed(value: Any) -> list[Any]:

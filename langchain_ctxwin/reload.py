@@ -41,7 +41,7 @@ class ConfigFile:
     what it started with. A file that is missing, empty or invalid changes nothing but `problem`.
 
     Replace the file by an atomic rename (write another file in the same folder, then `os.replace`), or by exchanging
-    a link as Kubernetes does: then every version that is read is whole, and active within about 20 ms. A file that is
+    a link as Kubernetes does: then every version that is read is whole, and active within some 30 ms. A file that is
     written in place is taken when it has not changed for 50 ms, and after half a second when it is empty or its last
     line has no end. So a writer that pauses longer than that between two pieces can be read half-way when its first
     piece, cut at the end of a line, is valid by itself; nothing but an atomic rename can exclude that. What the

@@ -32,12 +32,6 @@ MAX_LINE_DOTS = 1_000
 
 SHOWN_FAULTS = 10  # in one error: enough to begin with
 
-REMOVED = {
-    "history": "remove it, the history stays in the state, and bound what a thread stores by "
-    "langchain_ctxwin.pruning.prune_thread"
-}
-"""Settings of earlier versions, and what to do instead."""
-
 SECRET_NAMES = frozenset({"cursor_keys"})
 """Settings whose values are never shown."""
 
@@ -160,8 +154,6 @@ def _fault(fault: ErrorDetails, given: Mapping[str, Any], known: Collection[str]
     name = ".".join(printable(str(part)) for part in place) or "settings"
     if kind == "extra_forbidden":  # its value is not shown: a misspelt name may well stand before a secret
         last = name.rpartition(".")[2]
-        if last in REMOVED:
-            return f"{name} is no setting any more: {REMOVED[last]}"
         close = [other for other in known if other.rpartition(".")[2] == last] or get_close_matches(name, known)
         meant = f" (did you mean {close[0]}?)" if close else ""
         return f"unknown setting {name}{meant}: remove it or correct its name"

@@ -177,7 +177,7 @@ def is_plausible(tokens: int, estimate: int) -> bool:
 
 
 # What remains unexplained of what a step adds beside a share of it, and of a whole request beside its text, when offset
-# and ratio are known. By the tokens 4 % of the next requests of recorded agents are above their upper bound.
+# and ratio are known. By the tokens 2 % of the next requests of recorded agents are above their upper bound.
 TEXT_NOISE_TOKENS, FIXED_NOISE_SHARE = 10.0, 0.01
 MAX_SURPRISE_SD = 3.0  # deviations beyond which the size of a text is that of something else
 TYPICAL_TEXT_TOKENS = 500  # of one message or result of an agent: how fast the ratio is learned

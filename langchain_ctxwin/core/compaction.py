@@ -135,14 +135,14 @@ class Goal:
         return priced_view.upper_tokens <= self.limit
 
     @property
-    def tight(self) -> Goal:
-        """The goal of clamping, which leaves room for the record of what it cuts out."""
+    def for_cuts(self) -> Goal:
+        """The goal of messages that have to be cut, which leaves room for the record of what is cut out."""
         return replace(self, limit=min(int(CUT_SHARE * self.limit), self.limit - RECORD_FRAME_TOKENS))
 
     @property
-    def told(self) -> Goal:
-        """The goal of a record beside messages that had to be cut."""
-        return replace(self, limit=int(TOLD_SHARE * self.limit))
+    def beside_cuts(self) -> Goal:
+        """The goal of the record beside messages that had to be cut, which leaves room for a short next step."""
+        return replace(self, limit=int(RECORDED_SHARE * self.limit))
 
     def likely_fits(self, priced_view: PricedView) -> bool:
         """True when the current user message need not be cut."""
@@ -306,8 +306,8 @@ def with_record(
     room, free = record_room(request, after, goal, summary_tokens=summary_tokens)
     if is_first:
         others = after.fixed_tokens - request.text_tokens(after.preamble.record)
-        _, free = record_room(request, after, goal.told)
-        most = max(0, goal.told.likely_limit(after) - others)
+        _, free = record_room(request, after, goal.beside_cuts)
+        most = max(0, goal.beside_cuts.likely_limit(after) - others)
         free = max(free, min(int((1 - NEWEST_SHARE) * most), most - portion(goal.keep, most)))
     lines = chain(_lines(request, sorted({*left, *edited}), room), request.keeps)
     shown = "\n".join(text_of(m.content) for step in (*after.pinned, *after.steps) for m in step.messages)
@@ -382,12 +382,12 @@ def _runs(positions: Sequence[int]) -> Iterator[list[int]]:
 CLAMP_FLOOR_CHARS = 240  # shortest form of a clamped message: about three lines, enough to see what it was
 HEAD_SHARE = 2 / 3  # part of a clamped text that shows its head; beginnings say more about what a text is than ends
 # Of the limit: where a cut of messages ends, and the record of what is cut out, so that a short next step fits, too.
-CUT_SHARE, TOLD_SHARE = 0.94, 0.98
+CUT_SHARE, RECORDED_SHARE = 0.94, 0.98
 NEWEST_SHARE = 0.5  # of the room beside fixed regions: what the newest results take at least, beside the record
 PINS_SHARE = 0.75  # of the limit: most of what fixed regions take once a pin had to be clamped
 # Of the room: most of what a question takes that had filled it by itself, once something follows. With more, each of
 # the next steps would be a compaction of its own.
-LASTING_SHARE = 0.7
+LASTING_SHARE = 0.6
 CAP_STEP = 0.99  # from one candidate length to the next: an exact cut is not worth more pricing
 HALF = 0.5  # of a room for text that whole lines have to fill; a paragraph in one line would otherwise be left out
 CUT_MARK = "..."
@@ -433,7 +433,7 @@ def clamp_pins(request: RequestParts, priced_view: PricedView, goal: Goal) -> Pr
 
     # Pins stay for good. If they filled the window, every message that follows would break the prompt cache once more.
     roomy = _clamp(request, bare, large.__contains__, leaves_room)
-    cut = roomy if leaves_room(roomy) else _clamp(request, bare, large.__contains__, goal.tight.likely_fits)
+    cut = roomy if leaves_room(roomy) else _clamp(request, bare, large.__contains__, goal.for_cuts.likely_fits)
     return _with_account_of(request, cut, priced_view)
 
 
@@ -466,15 +466,15 @@ def clamp_until_fits(request: RequestParts, priced_view: PricedView, goal: Goal)
         def is_free(index: int) -> bool:
             return kind(index) and index != current and index not in pins and not spared(index)
 
-        return candidate if goal.fits(candidate) else _clamp(request, candidate, is_free, goal.tight.fits)
+        return candidate if goal.fits(candidate) else _clamp(request, candidate, is_free, goal.for_cuts.fits)
 
     bare = cut(cut(_without_account(request, priced_view), is_old), is_other)
     told = cut(cut(_with_account_of(request, bare, priced_view), is_written), is_new_result)
     bare = _without_account(request, told)
     if not goal.fits(bare):
-        bare = _clamp(request, bare, lambda index: spared(index) and index not in pins, goal.tight.fits)
+        bare = _clamp(request, bare, lambda index: spared(index) and index not in pins, goal.for_cuts.fits)
     if not goal.likely_fits(bare) and current not in pins:
-        bare = _clamp(request, bare, lambda index: index == current, goal.tight.likely_fits)
+        bare = _clamp(request, bare, lambda index: index == current, goal.for_cuts.likely_fits)
     return _with_account_of(request, bare, priced_view)
 
 

@@ -57,7 +57,8 @@ PROVIDER_LIMITS: Mapping[str, Sequence[tuple[int | None, MediaLimits]]] = {
         (None, MediaLimits(max_bytes=32_000_000, max_images=600)),
     ),
 }
-"""What providers document, by the windows in tokens up to which it holds; of others it is learned from a refusal."""
+"""What providers document, by the windows in tokens up to which it holds (Anthropic API: request size limits; vision
+guide). Of others it is learned from a refusal."""
 
 
 def provider_limits(provider: str, window_tokens: int | None) -> MediaLimits:

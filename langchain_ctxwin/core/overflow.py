@@ -1,10 +1,11 @@
 """Context overflows: provider errors that say a request is too large, and the limit and size they state.
 
-A refusal is judged by tables of what providers, gateways and runtimes really send: `OTHER_FAILURES` and `PARAMETERS`
-are none, `OVERFLOWS` are, and `SIZES` (else `LIMITS` and `ACTUALS`) read the figures, by named groups. In the tables
-`<limit>` stands for the tokens that the model takes, `<actual>` for the size that the provider counted and `<output>`
-for the tokens requested for the answer, `<most>` for the bytes or images that a request may have, `<n>` for any number.
-They match text without quotes, backticks and backslashes whose whitespace was collapsed.
+A refusal is judged by tables that were written after what providers, gateways and runtimes send: `OTHER_FAILURES` and
+`PARAMETERS` are none, `OVERFLOWS` are, and `SIZES` (else `LIMITS` and `ACTUALS`) read the figures, by named groups.
+
+In the tables `<limit>` stands for the tokens that the model takes, `<actual>` for the size that the provider counted
+and `<output>` for the tokens requested for the answer, `<most>` for the bytes or images that a request may have, `<n>`
+for any number. They match text without quotes, backticks and backslashes whose whitespace was collapsed.
 """
 
 from __future__ import annotations
@@ -120,7 +121,7 @@ OTHER_FAILURES = _table(
     r"\b(?:over|exceeded) (?:your )?budget\b|\bbudget has been exceeded|\bspend|速率|频率|配额|余额|频繁|限流|并发",
     r"\b(?:(?<!into )account|organi[sz]ation|workspace|tenant|trial)\b|\btokens? (?:left|remaining)\b",
     r"(?:每|当前)(?:一)?(?:分|秒|小时|天|日|月)|今日|当日|当月",
-    r"套餐|用量|限额|账户|账号|订阅|レート|毎分|クォータ|분당|할당량",
+    r"套餐|用量|限额|账户|账号|订阅",
     # a context cache, a batch, credentials, an answer that was cut off
     r"\bcached[ _]?content|\bcontext[ _]cach(?:e|ing)\b|\benqueued|\bbatch\b|\binternal error|\btime-?d?[ -]?out\b",
     r"\b(?:access|auth\w*|bearer|refresh|api) token\b|\blength limit was reached|\bmodel output limit",
@@ -174,8 +175,6 @@ OVERFLOWS = _table(
     r"\bto generate tokens, following a prompt of length|\bcurrent length is <n> while limit is|\bprompt exceeds",
     r"(?:输入|上下文|提示词|prompt|token).{0,16}?(?:过长|太长|超长|超过|超出|超限|大于)",
     r"(?:超过|超出).{0,12}?(?:上下文|最大(?:输入)?长度)",
-    r"(?:輸入|上下文|プロンプト|入力|コンテキスト|トークン).{0,24}?(?:過長|太長|超過|超え|超出|長すぎ)",
-    r"(?:프롬프트|입력|컨텍스트|토큰).{0,24}?(?:초과|너무 (?:깁|길))",
 )
 """Wordings of an overflow, with its size or without."""
 

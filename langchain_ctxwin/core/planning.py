@@ -302,7 +302,7 @@ def reduction(window: Window, goal: Goal, *, reason: str, summary: Pending | Non
         after = told if goal.fits(told) else after
     after = with_record(request, before, clamp_pins(request, after, goal), goal, is_first=True)
     if not goal.fits(after):
-        after = with_record(request, before, clamp_until_fits(request, after, goal), goal.told)
+        after = with_record(request, before, clamp_until_fits(request, after, goal), goal.beside_cuts)
         after = with_shorter_account(request, after, goal)
     return None if after.view == before.view else _compaction_of(request, before, after, reason=reason)
 

@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage, AnyMessage
 from langchain_ctxwin.core.calibration import FEWEST_VOTES, Correction, Measured
 from langchain_ctxwin.core.calls import is_user
 from langchain_ctxwin.core.priced_view import in_steps, last_user
-from langchain_ctxwin.core.record import LEFT, MAX_COUNT, Record, stored_count
+from langchain_ctxwin.core.record import MAX_COUNT, Record, stored_count
 from langchain_ctxwin.core.turns import CHECKSUM_MODULUS, checksum
 from langchain_ctxwin.core.view import (
     Position,
@@ -203,11 +203,6 @@ def valid_view(value: Any, record: Record | None = None) -> tuple[View, Faults]:
     """Return the stored view with its record; the whole history, and a line, when it is not one."""
     try:
         view = View.from_json(value or {}, record)
-        receipt = value.get("receipt") if value and not view.record else None
-        if receipt:  # a version without a record stored how much had left; its lines begin with what leaves next
-            left = {**dict.fromkeys(LEFT, 0), **receipt}
-            view = replace(view, record=Record.from_json({"lines": [], "left": left}))
-            return view, ("context_view is of an earlier version: its receipt became a record",)
     except BROKEN:
         return View(), ("context_view holds no view of ours: it was dropped, the whole history counts",)
     if view.record.lines and not (view.start or view.cleared or view.clamped):

@@ -348,7 +348,7 @@ class NoClear:
 @pytest.mark.parametrize(
     ("thread", "given", "why"),
     [
-        ("", {}, r"thread_id='': give the id of the thread"),
+        ("", {}, r"thread_id='': pass the id of the thread"),
         (None, {}, r"thread_id=None"),
         (7, {}, r"thread_id=7"),
         ("1", {"store": {}}, r"store=\{\}: pass the store"),

@@ -132,7 +132,6 @@ def test_faults_of_all_tables_are_told_at_once(refusal):
         ("yaml", "keep: 0.4\n'keep': 0.7", "a key stands twice in one table (at line 2, column 1)"),
         ("json", '{"tool_results": {"s3cret": 1, "s3cret": 2}}', "a key stands twice in one table"),
         ("toml", "self = 1", "unknown setting self: remove it"),
-        ("toml", 'history = "archive"', "history is no setting any more: remove it, the history stays in the state"),
         ("toml", "[tool_results]\nself = 1", "unknown setting tool_results.self"),
         ("yaml", "tool_results: {per_tool: {a: {self: 1}}}", "unknown setting tool_results.per_tool.a.self"),
         (

@@ -15,7 +15,7 @@ from langgraph.prebuilt import ToolNode
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits, ToolResultGuard, render_record
 from langchain_ctxwin.config import ToolResultConfig
-from langchain_ctxwin.core import Record, RecordLine, extended, record_text, update_after_measure
+from langchain_ctxwin.core import Record, RecordLine, extended, record_text
 from langchain_ctxwin.core.notes import MAX_VALUES, STATEMENT_CHARS, record_lines
 from langchain_ctxwin.core.record import HOLDS, one_line
 from langchain_ctxwin.core.session import valid_record
@@ -677,28 +677,6 @@ def test_the_record_bears_langchains_mark_of_messages_that_nobody_typed():
     sent = own.build(own.measure(long_talk(), session=own.apply(own.emergency(window), window)))
     (note,) = [message for message in sent if (message.id or "").startswith("ctxwin-record")]
     assert note.additional_kwargs["lc_source"] == "langchain_ctxwin"
-
-
-OLD = {
-    "start": {"id": "u5", "index": 9},
-    "pinned": [["u0", 0]],
-    "cleared": [],
-    "clamped": {"a7": {"superseded_by": "a9"}, "a8": {"head_chars": 5, "tail_chars": 5}},
-    "covered": {},
-    "receipt": {"turns": 4, "steps": 9, "messages": 8, "tokens": 640},
-}
-"""A view as the version without a record stored it."""
-
-
-def test_state_of_the_version_before_is_converted_and_said_once():
-    """What it counted goes on, and a view that named a newer result shows the older one again."""
-    own = engine()
-    first = own.measure(long_talk(), session={"context_view": OLD})
-    again = own.measure(long_talk(), session=update_after_measure(first))
-    assert first.session.faults == ("context_view is of an earlier version: its receipt became a record",)
-    assert (again.session.faults, again.session.view) == ((), first.session.view)
-    assert first.session.view.record == Record(turns=4, steps=9, messages=8, tokens=640)
-    assert [*first.session.view.clamped] == ["a8"]
 
 
 @pytest.mark.parametrize(

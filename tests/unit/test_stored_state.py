@@ -17,7 +17,7 @@ GARBAGE = st.recursive(PLAIN, lambda inner: st.lists(inner, max_size=3) | st.dic
 COUNTS = ["anchor", "checked", "corrections", "measured", "speakers", "limits", "messages", "first", "resets",
           "reported", "contradicted"]  # fmt: skip
 GUARD = ["compactions", "dropped_turns", "ineffective", "asked", "since", "reason"]
-VIEW = ["start", "pinned", "cleared", "clamped", "covered", "receipt"]
+VIEW = ["start", "pinned", "cleared", "clamped", "covered"]
 NUMBER = st.integers(-2, 4) | st.sampled_from([True, 1.5, 10**400, float("inf"), float("nan")])
 NAME = st.sampled_from(["q", "a", "n", "#0", "gone", "", 7])
 PLACE = st.fixed_dictionaries({"id": NAME, "index": NUMBER})
@@ -30,7 +30,6 @@ NEARLY = {
             "cleared": st.lists(NAME, max_size=2),
             "clamped": st.dictionaries(NAME, st.fixed_dictionaries({"head_chars": NUMBER, "tail_chars": NUMBER})),
             "covered": st.fixed_dictionaries({"through": PLACE}, optional={"digest": NAME, "left": NUMBER}),
-            "receipt": st.dictionaries(st.sampled_from(["turns", "tokens"]), NUMBER),
         },
     ),
     "context_record": st.fixed_dictionaries(
@@ -165,26 +164,6 @@ def test_what_we_store_is_read_back_whole_and_one_bad_key_does_not_cost_the_othe
     assert valid_keys("context_counts", json.loads(json.dumps(others | extra))) == (others | kept, faults)
     guard = {"compactions": 1, "dropped_turns": 2, "ineffective": 0, "asked": 4, "since": {"id": "a", "index": 1}}
     assert (valid_keys("context_guard", guard), valid_view({})[1]) == ((guard, ()), ())
-
-
-def test_what_left_under_an_earlier_version_is_counted_by_the_record():
-    receipt = {"turns": 1, "steps": 2, "messages": 3, "tokens": 90}
-    view = {"start": {"id": "n", "index": 2}, "receipt": receipt}
-    session = engine().measure(HISTORY, session={"context_view": view}).session
-    assert session.view.record.messages == 3
-    assert "its receipt became a record" in session.faults[0]
-
-
-def test_a_thread_whose_older_messages_an_earlier_version_moved_to_the_store_goes_on_with_its_record():
-    archived = {"place": "b1946ac92492d234", "newest": "6f1ed002ab5595", "messages": 40}
-    view = {"start": {"id": "q", "index": 0}, "archived": archived}
-    left = {"turns": 20, "steps": 20, "messages": 40, "tokens": 900}
-    record = {"lines": [["said", "Never delete backups.", "left long ago", 1]], "left": left}
-    state = {"context_view": view, "context_record": record}
-    window = engine().measure(HISTORY, session=json.loads(json.dumps(state)))
-    assert (window.session.faults, window.session.view.record.messages) == ((), 40)
-    assert "Never delete backups." in engine().build(window)[0].text
-    assert "archived" not in update_after_measure(window)["context_view"]
 
 
 def test_what_is_said_of_removed_messages_is_forgotten():
