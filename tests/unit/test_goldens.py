@@ -7,15 +7,13 @@ anew; the commit says why.
 from __future__ import annotations
 
 import asyncio
-import difflib
 import functools
 import itertools
 import json
-import lzma
 import random
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -43,9 +41,10 @@ from langchain_ctxwin import (
 from langchain_ctxwin.middleware import ContextAgentState, ContextWindowMiddleware
 from langchain_ctxwin.summarize import SummaryJobs
 from support.fakes import Policy, ScriptedChatModel, core_overflow, echo, llama_overflow, openai_overflow
+from support.goldens import FOLDER, Parts, difference, store, stored
 from support.graphs import chat_on
 
-STORED = Path(__file__).parents[1] / "goldens" / "conversations.json.xz"
+STORED = FOLDER / "conversations.json.xz"
 THREAD = {"configurable": {"thread_id": "1"}}
 PATIENCE = 20.0
 WINDOW = 1600
@@ -62,8 +61,8 @@ class Golden:
 
     def __init__(self, requests: list[Any], state: Any, events: list[Any]) -> None:
         self._names: dict[str, str] = {}
-        self.texts = [self._text(request) for request in requests]
-        self.texts += [self._text(state), self._text(events)]
+        self.parts: Parts = {f"request {number}": self._text(one) for number, one in enumerate(requests, 1)}
+        self.parts |= {"state": self._text(state), "events": self._text(events)}
 
     def _text(self, value: Any) -> str:
         text = json.dumps(value, default=str, sort_keys=True, ensure_ascii=False, indent=1)
@@ -333,45 +332,31 @@ PLAYS: dict[str, Play] = {
 CASES = [(name, adapter) for name in PLAYS for adapter in ("nodes", "middleware")]
 
 
+@functools.cache
+def stored_conversations() -> dict[str, Parts]:
+    return stored(STORED)
+
+
 @pytest.mark.parametrize(("name", "adapter"), CASES)
 def test_what_is_sent_left_and_logged_is_what_was_stored(name: str, adapter: str) -> None:
-    before, now = stored_texts()[f"{name}, {adapter}"], PLAYS[name](adapter).texts
-    assert now == before, first_difference(before, now)
+    case = f"{name}, {adapter}"
+    difference_now = difference(case, stored_conversations()[case], PLAYS[name](adapter).parts)
+    assert not difference_now, difference_now
 
 
-def test_a_difference_is_shown_line_by_line() -> None:
-    assert first_difference(['["a", "b"]', "[\n1,\n2\n]"], ['["a", "b"]', "[\n1,\n3\n]"]) == (
-        "1 of 2 texts differ, 2 before; the first:\n--- stored text 1\n+++ text 1\n@@ -1,4 +1,4 @@\n [\n 1,\n-2\n+3\n ]"
+def test_a_difference_names_case_and_part_and_is_shown_line_by_line() -> None:
+    before, now = {"request 1": "[]", "state": "[\n1,\n2\n]"}, {"request 1": "[]", "state": "[\n1,\n3\n]"}
+    assert difference("pins, nodes", before, now) == (
+        "pins, nodes: 1 of 2 parts differ (state)\n"
+        "--- state, stored\n+++ state, now\n@@ -1,4 +1,4 @@\n [\n 1,\n-2\n+3\n ]"
     )
 
 
-@functools.cache
-def stored_texts() -> dict[str, list[str]]:
-    """Read the texts of each case: its requests, then the state, then the events."""
-    return json.loads(lzma.decompress(STORED.read_bytes()))
-
-
-def first_difference(before: Sequence[str], now: Sequence[str]) -> str:
-    """Show the first text that is not what it was, as a diff of its lines."""
-    pairs = list(itertools.zip_longest(before, now, fillvalue=""))
-    differing = [number for number, (old, new) in enumerate(pairs) if old != new]
-    if not differing:
-        return "no text differs"
-    first = differing[0]
-    old, new = (text.splitlines() for text in pairs[first])
-    lines = difflib.unified_diff(old, new, f"stored text {first}", f"text {first}", lineterm="", n=3)
-    return "\n".join([f"{len(differing)} of {len(now)} texts differ, {len(before)} before; the first:", *lines])
-
-
-def write_anew() -> None:
-    """Store what is sent, left and logged now, and print what was different."""
-    before = stored_texts() if STORED.exists() else {}
-    now = {f"{name}, {adapter}": PLAYS[name](adapter).texts for name, adapter in CASES}
-    for case, texts in now.items():
-        if texts != before.get(case, []):
-            print(f"== {case}: {first_difference(before.get(case, []), texts)}")  # noqa: T201  # for whoever asked
-    STORED.write_bytes(lzma.compress(json.dumps(now, ensure_ascii=False).encode(), preset=9))
+def test_a_long_difference_is_cut() -> None:
+    now = {"events": "\n".join(map(str, range(100)))}
+    shown = difference("pins, nodes", {"events": ""}, now).splitlines()
+    assert (len(shown), shown[-1]) == (42, "... and 63 more lines")
 
 
 if __name__ == "__main__":
-    write_anew()
+    store(STORED, {f"{name}, {adapter}": PLAYS[name](adapter).parts for name, adapter in CASES})

@@ -1,20 +1,25 @@
 """What a model reads of large results stays the same, byte for byte, unless somebody means to change it.
 
-`python tests/unit/test_tool_result_golden.py` writes the digests anew.
+`python tests/unit/test_tool_result_golden.py` prints what differs and writes the texts anew.
 """
 
-import hashlib
+import functools
 import json
 import random
+import sys
 from itertools import islice
 from pathlib import Path
 
 import pytest
 
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from support.goldens import FOLDER, difference, store, stored
 from support.tool_runs import last_cursor, next_cursor, pages
 from support.walking import guard_of
 
-GOLDEN = Path(__file__).parents[1] / "golden_tool_results.json"
+STORED = FOLDER / "tool_results.json.xz"
 BUDGETS = (300, 1_000)
 MOST_PAGES = 3
 WORDS = ("error", "login", "page", "slow", "table", "price", "room", "guest", "order", "failed", "again", "after",
@@ -138,23 +143,27 @@ def _cases():
     yield "fields", 1_000, tuple(QUESTIONS)
 
 
-def _digests(result):
+def _parts(result):
+    """What is shown of a result, by settings, budget and question; pages apart by a form feed."""
     return {
-        f"{settings}, {budget}, {len(questions)} questions": _digest(
-            [text for question in questions for text in _shown(result, settings, budget, question)]
+        f"{settings}, {budget} tokens, {question or 'first view'}": "\n\f\n".join(
+            _shown(result, settings, budget, question)
         )
         for settings, budget, questions in _cases()
+        for question in questions
     }
 
 
-def _digest(shown):
-    return hashlib.sha256("\0".join(shown).encode("utf-8", "surrogatepass")).hexdigest()[:12]
+@functools.cache
+def _stored_results():
+    return stored(STORED)
 
 
 @pytest.mark.parametrize("name", RESULTS)
 def test_a_result_is_shown_as_it_was(name):
-    assert _digests(RESULTS[name]) == json.loads(GOLDEN.read_text())[name]
+    difference_now = difference(name, _stored_results()[name], _parts(RESULTS[name]))
+    assert not difference_now, difference_now
 
 
 if __name__ == "__main__":
-    GOLDEN.write_text(json.dumps({name: _digests(result) for name, result in RESULTS.items()}, indent=0) + "\n")
+    store(STORED, {name: _parts(result) for name, result in RESULTS.items()})
