@@ -1,6 +1,6 @@
 """Which requests, sessions and events of recorded conversations does a change of the code alter, and how?
 
-`--store FILE` before the change keeps whole texts (each message once), `--against FILE` after it says how many differ
+`--write FILE` before the change keeps whole texts (each message once), `--against FILE` after it says how many differ
 and shows the first differences, line by line. Such a file holds recorded data: keep it out of the project.
 """
 
@@ -31,7 +31,7 @@ WINDOWS = (4096, 8192, 32768)
 RESERVE = 0.25  # of the window, for the answer
 FAMILY = "openai"
 OF_THE_MOMENT = {"checksum", "since", "seconds", "duration_seconds", "elapsed_seconds", "key"}
-SHOWN_LINES = 40
+SHOWN_LINES, SHOWN_CHARS = 40, 200
 
 Texts = dict[str, str]
 """Texts by their digest."""
@@ -102,28 +102,34 @@ def compare(before: dict[str, Any], now: Iterable[tuple[str, list[Part], Texts]]
     for name, parts, texts in now:
         known = ChainMap(texts, before["texts"])
         old = [(kind, digests) for kind, digests in before["parts"].get(name, [])]
+        is_other = old != parts
         counts["conversations"] += 1
-        differing["conversations"] += old != parts
+        differing["conversations"] += is_other
+        has_shown, steps = False, Counter[str]()
         for one, other in itertools.zip_longest(old, parts, fillvalue=("", [])):
             kind = other[0] or one[0]
             counts[kind] += 1
+            steps[kind] += 1
             if one == other:
                 continue
             differing[kind] += 1
-            if sum(differing.values()) - differing["conversations"] <= show:
-                print(f"== {name}: a {kind}", *difference(one[1], other[1], known), sep="\n")
+            if not has_shown and differing["conversations"] <= show:  # what follows a difference mostly follows from it
+                has_shown = True
+                print(f"== {name}: {kind} {steps[kind]}", *difference(one[1], other[1], known), sep="\n")
+    print(f"\n{'':16}{'differ':>10}{'of':>10}")
     for kind, count in counts.items():
-        print(f"{differing[kind]:8,} of {count:8,} {kind} differ")
+        print(f"{kind:16}{differing[kind]:>10,}{count:>10,}")
 
 
 def difference(old: Sequence[str], new: Sequence[str], texts: Mapping[str, str]) -> Iterator[str]:
     """Yield the lines that differ, the first of them when there are many."""
-    sides = ["\n".join(texts[digest] for digest in side).splitlines() for side in (old, new)]
+    whole = ["\n".join(texts[digest] for digest in side) for side in (old, new)]
+    sides = [text.replace("\\n", "\n").splitlines() for text in whole]
     lines = difflib.unified_diff(*sides, "before", "now", lineterm="", n=1)
-    yield from itertools.islice(lines, SHOWN_LINES)
+    yield from (line[:SHOWN_CHARS] for line in itertools.islice(lines, SHOWN_LINES))
 
 
-def store(path: Path, now: Iterable[tuple[str, list[Part], Texts]]) -> None:
+def write(path: Path, now: Iterable[tuple[str, list[Part], Texts]]) -> None:
     """Write what was played, texts once."""
     kept: dict[str, Any] = {"parts": {}, "texts": {}}
     for name, parts, texts in now:
@@ -138,17 +144,17 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="folder with transcripts/*.jsonl.gz; generated ones without it")
     parser.add_argument("--conversations", type=int, default=CONVERSATIONS)
     parser.add_argument("--windows", type=int, nargs="+", default=WINDOWS)
-    parser.add_argument("--show", type=int, default=3, help="differences that are shown")
+    parser.add_argument("--show", type=int, default=3, help="conversations whose first difference is shown")
     action = parser.add_mutually_exclusive_group(required=True)
-    action.add_argument("--store", type=Path, help="file to write, outside of the project")
+    action.add_argument("--write", type=Path, help="file to write, outside of the project")
     action.add_argument("--against", type=Path, help="file of an earlier run")
     options = parser.parse_args()
     began = time.perf_counter()
     jobs = [(one, window) for one in chosen(options.data, options.conversations) for window in options.windows]
     with multiprocessing.Pool(os.cpu_count()) as pool:
         played = pool.imap(play, jobs, chunksize=4)
-        if options.store:
-            store(options.store, played)
+        if options.write:
+            write(options.write, played)
         else:
             compare(json.loads(gzip.decompress(options.against.read_bytes())), played, options.show)
     print(f"{time.perf_counter() - began:.0f} seconds")
