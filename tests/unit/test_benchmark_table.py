@@ -13,7 +13,8 @@ sys.path.insert(0, str(FOLDER))
 
 import run as bench  # noqa: E402  # stands beside the other benchmarks
 
-APART = {"run", "fleet", "goldens"}  # the runner itself; what needs servers of its own, or an earlier version
+# The runner itself; what needs servers of its own, or an earlier version, or runs the others for hours.
+APART = {"run", "fleet", "goldens", "switch_off"}
 
 
 def scripts():
