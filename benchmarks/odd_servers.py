@@ -5,18 +5,22 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import structlog
 from langchain_core.messages import AIMessage, AnyMessage
 
 import exact
+from langchain_ctxwin import ContextEngine, ContextNodes, ModelLimits, TokenEstimator
+from langchain_ctxwin.core.limits import NamedLimits
 from replay import RefusedError, Replay
 from transcripts import Transcript
 
 WINDOW, RESERVE, FAMILY = 16_384, 0.25, "openai"
 SMALL_SHARE = 0.5  # of the limit that we were told: what the server really has
 JUMPS_EVERY = 5
+CONVERSATIONS = 3
 DENSITY = 1.5
 
 Tally = Counter[str]
@@ -57,6 +61,25 @@ class Server(Replay):
 
 class Stating(Server):
     """It refuses and says how much it takes."""
+
+
+class StatingAgain(Server):
+    """The same for three conversations of one engine, whose model has a name."""
+
+    def __init__(self, transcript: Transcript) -> None:
+        super().__init__(transcript)
+        limits = ModelLimits(context_window=WINDOW, requested_output_tokens=WINDOW - self.limit)
+        engine = ContextEngine(NamedLimits(limits, "a-model"), counter=TokenEstimator(FAMILY))
+        self.nodes = ContextNodes(engine, tools=transcript.tools)
+        self.model = self.nodes.model_node(self.answer)
+
+    def run(self) -> Any:
+        transcript, state = self.transcript, {}
+        for number in range(CONVERSATIONS):
+            messages = [m.model_copy(update={"id": f"{number} {m.id}"}) for m in transcript.messages]
+            self.transcript, self.sent = replace(transcript, messages=messages), None
+            state = super().run()
+        return state
 
 
 class Silent(Server):
@@ -163,6 +186,7 @@ class FailingSummaries(Roomy):
 
 SERVERS: dict[str, Callable[[Transcript], Server]] = {
     "states limit": Stating,
+    "states limit, 3 conversations": StatingAgain,
     "refuses": Silent,
     "cuts": Cutting,
     "keeps half": Halving,
