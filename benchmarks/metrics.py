@@ -22,10 +22,9 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from prometheus_client import CollectorRegistry
 
 from langchain_ctxwin import ContextEngine, ContextNodes, ModelInfo
-from langchain_ctxwin.observe import MemorySink, OpenTelemetrySink, PrometheusSink, Reporter
+from langchain_ctxwin.observe import MemorySink, OpenTelemetrySink, Reporter
 
 STEPS = 20  # of one round: long enough for a clock, short enough that a round meets the same machine throughout
 AGENTS = 4  # of each kind: where its objects lie in memory makes one agent up to 6 % slower than its twin
@@ -55,7 +54,6 @@ SINKS: dict[str, Callable[[], list[Any]]] = {
     "none": list,
     "none, again": list,
     "memory": lambda: [MemorySink()],
-    "Prometheus": lambda: [PrometheusSink(CollectorRegistry())],
     "OpenTelemetry": lambda: [telemetry()],
 }
 

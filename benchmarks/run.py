@@ -136,7 +136,7 @@ BENCHMARKS = (
     Benchmark(script="decompose", quick="--latency 0.02", data=(DOCUMENTS, CHATS)),
     Benchmark(script="checkpoint_storage", quick="--turns 50 100 --plain-turns 50", peers=("langgraph",)),
     Benchmark(script="thread_storage", quick="--calls 40", data=(TRANSCRIPTS,), peers=("langgraph",)),
-    Benchmark(script="metrics", quick="--messages 60 --rounds 2", peers=("opentelemetry-sdk", "prometheus-client")),
+    Benchmark(script="metrics", quick="--messages 60 --rounds 2", peers=("opentelemetry-sdk",)),
     Benchmark(script="reload", quick="--writes 10 --readers 20"),
 )
 

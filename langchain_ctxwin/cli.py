@@ -33,9 +33,8 @@ from langchain_ctxwin.models import sources
 from langchain_ctxwin.models.probing import LOW_TOKENS, most_calls, most_cost, probe_limit
 from langchain_ctxwin.models.registry import ModelRegistry, explanation_lines, model_table, source_lines
 from langchain_ctxwin.models.sources import CatalogSource
-from langchain_ctxwin.observe import DEFAULT_GATES, Gate, History, quality_report, report, requests_of
+from langchain_ctxwin.observe import DEFAULT_GATES, History, quality_report, report
 from langchain_ctxwin.observe.history import APPLICATION_ID
-from langchain_ctxwin.observe.reports import plot_usage
 from langchain_ctxwin.protocols import ModelSource
 from langchain_ctxwin.replay.command import run_inspect, run_replay
 from langchain_ctxwin.replay.threads import is_address, is_database, shown_address
@@ -73,7 +72,6 @@ UNIT_SECONDS = {"h": 3_600, "d": 86_400, "w": 604_800}  # of `--since`
 MAX_SINCE_CHARS = 9  # longer numbers are before all history, and some are none that a clock can count back to
 
 GATE = re.compile(r"(?P<name>[^<>=]*[^<>=\s])\s*(?P<sign>>=|<=)\s*(?P<bound>\d+(?:\.\d+)?)")
-BOUNDS = {">=": "at_least", "<=": "at_most"}
 
 REDIS = ("redis://", "rediss://", "unix://")  # how the addresses of its servers begin
 
@@ -174,7 +172,6 @@ def _add_history(commands: Any) -> None:
     shown.add_argument("--model", metavar="M", help="events about this model alone")
     shown.add_argument("--thread", metavar="T", help="events of this thread alone")
     shown.add_argument("--json", action="store_true", help="print JSON")
-    shown.add_argument("--plot", type=Path, metavar="FILE.png", help="also draw tokens and utilization by day")
     shown.set_defaults(run=_report)
     check = commands.add_parser("check", help="judge the requests in a history by gates; exit code 1 when one fails")
     help_text = "another gate, or another bound of one, such as 'utilization>=0.8' (repeatable)"
@@ -384,27 +381,20 @@ def _report(args: argparse.Namespace) -> int:
     else:
         _print_lines(found.table().splitlines())
         _print_skipped(history)
-    if args.plot:
-        try:
-            plot_usage(found.usage, args.plot)
-        except ImportError as error:
-            raise ConfigError("--plot needs matplotlib: pip install 'langchain-ctxwin[report]'") from error
-        except (OSError, ValueError) as error:
-            raise ConfigError(f"--plot {args.plot}: {_first_line(error)}") from error
     return 0
 
 
 def _check_history(args: argparse.Namespace) -> int:
-    asked: dict[str, dict[str, float]] = {}  # two bounds of one name belong together
+    gates = {} if args.only else dict(DEFAULT_GATES)
     for text in args.gate:
         found = GATE.fullmatch(text)
         if found is None:
             raise ConfigError(f"--gate {text}: give NAME>=RATIO or NAME<=RATIO, for example 'utilization>=0.8'")
-        asked.setdefault(found["name"], {})[BOUNDS[found["sign"]]] = float(found["bound"])
-    gates = {**({} if args.only else DEFAULT_GATES), **{name: Gate(**bounds) for name, bounds in asked.items()}}
+        least, most = gates.get(found["name"], (None, None))
+        bound = float(found["bound"])
+        gates[found["name"]] = (bound, most) if found["sign"] == ">=" else (least, bound)
     history = History(args.file)
-    requests = requests_of(history.events(since=_since(args.since)))
-    judged = quality_report((request.record() for request in requests), gates=gates)
+    judged = quality_report(history.events(since=_since(args.since)), gates=gates)
     _print_lines(judged.table().splitlines() if judged.requests else ["no requests"])
     _print_skipped(history)
     if judged.undecided:

@@ -567,9 +567,6 @@ class AlertConfig(Settings):
     """USD that one conversation costs, its summaries included, as far as prices are known. Off by default: nobody else
     can say what an answer is worth."""
 
-    model_changes: bool = True
-    """Tell of limits and prices that a source of a `ModelRegistry` states otherwise than before."""
-
     window: Samples = 100
     """The last requests, results or answers that a mean or share is of. They are counted, not timed: a clock that
     jumps changes nothing. Its alert clears at half of what is allowed, or it would come and go at its threshold."""

@@ -1,30 +1,39 @@
-"""Reports events to sinks: what a sink raises is logged, and the turn goes on."""
+"""Reports what happens: events to sinks, and the sizes of a request to tracers.
+
+What a sink raises is logged, and the turn goes on.
+"""
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from inspect import iscoroutinefunction
 from math import inf
 from typing import Any, TypeVar
 
-from langchain_core.runnables.config import ensure_config
+from langchain_core.runnables.config import RunnableConfig, ensure_config, merge_configs, var_child_runnable_config
 from langgraph.config import get_stream_writer
 
 from langchain_ctxwin.core.calibration import may_be
-from langchain_ctxwin.core.events import Event
+from langchain_ctxwin.core.events import AlertEvent, Event
 from langchain_ctxwin.core.model_info import ModelInfo
+from langchain_ctxwin.core.turns import SOURCE
+from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.errors import ConfigError, UnknownModelError, brief
 from langchain_ctxwin.protocols import Clock, MetricsSink
-from langchain_ctxwin.util.background import ForkSafeLock, in_few_daemons
-from langchain_ctxwin.util.failures import LONGEST_PAUSE_SECONDS, FailureLog, digest_of, log_text, reason_of
+from langchain_ctxwin.util.background import in_few_daemons
+from langchain_ctxwin.util.failures import FailureLog, digest_of, log_text, reason_of
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import MAX_TEXTS, Lru
 
 EXIT_SECONDS = 1.0  # how long the end of the process waits for sinks that have a queue, all of them together
 MAX_EVENTS = 10_000  # kept in memory unless told, some 10 MB: what happens in a long afternoon
+PRICE_SECONDS = 300.0  # between two questions for the prices of a model: they change, and a service comes back
 
 E = TypeVar("E", bound=Event)
 
@@ -45,7 +54,7 @@ class LogSink:
         if level == "debug":
             return
         digests = {f"{name}_digest": digest_of(text) for name, text in event.quoted().items()}
-        getattr(log, level)(event.name, **event.told(), **digests)
+        getattr(log, level)(event.name, **_with_place(event), **digests)
         for text in event.quoted().values():
             log_text(event.name, text)
 
@@ -68,7 +77,14 @@ class StreamSink:
             writer = get_stream_writer()
         except (RuntimeError, KeyError):  # a node that is called outside a graph has no stream
             return
-        writer({"type": event.name, **event.told(), **event.quoted()})
+        writer({"type": event.name, **_with_place(event), **event.quoted()})
+
+
+def _with_place(event: Event) -> dict[str, Any]:
+    """The facts of an event and its model; an alert is read by somebody who looks at no run, so it names its thread."""
+    thread = event.thread if isinstance(event, AlertEvent) else ""
+    place = {"thread": thread, "model": event.model}
+    return {name: value for name, value in place.items() if value} | event.facts()
 
 
 class MemorySink:
@@ -91,17 +107,17 @@ class MemorySink:
         if not isinstance(max_events, int) or max_events < 1:
             raise ConfigError(f"max_events={max_events!r}: give a whole number of events, at least 1")
         self._events: deque[Event] = deque(maxlen=max_events)
-        self._lock = ForkSafeLock()
+        self._lock = threading.Lock()
 
     def emit(self, event: Event) -> None:
         """Keep an event."""
-        with self._lock.held:
+        with self._lock:
             self._events.append(event)
 
     @property
     def events(self) -> list[Event]:
         """The events that are kept, oldest first."""
-        with self._lock.held:
+        with self._lock:
             return list(self._events)
 
     def of(self, kind: type[E]) -> list[E]:
@@ -110,7 +126,7 @@ class MemorySink:
 
     def clear(self) -> None:
         """Forget all events."""
-        with self._lock.held:
+        with self._lock:
             self._events.clear()
 
 
@@ -137,7 +153,7 @@ class Reporter:
     ) -> None:
         self.sinks = tuple(_checked(sinks))
         """The sinks that were given."""
-        always = [kind() for kind in own if not any(isinstance(one, kind) for one in self.sinks)]
+        always = [kind() for kind in own if not any(isinstance(sink, kind) for sink in self.sinks)]
         self._clock = clock
         self._failures = [(sink, FailureLog(sink=type(sink).__name__)) for sink in (*always, *self.sinks)]
 
@@ -147,8 +163,9 @@ class Reporter:
         return sinks if isinstance(sinks, Reporter) else cls(sinks)
 
     def emit(self, event: Event) -> None:
-        """Hand an event to every sink."""
-        event = event.reported(thread=thread_of_run(), time=self._clock())
+        """Hand an event to every sink; an alert about several conversations stays without a thread."""
+        thread = event.thread or ("" if isinstance(event, AlertEvent) else thread_of_run())
+        event = replace(event, thread=thread, time=event.time or self._clock())
         for sink, failures in self._failures:
             try:
                 sink.emit(event)
@@ -172,12 +189,8 @@ def _checked(sinks: Any) -> Iterator[MetricsSink]:
     if isinstance(sinks, str | bytes) or not isinstance(sinks, Iterable | None):
         raise ConfigError(f"sinks={brief(sinks)}: pass a list of sinks, for example sinks=[MemorySink()]")
     for sink in sinks or ():
-        if isinstance(sink, type) or not callable(getattr(sink, "emit", None)):
-            raise ConfigError(f"sinks holds {brief(sink)}: a sink is an object with a method emit(event)")
-        if iscoroutinefunction(sink.emit):
-            raise ConfigError(
-                f"sinks holds {brief(sink)}, whose emit is async: make it a plain method that hands the event on"
-            )
+        if isinstance(sink, type) or not callable(getattr(sink, "emit", None)) or iscoroutinefunction(sink.emit):
+            raise ConfigError(f"sinks holds {brief(sink)}: a sink is an object with a plain method emit(event)")
         yield sink
 
 
@@ -193,25 +206,24 @@ class Prices:
         source: a `ModelInfo` of the agent's model, a `ModelRegistry`, a function that returns the `ModelInfo` for a
             name, or None. A registry or function may be slow: it is asked in the background, for each model at most
             every five minutes.
-        is_instant: the function answers at once, and is asked each time.
         clock: monotonic seconds.
 
     Raises:
         ConfigError: it is none of these.
     """
 
-    def __init__(self, source: Any = None, *, is_instant: bool = False, clock: Clock = time.monotonic) -> None:
-        self._is_instant, self._clock = is_instant, clock
+    def __init__(self, source: Any = None, *, clock: Clock = time.monotonic) -> None:
+        self._clock = clock
         self._info = source if isinstance(source, ModelInfo) else None
         ask = source if callable(source) else getattr(source, "lookup", None)
         self._ask: Callable[[str], ModelInfo | None] | None = ask
-        is_known = source is None or self._info is not None or ask is not None
-        if not is_known or isinstance(source, type) or iscoroutinefunction(source):
+        is_source = source is None or self._info is not None or ask is not None
+        if not is_source or isinstance(source, type) or iscoroutinefunction(source):
             raise ConfigError(
                 f"prices={brief(source)}: pass a ModelInfo, a ModelRegistry, or a function that returns a ModelInfo"
             )
-        self._known: Lru[tuple[ModelInfo | None, float]] = Lru(MAX_TEXTS)
-        """What was answered last, and when; never, while it is being asked."""
+        self._answers: Lru[tuple[ModelInfo | None, float]] = Lru(MAX_TEXTS)
+        """What was answered last about a model, and when it was asked for."""
         self._failures = FailureLog()
 
     @classmethod
@@ -225,18 +237,11 @@ class Prices:
             return stated
         if self._ask is None or not model:
             return self._info
-        if self._is_instant:
-            return self._ask(model)
-        info, at = self._known.get(model) or (None, -inf)
-        # Asked for again after a while, because prices change, and a service that was down is back.
-        if self._clock() - at < LONGEST_PAUSE_SECONDS:
-            return info
-        self._known.put(model, (info, inf))
-        try:
-            in_few_daemons(partial(self._look_up, self._ask, model, info))
-        except RuntimeError as error:
-            self._known.put(model, (info, self._clock()))
-            self._failures.note("metrics.no_prices", reason_of(error))
+        info, asked_at = self._answers.get(model) or (None, -inf)
+        if self._clock() - asked_at >= PRICE_SECONDS:
+            self._answers.put(model, (info, self._clock()))
+            with suppress(RuntimeError):  # no thread to be had: it is asked for again later
+                in_few_daemons(partial(self._look_up, self._ask, model))
         return info
 
     def of_other(self, model: str) -> ModelInfo | None:
@@ -245,17 +250,47 @@ class Prices:
             return None
         return self.of(model)
 
-    def _look_up(self, ask: Callable[[str], Any], model: str, info: ModelInfo | None) -> None:
+    def _look_up(self, ask: Callable[[str], Any], model: str) -> None:
         """Ask, and keep what was known where no answer comes."""
         try:
             answer = ask(model)
         except UnknownModelError:
-            info = None
-        except BaseException as error:  # noqa: BLE001  # costs are unknown then, nothing else
+            answer = None
+        except Exception as error:  # noqa: BLE001  # costs are unknown then, nothing else
             self._failures.note("metrics.no_prices", f"{model}: {reason_of(error)}")
+            return
+        if isinstance(answer, ModelInfo | None):
+            self._answers.put(model, (answer, self._clock()))
         else:
-            if isinstance(answer, ModelInfo | None):
-                info = answer
-            else:
-                self._failures.note("metrics.no_prices", f"{model}: a {type(answer).__name__} instead of a ModelInfo")
-        self._known.put(model, (info, self._clock()))
+            self._failures.note("metrics.no_prices", f"{model}: a {type(answer).__name__} instead of a ModelInfo")
+
+
+def metadata_of(window: Window, provider: str | None = None) -> dict[str, Any]:
+    """Return the metadata of a call of the agent's model, for LangSmith and other tracers; without any message's text.
+
+    A chat model states its own provider, where nobody else does.
+    """
+    report = window.report
+    model = {"ls_provider": provider, "ls_model_name": window.about.model}
+    sizes = ("total_tokens", "input_limit", "utilization", "compactions", "counted_by")
+    return {
+        **{name: value for name, value in model.items() if value},
+        "lc_source": SOURCE,
+        **{f"ctxwin_{name}": report[name] for name in sizes},
+    }
+
+
+def with_metadata(config: RunnableConfig | None, metadata: Mapping[str, Any]) -> RunnableConfig:
+    """Return the config of a call with metadata beside those of the run; what the caller says counts."""
+    of_run = ensure_config(config).get("metadata") or {}
+    return merge_configs(config, {"metadata": {**metadata, **of_run}})
+
+
+@contextmanager
+def calls_carry(metadata: Mapping[str, Any]) -> Iterator[None]:
+    """Let the calls that are made meanwhile, by this thread or task, carry metadata."""
+    token = var_child_runnable_config.set(with_metadata(ensure_config(), metadata))
+    try:
+        yield
+    finally:
+        var_child_runnable_config.reset(token)

@@ -76,7 +76,6 @@ from langchain_ctxwin.observe import (
     AlertConfig,
     AlertEvent,
     Alerts,
-    ContextCallbackHandler,
     Event,
     History,
     HistorySink,
@@ -342,8 +341,6 @@ def events(chat: BaseChatModel) -> list[StepEvent]:
     sinks: list[MetricsSink] = [sink, LogSink(steps=True), StreamSink(), Printed()]
     create_context_agent(chat, [], sinks=sinks, prices=lambda name: ModelInfo(name=name), guard=ToolResultGuard())
     ContextWindowMiddleware(sinks=sinks)
-    ContextCallbackHandler(sinks, limits=ModelLimits(context_window=8_192))
-    RoutedChatModel(ModelRouter([chat]), sinks=sinks)
     ContextEngine(chat, sinks=sinks).reporter.flush(1.0)
     alerts = Alerts(AlertConfig(conversation_cost=2.5), then=[sink, lambda alert: alert.value])
     Alerts(then=lambda alert: alert.detail)

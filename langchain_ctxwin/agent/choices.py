@@ -16,7 +16,7 @@ from langchain_ctxwin.agent.events import report_mended
 from langchain_ctxwin.agent.state import State, Update, tools_of
 from langchain_ctxwin.config import ContextConfig
 from langchain_ctxwin.core.compaction import Compaction
-from langchain_ctxwin.core.events import RouteEvent, ToolsEvent
+from langchain_ctxwin.core.events import NoticeEvent, RouteEvent
 from langchain_ctxwin.core.limits import ModelLimits, NamedLimits
 from langchain_ctxwin.core.model_info import family_of, model_name
 from langchain_ctxwin.core.native import is_deferred
@@ -194,10 +194,9 @@ class Choices:
         """Return the update that names the selected tools."""
         report_mended(self.reporter, valid_tools(state.get("context_tools"))[1])
         if state.get("context_tools") is None or selection.added or selection.removed:
-            left = len(selection.deferred)
-            self.reporter.emit(
-                ToolsEvent(added=selection.added, removed=selection.removed, tokens=selection.tokens, deferred=left)
-            )
+            about: dict[str, Any] = {name: getattr(selection, name) for name in ("added", "removed", "tokens")}
+            about["deferred"] = len(selection.deferred)
+            self.reporter.emit(NoticeEvent(notice="tools_chosen", about=about))
         return {"context_tools": list(selection.names)}
 
     def _chosen(self, state: State) -> Candidate | None:
@@ -269,8 +268,6 @@ class Choices:
         route = answer.response_metadata.get("route") if isinstance(answer, AIMessage) else None
         if self.router is None or not isinstance(route, Mapping):
             return {}
-        if self.reporter.sinks:
-            self.reporter.emit(RouteEvent.of_answer(route, before=known_name(state)))
         if route.get("model") in {None, known_name(state)}:
             return {}
         return self._model_update(str(route["model"]), str(route.get("reason") or ""), state)
@@ -321,8 +318,14 @@ class Choices:
             router, request, route, windows=windows, shrunk=shrunk, summary_tokens=summary_tokens
         )
         if comparison is not None or route.name != before:
-            event = RouteEvent.of_answer(route.metadata(), before=before)
-            self.reporter.emit(replace(event, has_answered=False, **(comparison.facts() if comparison else {})))
+            facts = comparison.facts() if comparison else {}
+            about: dict[str, Any] = {
+                "before": before,
+                "reason": route.reason,
+                "route": route.metadata(),
+                "comparison": facts,
+            }
+            self.reporter.emit(RouteEvent(model=route.name, **about))
         return {"context_model": {"model": route.name, "reason": route.reason}}
 
 

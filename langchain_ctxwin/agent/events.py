@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from langchain_ctxwin.core.events import NoticeEvent, RecoveryEvent, RefusalEvent
+from langchain_ctxwin.core.events import NoticeEvent, OverflowEvent
 from langchain_ctxwin.core.outcome import own_words
 from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.core.window import Window
@@ -15,23 +15,24 @@ from langchain_ctxwin.reporting import Reporter
 
 def recovery_event(
     window: Window, overflow: ContextOverflow, attempt: int, *, output_tokens: int | None = None
-) -> RecoveryEvent:
+) -> OverflowEvent:
     """Return the event of a request that its provider refused."""
-    return RecoveryEvent(
+    return OverflowEvent(
         model=window.about.model,
         attempt=attempt,
-        estimated_tokens=window.total_tokens,
+        total_tokens=window.total_tokens,
+        input_limit=window.budget.input_limit,
         stated_tokens=overflow.actual,
         stated_limit=overflow.limit,
         output_tokens=output_tokens,
     )
 
 
-def refusal_event(window: Window, error: Exception) -> RefusalEvent:
+def refusal_event(window: Window, error: Exception) -> OverflowEvent:
     """Return the event of a request that cannot be made to fit, by the size of its smallest form if that is known."""
     known = error.report if isinstance(error, BudgetExceededError) else None
     sizes: Mapping[str, Any] = known or window.report
-    return RefusalEvent(
+    return OverflowEvent(
         model=window.about.model,
         reason=type(error).__name__,
         total_tokens=sizes["total_tokens"],

@@ -16,7 +16,6 @@ from langchain_ctxwin.agent.model_call import Attempt, ModelCall
 from langchain_ctxwin.agent.state import RECORD_CHANNEL, MessagesDeltaChannel, State, newer, turn_is_finished
 from langchain_ctxwin.agent.step import AgentStep, CallSetup, Flow, is_large
 from langchain_ctxwin.agent.storage import place_of
-from langchain_ctxwin.callbacks import calls_carry
 from langchain_ctxwin.config import ContextConfig, LiveConfig
 from langchain_ctxwin.core.limits import ModelLimits, limits_given
 from langchain_ctxwin.core.model_info import family_of, model_name
@@ -28,7 +27,7 @@ from langchain_ctxwin.limit_memory import HeardLimits
 from langchain_ctxwin.observe.validation import Validator
 from langchain_ctxwin.pricing import Marks
 from langchain_ctxwin.protocols import LimitMemory, MetricsSink, TokenCounter
-from langchain_ctxwin.reporting import Prices, Reporter
+from langchain_ctxwin.reporting import Prices, Reporter, calls_carry
 from langchain_ctxwin.routing import ModelRouter, RoutedChatModel
 from langchain_ctxwin.summarize import SummaryJobs, as_summarizer
 from langchain_ctxwin.tool_results import ToolResultGuard

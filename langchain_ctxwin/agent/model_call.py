@@ -170,7 +170,6 @@ class ModelCall:
             context_window=report["context_window"],
             reserved_tokens=report["reserved_tokens"],
             estimated_tokens=window.total_tokens,
-            plain_tokens=window.priced_view.estimates.total_tokens,
             counted_by=report["counted_by"],
             duration_seconds=round(seconds, 6),
             calls=calls,

@@ -26,11 +26,11 @@ from langchain_ctxwin.agent.model_call import Attempt, ModelCall
 from langchain_ctxwin.agent.state import OUR_KEYS, HookState, State, StepState, Update, as_mapping, report_of
 from langchain_ctxwin.agent.step import AgentStep, CallSetup, Destination, Flow, is_large, request_waits
 from langchain_ctxwin.agent.storage import place_of
-from langchain_ctxwin.callbacks import with_metadata
 from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import ConfigError, ContextWindowError, brief, expect
+from langchain_ctxwin.reporting import with_metadata
 from langchain_ctxwin.util.memo import Lru, once
 from langchain_ctxwin.util.work import Wait, Work, arun, run
 

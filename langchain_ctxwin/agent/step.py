@@ -28,7 +28,6 @@ from langchain_ctxwin.agent.state import (
     tools_of,
 )
 from langchain_ctxwin.agent.storage import RunPlace
-from langchain_ctxwin.callbacks import metadata_of
 from langchain_ctxwin.core import planning
 from langchain_ctxwin.core.compaction import Compaction, accepted_tokens, first_part
 from langchain_ctxwin.core.outcome import after_failure, update_after_measure, with_cost
@@ -39,6 +38,7 @@ from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.engine import ContextEngine, settings_of
 from langchain_ctxwin.errors import BudgetExceededError, ContextWindowError, NoModelFitsError, SummarizationError
 from langchain_ctxwin.protocols import Clock
+from langchain_ctxwin.reporting import metadata_of
 from langchain_ctxwin.summarize import Written
 from langchain_ctxwin.util.memo import Lru
 from langchain_ctxwin.util.work import Wait, Work

@@ -3,32 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from decimal import Decimal
-from typing import Any, ClassVar, Literal, Self, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 from langchain_core.messages import AIMessage
 
 from langchain_ctxwin.core.calibration import cleared_tokens
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.native import compaction_in
-from langchain_ctxwin.core.spending import Usage, amount_of
+from langchain_ctxwin.core.spending import Usage
 
 Level = Literal["debug", "info", "warning"]
 """How much an event wants to be noticed, in the words of logging."""
+
+COMMON = frozenset({"thread", "model", "time"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
     """Something that happened in a conversation.
 
-    `str(event.name)` is what logs and streams call it. `to_dict()` has all fields as JSON values.
+    `event.name` is what logs and streams call it. `to_dict()` has all fields as JSON values.
     """
 
     NAME: ClassVar[str] = "context.event"
     LEVEL: ClassVar[Level] = "info"
     DERIVED: ClassVar[tuple[str, ...]] = ()
     """Properties that `to_dict` holds beside the fields."""
+
+    QUOTING: ClassVar[str] = ""
+    """The field that may quote messages: it is in no dict, and only the stream of the run shows it."""
 
     thread: str = ""
     """Thread id of the run; empty outside of one."""
@@ -49,27 +54,20 @@ class Event:
         """How much it wants to be noticed."""
         return self.LEVEL
 
-    def facts(self) -> dict[str, Any]:
-        """Return what belongs to this kind of event alone, as JSON values; money as text, so that it stays exact."""
-        own = [one.name for one in fields(self) if one.name not in {"thread", "model", "time"}]
-        return {name: as_json(getattr(self, name)) for name in (*own, *self.DERIVED)}
+    def to_dict(self) -> dict[str, Any]:
+        """Return the name and all fields as JSON values; money as text, so that it stays exact."""
+        names = [one.name for one in fields(self) if one.name != self.QUOTING]
+        values = {name: as_json(getattr(self, name)) for name in (*names, *self.DERIVED)}
+        return {"name": self.name, **values}
 
-    def told(self) -> dict[str, Any]:
-        """Return what a log of the run says, where thread and time are known: the model and what else is known."""
-        facts = {"model": self.model, **self.facts()} if self.model else self.facts()
-        return {name: value for name, value in facts.items() if value is not None}
+    def facts(self) -> dict[str, Any]:
+        """Return what is known of this kind of event alone, as logs and streams show it."""
+        facts = {name: value for name, value in self.to_dict().items() if name not in {"name", *COMMON}}
+        return {name: value for name, value in facts.items() if value not in (None, "")}
 
     def quoted(self) -> Mapping[str, str]:
-        """Return what may quote messages: only the stream of the run shows it, in the place of what has its name."""
+        """Return what may quote messages, by the name of the fact in whose place the stream of the run shows it."""
         return {}
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the name and all fields as JSON values."""
-        return {"name": self.name, "thread": self.thread, "model": self.model, "time": self.time, **self.facts()}
-
-    def reported(self, *, thread: str, time: float) -> Self:
-        """Return it with what only the one who reports it knows, where it is not stated."""
-        return replace(self, thread=self.thread or thread, time=self.time or time)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,9 +76,7 @@ class StepEvent(Event):
 
     NAME: ClassVar[str] = "context.step"
     LEVEL: ClassVar[Level] = "debug"
-    DERIVED: ClassVar[tuple[str, ...]] = (
-        *("utilization", "window_utilization", "accuracy", "new_tokens", "unused_reserve_tokens", "tools_missing"),
-    )
+    DERIVED: ClassVar[tuple[str, ...]] = ("utilization", "accuracy", "new_tokens", "unused_reserve_tokens")
 
     provider: str = ""
     """Who serves the model; empty when unknown."""
@@ -97,8 +93,7 @@ class StepEvent(Event):
     """Kept free for the answer."""
 
     estimated_tokens: int | None = None
-    plain_tokens: int | None = None
-    """Our counts of the request: from the size that was reported last, where there is one, and by the counter alone."""
+    """Our count of the request."""
 
     counted_by: str = ""
     reported_tokens: int | None = None
@@ -129,6 +124,9 @@ class StepEvent(Event):
 
     tools_offered: tuple[str, ...] = ()
     tools_called: tuple[str, ...] = ()
+    route: Mapping[str, Any] = field(default_factory=dict)
+    """Why a routed model chose this candidate, as the metadata of the answer state it; empty without a router."""
+
     quality: float | None = None
     """A score of the answer from 0 to 1, where somebody has one: `dataclasses.replace(event, quality=0.8)`."""
 
@@ -142,19 +140,22 @@ class StepEvent(Event):
             **request: the fields that are known of its request.
         """
         usage = Usage.of_answer(answer)
-        provider = answer.response_metadata.get("model_provider") or (info.provider if info else "")
-        is_known = usage.input_tokens and not compaction_in(answer)
+        metadata = answer.response_metadata
+        provider = metadata.get("model_provider") or (info.provider if info else "")
+        route = metadata.get("route")
+        is_reported = usage.input_tokens and not compaction_in(answer)
         return cls(
             provider=provider if isinstance(provider, str) else "",
             answer_id=answer.id or "",
-            reported_tokens=(usage.input_tokens or 0) + cleared_tokens(answer) if is_known else None,
+            reported_tokens=(usage.input_tokens or 0) + cleared_tokens(answer) if is_reported else None,
             cached_tokens=usage.cached_tokens,
             cache_write_tokens=usage.cache_write_tokens,
             output_tokens=usage.output_tokens,
             cost=usage.cost(info),
             uncached_cost=usage.uncached().cost(info),
-            finish_reason=finish_reason_of(answer.response_metadata),
+            finish_reason=finish_reason_of(metadata),
             tools_called=tuple(call["name"] for call in answer.tool_calls),
+            route=route if isinstance(route, Mapping) else {},
             **request,
         )
 
@@ -166,29 +167,23 @@ class StepEvent(Event):
     @property
     def utilization(self) -> float | None:
         """The request over its input limit."""
-        return _ratio(self.input_tokens, self.input_limit)
-
-    @property
-    def window_utilization(self) -> float | None:
-        """The request over the whole context window, the room of the answer included."""
-        return _ratio(self.input_tokens, self.context_window)
-
-    @property
-    def miss(self) -> float | None:
-        """The share of the reported size by which our count missed it."""
-        if self.estimated_tokens is None or not self.reported_tokens:
+        if self.input_tokens is None or not self.input_limit:
             return None
-        return abs(self.estimated_tokens - self.reported_tokens) / self.reported_tokens
+        return self.input_tokens / self.input_limit
 
     @property
     def accuracy(self) -> float | None:
         """One minus the share by which our count missed the reported size; 0 at the least."""
-        return None if self.miss is None else max(0.0, 1 - self.miss)
+        if self.estimated_tokens is None or not self.reported_tokens:
+            return None
+        return max(0.0, 1 - abs(self.estimated_tokens - self.reported_tokens) / self.reported_tokens)
 
     @property
     def cache_saved(self) -> Decimal | None:
         """USD that caching saved; below 0 where writing cost more than reading saved."""
-        return None if self.cost is None or self.uncached_cost is None else self.uncached_cost - self.cost
+        if self.cost is None or self.uncached_cost is None:
+            return None
+        return self.uncached_cost - self.cost
 
     @property
     def new_tokens(self) -> int | None:
@@ -204,18 +199,13 @@ class StepEvent(Event):
             return None
         return max(0, self.reserved_tokens - self.output_tokens)
 
-    @property
-    def tools_missing(self) -> tuple[str, ...]:
-        """Tools that the answer calls although they were not offered."""
-        return tuple(name for name in self.tools_called if name not in self.tools_offered)
-
 
 def finish_reason_of(metadata: Mapping[str, Any]) -> str:
     """Return why an answer ended, by its `response_metadata`; empty when they do not say."""
     incomplete = metadata.get("incomplete_details")  # OpenAI's Responses API says nothing else of an answer cut off
-    said = [metadata.get("finish_reason"), metadata.get("stop_reason")]
-    said.append(incomplete.get("reason") if isinstance(incomplete, Mapping) else None)
-    return next((reason for reason in said if isinstance(reason, str) and reason), "")
+    reasons = [metadata.get("finish_reason"), metadata.get("stop_reason")]
+    reasons.append(incomplete.get("reason") if isinstance(incomplete, Mapping) else None)
+    return next((reason for reason in reasons if isinstance(reason, str) and reason), "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,7 +218,6 @@ class CompactionEvent(Event):
 
     reason: str = ""
     actions: tuple[str, ...] = ()
-    # Input tokens of the request before and after it.
     tokens_before: int = 0
     tokens_after: int = 0
     """Input tokens of the request before and after it."""
@@ -237,8 +226,6 @@ class CompactionEvent(Event):
     duration_seconds: float | None = None
     left_messages: int = 0
     left_results: int = 0
-    # USD that it costs once, because the prompt cache is written anew, and that it saves with each call that follows;
-    # None where a price is unknown. The first over the second are the calls after which it has paid for itself.
     once_cost: Decimal | None = None
     saved_cost: Decimal | None = None
     """USD that it costs once, because the prompt cache is written anew, and that it saves with each call that follows;
@@ -256,6 +243,7 @@ SummaryStatus = Literal["started", "ready", "failed", "lost", "refused"]
 class SummaryEvent(Event):
     """Something became of a summary; its name is `context.summary_started`, and so on."""
 
+    QUOTING: ClassVar[str] = "detail"
     status: SummaryStatus
     """`refused` is one that failed or would not have made the request smaller; of `lost` the process is gone."""
 
@@ -292,31 +280,29 @@ class SummaryEvent(Event):
         """What failed is a warning."""
         return "info" if self.status in {"started", "ready"} else "warning"
 
-    def facts(self) -> dict[str, Any]:
-        """Return what is known of it."""
-        facts = {name: value for name, value in Event.facts(self).items() if name != "detail"}
-        return {name: value for name, value in facts.items() if value not in {None, ""}}
-
-    def told(self) -> dict[str, Any]:
-        """Return what a log of the run says."""
-        facts = Event.told(self)
-        del facts["status"]  # it is in the name
-        return facts
-
     def quoted(self) -> Mapping[str, str]:
         """Return the whole reason."""
         return {"reason": self.detail} if self.detail not in {"", self.reason} else {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecoveryEvent(Event):
-    """A provider refused a request as too large; a smaller one follows, or one that asks for less output."""
+class OverflowEvent(Event):
+    """A request was too large: a smaller one follows, or one that asks for less output, or the step failed."""
 
-    NAME: ClassVar[str] = "context.overflow_recovered"
+    RECOVERED: ClassVar[str] = "context.overflow_recovered"
+    NAME: ClassVar[str] = "context.refused"
     LEVEL: ClassVar[Level] = "warning"
-    attempt: int = 1
-    estimated_tokens: int | None = None
-    # Size and limit in the provider's words.
+
+    attempt: int = 0
+    """Number of the refused call, where another one follows; 0 when the step failed."""
+
+    reason: str = ""
+    """Name of the error that left the step."""
+
+    total_tokens: int | None = None
+    input_limit: int | None = None
+    """Size of the request, or of its smallest form, and its limit, by our count."""
+
     stated_tokens: int | None = None
     stated_limit: int | None = None
     """Size and limit in the provider's words."""
@@ -324,93 +310,37 @@ class RecoveryEvent(Event):
     output_tokens: int | None = None
     """What is asked for from now on; None when the request gets smaller instead."""
 
+    @property
+    def is_recovered(self) -> bool:
+        """Whether another call follows."""
+        return self.attempt > 0
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RefusalEvent(Event):
-    """A request was not sent, or not answered, because it cannot be made to fit."""
-
-    NAME: ClassVar[str] = "context.refused"
-    LEVEL: ClassVar[Level] = "warning"
-    reason: str = ""
-    """Name of the error that left the step."""
-
-    total_tokens: int | None = None
-    input_limit: int | None = None
+    @property
+    def name(self) -> str:
+        """What became of it."""
+        return self.RECOVERED if self.is_recovered else self.NAME
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteEvent(Event):
-    """A conversation goes to another candidate from now on, or a routed model answered; `model` is who it is.
-
-    A full conversation that stays where it is has a name of its own, and so has an answer.
-    """
+    """A conversation goes to another candidate, `model`, from now on, or stays although it is full."""
 
     NAME: ClassVar[str] = "context.model_chosen"
     KEPT: ClassVar[str] = "context.model_kept"
-    ANSWERED: ClassVar[str] = "context.routed"
     before: str = ""
     """The candidate before; empty at first."""
 
     reason: str = ""
-    rejected: Mapping[str, str] = field(default_factory=dict)
-    """Every other candidate, and why it was not taken."""
+    route: Mapping[str, Any] = field(default_factory=dict)
+    """The choice as the metadata of an answer state it: why others were rejected, and estimated costs."""
 
-    fallbacks: tuple[str, ...] = ()
-    """Candidates that failed before this one answered, and how."""
-
-    estimated_tokens: int | None = None
-    # USD of the call as it was estimated for the choice, and at the cheapest candidate that would have taken it.
-    estimated_cost: Decimal | None = None
-    cheapest_cost: Decimal | None = None
-    """USD of the call as it was estimated for the choice, and at the cheapest candidate that would have taken it."""
-
-    # Where the conversation was full: USD of so many coming calls, compacted at the candidate before, or whole at
-    # `model` or the one that it did not move to. See `RoutingConfig.when_full`.
-    compact_cost: Decimal | None = None
-    move_cost: Decimal | None = None
-    coming_calls: int | None = None
-    has_answered: bool = False
-    """True when it stands for one answer of a routed model, False when it is a change of candidate."""
+    comparison: Mapping[str, Any] = field(default_factory=dict)
+    """Where the conversation was full: USD of coming calls, compacted at the candidate before, or moved whole."""
 
     @property
     def name(self) -> str:
-        """What logs and streams call it."""
-        if self.has_answered:
-            return self.ANSWERED
+        """What became of the conversation."""
         return self.KEPT if self.model == self.before else self.NAME
-
-    @property
-    def level(self) -> Level:
-        """Every answer of a routed model is one: to be looked for."""
-        return "debug" if self.has_answered else "info"
-
-    @classmethod
-    def of_answer(cls, route: Mapping[str, Any], *, before: str = "") -> RouteEvent:
-        """Return the event of an answer, from the `route` in its metadata; what is not as it should be is unknown."""
-        rejected, tokens = route.get("rejected"), route.get("estimated_tokens")
-        return cls(
-            model=str(route.get("model") or ""),
-            before=before,
-            reason=str(route.get("reason") or ""),
-            rejected=rejected if isinstance(rejected, Mapping) else {},
-            fallbacks=tuple(map(str, route.get("fallbacks") or ())),
-            estimated_tokens=tokens if isinstance(tokens, int) else None,
-            estimated_cost=amount_of(route.get("estimated_cost")),
-            cheapest_cost=amount_of(route.get("cheapest_cost")),
-            has_answered=True,
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolsEvent(Event):
-    """The set of tools in the requests of a conversation changed."""
-
-    NAME: ClassVar[str] = "context.tools_chosen"
-    added: tuple[str, ...] = ()
-    removed: tuple[str, ...] = ()
-    tokens: int = 0
-    deferred: int = 0
-    """Tools that are left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -420,13 +350,11 @@ class ToolResultEvent(Event):
     NAME: ClassVar[str] = "tool_result.guarded"
     REDUCED: ClassVar[str] = "tool_result.reduced"
     tool: str = ""
-    # Size of the whole result, as it was counted, and what it may take.
     tokens: int | None = None
     budget_tokens: int | None = None
     """Size of the whole result, as it was counted, and what it may take."""
 
     shown_tokens: int | None = None
-    # Length of the whole, as printed, and of what is shown, where it was reduced.
     chars: int | None = None
     shown_chars: int | None = None
     """Length of the whole, as printed, and of what is shown, where it was reduced."""
@@ -453,18 +381,24 @@ OTHER = "other"
 """The name of a tool that the agent does not have, and of any label that is one too many."""
 
 Notice = Literal[
-    "usage_ignored", "calibration_reset", "session_mended", "compaction_stopped", "reasoning_left_out", "newest_clamped"
+    "usage_ignored",
+    "calibration_reset",
+    "session_mended",
+    "compaction_stopped",
+    "reasoning_left_out",
+    "newest_clamped",
+    "tools_chosen",
 ]
 """A reported size could not be used; what was learned about sizes is forgotten; stored state was not as this package
 writes it; no summary is tried any more; a provider refused reasoning that is tied to another prefix; the current
-user message or the newest results were cut to what fits."""
+user message or the newest results were cut to what fits; the set of tools in the requests of a conversation changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoticeEvent(Event):
     """Something that an operator may want to look at; its name is `context.usage_ignored`, and so on."""
 
-    LEVEL: ClassVar[Level] = "warning"
+    QUOTING: ClassVar[str] = "quoting"
     notice: Notice
     about: Mapping[str, Any] = field(default_factory=dict)
     quoting: Mapping[str, str] = field(default_factory=dict)
@@ -474,6 +408,11 @@ class NoticeEvent(Event):
     def name(self) -> str:
         """What is noticed."""
         return f"context.{self.notice}"
+
+    @property
+    def level(self) -> Level:
+        """A choice of tools is no trouble."""
+        return "info" if self.notice == "tools_chosen" else "warning"
 
     def facts(self) -> dict[str, Any]:
         """Return what it is about."""
@@ -500,10 +439,7 @@ class ModelChangeEvent(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertEvent(Event):
-    """A measure passed its threshold; it is told once until it is back within it.
-
-    The one that clears it has the same name, thread, model and detail; its value is None when it is measured no more.
-    """
+    """A measure passed its threshold, or is back within it; about one conversation, one model, or all of them."""
 
     NAME: ClassVar[str] = "context.alert"
     alert: str = ""
@@ -520,28 +456,16 @@ class AlertEvent(Event):
         """One that is over is good news."""
         return "info" if self.is_cleared else "warning"
 
-    def told(self) -> dict[str, Any]:
-        """Return what a log says, with the thread: it is read by somebody who looks at no run."""
-        return {"thread": self.thread, **Event.told(self)} if self.thread else Event.told(self)
 
-    def reported(self, *, thread: str, time: float) -> Self:  # noqa: ARG002  # the signature of all events
-        """Return it with the time; one that is about several conversations stays without a thread."""
-        return replace(self, time=self.time or time)
-
-
-_NAMED = (AlertEvent, CompactionEvent, ModelChangeEvent, RecoveryEvent, RefusalEvent, RouteEvent, StepEvent, ToolsEvent)
 KINDS: Mapping[str, type[Event]] = {
-    **{kind.NAME: kind for kind in _NAMED},
-    **dict.fromkeys((RouteEvent.KEPT, RouteEvent.ANSWERED), RouteEvent),
+    **{kind.NAME: kind for kind in (AlertEvent, CompactionEvent, ModelChangeEvent, StepEvent)},
+    **dict.fromkeys((OverflowEvent.NAME, OverflowEvent.RECOVERED), OverflowEvent),
+    **dict.fromkeys((RouteEvent.NAME, RouteEvent.KEPT), RouteEvent),
     **dict.fromkeys((ToolResultEvent.NAME, ToolResultEvent.REDUCED), ToolResultEvent),
     **{f"context.summary_{status}": SummaryEvent for status in get_args(SummaryStatus)},
     **{f"context.{notice}": NoticeEvent for notice in get_args(Notice)},
 }
 """The type of an event by its name."""
-
-
-def _ratio(part: int | None, whole: int | None) -> float | None:
-    return None if part is None or not whole else part / whole
 
 
 def as_json(value: Any) -> Any:

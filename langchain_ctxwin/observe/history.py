@@ -7,47 +7,47 @@ import json
 import os
 import sqlite3
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
-from dataclasses import replace
-from functools import cache, partial
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, cast
 from urllib.parse import quote
 from weakref import WeakSet
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
-from langchain_ctxwin.core.events import KINDS, Event, NoticeEvent, StepEvent, SummaryEvent
+from langchain_ctxwin.core.events import KINDS, Event
 from langchain_ctxwin.errors import ConfigError, brief
 from langchain_ctxwin.reporting import EXIT_SECONDS, Reporter
-from langchain_ctxwin.util.background import Worker
+from langchain_ctxwin.util.background import Worker, renew_after_fork
 from langchain_ctxwin.util.failures import FailureLog, reason_of
 from langchain_ctxwin.util.files import place
 
-T = TypeVar("T")
-
 MAX_EVENTS = 100_000  # unless told, some 150 MB: about 40,000 model calls
-BUSY_SECONDS = 5.0  # how long a write waits for another process; each of them takes a millisecond
 MAX_WAITING = 10_000  # events for a slow disk, some 10 MB; of more, the newest are lost, which is logged
+BUSY_SECONDS = 1.0  # how long a write waits for another process; each of them takes some milliseconds
 IDLE_SECONDS = 1.0  # how long the thread waits for another event: steps follow each other faster
-LINGER_SECONDS = 0.05  # how long events gather: a thread that wakes for each costs a step some 5 %
-POLL_SECONDS = 0.01  # until a write is tried again
-PRIMARY_CODE = 0xFF  # part of an error code of SQLite that says its kind (sqlite.org/rescode)
-BATCH_ROWS = 1_000  # events that are read at once: nobody who writes waits longer than for these
+LINGER_SECONDS = 0.05  # how long events gather, to be written at once
+BATCH_ROWS = 1_000  # events that are read at once
 APPLICATION_ID = 0x43545857  # tells our files from those of other programs: CTXW
-VERSION = 1  # of the tables; a file with a higher one is left alone
-SCHEMA = """
+VERSION = 2  # of the table; a file with another one is left alone
+SCHEMA = f"""
 CREATE TABLE events (
-    id INTEGER PRIMARY KEY AUTOINCREMENT, time REAL, name TEXT, thread TEXT, model TEXT, answer_id TEXT, quality REAL,
-    json TEXT
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    json TEXT NOT NULL,
+    name TEXT AS (json_extract(json, '$.name')),
+    time REAL AS (json_extract(json, '$.time')),
+    thread TEXT AS (json_extract(json, '$.thread')),
+    model TEXT AS (json_extract(json, '$.model')),
+    answer_id TEXT AS (json_extract(json, '$.answer_id'))
 );
 CREATE INDEX events_time ON events (time);
-CREATE INDEX events_name ON events (name);
 CREATE INDEX events_thread ON events (thread);
-CREATE INDEX events_model ON events (model);
-CREATE INDEX events_answer ON events (answer_id) WHERE answer_id != '';
+CREATE INDEX events_answer ON events (answer_id);
+PRAGMA application_id = {APPLICATION_ID};
+PRAGMA user_version = {VERSION};
 """
 
 
@@ -55,18 +55,17 @@ class HistorySink:
     """Writes events into a file that `History`, `ctxwin report` and `ctxwin check` read.
 
     Several processes may write one file. Whatever is wrong with it (a full disk, a folder that cannot be written, a
-    file that is locked, foreign, or of a newer version) is logged once as `history.not_saved` and costs events, which
-    `lost` counts; what is not ours is left as it is.
+    file that is locked, foreign, or of another version) is logged once as `history.not_saved` and costs events, which
+    `lost` counts.
 
-    Events are written by a thread of the sink's own, one after the other, without waiting for the disk; the end of the
-    process waits a second for it. A machine that loses its power may damage the file.
+    Events are written by a thread of the sink's own; the end of the process waits a second for it.
 
     Args:
         path: the file; it is made when it is missing, and its folder, too.
         max_events: of more, the oldest leave.
 
     Raises:
-        ConfigError: the path names no place or a link, or `max_events` is no whole number of at least 1.
+        ConfigError: the path names no place, or `max_events` is no whole number of at least 1.
 
     Examples:
         >>> sink = HistorySink("history.db", max_events=50_000)  # create_context_agent(..., sinks=[sink])
@@ -75,65 +74,61 @@ class HistorySink:
     """
 
     def __init__(self, path: str | Path, *, max_events: int = MAX_EVENTS) -> None:
-        if not isinstance(max_events, int) or isinstance(max_events, bool) or max_events < 1:
+        if not isinstance(max_events, int) or max_events < 1:
             raise ConfigError(f"max_events={max_events!r}: give a whole number of events, at least 1")
-        self.path = place(path, follows_link=False)
-        _require_no_link(self.path)
+        self.path = place(path)
         self.max_events = max_events
         self.lost = 0
         """Events that could not be written."""
+        self._waiting = deque[Event]()
         self._failures = FailureLog(path=str(self.path))
-        self._worker = Worker(
-            "ctxwin-history", max_waiting=MAX_WAITING, idle_seconds=IDLE_SECONDS, linger_seconds=LINGER_SECONDS
-        )
+        self._worker = Worker("ctxwin-history", idle_seconds=IDLE_SECONDS, linger_seconds=LINGER_SECONDS)
         _sinks.add(self)
+        renew_after_fork(self)
+
+    def renew(self) -> None:
+        """Forget, in a forked process, the events that its parent writes."""
+        self._waiting.clear()
 
     def emit(self, event: Event) -> None:
         """Have an event written; never raises, and never waits."""
+        if len(self._waiting) >= MAX_WAITING:
+            self._lose(1, "the disk is too slow")
+            return
+        self._waiting.append(event)
         try:
-            is_taken = self._worker.submit(partial(self._write, event))
-        except RuntimeError:  # no thread to be had: the process is about to end
-            is_taken = False
-        if not is_taken:
-            self.lost += 1
-            self._failures.note("history.lost", "the disk is too slow, or no thread can be started")
+            self._worker.submit(self._write_waiting)  # if one task waits already, that one writes this event, too
+        except RuntimeError:
+            self._lose(1, "no thread can be started")
 
     def flush(self, timeout_seconds: float = EXIT_SECONDS) -> bool:
         """Wait until all events are written; false when that takes longer. Blocks its thread."""
         return self._worker.flush(timeout_seconds)
 
-    def _write(self, event: Event) -> None:
+    def _write_waiting(self) -> None:
+        events = [self._waiting.popleft() for _ in range(len(self._waiting))]
         try:
-            facts = event.to_dict()
-            about = (
-                event.time,
-                event.name,
-                event.thread,
-                event.model,
-                facts.get("answer_id", ""),
-                facts.get("quality"),
-            )
-            row = (*map(_storable, about), json.dumps(facts, default=str))
+            rows = [(json.dumps(event.to_dict(), default=str),) for event in events]
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            _require_no_link(self.path)
-            _done(self.path, "rwc", partial(self._added, row))
-        except (ConfigError, sqlite3.Error, OSError, ValueError, OverflowError) as error:
-            self.lost += 1
-            is_of_file = isinstance(error, ConfigError | sqlite3.Error)  # their texts quote no event
-            reason = f"{type(error).__name__}: {error}" if is_of_file else reason_of(error)
-            self._failures.note("history.not_saved", reason)
+            self._add(rows)
+        except (ConfigError, sqlite3.Error) as error:  # their texts quote no event
+            self._lose(len(events), f"{type(error).__name__}: {error}")
+        except (OSError, ValueError) as error:
+            self._lose(len(events), reason_of(error))
         else:
             self._failures.note("history.not_saved", "")
 
-    def _added(self, row: Sequence[Any], file: sqlite3.Connection) -> None:
-        # Waiting for the disk would take 15 ms an event, so that busy servers would lose most of them.
-        file.execute("PRAGMA synchronous = OFF")
-        file.execute("BEGIN IMMEDIATE")
-        _require_ours(file, self.path, may_be_new=True)
-        columns = "time, name, thread, model, answer_id, quality, json"
-        added = file.execute(f"INSERT INTO events ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?)", row)  # noqa: S608
-        file.execute("DELETE FROM events WHERE id <= ?", ((added.lastrowid or 0) - self.max_events,))
-        file.execute("COMMIT")
+    def _add(self, rows: Sequence[tuple[str]]) -> None:
+        with _opened(self.path, "rwc") as file:
+            _require_ours(file, self.path, may_be_new=True)
+            file.execute("BEGIN IMMEDIATE")
+            file.executemany("INSERT INTO events (json) VALUES (?)", rows)
+            file.execute("DELETE FROM events WHERE id <= (SELECT max(id) FROM events) - ?", (self.max_events,))
+            file.execute("COMMIT")
+
+    def _lose(self, events: int, reason: str) -> None:
+        self.lost += events
+        self._failures.note("history.not_saved", reason)
 
 
 _sinks: WeakSet[HistorySink] = WeakSet()
@@ -153,7 +148,7 @@ class History:
 
     Raises:
         ConfigError: the path names no place. Also raised by what reads or writes: the file is missing, cannot be
-            opened, is foreign, or of a newer version.
+            opened, is foreign, or of another version.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -168,7 +163,7 @@ class History:
         until: float | None = None,
         model: str | None = None,
         thread: str | None = None,
-        kind: type[Event] | None = None,
+        kind: type[Event] = Event,
     ) -> Iterator[Event]:
         """Yield events in the order in which they were written, whatever the clocks said.
 
@@ -180,22 +175,18 @@ class History:
             kind: those of this type alone, for example `StepEvent`.
         """
         tests = {"time >= ?": since, "time < ?": until, "model = ?": model, "thread = ?": thread}
-        chosen = {"id > ?": 0, **{test: _storable(value) for test, value in tests.items() if value is not None}}
-        names = [name for name, one in KINDS.items() if kind and issubclass(one, kind)]
-        named = f" AND name IN ({', '.join('?' * len(names))})" if kind else ""
+        chosen = {test: value for test, value in tests.items() if value is not None}
         # Only what is written here becomes part of the statement.
-        query = f"SELECT id, json, quality FROM events WHERE {' AND '.join(chosen)}{named} ORDER BY id LIMIT ?"  # noqa: S608
-        while True:
-            rows = self._asked("ro", query, (*chosen.values(), *names, BATCH_ROWS)).fetched
-            if not rows:
-                return
-            for _, text, quality in rows:
+        query = f"SELECT id, json FROM events WHERE {' AND '.join([*chosen, 'id > ?'])} ORDER BY id LIMIT ?"  # noqa: S608
+        last_id = 0
+        while rows := self._asked("ro", query, (*chosen.values(), last_id, BATCH_ROWS))[0]:
+            for _, text in rows:
                 event = event_of(text)
                 if event is None:
                     self.skipped += 1
-                else:
-                    yield replace(event, quality=quality) if isinstance(event, StepEvent) else event
-            chosen["id > ?"] = rows[-1][0]
+                elif isinstance(event, kind):
+                    yield event
+            last_id = rows[-1][0]
 
     def score(self, answer_id: str, quality: float) -> None:
         """Set the quality of an answer.
@@ -210,8 +201,8 @@ class History:
         """
         if isinstance(quality, bool) or not isinstance(quality, int | float) or not 0 <= quality <= 1:
             raise ConfigError(f"quality={brief(quality)}: give a number from 0 to 1")
-        update = "UPDATE events SET quality = ? WHERE answer_id = ? AND answer_id != ''"
-        if not self._asked("rw", update, (float(quality), _storable(answer_id))).changed:
+        update = "UPDATE events SET json = json_set(json, '$.quality', ?) WHERE answer_id = ? AND answer_id != ''"
+        if not self._asked("rw", update, (float(quality), answer_id))[1]:
             raise ConfigError(
                 f"answer_id={brief(answer_id)}: {self.path} has no event of this answer: give the id of the model's "
                 "message, after the event was written and before the oldest events left"
@@ -225,23 +216,22 @@ class History:
         Raises:
             ConfigError: the file cannot be written.
         """
-        deleted = self._asked("rw", "DELETE FROM events WHERE thread = ?", (_storable(thread_id),)).changed
+        deleted = self._asked("rw", "DELETE FROM events WHERE thread = ?", (thread_id,))[1]
         if deleted:
             self._asked("rw", "VACUUM")
+            self._asked("rw", "PRAGMA wal_checkpoint(TRUNCATE)")
         return deleted
 
-    def _asked(self, mode: str, statement: str, values: Sequence[Any] = ()) -> _Answer:
+    def _asked(self, mode: str, statement: str, values: Sequence[Any] = ()) -> tuple[list[Any], int]:
+        """What a statement returns, and how many rows it changed."""
         if not self.path.is_file():
             raise ConfigError(f"there is no history {self.path}: name the file that a HistorySink writes")
-
-        def ask(file: sqlite3.Connection) -> _Answer:
-            _require_ours(file, self.path)
-            cursor = file.execute(statement, values)
-            return _Answer(cursor.fetchall(), cursor.rowcount)
-
         try:
-            return _done(self.path, mode, ask)
-        except sqlite3.Error as error:
+            with _opened(self.path, mode) as file:
+                _require_ours(file, self.path)
+                cursor = file.execute(statement, values)
+                return cursor.fetchall(), cursor.rowcount
+        except (sqlite3.Error, ValueError) as error:  # ValueError: a text that is no Unicode
             raise ConfigError(
                 f"cannot use the history {self.path}: {error}: name the file that a HistorySink writes"
             ) from error
@@ -250,16 +240,9 @@ class History:
 def event_of(text: str) -> Event | None:
     """Return the event that `json.dumps(event.to_dict())` describes; None when it is none of this version's."""
     try:
-        facts = json.loads(text)
-        kind, name = KINDS[facts["name"]], facts.pop("name")
-        # Some are told by the name, or nested otherwise; derived fields are worked out again.
-        if kind is SummaryEvent:
-            facts["status"] = name.removeprefix("context.summary_")
-        if kind is NoticeEvent:
-            common = {one: facts.pop(one) for one in ("thread", "model", "time")}
-            facts = {**common, "notice": name.removeprefix("context."), "about": facts}
-        return cast("Event", _reader(name).validate_python(facts))
-    except (ValueError, TypeError, LookupError, RecursionError, ValidationError):
+        values = json.loads(text)
+        return cast("Event", _reader(values["name"]).validate_python(values))
+    except (ValueError, TypeError, LookupError):
         return None
 
 
@@ -268,93 +251,50 @@ def _reader(name: str) -> TypeAdapter[Any]:
     return TypeAdapter(KINDS[name])
 
 
-class _Answer(NamedTuple):
-    """What a statement gave."""
+_open_file = threading.Lock()
+"""Held while a file is open, and during a fork: a child would take over the locks of an open connection, for ever."""
 
-    fetched: list[Any]
-    changed: int  # rows
-
-
-class _FileLocks:
-    """A lock for each file: while this process is forked, it has no file open.
-
-    A child would take over locks of a connection that is open, and wait for them for ever.
-    """
-
-    def __init__(self) -> None:
-        self._known: dict[Path, threading.Lock] = {}
-        self._adding = threading.Lock()
-        if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
-            os.register_at_fork(before=self._acquire, after_in_parent=self._release, after_in_child=self._release)
-
-    def of(self, path: Path) -> threading.Lock:
-        """Return the lock of a file; whoever has it must not wait."""
-        with self._adding:
-            return self._known.setdefault(path, threading.Lock())
-
-    def _acquire(self) -> None:
-        self._adding.acquire()
-        for lock in self._known.values():
-            lock.acquire()
-
-    def _release(self) -> None:
-        for lock in self._known.values():
-            lock.release()
-        self._adding.release()
+if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
+    os.register_at_fork(
+        before=_open_file.acquire, after_in_parent=_open_file.release, after_in_child=_open_file.release
+    )
 
 
-_locks = _FileLocks()
-
-
-def _done(path: Path, mode: str, work: Callable[[sqlite3.Connection], T]) -> T:
-    """Do work in a transaction of its own; while another process has the file, it is tried again from the start.
-
-    Nothing waits with the file open: forks would wait for it, and other threads.
-    """
+@contextmanager
+def _opened(path: Path, mode: str) -> Iterator[sqlite3.Connection]:
     address = f"file:{quote(str(path))}?mode={mode}"
-    ends = time.monotonic() + BUSY_SECONDS
-    while True:
-        try:
-            with _locks.of(path), closing(sqlite3.connect(address, uri=True, timeout=0, isolation_level=None)) as file:
-                return work(file)
-        except sqlite3.OperationalError as error:
-            is_busy = error.sqlite_errorcode & PRIMARY_CODE == sqlite3.SQLITE_BUSY
-            if not is_busy or time.monotonic() >= ends:
-                raise
-        time.sleep(POLL_SECONDS)
+    with (
+        _open_file,
+        closing(sqlite3.connect(address, uri=True, timeout=BUSY_SECONDS, isolation_level=None)) as file,
+    ):
+        yield file
 
 
 def _require_ours(file: sqlite3.Connection, path: Path, *, may_be_new: bool = False) -> None:
-    """Make the tables in an empty file, if it may be one.
+    """Make the table in an empty file, if it may be one.
 
     Raises:
-        ConfigError: the file belongs to another program or to a newer version of this package.
+        ConfigError: the file belongs to another program or to another version of this package.
     """
-    owner, version, tables = (
-        file.execute(question).fetchone()[0]
-        for question in ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
-    )
-    if may_be_new and (owner, version, tables) == (0, 0, 0):
-        for statement in filter(str.strip, SCHEMA.split(";")):
-            file.execute(statement)
-        file.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        file.execute(f"PRAGMA user_version = {VERSION}")
-        return
+    if may_be_new and _marks(file) == (0, 0, 0):
+        file.execute("PRAGMA journal_mode = WAL")  # readers and writers do not wait for each other
+        file.execute("BEGIN IMMEDIATE")
+        if _marks(file) == (0, 0, 0):  # no other process was faster
+            for statement in SCHEMA.split(";"):
+                file.execute(statement)
+        file.execute("COMMIT")
+    owner, version, _ = _marks(file)
     if owner != APPLICATION_ID:
         raise ConfigError(f"{path} is not a history of this package: name another file")
-    if version > VERSION:
+    if version != VERSION:
         raise ConfigError(
-            f"the history {path} is of version {version}, newer than {VERSION}: upgrade langchain-ctxwin, or name "
-            "another file"
+            f"the history {path} is of version {version}, not {VERSION}: name another file, or use that version of "
+            "langchain-ctxwin"
         )
 
 
-def _require_no_link(path: Path) -> None:
-    """Raise a `ConfigError` for a link: what it leads to may be anybody's, and would become a history."""
-    if path.is_symlink():
-        raise ConfigError(f"{path} is a link, which is not followed: give the path of the file itself")
-
-
-def _storable(value: Any) -> Any:
-    """A text that SQLite takes: what is no Unicode is escaped."""
-    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
+def _marks(file: sqlite3.Connection) -> tuple[int, int, int]:
+    """Whose file it is, its version, and how many tables and indexes it has."""
+    questions = ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
+    owner, version, tables = (file.execute(question).fetchone()[0] for question in questions)
+    return owner, version, tables

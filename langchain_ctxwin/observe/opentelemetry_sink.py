@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from decimal import Decimal
 from functools import partial
 from typing import Any
 
 from langchain_ctxwin.core import events
-from langchain_ctxwin.core.events import Event
+from langchain_ctxwin.core.events import OTHER, Event
 from langchain_ctxwin.errors import ConfigError, brief
-from langchain_ctxwin.observe.counts import Labels, counts_of
 
 try:
     from opentelemetry import metrics, trace
@@ -23,11 +21,14 @@ except ModuleNotFoundError as error:
 
 SCOPE = "langchain_ctxwin"
 NANOSECONDS = 1_000_000_000
+MAX_VALUES = 100  # of a label: more models or tools than an application has, and each is a series that never ends
+MAX_VALUE_CHARS = 100  # longer than any name of a model or tool
 
 CHAT = "chat"
 """`gen_ai.operation.name` of a call of a chat model."""
 
 COMPACTED = "gen_ai.conversation.compacted"
+MODEL = "gen_ai.request.model"
 
 Attributes = dict[str, Any]
 
@@ -40,34 +41,23 @@ seconds."""
 
 GAUGES = {
     "ctxwin.utilization": ("utilization", "1"),
-    "ctxwin.window.utilization": ("window_utilization", "1"),
-    "ctxwin.window.size": ("context_window", "{token}"),
     "ctxwin.input_limit": ("input_limit", "{token}"),
     "ctxwin.estimate.accuracy": ("accuracy", "1"),
 }
 """The field of a step that each shows, and units."""
 
 COUNTERS = {
-    "input_tokens": ("ctxwin.input.tokens", "{token}"),
-    "cost_usd": ("ctxwin.cost", "USD"),
-    "compactions": ("ctxwin.compactions", "{compaction}"),
-    "summaries": ("ctxwin.summaries", "{summary}"),
-    "overflows": ("ctxwin.overflows", "{request}"),
-    "refusals": ("ctxwin.refusals", "{request}"),
-    "routes": ("ctxwin.routes", "{answer}"),
-    "tool_results": ("ctxwin.tool_results", "{result}"),
-    "alerts": ("ctxwin.alerts", "{alert}"),
+    "ctxwin.input.tokens": "{token}",
+    "ctxwin.cost": "USD",
+    "ctxwin.compactions": "{compaction}",
+    "ctxwin.summaries": "{summary}",
+    "ctxwin.overflows": "{request}",
+    "ctxwin.refusals": "{request}",
+    "ctxwin.routes": "{answer}",
+    "ctxwin.tool_results": "{result}",
+    "ctxwin.alerts": "{alert}",
 }
-"""What the counters of `counts_of` are called here, and units."""
-
-LABELS = {
-    "model": "gen_ai.request.model",
-    "tool": "gen_ai.tool.name",
-    "reason": "error.type",
-    "kind": "ctxwin.compaction.kind",
-    "status": "ctxwin.summary.status",
-}
-"""The same of labels; others only get our prefix."""
+"""Units of what is counted."""
 
 STEP_FIELDS = {
     "gen_ai.response.id": "answer_id",
@@ -77,7 +67,6 @@ STEP_FIELDS = {
     "gen_ai.usage.cache_read.input_tokens": "cached_tokens",
     "gen_ai.usage.cache_creation.input_tokens": "cache_write_tokens",
     "ctxwin.utilization": "utilization",
-    "ctxwin.window.utilization": "window_utilization",
     "ctxwin.input_limit": "input_limit",
     "ctxwin.window.size": "context_window",
     "ctxwin.estimated_tokens": "estimated_tokens",
@@ -107,7 +96,8 @@ class OpenTelemetrySink:
     A span begins when its work began and is a child of the span in which the agent ran. A warning is an event of that
     span, or a span without length below it where it has ended. Attributes of metrics name models, tools that the agent
     has, and kinds, at most a hundred of each, all others `other`: threads and answers are on spans alone. The text of a
-    message is in none of them. Exporters run as the SDK is set up: give it those that have a thread.
+    message is in none of them. Exporters run as the SDK is set up: give it those that have a thread. A Prometheus
+    server scrapes the metrics through `opentelemetry-exporter-prometheus`.
 
     Setup:
         ```bash
@@ -140,16 +130,13 @@ class OpenTelemetrySink:
         *,
         chat_spans: bool = True,
     ) -> None:
-        for name, given, method in (
-            ("meter_provider", meter_provider, "get_meter"),
-            ("tracer_provider", tracer_provider, "get_tracer"),
-        ):
-            if given is not None and not callable(getattr(given, method, None)):
-                raise ConfigError(f"{name}={brief(given)}: pass a provider of the OpenTelemetry SDK, or None")
+        _check("meter_provider", meter_provider, "get_meter")
+        _check("tracer_provider", tracer_provider, "get_tracer")
         meter = metrics.get_meter(SCOPE, meter_provider=meter_provider)
         self._tracer = trace.get_tracer(SCOPE, tracer_provider=tracer_provider)
         self._chat_spans = chat_spans
-        self._labels = Labels()
+        self._values: dict[str, set[str]] = {}
+        """The values that each attribute of metrics has so far."""
         self._latest: dict[str, events.StepEvent] = {}
         self._histograms = {
             name: meter.create_histogram(
@@ -157,7 +144,7 @@ class OpenTelemetrySink:
             )
             for name, (unit, text, boundaries) in HISTOGRAMS.items()
         }
-        self._counters = {name: meter.create_counter(its, unit=unit) for name, (its, unit) in COUNTERS.items()}
+        self._counters = {name: meter.create_counter(name, unit=unit) for name, unit in COUNTERS.items()}
         for name, (field, unit) in GAUGES.items():
             meter.create_observable_gauge(name, [partial(self._observed, field)], unit=unit)
 
@@ -165,55 +152,91 @@ class OpenTelemetrySink:
         """The latest value of each model, read when metrics are collected: a step has nothing to do for it."""
         for model, event in list(self._latest.items()):
             if (value := getattr(event, field)) is not None:
-                yield Observation(value, _known({"gen_ai.request.model": model}))
+                yield Observation(value, _known({MODEL: model}))
 
     def emit(self, event: Event) -> None:
         """Write one event."""
-        for name, amount, labels in counts_of(event):
-            if name in COUNTERS and amount:  # an unknown amount is none, and a counter takes no negative one
-                about = _known({LABELS.get(key, f"ctxwin.{key}"): self._shown(key, of) for key, of in labels.items()})
-                self._counters[name].add(max(0, float(amount) if isinstance(amount, Decimal) else amount), about)
+        model = self._bounded(MODEL, event.model)
         if isinstance(event, events.StepEvent):
-            self._step(event)
+            self._step(event, model)
         elif isinstance(event, events.CompactionEvent):
-            told = {**_read(event, COMPACTION_FIELDS), COMPACTED: True}
-            self._span("compact_messages", event, told, seconds=event.duration_seconds)
+            self._count("ctxwin.compactions", 1, {MODEL: model, "ctxwin.compaction.kind": event.kind})
+            about = {**_read(event, COMPACTION_FIELDS), COMPACTED: True}
+            self._span("compact_messages", event, about, seconds=event.duration_seconds)
         elif isinstance(event, events.SummaryEvent):
-            if event.status != "started":
-                fault = "" if event.status == "ready" else event.reason or event.status
-                told = _read(event, SUMMARY_FIELDS)
-                self._span("summarize_messages", event, told, seconds=event.seconds, fault=fault)
-        elif event.level == "warning":
-            self._warning(event)
+            self._summary(event, model)
+        else:
+            self._count_other(event, model)
+            if event.level == "warning":
+                self._warning(event)
 
-    def _shown(self, label: str, value: str | bool) -> str | bool:
-        return value if isinstance(value, bool) else self._labels.of(label, value)
-
-    def _step(self, event: events.StepEvent) -> None:
-        model = self._labels.of("model", event.model)
-        named = {"gen_ai.operation.name": CHAT, "gen_ai.provider.name": event.provider}
-        about = _known({**named, "gen_ai.request.model": model})
+    def _step(self, event: events.StepEvent, model: str) -> None:
+        provider = self._bounded("gen_ai.provider.name", event.provider)
+        about = _known({"gen_ai.operation.name": CHAT, "gen_ai.provider.name": provider, MODEL: model})
         for kind, tokens in (("input", event.input_tokens), ("output", event.output_tokens)):
             if tokens is not None:
                 self._histograms["gen_ai.client.token.usage"].record(tokens, about | {"gen_ai.token.type": kind})
         if event.duration_seconds is not None:
             self._histograms["gen_ai.client.operation.duration"].record(event.duration_seconds, about)
+        parts = {"cached": event.cached_tokens, "written": event.cache_write_tokens, "new": event.new_tokens}
+        for part, tokens in parts.items():
+            self._count("ctxwin.input.tokens", tokens, {MODEL: model, "ctxwin.part": part})
+        self._count("ctxwin.cost", event.cost, {MODEL: model, "ctxwin.purpose": "agent"})
+        if event.route:
+            self._count("ctxwin.routes", 1, {MODEL: model, "ctxwin.fallback": bool(event.route.get("fallbacks"))})
         self._latest[model] = event
         if self._chat_spans:
-            told = about | _read(event, STEP_FIELDS)  # with the model's own name
-            told |= {f"ctxwin.{name}_tokens": tokens for name, tokens in event.regions.items()}
-            told["gen_ai.response.finish_reasons"] = [event.finish_reason] if event.finish_reason else None
-            told[COMPACTED] = True if event.compactions else None  # never said to be false
-            told["ctxwin.cost"] = None if event.cost is None else float(event.cost)
-            name = f"{CHAT} {event.model}".strip()
-            self._span(name, event, told, seconds=event.duration_seconds, kind=SpanKind.CLIENT)
+            self._chat_span(event, about)
+
+    def _chat_span(self, event: events.StepEvent, about: Attributes) -> None:
+        about = about | _read(event, STEP_FIELDS)  # with the model's own name
+        about |= {f"ctxwin.{name}_tokens": tokens for name, tokens in event.regions.items()}
+        about["gen_ai.response.finish_reasons"] = [event.finish_reason] if event.finish_reason else None
+        about[COMPACTED] = True if event.compactions else None  # never said to be false
+        about["ctxwin.cost"] = None if event.cost is None else float(event.cost)
+        name = f"{CHAT} {event.model}".strip()
+        self._span(name, event, about, seconds=event.duration_seconds, kind=SpanKind.CLIENT)
+
+    def _summary(self, event: events.SummaryEvent, model: str) -> None:
+        self._count("ctxwin.summaries", 1, {MODEL: model, "ctxwin.summary.status": event.status})
+        self._count("ctxwin.cost", event.cost, {MODEL: model, "ctxwin.purpose": "summary"})
+        if event.status != "started":
+            fault = "" if event.status == "ready" else event.reason or event.status
+            about = _read(event, SUMMARY_FIELDS)
+            self._span("summarize_messages", event, about, seconds=event.seconds, fault=fault)
+
+    def _count_other(self, event: Event, model: str) -> None:
+        if isinstance(event, events.OverflowEvent):
+            if event.is_recovered:
+                self._count("ctxwin.overflows", 1, {MODEL: model})
+            else:
+                self._count("ctxwin.refusals", 1, {MODEL: model, "error.type": event.reason})
+        elif isinstance(event, events.ToolResultEvent):
+            about = {"gen_ai.tool.name": self._bounded("gen_ai.tool.name", event.tool)}
+            self._count("ctxwin.tool_results", 1, {**about, "ctxwin.oversized": event.is_oversized})
+        elif isinstance(event, events.AlertEvent) and not event.is_cleared:
+            self._count("ctxwin.alerts", 1, {"ctxwin.alert": event.alert})
+
+    def _count(self, name: str, amount: Any, attributes: Attributes) -> None:
+        if amount is not None and amount > 0:  # an unknown amount is none, and a counter takes no negative one
+            self._counters[name].add(amount if isinstance(amount, int) else float(amount), _known(attributes))
+
+    def _bounded(self, attribute: str, value: str) -> str:
+        """A name as metrics have it: names may come from outside, and each new one is another series."""
+        known = self._values.setdefault(attribute, set())
+        if value in known:
+            return value
+        if len(known) >= MAX_VALUES or len(value) > MAX_VALUE_CHARS or not value.isprintable():
+            return OTHER
+        known.add(value)
+        return value
 
     def _warning(self, event: Event) -> None:
-        told = {f"ctxwin.{name}": value for name, value in event.facts().items()}
+        about = _known({f"ctxwin.{name}": value for name, value in event.facts().items()})
         if (span := trace.get_current_span()).is_recording():
-            span.add_event(event.name, _known(told), timestamp=int(event.time * NANOSECONDS))
+            span.add_event(event.name, about, timestamp=int(event.time * NANOSECONDS))
         else:
-            self._span(event.name, event, told)
+            self._span(event.name, event, {**about, MODEL: event.model})
 
     def _span(
         self,
@@ -228,19 +251,20 @@ class OpenTelemetrySink:
         """Write a span that ends when the event was reported."""
         ends = int(event.time * NANOSECONDS)
         begins = ends - int(max(0.0, seconds or 0.0) * NANOSECONDS)
-        known = _known({**attributes, "gen_ai.conversation.id": event.thread})
-        span = self._tracer.start_span(name, kind=kind, attributes=known, start_time=begins)
+        about = _known({**attributes, "gen_ai.conversation.id": event.thread})
+        span = self._tracer.start_span(name, kind=kind, attributes=about, start_time=begins)
         if fault:
             span.set_status(Status(StatusCode.ERROR, fault))
         span.end(ends)
 
 
+def _check(name: str, provider: Any, method: str) -> None:
+    if provider is not None and not callable(getattr(provider, method, None)):
+        raise ConfigError(f"{name}={brief(provider)}: pass a provider of the OpenTelemetry SDK, or None")
+
+
 def _read(event: Event, names: Mapping[str, str]) -> Attributes:
-    return {name: getattr(event, field) for name, field in names.items()} | _model(event)
-
-
-def _model(event: Event) -> Attributes:
-    return _known({"gen_ai.request.model": event.model})
+    return {**{name: getattr(event, field) for name, field in names.items()}, MODEL: event.model}
 
 
 def _known(attributes: Attributes) -> Attributes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -11,10 +11,8 @@ from langchain_core.language_models.base import LangSmithParams
 from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable, RunnableConfig
-from langchain_core.runnables.config import merge_configs
 from pydantic import Field
 
-from langchain_ctxwin.callbacks import ContextCallbackHandler
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.model_info import UNKNOWN_FAMILY
 from langchain_ctxwin.core.provider_call import shown_to
@@ -22,8 +20,6 @@ from langchain_ctxwin.core.recovery import output_tokens_of
 from langchain_ctxwin.core.tool_schemas import tool_definition
 from langchain_ctxwin.errors import ConfigError, expect
 from langchain_ctxwin.models.sources.explicit import CAPABILITIES
-from langchain_ctxwin.protocols import MetricsSink
-from langchain_ctxwin.reporting import Prices, Reporter
 from langchain_ctxwin.routing.candidates import Instance, Request, conversation_key, thread_key
 from langchain_ctxwin.routing.fallbacks import EMPTY_STREAM, Fallbacks
 from langchain_ctxwin.routing.router import ModelRouter, settings_for
@@ -41,7 +37,6 @@ class RoutedChatModel(BaseChatModel):
     Key init args:
         router: chooses the candidate.
         temperature, max_tokens, stop: defaults of every call, as with any chat model.
-        sinks: take the events of its calls, see `langchain_ctxwin.observe`; leave them out where the agent has them.
 
     Instantiate:
         ```python
@@ -80,15 +75,9 @@ class RoutedChatModel(BaseChatModel):
     cache: Any = Field(default=False, exclude=True)
     """Off, because the candidates' own caches apply: they know which model answered."""
 
-    def __init__(
-        self, router: ModelRouter | None = None, *, sinks: Iterable[MetricsSink] | Reporter = (), **values: Any
-    ) -> None:
+    def __init__(self, router: ModelRouter | None = None, **values: Any) -> None:
         router = expect(router, ModelRouter, "router", "a ModelRouter, e.g. RoutedChatModel(ModelRouter([model]))")
         super().__init__(router=router, **values)
-        reporter = Reporter.of(sinks)
-        if reporter.sinks:
-            handler = ContextCallbackHandler(reporter, prices=Prices(router.info, is_instant=True))
-            self.callbacks = merge_configs({"callbacks": self.callbacks}, {"callbacks": [handler]})["callbacks"]
 
     @property
     def model_name(self) -> str:

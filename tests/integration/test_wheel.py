@@ -23,14 +23,11 @@ PACKAGES_OF_EXTRA = {
     "redis": ["redis"],
     "reload": ["watchfiles"],
     "cli": ["rich"],
-    "report": ["matplotlib"],
     "otel": ["opentelemetry"],
-    "prometheus": ["prometheus_client"],
 }
 MODULES_OF_EXTRA = {
     "agents": {"langchain_ctxwin.middleware", "langchain_ctxwin.agent.middleware"},
     "otel": {"langchain_ctxwin.observe.opentelemetry_sink"},
-    "prometheus": {"langchain_ctxwin.observe.prometheus_sink"},
 }
 """Modules that are an extra as a whole and say so when it is missing; every other module must import without it."""
 

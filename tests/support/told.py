@@ -8,19 +8,18 @@ from langchain_ctxwin.observe import (
     CompactionEvent,
     ModelChangeEvent,
     NoticeEvent,
-    RecoveryEvent,
-    RefusalEvent,
+    OverflowEvent,
     RouteEvent,
     StepEvent,
     SummaryEvent,
     ToolResultEvent,
-    ToolsEvent,
 )
 
 NOON = 1_893_499_200.0  # of the first day of 2030
 ABOUT = {"thread": "a", "model": "small", "time": NOON}
 OTHER = {"thread": "b", "model": "large"}
-ROUTE = RouteEvent(**ABOUT, reason="cheapest: $0.01", estimated_cost=Decimal("0.05"), cheapest_cost=Decimal("0.03"))
+CHOICE = {"model": "small", "reason": "cheapest: $0.01", "rejected": {"large": "dearer"}, "fallbacks": []}
+ROUTE = RouteEvent(**ABOUT, reason="cheapest: $0.01", route=CHOICE)
 STEP = StepEvent(
     **ABOUT,
     provider="p",
@@ -30,7 +29,6 @@ STEP = StepEvent(
     context_window=2_000,
     reserved_tokens=200,
     estimated_tokens=300,
-    plain_tokens=298,
     counted_by="usage",
     reported_tokens=400,
     cached_tokens=100,
@@ -44,6 +42,7 @@ STEP = StepEvent(
     tools_available=3,
     tools_offered=("read", "write"),
     tools_called=("read",),
+    route=CHOICE,
     quality=1.0,
 )
 FULLER = replace(
@@ -70,8 +69,8 @@ COMPACTION = CompactionEvent(
     left_results=4,
     unused_results=3,
 )
-RECOVERY = RecoveryEvent(**ABOUT, attempt=2, stated_limit=1_000)
-REFUSAL = RefusalEvent(**OTHER, reason="BudgetExceededError", total_tokens=1_100, input_limit=1_000)
+RECOVERY = OverflowEvent(**ABOUT, attempt=2, stated_limit=1_000)
+REFUSAL = OverflowEvent(**OTHER, reason="BudgetExceededError", total_tokens=1_100, input_limit=1_000)
 EVENTS = [
     ROUTE,
     STEP,
@@ -97,9 +96,9 @@ EVERY = [
     SummaryEvent(**ABOUT, status="failed", seconds=2.0, reason="TimeoutError"),
     SummaryEvent(**ABOUT, status="lost"),
     SummaryEvent(**ABOUT, status="refused"),
-    replace(ROUTE, before="large", rejected={"large": "dearer"}, fallbacks=("tiny: TimeoutError",), has_answered=True),
-    RouteEvent(**ABOUT, before="small", compact_cost=Decimal("0.1"), move_cost=Decimal("0.2"), coming_calls=9),
-    ToolsEvent(**ABOUT, added=("search",), tokens=50),
+    replace(STEP, answer_id="4", route={**CHOICE, "fallbacks": ["tiny: TimeoutError"]}),
+    RouteEvent(**ABOUT, before="small", comparison={"compact_cost": "0.1", "move_cost": "0.2", "coming_calls": 9}),
+    NoticeEvent(**ABOUT, notice="tools_chosen", about={"added": ["search"], "tokens": 50}),
     NoticeEvent(**ABOUT, notice="session_mended", about={"fault": "context_view"}),
     NoticeEvent(**ABOUT, notice="calibration_reset"),
     NoticeEvent(**ABOUT, notice="compaction_stopped"),

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2] / PACKAGE
 
 BASE = {"errors", "core", "protocols", "config", "settings_file", "util", "text"}
 # What the engine is given so that it need not price anything twice.
-COLLABORATORS = {"pricing", "guarded", "limit_memory", "hooks", "reporting", "callbacks"}
+COLLABORATORS = {"pricing", "guarded", "limit_memory", "hooks", "reporting"}
 MIDDLE = {
     *("engine", "summarize", "retrieval", "recall", "observe", "tool_results", "models", "tools", "reload"),
     *("counting", "routing"),
@@ -42,10 +42,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "pruning": BASE,
     "deletion": BASE | COLLABORATORS | {"observe", "pruning", "summarize", "tool_results"},
     "recall": BASE,
-    "observe": BASE | {"reporting", "callbacks"},
+    "observe": BASE | {"reporting"},
     "tool_results": BASE | {"guarded", "reporting"},
     "models": BASE | {"reporting"},
-    "routing": BASE | {"limit_memory", "models", "reporting", "callbacks"},
+    "routing": BASE | {"limit_memory", "models", "reporting"},
     **dict.fromkeys(("agent", "replay", "decompose"), BASE | COLLABORATORS | MIDDLE),
     "conformance": set(),
     # What is replayed is what the agent does around each call, not something like it.
@@ -75,7 +75,6 @@ EXTRAS = {
     "matplotlib",
     "redis",
     "opentelemetry",
-    "prometheus_client",
     "quicktok",
     "watchfiles",
     "tokenizers",
@@ -84,7 +83,6 @@ EXTRAS = {
 AT_MODULE_TOP = {
     "agent.middleware": {"langchain"},
     "observe.opentelemetry_sink": {"opentelemetry"},
-    "observe.prometheus_sink": {"prometheus_client"},
 }
 
 

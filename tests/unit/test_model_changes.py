@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from langchain_ctxwin import ConfigError, ModelRegistry
 from langchain_ctxwin.models.cache import MAX_CHANGES, changes
-from langchain_ctxwin.observe import AlertConfig, Alerts, MemorySink, ModelChangeEvent
+from langchain_ctxwin.observe import MemorySink, ModelChangeEvent
 from support.model_sources import NOON, AskedSource, ListSource, Watch, model
 
 
@@ -111,17 +111,6 @@ def test_a_sink_that_raises_holds_up_no_lookup():
         registry.refresh()
     assert registry.lookup("nova-1").limits.context_window == 4096
     assert [log["event"] for log in logs] == ["metrics.sink_failed"]
-
-
-def test_alerts_stand_until_the_first_value_is_stated_again():
-    """One for each field, source and model."""
-    source = ListSource(price("1"))
-    alerts = Alerts(AlertConfig())
-    registry = ModelRegistry([source], sinks=[alerts])
-    for stated, expected in (("1", []), ("2", [2.0]), ("2", [2.0]), ("4", [4.0]), ("1", [])):
-        source.models = [price(stated)]
-        registry.refresh()
-        assert [one.value for one in alerts.active] == expected
 
 
 def test_what_is_no_sink_is_refused():

@@ -2,14 +2,18 @@
 
 import builtins
 import importlib
+import json
+import re
 import sys
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage
 from langchain_core.tools import tool
 from opentelemetry import trace
+from opentelemetry.exporter.prometheus import PrometheusMetricReader
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
@@ -18,11 +22,12 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes
 from opentelemetry.semconv._incubating.metrics import gen_ai_metrics
 from opentelemetry.semconv.attributes import error_attributes
+from prometheus_client import REGISTRY, generate_latest
 
 from langchain_ctxwin import ConfigError, ContextConfig, ModelInfo
 from langchain_ctxwin.observe import (
     OpenTelemetrySink,
-    RefusalEvent,
+    OverflowEvent,
     Reporter,
     StepEvent,
     ToolResultEvent,
@@ -32,6 +37,8 @@ from support.agents import PATIENCE, WORD, agent_on, ask, call, model_of, on_bot
 from support.conversations import CharCounter
 from support.fakes import script
 from support.told import EVERY
+
+DASHBOARD = Path(__file__).parents[2] / "docs" / "grafana-dashboard.json"
 
 UPSTREAM = {"gen_ai.conversation.compacted"}  # in the conventions' own repository, not yet in the package
 COUNT = CharCounter()
@@ -142,7 +149,7 @@ def test_a_warning_is_an_event_of_the_span_of_the_run():
     """And a span of its own where there is none."""
     watched = Watched()
     reporter = Reporter([watched.sink])
-    refusal = RefusalEvent(model="m", reason="BudgetExceededError", thread="1")
+    refusal = OverflowEvent(model="m", reason="BudgetExceededError", thread="1")
     with watched.tracers.get_tracer("test").start_as_current_span("agent"):
         reporter.emit(refusal)
     reporter.emit(refusal)
@@ -182,6 +189,52 @@ def test_what_a_summarizer_opens_belongs_to_the_trace_of_the_turn_that_wanted_it
     written = watched.spans["summarizer"]
     assert written
     assert {span.parent.span_id if span.parent else None for span in written} <= turns
+
+
+@pytest.fixture
+def scraped():
+    """What a Prometheus server scrapes after one event of each kind, by metric and labels."""
+    reader = PrometheusMetricReader()
+    provider = MeterProvider([reader])
+    sink = OpenTelemetrySink(provider)
+    for event in EVERY:
+        sink.emit(event)
+    lines = [
+        line for line in generate_latest(REGISTRY).decode().splitlines() if line.startswith(("ctxwin_", "gen_ai_"))
+    ]
+    provider.shutdown()
+    labels = re.compile(r',?otel_scope_\w+="[^"]*"')
+    return {labels.sub("", name): float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
+
+
+def test_a_prometheus_server_scrapes_what_happened(scraped):
+    """Through OpenTelemetry's own exporter."""
+    model = 'gen_ai_request_model="small"'
+    expected = {
+        f'ctxwin_input_tokens_total{{ctxwin_part="cached",{model}}}': 200.0,
+        f'ctxwin_cost_USD_total{{ctxwin_purpose="agent",{model}}}': 0.08,
+        f'ctxwin_compactions_total{{ctxwin_compaction_kind="force",{model}}}': 2.0,
+        f"ctxwin_overflows_total{{{model}}}": 1.0,
+        f'ctxwin_routes_total{{ctxwin_fallback="true",{model}}}': 1.0,
+        'ctxwin_refusals_total{error_type="BudgetExceededError",gen_ai_request_model="large"}': 1.0,
+        'ctxwin_tool_results_total{ctxwin_oversized="true",gen_ai_tool_name="read"}': 1.0,
+        'ctxwin_alerts_total{ctxwin_alert="accuracy"}': 1.0,
+    }
+    assert {name: scraped.get(name) for name in expected} == expected
+
+
+def test_the_dashboard_shows_metrics_that_exist(scraped):
+    """Every panel has a query, and every metric and label in it is one that is scraped."""
+    text = "\n".join(scraped)
+    board = json.loads(DASHBOARD.read_text(encoding="utf-8"))
+    queries = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+    queries += [one["query"]["query"] for one in board["templating"]["list"] if one["type"] == "query"]
+    assert len(queries) > len(board["panels"]) == len({panel["id"] for panel in board["panels"]})
+    names = {name for query in queries for name in re.findall(r"(?:ctxwin|gen_ai|error)_\w+", query)}
+    assert len(names) > 15
+    assert [name for name in names if not re.search(rf"\b{name}\b", text)] == []
+    sources = {json.dumps(panel["datasource"]) for panel in board["panels"]}
+    assert sources == {json.dumps({"type": "prometheus", "uid": "${datasource}"})}
 
 
 @pytest.mark.parametrize("argument", ["meter_provider", "tracer_provider"])
