@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol, Self, runtime_checkable
 
@@ -16,7 +13,9 @@ from pydantic import (
     ConfigDict,
     Field,
     SecretStr,
+    SerializerFunctionWrapHandler,
     ValidationError,
+    model_serializer,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
@@ -25,7 +24,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 from langchain_ctxwin.core.field_paths import compile_fields
 from langchain_ctxwin.core.media import MediaLimits
 from langchain_ctxwin.errors import PATH, ConfigError, expect
-from langchain_ctxwin.settings_file import MAX_AMOUNT, explained, printable, read_bytes, table_of
+from langchain_ctxwin.settings_file import explained, read_bytes, table_of
 
 __all__ = [
     "MAX_AMOUNT",
@@ -38,7 +37,6 @@ __all__ = [
     "Settings",
     "ToolOverrides",
     "ToolResultConfig",
-    "as_live",
     "changes",
     "defaults",
     "group_of",
@@ -46,6 +44,9 @@ __all__ = [
     "origins",
     "shown",
 ]
+
+MAX_AMOUNT = 10**15
+"""Largest number of tokens, rows or messages: floats hold every whole number up to it, no window comes near it."""
 
 MAX_SECONDS = 30 * 24 * 3_600
 """A month: much longer than anything here is good for, and threads and stores of every system can still wait for it."""
@@ -60,9 +61,6 @@ PRESETS: dict[str, dict[str, Any]] = {
     "roomy": {"keep": 0.85},
 }
 
-_is_inside: ContextVar[bool] = ContextVar("langchain_ctxwin_settings", default=False)
-"""True while a group is made inside another one: its faults are then the outer one's, which knows their place."""
-
 
 def _checked_path(path: str) -> str:
     try:
@@ -74,29 +72,16 @@ def _checked_path(path: str) -> str:
     return path
 
 
-def _checked_names(names: tuple[str, ...]) -> tuple[str, ...]:
-    if not all(name.strip() for name in names):
-        raise ValueError("a tool has no name: give the names of tools as the model calls them")
-    return names
-
-
 def _size(value: Any) -> Any:
     """Read a size as LangChain's own middleware writes them, too: `("tokens", 2000)` or `("fraction", 0.8)`."""
     if not isinstance(value, tuple | list) or len(value) != 2:  # noqa: PLR2004  # kind and number
         return value
     kind, number = value
-    is_number = isinstance(number, int | float) and not isinstance(number, bool)
     if kind == "messages":
         raise ValueError("messages are not a size: set trigger_messages, of which a compaction leaves half")
-    if not is_number or not ((kind == "tokens" and number > 1) or (kind == "fraction" and 0 < number <= 1)):
+    if kind not in {"tokens", "fraction"} or (kind == "tokens") != (number > 1):
         raise ValueError('give ("tokens", 2000), ("fraction", 0.8), or the number alone')
     return number
-
-
-def _checked_key(key: SecretStr) -> SecretStr:
-    if not key.get_secret_value().strip():
-        raise PydanticCustomError("empty_key", "give a secret of 32 random characters or more")
-    return key
 
 
 Count = Annotated[int, Field(gt=0, le=MAX_AMOUNT)]
@@ -113,45 +98,34 @@ Share = Annotated[float, Field(gt=0, le=MAX_AMOUNT, allow_inf_nan=False), Before
 Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 """Importance of one goal; only the relation between the weights counts."""
 
-ToolNames = Annotated[tuple[str, ...], AfterValidator(_checked_names)]
+ToolNames = tuple[Annotated[str, Field(pattern=r"\S")], ...]
 FieldPath = Annotated[str, AfterValidator(_checked_path)]
-CursorKey = Annotated[SecretStr, AfterValidator(_checked_key)]
+CursorKey = Annotated[SecretStr, Field(min_length=1)]
 
 
-@contextmanager
-def _explained_faults(values: Mapping[str, Any], kind: type[BaseModel]) -> Iterator[None]:
-    """Raise what pydantic finds in these values as `ConfigError`, once: settings within others leave it to those."""
-    is_inside = _is_inside.get()
-    token = _is_inside.set(True)
-    try:
-        yield
-    except ValidationError as error:
-        if is_inside:
-            raise
-        raise ConfigError(explained(error, values, defaults(kind))) from error
-    finally:
-        _is_inside.reset(token)
+class _Explained(BaseModel):
+    """Values that raise `ConfigError`."""
+
+    def __init__(self, /, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise ConfigError(explained(error, values, type(self).model_fields)) from error
+        except SettingsError as error:
+            prefix = self.model_config.get("env_prefix")
+            raise ConfigError(f"environment variables {prefix}...: {error}: give valid JSON") from None
 
 
-class Settings(BaseSettings):
-    """Frozen settings that raise `ConfigError` and can be read from a file."""
+class Settings(_Explained, BaseSettings):
+    """Frozen settings that can be read from a file."""
 
     # Hidden, because a traceback shows the error behind ours too, and what was given may be a secret.
     model_config = SettingsConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
-    def __init__(self, /, **values: Any) -> None:
-        if hidden := [name for name in values if name.startswith("_")]:  # they would steer how settings are read
-            raise ConfigError(f"invalid {type(self).__name__}: unknown setting {printable(hidden[0])}: remove it")
-        prefix = self.model_config.get("env_prefix")
-        try:
-            with _explained_faults(values, type(self)):
-                super().__init__(**values)
-        except SettingsError as error:
-            raise ConfigError(f"environment variables {prefix}...: {error}: give valid JSON") from None
-        except RecursionError:
-            raise ConfigError(
-                f"{type(self).__name__}: a value is nested too deeply: give plain settings, also in {prefix}..."
-            ) from None
+    @property
+    def current(self) -> Self:
+        """The settings that hold now: these, as they never change; those of a `ConfigFile` follow its file."""
+        return self
 
     @classmethod
     def from_file(cls, path: str | Path) -> Self:
@@ -295,15 +269,13 @@ class ContextConfig(Settings):
     @classmethod
     def _read_messages(cls, values: Any) -> Any:
         """Read a trigger in messages as LangChain's own middleware does: it is reached at so many."""
-        given = values.get("trigger") if isinstance(values, dict) else None
-        if not isinstance(given, tuple | list) or tuple(given[:-1]) != ("messages",):
+        trigger = values.get("trigger")
+        if not isinstance(trigger, tuple | list) or tuple(trigger[:-1]) != ("messages",):
             return values
-        number = given[1]
+        number = trigger[1]
         if not isinstance(number, int) or number < LEAST_TRIGGER_MESSAGES or values.get("trigger_messages"):
-            told = (
-                f'give ("messages", n) with n of at least {LEAST_TRIGGER_MESSAGES}, and no trigger_messages beside it'
-            )
-            raise ValueError(f"trigger={given!r}: {told}")
+            least = f"an n of at least {LEAST_TRIGGER_MESSAGES}, and no trigger_messages beside it"
+            raise ValueError(f'trigger={trigger!r}: give ("messages", n) with {least}')
         return {**values, "trigger": None, "trigger_messages": number - 1}
 
     @model_validator(mode="after")
@@ -327,18 +299,7 @@ class ContextConfig(Settings):
         return self
 
 
-def _with_one_answer(table: Any) -> Any:
-    """Refuse settings of one table of tool results that contradict each other."""
-    if table.full and table.enabled is False:
-        raise ValueError("full=True and enabled=False: leave out full, a result that nobody guards is shown whole")
-    if table.full and table.fields:
-        raise ValueError(
-            f"full=True and fields={table.fields!r}: leave out one, a result is shown whole or in chosen fields"
-        )
-    return table
-
-
-class ToolOverrides(BaseModel):
+class ToolOverrides(_Explained):
     """What differs for one tool; what is left out is as for all tools. See `ToolResultConfig`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
@@ -355,11 +316,9 @@ class ToolOverrides(BaseModel):
     extraction: bool | None = None
     keywords: tuple[str, ...] | None = None
 
-    _one_answer = model_validator(mode="after")(_with_one_answer)
-
-    def __init__(self, /, **values: Any) -> None:
-        with _explained_faults(values, type(self)):
-            super().__init__(**values)
+    @model_serializer(mode="wrap")
+    def _without_what_is_left_out(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in dump(self).items() if value is not None}
 
 
 class ToolResultConfig(Settings):
@@ -380,8 +339,8 @@ class ToolResultConfig(Settings):
     """Whether results are guarded at all; otherwise they stay exactly as their tools return them."""
 
     full: bool = False
-    """Show results whole, whatever `max_tokens` and `max_share` say; one that is larger than the room left in the
-    window is logged as `tool_result.too_large`."""
+    """Show results whole, whatever `fields`, `max_tokens` and `max_share` say; one that is larger than the room left in
+    the window is logged as `tool_result.too_large`."""
 
     max_tokens: Count = 4000
     """Largest result that is shown as it is, and largest page of a larger one: a few screens of text."""
@@ -419,8 +378,6 @@ class ToolResultConfig(Settings):
     """Secrets that sign cursors, oldest first: the last one signs, all of them verify. Empty: a random key, and
     cursors end with the process."""
 
-    _one_answer = model_validator(mode="after")(_with_one_answer)
-
     @property
     def chosen_fields(self) -> tuple[str, ...]:
         """The configured `fields`, none where `projection` is switched off or results are shown whole."""
@@ -431,7 +388,7 @@ class ToolResultConfig(Settings):
         overrides = self.per_tool.get(name)
         if overrides is None:
             return self
-        return self.model_copy(update=overrides.model_dump(exclude_none=True))
+        return self.model_copy(update=overrides.model_dump())
 
 
 class RetrievalConfig(Settings):
@@ -515,12 +472,6 @@ class RoutingConfig(Settings):
     rest_seconds: Seconds = 30.0
     """How long a candidate that failed is passed over while others can answer. Most rate limits and restarts are over
     by then; a shorter rest would pay for the same failure again and again."""
-
-    @model_validator(mode="after")
-    def _require_a_goal(self) -> Self:
-        if not (self.quality or self.cost or self.latency):
-            raise ValueError("quality, cost and latency are all 0: give at least one of them a weight above 0")
-        return self
 
 
 class AlertConfig(Settings):
@@ -614,7 +565,7 @@ class FileConfig(ContextConfig):
 
 @runtime_checkable
 class LiveConfig(Protocol):
-    """Settings that may be exchanged as a whole at any time; `langchain_ctxwin.reload.ConfigFile` is one."""
+    """What says which settings hold now: settings themselves, or a `langchain_ctxwin.reload.ConfigFile`."""
 
     @property
     def current(self) -> ContextConfig:
@@ -622,39 +573,25 @@ class LiveConfig(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Fixed:
-    """Settings that never change, in the form of those that may."""
-
-    current: ContextConfig
-
-
-def as_live(config: ContextConfig | LiveConfig | None) -> LiveConfig:
-    """Return what says which settings hold now; None stands for those of the environment, read once."""
-    if isinstance(config, LiveConfig):
-        return config
-    return Fixed(config or ContextConfig())
-
-
 def group_of(config: Any, name: str) -> Any:
     """Return a group as it is now, of itself, or by its name of a `FileConfig` or a live configuration that has it."""
-    current = config.current if isinstance(config, LiveConfig) else config
+    current = getattr(config, "current", config)
     return getattr(current, name) if isinstance(current, FileConfig) else current
 
 
 def listed(settings: BaseModel) -> dict[str, Any]:
     """Return the values of all settings; those of a group within this one behind its name and a dot."""
-    values: dict[str, Any] = {}
-    for name in type(settings).model_fields:
-        value = getattr(settings, name)
-        if isinstance(value, Settings):
-            values |= {f"{name}.{inner}": of_inner for inner, of_inner in listed(value).items()}
-        elif isinstance(value, dict) and value:
-            for key, overrides in value.items():
-                values |= {f"{name}.{key}.{inner}": item for inner, item in overrides if item is not None}
+    return _flat(settings.model_dump())
+
+
+def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, dict):
+            flat |= {f"{name}.{key}": inner for key, inner in _flat(value).items()}
         else:
-            values[name] = value
-    return values
+            flat[name] = value
+    return flat
 
 
 def defaults(kind: type[BaseModel]) -> dict[str, Any]:
@@ -667,13 +604,8 @@ def defaults(kind: type[BaseModel]) -> dict[str, Any]:
 
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, list[Any]]:
     """Return what differs as `{name: [before, after]}`, ready to be shown; None stands for what is not set."""
-    unset: tuple[Any, ...] = (None, {})
-    pairs = {name: (before.get(name), after.get(name)) for name in dict.fromkeys([*before, *after])}
-    return {
-        name: [shown(old), shown(new)]
-        for name, (old, new) in pairs.items()
-        if old != new and not (old in unset and new in unset)
-    }
+    pairs = {name: (before.get(name), after.get(name)) for name in {**before, **after}}
+    return {name: [shown(old), shown(new)] for name, (old, new) in pairs.items() if old != new}
 
 
 def origins(settings: Settings, table: Mapping[str, Any]) -> dict[str, str]:

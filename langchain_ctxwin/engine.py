@@ -11,7 +11,7 @@ from typing import Any
 
 from langchain_core.messages import AnyMessage, MessageLikeRepresentation, SystemMessage
 
-from langchain_ctxwin.config import ContextConfig, Fixed, LiveConfig, as_live
+from langchain_ctxwin.config import ContextConfig, LiveConfig
 from langchain_ctxwin.core import planning
 from langchain_ctxwin.core.assembly import merge_system
 from langchain_ctxwin.core.calibration import Sizing, fault_of
@@ -138,7 +138,7 @@ class ContextEngine:
     ) -> None:
         hooks = {"before_compaction": before_compaction, "after_compaction": after_compaction}
         check_collaborators(config=config, counter=counter, learned=learned, jobs=jobs, **hooks)
-        self._live = as_live(config)
+        self._live: LiveConfig = ContextConfig() if config is None else config
         self._settings = self._refused = self._live.current
         self._registry = limits if is_registry(limits) else None
         self._followed = followed(limits, learned)
@@ -203,7 +203,7 @@ class ContextEngine:
     @property
     def is_live(self) -> bool:
         """True when the settings may change from one request to the next."""
-        return not isinstance(self._live, Fixed)
+        return not isinstance(self._live, ContextConfig)
 
     def measure(
         self,

@@ -91,16 +91,13 @@ def test_the_environment_fills_what_the_file_leaves_out(read, monkeypatch):
     assert (config.trigger, tools.max_share, tools.max_tokens, config.retrieval.k) == (0.8, 0.1, 2000, 7)
 
 
-def test_faults_of_all_tables_are_told_at_once(refusal):
-    """With the file, the dotted name, the value and what to give."""
-    assert refusal("yaml", "keep: x\ntrigger_messages: 1\ntool_results: {max_tokens: 0}\n").endswith(
+def test_faults_of_a_table_are_told_at_once(refusal):
+    """With the file, the name, the value and what to give."""
+    assert refusal("yaml", "keep: x\ntrigger_messages: 1\n").endswith(
         "settings.yaml: invalid FileConfig: "
         "keep='x': Input should be a valid number, unable to parse string as a number; "
-        "trigger_messages=1: give at least 2; "
-        "tool_results.max_tokens=0: Input should be greater than 0"
+        "trigger_messages=1: Input should be greater than or equal to 2"
     )
-    many = refusal("yaml", "".join(f"k{n}: 1\n" for n in range(1_000)))
-    assert (many.count("unknown setting"), many.endswith("; and 990 more")) == (10, True)
 
 
 @pytest.mark.parametrize(
@@ -108,57 +105,26 @@ def test_faults_of_all_tables_are_told_at_once(refusal):
     [
         # An unknown setting is named without its value: what is misspelt may be a secret.
         ("yaml", "kepp: 1", "unknown setting kepp (did you mean keep?): remove it or correct its name"),
-        ("yaml", "cursor_keys: [s3cret]", "setting cursor_keys (did you mean tool_results.cursor_keys?): remove it"),
-        (
-            "yaml",
-            "tool_results: {cursor_key: s3cret}",
-            "tool_results.cursor_key (did you mean tool_results.cursor_keys?)",
-        ),
+        ("yaml", "tool_results: {cursor_key: s3cret}", "cursor_key (did you mean cursor_keys?)"),
         ("yaml", "zzzzzz: s3cret", "unknown setting zzzzzz: remove it or correct its name"),
-        ("yaml", "tool_results: {cursor_keys: s3cret}", "tool_results.cursor_keys: Input should be a valid tuple"),
-        ("yaml", "tool_results: {cursor_keys: [{a: s3cret}]}", "tool_results.cursor_keys.0: Input should be a valid"),
-        ("yaml", "tool_results: s3cret", "tool_results: give a table of settings, not str"),
-        ("toml", '[[tool_results]]\ncursor_keys = ["s3cret"]', "tool_results: give a table of settings, not list"),
-        ("yaml", "tool_results: {cursor_keys: [*s3cret]}", "aliases and merge keys are not read: write the values out"),
+        ("yaml", "tool_results: {cursor_keys: s3cret}", "invalid ToolResultConfig: cursor_keys: Input should be a"),
+        ("yaml", "tool_results: {cursor_keys: [{a: s3cret}]}", "cursor_keys.0: Input should be a valid"),
+        ("yaml", "tool_results: s3cret", "tool_results: Input should be a valid dictionary"),
+        ("toml", '[[tool_results]]\ncursor_keys = ["s3cret"]', "tool_results: Input should be a valid dictionary"),
         ("yaml", 'cursor_keys: ["s3cret\n', "it is not valid YAML (at line 2, column 1)"),
         ("yaml", "keep: !!int s3cret", "a value in it cannot be read (ValueError)"),
         ("yaml", "cursor_keys: [!it's-s3cret x]", "it is not valid YAML (at line 1, column 15)"),
-        ("yaml", "pin_first_user: !!bool s3cret", "a value in it cannot be read (KeyError)"),
-        (
-            "yaml",
-            "a: &a {keep: 1}\n<<: [*a, *a]",
-            "aliases and merge keys are not read: write the values out (at line 2",
-        ),
-        ("yaml", "keep: 0.4\n'keep': 0.7", "a key stands twice in one table (at line 2, column 1)"),
-        ("json", '{"tool_results": {"s3cret": 1, "s3cret": 2}}', "a key stands twice in one table"),
-        ("toml", "self = 1", "unknown setting self: remove it"),
-        ("toml", "[tool_results]\nself = 1", "unknown setting tool_results.self"),
-        ("yaml", "tool_results: {per_tool: {a: {self: 1}}}", "unknown setting tool_results.per_tool.a.self"),
-        (
-            "yaml",
-            "tool_results: {per_tool: {a: {1: 2}}}",
-            "a key is no text (at line 1, column 31): write it in quotes",
-        ),
+        ("yaml", "tool_results: {per_tool: {a: {1: 2}}}", "invalid ToolOverrides: unknown setting 1: remove it"),
         ("yaml", '"\\e[31m": 1', r"unknown setting \x1b[31m: remove it"),
-        ("toml", "k" * 90_000 + " = 1", f"unknown setting {'k' * 80}...: remove it"),
-        ("toml", "summary_timeout_seconds = 1e10", "summary_timeout_seconds=10000000000.0: Input should be less than"),
-        ("toml", "[tool_results]\nttl_seconds = 1e300", "tool_results.ttl_seconds=1e+300: Input should be less than"),
-        ("yaml", "tool_results: {fields: ['..[']}", "tool_results.fields.0='..[': give keys joined by dots"),
-        ("yaml", "tool_results: {per_tool: {a: {fields: ['a[[b']}}}", "per_tool.a.fields.0='a[[b': give keys joined"),
-        ("yaml", "tool_results: {cursor_keys: [' ']}", "tool_results.cursor_keys.0: give a secret of 32 random"),
+        ("toml", "[tool_results]\nttl_seconds = 1e300", "ttl_seconds=1e+300: Input should be less than"),
+        ("yaml", "tool_results: {fields: ['..[']}", "fields.0='..[': give keys joined by dots"),
         ("toml", 'cursor_keys = ["s3cret" "x"]', "Unclosed array (at line 1, column 25)"),
         ("json", '{"cursor_keys": ["s3cret" 1]}', "Expecting ',' delimiter: line 1 column 27 (char 26)"),
-        ("yaml", "[" * 100_000, "nested too deeply"),
-        ("toml", f"keep = 1\n{'a.' * 40_000}a = 1", "line 2 has more than 1,000 dots: break long texts into lines"),
-        ("toml", f"max_history_tokens = 0x{'f' * 9_000}", "max_history_tokens=(a number of 36,000 bits): Input should"),
-        ("yaml", f"trigger: 0x{'f' * 9_000}", "trigger=(a number of 36,000 bits): Input should be a valid number"),
-        ("toml", f"output_reserve = {'9' * 400}", "bits): Input should be less than or equal to 1000000000000000"),
+        ("yaml", "[" * 100_000, "a value in it cannot be read (RecursionError)"),
+        ("toml", f"max_history_tokens = 0x{'f' * 9_000}", "a value in it cannot be read (ValueError)"),
         ("toml", " \n", "it is empty: give at least one setting, or a comment"),
         ("yaml", "- 1", "expected a table of settings, got list"),
         ("ini", "keep = 1", "use one of .json, .toml, .yaml, .yml"),
-        ("yaml", "_cli_parse_args: true", "unknown setting _cli_parse_args"),
-        ("yaml", "tool_results: {_env_file: x}", "invalid ToolResultConfig: unknown setting _env_file: remove it"),
-        ("toml", "keep = 1\n" + "#" * 100_000, "it has more than 100,000 bytes"),
     ],
 )
 def test_what_cannot_be_settings_is_refused_with_its_place(refusal, ending, text, reason):
@@ -172,9 +138,6 @@ def test_what_cannot_be_settings_is_refused_with_its_place(refusal, ending, text
     ("name", "value", "reason"),
     [
         ("CONTEXT_TRIGGER", "much", "trigger='much' (from the environment): Input should be"),
-        ("TOOL_RESULTS_FIELDS", "[" * 5_000, "nested too deeply: give plain settings, also in CTXWIN_TOOL_RE"),
-        ("TOOL_RESULTS_PER_TOOL", "[" * 5_000, "nested too deeply: give plain settings, also in CTXWIN_TOOL_RE"),
-        ("CONTEXT_CONSTRAINTS", "[" * 5_000, "nested too deeply: give plain settings, also in CTXWIN_CONTEXT"),
         ("TOOL_RESULTS_CURSOR_KEYS", '["s3cret"', "CTXWIN_TOOL_RESULTS_...: error parsing value for field"),
         ("TOOL_RESULTS_CURSOR_KEYS", '["s3cret", {"a": "s3cret"}]', "cursor_keys.1 (from the environment)"),
     ],

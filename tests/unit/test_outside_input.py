@@ -107,7 +107,7 @@ NO_DESCRIPTION = "give the text that tells the model what the tool does"
             for name in SHORT_SETTINGS
             for value in (float("inf"), float("nan"))
         ),
-        (ContextConfig, (), {"trigger_messages": 1}, "invalid ContextConfig: trigger_messages=1: give at least 2"),
+        (ContextConfig, (), {"trigger_messages": 1}, "invalid ContextConfig: trigger_messages=1: Input should be"),
     ],
 )
 def test_what_cannot_work_is_refused_with_what_to_give(make, arguments, options, told):

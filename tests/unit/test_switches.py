@@ -113,21 +113,6 @@ def test_a_whole_result_that_is_larger_than_the_room_is_warned_of():
     assert (log["tool"], log["tokens"] > log["room_tokens"] > 0) == ("rows", True)
 
 
-@pytest.mark.parametrize("kind", [ToolResultConfig, ToolOverrides])
-@pytest.mark.parametrize(
-    ("values", "fault"),
-    [
-        ({"full": True, "enabled": False}, "full=True and enabled=False: leave out full"),
-        ({"full": True, "fields": ("a.b",)}, "full=True and fields=('a.b',): leave out one"),
-    ],
-)
-def test_settings_that_contradict_each_other_are_refused(kind, values, fault):
-    """Naming both."""
-    with pytest.raises(ConfigError) as raised:
-        kind(**values)
-    assert fault in str(raised.value)
-
-
 def test_switches_of_the_guard_follow_a_live_configuration():
     """From the next call on."""
     live = Live(tool_results={"max_tokens": 400})
