@@ -127,7 +127,7 @@ class ModelRegistry:
             ttl_seconds=ttl_seconds,
             clock=clock,
             timeout_seconds=timeout_seconds,
-            cache_path=None if cache_path is None else place(cache_path, follows_link=False),
+            cache_path=None if cache_path is None else place(cache_path),
             reporter=sinks if isinstance(sinks, Reporter) else Reporter(sinks, own=(), clock=clock),
         )
 

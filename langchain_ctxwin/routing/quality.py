@@ -19,7 +19,7 @@ from langchain_ctxwin.errors import ConfigError, brief, expect
 from langchain_ctxwin.protocols import Clock
 from langchain_ctxwin.routing.text_weights import Sample, TextWeights, read_part, shipped, trained
 from langchain_ctxwin.util.background import ForkSafeLock, Worker
-from langchain_ctxwin.util.files import SMALL_FILE_BYTES, SharedFile, place
+from langchain_ctxwin.util.files import SharedFile, place
 from langchain_ctxwin.util.memo import memo_of_texts
 
 # Outcomes that weigh as much as what the words of a text say: a share of ten is known to about 15 points.
@@ -181,7 +181,7 @@ class Outcomes:
     `flush` before the program ends. Trouble with the file is logged and never raised: counting goes on in memory.
 
     Raises:
-        ConfigError: the path names no place, a link, or a file that holds something else, which is never written.
+        ConfigError: the path names no place, or a file that holds something else, which is never written.
 
     Examples:
         >>> outcomes = Outcomes()
@@ -191,7 +191,7 @@ class Outcomes:
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None, *, clock: Clock = time.time) -> None:
-        self._file = None if path is None else _file_of(place(path, follows_link=False))
+        self._file = None if path is None else _file_of(place(path))
         if self._file:
             self._file.require_ours()
         self._clock = clock
@@ -267,8 +267,8 @@ def _file_of(path: Path) -> SharedFile[Counts]:
             buckets.setdefault(bucket, {})[model] = asdict(count)
         return json.dumps({"version": FILE_VERSION, "outcomes": buckets}, indent=1, sort_keys=True)
 
-    limits = {"version": FILE_VERSION, "max_bytes": SMALL_FILE_BYTES}
-    return SharedFile(path, events="models.outcomes", key="outcomes", empty={}, read=_read, write=write, **limits)
+    kind: Any = {"events": "models.outcomes", "key": "outcomes", "version": FILE_VERSION}
+    return SharedFile(path, empty={}, read=_read, write=write, **kind)
 
 
 def _read(content: bytes) -> tuple[Counts, str]:

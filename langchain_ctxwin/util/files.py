@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -13,18 +12,10 @@ from typing import Generic, TypeVar
 from uuid import uuid4
 
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.util.background import ForkSafeLock
 from langchain_ctxwin.util.failures import FailureLog
-from langchain_ctxwin.util.log import log
 
 if sys.platform != "win32":
     import fcntl
-
-MAX_FILE_BYTES = 64 * 1024 * 1024
-"""Largest file read: ten times what all public catalogs and a dozen providers take together."""
-
-SMALL_FILE_BYTES = 16 * 1024 * 1024
-"""The same for what this package alone fills, a few thousand names: more than it ever writes."""
 
 NOT_OURS = "a file that holds something else"
 
@@ -34,9 +25,8 @@ T = TypeVar("T")
 class SharedFile(Generic[T]):
     """A JSON file that processes share. Trouble with it is logged once and never raised.
 
-    A file of ours with a fault is set aside as `<name>.corrupt`, over an earlier one, before it is replaced; one of a
-    newer version of this package, one that is not ours, and a link are left alone. A lock file `<name>.lock` beside it
-    stays.
+    Of a file of ours with a fault what is valid is kept. One of a newer version of this package, and one that is not
+    ours, are left alone. A lock file `<name>.lock` beside it stays.
     """
 
     def __init__(
@@ -49,7 +39,6 @@ class SharedFile(Generic[T]):
         empty: T,
         read: Callable[[bytes], tuple[T, str]],  # what is valid, and what is wrong
         write: Callable[[T], str],  # a `ValueError` means that a text is no Unicode
-        max_bytes: int | None = None,
     ) -> None:
         self.path = path
         self._events = events
@@ -58,18 +47,14 @@ class SharedFile(Generic[T]):
         self._empty = empty
         self._read = read
         self._write = write
-        self._max_bytes = max_bytes or MAX_FILE_BYTES
         self._failures = FailureLog(path=str(path))
-        self._lock = ForkSafeLock()
 
     def require_ours(self) -> None:
         """Refuse a file that will never be written, because it belongs to something else.
 
         Raises:
-            ConfigError: it is a link, or holds something else.
+            ConfigError: it holds something else.
         """
-        if self.path.is_symlink():
-            raise ConfigError(f"{self.path} is a link, which is not followed: give the path of the file itself")
         with suppress(OSError):  # which is logged when it is read
             if self._content()[1] == NOT_OURS:
                 raise ConfigError(
@@ -87,56 +72,43 @@ class SharedFile(Generic[T]):
 
     def update(self, change: Callable[[T], T]) -> T | None:
         """Replace what the file holds by what `change` makes of it, in this thread; None when it could not be saved."""
-        saved, fault = None, ""
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self._lock.held, alone(self.path):
-                stored, stored_fault, is_others = self._content()
-                if is_others:
-                    fault = stored_fault
-                else:
-                    saved = self._replaced(stored, stored_fault, change)
+            changed = self._replaced(change)
         except OSError as error:
-            fault = _fault_of(error)
+            self.not_saved(_fault_of(error))
+            return None
         except ValueError:
-            fault = "a text that is to be saved is no Unicode"
-        self.not_saved(fault)
-        return saved
+            self.not_saved("a text that is to be saved is no Unicode")
+            return None
+        self.not_saved("")
+        return changed
 
     def not_saved(self, reason: str) -> None:
         """Log why what is new is not in the file; an empty reason says that it is."""
         self._failures.note(f"{self._events}_not_saved", reason)
 
-    def _replaced(self, stored: T, fault: str, change: Callable[[T], T]) -> T:
-        self._failures.note(f"{self._events}_unreadable", fault)
-        changed = change(stored)
-        if not fault and changed == stored:
+    def _replaced(self, change: Callable[[T], T]) -> T:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with alone(self.path):
+            stored, fault, is_ours = self._content()
+            if not is_ours:
+                raise OSError(fault)
+            changed = change(stored)
+            if fault or changed != stored:
+                replace_text(self.path, self._write(changed))
             return changed
-        text = self._write(changed)
-        if fault:
-            aside = self.path.with_name(f"{self.path.name}.corrupt")
-            self.path.replace(aside)
-            log.info(f"{self._events}_set_aside", path=str(self.path), moved_to=str(aside))
-        replace_text(self.path, text)
-        return changed
 
     def _content(self) -> tuple[T, str, bool]:
-        """What the file holds, what is wrong with it, and whether it is not ours to replace."""
-        if self.path.is_symlink():
-            raise OSError("it is a link, which is not followed")
+        """What the file holds, what is wrong with it, and whether it is ours to replace."""
         try:
-            content = read_regular(self.path, self._max_bytes, opener=_not_following)
+            content = self.path.read_bytes()
         except FileNotFoundError:
-            return self._empty, "", False
-        if content is None:
-            raise OSError("it is no regular file")
-        if len(content) > self._max_bytes:
-            return self._empty, f"more than {self._max_bytes:,} bytes", True
+            content = b""
         if not content.strip():
-            return self._empty, "", False
+            return self._empty, "", True
         value, fault = self._read(content)
         others = self._of_others(content) if fault else ""
-        return (self._empty, others, True) if others else (value, fault, False)
+        return (self._empty, others, False) if others else (value, fault, True)
 
     def _of_others(self, content: bytes) -> str:
         """Say why a file that cannot be read is not ours to replace; empty when it is ours."""
@@ -145,49 +117,19 @@ class SharedFile(Generic[T]):
         except (ValueError, RecursionError):
             return NOT_OURS
         version = document.get("version") if isinstance(document, dict) else None
-        if not isinstance(version, int) or isinstance(version, bool) or self._key not in document:
+        if not isinstance(version, int) or self._key not in document:
             return NOT_OURS
         return f"of version {version}, newer than {self._version}" if version > self._version else ""
 
 
-Opener = Callable[[str, int], int]
-
-
-def _not_waiting(path: str, flags: int) -> int:
-    """Open for `open(opener=...)`, a pipe without waiting for its other end, so that it can be refused."""
-    no_wait = getattr(os, "O_NONBLOCK", 0)  # Windows has none
-    return os.open(path, flags | no_wait, 0o666)  # what `open` gives a new file, before the process's own mask
-
-
-def _not_following(path: str, flags: int) -> int:
-    """Like `_not_waiting`, where a link in the place of the file is an error."""
-    return _not_waiting(path, flags | getattr(os, "O_NOFOLLOW", 0))  # Windows has none
-
-
-def read_regular(path: Path, max_bytes: int, *, opener: Opener = _not_waiting) -> bytes | None:
-    """Return a file's content, of a longer one a byte more than `max_bytes`; None for a pipe or a device.
-
-    Raises:
-        OSError: it cannot be read.
-        ValueError: its name holds a null character.
-    """
-    with open(path, "rb", opener=opener) as file:
-        is_regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
-        return file.read(max_bytes + 1) if is_regular else None
-
-
-def place(path: str | os.PathLike[str], *, follows_link: bool = True) -> Path:
+def place(path: str | os.PathLike[str]) -> Path:
     """Return where a file is, so that a later change of folder does not move it.
-
-    Links to folders are followed; one in the place of the file only where that is wanted.
 
     Raises:
         ConfigError: no file can be there.
     """
     try:
-        given = Path(path).expanduser()
-        itself = Path(os.path.realpath(given))
-        return itself if follows_link else Path(os.path.realpath(given.parent), given.name)
+        return Path(os.path.realpath(Path(path).expanduser()))
     except (RuntimeError, TypeError, ValueError, OSError) as error:
         raise ConfigError(f"path={path!r}: {error}: give the path of a file, or None for memory only") from error
 
@@ -205,7 +147,7 @@ def alone(path: Path) -> Iterator[None]:
     Raises:
         OSError: the lock file cannot be made or locked.
     """
-    with open(path.with_name(f"{path.name}.lock"), "a", opener=_not_following) as lock:
+    with path.with_name(f"{path.name}.lock").open("a") as lock:
         if sys.platform == "win32":
             yield
             return

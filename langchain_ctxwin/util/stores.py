@@ -9,7 +9,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.store.base import BaseStore
 from langgraph.store.base.batch import AsyncBatchedBaseStore
 
-from langchain_ctxwin.errors import ConfigError, ContextWindowError
+from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.util.background import in_few_daemons
 from langchain_ctxwin.util.work import Wait
 
@@ -61,17 +61,12 @@ def delete_items(store: BaseStore, namespace: tuple[str, ...]) -> int:
 
     Blocks; of an async store call it on another thread than that of its event loop.
     """
-    deleted = set[tuple[tuple[str, ...], str]]()
+    deleted = 0
     while items := store.search(namespace, limit=DELETED_AT_ONCE, refresh_ttl=False):
         for item in items:
-            place = tuple(item.namespace), item.key
-            if place in deleted:
-                raise ContextWindowError(
-                    f"item {item.key!r} of {'.'.join(item.namespace)} is still there after its deletion"
-                )
-            store.delete(*place)
-            deleted.add(place)
-    return len(deleted)
+            store.delete(tuple(item.namespace), item.key)
+        deleted += len(items)
+    return deleted
 
 
 def redis_client(url: str, **options: Any) -> Any:

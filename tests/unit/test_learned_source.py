@@ -1,7 +1,6 @@
 """What providers were heard to say: the latest counts, it expires, processes share it, file trouble is survived."""
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -304,41 +303,17 @@ def test_a_file_of_something_else_is_refused_and_left_as_it_is(tmp_path, make, c
     assert (path.read_bytes(), [file.name for file in tmp_path.iterdir()]) == (content, ["settings.conf"])
 
 
-@on_each_file
-def test_a_link_is_refused_and_what_it_leads_to_left_as_it_is(tmp_path, make):
-    target, link = tmp_path / "target.json", tmp_path / "learned.json"
-    for content in (b"root:x:0:0", b"", None):
-        if content is not None:
-            target.write_bytes(content)
-        link.symlink_to(target)
-        with pytest.raises(ConfigError, match=r"learned\.json is a link, which is not followed: give the path of the"):
-            make(link)
-        link.unlink()
-        assert (target.read_bytes() if target.exists() else None) == content
-        target.unlink(missing_ok=True)
-
-
 def test_what_comes_into_the_place_of_the_file_later_is_left_as_it_is(tmp_path):
-    """A file of something else, and a link, also in the place of the lock file."""
-    path, target = tmp_path / "learned.json", tmp_path / "target"
+    path = tmp_path / "learned.json"
     source = saved(LearnedSource(path))
     path.write_bytes(b"now something else")
     with capture_logs() as logs:
         saved(source, "a")
     assert warnings_of(logs) == [("models.learned_not_saved", str(path))]
     assert path.read_bytes() == b"now something else"
-    target.write_bytes(b"of others")
-    for name in ("learned.json", "learned.json.lock"):
-        path.unlink(missing_ok=True)
-        (tmp_path / name).unlink(missing_ok=True)
-        (tmp_path / name).symlink_to(target)
-        with capture_logs() as logs:
-            saved(source, "b")
-        assert (target.read_bytes(), (tmp_path / name).is_symlink()) == (b"of others", True)
-    path.unlink(missing_ok=True)
-    (tmp_path / "learned.json.lock").unlink()
+    path.unlink()
     saved(source, "c")
-    assert {info.name for info in LearnedSource(path).fetch(None)} >= {"a", "b", "c"}
+    assert {info.name for info in LearnedSource(path).fetch(None)} >= {"a", "c"}
 
 
 def test_an_empty_file_is_filled(path):
@@ -369,8 +344,8 @@ def test_an_empty_file_is_filled(path):
         ),
     ],
 )
-def test_a_file_that_is_not_understood_is_reported_and_set_aside(path, content):
-    """Once; the source works in memory, and the first save keeps the old file under another name."""
+def test_a_file_that_is_not_understood_is_reported_and_replaced(path, content):
+    """Once; the source works in memory, and the first save begins anew."""
     path.write_bytes(content)
     with capture_logs() as logs:
         source = LearnedSource(path)
@@ -378,7 +353,6 @@ def test_a_file_that_is_not_understood_is_reported_and_set_aside(path, content):
         saved(source)
     assert warnings_of(logs) == [("models.learned_unreadable", str(path))]
     assert re.match(r"no limits of version 1: (version|models)", logs[0]["reason"])
-    assert path.with_name("learned.json.corrupt").read_bytes() == content
     assert LearnedSource(path).recall("m") == {"context_window": 8192}
 
 
@@ -387,16 +361,6 @@ def test_the_fault_of_a_file_is_named(path):
     with capture_logs() as logs:
         LearnedSource(path)
     assert [log["reason"] for log in logs] == ["no limits of version 1: models.m.context_window.tokens"]
-
-
-def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path):
-    """Nor one in the place of the lock file beside it."""
-    for name, reason in (("pipe.json", "it is no regular file"), ("locked.json.lock", "No such device or address")):
-        os.mkfifo(tmp_path / name)
-        with capture_logs() as logs:
-            source = saved(LearnedSource(tmp_path / name.removesuffix(".lock")))
-        assert source.recall("m") == {"context_window": 8192}
-        assert {log["reason"] for log in logs} == {f"OSError: {reason}"}
 
 
 def test_names_without_end_are_not_remembered(path):
@@ -428,20 +392,6 @@ def test_trouble_that_appears_later_is_reported_once_and_memory_goes_on(path):
     with capture_logs() as logs:
         saved(source, "d")
     assert warnings_of(logs) == [("models.learned_not_saved", str(path))]
-
-
-@pytest.mark.parametrize("name", ["learned.json", "below/learned.json"])
-def test_a_faulty_file_that_cannot_be_set_aside_and_a_place_where_none_can_be_are_left_alone(tmp_path, name):
-    place = tmp_path / name
-    in_the_way = tmp_path / name.partition("/")[0]
-    in_the_way.write_text('{"version": 1, "models": 7}')
-    occupied = tmp_path / "learned.json.corrupt"
-    occupied.mkdir()
-    with capture_logs() as logs:
-        source = saved(LearnedSource(place))
-    assert warnings_of(logs) == [("models.learned_unreadable", str(place)), ("models.learned_not_saved", str(place))]
-    assert (source.recall("m"), in_the_way.read_text()) == ({"context_window": 8192}, '{"version": 1, "models": 7}')
-    assert (occupied.is_dir(), [*occupied.iterdir()]) == (True, [])
 
 
 # Not in the caller's thread

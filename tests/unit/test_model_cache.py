@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from langchain_ctxwin import ModelInfo, ModelRegistry
 from langchain_ctxwin.models.cache import MAX_SNAPSHOTS, SourceSnapshot, newest, snapshot_file
 from langchain_ctxwin.models.sources.learned import VERSION, StoredValue
-from langchain_ctxwin.util import files, in_daemon
+from langchain_ctxwin.util import in_daemon
 from support.agents import PATIENCE
 from support.model_sources import NOON, ListSource, Watch, model
 
@@ -87,7 +87,7 @@ WRONG = [
         *({"api": {"fetched_at": NOON, "models": [fields]}} for fields in WRONG),
     ],
 )
-def test_a_corrupt_file_is_set_aside_and_started_anew(path, snapshots):
+def test_a_corrupt_file_is_started_anew(path, snapshots):
     text = json.dumps({"version": VERSION, "snapshots": snapshots})
     cache = snapshot_file(write(path, text))
     with capture_logs() as logs:
@@ -95,7 +95,6 @@ def test_a_corrupt_file_is_set_aside_and_started_anew(path, snapshots):
         save(cache, {"api": snapshot(FULL)})
     assert events(logs) == ["models.cache_unreadable"]
     assert cache.read() == {"api": snapshot(FULL)}
-    assert path.with_name("models.json.corrupt").read_text(encoding="utf-8") == text
 
 
 def test_a_file_of_a_newer_version_is_left_alone(path):
@@ -107,13 +106,6 @@ def test_a_file_of_a_newer_version_is_left_alone(path):
         save(cache, {"api": snapshot(FULL)})
     assert events(logs) == ["models.cache_unreadable", "models.cache_not_saved"]
     assert path.read_text(encoding="utf-8") == text
-
-
-def test_a_file_is_not_read_beyond_what_we_write(path, monkeypatch):
-    monkeypatch.setattr(files, "MAX_FILE_BYTES", 10)
-    with capture_logs() as logs:
-        assert snapshot_file(write(path, " " * 11)).read() == {}
-    assert [log["reason"] for log in logs] == ["more than 10 bytes"]
 
 
 # In a registry

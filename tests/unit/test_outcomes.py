@@ -113,13 +113,12 @@ def test_objects_that_share_a_file_add_up_and_write_in_a_background_thread(path,
      '{"version": 1, "outcomes": {"b": {"m": {"successes": NaN, "trials": 1, "at": 0}}}}',
      '{"version": 1, "outcomes": {"b": {"m": {"successes": 0, "trials": 1' + "0" * 400 + ', "at": 0}}}}'],
 )  # fmt: skip
-def test_a_corrupt_file_is_set_aside(path, content):
+def test_a_corrupt_file_is_started_anew(path, content):
     path.write_text(content)
     with capture_logs() as logs:
         outcomes = saved(Outcomes(path))
     assert [log["event"] for log in logs if log["log_level"] == "warning"] == ["models.outcomes_unreadable"]
     assert known(outcomes) == known(Outcomes(path)) == (1.0, 1.0)
-    assert path.with_name("outcomes.json.corrupt").read_text() == content
 
 
 def test_what_is_valid_in_a_faulty_file_is_kept(path):

@@ -20,7 +20,7 @@ from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.models.sources.reading import MAX_NAME_CHARS, MAX_TOKENS
 from langchain_ctxwin.protocols import Clock
 from langchain_ctxwin.util.background import Worker, renew_after_fork
-from langchain_ctxwin.util.files import SMALL_FILE_BYTES, SharedFile, place
+from langchain_ctxwin.util.files import SharedFile, place
 
 VERSION = 1
 MAX_WAITING = 64  # changes beside the one that is being saved; those who wait for the end of it count too
@@ -44,7 +44,6 @@ class StoredValue(Generic[T]):
         events: str,
         what: str,
         writing: dict[str, Any],
-        max_bytes: int | None = None,
     ) -> None:
         self._worker = Worker(f"ctxwin-{what}", max_waiting=MAX_WAITING)
         self._file: SharedFile[Any] | None = None
@@ -66,9 +65,7 @@ class StoredValue(Generic[T]):
             values: Any = {"version": VERSION, key: value}
             return str(document.model_construct(**values).model_dump_json(exclude_defaults=True, **writing))
 
-        self._file = SharedFile(
-            path, events=events, key=key, version=VERSION, empty={}, read=read, write=written, max_bytes=max_bytes
-        )
+        self._file = SharedFile(path, events=events, key=key, version=VERSION, empty={}, read=read, write=written)
 
     def require_ours(self) -> None:
         """Refuse a path where something else lies; raises `ConfigError`."""
@@ -125,7 +122,6 @@ def limits_file(path: Path | None) -> StoredValue[Heard]:
         events="models.learned",
         what="limits",
         writing={"indent": 1},
-        max_bytes=SMALL_FILE_BYTES,
     )
 
 
@@ -139,11 +135,11 @@ class LearnedSource:
 
     With a path, statements are kept in a JSON file that processes may share: read when the source is made and by
     `refresh`, and written in a background thread after `learn`, merged with what others saved meanwhile. Call `flush`
-    before the program ends. Trouble with the file is logged and never raised; one of its own that has a fault is set
-    aside as `<name>.corrupt` before it is replaced. A lock file `<name>.lock` beside it stays.
+    before the program ends. Trouble with the file is logged and never raised; one of its own that has a fault is
+    replaced. A lock file `<name>.lock` beside it stays.
 
     Raises:
-        ConfigError: the path names no place, a link, or a file that holds something else, which is never written; or
+        ConfigError: the path names no place, or a file that holds something else, which is never written; or
             `ttl_seconds` is not positive.
 
     Examples:
@@ -165,7 +161,7 @@ class LearnedSource:
     ) -> None:
         if not ttl_seconds > 0:
             raise ConfigError(f"ttl_seconds={ttl_seconds!r}: give a positive number of seconds")
-        self._file = limits_file(None if path is None else place(path, follows_link=False))
+        self._file = limits_file(None if path is None else place(path))
         self._file.require_ours()
         self._ttl_seconds = ttl_seconds
         self._clock = clock
