@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from decimal import Decimal
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
 from langchain_core.messages import AIMessage
 
@@ -28,6 +28,8 @@ class Event:
     """
 
     NAME: ClassVar[str] = "context.event"
+    """What logs and streams call it; a name may hold fields of the event."""
+
     LEVEL: ClassVar[Level] = "info"
     DERIVED: ClassVar[tuple[str, ...]] = ()
     """Properties that `to_dict` holds beside the fields."""
@@ -47,7 +49,7 @@ class Event:
     @property
     def name(self) -> str:
         """What logs and streams call it."""
-        return self.NAME
+        return self.NAME.format(self)
 
     @property
     def level(self) -> Level:
@@ -58,11 +60,11 @@ class Event:
         """Return the name and all fields as JSON values; money as text, so that it stays exact."""
         names = [one.name for one in fields(self) if one.name != self.QUOTING]
         values = {name: as_json(getattr(self, name)) for name in (*names, *self.DERIVED)}
-        return {"name": self.name, **values}
+        return {"event": type(self).__name__, "name": self.name, **values}
 
     def facts(self) -> dict[str, Any]:
         """Return what is known of this kind of event alone, as logs and streams show it."""
-        facts = {name: value for name, value in self.to_dict().items() if name not in {"name", *COMMON}}
+        facts = {name: value for name, value in self.to_dict().items() if name not in {"event", "name", *COMMON}}
         return {name: value for name, value in facts.items() if value not in (None, "")}
 
     def quoted(self) -> Mapping[str, str]:
@@ -243,6 +245,7 @@ SummaryStatus = Literal["started", "ready", "failed", "lost", "refused"]
 class SummaryEvent(Event):
     """Something became of a summary; its name is `context.summary_started`, and so on."""
 
+    NAME: ClassVar[str] = "context.summary_{0.status}"
     QUOTING: ClassVar[str] = "detail"
     status: SummaryStatus
     """`refused` is one that failed or would not have made the request smaller; of `lost` the process is gone."""
@@ -269,11 +272,6 @@ class SummaryEvent(Event):
     output_tokens: int | None = None
     cost: Decimal | None = None
     """USD, by the prices of the summarizer's model; None when they are unknown."""
-
-    @property
-    def name(self) -> str:
-        """What became of it."""
-        return f"context.summary_{self.status}"
 
     @property
     def level(self) -> Level:
@@ -398,16 +396,12 @@ user message or the newest results were cut to what fits; the set of tools in th
 class NoticeEvent(Event):
     """Something that an operator may want to look at; its name is `context.usage_ignored`, and so on."""
 
+    NAME: ClassVar[str] = "context.{0.notice}"
     QUOTING: ClassVar[str] = "quoting"
     notice: Notice
     about: Mapping[str, Any] = field(default_factory=dict)
     quoting: Mapping[str, str] = field(default_factory=dict)
     """What may quote messages: only the stream of the run shows it."""
-
-    @property
-    def name(self) -> str:
-        """What is noticed."""
-        return f"context.{self.notice}"
 
     @property
     def level(self) -> Level:
@@ -457,15 +451,11 @@ class AlertEvent(Event):
         return "info" if self.is_cleared else "warning"
 
 
-KINDS: Mapping[str, type[Event]] = {
-    **{kind.NAME: kind for kind in (AlertEvent, CompactionEvent, ModelChangeEvent, StepEvent)},
-    **dict.fromkeys((OverflowEvent.NAME, OverflowEvent.RECOVERED), OverflowEvent),
-    **dict.fromkeys((RouteEvent.NAME, RouteEvent.KEPT), RouteEvent),
-    **dict.fromkeys((ToolResultEvent.NAME, ToolResultEvent.REDUCED), ToolResultEvent),
-    **{f"context.summary_{status}": SummaryEvent for status in get_args(SummaryStatus)},
-    **{f"context.{notice}": NoticeEvent for notice in get_args(Notice)},
-}
-"""The type of an event by its name."""
+TYPES: tuple[type[Event], ...] = (
+    *(AlertEvent, CompactionEvent, ModelChangeEvent, NoticeEvent, OverflowEvent),
+    *(RouteEvent, StepEvent, SummaryEvent, ToolResultEvent),
+)
+"""All types of events; `to_dict` states the name of its type as `event`."""
 
 
 def as_json(value: Any) -> Any:

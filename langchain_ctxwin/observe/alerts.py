@@ -23,8 +23,8 @@ from langchain_ctxwin.core.events import (
     ToolResultEvent,
 )
 from langchain_ctxwin.errors import ConfigError, brief, expect
-from langchain_ctxwin.protocols import Clock, MetricsSink
-from langchain_ctxwin.reporting import EXIT_SECONDS, LogSink, Reporter
+from langchain_ctxwin.protocols import MetricsSink
+from langchain_ctxwin.reporting import LogSink, Reporter
 from langchain_ctxwin.util.memo import Lru, once
 
 MAX_MEASURES = 10_000  # some 10 MB: utilization and cost of the 5,000 conversations that went on last
@@ -90,7 +90,6 @@ class Alerts:
         config: an `AlertConfig`, a `FileConfig`, or a `ConfigFile`, which is followed; by default the environment's.
         then: takes the alerts: a sink, a function of one `AlertEvent`, or a list of them. It is called in the turn, so
             have what is slow done elsewhere; what it raises is logged. Alerts are logged in any case.
-        clock: seconds since the epoch, for alerts about events without a time.
 
     Raises:
         ConfigError: an argument is of the wrong type.
@@ -112,13 +111,11 @@ class Alerts:
         config: AlertConfig | FileConfig | LiveConfig | None = None,
         *,
         then: MetricsSink | Callable[[AlertEvent], object] | Sequence[Any] = (),
-        clock: Clock = time.time,
     ) -> None:
         self._config: Any = AlertConfig() if config is None else config
         expect(self._settings(), AlertConfig, "config", "an AlertConfig, a FileConfig or a ConfigFile, or None")
         takers = list(then) if isinstance(then, list | tuple) else [then]
         self._reporter = Reporter([_as_sink(taker) for taker in takers], own=(LogSink,))
-        self._clock = clock
         self._samples: Lru[deque[float]] = Lru(MAX_MEASURES)
         self._raised: dict[Key, AlertEvent] = {}
         self._lock = threading.RLock()  # what is told of an alert may tell something in its turn
@@ -129,27 +126,23 @@ class Alerts:
         with self._lock:
             return tuple(self._raised.values())
 
-    def flush(self, timeout_seconds: float = EXIT_SECONDS) -> bool:
-        """Wait until the sinks of `then` that have a queue took the alerts; false when one needs longer."""
-        return self._reporter.flush(timeout_seconds)
-
     def emit(self, event: Event) -> None:
         """Take one event."""
         config: AlertConfig = self._settings()
         with self._lock:
             for key, sample in _samples_of(event):
-                self._take(key, sample, config, event.time or self._clock())
+                self._take(key, sample, config, event.time or time.time())
 
     def _settings(self) -> Any:
         return group_of(self._config, "alerts")
 
-    def _take(self, key: Key, sample: float, config: AlertConfig, time: float) -> None:
+    def _take(self, key: Key, sample: float, config: AlertConfig, at: float) -> None:
         """Take up one sample, and raise or clear what follows from it."""
         name, thread, model = key
         rule, threshold = RULES[name], getattr(config, name)
         standing = self._raised.get(key)
         if threshold is None or threshold is False:
-            self._clear(key, time=time, value=None)
+            self._clear(key, time=at, value=None)
             return
         samples = once(self._samples, key, deque)
         if name == "conversation_cost" and samples:
@@ -161,16 +154,10 @@ class Alerts:
         value = rule.value(samples)
         bound = rule.clears_at(threshold) if standing else threshold
         if len(samples) < least or not rule.is_passed(value, bound):
-            self._clear(key, time=time, value=value, threshold=float(threshold))
+            self._clear(key, time=at, value=value, threshold=float(threshold))
         elif standing is None:
-            about: dict[str, Any] = {
-                "alert": name,
-                "thread": thread,
-                "model": model,
-                "time": time,
-                "detail": rule.detail,
-            }
-            self._raised[key] = AlertEvent(value=value, threshold=float(threshold), **about)
+            about: dict[str, Any] = {"alert": name, "thread": thread, "model": model, "detail": rule.detail}
+            self._raised[key] = AlertEvent(value=value, threshold=float(threshold), time=at, **about)
             self._reporter.emit(self._raised[key])
 
     def _clear(self, key: Key, **facts: Any) -> None:

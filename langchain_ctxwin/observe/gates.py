@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from types import MappingProxyType
-from typing import Any
+from dataclasses import dataclass
 
 from langchain_ctxwin.core.events import CompactionEvent, Event, OverflowEvent, StepEvent
 from langchain_ctxwin.errors import BudgetExceededError, ConfigError, NoModelFitsError, expect_each
@@ -27,12 +25,10 @@ EVENTS_WANTED = "the events of a History or of a MemorySink"
 Bounds = tuple[float | None, float | None]
 """Least and largest value of a measure that is good enough; None where there is no bound."""
 
-DEFAULT_GATES: Mapping[str, Bounds] = MappingProxyType(
-    {
-        "limit_compliance": (1.0, None),  # a request over the limit fails or is cut: none is acceptable
-        "fallback_success": (0.95, None),  # of twenty requests whose first call failed, nineteen have an answer
-    }
-)
+DEFAULT_GATES: Mapping[str, Bounds] = {
+    "limit_compliance": (1.0, None),  # a request over the limit fails or is cut: none is acceptable
+    "fallback_success": (0.95, None),  # of twenty requests whose first call failed, nineteen have an answer
+}
 """Judged unless told otherwise. The other measures are only reported: a short conversation in a large window is no
 fault. Judge them for a workload that should fill its windows: `{**DEFAULT_GATES, "utilization": (0.8, None)}`."""
 
@@ -112,11 +108,6 @@ class QualityReport:
             rows.append((name, value, amounts, f"{measure.unknown:,}", gate, verdicts.get(name, "")))
         return "\n".join(aligned(rows, right={"value", "amounts", "unknown"}))
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report in JSON values."""
-        measures = {name: {"value": measure.value, **asdict(measure)} for name, measure in self.measures.items()}
-        return {"requests": self.requests, "measures": measures, "verdicts": self.verdicts}
-
 
 def _printed(bounds: Bounds) -> str:
     signs = zip((">=", "<="), bounds, strict=True)
@@ -161,25 +152,22 @@ def _over(part: float | None, whole: float | None) -> Pair:
 
 def _compliance(events: Sequence[Event]) -> Iterator[Pair]:
     """Requests within the limit of their model; one that a provider refused as too large was not."""
+    for step in _steps(events):
+        if step.calls > 1 or any(TOO_SMALL in failure for failure in step.route.get("fallbacks", ())):
+            yield 0, 1
+        else:
+            yield None if step.utilization is None else (step.utilization <= 1, 1)
     for event in events:
-        if isinstance(event, StepEvent):
-            was_refused = event.calls > 1 or any(TOO_SMALL in failure for failure in event.route.get("fallbacks", ()))
-            utilization = event.utilization
-            if was_refused:
-                yield 0, 1
-            else:
-                yield None if utilization is None else (utilization <= 1, 1)
-        elif isinstance(event, OverflowEvent) and is_failed(event) and event.reason not in NOT_SENT:
+        if isinstance(event, OverflowEvent) and not event.is_recovered and event.reason not in NOT_SENT:
             yield 0, 1
 
 
 def _fallback_success(events: Sequence[Event]) -> Iterator[Pair]:
     """Requests that got an answer although their first call failed."""
-    for event in events:
-        if isinstance(event, StepEvent) and (event.calls > 1 or event.route.get("fallbacks")):
+    for step in _steps(events):
+        if step.calls > 1 or step.route.get("fallbacks"):
             yield 1, 1
-        elif is_failed(event):
-            yield 0, 1
+    yield from ((0, 1) for event in events if is_failed(event))
 
 
 def _token_efficiency(events: Sequence[Event]) -> Iterator[Pair]:
@@ -210,18 +198,14 @@ def _results_used(events: Sequence[Event]) -> Iterator[Pair]:
             yield event.left_results - event.unused_results, event.left_results
 
 
-MEASURES: Mapping[str, Callable[[Sequence[Event]], Iterable[Pair]]] = MappingProxyType(
-    {
-        "limit_compliance": _compliance,
-        "fallback_success": _fallback_success,
-        "utilization": lambda events: (_over(step.input_tokens, step.input_limit) for step in _steps(events)),
-        "token_efficiency": _token_efficiency,
-        "reserve_waste": lambda events: (
-            _over(step.unused_reserve_tokens, step.reserved_tokens) for step in _steps(events)
-        ),
-        "tools_needed": _tools_needed,
-        "results_used": _results_used,
-        "quality": lambda events: ((step.quality, 1) for step in _steps(events) if step.quality is not None),
-    }
-)
+MEASURES: Mapping[str, Callable[[Sequence[Event]], Iterable[Pair]]] = {
+    "limit_compliance": _compliance,
+    "fallback_success": _fallback_success,
+    "utilization": lambda events: (_over(step.input_tokens, step.input_limit) for step in _steps(events)),
+    "token_efficiency": _token_efficiency,
+    "reserve_waste": lambda events: (_over(one.unused_reserve_tokens, one.reserved_tokens) for one in _steps(events)),
+    "tools_needed": _tools_needed,
+    "results_used": _results_used,
+    "quality": lambda events: ((step.quality, 1) for step in _steps(events) if step.quality is not None),
+}
 """What requests add to each measure, by its name; `quality` is of the answers that have a score."""

@@ -10,7 +10,6 @@ import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from functools import cache
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import quote
@@ -18,7 +17,7 @@ from weakref import WeakSet
 
 from pydantic import TypeAdapter
 
-from langchain_ctxwin.core.events import KINDS, Event
+from langchain_ctxwin.core.events import TYPES, Event
 from langchain_ctxwin.errors import ConfigError, brief
 from langchain_ctxwin.reporting import EXIT_SECONDS, Reporter
 from langchain_ctxwin.util.background import Worker, renew_after_fork
@@ -37,7 +36,6 @@ SCHEMA = f"""
 CREATE TABLE events (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     json TEXT NOT NULL,
-    name TEXT AS (json_extract(json, '$.name')),
     time REAL AS (json_extract(json, '$.time')),
     thread TEXT AS (json_extract(json, '$.thread')),
     model TEXT AS (json_extract(json, '$.model')),
@@ -160,21 +158,17 @@ class History:
         self,
         *,
         since: float | None = None,
-        until: float | None = None,
         model: str | None = None,
         thread: str | None = None,
-        kind: type[Event] = Event,
     ) -> Iterator[Event]:
         """Yield events in the order in which they were written, whatever the clocks said.
 
         Args:
             since: earliest time, in seconds since the epoch.
-            until: time from which on they are left out.
             model: those of this model alone.
             thread: those of this thread alone.
-            kind: those of this type alone, for example `StepEvent`.
         """
-        tests = {"time >= ?": since, "time < ?": until, "model = ?": model, "thread = ?": thread}
+        tests = {"time >= ?": since, "model = ?": model, "thread = ?": thread}
         chosen = {test: value for test, value in tests.items() if value is not None}
         # Only what is written here becomes part of the statement.
         query = f"SELECT id, json FROM events WHERE {' AND '.join([*chosen, 'id > ?'])} ORDER BY id LIMIT ?"  # noqa: S608
@@ -184,7 +178,7 @@ class History:
                 event = event_of(text)
                 if event is None:
                     self.skipped += 1
-                elif isinstance(event, kind):
+                else:
                     yield event
             last_id = rows[-1][0]
 
@@ -237,18 +231,16 @@ class History:
             ) from error
 
 
+READERS: dict[str, TypeAdapter[Any]] = {kind.__name__: TypeAdapter(kind) for kind in TYPES}
+
+
 def event_of(text: str) -> Event | None:
     """Return the event that `json.dumps(event.to_dict())` describes; None when it is none of this version's."""
     try:
         values = json.loads(text)
-        return cast("Event", _reader(values["name"]).validate_python(values))
+        return cast("Event", READERS[values["event"]].validate_python(values))
     except (ValueError, TypeError, LookupError):
         return None
-
-
-@cache
-def _reader(name: str) -> TypeAdapter[Any]:
-    return TypeAdapter(KINDS[name])
 
 
 _open_file = threading.Lock()

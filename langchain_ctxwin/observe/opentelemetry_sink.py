@@ -8,7 +8,7 @@ from typing import Any
 
 from langchain_ctxwin.core import events
 from langchain_ctxwin.core.events import OTHER, Event
-from langchain_ctxwin.errors import ConfigError, brief
+from langchain_ctxwin.errors import expect
 
 try:
     from opentelemetry import metrics, trace
@@ -33,10 +33,10 @@ MODEL = "gen_ai.request.model"
 Attributes = dict[str, Any]
 
 HISTOGRAMS = {
-    "gen_ai.client.token.usage": ("{token}", "Tokens of a call", [4.0**power for power in range(14)]),
-    "gen_ai.client.operation.duration": ("s", "Time of a call", [0.01 * 2**power for power in range(14)]),
+    "gen_ai.client.token.usage": ("{token}", [4.0**power for power in range(14)]),
+    "gen_ai.client.operation.duration": ("s", [0.01 * 2**power for power in range(14)]),
 }
-"""Units, descriptions, and the boundaries that the GenAI conventions ask for: 1 to 67,108,864 tokens, 0.01 to 81.92
+"""Units and the boundaries that the GenAI conventions ask for: 1 to 67,108,864 tokens, 0.01 to 81.92
 seconds."""
 
 GAUGES = {
@@ -130,8 +130,9 @@ class OpenTelemetrySink:
         *,
         chat_spans: bool = True,
     ) -> None:
-        _check("meter_provider", meter_provider, "get_meter")
-        _check("tracer_provider", tracer_provider, "get_tracer")
+        wanted = "a provider of the OpenTelemetry SDK, or None"
+        expect(meter_provider, MeterProvider | None, "meter_provider", wanted)
+        expect(tracer_provider, TracerProvider | None, "tracer_provider", wanted)
         meter = metrics.get_meter(SCOPE, meter_provider=meter_provider)
         self._tracer = trace.get_tracer(SCOPE, tracer_provider=tracer_provider)
         self._chat_spans = chat_spans
@@ -139,10 +140,8 @@ class OpenTelemetrySink:
         """The values that each attribute of metrics has so far."""
         self._latest: dict[str, events.StepEvent] = {}
         self._histograms = {
-            name: meter.create_histogram(
-                name, unit=unit, description=text, explicit_bucket_boundaries_advisory=boundaries
-            )
-            for name, (unit, text, boundaries) in HISTOGRAMS.items()
+            name: meter.create_histogram(name, unit=unit, explicit_bucket_boundaries_advisory=boundaries)
+            for name, (unit, boundaries) in HISTOGRAMS.items()
         }
         self._counters = {name: meter.create_counter(name, unit=unit) for name, unit in COUNTERS.items()}
         for name, (field, unit) in GAUGES.items():
@@ -256,11 +255,6 @@ class OpenTelemetrySink:
         if fault:
             span.set_status(Status(StatusCode.ERROR, fault))
         span.end(ends)
-
-
-def _check(name: str, provider: Any, method: str) -> None:
-    if provider is not None and not callable(getattr(provider, method, None)):
-        raise ConfigError(f"{name}={brief(provider)}: pass a provider of the OpenTelemetry SDK, or None")
 
 
 def _read(event: Event, names: Mapping[str, str]) -> Attributes:

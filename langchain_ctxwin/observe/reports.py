@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
-from math import ceil
 from operator import attrgetter
 from statistics import fmean
 from typing import Any, TypeVar
@@ -65,7 +64,7 @@ TITLES = {
     "summaries": "Summaries: what became of them, calls, tokens, USD",
     "troubles": "Recoveries, refusals and notices",
     "routes": "Routes: why a model was chosen, fallbacks, quality where answers have scores",
-    "totals": "Totals: USD, and what part was for summaries",
+    "totals": "Totals: USD, and what part of it was for summaries",
     "alerts": "Alerts: those that `Alerts(then=sink)` hands to the sink",
     "changes": "Limits and prices that changed",
 }
@@ -95,7 +94,7 @@ def report(events: Iterable[Event]) -> Report:
         "routes": _rows([step for step in steps if step.route], {"reason": _route_reason, "model": model}, ROUTES),
         "totals": _totals(known, steps, summaries),
         "alerts": _rows(_of(known, AlertEvent), {"alert": attrgetter("alert")}, ALERTS),
-        "changes": [_change(event) for event in _of(known, ModelChangeEvent)],
+        "changes": _rows(_of(known, ModelChangeEvent), CHANGES, {}),
     }
     return Report(events=len(known), tables=tables)
 
@@ -129,49 +128,40 @@ def _mean(values: Sequence[float]) -> float | None:
     return fmean(values) if values else None
 
 
-def _p95(values: Sequence[float]) -> float | None:
-    return sorted(values)[ceil(0.95 * len(values)) - 1] if values else None
+def _each(work_out: Callable[[list[Any]], Any], *names: str) -> dict[str, Column]:
+    return {name: _known(name, work_out) for name in names}
+
+
+def _day(event: Event) -> str:
+    return datetime.fromtimestamp(event.time, UTC).date().isoformat()
 
 
 USAGE: Mapping[str, Column] = {
     "requests": len,
     "unreported": lambda steps: sum(step.reported_tokens is None for step in steps),
-    "cached_tokens": _known("cached_tokens", sum),
-    "written_tokens": _known("cache_write_tokens", sum),
-    "new_tokens": _known("new_tokens", sum),
-    "output_tokens": _known("output_tokens", sum),
-    "cost": _known("cost", _money),
-    "cache_saved": _known("cache_saved", _money),
+    **_each(sum, "cached_tokens", "cache_write_tokens", "new_tokens", "output_tokens"),
+    **_each(_money, "cost", "cache_saved"),
     "unpriced": lambda steps: sum(step.cost is None for step in steps),
-    "utilization": _known("utilization", _mean),
-    "utilization_p95": _known("utilization", _p95),
+    **_each(_mean, "utilization", "accuracy"),
     "over_limit": _known("utilization", lambda shares: sum(share > 1 for share in shares)),
-    "accuracy": _known("accuracy", _mean),
-    "unused_reserve_tokens": _known("unused_reserve_tokens", sum),
+    **_each(sum, "unused_reserve_tokens"),
 }
 COMPACTIONS: Mapping[str, Column] = {
     "compactions": len,
-    "before_tokens": _known("tokens_before", _mean),
-    "after_tokens": _known("tokens_after", _mean),
-    "mean_seconds": _known("duration_seconds", _mean),
-    "p95_seconds": _known("duration_seconds", _p95),
-    "left_messages": _known("left_messages", sum),
-    "left_results": _known("left_results", sum),
-    "unused_results": _known("unused_results", sum),
+    **_each(_mean, "tokens_before", "tokens_after", "duration_seconds"),
+    **_each(sum, "left_messages", "left_results", "unused_results"),
 }
 SUMMARIES: Mapping[str, Column] = {
     "summaries": len,
-    "calls": _known("calls", sum),
-    "input_tokens": _known("input_tokens", sum),
-    "output_tokens": _known("output_tokens", sum),
-    "cost": _known("cost", _money),
+    **_each(sum, "calls", "input_tokens", "output_tokens"),
+    **_each(_money, "cost"),
 }
 ROUTES: Mapping[str, Column] = {
     "requests": len,
     "fallbacks": lambda steps: fmean(bool(step.route.get("fallbacks")) for step in steps),
     "scored": _known("quality", len),
-    "quality": _known("quality", _mean),
-    "cost": _known("cost", _money),
+    **_each(_mean, "quality"),
+    **_each(_money, "cost"),
 }
 ALERTS: Mapping[str, Column] = {
     "raised": lambda events: sum(not event.is_cleared for event in events),
@@ -179,6 +169,10 @@ ALERTS: Mapping[str, Column] = {
     "value": lambda events: events[-1].value,
     "threshold": lambda events: events[-1].threshold,
     "last_day": lambda events: _day(events[-1]),
+}
+CHANGES: Mapping[str, Callable[[Any], str]] = {
+    "day": _day,
+    **{name: attrgetter(name) for name in ("model", "field", "before", "after", "source")},
 }
 RESULTS: Mapping[str, Column] = {
     "results": len,
@@ -206,41 +200,28 @@ def _tools(steps: Sequence[StepEvent], results: Sequence[ToolResultEvent]) -> li
 def _totals(events: Sequence[Event], steps: Sequence[StepEvent], summaries: Sequence[SummaryEvent]) -> list[Row]:
     if not steps and not summaries:
         return []
-    summary_cost = _known("cost", _money)(summaries)
-    cost = _known("cost", _money)([*steps, *summaries])
-    totals = {
-        "requests": len(steps),
-        "failed": sum(map(is_failed, events)),
-        "cost": cost,
-        "summary_cost": summary_cost,
-        "summary_share": float(summary_cost / cost) if summary_cost is not None and cost else None,
-        "cache_saved": _known("cache_saved", _money)(steps),
-    }
-    return [totals]
-
-
-def _day(event: Event) -> str:
-    return datetime.fromtimestamp(event.time, UTC).date().isoformat()
+    cost = _known("cost", _money)
+    failed = sum(map(is_failed, events))
+    return [
+        {
+            "requests": len(steps),
+            "failed": failed,
+            "cost": cost([*steps, *summaries]),
+            "summary_cost": cost(summaries),
+        }
+    ]
 
 
 def _why(event: OverflowEvent | NoticeEvent) -> str:
     if isinstance(event, NoticeEvent):
         return str(event.about.get("reason", ""))
-    again = "less input" if event.output_tokens is None else "less output"
-    return f"asked again with {again}" if event.is_recovered else event.reason
+    return event.reason
 
 
 def _route_reason(step: StepEvent) -> str:
     """The kind of reason, without the figures of one request."""
     reason = str(step.route.get("reason") or "")
     return reason.partition(":")[0].partition("(")[0].strip()
-
-
-CHANGE_FIELDS = ("model", "field", "before", "after", "source")
-
-
-def _change(event: ModelChangeEvent) -> Row:
-    return {"day": _day(event), **{name: getattr(event, name) for name in CHANGE_FIELDS}}
 
 
 def _printed(title: str, rows: Sequence[Row]) -> str:
@@ -255,8 +236,8 @@ def _printed(title: str, rows: Sequence[Row]) -> str:
 
 
 FORMATS = {
-    **dict.fromkeys(("mean_seconds", "p95_seconds"), ",.3f"),
-    **dict.fromkeys(("before_tokens", "after_tokens"), ",.0f"),
+    "duration_seconds": ",.3f",
+    **dict.fromkeys(("tokens_before", "tokens_after"), ",.0f"),
     **dict.fromkeys(("value", "threshold"), "g"),
 }
 """How numbers are printed that are no shares."""

@@ -188,13 +188,12 @@ def test_what_is_too_little_or_not_known_is_no_alert():
 
 
 def test_a_clock_that_jumps_changes_nothing():
-    """Windows are counted in events; the alert has the time of its event, else that of the clock."""
+    """Windows are counted in events; the alert has the time of its event."""
     sink = MemorySink()
-    alerts = Alerts(SMALL, then=sink, clock=lambda: -5.0)
+    alerts = Alerts(SMALL, then=sink)
     for event in (StepEvent(input_limit=10, reported_tokens=10, time=at) for at in (9e9, 3.0)):
         alerts.emit(event)
-    alerts.emit(REFUSED)
-    assert [(one.alert, one.time) for one in sink.of(AlertEvent)] == [("utilization", 3.0), ("refusals", -5.0)]
+    assert [(one.alert, one.time) for one in sink.of(AlertEvent)] == [("utilization", 3.0)]
 
 
 def test_alerts_are_logged_with_the_thread_of_their_conversation():
