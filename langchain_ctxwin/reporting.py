@@ -24,7 +24,7 @@ from langchain_ctxwin.core.events import AlertEvent, Event
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.turns import SOURCE
 from langchain_ctxwin.core.window import Window
-from langchain_ctxwin.errors import ConfigError, UnknownModelError, brief
+from langchain_ctxwin.errors import ConfigError, UnknownModelError, brief, expect_each
 from langchain_ctxwin.protocols import Clock, MetricsSink
 from langchain_ctxwin.util.background import in_few_daemons
 from langchain_ctxwin.util.failures import FailureLog, digest_of, log_text, reason_of
@@ -34,6 +34,8 @@ from langchain_ctxwin.util.memo import MAX_TEXTS, Lru
 EXIT_SECONDS = 1.0  # how long the end of the process waits for sinks that have a queue, all of them together
 MAX_EVENTS = 10_000  # kept in memory unless told, some 10 MB: what happens in a long afternoon
 PRICE_SECONDS = 300.0  # between two questions for the prices of a model: they change, and a service comes back
+
+SINKS_WANTED = "a list of sinks, objects with a method emit(event), for example sinks=[MemorySink()]"
 
 E = TypeVar("E", bound=Event)
 
@@ -151,7 +153,7 @@ class Reporter:
         own: Iterable[type[LogSink | StreamSink]] = (LogSink, StreamSink),
         clock: Clock = time.time,
     ) -> None:
-        self.sinks = tuple(_checked(sinks))
+        self.sinks: tuple[MetricsSink, ...] = tuple(expect_each(sinks or (), MetricsSink, "sinks", SINKS_WANTED))
         """The sinks that were given."""
         always = [kind() for kind in own if not any(isinstance(sink, kind) for sink in self.sinks)]
         self._clock = clock
@@ -183,15 +185,6 @@ class Reporter:
         flushes = [getattr(sink, "flush", None) for sink in self.sinks]
         done = [flush(max(0.0, ends - time.monotonic())) is not False for flush in flushes if callable(flush)]
         return all(done)
-
-
-def _checked(sinks: Any) -> Iterator[MetricsSink]:
-    if isinstance(sinks, str | bytes) or not isinstance(sinks, Iterable | None):
-        raise ConfigError(f"sinks={brief(sinks)}: pass a list of sinks, for example sinks=[MemorySink()]")
-    for sink in sinks or ():
-        if isinstance(sink, type) or not callable(getattr(sink, "emit", None)) or iscoroutinefunction(sink.emit):
-            raise ConfigError(f"sinks holds {brief(sink)}: a sink is an object with a plain method emit(event)")
-        yield sink
 
 
 def thread_of_run() -> str:

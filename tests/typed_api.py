@@ -140,7 +140,7 @@ def history(engine_limits: ModelLimits) -> None:
     ContextEngine(engine_limits, sinks=[sink])
     past = History(sink.path)
     past.score("run--1", 1)
-    assert_type(past.events(since=0.0, model="small", kind=StepEvent), Iterator[Event])
+    assert_type(past.events(since=0.0, model="small"), Iterator[Event])
     assert_type(report(past.events()), Report)
 
 

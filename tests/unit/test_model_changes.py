@@ -115,7 +115,7 @@ def test_a_sink_that_raises_holds_up_no_lookup():
 
 def test_what_is_no_sink_is_refused():
     """When the registry is made."""
-    with pytest.raises(ConfigError, match="sinks holds 3"):
+    with pytest.raises(ConfigError, match=r"sinks\[0\]=3"):
         ModelRegistry([], sinks=[3])
 
 

@@ -134,18 +134,17 @@ class Async:
 @pytest.mark.parametrize(
     ("make", "fault"),
     [
-        (lambda: Reporter([Async()]), "a sink is an object with a plain method emit"),
         (
             lambda: Reporter([print]),
-            "sinks holds <built-in function print>: a sink is an object with a plain method emit",
+            "sinks[0]=<built-in function print>: pass a list of sinks, objects with a method emit",
         ),
-        (lambda: Reporter([MemorySink]), "a sink is an object with a plain method emit"),
+        (lambda: Reporter([MemorySink]), "sinks[0]=<class"),
         (lambda: ContextWindowMiddleware(sinks="log"), "sinks='log': pass a list of sinks"),
         (lambda: ContextEngine(ModelLimits(context_window=LIMIT), sinks=3), "sinks=3: pass a list of sinks"),
         (lambda: create_context_agent(model_of(), [], prices=3), "prices=3: pass a ModelInfo, a ModelRegistry"),
         (lambda: Prices(Async().emit), "pass a ModelInfo, a ModelRegistry, or a function that returns a ModelInfo"),
         (lambda: Prices(ModelInfo), "pass a ModelInfo, a ModelRegistry, or a function that returns a ModelInfo"),
-        (lambda: ToolResultGuard(sinks=[3]), "sinks holds 3"),
+        (lambda: ToolResultGuard(sinks=[3]), "sinks[0]=3"),
         (lambda: MemorySink(0), "max_events=0: give a whole number of events, at least 1"),
         (
             lambda: ContextWindowMiddleware(ContextEngine(ModelLimits(context_window=9)), sinks=[]),
