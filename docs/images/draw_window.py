@@ -1,7 +1,7 @@
 """Draws `window.png`: an agent with tools explores a folder of source code through a window of 8,192 tokens.
 
 Every bar is one request that the offline model was sent, as `StepEvent`s tell of it.
-Run it with the extra `report`: `python docs/images/draw_window.py`.
+Run it with matplotlib installed: `python docs/images/draw_window.py`.
 """
 
 from pathlib import Path

@@ -105,6 +105,8 @@ class HistorySink:
 
     def _write_waiting(self) -> None:
         events = [self._waiting.popleft() for _ in range(len(self._waiting))]
+        if not events:  # an earlier task took them along
+            return
         try:
             rows = [(json.dumps(event.to_dict(), default=str),) for event in events]
             self.path.parent.mkdir(parents=True, exist_ok=True)
