@@ -514,7 +514,7 @@ class ContextEngine:
             facts = written.cost | {"seconds": round(written.seconds, 3)}
             facts["tokens"] = window.request.price_text(written.text)
             facts["cost"] = written.usage.cost(self._summarizer_info()) if written.calls else None
-        facts |= {"reason": own_words(reason), "detail": reason, "messages": messages}
+        facts |= {"reason": own_words(reason), "quoting": {"reason": reason}, "messages": messages}
         self.reporter.emit(SummaryEvent(status=status, model=self.summarizer_model, key=key, **facts))
 
     def _summarizer_info(self) -> ModelInfo | None:

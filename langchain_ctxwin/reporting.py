@@ -55,9 +55,11 @@ class LogSink:
         level = "info" if self._steps and event.level == "debug" else event.level
         if level == "debug":
             return
-        digests = {f"{name}_digest": digest_of(text) for name, text in event.quoted().items()}
-        getattr(log, level)(event.name, **_with_place(event), **digests)
-        for text in event.quoted().values():
+        facts = _with_place(event)
+        quotes = {name: text for name, text in event.quoting.items() if text != facts.get(name, "")}
+        digests = {f"{name}_digest": digest_of(text) for name, text in quotes.items()}
+        getattr(log, level)(event.name, **facts, **digests)
+        for text in quotes.values():
             log_text(event.name, text)
 
 
@@ -79,7 +81,7 @@ class StreamSink:
             writer = get_stream_writer()
         except (RuntimeError, KeyError):  # a node that is called outside a graph has no stream
             return
-        writer({"type": event.name, **_with_place(event), **event.quoted()})
+        writer({"type": event.name, **_with_place(event), **event.quoting})
 
 
 def _with_place(event: Event) -> dict[str, Any]:

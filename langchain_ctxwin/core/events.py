@@ -34,9 +34,6 @@ class Event:
     DERIVED: ClassVar[tuple[str, ...]] = ()
     """Properties that `to_dict` holds beside the fields."""
 
-    QUOTING: ClassVar[str] = ""
-    """The field that may quote messages: it is in no dict, and only the stream of the run shows it."""
-
     thread: str = ""
     """Thread id of the run; empty outside of one."""
 
@@ -45,6 +42,9 @@ class Event:
 
     time: float = 0.0
     """Seconds since the epoch, when it was reported."""
+
+    quoting: Mapping[str, str] = field(default_factory=dict)
+    """What may quote messages, by the name of a fact: it is in no dict, and only the stream of the run shows it."""
 
     @property
     def name(self) -> str:
@@ -58,7 +58,7 @@ class Event:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the name and all fields as JSON values; money as text, so that it stays exact."""
-        names = [one.name for one in fields(self) if one.name != self.QUOTING]
+        names = [one.name for one in fields(self) if one.name != "quoting"]
         values = {name: as_json(getattr(self, name)) for name in (*names, *self.DERIVED)}
         return {"event": type(self).__name__, "name": self.name, **values}
 
@@ -66,10 +66,6 @@ class Event:
         """Return what is known of this kind of event alone, as logs and streams show it."""
         facts = {name: value for name, value in self.to_dict().items() if name not in {"event", "name", *COMMON}}
         return {name: value for name, value in facts.items() if value not in (None, "")}
-
-    def quoted(self) -> Mapping[str, str]:
-        """Return what may quote messages, by the name of the fact in whose place the stream of the run shows it."""
-        return {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,7 +242,6 @@ class SummaryEvent(Event):
     """Something became of a summary; its name is `context.summary_started`, and so on."""
 
     NAME: ClassVar[str] = "context.summary_{0.status}"
-    QUOTING: ClassVar[str] = "detail"
     status: SummaryStatus
     """`refused` is one that failed or would not have made the request smaller; of `lost` the process is gone."""
 
@@ -254,11 +249,7 @@ class SummaryEvent(Event):
     """Names the piece of work, from `started` to its end."""
 
     reason: str = ""
-    """Why, without what others wrote."""
-
-    detail: str = ""
-    """Why, with the words of the summarizer's own error, which may quote messages: only the stream of the run shows
-    it, in the place of the reason."""
+    """Why, without what others wrote; their own words are in `quoting`."""
 
     messages: int | None = None
     """Messages that it covers."""
@@ -277,10 +268,6 @@ class SummaryEvent(Event):
     def level(self) -> Level:
         """What failed is a warning."""
         return "info" if self.status in {"started", "ready"} else "warning"
-
-    def quoted(self) -> Mapping[str, str]:
-        """Return the whole reason."""
-        return {"reason": self.detail} if self.detail not in {"", self.reason} else {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -397,11 +384,8 @@ class NoticeEvent(Event):
     """Something that an operator may want to look at; its name is `context.usage_ignored`, and so on."""
 
     NAME: ClassVar[str] = "context.{0.notice}"
-    QUOTING: ClassVar[str] = "quoting"
     notice: Notice
     about: Mapping[str, Any] = field(default_factory=dict)
-    quoting: Mapping[str, str] = field(default_factory=dict)
-    """What may quote messages: only the stream of the run shows it."""
 
     @property
     def level(self) -> Level:
@@ -411,10 +395,6 @@ class NoticeEvent(Event):
     def facts(self) -> dict[str, Any]:
         """Return what it is about."""
         return {name: as_json(value) for name, value in self.about.items()}
-
-    def quoted(self) -> Mapping[str, str]:
-        """Return what may quote messages."""
-        return self.quoting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
