@@ -95,4 +95,5 @@ def _fault(fault: ErrorDetails, given: Mapping[str, Any], known: Collection[str]
     # A list or table may hold a secret, and so may a text in the place of one.
     may_be_secret = kind == "model_type" or SECRET_NAMES.intersection(map(str, place))
     is_plain = isinstance(value, str | int | float | None) and not may_be_secret
-    return f"{name}{f'={brief(value)}' if is_plain else ''}{origin}: {advice}"
+    shown = f"={brief(value)}" if is_plain else f" ({type(value).__name__})"
+    return f"{name}{shown}{origin}: {advice}"

@@ -107,10 +107,14 @@ def test_faults_of_a_table_are_told_at_once(refusal):
         ("yaml", "kepp: 1", "unknown setting kepp (did you mean keep?): remove it or correct its name"),
         ("yaml", "tool_results: {cursor_key: s3cret}", "cursor_key (did you mean cursor_keys?)"),
         ("yaml", "zzzzzz: s3cret", "unknown setting zzzzzz: remove it or correct its name"),
-        ("yaml", "tool_results: {cursor_keys: s3cret}", "invalid ToolResultConfig: cursor_keys: Input should be a"),
-        ("yaml", "tool_results: {cursor_keys: [{a: s3cret}]}", "cursor_keys.0: Input should be a valid"),
-        ("yaml", "tool_results: s3cret", "tool_results: Input should be a valid dictionary"),
-        ("toml", '[[tool_results]]\ncursor_keys = ["s3cret"]', "tool_results: Input should be a valid dictionary"),
+        ("yaml", "tool_results: {cursor_keys: s3cret}", "invalid ToolResultConfig: cursor_keys (str): Input should be"),
+        ("yaml", "tool_results: {cursor_keys: [{a: s3cret}]}", "cursor_keys.0 (dict): Input should be a valid"),
+        ("yaml", "tool_results: s3cret", "tool_results (str): Input should be a valid dictionary"),
+        (
+            "toml",
+            '[[tool_results]]\ncursor_keys = ["s3cret"]',
+            "tool_results (list): Input should be a valid dictionary",
+        ),
         ("yaml", 'cursor_keys: ["s3cret\n', "it is not valid YAML (at line 2, column 1)"),
         ("yaml", "keep: !!int s3cret", "a value in it cannot be read (ValueError)"),
         ("yaml", "cursor_keys: [!it's-s3cret x]", "it is not valid YAML (at line 1, column 15)"),
@@ -139,7 +143,7 @@ def test_what_cannot_be_settings_is_refused_with_its_place(refusal, ending, text
     [
         ("CONTEXT_TRIGGER", "much", "trigger='much' (from the environment): Input should be"),
         ("TOOL_RESULTS_CURSOR_KEYS", '["s3cret"', "CTXWIN_TOOL_RESULTS_...: error parsing value for field"),
-        ("TOOL_RESULTS_CURSOR_KEYS", '["s3cret", {"a": "s3cret"}]', "cursor_keys.1 (from the environment)"),
+        ("TOOL_RESULTS_CURSOR_KEYS", '["s3cret", {"a": "s3cret"}]', "cursor_keys.1 (dict) (from the environment)"),
     ],
 )
 def test_a_fault_of_the_environment_is_told_as_such(refusal, monkeypatch, name, value, reason):

@@ -140,7 +140,7 @@ def called(call: Callable[[Any], Any], value: Any) -> Any:
 def said_by(error: BaseException, value: Any) -> bool:
     """Say whether an error names the value, its type or what it holds, and what to do."""
     inside = next(iter(value)) if isinstance(value, dict | list | str) else value
-    names = (str(value), repr(value), type(value).__name__, repr(inside), f".{inside}", type(inside).__name__)
+    names = (str(value), repr(value), type(value).__name__, repr(inside), f" {inside}:", type(inside).__name__)
     is_nothing = value is None or isinstance(error, ctx.UnknownModelError)
     return ": " in str(error) and (is_nothing or any(name in str(error) for name in names))
 
