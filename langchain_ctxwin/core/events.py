@@ -17,7 +17,8 @@ from langchain_ctxwin.core.spending import Usage
 Level = Literal["debug", "info", "warning"]
 """How much an event wants to be noticed, in the words of logging."""
 
-COMMON = frozenset({"thread", "model", "time"})
+PLACE_AND_NAME = frozenset({"event", "name", "status", "thread", "model", "time"})
+"""What logs and streams have beside the facts of an event: a status is in its name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +65,7 @@ class Event:
 
     def facts(self) -> dict[str, Any]:
         """Return what is known of this kind of event alone, as logs and streams show it."""
-        facts = {name: value for name, value in self.to_dict().items() if name not in {"event", "name", *COMMON}}
+        facts = {name: value for name, value in self.to_dict().items() if name not in PLACE_AND_NAME}
         return {name: value for name, value in facts.items() if value not in (None, "")}
 
 
