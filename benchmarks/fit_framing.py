@@ -21,7 +21,8 @@ import numpy as np
 from langchain_core.messages import AIMessage, AnyMessage, convert_to_messages
 
 from langchain_ctxwin import TokenEstimator
-from langchain_ctxwin.core.edits import Call, Media, pieces
+from langchain_ctxwin.core.blocks import Media
+from langchain_ctxwin.core.tokens import Call, pieces
 from langchain_ctxwin.core.tool_schemas import FRAMING, FieldPrices, Framing, schema_tokens
 from transcripts import cleaned
 from usage_requests import Recorded, family_of, load

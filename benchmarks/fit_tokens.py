@@ -19,8 +19,8 @@ import numpy as np
 import quicktok
 
 from langchain_ctxwin.core import token_weights
-from langchain_ctxwin.core.token_weights import BOUNDS, WEIGHTS
-from langchain_ctxwin.core.tokens import ASCII_FEATURES, FEATURES, SCRIPTS, features, script_counts
+from langchain_ctxwin.core.token_weights import BOUNDS, FEATURES, WEIGHTS
+from langchain_ctxwin.core.tokens import ASCII_FEATURES, features, script_of
 
 FAMILIES = {
     "openai": "o200k", "cl100k": "cl100k", "anthropic": "claude47", "claude3": "claude3", "gemini": "gemma3",
@@ -30,7 +30,6 @@ AGENT_LIKE = {
     "agent_obs", "chat", "tool_json", "tool_calls", "json", "jsonmin", "log", "py", "js", "ts", "java", "diff", "sh",
     "md", "mdtable", "yaml", "sql", "html", "csv", "trace", "prose_en", "c", "rust", "css",
 }  # fmt: skip
-PER_LINE = 12  # figures on a line of the written module
 PER_STRING = 50  # characters on a line of those that are common
 # What makes a character common: its share in the texts of its alphabet; else its tokens at most, or texts that have it.
 COMMON_SHARE = 0.96
@@ -38,7 +37,7 @@ COMMON_TOKENS = {"o200k_base": 1, "qwen3": 1, "cl100k_base": 2, "llama3": 2}
 COMMON_TEXTS = 2
 WITHOUT_ALPHABET = {
     "latin1_symbols", "latin1", "latin_extended", "vietnamese", "typography", "box", "signs", "selectors", "fullwidth",
-    "cjk_symbols", "cjk", "kana", "other_scripts",
+    "cjk_symbols", "cjk", "kana",
 }  # fmt: skip
 FOLDS = 8  # parts of the sources, each of which is predicted by weights fitted to the others
 
@@ -54,12 +53,12 @@ FLOORS = {
 # Characters that no text fitted to is written in cost no more than their bytes.
 CEILINGS = {
     "long_words": 7.0, "long_symbols": 5.0, "a_endings": 1.0, "i_endings": 1.0, "latin_runs": 3.0, "rare_two_byte": 2.0,
-    "rare_three_byte": 3.0, "other_scripts": 3.0, "typography": 1.05,
+    "rare_three_byte": 3.0, "typography": 1.05,
 }  # fmt: skip
 MEASURED = ("openai", "cl100k", "llama", "qwen")
 MEASURED_FLOORS = {
     "signs": (0.9, 1.3, 1.1, 0.9), "box": (0.6, 0.8, 0.7, 0.6), "typography": (0.5, 1.0, 0.6, 1.0),
-    "fullwidth": (0.6, 0.75, 0.7, 0.7), "other_scripts": (1.8, 2.2, 2.2, 1.6), "selectors": (0.5, 1.0, 1.0, 0.5),
+    "fullwidth": (0.6, 0.75, 0.7, 0.7), "selectors": (0.5, 1.0, 1.0, 0.5),
     "emoji": (1.7, 1.9, 1.8, 1.7), "rare_astral": (3.4, 3.4, 3.4, 3.2), "latin1_symbols": (0.4, 0.5, 0.5, 0.4),
     "latin_extended": (0.3, 0.3, 0.3, 0.45), "vietnamese": (0.6, 0.9, 0.8, 0.6), "cjk": (0.43, 0.95, 0.65, 0.57),
     "kana": (0.33, 0.75, 0.5, 0.55), "rare_two_byte": (1.8, 1.9, 1.9, 1.5), "rare_three_byte": (2.4, 2.6, 2.4, 2.0),
@@ -180,12 +179,20 @@ def bounds_of(estimate: np.ndarray, family: str, exact: dict, agent: np.ndarray)
 
 def write(fitted: dict[str, np.ndarray], bounds: dict[str, tuple[float, float]]) -> None:
     """Puts the figures into the tables of the module."""
-    weights = [line for name, found in fitted.items() for line in (f'    "{name}": (', *_wrapped(found), "    ),")]
+    head = f"{'feature':18}" + "".join(f"{family:>10}" for family in fitted)
+    columns = zip(*fitted.values(), strict=True)
+    rows = [
+        f"{name:18}" + "".join(f"{weight:>10.3f}" for weight in row)
+        for name, row in zip(FEATURES, columns, strict=True)
+    ]
     limits = [f'    "{name}": ({high:.3f}, {low:.3f}),' for name, (high, low) in bounds.items()]
     source = TARGET.read_text(encoding="utf-8")
-    for table, lines in {"WEIGHTS": weights, "BOUNDS": limits}.items():
-        body = "\n".join(["", *lines, "}"])
-        source = re.sub(rf"(?ms)^({table}: [^\n]*{{).*?^}}", lambda found, body=body: found[1] + body, source, count=1)
+    for start, lines, end in (
+        ('TABLE = """', [head, *rows], '"""'),
+        ("BOUNDS: dict[str, tuple[float, float]] = {", limits, "}"),
+    ):
+        body = "\n".join([start, *lines, end])
+        source = re.sub(rf"(?ms)^{re.escape(start)}$.*?^{end}$", lambda _, body=body: body, source, count=1)
     TARGET.write_text(source, encoding="utf-8")
     print(f"wrote {TARGET}")
 
@@ -203,7 +210,7 @@ def write_characters(texts: list[str]) -> None:
     for script, characters in by_script().items():
         if script in WITHOUT_ALPHABET:
             common.update(each for each in characters if all(count(each) <= tokens for count, tokens in counters))
-            if script not in {"cjk", "other_scripts"}:
+            if script != "cjk":
                 common.update(each for each in characters if spread[each] >= COMMON_TEXTS)
             continue
         left = COMMON_SHARE * sum(seen[each] for each in characters)
@@ -223,13 +230,8 @@ def by_script() -> dict[str, list[str]]:
     """The characters of two and three bytes by script."""
     found: dict[str, list[str]] = {}
     for character in map(chr, [*range(0x80, 0xD800), *range(0xE000, 0x10000)]):
-        found.setdefault(SCRIPTS[script_counts(character).index(1)], []).append(character)
+        found.setdefault(script_of(character), []).append(character)
     return found
-
-
-def _wrapped(weights: np.ndarray) -> list[str]:
-    figures = [f"{weight:.3f}," for weight in weights]
-    return [" " * 8 + " ".join(figures[start : start + PER_LINE]) for start in range(0, len(figures), PER_LINE)]
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ from typing import Any, ClassVar
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AnyMessage, MessageLikeRepresentation, SystemMessage, convert_to_messages
 
-from langchain_ctxwin.core.edits import compact_json
+from langchain_ctxwin.core.blocks import compact_json
 from langchain_ctxwin.core.model_info import family_of
 from langchain_ctxwin.core.tokens import TokenEstimator, request_tokens
 from langchain_ctxwin.core.tool_schemas import FRAMING, tool_definition

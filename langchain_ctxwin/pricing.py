@@ -15,9 +15,9 @@ from typing import Any
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 
 from langchain_ctxwin.core.assembly import filled
+from langchain_ctxwin.core.blocks import compact_json
 from langchain_ctxwin.core.calibration import QUANTILE_SD, Doubt
 from langchain_ctxwin.core.calls import call_ids
-from langchain_ctxwin.core.edits import compact_json
 from langchain_ctxwin.core.media import has_media
 from langchain_ctxwin.core.model_info import family_of
 from langchain_ctxwin.core.native import compaction_in, in_prompt, is_deferred

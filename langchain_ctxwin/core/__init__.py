@@ -1,8 +1,8 @@
 """The pure part: values in, values out; no I/O, clocks or randomness. Here are the words by which others know it."""
 
 from langchain_ctxwin.core.assembly import RECORD_ID, record_text
+from langchain_ctxwin.core.blocks import text_of
 from langchain_ctxwin.core.calibration import Correction, Doubt
-from langchain_ctxwin.core.edits import text_of
 from langchain_ctxwin.core.model_info import model_name
 from langchain_ctxwin.core.outcome import from_answer, update_after_measure
 from langchain_ctxwin.core.pairing import Rules, find_faults, is_empty, is_valid_step, repair_step

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar
 
 from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
-from langchain_ctxwin.core.edits import text_of
+from langchain_ctxwin.core.blocks import text_of
 from langchain_ctxwin.core.pairing import note_message
 from langchain_ctxwin.core.record import CLOSING, FENCE, NO_MARKS, OPENING, Record, render_record
 from langchain_ctxwin.core.turns import Step

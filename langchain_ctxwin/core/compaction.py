@@ -11,8 +11,9 @@ from typing import Any, Literal
 
 from langchain_core.messages import AIMessage
 
+from langchain_ctxwin.core.blocks import text_of
 from langchain_ctxwin.core.calls import is_result, is_user, result_ids
-from langchain_ctxwin.core.edits import clampable_chars, text_of
+from langchain_ctxwin.core.edits import clampable_chars
 from langchain_ctxwin.core.fitting import take_while_fits
 from langchain_ctxwin.core.notes import lasting, record_lines
 from langchain_ctxwin.core.priced_view import PricedView, RequestParts, last_user, pins_before

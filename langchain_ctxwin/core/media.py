@@ -5,21 +5,21 @@ They cost few tokens and many bytes, so that a request can be too large long bef
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+from math import ceil
 from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage
 
-from langchain_ctxwin.core.calls import RESULT_BLOCKS
-from langchain_ctxwin.core.edits import MEDIA_TYPES
+from langchain_ctxwin.core.blocks import MAX_DEPTH, MEDIA_KINDS, RESULT_KEYS, blocks_of, kind_of
 from langchain_ctxwin.core.overflow import ContextOverflow
 
 # Of the bytes that an API takes; the rest is for text, a million tokens of which have four megabytes.
 BYTES_SHARE = 0.875
 REFUSED_SHARE = 0.75  # of what a refused request had, where the refusal states no limit
 DROPPED_SHARE = 0.5  # of a limit that is left out at once, so that the prefix changes rarely
-MAX_DEPTH = 4  # blocks inside blocks: results hold pictures, and those hold where they come from
 INLINE_CHARS = 256  # a shorter text in a block is a name, an address or a type; a picture is longer
 
 
@@ -79,10 +79,10 @@ class MediaSize:
     @classmethod
     def of(cls, message: AnyMessage) -> MediaSize:
         """Return the media of a message that a person, a tool or an application wrote."""
-        blocks = [] if isinstance(message, AIMessage) else [*_media_in(message.content)]
+        blocks = [*_media_in(message)]
         return cls(
             num_bytes=sum(map(_inline_chars, blocks)),
-            images=sum(MEDIA_TYPES[block["type"]] == "image" for block in blocks),
+            images=sum(kind_of(block) == "image" for block in blocks),
         )
 
     @classmethod
@@ -94,7 +94,7 @@ class MediaSize:
 
 def has_media(message: AnyMessage) -> bool:
     """Return whether a message that a person, a tool or an application wrote has pictures or files."""
-    return not isinstance(message, AIMessage) and any(_media_in(message.content))
+    return any(_media_in(message))
 
 
 def learned_limits(overflow: ContextOverflow, sent: MediaSize) -> MediaLimits:
@@ -117,23 +117,28 @@ def left_out(shown: Mapping[str, MediaSize], spared: Iterable[MediaSize], limits
         spared: those of messages that are always shown whole.
         limits: what a request may have.
     """
-    kept, count = [*spared], 0
-    measures: tuple[tuple[float | None, Callable[[MediaSize], int]], ...] = (
-        (None if limits.max_bytes is None else limits.max_bytes * BYTES_SHARE, lambda size: size.num_bytes),
-        (limits.max_images, lambda size: size.images),
-    )
-    for most, measure in measures:
-        surplus = sum(map(measure, (*kept, *shown.values()))) - (most or 0)
-        if most is None or surplus <= 0:
-            continue
-        part = max(1.0, DROPPED_SHARE * most)
-        left, needed = -(-surplus // part) * part, 0
-        for size in shown.values():
-            if left <= 0:
-                break
-            left, needed = left - measure(size), needed + 1
-        count = max(count, needed)
+    always = [*spared]
+    count = 0
+    if limits.max_bytes is not None:
+        sizes = [size.num_bytes for size in shown.values()]
+        spared_bytes = sum(size.num_bytes for size in always)
+        count = _oldest_beyond(sizes, spared_bytes, limits.max_bytes * BYTES_SHARE)
+    if limits.max_images is not None:
+        sizes = [size.images for size in shown.values()]
+        spared_images = sum(size.images for size in always)
+        count = max(count, _oldest_beyond(sizes, spared_images, limits.max_images))
     return frozenset([*shown][: min(count, len(shown) - 1)]) if shown else frozenset()
+
+
+def _oldest_beyond(sizes: Sequence[int], spared: int, most: float) -> int:
+    """How many of the oldest have to go, so that the rest is within a limit by whole parts of it."""
+    surplus = sum(sizes) + spared - most
+    if surplus <= 0:
+        return 0
+    part = max(1.0, DROPPED_SHARE * most)
+    wanted = ceil(surplus / part) * part
+    sums = [*accumulate(sizes)]
+    return next((number for number, total in enumerate(sums, 1) if total >= wanted), len(sizes))
 
 
 def without_media(message: AnyMessage, key: str) -> AnyMessage:
@@ -144,28 +149,30 @@ def without_media(message: AnyMessage, key: str) -> AnyMessage:
 def _stubbed(content: Any, key: str) -> Any:
     if not isinstance(content, list):
         return content
-    return [_stub(block, key) if isinstance(block, Mapping) else block for block in content]
+    return [_stub(block, key) for block in content]
 
 
-def _stub(block: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    kind = MEDIA_TYPES.get(str(block.get("type")), "")
-    if kind and kind != "text":
+def _stub(block: Any, key: str) -> Any:
+    kind = kind_of(block)
+    if kind in MEDIA_KINDS:
         return {"type": "text", "text": f"[{kind} left out; still in the history as message {key}]"}
-    if block.get("type") not in RESULT_BLOCKS:
+    if kind != "result":
         return block
-    return {**block, **{name: _stubbed(block[name], key) for name in ("content", "output") if name in block}}
+    return {**block, **{name: _stubbed(block[name], key) for name in RESULT_KEYS if name in block}}
 
 
-def _media_in(content: Any) -> Iterable[Mapping[str, Any]]:
+def _media_in(message: AnyMessage) -> Iterator[Mapping[str, Any]]:
     """The blocks of media in the content of a message, and in the results that it states."""
-    for block in content if isinstance(content, list) else ():
-        if not isinstance(block, Mapping):
-            continue
-        if MEDIA_TYPES.get(str(block.get("type")), "text") != "text":
-            yield block
-        elif block.get("type") in RESULT_BLOCKS:
-            for name in ("content", "output"):
-                yield from _media_in(block.get(name))
+    if isinstance(message, AIMessage):
+        return
+    waiting: list[Any] = [message.content]
+    while waiting:
+        for block in blocks_of(waiting.pop()):
+            kind = kind_of(block)
+            if kind in MEDIA_KINDS:
+                yield block
+            elif kind == "result":
+                waiting += [block.get(key) for key in RESULT_KEYS]
 
 
 def _inline_chars(value: Any, depth: int = 0) -> int:

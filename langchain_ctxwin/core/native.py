@@ -15,22 +15,26 @@ from typing import Any
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolMessage
 from langchain_core.tools import BaseTool
 
-from langchain_ctxwin.core.edits import (
-    CALL_TYPES,
-    COMPACTION_TYPE,
+from langchain_ctxwin.core.blocks import (
     MAX_DEPTH,
-    MEDIA_TYPES,
-    REASONING_TYPES,
+    MEDIA_KINDS,
     TOOL_REFERENCE_TYPE,
+    blocks_of,
+    kind_of,
     leaves,
 )
 
 # Providers by a word in the name that an integration or a catalog gives them; the first that is found counts.
 PROVIDERS = {
-    "anthropic": "anthropic", "openai": "openai", "google": "gemini", "gemini": "gemini", "vertex": "gemini"
-}  # fmt: skip
-# Blocks that every integration sends in its provider's own shape, or leaves to `tool_calls`.
-PORTABLE_TYPES = frozenset({"text", "tool_result", *MEDIA_TYPES, *CALL_TYPES})
+    "anthropic": "anthropic",
+    "openai": "openai",
+    "google": "gemini",
+    "gemini": "gemini",
+    "vertex": "gemini",
+}
+PORTABLE_KINDS = frozenset({"text", "call", "result", "text file", *MEDIA_KINDS})
+"""Blocks that every integration sends in its provider's own shape, or leaves to `tool_calls`."""
+
 NEVER_DEFER = frozenset({"gemini", "other"})  # their prompt holds the definition of every tool, however it is marked
 MEMORY_TYPE = "memory_"  # begins the type of Anthropic's memory tool; its version follows
 
@@ -50,11 +54,11 @@ def provider_named(name: object) -> str:
 
 def compaction_in(message: BaseMessage) -> Mapping[str, Any] | None:
     """Return the newest compaction by a provider that a message brings; None without one, or for one that failed."""
-    if not isinstance(message, AIMessage) or not isinstance(message.content, list):
+    if not isinstance(message, AIMessage):
         return None
-    found = [block for block in _blocks(message.content) if block.get("type") == COMPACTION_TYPE]
-    told = (block for block in reversed(found) if _text(block) or _text(block, "encrypted_content"))
-    return next(told, None)
+    compactions = [block for block in blocks_of(message.content) if kind_of(block) == "compaction"]
+    finished = (block for block in reversed(compactions) if _text(block) or block.get("encrypted_content"))
+    return next(finished, None)
 
 
 def is_read(message: BaseMessage, provider: str) -> bool:
@@ -72,7 +76,9 @@ def is_kept(message: BaseMessage, provider: str) -> bool:
 def only_compaction(message: BaseMessage) -> AIMessage:
     """Return a message with the compaction alone: what stays in the request when the rest of its step has left."""
     return AIMessage(
-        content=[dict(compaction_in(message) or {})], id=message.id, response_metadata=message.response_metadata
+        content=[dict(compaction_in(message) or {})],
+        id=message.id,
+        response_metadata=message.response_metadata,
     )
 
 
@@ -89,8 +95,8 @@ def readable(message: AnyMessage, provider: str) -> AnyMessage:
     """
     if not provider or not isinstance(message, AIMessage | ToolMessage) or not isinstance(message.content, list):
         return message
-    special = [block for block in _blocks(message.content) if block.get("type", "text") not in PORTABLE_TYPES]
-    if not special or _maker(message, special[0]) in {"", provider}:
+    special = next((block for block in blocks_of(message.content) if kind_of(block) not in PORTABLE_KINDS), None)
+    if special is None or _maker(message, special) in {"", provider}:
         return message
     blocks = [part for block in message.content for part in _portable(block)]
     return message.model_copy(update={"content": blocks or ""})
@@ -98,8 +104,7 @@ def readable(message: AnyMessage, provider: str) -> AnyMessage:
 
 def has_bound_reasoning(message: AnyMessage) -> bool:
     """True when a message brings reasoning that is tied to what preceded it."""
-    content = message.content if isinstance(message, AIMessage) and isinstance(message.content, list) else []
-    return any(_is_bound(message, block) for block in _blocks(content))
+    return without_bound_reasoning(message) is not message
 
 
 def without_bound_reasoning(message: AnyMessage) -> AnyMessage:
@@ -112,15 +117,17 @@ def without_bound_reasoning(message: AnyMessage) -> AnyMessage:
         >>> without_bound_reasoning(answer).content
         [{'type': 'text', 'text': '4'}]
     """
-    if not has_bound_reasoning(message):
+    if not isinstance(message, AIMessage) or not isinstance(message.content, list):
         return message
-    kept = [block for block in message.content if not any(_is_bound(message, inner) for inner in _blocks([block]))]
-    return message.model_copy(update={"content": kept or ""})
+    unbound = [block for block in message.content if not _is_bound(message, block)]
+    if len(unbound) == len(message.content):
+        return message
+    return message.model_copy(update={"content": unbound or ""})
 
 
 def loaded_tools(message: BaseMessage) -> list[str]:
     """Return the names of the deferred tools whose definitions a message brings into the prompt."""
-    if not isinstance(message.content, list) or not isinstance(message, AIMessage | ToolMessage):
+    if not isinstance(message, AIMessage | ToolMessage):
         return []
     return [str(block.get("tool_name") or "") for block in _references(message.content)]
 
@@ -144,9 +151,10 @@ def deferred(tool: Any) -> Any:
 
 def is_deferred(tool: Any) -> bool:
     """True for a tool that is marked `defer_loading`: its definition is not in the prompt until a search loads it."""
-    marks = tool if isinstance(tool, Mapping) else getattr(tool, "extras", None)
-    nested = tool.get("extras") if isinstance(tool, Mapping) else None
-    return any(isinstance(found, Mapping) and found.get("defer_loading") is True for found in (marks, nested))
+    about = tool if isinstance(tool, Mapping) else {"extras": getattr(tool, "extras", None)}
+    extras = about.get("extras")
+    marks = extras if isinstance(extras, Mapping) else {}
+    return about.get("defer_loading") is True or marks.get("defer_loading") is True
 
 
 def memory_tools(tools: Sequence[Any]) -> Iterator[str]:
@@ -176,29 +184,27 @@ def _announced(tool: Any) -> Any:
 def _maker(message: BaseMessage, block: Mapping[str, Any]) -> str:
     """The provider that made a block: as the message states it, else by the shape of some blocks; may be empty."""
     stated = provider_named(message.response_metadata.get("model_provider"))
-    if not stated and block.get("type") == COMPACTION_TYPE:
+    if stated:
+        return stated
+    if kind_of(block) == "compaction":
         return "anthropic" if _text(block) else "openai"
-    return stated or ("anthropic" if block.get("type") == TOOL_REFERENCE_TYPE else "")
+    return "anthropic" if kind_of(block) == "tool reference" else ""
 
 
-def _is_bound(message: BaseMessage, block: Mapping[str, Any]) -> bool:
+def _is_bound(message: BaseMessage, block: Any) -> bool:
     """True for Anthropic's reasoning, in its own form or in LangChain's."""
-    kind = block.get("type")
-    return kind in BOUND_TYPES or (kind in REASONING_TYPES and _maker(message, block) == "anthropic")
-
-
-def _blocks(content: Sequence[Any]) -> Iterator[Mapping[str, Any]]:
-    """The blocks of a content; those in LangChain's wrapper for what is not standard, too."""
-    for block in content:
-        if isinstance(block, Mapping):
-            inner = block.get("value") if block.get("type") == "non_standard" else None
-            yield inner if isinstance(inner, Mapping) else block
+    for inner in blocks_of([block]):
+        if inner.get("type") in BOUND_TYPES:
+            return True
+        if kind_of(inner) == "reasoning" and _maker(message, inner) == "anthropic":
+            return True
+    return False
 
 
 def _references(content: Any, depth: int = 0) -> Iterator[Mapping[str, Any]]:
     """The references to tools in a result: directly, or in what a search by the provider brought."""
-    for block in _blocks(content if isinstance(content, list) else [content]):
-        if block.get("type") == TOOL_REFERENCE_TYPE:
+    for block in blocks_of([content] if isinstance(content, Mapping) else content):
+        if kind_of(block) == "tool reference":
             yield block
         elif depth < MAX_DEPTH:
             yield from _references(block.get("tool_references") or block.get("content") or [], depth + 1)
@@ -209,20 +215,26 @@ def _portable(block: Any) -> Iterator[Any]:
     if not isinstance(block, Mapping):
         yield block
         return
-    inner = next(_blocks([block]))
-    kind = inner.get("type", "text")
+    inner = next(blocks_of([block]))
+    kind = kind_of(inner)
+    if kind in {"call", "reasoning"}:
+        return
     if kind == "text":
-        yield {"type": "text", "text": str(inner.get("text") or "")}
-    elif kind in MEDIA_TYPES or kind == "tool_result":
+        yield _text_block(str(inner.get("text") or ""))
+    elif kind in PORTABLE_KINDS:
         yield dict(inner)
-    elif kind == COMPACTION_TYPE:
-        yield {"type": "text", "text": f"{COMPACTED_TEXT}\n{_text(inner)}" if _text(inner) else UNREADABLE_TEXT}
-    elif kind not in CALL_TYPES and kind not in REASONING_TYPES:
-        told = "\n".join(leaf for leaf in leaves(inner) if isinstance(leaf, str))
-        if told.strip():
-            yield {"type": "text", "text": f"[{kind}]\n{told}"}
+    elif kind == "compaction":
+        yield _text_block(f"{COMPACTED_TEXT}\n{_text(inner)}" if _text(inner) else UNREADABLE_TEXT)
+    else:
+        texts = "\n".join(leaf for leaf in leaves(inner) if isinstance(leaf, str))
+        if texts.strip():
+            yield _text_block(f"[{inner['type']}]\n{texts}")
 
 
-def _text(block: Mapping[str, Any], key: str = "content") -> str:
-    text = block.get(key)
+def _text_block(text: str) -> dict[str, str]:
+    return {"type": "text", "text": text}
+
+
+def _text(compaction: Mapping[str, Any]) -> str:
+    text = compaction.get("content")
     return text if isinstance(text, str) else ""

@@ -15,8 +15,8 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
+from langchain_ctxwin.core.blocks import said_in, text_of
 from langchain_ctxwin.core.calls import standard
-from langchain_ctxwin.core.edits import said_in, text_of
 from langchain_ctxwin.core.record import (
     EDGES,
     FILLER,

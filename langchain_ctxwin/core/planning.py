@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 
+from langchain_ctxwin.core.blocks import text_of
 from langchain_ctxwin.core.calls import call_ids, calls_of, is_result, is_user, result_ids
 from langchain_ctxwin.core.compaction import (
     LEAST_MESSAGES,
@@ -30,7 +31,7 @@ from langchain_ctxwin.core.compaction import (
     with_record,
     with_shorter_account,
 )
-from langchain_ctxwin.core.edits import edit, text_of
+from langchain_ctxwin.core.edits import edit
 from langchain_ctxwin.core.limits import refusal
 from langchain_ctxwin.core.notes import is_asked
 from langchain_ctxwin.core.outcome import ready

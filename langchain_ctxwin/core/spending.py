@@ -9,7 +9,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage
 
-from langchain_ctxwin.core.edits import COMPACTION_TYPE
+from langchain_ctxwin.core.blocks import COMPACTION_TYPE
 from langchain_ctxwin.core.model_info import ModelInfo
 
 PRICED_TOKENS = 1_000_000

@@ -7,16 +7,36 @@ import binascii
 import re
 import string
 import struct
+from bisect import bisect
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from math import ceil, isfinite
 from operator import mul
 from typing import Any, ClassVar
 
-from langchain_core.messages import BaseMessage, HumanMessage, MessageLikeRepresentation, convert_to_messages
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    MessageLikeRepresentation,
+    ToolMessage,
+    convert_to_messages,
+)
 
-from langchain_ctxwin.core.edits import Call, Media, Piece, compact_json, pieces
-from langchain_ctxwin.core.token_weights import BOUNDS, COMMON, WEIGHTS
+from langchain_ctxwin.core.blocks import (
+    MAX_DEPTH,
+    MEDIA_TYPES,
+    RESULT_KEYS,
+    Media,
+    compact_json,
+    kind_of,
+    leaves,
+    spoken,
+)
+from langchain_ctxwin.core.calls import calls_of
+from langchain_ctxwin.core.token_weights import BOUNDS, COMMON, FEATURES, WEIGHTS
 from langchain_ctxwin.core.tool_schemas import FRAMING, GENERIC, Framing, TextPrice, schema_tokens, tool_definition
 from langchain_ctxwin.errors import ConfigError, expect
 
@@ -29,7 +49,7 @@ class TokenEstimator:
     """Estimates tokens from the classes of characters in a text, with weights fitted to a family's tokenizer.
 
     About 5 to 10 % off on average over prose, code, JSON and other languages. Every character counts, in texts of any
-    length; what ordinary texts hardly have costs the tokens that its bytes need. A megabyte takes some 20 ms in ASCII,
+    length; what ordinary texts hardly have costs the tokens that its bytes need. A megabyte takes some 30 ms in ASCII,
     and twice as much else.
 
     Raises:
@@ -90,20 +110,21 @@ class CharRatioCounter:
     exact: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if not (
-            expect(self.chars_per_token, int | float, "chars_per_token", "a number of characters") > 0
-            and isfinite(self.chars_per_token)
-        ):
-            raise ConfigError(f"chars_per_token={self.chars_per_token!r}: give a positive number of characters")
+        ratio = expect(self.chars_per_token, int | float, "chars_per_token", "a number of characters")
+        if not (ratio > 0 and isfinite(ratio)):
+            raise ConfigError(f"chars_per_token={ratio!r}: give a positive number of characters")
         _require_margin(self.margin)
 
     def __call__(self, messages: Iterable[MessageLikeRepresentation], *, tools: Any = None) -> int:
         """Return the tokens of all text in messages and tool definitions, media by kind and size."""
         tokens = sum(self.count_text(compact_json(tool_definition(tool))) for tool in tools or ())
         for message in messages:
-            found = [*_pieces_of(message)]
-            texts = (piece if isinstance(piece, str) else piece.text for piece in found if not isinstance(piece, Media))
-            media = sum(media_tokens(piece, GENERIC, self.count_text) for piece in found if isinstance(piece, Media))
+            texts, media = list[str](), 0.0
+            for piece in pieces(message):
+                if isinstance(piece, Media):
+                    media += media_tokens(piece, GENERIC, self.count_text)
+                else:
+                    texts.append(piece if isinstance(piece, str) else piece.text)
             tokens += CHAR_RATIO_MESSAGE_TOKENS + self.count_text("".join(texts)) + int(media)
         return tokens
 
@@ -122,7 +143,7 @@ def request_tokens(
     tokens = float(framing.request)
     for message in messages:
         shown = 0.0
-        for piece in _pieces_of(message):
+        for piece in pieces(message):
             if isinstance(piece, str):
                 shown += price(piece)
             elif isinstance(piece, Call):
@@ -131,10 +152,6 @@ def request_tokens(
                 shown += media_tokens(piece, framing, price)
         tokens += framing.message + shown
     return tokens + schema_tokens(tools, framing, price) if tools else tokens
-
-
-def _pieces_of(message: MessageLikeRepresentation) -> Iterator[Piece]:
-    return pieces(message if isinstance(message, BaseMessage) else convert_to_messages([message])[0])
 
 
 def text_price(counter: Callable[..., int] | None) -> WholePrice:
@@ -152,45 +169,113 @@ def _require_margin(margin: float) -> None:
         raise ConfigError(f"margin={margin!r}: give a share of at least 0, for example 0.2")
 
 
+# ---- what a provider counts of a message -----------------------------------------------------------------------------
+
+REASONING_KEYS = ("reasoning_content", "reasoning", "reasoning_details")
+"""Where in `additional_kwargs` integrations keep reasoning that they send again, such as those of Ollama."""
+
+KEEPS_REASONING_IN_CONTENT = ("openai", "anthropic", "google", "gemini", "vertex")
+"""Words in the names of providers whose integrations do not send it from there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One tool call or the reference of a result to its call: adds framing beside its text."""
+
+    name: str = ""
+    arguments: Any = ""
+
+    @property
+    def text(self) -> str:
+        """Name and arguments as JSON."""
+        return f"{self.name}{compact_json(self.arguments)}"
+
+    @property
+    def plain_text(self) -> str:
+        """Name and arguments where each is shown as it is, without JSON's escapes; nested values are still JSON."""
+        if not isinstance(self.arguments, Mapping):
+            return self.text
+        return "\n".join([self.name, *(f"{key}\n{compact_json(value)}" for key, value in self.arguments.items())])
+
+
+Piece = str | Media | Call
+
+
+def pieces(given: MessageLikeRepresentation) -> Iterator[Piece]:
+    """Yield everything of a message that a provider counts, in no particular order."""
+    message = given if isinstance(given, BaseMessage) else convert_to_messages([given])[0]
+    if message.name:
+        yield message.name
+    if isinstance(message, ToolMessage):
+        yield Call()
+    if not isinstance(message, AIMessage):
+        yield from _pieces_in(message.content)
+        return
+    yield from _pieces_in(message.content, without_calls=True)
+    for call in calls_of(message):
+        yield Call(call["name"] or "", call["args"])
+    if message.additional_kwargs:
+        yield from _sent_again(message)
+
+
+def _sent_again(message: AIMessage) -> Iterator[Piece]:
+    """What integrations send of `additional_kwargs`: reasoning, each text of it once, and what was spoken."""
+    if said := spoken(message):
+        yield said
+    maker = str(message.response_metadata.get("model_provider") or "")
+    if not any(word in maker for word in KEEPS_REASONING_IN_CONTENT):
+        reasoning = [leaf for key in REASONING_KEYS for leaf in leaves(message.additional_kwargs.get(key))]
+        yield from dict.fromkeys(leaf for leaf in reasoning if isinstance(leaf, str))
+        yield from (leaf for leaf in reasoning if isinstance(leaf, Media))
+
+
+def _pieces_in(content: Any, depth: int = 0, *, without_calls: bool = False) -> Iterator[Piece]:
+    if isinstance(content, str):
+        yield content
+        return
+    for block in content if isinstance(content, list | tuple) else ():
+        if isinstance(block, str):
+            yield block
+        elif not isinstance(block, Mapping) or depth > MAX_DEPTH:
+            yield from leaves(block)
+        elif not (without_calls and kind_of(block) == "call"):
+            yield from _pieces_of(block, depth + 1, without_calls=without_calls)
+
+
+def _pieces_of(block: Mapping[str, Any], depth: int, *, without_calls: bool) -> Iterator[Piece]:
+    kind = kind_of(block)
+    sealed = block.get("data") or block.get("encrypted_content") or ""
+    source = block.get("source")
+    if kind == "text" and isinstance(text := block.get("text"), str):
+        yield text
+    elif block.get("type") == "redacted_thinking" or (kind == "compaction" and sealed and not block.get("content")):
+        yield Media("encrypted", {"data": sealed})
+    elif kind == "result":
+        for key in RESULT_KEYS:
+            yield from _pieces_in(block.get(key), depth)
+    elif block.get("type") == "non_standard":
+        yield from _pieces_in([block.get("value")], depth, without_calls=without_calls)
+    elif kind in MEDIA_TYPES.values() and not (isinstance(source, Mapping) and source.get("type") == "content"):
+        yield Media(kind, block)
+    else:
+        yield from leaves(block)
+
+
 # ---- features of a text ---------------------------------------------------------------------------------------------
 
-_TWO_BYTE = {
-    "latin1_symbols": (0xC2, 0xC3), "latin1": (0xC3, 0xC4), "latin_extended": (0xC4, 0xCE), "greek": (0xCE, 0xD0),
-    "cyrillic": (0xD0, 0xD2), "cyrillic_extended": (0xD2, 0xD4), "armenian": (0xD4, 0xD7), "hebrew": (0xD7, 0xD8),
-    "arabic": (0xD8, 0xE0),
+ASCII_FEATURES = FEATURES[: FEATURES.index("latin_runs")]
+"""Names of the counts that a text in ASCII has."""
+
+SCRIPT_STARTS = {
+    0x80: "latin1_symbols", 0xC0: "latin1", 0x100: "latin_extended", 0x380: "greek", 0x400: "cyrillic",
+    0x480: "cyrillic_extended", 0x500: "armenian", 0x5C0: "hebrew", 0x600: "arabic", 0x900: "devanagari",
+    0x980: "bengali", 0xA00: "gurmukhi", 0xA80: "gujarati", 0xB00: "tamil", 0xC00: "telugu", 0xC80: "kannada",
+    0xD00: "malayalam", 0xD80: "sinhala", 0xE00: "thai", 0xE80: "lao", 0x1000: "myanmar", 0x10C0: "georgian",
+    0x1200: "ethiopic", 0x1700: "khmer", 0x1E00: "vietnamese", 0x2000: "typography", 0x2100: "signs", 0x2500: "box",
+    0x2600: "signs", 0x3000: "cjk_symbols", 0x3040: "kana", 0x4E00: "cjk", 0xAC00: "hangul", 0xFE00: "selectors",
+    0xFF00: "fullwidth", 0x10000: "rare_astral", 0x1F000: "emoji", 0x20000: "rare_astral",
 }  # fmt: skip
-"""First bytes of UTF-8, the last one excluded."""
-
-_BLOCKS = {
-    "cjk": ((0x4E, 0xA0),), "hangul": ((0xAC, 0xD8),), "tamil": ((0x0B, 0x0C),), "ethiopic": ((0x12, 0x14),),
-    "khmer": ((0x17, 0x18),), "vietnamese": ((0x1E, 0x1F),), "typography": ((0x20, 0x21),), "box": ((0x25, 0x26),),
-    "signs": ((0x21, 0x25), (0x26, 0x30)), "selectors": ((0xFE, 0xFF),), "fullwidth": ((0xFF, 0x100),),
-}  # fmt: skip
-"""High bytes of UTF-16, the last one excluded; frequent scripts first: what was counted is taken out of the way."""
-
-_SHARED = {
-    ("devanagari", "bengali"): (0x09, b"\xe0\xa6", b"\xe0\xa7"),
-    ("gurmukhi", "gujarati"): (0x0A, b"\xe0\xaa", b"\xe0\xab"),
-    ("telugu", "kannada"): (0x0C, b"\xe0\xb2", b"\xe0\xb3"),
-    ("malayalam", "sinhala"): (0x0D, b"\xe0\xb6", b"\xe0\xb7"),
-    ("thai", "lao"): (0x0E, b"\xe0\xba", b"\xe0\xbb"),
-    ("myanmar", "georgian"): (0x10, b"\xe1\x83"),
-    ("kana", "cjk_symbols"): (0x30, b"\xe3\x80"),
-    ("rare_astral", "emoji"): (0xD8, b"\xf0\x9f"),
-}
-"""Two scripts of one block: its high byte, and the UTF-8 prefixes of the second."""
-
-ASCII_FEATURES = (
-    "characters", "letters", "letter_runs", "digits", "digit_runs", "symbols", "symbol_runs", "capitals", "camel_humps",
-    "coded_digits", "newlines", "indents", "spaced_digits", "spaced_symbols", "symbol_pairs", "consonant_blocks",
-    "rare_letters", "escapes", "a_endings", "i_endings", "en_endings", "long_words", "long_symbols",
-)  # fmt: skip
-SCRIPTS = (*_TWO_BYTE, *_BLOCKS, *(name for pair in _SHARED for name in pair), "other_scripts")
-# Names of the counts, in the order of `features`.
-FEATURES = (*ASCII_FEATURES, "latin_runs", "foreign_runs", "rare_two_byte", "rare_three_byte", *SCRIPTS)
-
-RARE = re.compile(f"[^\0-\x7f{re.escape(COMMON)}\U00010000-\U0010ffff]+")
-"""Characters that ordinary texts hardly have: tokenizers spell them byte by byte, whatever their script."""
+"""First characters of the classes that characters beside ASCII are counted in, in order."""
 
 LONG_RUNS = {
     **{symbol * 6: 32 for symbol in "=-_*#."}, " " * 64: 8, **{symbol * 6: 8 for symbol in "─═━"}, "\n" * 6: 4,
@@ -200,8 +285,6 @@ blank lines: the usual price of a symbol then gives the 64 characters of a token
 the 16 of blank and drawn lines. The beginning stays, so that a run never costs less than a shorter one, and code its
 indents.
 """
-
-ASCII_RUNS = {start: kept for start, kept in LONG_RUNS.items() if start.isascii()}
 
 
 def features(text: str) -> list[int]:
@@ -213,9 +296,9 @@ def features(text: str) -> list[int]:
         >>> dict(zip(FEATURES, features("Hello world")))["letter_runs"]
         2
     """
-    for start, kept in (ASCII_RUNS if text.isascii() else LONG_RUNS).items():
+    for start, one_in in LONG_RUNS.items():
         if start in text:  # a search for the plain run first: it is cheap
-            text = _thinned(text, start, kept)
+            text = _thinned(text, start, one_in)
     raw = text.encode("utf-8", "replace")
     if raw.isascii():
         return _ascii_counts(raw)
@@ -223,11 +306,29 @@ def features(text: str) -> list[int]:
     return _ascii_counts(chars) + _foreign_counts(raw.decode(), chars)
 
 
-def _thinned(text: str, start: str, kept: int) -> str:
+def script_of(character: str) -> str:
+    """Return the class of a character beside ASCII.
+
+    Examples:
+        >>> script_of("ά"), script_of("😀")
+        ('greek', 'emoji')
+    """
+    return SCRIPT_STARTS[_STARTS[bisect(_STARTS, ord(character)) - 1]]
+
+
+@lru_cache(maxsize=8_192)  # characters: more than one language has
+def _foreign_class(character: str) -> int:
+    """The feature that a character counts in: characters that ordinary texts hardly have are spelled byte by byte."""
+    if character in COMMON or character > "\uffff":
+        return FEATURES.index(script_of(character))
+    return FEATURES.index("rare_two_byte" if character < "\u0800" else "rare_three_byte")
+
+
+def _thinned(text: str, start: str, one_in: int) -> str:
     symbol = start[0]
 
     def shorter(run: re.Match[str]) -> str:
-        return start + symbol * ((len(run[0]) - len(start)) // kept)
+        return start + symbol * ((len(run[0]) - len(start)) // one_in)
 
     return re.sub(f"{re.escape(start)}{re.escape(symbol)}+", shorter, text)
 
@@ -241,6 +342,8 @@ def _table(*classes: tuple[str, str]) -> bytes:
     return bytes(table)
 
 
+_STARTS = [*SCRIPT_STARTS]
+_CONTINUATION = bytes(range(0x80, 0xC0))  # of UTF-8: without them one byte stands for each character
 _CONTROL = "".join(map(chr, (*range(9), 11, 12, *range(14, 32), 127)))
 _LETTERS = _table((string.ascii_letters, "a"))
 _CASES = _table((string.ascii_lowercase, "a"), (string.ascii_uppercase, "A"), (string.digits, "d"))
@@ -248,6 +351,8 @@ _DIGITS = _table((string.digits, "d"))
 _SYMBOLS = _table((string.punctuation + _CONTROL, "p"))
 _SPACING = _table((string.digits, "d"), (string.punctuation + _CONTROL, "p"), (" \t", "s"), ("\n", "n"))
 _CONSONANTS = _table(("bcdfghjklmnpqrstvwxzBCDFGHJKLMNPQRSTVWXZ", "c"))
+_LATIN = _table(("".join(map(chr, range(0xC2, 0xCE))), "L"))  # first bytes of Latin letters beside ASCII
+_FOREIGN = b" " * 128 + b"x" * 128
 _ESCAPES = f"\\{_CONTROL}".encode()
 _LONG_SYMBOLS = b"p" * 48  # more than code and markup have in a row
 _LONG_WORD = b"a" * 32  # unbroken letters of which names in code are rarely made: a guard for texts without spaces
@@ -260,11 +365,11 @@ def _ascii_counts(chars: bytes) -> list[int]:
     return [
         len(chars),
         letters.count(b"a"),
-        letters.count(b" a") + letters.startswith(b"a"),
+        _runs(letters, b"a"),
         digits.count(b"d"),
-        digits.count(b" d") + digits.startswith(b"d"),
+        _runs(digits, b"d"),
         symbols.count(b"p"),
-        symbols.count(b" p") + symbols.startswith(b"p"),
+        _runs(symbols, b"p"),
         cases.count(b"A"),
         cases.count(b"aA"),
         cases.count(b"dA") + cases.count(b"Ad"),
@@ -284,139 +389,75 @@ def _ascii_counts(chars: bytes) -> list[int]:
     ]
 
 
-def _first_of_range(ranges: Iterable[tuple[int, int]]) -> bytes:
-    """A byte table that maps each range to its first byte."""
-    table = bytearray(range(256))
-    for low, high in ranges:
-        table[low:high] = bytes((low,)) * (high - low)
-    return bytes(table)
-
-
-_ASCII = bytes(range(0x80))
-_CONTINUATION = bytes(range(0x80, 0xC0))
-_LEAD_CODES = _first_of_range(_TWO_BYTE.values())
-_NOT_TWO_BYTE = bytes({*range(0xC2), *range(0xE0, 0x100)})
-_HIGH_CODES = _first_of_range([(0xD8, 0xDC)])
-_NOT_THREE_BYTE = bytes({*range(0x08), *range(0xDC, 0xE0)})
-_BLOCK_BYTES = [bytes(byte for span in spans for byte in range(*span)) for spans in _BLOCKS.values()]
-_LATIN = bytes(ord("L") if byte in range(0xC2, 0xCE) else ord(" ") for byte in range(256))
-_FOREIGN = b" " * 128 + b"x" * 128
-
-
 def _foreign_counts(text: str, chars: bytes) -> list[int]:
     """The counts behind those of `ASCII_FEATURES`; `chars` has one byte per character."""
-    runs = chars.translate(_FOREIGN)
-    rare = "".join(RARE.findall(text))
-    three_byte = len(rare.encode()) - 2 * len(rare)
-    return [
-        chars.translate(_LATIN).count(b"LLL"),
-        runs.count(b" x") + runs.startswith(b"x"),
-        len(rare) - three_byte,
-        three_byte,
-        *script_counts(RARE.sub("", text) if rare else text),
-    ]
+    counts = [0] * len(FEATURES)
+    counts[FEATURES.index("latin_runs")] = chars.translate(_LATIN).count(b"LLL")
+    counts[FEATURES.index("foreign_runs")] = _runs(chars.translate(_FOREIGN), b"x")
+    for character, times in Counter(text).items():
+        if character > "\x7f":
+            counts[_foreign_class(character)] += times
+    return counts[len(ASCII_FEATURES) :]
 
 
-def script_counts(text: str) -> list[int]:
-    """Return how many characters a text has of each of `SCRIPTS`; none may be a surrogate.
-
-    Examples:
-        >>> sum(script_counts("Ελλάδα 1")), script_counts("ά")[SCRIPTS.index("greek")]
-        (6, 1)
-    """
-    raw = text.encode()
-    chars = raw.translate(None, _CONTINUATION)
-    leads = chars.translate(_LEAD_CODES, _NOT_TWO_BYTE)
-    counts = [leads.count(low) for low, _ in _TWO_BYTE.values()]
-    blocks = b""
-    if len(leads) < len(chars.translate(None, _ASCII)):
-        # One byte per character of three or four UTF-8 bytes; the second halves of surrogate pairs are left out.
-        blocks = text.encode("utf-16-le")[1::2].translate(_HIGH_CODES, _NOT_THREE_BYTE)
-    for unwanted in _BLOCK_BYTES:
-        rest = blocks.translate(None, unwanted)
-        counts.append(len(blocks) - len(rest))
-        blocks = rest
-    others = len(blocks)
-    for code, *prefixes in _SHARED.values():
-        total = blocks.count(code)
-        second = sum(map(raw.count, prefixes)) if total else 0
-        counts += [total - second, second]
-        others -= total
-    return [*counts, others]
+def _runs(marked: bytes, mark: bytes) -> int:
+    """How many runs of a mark there are; spaces stand between them."""
+    return marked.count(b" " + mark) + marked.startswith(mark)
 
 
-HEADER_CHARS = 65_536  # of base64 that is decoded unless it is text: enough for the dimensions behind photos' metadata
+# ---- media -----------------------------------------------------------------------------------------------------------
+
+HEADER_CHARS = 65_536  # of base64 that is decoded for the size of an image: enough to pass the metadata of photos
 DATA_URL_HEAD_CHARS = 256  # a data URL states its media type and encoding in fewer characters
 DEFAULT_SIDE_PIXELS = 1024  # assumed width and height of an image whose size cannot be seen
-BYTES_PER_PAGE = 50_000  # assumed size of one PDF page: typical of office documents; scans cost less per byte
-# Assumed rates of compressed audio (128 kbit/s) and of the PCM that speech models take (16 bits at 24 kHz).
-AUDIO_BYTES_PER_SECOND, PCM_BYTES_PER_SECOND = 16_000, 48_000
-# Bytes of a unit, and its tokens. Of video a second at 2 Mbit/s, one frame and the sound (Gemini API, token counting
-# guide; few other models take any). Encrypted reasoning is about as long as its text, four characters a token.
-TOKENS_BY_SIZE = {"video": (250_000, 263), "encrypted": (4, 1)}
 UNKNOWN_BYTES = 500_000  # assumed size of media that is only referenced
-MAX_DEPTH = 4  # mappings inside a block that are searched: integrations nest the data once or twice
-
-KINDS = {
-    **dict.fromkeys(("png", "jpg", "jpeg", "gif", "webp", "image"), "image"),
-    **dict.fromkeys(("wav", "mp3", "pcm16", "flac", "ogg", "opus", "aac", "m4a", "audio"), "audio"),
-    **dict.fromkeys(("mp4", "mov", "mkv", "webm", "mpeg", "video"), "video"),
-    **dict.fromkeys(("txt", "md", "csv", "html", "json", "xml", "yaml", "javascript", "text"), "text"),
-    "pdf": "file",
-}
-"""Kind by the parts of a media type (`image/png`) or by a bare format (`wav`)."""
-
-# First bytes that give a format away.
-MAGIC = ((b"\x89PNG", "image"), (b"GIF8", "image"), (b"\xff\xd8\xff", "image"), (b"%PDF", "file"), (b"ID3", "audio"))
+DATA_KEYS = ("data", "base64", "bytes", "url", "image_url", "file_data")
+TEXT_FORMATS = frozenset({"text", "txt", "md", "csv", "html", "json", "xml", "yaml", "javascript"})
 
 
 def media_tokens(media: Media, framing: Framing, price: TextPrice) -> float:
     """Return the price of one media block, in tokens; `price` is asked for the text of text files."""
-    block = media.block
-    if (text := _plain_text(media)) is not None:
+    kind = media.kind
+    if kind in {"file", "text file"} and (text := _plain_text(media.block)) is not None:
         return price(text)
-    data = next(_values(block, "data", "base64", "bytes", "url", "image_url", "file_data"), None)
-    payload = _Payload() if data is None else _payload(data)
-    kind, size_bytes = _kind(media, payload), payload.size_bytes
-    if kind == "image":
-        if framing.image_low_tokens and "low" in _values(block, "detail"):
-            return framing.image_low_tokens
-        width, height = image_size(payload.head)
+    data = next(_values(media.block, *DATA_KEYS), b"")
+    stated_type, size_bytes, head = _inline(data)
+    if kind in {"file", "text file", "blob"}:
+        kind = _stated_kind(stated_type, *_values(media.block, "mime_type", "media_type", "format")) or kind
+    size = image_size(head)
+    if kind == "image" or (kind == "blob" and size != NO_SIZE):
+        width, height = size
         return framing.image(width or DEFAULT_SIDE_PIXELS, height or DEFAULT_SIDE_PIXELS)
-    if kind == "audio":
-        stated = f"{payload.stated_type} {[*_values(block, 'mime_type', 'format')]}".lower()
-        is_raw = any(name in stated for name in ("wav", "pcm", "l16"))
-        rate = PCM_BYTES_PER_SECOND if is_raw else AUDIO_BYTES_PER_SECOND
-        if payload.head.startswith(b"RIFF"):
-            rate = int.from_bytes(payload.head[28:32], "little") or rate  # a WAV file states it
-        return 1 + size_bytes * framing.audio_tokens_per_second // rate
-    if kind == "text" and payload.head and data:
-        return price(_payload(data, chars=len(data)).head.decode("utf-8", "replace"))
-    unit_bytes, unit_tokens = TOKENS_BY_SIZE.get(kind, (BYTES_PER_PAGE, framing.page_tokens))
+    if kind == "text file" and head:
+        return price(_inline(data, chars=len(data))[2].decode("utf-8", "replace"))
+    # Bytes of a unit, and its tokens: a second of compressed audio at 128 kbit/s, or of video at 2 Mbit/s, one frame
+    # and the sound (Gemini API, token counting guide); four characters of encrypted reasoning, which is about as long
+    # as its text; a page of an office document.
+    unit_bytes, unit_tokens = {
+        "audio": (16_000, framing.audio_tokens_per_second),
+        "video": (250_000, 263),
+        "encrypted": (4, 1),
+    }.get(kind, (50_000, framing.page_tokens))
     return (1 + size_bytes // unit_bytes) * unit_tokens
 
 
-def _plain_text(media: Media) -> str | None:
+def _plain_text(block: Mapping[str, Any]) -> str | None:
     """The text of a text file that is given as such, not in base64."""
-    if media.kind not in {"text", "file"}:
-        return None
-    source = media.block.get("source")
-    names = ("text", "data") if isinstance(source, Mapping) and source.get("type") == "text" else ("text",)
-    return next((value for value in _values(media.block, *names) if isinstance(value, str)), None)
+    source = block.get("source")
+    is_text = isinstance(source, Mapping) and source.get("type") == "text"
+    text = source.get("data") if isinstance(source, Mapping) and is_text else block.get("text")
+    return text if isinstance(text, str) else None
 
 
-def _kind(media: Media, payload: _Payload) -> str:
-    """The kind by the stated media type or format, else by the first bytes, else by the block's type."""
-    for stated in (payload.stated_type, *_values(media.block, "mime_type", "media_type", "format")):
+def _stated_kind(*types: str | bytes) -> str:
+    """The kind by a media type (`image/png`) or a bare format (`csv`)."""
+    for stated in types:
         group, _, detail = str(stated).lower().partition("/")
-        kind = KINDS.get(group) or KINDS.get(detail.partition(";")[0].rpartition("+")[2])
-        if kind:
-            return kind
-    if media.kind not in {"blob", "file"}:
-        return media.kind
-    if payload.head.startswith(b"RIFF"):
-        return "image" if payload.head[8:12] == b"WEBP" else "audio"
-    return next((kind for magic, kind in MAGIC if payload.head.startswith(magic)), media.kind)
+        if group in {"image", "audio", "video"}:
+            return group
+        if {group, detail.partition(";")[0]} & TEXT_FORMATS:
+            return "text file"
+    return ""
 
 
 def _values(block: Mapping[str, Any], *names: str, depth: int = 0) -> Iterator[str | bytes]:
@@ -428,40 +469,27 @@ def _values(block: Mapping[str, Any], *names: str, depth: int = 0) -> Iterator[s
             yield from _values(value, *names, depth=depth + 1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Payload:
-    """The first bytes of the data, and the size of all of it."""
-
-    head: bytes = b""
-    size_bytes: int = UNKNOWN_BYTES
-    stated_type: str = ""
-
-
-def _payload(data: str | bytes, *, chars: int = HEADER_CHARS) -> _Payload:
-    """What is known of the data from its first characters; a link to elsewhere tells nothing."""
+def _inline(data: str | bytes, *, chars: int = HEADER_CHARS) -> tuple[str, int, bytes]:
+    """The stated media type, the size in bytes, and the first bytes of data; a link to elsewhere tells nothing."""
     if isinstance(data, bytes):
-        return _Payload(head=data[:chars], size_bytes=len(data))
-    start, stated = 0, ""
+        return "", len(data) or UNKNOWN_BYTES, data[:chars]
+    stated, start = "", 0
     if data.startswith("data:"):
         start = data.find(",", 0, DATA_URL_HEAD_CHARS) + 1
-        stated, _, encoding = data[len("data:") : max(start - 1, 0)].rpartition(";")
-        if encoding != "base64":
-            head = data[start : start + chars].encode("utf-8", "replace")
-            return _Payload(head=head, size_bytes=len(data) - start, stated_type=stated or encoding)
+        stated = data[len("data:") : start].partition(";")[0]
     elif "://" in data[:DATA_URL_HEAD_CHARS]:
-        return _Payload()
+        return "", UNKNOWN_BYTES, b""
     text = data[start : start + chars].replace("-", "+").replace("_", "/")
     try:
         head = base64.b64decode(f"{text}==")
     except (binascii.Error, ValueError):
         head = b""
-    return _Payload(head=head, size_bytes=(len(data) - start) * 3 // 4, stated_type=stated)
+    return stated, (len(data) - start) * 3 // 4, head
 
-
-# ---- dimensions of an image -----------------------------------------------------------------------------------------
 
 # Markers of the JPEG segments that state the dimensions (ITU T.81, table B.1).
 JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+NO_SIZE = (0, 0)
 
 
 def image_size(raw: bytes) -> tuple[int, int]:
@@ -475,19 +503,19 @@ def image_size(raw: bytes) -> tuple[int, int]:
         if raw.startswith(b"\x89PNG"):
             width, height = struct.unpack(">II", raw[16:24])
         else:
-            width, height = _jpeg_size(raw) if raw.startswith(b"\xff\xd8") else (0, 0)
+            width, height = _jpeg_size(raw) if raw.startswith(b"\xff\xd8") else NO_SIZE
     except (struct.error, IndexError):
-        return 0, 0
-    return (width, height) if width and height else (0, 0)
+        return NO_SIZE
+    return (width, height) if width and height else NO_SIZE
 
 
 def _jpeg_size(raw: bytes) -> tuple[int, int]:
     """Walk the segments of a JPEG to its frame header."""
     position = 2
-    while position + 9 < len(raw) and raw[position : position + 1] == b"\xff":
+    while position + 9 < len(raw) and raw[position] == 0xFF:  # noqa: PLR2004  # every marker begins like this
         marker, length = raw[position + 1], struct.unpack(">H", raw[position + 2 : position + 4])[0]
         if marker in JPEG_FRAMES:
             height, width = struct.unpack(">HH", raw[position + 5 : position + 9])
             return width, height
         position += 2 + length
-    return 0, 0
+    return NO_SIZE

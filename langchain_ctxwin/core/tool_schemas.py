@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import islice
 from math import ceil
 from types import FunctionType
 from typing import Any
@@ -17,7 +16,7 @@ from typing import Any
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from langchain_ctxwin.core.edits import Media, leaves
+from langchain_ctxwin.core.blocks import leaves
 from langchain_ctxwin.errors import expect_each
 
 LARGE_TILE_PIXELS, SMALL_TILE_PIXELS = 768, 512  # sides of the squares that images are cut into
@@ -54,7 +53,6 @@ class Framing:
     """What a signature adds to names and descriptions; None where models are shown the JSON of a definition."""
 
     image: Callable[[int, int], int]  # price of an image by its width and height in pixels
-    image_low_tokens: int = 0  # price of an image that is sent with `detail: low`; 0 where there is no such setting
     page_tokens: int  # one page of a document, its text and its picture
     audio_tokens_per_second: int
 
@@ -124,7 +122,7 @@ OPENAI = Framing(
     # Some models add 80 more once there are tools, depending on the endpoint: this is the more common case.
     request=3, message=4, call=6, any_tools=16, tool=4,
     fields=FieldPrices(description=2, first_property=5, more_properties=3, property_description=2, enum_item=4),
-    image=small_tiles, image_low_tokens=85, page_tokens=1200, audio_tokens_per_second=10,
+    image=small_tiles, page_tokens=1200, audio_tokens_per_second=10,
 )  # fmt: skip
 ANTHROPIC = Framing(
     # The prompt that explains tools is 290 to 675 tokens by model (Anthropic, tool use guide); the middle of them.
@@ -159,8 +157,7 @@ FRAMING = {
 }  # fmt: skip
 
 MAX_DEPTH = 12  # nesting of a schema that is followed; providers refuse deeper ones
-MAX_NODES = 2_000  # parts of one schema that are looked at, so that shared definitions cannot multiply without end
-MAX_VALUES = 10 * MAX_NODES  # values of one definition that its JSON shows: a schema states about ten
+MAX_NODES = 2_000  # schemas inside one schema that are looked at, so that this ends whatever it is given
 # Keywords that hold a schema or a list of them.
 SINGLE_PARTS = ("items", "additionalProperties", "not", "anyOf", "oneOf", "allOf", "prefixItems")
 NAMED_PARTS = ("properties", "$defs", "definitions")  # keywords that hold schemas by name
@@ -173,7 +170,7 @@ UNREADABLE = (KeyError, ValueError, TypeError, AttributeError, NameError, Runtim
 def schema_tokens(tools: Iterable[Any], framing: Framing, price: TextPrice) -> float:
     """Return the price of a set of tool definitions in any form LangChain takes; 0 for none.
 
-    The time is bounded for cyclic, shared and deep schemas. A tool that nobody can read is priced by its text.
+    A tool that nobody can read is priced by its text.
     """
     functions = [function for tool in tools for function in _functions(tool)]
     if not functions:
@@ -182,72 +179,59 @@ def schema_tokens(tools: Iterable[Any], framing: Framing, price: TextPrice) -> f
 
 
 def _functions(tool: Any) -> Iterator[Mapping[str, Any]]:
-    """The definitions in one tool, each with a name, a description and parameters."""
-    tool = tool if isinstance(tool, Mapping) else tool_definition(tool)
+    """The definitions in one tool, each with a name, a description and parameters; Gemini's form holds several."""
+    declared = tool.get("function_declarations") if isinstance(tool, Mapping) else None
+    for part in declared if isinstance(declared, list | tuple) else [tool]:
+        definition = tool_definition(part)
+        function = definition.get("function", definition) if isinstance(definition, Mapping) else {}
+        has_name = isinstance(function, Mapping) and "name" in function
+        yield function if has_name else {"description": _text_of(definition)}
+
+
+def _text_of(tool: Any) -> str:
+    """The text of a provider's own tool: what it is, is often said by a key or by its type alone."""
     if not isinstance(tool, Mapping):
-        tool = {"name": str(getattr(tool, "name", type(tool).__name__)), "description": ""}
-    declared = tool.get("function_declarations") or tool.get("functionDeclarations")
-    if isinstance(declared, list | tuple):
-        yield from (part for part in declared if isinstance(part, Mapping))
-        return
-    wrapped = next((part for key in ("function", "toolSpec") if isinstance(part := tool.get(key), Mapping)), tool)
-    if any(key in wrapped for key in PARAMETER_KEYS) or ("name" in wrapped and "description" in wrapped):
-        yield wrapped
-    elif "title" in wrapped and isinstance(wrapped.get("properties"), Mapping):
-        schema = {key: part for key, part in wrapped.items() if key not in {"title", "description"}}
-        yield {"name": wrapped["title"], "description": wrapped.get("description"), "parameters": schema}
-    else:  # a provider's own tool: what it is is often said by a key or by its type alone
-        said = leaves([*map(str, tool), *tool.values()])
-        yield {"description": " ".join(leaf for leaf in said if not isinstance(leaf, Media))}
+        return str(getattr(tool, "name", type(tool).__name__))
+    texts = leaves([*map(str, tool), *tool.values()])
+    return " ".join(text for text in texts if isinstance(text, str))
 
 
 def _tool_tokens(function: Mapping[str, Any], framing: Framing, price: TextPrice) -> float:
-    root = next((found for key in PARAMETER_KEYS if (found := function.get(key)) is not None), None)
-    if isinstance(root, Mapping) and isinstance(inner := root.get("json"), Mapping):
-        root = inner  # Bedrock wraps the schema once more
-    name, description = str(function.get("name") or ""), str(function.get("description") or "")
+    name = str(function.get("name") or "")
+    description = str(function.get("description") or "")
+    parameters = function.get("parameters")
     if framing.fields is None:
-        whole = {"name": name, "description": description, "parameters": root}
-        shown = _bounded(whole, iter(range(MAX_VALUES)), ())
-        return framing.tool + price(json.dumps(shown, ensure_ascii=False, default=str))
+        return framing.tool + price(_json({"name": name, "description": description, "parameters": parameters}))
     tokens = framing.tool + price(name)
     if description:
         tokens += framing.fields.description + price(description)
-    return tokens + sum(_node_tokens(node, framing.fields, price) for node in _nodes(root))
+    return tokens + sum(_schema_tokens(schema, framing.fields, price) for schema in _schemas(parameters))
 
 
-def _bounded(value: Any, left: Iterator[int], path: tuple[int, ...]) -> Any:
-    """A copy of so many values at most; one that contains itself is not entered again."""
-    if next(left, None) is None or id(value) in path or len(path) > 2 * MAX_DEPTH:
-        return None
-    inside = (*path, id(value))
-    if isinstance(value, Mapping):
-        return {str(key): _bounded(part, left, inside) for key, part in islice(value.items(), MAX_NODES)}
-    if isinstance(value, list | tuple):
-        return [_bounded(part, left, inside) for part in value[:MAX_NODES]]
-    return value
+def _json(definition: Mapping[str, Any]) -> str:
+    try:
+        return json.dumps(definition, ensure_ascii=False, default=str)
+    except UNREADABLE:
+        return _text_of(definition)
 
 
-def _nodes(root: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield a schema and the schemas inside it; one that contains itself is not entered again."""
-    stack: list[tuple[Any, tuple[int, ...]]] = [(root, ())]
-    left = MAX_NODES
-    while stack and left:
-        schema, path = stack.pop()
-        if not isinstance(schema, Mapping) or id(schema) in path or len(path) > MAX_DEPTH:
+def _schemas(root: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield a schema and the schemas inside it."""
+    stack = [root]
+    for _ in range(MAX_NODES):
+        schema = stack.pop() if stack else None
+        if not isinstance(schema, Mapping):
             continue
-        left -= 1
         yield schema
-        parts: list[Any] = []
-        for part in map(schema.get, SINGLE_PARTS):
-            parts += part[:MAX_NODES] if isinstance(part, list | tuple) else [part]
-        for named in map(schema.get, NAMED_PARTS):
-            parts += islice(named.values(), MAX_NODES) if isinstance(named, Mapping) else ()
-        inside = (*path, id(schema))
-        stack += [(part, inside) for part in parts]
+        for key in SINGLE_PARTS:
+            part = schema.get(key)
+            stack += part if isinstance(part, list | tuple) else [part]
+        for key in NAMED_PARTS:
+            named = schema.get(key)
+            stack += named.values() if isinstance(named, Mapping) else []
 
 
-def _node_tokens(schema: Mapping[str, Any], fields: FieldPrices, price: TextPrice) -> float:
+def _schema_tokens(schema: Mapping[str, Any], fields: FieldPrices, price: TextPrice) -> float:
     """What one schema states itself."""
     tokens = 0.0
     names = schema.get("properties")
@@ -258,5 +242,5 @@ def _node_tokens(schema: Mapping[str, Any], fields: FieldPrices, price: TextPric
         tokens += fields.property_description + price(str(description))
     choices = schema.get("enum")
     if isinstance(choices, list | tuple) and choices:
-        tokens += fields.enum_item * len(choices) + price(" ".join(map(str, choices[:MAX_NODES])))
+        tokens += fields.enum_item * len(choices) + price(" ".join(map(str, choices)))
     return tokens

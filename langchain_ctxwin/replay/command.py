@@ -14,7 +14,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 
 from langchain_ctxwin.config import PRESETS
-from langchain_ctxwin.core.edits import text_of
+from langchain_ctxwin.core.blocks import text_of
 from langchain_ctxwin.core.record import render_record
 from langchain_ctxwin.core.session import valid_view
 from langchain_ctxwin.errors import ConfigError

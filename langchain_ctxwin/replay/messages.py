@@ -22,7 +22,7 @@ from langchain_core.messages.content import KNOWN_BLOCK_TYPES
 from langchain_core.messages.tool import invalid_tool_call, tool_call
 from pydantic import ValidationError
 
-from langchain_ctxwin.core.calls import CALL_BLOCKS, RESULT_BLOCKS, kind_of
+from langchain_ctxwin.core.blocks import CALL_TYPES, MEDIA_TYPES, REASONING_TYPES, RESULT_TYPES
 from langchain_ctxwin.errors import ConfigError
 
 HALF = re.compile(r"\\u[dD][89a-fA-F]")  # how JSON escapes half of a character outside the first plane
@@ -40,8 +40,7 @@ SILENT = {
 SAYING = {"reasoning_content", "reasoning", "thinking", "audio", "function_call", "tool_calls"}
 """Fields, kept beside the content, in which a message says something that integrations send again."""
 
-MEDIA = {"image_url", "input_image", "input_audio", "input_file", "document", "thinking", "redacted_thinking"}
-BLOCKS = KNOWN_BLOCK_TYPES | CALL_BLOCKS | RESULT_BLOCKS.keys() | MEDIA
+BLOCKS = KNOWN_BLOCK_TYPES | CALL_TYPES | RESULT_TYPES.keys() | MEDIA_TYPES.keys() | REASONING_TYPES
 """Types of blocks that say something without a text."""
 
 MAX_DEPTH = 100  # lists and objects inside each other: more than any schema of a tool has, less than ends a program
@@ -133,7 +132,8 @@ def _says_something(message: BaseMessage) -> bool:
 
 
 def _kinds(message: BaseMessage) -> set[str]:
-    return {kind_of(block) for block in message.content} if isinstance(message.content, list) else set()
+    content = message.content if isinstance(message.content, list) else []
+    return {str(block.get("type")) for block in content if isinstance(block, Mapping)}
 
 
 def _of_parts(said: Mapping[str, Any]) -> Iterator[BaseMessage]:

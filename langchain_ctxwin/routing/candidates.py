@@ -15,7 +15,7 @@ from langchain_core.messages import AnyMessage, HumanMessage, SystemMessage
 from langchain_core.runnables.config import ensure_config
 
 from langchain_ctxwin.config import RoutingConfig
-from langchain_ctxwin.core.edits import MEDIA_TYPES, compact_json
+from langchain_ctxwin.core.blocks import MEDIA_TYPES, compact_json
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.model_info import UNKNOWN_FAMILY, ModelInfo, family_of, model_name
 from langchain_ctxwin.core.recovery import only_model

@@ -25,9 +25,9 @@ from langchain_core.runnables.utils import is_async_callable
 from langgraph.constants import TAG_NOSTREAM
 from pydantic import BaseModel
 
+from langchain_ctxwin.core.blocks import REASONING_TYPES, spoken
 from langchain_ctxwin.core.calls import standard
 from langchain_ctxwin.core.compaction import LENGTH_TOLERANCE, accepted_tokens, first_part
-from langchain_ctxwin.core.edits import REASONING_TYPES, spoken
 from langchain_ctxwin.core.fitting import take_while_fits
 from langchain_ctxwin.core.limits import Known, ModelLimits, require_tokens, stated_limit
 from langchain_ctxwin.core.model_info import model_name

@@ -15,7 +15,7 @@ from langchain_core.tools.base import TOOL_MESSAGE_BLOCK_TYPES
 from langchain_core.utils.utils import LC_AUTO_PREFIX
 from pydantic import BaseModel
 
-from langchain_ctxwin.core.edits import MEDIA_TYPES, compact_json
+from langchain_ctxwin.core.blocks import MEDIA_TYPES, compact_json
 from langchain_ctxwin.errors import ContextWindowError
 
 MAX_DEPTH = 100  # levels of a JSON value: far more than any API returns, far fewer than Python can follow

@@ -19,7 +19,7 @@ from itsdangerous import BadSignature, TimestampSigner
 from itsdangerous.encoding import base64_decode, bytes_to_int
 from itsdangerous.signer import HMACAlgorithm
 
-from langchain_ctxwin.core.edits import compact_json
+from langchain_ctxwin.core.blocks import compact_json
 from langchain_ctxwin.core.field_paths import compile_fields
 from langchain_ctxwin.errors import (
     ConfigError,

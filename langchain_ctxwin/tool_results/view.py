@@ -26,7 +26,7 @@ from functools import cached_property, reduce
 from itertools import accumulate, chain, compress, islice
 from typing import Any, Final, Literal
 
-from langchain_ctxwin.core.edits import compact_json
+from langchain_ctxwin.core.blocks import compact_json
 from langchain_ctxwin.core.field_paths import compile_fields, exists, joined
 from langchain_ctxwin.tool_results.contents import Content, is_media, without_data
 from langchain_ctxwin.tool_results.cursors import Style

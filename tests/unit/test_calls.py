@@ -60,12 +60,10 @@ def test_a_call_is_found_in_every_form_that_is_sent(message):
     assert standard(standard(message)[0])[0] is standard(message)[0] or standard(message)[0].tool_calls == [CALL]
 
 
-def test_the_parts_of_gemini_and_of_old_models_are_calls_without_an_id():
-    part = AIMessage([{"function_call": {"name": "depot", "args": {"number": 1}}}])
+def test_a_call_of_an_old_model_has_no_id():
     old = kept(function_call={"name": "depot", "arguments": '{"number": 1}'})
-    assert [calls_of(one) for one in (part, old)] == [({**CALL, "id": None},)] * 2
+    assert calls_of(old) == ({**CALL, "id": None},)
     assert standard(old)[0].additional_kwargs == {}
-    assert standard(part)[0].content == ""
 
 
 def test_arguments_that_are_no_object_make_a_malformed_call():
@@ -206,10 +204,6 @@ ROUNDS = {
     "OpenAI's form": lambda n: [
         kept(tool_calls=[{**RAW, "id": f"c{n}"}]).model_copy(update={"id": f"a{n}"}),
         answered(n),
-    ],
-    "parts of Gemini's": lambda n: [
-        AIMessage([{"function_call": {"name": "depot", "args": {"number": n}}}], id=f"a{n}"),
-        HumanMessage([{"function_response": {"name": "depot", "response": {"stock": STOCK}}}], id=f"r{n}"),
     ],
     "without ids": lambda n: [
         AIMessage("", tool_calls=[{**CALL, "id": None}, {**CALL, "id": ""}], id=f"a{n}"),

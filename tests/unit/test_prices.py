@@ -14,11 +14,11 @@ from pydantic import BaseModel, Field
 
 from langchain_ctxwin import CharRatioCounter, TokenEstimator
 from langchain_ctxwin.core import FRAMING
+from langchain_ctxwin.core.blocks import MAX_PARTS
 from langchain_ctxwin.core.tokens import image_size
 from langchain_ctxwin.core.tool_schemas import (
     ANTHROPIC,
     MAX_NODES,
-    MAX_VALUES,
     OPENAI,
     FieldPrices,
     area,
@@ -54,7 +54,6 @@ SHAPES = {
     "openai": {"type": "function", "function": {**NAMED, "parameters": SCHEMA}},
     "openai responses": {"type": "function", **NAMED, "parameters": SCHEMA},
     "anthropic": {**NAMED, "input_schema": SCHEMA},
-    "protocol": {**NAMED, "inputSchema": SCHEMA},
     "gemini": {"function_declarations": [{**NAMED, "parameters": SCHEMA}]},
     "bedrock": {"toolSpec": {**NAMED, "inputSchema": {"json": SCHEMA}}},
     "json schema": {"title": "weather", "description": NAMED["description"], **SCHEMA},
@@ -117,18 +116,8 @@ def test_keywords_that_hold_the_wrong_thing_are_passed_over():
 def test_a_schema_without_end_is_priced_as_far_as_it_is_looked_at():
     cyclic = {"type": "object", "description": "node"}
     cyclic["properties"] = {"child": cyclic}
-    assert schema_cost(cyclic) == PRICES.first_property + PRICES.property_description + 2
-    assert 0 < schema_cost(cyclic, ANTHROPIC) < 20
-    shared, deep = {"type": "object"}, {"type": "object"}
-    for _ in range(40):
-        shared = {"type": "object", "properties": {"a": shared, "b": shared, "c": shared}}
-    for _ in range(5_000):
-        deep = {"type": "object", "properties": {"next": deep}}
-    seen = []
-    schema_tokens([{"name": "x", "parameters": shared}], OPENAI, lambda text: float(seen.append(text) or 1))
-    assert 0 < len(seen) <= 4 * MAX_NODES
-    assert 0 < schema_cost(shared, ANTHROPIC) < 3 * MAX_VALUES
-    assert 0 < max(schema_cost(deep), schema_cost(deep, ANTHROPIC)) < 1_000
+    assert 0 < schema_cost(cyclic) <= MAX_NODES * (PRICES.first_property + PRICES.property_description + 2)
+    assert 0 < cost({"name": "x", "parameters": cyclic}, framing=ANTHROPIC) < MAX_PARTS
 
 
 # ---- media ----------------------------------------------------------------------------------------------------
@@ -211,9 +200,6 @@ def test_the_published_image_rules(rule, size, tokens):
     assert rule(*size) == tokens
 
 
-SHOT = {"url": "data:image/png;base64," + b64(PNG), "detail": "low"}
-
-
 @pytest.mark.parametrize(
     "block",
     [
@@ -223,8 +209,6 @@ SHOT = {"url": "data:image/png;base64," + b64(PNG), "detail": "low"}
 )  # fmt: skip
 def test_an_image_that_cannot_be_seen_costs_as_a_usual_one(block):
     assert price(block) == small_tiles(1024, 1024)
-    low = {"type": "image_url", "image_url": SHOT}
-    assert (price(low), price(low, TokenEstimator("gemini"))) == (85, large_tiles(1024, 512))
 
 
 TEXT_FILES = {
@@ -244,29 +228,22 @@ def test_a_text_file_costs_what_its_text_costs(block):
     assert price(block) == COUNT.count_text(TEXT)
 
 
-def test_a_large_text_file_is_read_to_its_end_and_its_title_is_read():
+def test_a_large_text_file_is_read_to_its_end():
     text = TEXT * 100 + "\U000e0041" * 5_000
     assert price({**TEXT_FILES["base64"], "base64": b64(text.encode())}) == COUNT.count_text(text)
     assert price({"type": "file", "format": "txt", "data": text.encode()}) == COUNT.count_text(text)
-    plain = TEXT_FILES["source"]
-    assert price({**plain, "title": TEXT}) == pytest.approx(2 * price(plain), abs=1)
-
-
-def wav(seconds, rate):
-    return b"RIFF\0\0\0\0WAVEfmt \x10\0\0\0\x01\0\x01\0" + struct.pack("<II", rate, rate) + bytes(12 + seconds * rate)
 
 
 @pytest.mark.parametrize(
     ("block", "tokens"),
     [
-        ({"type": "input_audio", "input_audio": {"data": b64(wav(10, 8_000)), "format": "wav"}}, 101),
-        ({"type": "input_audio", "input_audio": {"data": b64(b"\1" * 480_000), "format": "pcm16"}}, 101),
-        ({"type": "audio", "base64": b64(b"\1" * 160_000), "mime_type": "audio/mpeg"}, 101),
+        ({"type": "input_audio", "input_audio": {"data": b64(b"\1" * 160_000), "format": "wav"}}, 110),
+        ({"type": "media", "mime_type": "audio/mpeg", "data": b"\1" * 160_000}, 110),
         ({"type": "media", "mime_type": "video/mp4", "data": b"\1" * 2_500_000}, 11 * 263),
         ({"type": "file", "base64": b64(b"%PDF" + b"\1" * 149_000), "mime_type": "application/pdf"}, 3 * 1200),
         ({"type": "file", "url": "https://example.com/a.pdf"}, 11 * 1200),
     ],
-    ids=["wav", "pcm", "mp3", "video", "pdf", "link"],
+    ids=["wav", "mp3", "video", "pdf", "link"],
 )  # fmt: skip
 def test_other_media_cost_by_kind_and_size(block, tokens):
     assert price(block) == pytest.approx(tokens, abs=2)

@@ -14,10 +14,10 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 
 from langchain_ctxwin import CharRatioCounter, ConfigError, TokenEstimator
 from langchain_ctxwin.core import FRAMING, model_name
-from langchain_ctxwin.core.edits import MAX_PARTS, Call, leaves, pieces
+from langchain_ctxwin.core.blocks import MAX_PARTS, leaves
 from langchain_ctxwin.core.model_info import CLASS_FAMILIES, family_of
-from langchain_ctxwin.core.token_weights import BOUNDS, WEIGHTS
-from langchain_ctxwin.core.tokens import ASCII_FEATURES, FEATURES, SCRIPTS, features
+from langchain_ctxwin.core.token_weights import BOUNDS, FEATURES, WEIGHTS
+from langchain_ctxwin.core.tokens import ASCII_FEATURES, SCRIPT_STARTS, Call, features, pieces
 
 O200K = quicktok.get_encoding("o200k_base")
 OPENAI = TokenEstimator("openai")
@@ -329,7 +329,7 @@ def test_data_in_an_unknown_block_is_not_read_as_text():
     assert 1_500 < OPENAI([AIMessage([{"type": "redacted_thinking", "data": "QUJD" * 2_250}])]) < 2_000
     block = {"type": "weird", "note": "x"}
     block["self"] = [block, block]
-    assert 0 < sum(1 for _ in leaves(block)) <= MAX_PARTS
+    assert sum(1 for _ in leaves(block)) <= MAX_PARTS
     assert OPENAI([HumanMessage.model_construct(content=[block])]) > 0
     likes = [("user", "hi"), {"role": "assistant", "content": "yes"}, "hi"]
     assert OPENAI(likes) == OPENAI([HumanMessage("hi"), AIMessage("yes"), HumanMessage("hi")])
@@ -375,7 +375,8 @@ CLASSES = {
     "한": "hangul", "\ue000": "rare_three_byte", "\ufe0f": "selectors", "，": "fullwidth", "ａ": "rare_three_byte",
     "😀": "emoji", "𠀀": "rare_astral", "ꀀ": "rare_three_byte",
 }  # fmt: skip
-RARE_OR_OTHER = {"rare_two_byte", "rare_three_byte", "other_scripts"}
+RARE = {"rare_two_byte", "rare_three_byte"}
+SCRIPTS = {*SCRIPT_STARTS.values()}
 
 
 def counted(text):
@@ -386,7 +387,7 @@ def counted(text):
 @pytest.mark.parametrize(("character", "name"), CLASSES.items(), ids=map(ascii, CLASSES))
 def test_a_character_counts_in_its_script_alone(character, name):
     assert counted(character) == {"characters": 1, name: 1, "foreign_runs": 1}
-    assert {*CLASSES.values()} | RARE_OR_OTHER == {*SCRIPTS} | RARE_OR_OTHER
+    assert {*CLASSES.values()} == SCRIPTS | RARE
 
 
 def test_runs_and_classes_are_told_apart():
@@ -410,7 +411,7 @@ def test_runs_and_classes_are_told_apart():
 def test_every_character_is_counted_once(text):
     """Classes of scripts are disjoint and complete, and no count is negative; only long runs are shortened."""
     found, named = features(text), counted(text)
-    foreign = sum(named.get(name, 0) for name in {*SCRIPTS} | RARE_OR_OTHER)
+    foreign = sum(named.get(name, 0) for name in SCRIPTS | RARE)
     assert foreign == sum(not character.isascii() for character in text.encode("utf-8", "replace").decode())
     assert named.get("characters", 0) <= len(text)
     assert min(found) >= 0
