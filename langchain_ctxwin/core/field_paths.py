@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from langchain_ctxwin.errors import ConfigError
 
@@ -25,7 +25,9 @@ Step = str | _AnyKey
 Wanted = tuple[tuple[Step, ...], ...]  # what is still to be walked of each path; an empty one asks for the whole value
 WHOLE: Final[tuple[Step, ...]] = ()
 
-_SEGMENT = re.compile(r'(?P<key>"(?:[^"\\]|\\.)*"|[^".\[\]]*)(?P<lists>(?:\[\])*)')
+_SEGMENT = r'(?:"(?:[^"\\]|\\.)*"|\*|[^".\[\]*]+)(?:\[\])*'
+_PATH = re.compile(rf"(?:(?:\[\])+|{_SEGMENT})(?:\.{_SEGMENT})*(?:\.\*\*)?|\*\*")
+_KEY = re.compile(r'"(?:[^"\\]|\\.)*"|[^".\[\]]+')
 _BARE_KEY = re.compile(r'[^\s".\[\]*](?:[^".\[\]*\x00-\x1f]*[^\s".\[\]*])?')
 _COMPILED_MAX = 256  # sets of fields kept compiled: the tools of a process and what its models ask for
 
@@ -36,13 +38,13 @@ def compile_fields(fields: Sequence[str]) -> Wanted:
     Raises:
         ConfigError: There is no path, or one cannot be read; the message names it and what is wrong.
     """
-    if isinstance(fields, str):
-        raise ConfigError(f"fields={fields!r} is one text: pass a list of paths, such as [{fields!r}]")
-    if not fields:
-        raise ConfigError('fields is empty: name at least one path, or "*" for everything')
+    if isinstance(fields, str) or not fields:
+        raise ConfigError(
+            f'fields={fields!r:.100}: pass a list of paths, such as ["items[].id"], or ["*"] for everything'
+        )
     for path in fields:
-        if not isinstance(path, str):
-            raise ConfigError(f"field path {path!r} is a {type(path).__name__}: write it as text, such as 'price.base'")
+        if not isinstance(path, str) or not _PATH.fullmatch(path.strip()):
+            raise _unreadable(path)
     return _compiled(tuple(fields))
 
 
@@ -76,31 +78,23 @@ def _compiled(paths: tuple[str, ...]) -> Wanted:
 
 
 def _steps(path: str) -> Iterator[Step]:
-    # What is quoted in errors is cut: a model reads them, and may have made the path of anything.
-    text, position, faulty = path.strip(), 0, f"field path {path!r:.100}"
-    while position <= len(text):
-        found = cast("re.Match[str]", _SEGMENT.match(text, position))  # it matches the empty text everywhere
-        rest, key = text[found.end() : found.end() + 200], found["key"].strip()
-        if rest[:1] not in ("", "."):
-            fault = (
-                f"has a quote that is not closed, or not at the start of a key, at {rest!r:.100}"
-                if rest.startswith('"')
-                else f"cannot be read at {rest!r:.100}: lists are written as [], keys with brackets in quotes"
-            )
-            raise ConfigError(f"{faulty} {fault}")
-        if key == "**" and rest:
-            raise ConfigError(f"{faulty}: ** takes everything, so it can only stand last")
-        if key.startswith('"'):
+    for key in _KEY.findall(path):
+        if key == "**":  # the value as a whole
+            return
+        if key == "*":
+            yield ANY_KEY
+        elif not key.startswith('"'):
+            yield key.strip()
+        else:
             try:
                 yield str(json.loads(key))
             except ValueError as error:
-                raise ConfigError(f"{faulty}: {key:.100} is not a JSON string ({error})") from error
-        elif key == "*":
-            yield ANY_KEY
-        elif "*" in key and key != "**":
-            raise ConfigError(f"{faulty}: * stands for a whole key; write a key that has one as {json.dumps(key):.100}")
-        elif key and key != "**":
-            yield key
-        elif not key and (position or not found["lists"]):  # `[].id` names the items of a list at the top
-            raise ConfigError(f'{faulty} has an empty key: put one name between two dots, an empty one as ""')
-        position = found.end() + 1
+                raise _unreadable(path) from error
+
+
+def _unreadable(path: object) -> ConfigError:
+    # What is quoted is cut: a model reads it, and may have made the path of anything.
+    return ConfigError(
+        f"field path {path!r:.100} cannot be read: join keys by dots, mark lists by [], as in items[].price.base; "
+        'write * for any one key, and a key with one of these signs as a JSON string: "a.b"'
+    )
