@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from langchain_core.messages import AnyMessage, BaseMessage
+
+M = TypeVar("M", bound=BaseMessage)
 
 MEDIA_TYPES = {
     "image": "image",
@@ -127,6 +129,22 @@ def spoken(message: BaseMessage) -> str:
 def said_in(message: BaseMessage) -> str:
     """Return what a message says, in writing or spoken."""
     return text_of(message.content) or spoken(message)
+
+
+def without_blocks(content: Any, is_unwanted: Callable[[Any], bool]) -> Any:
+    """Return a content without some of its blocks; the same object where there are none, a text where none is left."""
+    if not isinstance(content, list):
+        return content
+    others = [block for block in content if not is_unwanted(block)]
+    if len(others) == len(content):
+        return content
+    return others or ""
+
+
+def with_fields(message: M, **fields: Any) -> M:
+    """Return a message with these fields; the same object where it has them."""
+    changes = {name: value for name, value in fields.items() if getattr(message, name) != value}
+    return message.model_copy(update=changes) if changes else message
 
 
 def media_count(message: AnyMessage) -> int:

@@ -8,7 +8,7 @@ in `additional_kwargs` with a `FunctionMessage`. What an integration sends as a 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from langchain_core.messages import (
@@ -22,7 +22,7 @@ from langchain_core.messages import (
 )
 from langchain_core.messages.tool import invalid_tool_call, tool_call
 
-from langchain_ctxwin.core.blocks import CALL_TYPES, RESULT_KEYS, RESULT_TYPES, block_text, kind_of
+from langchain_ctxwin.core.blocks import RESULT_KEYS, RESULT_TYPES, block_text, kind_of, with_fields, without_blocks
 
 KEPT_CALLS = frozenset({"tool_calls", "function_call"})  # where `additional_kwargs` keep calls in OpenAI's own form
 UNSENT_TYPES = frozenset({"tool_call", "invalid_tool_call", "tool_call_chunk"})
@@ -102,21 +102,11 @@ def standard(message: AnyMessage) -> tuple[AnyMessage, ...]:
     return (*results, message.model_copy(update={"content": beside})) if beside else tuple(results)
 
 
-def without_call_blocks(content: Any, types: Collection[str] = CALL_TYPES) -> Any:
-    """Return a content without its blocks of these types; the same object where there are none."""
-    if not isinstance(content, list):
-        return content
-    others = [block for block in content if not (isinstance(block, Mapping) and block.get("type") in types)]
-    if len(others) == len(content):
-        return content
-    return others or ""
-
-
 def _calls_in_blocks(content: Sequence[Any], stated: Sequence[AnyCall]) -> Iterator[AnyCall]:
     """The calls in blocks that `tool_calls` do not state, too; a block without an id belongs to those."""
     stated_ids = {call["id"] for call in stated}
     for block in content:
-        if kind_of(block) != "call":
+        if not is_call_block(block):
             continue
         ids = {block_id for key in ("call_id", "id") if isinstance(block_id := block.get(key), str) and block_id}
         is_stated = bool(ids & stated_ids) if ids else bool(stated)
@@ -162,20 +152,30 @@ def _with_tool_calls(message: AIMessage) -> AIMessage:
     added = [call for call in calls_of(message)[stated:] if call["name"] != SCREEN_CALL]
     content: Any = message.content
     if message.response_metadata.get("output_version") != "v1":
-        content = without_call_blocks(content, UNSENT_TYPES)
-    if not added and content is message.content:
-        return message
-    beside = dict(message.additional_kwargs)
-    if added:
-        beside = {key: value for key, value in beside.items() if key not in KEPT_CALLS}
-    return message.model_copy(
-        update={
-            "content": content,
-            "tool_calls": [*message.tool_calls, *(call for call in added if call["type"] == "tool_call")],
-            "invalid_tool_calls": [*message.invalid_tool_calls, *(c for c in added if c["type"] != "tool_call")],
-            "additional_kwargs": beside,
-        }
+        content = without_blocks(content, _is_unsent)
+    if not added:
+        return with_fields(message, content=content)
+    return with_fields(
+        message,
+        content=content,
+        tool_calls=[*message.tool_calls, *(call for call in added if call["type"] == "tool_call")],
+        invalid_tool_calls=[*message.invalid_tool_calls, *(call for call in added if call["type"] != "tool_call")],
+        additional_kwargs=without_kept_calls(message),
     )
+
+
+def without_kept_calls(message: AIMessage) -> dict[str, Any]:
+    """Return the `additional_kwargs` without the provider's raw copy of the calls: `tool_calls` hold what is sent."""
+    return {key: value for key, value in message.additional_kwargs.items() if key not in KEPT_CALLS}
+
+
+def is_call_block(block: Any) -> bool:
+    """Return whether a block of content states a call."""
+    return kind_of(block) == "call"
+
+
+def _is_unsent(block: Any) -> bool:
+    return is_call_block(block) and block["type"] in UNSENT_TYPES
 
 
 def _tool_message(block: Mapping[str, Any], message: AnyMessage, message_id: str | None) -> ToolMessage:

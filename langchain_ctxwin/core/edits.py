@@ -12,7 +12,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 
 from langchain_ctxwin.core.blocks import RESULT_KEYS, block_text, kind_of, media_count, text_of
-from langchain_ctxwin.core.calls import KEPT_CALLS, is_result, result_ids, standard
+from langchain_ctxwin.core.calls import is_result, result_ids, standard, without_kept_calls
 from langchain_ctxwin.core.view import Clamp, View
 
 TextEdit = Callable[[str], str]
@@ -91,7 +91,7 @@ def _with_texts(message: AnyMessage, change: TextEdit) -> AnyMessage:
             "tool_calls": [_with_arguments(call, change) for call in message.tool_calls],
             "invalid_tool_calls": [_with_arguments(call, change) for call in message.invalid_tool_calls],
             # Integrations rebuild the provider's raw copy of the calls from `tool_calls`.
-            "additional_kwargs": {k: v for k, v in message.additional_kwargs.items() if k not in KEPT_CALLS},
+            "additional_kwargs": without_kept_calls(message),
         }
     )
 

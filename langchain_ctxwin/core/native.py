@@ -22,6 +22,7 @@ from langchain_ctxwin.core.blocks import (
     blocks_of,
     kind_of,
     leaves,
+    without_blocks,
 )
 
 # Providers by a word in the name that an integration or a catalog gives them; the first that is found counts.
@@ -117,12 +118,10 @@ def without_bound_reasoning(message: AnyMessage) -> AnyMessage:
         >>> without_bound_reasoning(answer).content
         [{'type': 'text', 'text': '4'}]
     """
-    if not isinstance(message, AIMessage) or not isinstance(message.content, list):
+    if not isinstance(message, AIMessage):
         return message
-    unbound = [block for block in message.content if not _is_bound(message, block)]
-    if len(unbound) == len(message.content):
-        return message
-    return message.model_copy(update={"content": unbound or ""})
+    content = without_blocks(message.content, lambda block: _is_bound(message, block))
+    return message if content is message.content else message.model_copy(update={"content": content})
 
 
 def loaded_tools(message: BaseMessage) -> list[str]:

@@ -15,15 +15,25 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
 
-from langchain_ctxwin.core.blocks import block_text, blocks_of, kind_of, media_count, spoken, text_of
+from langchain_ctxwin.core.blocks import (
+    block_text,
+    blocks_of,
+    kind_of,
+    media_count,
+    spoken,
+    text_of,
+    with_fields,
+    without_blocks,
+)
 from langchain_ctxwin.core.calls import (
     KEPT_CALLS,
     AnyCall,
     call_ids,
     calls_of,
+    is_call_block,
     result_ids,
     standard,
-    without_call_blocks,
+    without_kept_calls,
 )
 from langchain_ctxwin.core.turns import NOTE_KEY, SOURCE
 
@@ -119,22 +129,25 @@ def sendable(message: AnyMessage, provider: str) -> AnyMessage:
     """
     refused = REFUSED_PARTS.get(provider, frozenset())
     content: Any = message.content
-    if EMPTY_TEXT in refused and isinstance(content, list):
-        content = [block for block in content if not _is_empty_text(block)]
+    if EMPTY_TEXT in refused:
+        content = without_blocks(content, _is_empty_text)
     if not isinstance(message, AIMessage):
-        return _with(message, content=content)
+        return with_fields(message, content=content)
     if BLANK_BEFORE_CALL in refused and isinstance(content, str) and content.isspace() and call_ids(message):
         content = ""
     if LOOSE_REASONING in refused and isinstance(content, list) and not call_ids(message):
-        content = _without_loose_reasoning(content)
+        content = _without_loose_reasoning(content) or ""
     if AUDIO_ID in refused and (said := spoken(message)) and not text_of(content).strip():
         content = said
     calls = [] if MALFORMED_CALL in refused else [call for call in message.invalid_tool_calls if call["name"]]
     if len(calls) == len(message.invalid_tool_calls):
-        return _with(message, content=content)
-    beside = {key: value for key, value in message.additional_kwargs.items() if key not in KEPT_CALLS}
-    content = without_call_blocks(content)
-    return _with(message, content=content, invalid_tool_calls=calls, additional_kwargs=beside)
+        return with_fields(message, content=content)
+    return with_fields(
+        message,
+        content=without_blocks(content, is_call_block),
+        invalid_tool_calls=calls,
+        additional_kwargs=without_kept_calls(message),
+    )
 
 
 def unanswered_in(messages: Sequence[AnyMessage]) -> Iterator[str]:
@@ -217,25 +230,17 @@ def unique_calls(shown: Sequence[AnyMessage], taken: set[str]) -> tuple[AnyMessa
     waiting: deque[str] = deque()
     for message in [part for given in shown for part in standard(given)]:
         if isinstance(message, ToolMessage) and waiting:
-            renamed.append(_with(message, tool_call_id=waiting.popleft()))
+            renamed.append(with_fields(message, tool_call_id=waiting.popleft()))
             continue
         waiting = deque(_free_id(call_id, taken) for call_id in call_ids(message))
         renamed.append(_with_ids(message, waiting) if isinstance(message, AIMessage) else message)
     return tuple(renamed)
 
 
-def _with(message: AnyMessage, **fields: Any) -> AnyMessage:
-    """The message with these fields; the same object where it has them. No block is left of an empty content."""
-    if fields.get("content") == [] and message.content:
-        fields["content"] = ""
-    changes = {name: value for name, value in fields.items() if getattr(message, name) != value}
-    return message.model_copy(update=changes) if changes else message
-
-
 def _filled(message: AnyMessage) -> AnyMessage:
     """Adapters that do not validate leave `None` as content; integrations and counters expect text."""
     missing: object = None
-    return _with(message, content="") if message.content is missing else message
+    return message.model_copy(update={"content": ""}) if message.content is missing else message
 
 
 def _is_plain_result(result: AnyMessage, call: AnyCall) -> bool:
@@ -289,7 +294,7 @@ def _lone(message: AnyMessage, rules: Rules, unanswered: Collection[str] = ()) -
         return (note_message(f"{SYSTEM_NOTE_TEXT}\n{text_of(message.content)}", message.id or "system-note"),)
     if not is_empty(message):
         return (message,)
-    return () if isinstance(message, AIMessage) else (_with(message, content=EMPTY_USER_TEXT),)
+    return () if isinstance(message, AIMessage) else (with_fields(message, content=EMPTY_USER_TEXT),)
 
 
 def _late(result: ToolMessage) -> AnyMessage:
@@ -317,7 +322,7 @@ def _paired(messages: Sequence[AnyMessage], rules: Rules, unanswered: Collection
                 status="error",
                 id=f"{message.id}:{call_id}{UNANSWERED}",
             )
-            paired.append(_with(answer, tool_call_id=call_id))
+            paired.append(with_fields(answer, tool_call_id=call_id))
     for result in results.rest():
         paired += _lone(result, rules, unanswered)
     for message in messages:
@@ -375,8 +380,8 @@ def _with_ids(message: AIMessage, new_ids: Sequence[str]) -> AnyMessage:
     old_ids = call_ids(message)
     names = {old: new for old, new in zip(old_ids, new_ids, strict=True) if old}
     free = iter(new_ids)
-    content: Any = message.content if len(names) == len(old_ids) else without_call_blocks(message.content)
-    return _with(
+    content: Any = message.content if len(names) == len(old_ids) else without_blocks(message.content, is_call_block)
+    return with_fields(
         message,
         tool_calls=[{**call, "id": next(free)} for call in message.tool_calls],
         invalid_tool_calls=[{**call, "id": next(free)} for call in message.invalid_tool_calls],

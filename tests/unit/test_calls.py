@@ -1,8 +1,6 @@
 """Is every call and every result found in whatever form it is stated, and is what each integration then sends valid?"""
 
-import json
 import re
-import time
 
 import pytest
 from hypothesis import given
@@ -257,20 +255,6 @@ def test_a_huge_result_in_a_block_is_cut_like_one_in_a_tool_message(provider, co
     assert any("characters left out; in the history as message r" in str(message.content) for message in shown)
 
 
-def test_results_without_ids_find_their_calls_by_name_then_in_order():
-    calls = [{**CALL, "name": name, "id": None} for name in ("open", "shut", "look")]
-    asks = AIMessage("", tool_calls=calls, id="a")
-    named = [ToolMessage(name, tool_call_id="", name=name) for name in ("shut", "open")]
-    nameless = ToolMessage("look", tool_call_id="")
-    shown = unique_calls(repair_step([asks, *named, nameless], HumanMessage("q")), set())
-    assert [call["id"] for call in shown[0].tool_calls] == ["call_1", "call_2", "call_3"]
-    assert [(m.tool_call_id, m.content) for m in shown[1:]] == [
-        ("call_1", "open"),
-        ("call_2", "shut"),
-        ("call_3", "look"),
-    ]
-
-
 def test_a_result_without_an_id_that_comes_late_is_shown_where_it_comes():
     (late,) = repair_step([ToolMessage("done", tool_call_id="")], HumanMessage("q"), unanswered={"call_1"})
     assert late.content.endswith("done")
@@ -367,23 +351,3 @@ def test_what_the_provider_takes_is_the_same_object(provider):
     history = [SystemMessage("s"), *VALID[provider], HumanMessage("v")]
     shown, _ = fitted(history, MODELS[provider])
     assert all(one is other for one, other in zip(shown[1:], history[1:], strict=True))
-
-
-def test_calls_survive_json():
-    """The history comes from a store, where arguments are what JSON made of them."""
-    stored = json.loads(json.dumps(uses(1).model_dump()))
-    assert calls_of(AIMessage(**stored)) == (CALL,)
-
-
-def test_results_in_another_order_than_their_calls_take_time_of_their_number():
-    def seconds(number):
-        names = [f"c{n}" for n in range(number)]
-        calls = [AIMessage("", tool_calls=[{"name": "f", "args": {}, "id": name}]) for name in names]
-        results = [ToolMessage("x", tool_call_id=name) for name in reversed(names)]
-        began = time.process_time()
-        shown = repair_step([*calls, *results], HumanMessage("q"))
-        taken = time.process_time() - began
-        assert [message.tool_call_id for message in shown if isinstance(message, ToolMessage)] == names
-        return taken
-
-    assert any(seconds(4_000) < 8 * seconds(1_000) for _ in range(3))

@@ -87,36 +87,11 @@ ORDINARY_TEXTS = {
     "english": ENGLISH, "code": CODE, "json with uuids": "[" + ",\n".join(rows(30)) + "]", "chinese": CHINESE,
     "csv": CSV, "markdown table": TABLE,
 }  # fmt: skip
-DEGENERATE = {
-    "rule": "=" * 80, "long rule": "=" * 5_000, "dashes": "-" * 200, "drawn line": "─" * 2_000,
-    "drawn table": "│ a │ b │\n├───┼───┤\n" * 100, "table rules": "|---|---|---|\n" * 200, "blocks": "█▓▒░" * 500,
-    "spaces": " " * 5_000, "newlines": "\n" * 5_000, "nul": "\0" * 1_000, "zero width": "\u200b" * 1_000,
-    "braille": "".join(map(chr, range(0x2801, 0x28FF))) * 8, "arrows": "→⇒←↑" * 250,
-    "mathematics": "∀x∈ℝ ∃y→∑∫≤≥≠ " * 100,
-    "emoji with selectors": "❤️✨⭐️" * 200, "fullwidth": "ＡＢＣ" * 500, "private use": "\ue000\ue123" * 500,
-    "repeated word": "internationalization" * 200, "one letter": "a" * 5_000, "lone surrogates": "\ud800" * 1_000,
-    "random chinese": "".join(map(chr, rng().choices(range(0x4E00, 0x9FFF), k=3_000))),
-    "random latin": "".join(map(chr, rng().choices(range(0xA1, 0xFF), k=2_000))),
-    "rare ideographs": "".join(map(chr, rng().choices(range(0x20000, 0x2A6D0), k=1_000))),
-}  # fmt: skip
 
 
 @pytest.mark.parametrize("text", ORDINARY_TEXTS.values(), ids=ORDINARY_TEXTS)
 def test_ordinary_text_is_within_a_quarter_of_the_exact_count(text):
     assert OPENAI.count_text(text) == pytest.approx(exact(text), rel=0.25)
-
-
-@pytest.mark.parametrize("text", DEGENERATE.values(), ids=DEGENERATE)
-def test_degenerate_text_is_priced_in_the_right_order_of_magnitude(text):
-    assert 0.4 <= OPENAI.count_text(text) / exact(text) <= 4.5
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_no_class_of_characters_is_free_in_any_family(family):
-    estimator = TokenEstimator(family)
-    runs = {"spaces", "newlines", "rule", "long rule", "dashes"}
-    costs = {name: estimator.count_text(text) / len(text) for name, text in DEGENERATE.items() if name not in runs}
-    assert {name: cost for name, cost in costs.items() if cost < 1 / 16} == {}
 
 
 @RUNS
@@ -156,23 +131,6 @@ def test_no_count_falls_when_text_is_appended(text, more, family):
     assert estimator([HumanMessage([*blocks, {"type": "text", "text": more}])]) >= estimator([HumanMessage(blocks)])
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("text", ORDINARY_TEXTS.values(), ids=ORDINARY_TEXTS)
-def test_no_count_falls_while_a_text_grows(text, family):
-    """By single characters while it is short, and by odd steps."""
-    long, steps = text * (70_000 // len(text)), [*range(400), *range(400, 70_000, 2_999)]
-    counts = [TokenEstimator(family).count_text(long[:size]) for size in steps]
-    assert counts == sorted(counts)
-
-
-def test_no_place_of_a_long_text_is_passed_over():
-    """What is dear costs the same wherever it stands in a megabyte."""
-    dear, plain = "\U000e0041" * 2_000, ENGLISH * (1_000_000 // len(ENGLISH))
-    least = exact(dear) // 2
-    for place in range(0, len(plain), len(plain) // 7):
-        assert OPENAI.count_text(plain[:place] + dear + plain[place:]) >= OPENAI.count_text(plain) + least
-
-
 VOCABULARIES = {"openai": "o200k_base", "cl100k": "cl100k_base", "llama": "llama3", "qwen": "qwen3"}
 UNIT = 0x80  # characters, the size of the smallest blocks
 PLACES = [start for start in range(0x80, 0x110000, UNIT) if not 0xD800 <= start < 0xE000]
@@ -205,6 +163,8 @@ ODD_TEXTS = {
     "joiners": "\u200d".join(rng().choices(string.ascii_lowercase, k=3_000)),
     "joined emoji": "\u200d".join(map(chr, rng().choices(range(0x1F300, 0x1F650), k=3_000))),
     "hieroglyphs": "".join(map(chr, rng().choices(range(0x13000, 0x13430), k=3_000))),
+    "rule": "=" * 5_000, "drawn table": "│ a │ b │\n├───┼───┤\n" * 100, "newlines": "\n" * 5_000,
+    "lone surrogates": "a\ud800" * 1_000, "repeated word": "internationalization" * 200, "arrows": "→⇒←↑" * 250,
     "control": "".join(map(chr, rng().choices(range(32), k=3_000))), "carriage returns": "\r" * 3_000,
     "white space": "".join(rng().choices("\t\n\r\x0b\x0c \x85\xa0\u2003\u2028\u3000", k=3_000)),
     "base64": "".join(rng().choices(string.ascii_letters + string.digits + "+/", k=3_000)),
@@ -217,8 +177,9 @@ ODD_TEXTS = {
 
 @pytest.mark.parametrize("family", VOCABULARIES)
 @pytest.mark.parametrize("text", ODD_TEXTS.values(), ids=ODD_TEXTS)
-def test_no_odd_text_is_counted_as_less_than_half(text, family):
-    assert TokenEstimator(family).count_text(text) >= quicktok.get_encoding(VOCABULARIES[family]).count(text) / 2
+def test_no_odd_text_is_counted_as_less_than_half_or_as_several_times_its_size(text, family):
+    tokens = quicktok.get_encoding(VOCABULARIES[family]).count(text.encode("utf-8", "replace").decode())
+    assert tokens / 2 <= TokenEstimator(family).count_text(text) <= 6 * tokens
 
 
 @RUNS
