@@ -19,7 +19,7 @@ import numpy as np
 import quicktok
 
 from langchain_ctxwin.core import token_weights
-from langchain_ctxwin.core.token_weights import BOUNDS, FEATURES, WEIGHTS
+from langchain_ctxwin.core.token_weights import BOUNDS, FEATURES, STARTS, WEIGHTS
 from langchain_ctxwin.core.tokens import ASCII_FEATURES, features, script_of
 
 FAMILIES = {
@@ -179,11 +179,11 @@ def bounds_of(estimate: np.ndarray, family: str, exact: dict, agent: np.ndarray)
 
 def write(fitted: dict[str, np.ndarray], bounds: dict[str, tuple[float, float]]) -> None:
     """Puts the figures into the tables of the module."""
-    head = f"{'feature':18}" + "".join(f"{family:>10}" for family in fitted)
-    columns = zip(*fitted.values(), strict=True)
+    head = f"{'feature':18}{'starts':>15}" + "".join(f" {family:>8}" for family in fitted)
     rows = [
-        f"{name:18}" + "".join(f"{weight:>10.3f}" for weight in row)
-        for name, row in zip(FEATURES, columns, strict=True)
+        f"{name:18}{','.join(f'0x{start:X}' for start in STARTS.get(name, ())) or '-':>15}"
+        + "".join(f" {weight:>8.3f}" for weight in row)
+        for name, row in zip(FEATURES, zip(*fitted.values(), strict=True), strict=True)
     ]
     limits = [f'    "{name}": ({high:.3f}, {low:.3f}),' for name, (high, low) in bounds.items()]
     source = TARGET.read_text(encoding="utf-8")

@@ -36,7 +36,7 @@ from langchain_ctxwin.core.blocks import (
     spoken,
 )
 from langchain_ctxwin.core.calls import calls_of
-from langchain_ctxwin.core.token_weights import BOUNDS, COMMON, FEATURES, WEIGHTS
+from langchain_ctxwin.core.token_weights import BOUNDS, COMMON, FEATURES, STARTS, WEIGHTS
 from langchain_ctxwin.core.tool_schemas import FRAMING, GENERIC, Framing, TextPrice, schema_tokens, tool_definition
 from langchain_ctxwin.errors import ConfigError, expect
 
@@ -266,25 +266,13 @@ def _pieces_of(block: Mapping[str, Any], depth: int, *, without_calls: bool) -> 
 ASCII_FEATURES = FEATURES[: FEATURES.index("latin_runs")]
 """Names of the counts that a text in ASCII has."""
 
-SCRIPT_STARTS = {
-    0x80: "latin1_symbols", 0xC0: "latin1", 0x100: "latin_extended", 0x380: "greek", 0x400: "cyrillic",
-    0x480: "cyrillic_extended", 0x500: "armenian", 0x5C0: "hebrew", 0x600: "arabic", 0x900: "devanagari",
-    0x980: "bengali", 0xA00: "gurmukhi", 0xA80: "gujarati", 0xB00: "tamil", 0xC00: "telugu", 0xC80: "kannada",
-    0xD00: "malayalam", 0xD80: "sinhala", 0xE00: "thai", 0xE80: "lao", 0x1000: "myanmar", 0x10C0: "georgian",
-    0x1200: "ethiopic", 0x1700: "khmer", 0x1E00: "vietnamese", 0x2000: "typography", 0x2100: "signs", 0x2500: "box",
-    0x2600: "signs", 0x3000: "cjk_symbols", 0x3040: "kana", 0x4E00: "cjk", 0xAC00: "hangul", 0xFE00: "selectors",
-    0xFF00: "fullwidth", 0x10000: "rare_astral", 0x1F000: "emoji", 0x20000: "rare_astral",
-}  # fmt: skip
+SCRIPT_STARTS = dict(sorted((start, name) for name, starts in STARTS.items() for start in starts))
 """First characters of the classes that characters beside ASCII are counted in, in order."""
 
-LONG_RUNS = {
-    **{symbol * 6: 32 for symbol in "=-_*#."}, " " * 64: 8, **{symbol * 6: 8 for symbol in "─═━"}, "\n" * 6: 4,
-}  # fmt: skip
-"""Beginnings of long runs, and of how many characters behind them one is kept. Tokenizers have tokens for rules and
-blank lines: the usual price of a symbol then gives the 64 characters of a token that rules have, the 40 of spaces, and
-the 16 of blank and drawn lines. The beginning stays, so that a run never costs less than a shorter one, and code its
-indents.
-"""
+RUN_SYMBOLS = "=-_*#.─ \n"
+LONG_RUN = re.compile(f"([{re.escape(RUN_SYMBOLS)}])\\1{{8,}}")
+"""Rules, indents and blank lines, for which tokenizers have long tokens: behind the eighth symbol of a run, one of
+eight counts. The beginning stays, so that a run never costs less than a shorter one, and code its indents."""
 
 
 def features(text: str) -> list[int]:
@@ -296,9 +284,8 @@ def features(text: str) -> list[int]:
         >>> dict(zip(FEATURES, features("Hello world")))["letter_runs"]
         2
     """
-    for start, one_in in LONG_RUNS.items():
-        if start in text:  # a search for the plain run first: it is cheap
-            text = _thinned(text, start, one_in)
+    if any(symbol * 9 in text for symbol in RUN_SYMBOLS):  # a search for plain texts is cheap
+        text = LONG_RUN.sub(_thinned, text)
     raw = text.encode("utf-8", "replace")
     if raw.isascii():
         return _ascii_counts(raw)
@@ -324,13 +311,8 @@ def _foreign_class(character: str) -> int:
     return FEATURES.index("rare_two_byte" if character < "\u0800" else "rare_three_byte")
 
 
-def _thinned(text: str, start: str, one_in: int) -> str:
-    symbol = start[0]
-
-    def shorter(run: re.Match[str]) -> str:
-        return start + symbol * ((len(run[0]) - len(start)) // one_in)
-
-    return re.sub(f"{re.escape(start)}{re.escape(symbol)}+", shorter, text)
+def _thinned(run: re.Match[str]) -> str:
+    return run[0][: 8 + (len(run[0]) - 8) // 8]
 
 
 def _table(*classes: tuple[str, str]) -> bytes:

@@ -17,7 +17,7 @@ from langchain_ctxwin.core import FRAMING, model_name
 from langchain_ctxwin.core.blocks import MAX_PARTS, leaves
 from langchain_ctxwin.core.model_info import CLASS_FAMILIES, family_of
 from langchain_ctxwin.core.token_weights import BOUNDS, FEATURES, WEIGHTS
-from langchain_ctxwin.core.tokens import ASCII_FEATURES, SCRIPT_STARTS, Call, features, pieces
+from langchain_ctxwin.core.tokens import ASCII_FEATURES, RUN_SYMBOLS, SCRIPT_STARTS, Call, features, pieces
 
 O200K = quicktok.get_encoding("o200k_base")
 OPENAI = TokenEstimator("openai")
@@ -382,10 +382,9 @@ def test_every_character_is_counted_once(text):
 @pytest.mark.parametrize(
     ("text", "chars"),
     [
-        *((symbol * 6, 6) for symbol in "=-\n─"),
-        *((f"a{symbol * 806}b", 8 + 800 // kept) for symbol, kept in (("=", 32), ("-", 32), ("\n", 4), ("─", 8))),
-        (" " * 40 + "x", 41),
-        (" " * 640, 136),
+        *((symbol * 8, 8) for symbol in RUN_SYMBOLS),
+        *((f"a{symbol * 808}b", 2 + 8 + 800 // 8) for symbol in RUN_SYMBOLS),
+        ("x" * 40, 40),
     ],
 )
 def test_long_runs_of_a_symbol_are_shortened(text, chars):
