@@ -91,7 +91,9 @@ def kind_of(block: Any) -> str:
     """
     if isinstance(block, str):
         return "text"
-    kind = block.get("type", "text") if isinstance(block, Mapping) else ""
+    if not isinstance(block, Mapping):
+        return "other"
+    kind = block.get("type", "text" if "text" in block else "")
     return BLOCK_KINDS.get(kind, "other") if isinstance(kind, str) else "other"
 
 

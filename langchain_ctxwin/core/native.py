@@ -227,7 +227,7 @@ def _portable(block: Any) -> Iterator[Any]:
     else:
         texts = "\n".join(leaf for leaf in leaves(inner) if isinstance(leaf, str))
         if texts.strip():
-            yield _text_block(f"[{inner['type']}]\n{texts}")
+            yield _text_block(f"[{inner.get('type', 'block')}]\n{texts}")
 
 
 def _text_block(text: str) -> dict[str, str]:
