@@ -49,8 +49,8 @@ class TokenEstimator:
     """Estimates tokens from the classes of characters in a text, with weights fitted to a family's tokenizer.
 
     About 5 to 10 % off on average over prose, code, JSON and other languages. Every character counts, in texts of any
-    length; what ordinary texts hardly have costs the tokens that its bytes need. A megabyte takes some 30 ms in ASCII,
-    and twice as much else.
+    length; what ordinary texts hardly have costs the tokens that its bytes need. A megabyte takes some 35 ms in ASCII,
+    and three times as much else.
 
     Raises:
         ConfigError: the family is unknown, or the margin negative or not finite.
