@@ -726,11 +726,6 @@ VALID_ROWS = (
         measures=VALID,
     ),
     Row(
-        name="results without ids find their calls",
-        seams={"core.pairing:_is_by_name": returning(False), "core.pairing:_is_next": returning(False)},
-        measures=("arena", "conformance"),
-    ),
-    Row(
         name="rules of the provider",
         instead="those of an unknown one",
         seams={"core.model_info:rules_of": lambda _: lambda *_: _module("core.pairing").UNKNOWN},

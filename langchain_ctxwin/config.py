@@ -79,7 +79,8 @@ def _size(value: Any) -> Any:
     kind, number = value
     if kind == "messages":
         raise ValueError("messages are not a size: set trigger_messages, of which a compaction leaves half")
-    if kind not in {"tokens", "fraction"} or (kind == "tokens") != (number > 1):
+    is_number = isinstance(number, int | float)
+    if kind not in {"tokens", "fraction"} or not is_number or (kind == "tokens") != (number > 1):
         raise ValueError('give ("tokens", 2000), ("fraction", 0.8), or the number alone')
     return number
 

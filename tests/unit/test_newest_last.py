@@ -164,7 +164,7 @@ def test_a_trigger_holds_in_every_mode(summarize, trigger, largest):
         ({"trigger": ("tokens", 255)}, "trigger=255 is neither"),
         ({"trigger": 0.2, "keep": 0.5}, "keep=0.5 is not below trigger=0.2: lower keep, for example to 0.1"),
         ({"trigger": 2_000, "keep": 2_000}, "keep=2000 is not below trigger=2000"),
-        ({"trigger": ("messages", 2)}, r'give \("messages", n\) with n of at least 3'),
+        ({"trigger": ("messages", 2)}, r'give \("messages", n\) with an n of at least 3'),
         ({"trigger": ("messages", 20), "trigger_messages": 9}, "no trigger_messages beside it"),
     ],
 )
