@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from langchain_ctxwin.core.events import CompactionEvent, Event, OverflowEvent, StepEvent
-from langchain_ctxwin.errors import BudgetExceededError, ConfigError, NoModelFitsError, expect_each
+from langchain_ctxwin.errors import BudgetExceededError, ConfigError, NoModelFitsError, brief, expect_each
 from langchain_ctxwin.util.log import aligned
 
 MAX_UNKNOWN = 0.05
@@ -103,10 +103,15 @@ class QualityReport:
         rows = [("measure", "value", "amounts", "unknown", "gate", "verdict")]
         for name, measure in self.measures.items():
             value = "unknown" if measure.value is None else f"{measure.value:.2%}"
-            amounts = f"{measure.part:,g} of {measure.whole:,g}"
+            amounts = f"{_amount(measure.part)} of {_amount(measure.whole)}"
             gate = _printed(self.gates.get(name, (None, None)))
             rows.append((name, value, amounts, f"{measure.unknown:,}", gate, verdicts.get(name, "")))
         return "\n".join(aligned(rows, right={"value", "amounts", "unknown"}))
+
+
+def _amount(amount: float) -> str:
+    """An amount with all its digits; sums of scores have a fraction, tokens and requests none."""
+    return f"{amount:,.0f}" if amount == int(amount) else f"{amount:,.2f}"
 
 
 def _printed(bounds: Bounds) -> str:
@@ -122,7 +127,7 @@ def quality_report(events: Iterable[Event], *, gates: Mapping[str, Bounds] = DEF
         gates: least and largest value by the name of a measure.
 
     Raises:
-        ConfigError: a gate is named after no measure.
+        ConfigError: a gate is named after no measure, or is no pair of bounds.
 
     Examples:
         >>> steps = [StepEvent(input_limit=800, reported_tokens=tokens) for tokens in (400, 600)]
@@ -132,9 +137,20 @@ def quality_report(events: Iterable[Event], *, gates: Mapping[str, Bounds] = DEF
     known = expect_each(events, Event, "events", EVENTS_WANTED)
     if unmeasured := [name for name in gates if name not in MEASURES]:
         raise ConfigError(f"gates for {', '.join(unmeasured)}: no such measure, use {', '.join(MEASURES)}")
+    for name, bounds in gates.items():
+        if not _are_bounds(bounds):
+            raise ConfigError(
+                f"gates[{name!r}]={brief(bounds)}: give the least and the largest value, such as (0.8, None)"
+            )
     requests = [event for event in known if isinstance(event, StepEvent) or is_failed(event)]
     measures = {name: Measure.of(pairs(known)) for name, pairs in MEASURES.items()}
     return QualityReport(requests=len(requests), measures=measures, gates=dict(gates))
+
+
+def _are_bounds(bounds: object) -> bool:
+    if not isinstance(bounds, tuple | list) or len(bounds) != 2:  # noqa: PLR2004  # least and largest
+        return False
+    return all(isinstance(bound, int | float | None) for bound in bounds)
 
 
 def is_failed(event: Event) -> bool:
