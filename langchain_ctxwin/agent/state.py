@@ -399,9 +399,6 @@ SESSION = (
 )
 """The keys that a conversation goes on from; `context_report` is made anew with each request."""
 
-FLAGS = ("due", "compress", "reason", "request_waits")
-"""What `context_pending` says of the request at hand, beside the summary on its way."""
-
 
 def as_mapping(state: Any) -> State:
     """Return the state that a node was given by key."""

@@ -1,7 +1,7 @@
 """What a block of message content is, across the forms of OpenAI, Anthropic, Google, Bedrock and LangChain.
 
-`kind_of` is the one place that says it. LangChain's own `content_blocks` is not used: it takes 4 to 20 microseconds a
-message, gives media random ids, and hides what another provider made as `non_standard`.
+`kind_of` is the one place that says it. LangChain's own `content_blocks` is not used: it gives media random ids, so
+that no request would equal the one before it, and hides what another provider made as `non_standard`.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any
 
 from langchain_core.messages import AIMessage
@@ -24,15 +24,6 @@ def count_of(value: object) -> int | None:
     if not isinstance(value, int) or isinstance(value, bool):
         return None
     return value if 0 <= value <= MAX_TOKENS else None
-
-
-def amount_of(text: object) -> Decimal | None:
-    """Return what others stated as an amount of money in a text; None for anything else, and below 0."""
-    try:
-        amount = Decimal(text) if isinstance(text, str) else None
-    except InvalidOperation:
-        return None
-    return amount if amount is not None and amount.is_finite() and amount >= 0 else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
