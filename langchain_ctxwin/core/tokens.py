@@ -304,12 +304,17 @@ def script_of(character: str) -> str:
     return SCRIPT_STARTS[_STARTS[bisect(_STARTS, ord(character)) - 1]]
 
 
-@lru_cache(maxsize=8_192)  # characters: more than one language has
-def _foreign_class(character: str) -> int:
-    """The feature that a character counts in: characters that ordinary texts hardly have are spelled byte by byte."""
-    if character in COMMON or character > "\uffff":
-        return FEATURES.index(script_of(character))
-    return FEATURES.index("rare_two_byte" if character < "\u0800" else "rare_three_byte")
+@lru_cache(maxsize=1)
+def _basic_classes() -> bytes:
+    """The place of the feature that each of the first 65,536 characters counts in, by the number of the character.
+
+    Characters that ordinary texts hardly have are spelled byte by byte.
+    """
+    rare = bytes([FEATURES.index("rare_two_byte")]) * 0x800 + bytes([FEATURES.index("rare_three_byte")]) * 0xF800
+    classes = bytearray(rare)
+    for character in COMMON:
+        classes[ord(character)] = FEATURES.index(script_of(character))
+    return bytes(classes)
 
 
 def _thinned(run: re.Match[str]) -> str:
@@ -377,9 +382,12 @@ def _foreign_counts(text: str, chars: bytes) -> list[int]:
     counts = [0] * len(FEATURES)
     counts[FEATURES.index("latin_runs")] = chars.translate(_LATIN).count(b"LLL")
     counts[FEATURES.index("foreign_runs")] = _runs(chars.translate(_FOREIGN), b"x")
+    classes = _basic_classes()
     for character, times in Counter(text).items():
-        if character > "\x7f":
-            counts[_foreign_class(character)] += times
+        if character > "\uffff":
+            counts[FEATURES.index(script_of(character))] += times
+        elif character > "\x7f":
+            counts[classes[ord(character)]] += times
     return counts[len(ASCII_FEATURES) :]
 
 
