@@ -115,8 +115,8 @@ def first_errors(rows: list[tuple[Recorded, str]]) -> list[str]:
         tokens.append(abs(window.total_tokens - row.tokens))
         ours.append(tokens[-1] / row.tokens * 100)
         peer.append(abs(count_tokens_approximately(row.messages, tools=tools) / row.tokens - 1) * 100)
-        above.append(row.tokens > window.priced_view.upper_tokens)
-        below.append(row.tokens < window.priced_view.lower_tokens)
+        above.append(row.tokens > window.upper_tokens)
+        below.append(row.tokens < window.lower_tokens)
     shares = (f"{percent(above):.1f}", f"{percent(below):.1f}")
     return [str(len(rows)), in_words(ours), f"{mean(tokens):.0f}", in_words(peer), *shares]
 

@@ -19,7 +19,7 @@ import exact
 import order_size
 import provider_bills
 from langchain_ctxwin import ContextConfig
-from langchain_ctxwin.core import planning
+from langchain_ctxwin.core import plan as planning
 from replay import Replay
 from spending import PRICES, BilledSummarizer, Ledger, never_compacted, size_of
 from transcripts import Transcript, load
@@ -80,14 +80,14 @@ class BilledReplay(Replay):
 def bill(job: Job) -> tuple[int, Ledger]:
     number, transcript, window, policy, family = job
     settings = {name: value for name, value in policy.items() if name != "clear"}
-    with_rung = planning._clear_results  # noqa: SLF001  # no setting takes the rung out
+    tiers = planning.TIERS["over"]  # no setting takes one out
     if not policy.get("clear", True):
-        planning._clear_results = lambda request, priced_view, goal: priced_view  # noqa: SLF001, ARG005
+        planning.TIERS["over"] = tiers[1:]
     try:
         replay = BilledReplay(transcript, window, settings, family)
         state = replay.run()
     finally:
-        planning._clear_results = with_rung  # noqa: SLF001
+        planning.TIERS["over"] = tiers
     replay.ledger.compactions = int((state.get("context_guard") or {}).get("compactions", 0))
     replay.ledger.forced = replay.found["force_compress"]
     replay.ledger.refused = replay.found["refusals"] + replay.found["gave_up"]

@@ -235,7 +235,7 @@ def _exchange(play: Play, history: list[AnyMessage], drill: Drill) -> None:
             window = play.engine.measure(history, tools=tools, session=play.session)
             drill.compactions += 1
         try:
-            answer = _asked(play, play.engine.build(window), window.priced_view.upper_tokens)
+            answer = _asked(play, play.engine.build(window), window.upper_tokens)
         except Exception as error:
             if target == targets[-1] or not (isinstance(error, NoModelFitsError) or classify_overflow(error)):
                 raise

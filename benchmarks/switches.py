@@ -88,9 +88,22 @@ def argument(place: int) -> StandIn:
     return value(lambda *given, **_: given[place])
 
 
-def with_goal(**changes: Any) -> StandIn:
-    """What a compaction aims for, with some settings changed."""
-    return lambda old: lambda *given: replace(old(*given), **changes)
+def with_settings(**changes: Any) -> StandIn:
+    """The parts of a request, with some settings changed."""
+
+    def stand_in(old: Any) -> Any:
+        def parts(*given: Any) -> Any:
+            made = old(*given)
+            return replace(made, settings=made.settings.model_copy(update=changes))
+
+        return parts
+
+    return stand_in
+
+
+def is_always(result: Any) -> StandIn:
+    """A property that has one value."""
+    return value(property(lambda _: result))
 
 
 class Everything(frozenset):  # type: ignore[type-arg]
@@ -167,19 +180,14 @@ SIZE_ROWS = (
             "core.calibration:Sizing.after_request": value(
                 lambda self, *_, **__: replace(self.correction, reports=self.correction.reports + 1)
             ),
-            "core.measuring:_reconciled": value(lambda session, request, *_: (session, request)),
+            "core.measuring:_reconciled": argument(0),
         },
     ),
     Row(
         name="offset reconciled at each measure",
-        seams={"core.measuring:_reconciled": value(lambda session, request, *_: (session, request))},
+        seams={"core.measuring:_reconciled": argument(0)},
     ),
-    Row(name="anchor (last reported size)", seams={"core.window:latest_report": returning(None)}, measures=ALL),
-    Row(
-        name="edit of the anchored part noticed by checksum",
-        seams={"core.turns:checksum": returning(0)},
-        measures=("shown", "servers", "speed"),
-    ),
+    Row(name="anchor (last reported size)", seams={"core.request:last_report_of": returning(None)}, measures=ALL),
     Row(
         name="margin",
         instead="count taken as it is",
@@ -332,28 +340,32 @@ LIMIT_ROWS = (
 def _any_step(_: Any) -> Any:
     """Every step may leave first, whole turns or not; never the newest."""
 
-    def cuts(priced_view: Any) -> list[int]:
-        last = priced_view.newest.index if priced_view.newest else priced_view.start
-        return [step.index for step in priced_view.steps if priced_view.start < step.index <= last and step.messages]
+    def cuts(request: Any) -> list[int]:
+        last = request.newest_index
+        return [step.index for step in request.steps if request.start < step.index <= last and step.messages]
 
     return cuts
 
 
+def _without_step_cuts(old: Any) -> Any:
+    return {
+        need: tuple(tier for tier in tiers if tier.__name__ not in {"cut_large_turn", "cut_steps"})
+        for need, tiers in old.items()
+    }
+
+
 def _one_clamp(_: Any) -> Any:
     """Everything but the question and pins is cut to one length, at once; then the question."""
-    compaction = _module("core.compaction")
+    clamping = _module("core.clamping")
 
-    def clamped(request: Any, priced_view: Any, goal: Any) -> Any:
-        if goal.fits(priced_view):
-            return priced_view
-        current = compaction.last_user(request.messages)
-        bare = compaction._without_account(request, priced_view)
-        after = compaction._clamp(
-            request, bare, lambda index: index != current and index not in request.pins, goal.for_cuts.fits
-        )
-        if not goal.likely_fits(after) and current not in request.pins:
-            after = compaction._clamp(request, after, lambda index: index == current, goal.for_cuts.likely_fits)
-        return compaction._with_account_of(request, after, priced_view)
+    def clamped(request: Any) -> Any:
+        current, pins = clamping.last_user(request.parts.messages), request.parts.pins
+        after = clamping._after_cut(lambda candidate: candidate.fits)
+        bare = clamping._without_record(request)
+        bare = clamping.clamp(bare, lambda index: index != current and index not in pins, after)
+        if not bare.likely_fits:
+            bare = clamping.clamp(bare, lambda index: index == current, after)
+        return clamping._with_account_of(bare, request)
 
     return clamped
 
@@ -365,75 +377,67 @@ VIEW_ROWS = (
         seams={"core.compaction:turn_cuts": _any_step},
         measures=VIEW,
     ),
-    Row(name="step cuts inside of the current turn", seams={"core.planning:_drop_steps": argument(1)}, measures=VIEW),
+    Row(name="step cuts inside of the current turn", seams={"core.plan:TIERS": _without_step_cuts}, measures=VIEW),
     Row(
         name="whole_turn_share",
         instead="0",
-        seams={"core.compaction:Goal.leaves_whole": returning(False)},
+        seams={"core.request:Request.leaves_turn_whole": is_always(False)},
         measures=VIEW,
     ),
     Row(
         name="clamping kind by kind",
         instead="one clamp of all",
-        seams={"core.compaction:clamp_until_fits": _one_clamp},
+        seams={"core.clamping:clamped_to_fit": _one_clamp},
         measures=VIEW,
     ),
     Row(
         name="a clamped question shrinks once something follows",
-        seams={"core.compaction:clamp_lasting": argument(1)},
+        seams={"core.clamping:with_lasting_question": argument(0)},
         measures=VIEW,
     ),
-    Row(name="pins are clamped", seams={"core.compaction:clamp_pins": argument(1)}, measures=VIEW),
-    Row(
-        name="record and summary shrink where nothing else can",
-        seams={"core.compaction:with_shorter_account": argument(1)},
-        measures=VIEW,
-    ),
+    Row(name="pins are clamped", seams={"core.clamping:with_clamped_pins": argument(0)}, measures=VIEW),
     Row(
         name="cuts end below the limit (CUT_SHARE, RECORDED_SHARE)",
-        seams={"core.compaction:CUT_SHARE": value(1.0), "core.compaction:RECORDED_SHARE": value(1.0)},
+        seams={"core.clamping:CUT_SHARE": value(1.0), "core.compaction:RECORDED_SHARE": value(1.0)},
         measures=VIEW,
     ),
     Row(
         name="the question is cut only when it surely does not fit",
-        seams={"core.compaction:Goal.likely_fits": value(lambda self, priced_view: self.fits(priced_view))},
+        seams={"core.request:Request.likely_fits": value(property(lambda self: self.fits))},
         measures=VIEW,
     ),
     Row(
         name="the limit as a most likely size",
         instead="the limit",
-        seams={"core.compaction:Goal.likely_limit": value(lambda self, _: self.limit)},
+        seams={"core.request:Request.likely_limit": value(property(lambda self: self.limit))},
         measures=VIEW,
-    ),
-    Row(
-        name="candidate cuts that leave too much are not priced (FAR)",
-        seams={"core.compaction:FAR": value(10**9)},
-        measures=FAST,
     ),
     Row(
         name="candidate lengths of a clamp 1 % apart",
         instead="20 % apart",
-        seams={"core.compaction:CAP_STEP": value(0.8)},
+        seams={"core.clamping:CAP_STEP": value(0.8)},
         measures=("shown", "arena", "speed"),
     ),
     Row(name="a pinned question carries its answer", seams={"core.compaction:ANSWER_SHARE": value(0.0)}, measures=VIEW),
     Row(
         name="a pinned question without its answer has a marker",
-        seams={"core.priced_view:needs_answer": returning(False)},
+        seams={"core.pins:looks_open": returning(False)},
         measures=VIEW,
     ),
     Row(
-        name="the first user message is pinned", seams={"engine:_goal": with_goal(pin_first_user=False)}, measures=VIEW
+        name="the first user message is pinned",
+        seams={"engine:ContextEngine._parts": with_settings(pin_first_user=False)},
+        measures=VIEW,
     ),
     Row(
         name="the current user message is pinned in a long turn",
-        seams={"core.priced_view:last_user": returning(None)},
+        seams={"core.pins:last_user": returning(None)},
         measures=VIEW,
     ),
     Row(name="new pins on what left", seams={"core.session:with_new_pins": argument(0)}, measures=("arena",)),
     Row(
         name="pictures are left out by number and bytes",
-        seams={"core.priced_view:RequestParts._without_media": returning(frozenset())},
+        seams={"core.request:Request._left_out_media": returning(frozenset())},
         measures=("arena", "conformance"),
     ),
     Row(
@@ -443,7 +447,7 @@ VIEW_ROWS = (
     ),
     Row(
         name="edits of what left are noticed",
-        seams={"core.view:with_checksum": argument(0), "pricing:Checksums.__call__": returning(0)},
+        seams={"core.view:with_checksum": argument(0), "core.history:History.checksum_of": returning(0)},
         measures=("arena", "speed"),
     ),
     Row(
@@ -453,17 +457,17 @@ VIEW_ROWS = (
     ),
     Row(
         name="clear_tools (an option, here ON for all tools)",
-        seams={"engine:_goal": with_goal(clear_tools=Everything())},
+        seams={"engine:ContextEngine._parts": with_settings(clear_tools=Everything())},
         measures=("shown",),
     ),
     Row(
         name="spare_tools (an option, here ON for all tools)",
-        seams={"engine:_goal": with_goal(spare_tools=Everything())},
+        seams={"core.request:Parts.spared_tools": is_always(Everything())},
         measures=VIEW,
     ),
     Row(
         name="show_fill (an option, here ON)",
-        seams={"core.measuring:measure_request": lambda old: lambda *a, **k: old(*a, **{**k, "show_fill": True})},
+        seams={"engine:ContextEngine._parts": with_settings(show_fill=True)},
         measures=("shown", "arena", "speed"),
     ),
 )
@@ -592,7 +596,7 @@ RECORD_ROWS = (
     ),
     Row(
         name="record: takes room of the newest results (is_first)",
-        seams={"core.compaction:with_record": lambda old: lambda *a, **k: old(*a, **{**k, "is_first": False})},
+        seams={"core.compaction:recorded": lambda old: lambda *a, **k: old(*a, **{**k, "is_first": False})},
         measures=VIEW,
     ),
     Row(
@@ -654,29 +658,32 @@ SUMMARY_ROWS = (
     Row(
         name="summary begun ahead of need (prepare .6)",
         instead="at the limit",
-        seams={"engine:_goal": with_goal(prepare=1.0)},
+        seams={"engine:ContextEngine._parts": with_settings(prepare=1.0)},
         measures=SUMMARY,
     ),
     Row(
         name="background",
         instead="inline",
-        seams={"engine:_goal": with_goal(summarize="inline"), "engine:ContextEngine.in_background": returning(False)},
+        seams={
+            "engine:ContextEngine._parts": with_settings(summarize="inline"),
+            "engine:ContextEngine.in_background": returning(False),
+        },
         measures=SUMMARY,
     ),
     Row(
         name="a further summary waits for three rooms (FURTHER_ROOMS)",
-        seams={"core.planning:FURTHER_ROOMS": value(0.0)},
+        seams={"core.plan:FURTHER_ROOMS": value(0.0)},
         measures=SUMMARY,
     ),
     Row(
         name="a late summary of what had left is shown",
-        seams={"core.planning:_shows_more": returning(False)},
+        seams={"core.plan:_tells_more": returning(False)},
         measures=SUMMARY,
     ),
     Row(
         name="a finished summary settles halfway",
         instead="low-water mark",
-        seams={"core.compaction:Goal.settles": value(lambda self, priced_view: self.reaches(priced_view))},
+        seams={"core.request:Request.is_halfway": value(property(lambda self: self.is_low))},
         measures=SUMMARY,
     ),
     Row(
@@ -738,7 +745,7 @@ VALID_ROWS = (
     ),
     Row(
         name="reasoning bound to another prefix is left out (BINDS)",
-        seams={"core.priced_view:BINDS": value(frozenset())},
+        seams={"core.request:BINDS": value(frozenset())},
         measures=("shown", "arena", "conformance"),
     ),
     Row(
@@ -754,7 +761,7 @@ VALID_ROWS = (
     Row(
         name="breakpoints and cache keys",
         seams={
-            "core.provider_call:dressed": lambda _: lambda window, _: window.priced_view.messages(),
+            "core.provider_call:dressed": lambda _: lambda window, _: window.assembled(),
             "core.provider_call:call_arguments": value(lambda *_, **__: {}),
         },
         measures=("arena", "conformance"),
@@ -765,28 +772,10 @@ VALID_ROWS = (
 # ---- speed ----------------------------------------------------------------------------------------------------------
 
 
-def _walk(_: Any) -> Any:
-    """Show every step of the view each time; prices are remembered."""
-    module, turns = _module("core.priced_view"), _module("core.turns")
-
-    def shown(
-        self: Any, messages: Any, start: int, view: Any, before: Any, head: Any = None, *, head_tokens: int = 0
-    ) -> Any:
-        del head, head_tokens
-        return turns.Shown.of(module.show_steps(messages, start, view, before, self._price))
-
-    return value(shown)(None)
+def _built_anew(old: Any) -> Any:
+    return lambda messages, _=None, **named: old(messages, None, **named)
 
 
-def _looking_anew(old: Any) -> Any:
-    def found(self: Any, *given: Any, **named: Any) -> Any:
-        self._known.clear()
-        return old(self, *given, **named)
-
-    return found
-
-
-NO_HEAD = {"core.measuring:_head": returning(None)}
 SPEED_ROWS = (
     Row(
         name="memo of prices",
@@ -794,17 +783,9 @@ SPEED_ROWS = (
         measures=FAST,
     ),
     Row(
-        name="incremental steps (Steps, Head)",
-        instead="a walk with a memo of prices",
-        seams={"pricing:Steps.__call__": _walk, **NO_HEAD},
-        measures=FAST,
-    ),
-    Row(name="Head (counted part is not shown anew)", seams=NO_HEAD, measures=FAST),
-    Row(name="Marks", instead="looked for each time", seams={"pricing:Marks.__call__": _looking_anew}, measures=FAST),
-    Row(
-        name="Checksums",
-        instead="worked out each time",
-        seams={"pricing:Checksums.__call__": _looking_anew},
+        name="history that is extended",
+        instead="built anew with each request",
+        seams={"core.history:read_history": _built_anew},
         measures=FAST,
     ),
     Row(

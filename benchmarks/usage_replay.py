@@ -14,7 +14,7 @@ from langchain_core.messages.utils import count_tokens_approximately
 
 from langchain_ctxwin import Compaction, ContextEngine, ModelInfo, ModelLimits, TokenEstimator, Window
 from langchain_ctxwin.core.outcome import from_answer, update_after_measure
-from langchain_ctxwin.core.priced_view import last_user
+from langchain_ctxwin.core.pins import last_user
 from langchain_ctxwin.core.view import View, position_of
 from usage_sizes import Sized
 
@@ -70,7 +70,7 @@ class Replay:
         return self.engine.measure(messages, tools=self.talk.tools, session=state, model=self.model)
 
     def sighting(self, kind: str, number: int, window: Window, true: int) -> Sighting:
-        shown, plain = self.engine.build(window), window.priced_view.estimates.total_tokens
+        shown, plain = self.engine.build(window), window.estimates.total_tokens
         counts = {
             OURS: window.total_tokens,
             PLAIN: plain,
@@ -78,16 +78,15 @@ class Replay:
             APPROX: count_tokens_approximately(shown, tools=self.talk.tools),
             SCALED: count_tokens_approximately(shown, tools=self.talk.tools, use_usage_metadata_scaling=True),
         }
-        priced_view = window.priced_view
         return Sighting(
             source=self.talk.source, kind=kind, responses=number, true=true, counts=counts,
-            upper=priced_view.upper_tokens, lower=priced_view.lower_tokens,
+            upper=window.upper_tokens, lower=window.lower_tokens,
         )  # fmt: skip
 
     def last_ratio(self, number: int) -> float:
         if not self.before:
             return 1.0
-        return self.talk.true_tokens(self.talk.points[number - 1]) / self.before.priced_view.estimates.total_tokens
+        return self.talk.true_tokens(self.talk.points[number - 1]) / self.before.estimates.total_tokens
 
     def compacted(self, window: Window, point: int) -> tuple[Window, int] | None:
         """The request without what was said from the first answer to about half of it, and its true size.
@@ -100,19 +99,17 @@ class Replay:
         if (cut := self.cut(window, begin, point)) is None:
             return None
         messages = self.talk.messages[:point]
-        pinned = tuple(position_of(messages, i) for i in range(window.request.first, begin))
-        compaction = Compaction(
-            kind="force", reason="half of it leaves", view=View(start=position_of(messages, cut), pinned=pinned),
-            actions=(), tokens_before=window.total_tokens, tokens_after=0, upper_after=0,
-        )  # fmt: skip
+        pinned = tuple(position_of(messages, i) for i in range(window.parts.first, begin))
+        left = window.shown_as(View(start=position_of(messages, cut), pinned=pinned), "")
+        compaction = Compaction(kind="force", reason="half of it leaves", before=window, after=left)
         after = self.measure(messages, {**update_after_measure(window), **self.engine.apply(compaction, window)})
-        assert after.priced_view.start == cut, after.session.faults
-        left = self.talk.true_tokens(cut) - self.talk.true_tokens(begin)
-        return after, self.talk.true_tokens(point) - left
+        assert after.start == cut, after.session.faults
+        left_tokens = self.talk.true_tokens(cut) - self.talk.true_tokens(begin)
+        return after, self.talk.true_tokens(point) - left_tokens
 
     def cut(self, window: Window, begin: int, point: int) -> int | None:
         """The answer nearest half of the history, at a step, and not after the current question: that one stays."""
-        steps = [step for step in window.priced_view.steps if step.index >= begin]
+        steps = [step for step in window.steps if step.index >= begin]
         asked = last_user(self.talk.messages[:point])
         latest = point if asked is None or asked < begin else asked
         half, gone = sum(step.tokens for step in steps) / 2, 0
@@ -131,7 +128,7 @@ class Replay:
             messages[:point], tools=self.talk.tools, session=update_after_measure(window), model=self.other
         )
         # Nobody knows its true size: what is shown is how far the first model's reports leak into the plain estimate.
-        yield self.sighting("other", number, other, other.priced_view.estimates.total_tokens)
+        yield self.sighting("other", number, other, other.estimates.total_tokens)
         tokens = round(OTHER_VOCABULARY * self.talk.true_tokens(point))
         usage = {"input_tokens": tokens, "output_tokens": 1, "total_tokens": tokens + 1}
         named = {"usage_metadata": usage, "response_metadata": {"model_name": self.other.name}}

@@ -7,21 +7,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from inspect import iscoroutinefunction
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.messages import AnyMessage, MessageLikeRepresentation, SystemMessage
 
 from langchain_ctxwin.config import ContextConfig, LiveConfig
-from langchain_ctxwin.core import planning
+from langchain_ctxwin.core import plan as planning
 from langchain_ctxwin.core.assembly import merge_system
-from langchain_ctxwin.core.calibration import Sizing, fault_of
-from langchain_ctxwin.core.compaction import Compaction, Goal
+from langchain_ctxwin.core.calibration import fault_of
+from langchain_ctxwin.core.compaction import Compaction
 from langchain_ctxwin.core.events import SummaryEvent, SummaryStatus
 from langchain_ctxwin.core.limits import ModelLimits, for_everybody, limits_given, stated_limit, unrefuted
-from langchain_ctxwin.core.measuring import measure_request
+from langchain_ctxwin.core.measuring import measured
 from langchain_ctxwin.core.model_info import ModelInfo, arguments_of, family_of, model_name, rules_of
-from langchain_ctxwin.core.native import memory_tools
-from langchain_ctxwin.core.notes import asked_lines
+from langchain_ctxwin.core.native import NEVER_DEFER
 from langchain_ctxwin.core.outcome import (
     expected,
     from_count,
@@ -32,15 +31,15 @@ from langchain_ctxwin.core.outcome import (
 )
 from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.core.pairing import Rules
-from langchain_ctxwin.core.planning import last_request, shown_part
-from langchain_ctxwin.core.priced_view import PinWhen, RequestParts
+from langchain_ctxwin.core.pins import PinWhen
+from langchain_ctxwin.core.plan import last_request, shown_part
 from langchain_ctxwin.core.provider_call import call_arguments, dressed
 from langchain_ctxwin.core.record import Record
 from langchain_ctxwin.core.recovery import known_of, refused, retry_target
+from langchain_ctxwin.core.request import Parts, Window
 from langchain_ctxwin.core.session import Faults, Pending, Session, read_session, valid_record, with_new_pins
 from langchain_ctxwin.core.tool_schemas import listed, recall_name
 from langchain_ctxwin.core.turns import as_messages
-from langchain_ctxwin.core.window import About, Window
 from langchain_ctxwin.errors import ConfigError, SummarizationError, brief, expect
 from langchain_ctxwin.hooks import AfterCompaction, BeforeCompaction, Compacted, Plan, agreed, tell
 from langchain_ctxwin.limit_memory import (
@@ -51,7 +50,7 @@ from langchain_ctxwin.limit_memory import (
     followed,
     is_registry,
 )
-from langchain_ctxwin.pricing import MAX_CONVERSATIONS, Checksums, Marks, Pricing, Pricings
+from langchain_ctxwin.pricing import MAX_CONVERSATIONS, Pricing, Pricings
 from langchain_ctxwin.protocols import LimitMemory, MetricsSink, TokenCounter
 from langchain_ctxwin.reporting import Prices, Reporter
 from langchain_ctxwin.summarize import (
@@ -137,7 +136,7 @@ class ContextEngine:
         prices: Any = None,
     ) -> None:
         hooks = {"before_compaction": before_compaction, "after_compaction": after_compaction}
-        check_collaborators(config=config, counter=counter, learned=learned, jobs=jobs, **hooks)
+        check_collaborators(config=config, counter=counter, learned=learned, jobs=jobs, pin_when=pin_when, **hooks)
         self._live: LiveConfig = ContextConfig() if config is None else config
         self._settings = self._refused = self._live.current
         self._registry = limits if is_registry(limits) else None
@@ -148,7 +147,7 @@ class ContextEngine:
         self._truncating, self._known_rules = Seen(), Lru[tuple[Any, Rules]](MAX_TEXTS)
         self._rules = self._read_rules(limits)
         self._pricings = Pricings(counter, family=family_of(limits))
-        self._marks, self._left = Marks(pin_when), Checksums()
+        self._pin_when = pin_when
         self._records: Lru[tuple[object, tuple[Record, Faults]]] = Lru(MAX_CONVERSATIONS, of_conversations=True)
         self._learned, self._accepted = learned or HeardLimits(), AcceptedSizes(time.monotonic)
         reserve = self._limits.output_reserve(self._settings.output_reserve)
@@ -234,39 +233,26 @@ class ContextEngine:
         expect(session, Mapping | None, "session", "the state of the conversation, or None")
         if model is None and self._registry is not None:
             model = called  # whose limits the registry is asked for
-        pricing, settings = self._pricings.of(model), self.config
-        stated = self._limits_of(model)
-        about = About(
-            model=model_name(model) or self.model,
-            tools=tools,
-            tools_digest=pricing.tools_digest(tools),
-            tool_tokens=pricing.tools,
-            is_exact=lambda: pricing.exact,
-            declared=stated if stated.known else self.limits,
-            settings=settings,
-            info=called if isinstance(called, ModelInfo) else None,
-        )
         rules = self.rules_of(called if called is not None else model)
-        request = self._request(messages, system_prompt, tools, pricing, settings, rules)
-        checked = with_new_pins(read_session(session, messages, self._record, self._left), messages, request.pins)
-        return self._window(request, checked, about.declared or self.limits, about)
+        info = called if isinstance(called, ModelInfo) else None
+        parts = self._parts(messages, system_prompt, tools, self._pricings.of(model), rules)
+        stated = self._limits_of(model)
+        declared = stated if stated.known else self.limits
+        parts = replace(parts, model=model_name(model) or self.model, declared=declared, info=info)
+        read = read_session(session, messages, self._record, parts.history.checksum_of)
+        return self._window(parts, with_new_pins(read, parts.history, parts.pins), declared)
 
     def _record(self, value: object) -> tuple[Record, Faults]:
         """The stored record of a conversation, read once while it is the same object."""
         # The value in the value stays alive, so an id in the key cannot come to mean another one.
         return once(self._records, id(value), lambda: (value, valid_record(value)))[1] if value else valid_record(value)
 
-    def has_measured(self, messages: Sequence[AnyMessage]) -> bool:
-        """True while a history holds the very messages that it held when its conversation was measured last."""
-        return self._marks.knows(messages)
-
     def continued(self, window: Window, before: Window) -> Window:
         """Return the window of a request that goes on with what `before` began, by the settings that held then."""
         settings = settings_of(before)
         if settings_of(window) is settings:
             return window
-        request = replace(window.request, constraints=settings.constraints, placement=settings.summary_placement)
-        return self._window(request, window.session, window.limits, replace(window.about, settings=settings))
+        return self._window(replace(window.parts, settings=settings), window.session, window.limits)
 
     def verify(self, window: Window) -> Window:
         """Ask the provider how large a request is that may or may not fit; any other window is returned as it is.
@@ -282,20 +268,20 @@ class ContextEngine:
 
     def verifying(self, window: Window) -> Work[Window]:
         """The work of `verify`, for sync and async callers."""
-        remote, priced_view = self._pricings.default.remote, window.priced_view
-        is_open = priced_view.lower_tokens <= window.budget.input_limit < priced_view.upper_tokens
+        remote = self._pricings.default.remote
+        is_open = window.lower_tokens <= window.input_limit < window.upper_tokens
         if remote is None or not is_open:
             return window
         counted = model_name(getattr(remote, "model", None)) or self.model
-        if window.about.model not in {"", counted}:
+        if window.parts.model not in {"", counted}:
             return window
-        messages, tools = priced_view.messages(), list(window.about.tools) or None
+        messages, tools = window.assembled(), list(window.parts.tools) or None
         try:
             tokens = yield Wait(
                 lambda: remote.count_request(messages, tools=tools),
                 lambda: remote.acount_request(messages, tools=tools),
             )
-            fault = "" if tokens is None else fault_of(tokens, expected(priced_view))
+            fault = "" if tokens is None else fault_of(tokens, expected(window))
         except Exception as error:  # noqa: BLE001  # the estimate stands, whatever a counter does
             fault = type(error).__name__
         if fault:
@@ -319,7 +305,7 @@ class ContextEngine:
 
     def due(self, window: Window) -> Compaction | None:
         """Return what `plan` returns when no hook has a say."""
-        return planning.due(window, is_local=self.is_local)
+        return planning.summary_due(window, is_local=self.is_local)
 
     def prepare(self, window: Window) -> planning.Snapshot | None:
         """Return what a summary in the background should cover, or None; pure, calls no model.
@@ -346,8 +332,7 @@ class ContextEngine:
             target_tokens: a limit for the request's upper bound that is stricter than the input limit.
 
         Raises:
-            BudgetExceededError: the request cannot be made to fit, whatever leaves, or two messages that have to be
-                shortened share an id.
+            BudgetExceededError: the request cannot be made to fit, whatever leaves.
         """
         limit = (
             expect(window, Window, "window", MEASURED).budget.input_limit if target_tokens is None else target_tokens
@@ -380,7 +365,7 @@ class ContextEngine:
         expect(compaction, Compaction, "compaction", "what plan or emergency returned")
         began = time.perf_counter()
         if compaction.snapshot is None:
-            update = update_after_compaction(compaction, window, planning.summary_after(compaction, window))
+            update = update_after_compaction(compaction, window, compaction.after.summary)
         else:
             start, stop = compaction.snapshot
             task = self._task(window, start, stop, compaction.summary_max_tokens, call)
@@ -437,7 +422,7 @@ class ContextEngine:
 
     def accepted(self, window: Window, tokens: int) -> None:
         """Take up that the provider took a request of this reported size: smaller limits are wrong, for everybody."""
-        model, forget = window.about.model, getattr(self._learned, "accepted", None)
+        model, forget = window.parts.model, getattr(self._learned, "accepted", None)
         self._accepted.note(model, tokens)
         try:
             if forget is not None:
@@ -454,17 +439,17 @@ class ContextEngine:
             BudgetExceededError: the request is at its smallest and still too large.
         """
         again = self.learn(window, overflow, is_stated=is_stated)
-        if again.priced_view.view.without_media - window.priced_view.view.without_media:
+        if again.view.without_media - window.view.without_media:
             return again.session.to_json()
         compaction = self.emergency(again, target_tokens=retry_target(again, overflow))
         if compaction is None:
-            raise planning.refusal_of(again, again.priced_view)
+            raise planning.refusal_of(again)
         return self.apply(compaction, again)
 
     def may_show(self, window: Window, pending: Pending) -> bool:
         """False when a finished summary is needed now and its messages were edited since; looked at only then."""
         is_needed = window.over_by > 0 or bool(planning.past_bound(window))
-        return not is_needed or pending.matches(window.request.messages)
+        return not is_needed or pending.matches(window.parts.messages)
 
     @property
     def is_local(self) -> bool:
@@ -492,11 +477,11 @@ class ContextEngine:
 
     def _agreed(self, window: Window, plan: Plan) -> Compaction | None:
         """What a plan for a request that may be sent as it is comes to."""
-        return agreed(self._before, window, plan, limit=window.goal.limit, is_hard=False)
+        return agreed(self._before, window, plan, limit=window.limit, is_hard=False)
 
     def info_of(self, window: Window) -> ModelInfo | None:
         """Return what is known of the model of a request, its prices included; None when nobody knows them."""
-        return self.prices.of(window.about.model, window.about.info)
+        return self.prices.of(window.parts.model, window.parts.info)
 
     def report_summary(
         self,
@@ -512,7 +497,7 @@ class ContextEngine:
         facts: dict[str, Any] = {}
         if written is not None:
             facts = written.cost | {"seconds": round(written.seconds, 3)}
-            facts["tokens"] = window.request.price_text(written.text)
+            facts["tokens"] = window.parts.price_text(written.text)
             facts["cost"] = written.usage.cost(self._summarizer_info()) if written.calls else None
         facts |= {"reason": own_words(reason), "quoting": {"reason": reason}, "messages": messages}
         self.reporter.emit(SummaryEvent(status=status, model=self.summarizer_model, key=key, **facts))
@@ -542,7 +527,7 @@ class ContextEngine:
     def _again(self, window: Window, counts: dict[str, Any], *, was_refused: bool = False) -> Window:
         """Measure the same request with another `context_counts`."""
         session = replace(window.session, counts=counts)
-        return self._window(window.request, session, window.limits, window.about, was_refused=was_refused)
+        return self._window(window.parts, session, window.limits, was_refused=was_refused)
 
     def rules_of(self, model: Any) -> Rules:
         """Return what the provider of a model takes; None is the one of the engine's limits."""
@@ -560,98 +545,54 @@ class ContextEngine:
 
     def _hear(self, window: Window, overflow: ContextOverflow) -> None:
         """Remember a stated limit for other conversations: in a memory that somebody passed, else when two heard it."""
-        model, stated = window.about.model, stated_limit(overflow, known_of(window))
-        told = unrefuted(for_everybody(stated, window.about.declared), self._accepted.of(model))
+        model, stated = window.parts.model, stated_limit(overflow, known_of(window))
+        told = unrefuted(for_everybody(stated, window.parts.declared), self._accepted.of(model))
         try:
             if isinstance(self._learned, HeardLimits):
-                told = self._learned.confirmed(model, told, conversation_of(window.request.messages))
+                told = self._learned.confirmed(model, told, conversation_of(window.parts.messages))
             if told:
                 self._learned.learn(model, told)
         except Exception as error:  # noqa: BLE001  # see accepted
             log.warning("limits.not_learned", model=model, reason=type(error).__name__, **told)
 
-    def _window(
-        self, request: RequestParts, session: Session, stated: ModelLimits, about: About, *, was_refused: bool = False
-    ) -> Window:
-        settings: ContextConfig = about.settings
+    def _window(self, parts: Parts, session: Session, stated: ModelLimits, *, was_refused: bool = False) -> Window:
         heard: Mapping[str, int] = {}
         try:
-            heard = for_everybody(self._learned.recall(about.model), about.declared)
+            heard = for_everybody(self._learned.recall(parts.model), parts.declared)
         except Exception as error:  # noqa: BLE001  # see accepted
-            log.warning("limits.not_recalled", model=about.model, reason=type(error).__name__)
-        return measure_request(
-            request,
-            session,
-            stated,
-            about,
-            heard=heard,
-            output_reserve=settings.output_reserve,
-            goal=partial(_goal, settings, about.tools),
-            was_refused=was_refused,
-            show_fill=settings.show_fill,
-        )
+            log.warning("limits.not_recalled", model=parts.model, reason=type(error).__name__)
+        return measured(parts, session, stated, heard, was_refused=was_refused)
 
-    def _request(
+    def _parts(
         self,
         messages: Sequence[AnyMessage],
         prompt: str | SystemMessage,
         tools: Sequence[Any],
         pricing: Pricing,
-        settings: ContextConfig,
         rules: Rules,
-    ) -> RequestParts:
-        first = next((i for i, m in enumerate(messages) if not isinstance(m, SystemMessage)), len(messages))
-        pins, compacted, media_at = self._marks(messages, takes_marks=settings.client_pins)
-        system = merge_system(prompt, messages[:first])
-        system_tokens = pricing.base_tokens + (pricing.price(system) if system else 0)
-        at_once = pricing.in_prompt(tools, rules.provider)
-        tool_tokens = pricing.tools(at_once)
-        return RequestParts(
-            messages=messages,
-            first=first,
+    ) -> Parts:
+        settings, history = self.config, pricing.history(messages, self._pin_when)
+        system = merge_system(prompt, history.messages[: history.first])
+        return Parts(
+            history=history,
+            settings=settings,
+            pricer=pricing,
             system=system,
-            pins=pins,
-            constraints=settings.constraints,
-            keeps=asked_lines(messages),
-            recall=recall_name(tools),
-            placement=settings.summary_placement,
-            system_tokens=system_tokens,
-            tool_tokens=tool_tokens,
-            price=pricing.price,
-            show=pricing.show,
-            fill=pricing.fill,
+            system_tokens=pricing.base_tokens + (pricing.price(system) if system else 0),
+            tools=tools,
+            tool_tokens=pricing.prompt_tokens(tools, rules.provider),
+            tools_digest=pricing.tools_digest(tools),
+            has_deferred=rules.provider not in NEVER_DEFER and pricing.has_deferred(tools),
             rules=rules,
-            compacted=compacted,
             media=settings.media,
-            media_at=media_at,
-            loaded=None if at_once is tools else pricing.loaded(tools),
-            sizing=Sizing(doubt=pricing.doubt),
+            pins=history.wished | history.marked if settings.client_pins else history.wished,
+            recall=recall_name(tools),
         )
 
 
 def settings_of(window: Window) -> ContextConfig:
     """Return the settings that held when the request was measured."""
-    settings: ContextConfig = window.about.settings
-    return settings
-
-
-def _goal(settings: ContextConfig, tools: Sequence[Any], limit: int, is_checked: bool) -> Goal:
-    spared = frozenset(memory_tools(tools)).difference(settings.clear_tools)
-    return Goal(
-        limit=limit,
-        is_checked=is_checked,
-        keep=settings.keep,
-        trigger=settings.trigger,
-        prepare=settings.prepare,
-        summarize=settings.summarize,
-        summary_max_tokens=settings.summary_max_tokens,
-        record_share=settings.record_share,
-        clear_tools=frozenset(settings.clear_tools),
-        spare_tools=spared.union(settings.spare_tools),
-        max_history_tokens=settings.max_history_tokens,
-        max_messages=settings.trigger_messages,
-        pin_first_user=settings.pin_first_user,
-    )
+    return cast("ContextConfig", window.parts.settings)
 
 
 def _checked_limits(limits: ModelLimits, config: ContextConfig) -> ModelLimits:
@@ -666,6 +607,7 @@ MEASURED = "what engine.measure returned"
 HOOKS = {
     "before_compaction": "takes a window and a compaction and returns a compaction or None",
     "after_compaction": "takes the event of a compaction",
+    "pin_when": "takes a message and returns a bool",
 }
 
 

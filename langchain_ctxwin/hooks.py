@@ -14,9 +14,9 @@ from langchain_ctxwin.core.compaction import Compaction, left_behind
 from langchain_ctxwin.core.events import CompactionEvent, NoticeEvent
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.notes import COMPACT_KEY, lines_to_keep, unused_results
+from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.spending import worth_of
 from langchain_ctxwin.core.view import message_id
-from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.errors import BudgetExceededError, ConfigError
 from langchain_ctxwin.reporting import Reporter, thread_of_run
 from langchain_ctxwin.util.log import log
@@ -71,10 +71,10 @@ def agreed(
             f"before_compaction returned {answer!r:.80}: return the compaction, compaction.spare(...), "
             "compaction.with_lines(...), or None"
         )
-    if (answer.view, answer.snapshot, answer.summary) != (compaction.view, compaction.snapshot, compaction.summary):
+    if answer.after is not compaction.after or answer.snapshot != compaction.snapshot:
         return _ignored(compaction, "it was changed by hand: use its methods spare and with_lines")
     if not answer.spared and not answer.lines:
-        return replace(compaction, reason=answer.reason, actions=answer.actions)
+        return replace(compaction, reason=answer.reason)
     try:
         changed = plan(_with_wishes(window, answer))
     except BudgetExceededError:
@@ -96,14 +96,13 @@ def tell(
     """Return the state update of a compaction that was begun at a `time.perf_counter`, and tell what it changed."""
     if update["context_guard"].get("compactions", 0) <= window.session.compactions:
         return update
-    request = window.request
-    left = left_behind(request, window.session.view, compaction.view)
-    before = compaction.tokens_before
-    priced_view = request.priced_view(compaction.view, update["context_summary"])
-    after = priced_view.total_tokens
+    messages, before = window.parts.messages, compaction.tokens_before
+    left = left_behind(compaction.after, window.session.view)
+    shown = compaction.after.shown_as(compaction.view, update["context_summary"])
+    after = shown.total_tokens
     prefix = window.report["system_tokens"] + window.report["tool_tokens"]
     worth = worth_of(info, before=before, after=after, prefix=min(prefix, after))
-    results = [index for index in left if isinstance(request.messages[index], ToolMessage)]
+    results = [index for index in left if isinstance(messages[index], ToolMessage)]
     facts: dict[str, Any] = {
         "kind": compaction.kind,
         "reason": compaction.reason,
@@ -113,7 +112,7 @@ def tell(
     reporter.emit(
         CompactionEvent(
             **facts,
-            model=window.about.model,
+            model=window.parts.model,
             actions=compaction.actions,
             input_limit=window.budget.input_limit,
             duration_seconds=round(time.perf_counter() - began, 6),
@@ -121,17 +120,17 @@ def tell(
             once_cost=worth.once_cost,
             saved_cost=worth.saved_cost,
             left_results=len(results),
-            unused_results=len(unused_results(request.messages, results)),
+            unused_results=len(unused_results(messages, results)),
         )
     )
-    known = window.priced_view.view.clamped
-    cut = request.clamped_newest(priced_view)
+    known = window.view.clamped
+    cut = shown.clamped_newest()
     new = {name: sizes for name, sizes in cut.items() if known.get(name) != compaction.view.clamped[name]}
     if new:  # what was just said, or just found, is not shown whole
         about = {"shown_tokens": new, "input_limit": window.budget.input_limit}
-        reporter.emit(NoticeEvent(model=window.about.model, notice="newest_clamped", about=about))
+        reporter.emit(NoticeEvent(model=window.parts.model, notice="newest_clamped", about=about))
     if hook is not None:
-        hook(Compacted(**facts, left=tuple(request.messages[index] for index in left), thread=thread_of_run()))
+        hook(Compacted(**facts, left=tuple(messages[index] for index in left), thread=thread_of_run()))
     return update
 
 
@@ -142,15 +141,15 @@ def _ignored(compaction: Compaction, reason: str) -> Compaction:
 
 def _with_wishes(window: Window, answer: Compaction) -> Window:
     """The request with the spared messages as pins of this one compaction, and lines for its record."""
-    request = window.request
-    ids = [message_id(request.messages, index) for index in range(len(request.messages))]
+    parts = window.parts
+    ids = [message_id(parts.messages, index) for index in range(len(parts.messages))]
     positions = {key: index for index, key in enumerate(ids)}
     unknown = [key for key in answer.spared if key not in positions]
     if unknown:  # what we added to the request ourselves has an id, too
         _ignored(answer, f"the history has no message {', '.join(map(repr, unknown))}")
     lines = (line for text in answer.lines for line in lines_to_keep(text, ids[-1]))
     spared = {positions[key] for key in answer.spared if key in positions}
-    return replace(window, request=replace(request, pins=request.pins | spared, keeps=(*request.keeps, *lines)))
+    return replace(window, parts=replace(parts, pins=parts.pins | spared, keeps=(*parts.keeps, *lines)))
 
 
 DESCRIPTION = (

@@ -1,39 +1,32 @@
-"""Prices of messages, of tools, and of the shown steps of a conversation, each worked out once.
+"""Prices of messages and tools, and the histories of conversations, each worked out once.
 
-Pricings.of(model) -> Pricing(counter):  price(message), tools(tools), show(messages, ...) -> Shown
+Pricings.of(model) -> Pricing(counter):  price(message), tools(tools), history(messages)
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from inspect import iscoroutinefunction
+from collections.abc import Sequence
+from dataclasses import dataclass
 from math import sqrt
 from typing import Any
 
-from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
+from langchain_core.messages import AnyMessage, SystemMessage
 
-from langchain_ctxwin.core.assembly import filled
 from langchain_ctxwin.core.blocks import compact_json
 from langchain_ctxwin.core.calibration import QUANTILE_SD, Doubt
-from langchain_ctxwin.core.calls import call_ids
-from langchain_ctxwin.core.media import has_media
+from langchain_ctxwin.core.history import History, read_history
 from langchain_ctxwin.core.model_info import family_of
-from langchain_ctxwin.core.native import compaction_in, in_prompt, is_deferred
-from langchain_ctxwin.core.pairing import unanswered_in
-from langchain_ctxwin.core.priced_view import Before, Head, PinWhen, Price, after_steps, is_pinned, show_steps
+from langchain_ctxwin.core.native import in_prompt, is_deferred
+from langchain_ctxwin.core.pins import PinWhen
 from langchain_ctxwin.core.tokens import CharRatioCounter, TokenEstimator
 from langchain_ctxwin.core.tool_schemas import name_of, tool_definition
-from langchain_ctxwin.core.turns import Shown, Step, checksum, starts_turn
-from langchain_ctxwin.core.view import View, message_id
-from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.guarded import GuardedCounter
 from langchain_ctxwin.protocols import RequestCounter, TokenCounter, takes_tools
 from langchain_ctxwin.util.memo import MAX_TEXTS, Lru, PerMessage, once
 
 MAX_CONVERSATIONS = 64
-"""Conversations whose shown steps are kept; each holds references only."""
+"""Conversations whose histories are kept; each holds references only."""
 
 OWN_COUNTERS = (TokenEstimator, CharRatioCounter)
 """Counters that cannot fail and take microseconds; others are guarded."""
@@ -47,12 +40,6 @@ MAX_NOISE_SHARE = 0.1
 
 EXACT_NOISE_SHARE = 0.02
 """What an exact counter of texts leaves open of a message: how the provider frames it."""
-
-Found = tuple[frozenset[int], frozenset[int], frozenset[int]]
-"""Positions in a history: of its explicit pins, of the answers with which a provider compacted what was before, and of
-the messages with pictures or files."""
-
-NOTHING_FOUND: Found = (frozenset(), frozenset(), frozenset())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,10 +71,9 @@ class Pricing:
         self._doubts = (_doubt_of(self.counter), _doubt_of(self._estimator))
         self._base: tuple[int | None] | None = None
         self.price = PerMessage(lambda message: self._net([message]))
-        self.show = Steps(self.price)
-        self._filled: Lru[tuple[AnyMessage, AnyMessage]] = Lru(MAX_TEXTS, of_conversations=True)
         self._tool_sets: Lru[ToolSet] = Lru(MAX_TEXTS)
-        self._in_prompt: Lru[tuple[tuple[Any, ...], Sequence[Any]]] = Lru(MAX_TEXTS)
+        self._prompts: Lru[tuple[tuple[Any, ...], int]] = Lru(MAX_TEXTS)
+        self._histories: Lru[History] = Lru(MAX_CONVERSATIONS, of_conversations=True)
         self._takes_tools = takes_tools(self.counter)
 
     @property
@@ -114,32 +100,33 @@ class Pricing:
         """Tokens of the tool definitions."""
         return self._tool_set(tools).tokens if tools else 0
 
-    def fill(self, message: AnyMessage, tenths: int) -> AnyMessage:
-        """Return what `filled` returns, the same message each time, so that it is priced once."""
-        if not isinstance(message.content, str):  # blocks may change in place
-            return filled(message, tenths)
-        # The message in the value keeps it alive, so an id in the key cannot come to mean another one.
-        key = (id(message), message.content, tenths)
-        return once(self._filled, key, lambda: (message, filled(message, tenths)))[1]
-
-    def in_prompt(self, tools: Sequence[Any], provider: str) -> Sequence[Any]:
-        """Return what the prompt of a provider holds of these tools at once; the same object each time."""
-        if not tools or not self._tool_set(tools).is_deferred:
-            return tools
-        kept = tuple(tools)
+    def prompt_tokens(self, tools: Sequence[Any], provider: str) -> int:
+        """Tokens of what the prompt of a provider holds of these tools before any is loaded."""
+        if not self.has_deferred(tools):
+            return self.tools(tools)
+        kept = tuple(tools)  # keeps them alive, so that an id in the key cannot come to mean another one
         key = (provider, *map(id, kept))
-        shown = once(self._in_prompt, key, lambda: (kept, in_prompt(kept, provider)))[1]
-        return tools if shown is kept else shown
+        return once(self._prompts, key, lambda: (kept, self.tools(in_prompt(kept, provider))))[1]
 
-    def loaded(self, tools: Sequence[Any]) -> Callable[[str], int]:
-        """Return what says how many tokens a message adds that loads one of these tools, by name; 0 for another."""
-        by_name = {name_of(tool): tool for tool in tools if is_deferred(tool)}
+    def has_deferred(self, tools: Sequence[Any]) -> bool:
+        """True when some of the tools are not in a prompt until they are loaded."""
+        return bool(tools) and self._tool_set(tools).is_deferred
 
-        def price(name: str) -> int:
-            tool = by_name.get(name)
-            return 0 if tool is None else self.tools([tool, tool]) - self.tools([tool])
+    def loaded(self, tools: Sequence[Any], name: str) -> int:
+        """Tokens that a message adds which loads one of these tools, by name; 0 for another."""
+        tool = next((tool for tool in tools if is_deferred(tool) and name_of(tool) == name), None)
+        return 0 if tool is None else self.tools([tool, tool]) - self.tools([tool])
 
-        return price
+    def history(self, messages: Sequence[AnyMessage], pin_when: PinWhen | None = None) -> History:
+        """Return the history of a conversation, of which only what is new is looked at.
+
+        Raises:
+            ConfigError: `pin_when` failed.
+        """
+        if not messages:
+            return History()
+        name = messages[0].id or id(messages[0])
+        return self._histories.put(name, read_history(messages, self._histories.get(name), pin_when=pin_when))
 
     def tools_digest(self, tools: Sequence[Any]) -> str:
         """Fingerprint of the tool definitions."""
@@ -214,234 +201,3 @@ def _doubt_of(counter: TokenCounter) -> Doubt:
         noise_share=max(noise_share, EXACT_NOISE_SHARE),
         lower_share=below / above if above else 0.0,
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Known:
-    """The shown steps of one conversation and what they were made from."""
-
-    view: View
-    follows: Before
-    messages: list[AnyMessage]
-    shown: Shown
-    closed: int
-    """How many of the steps later messages cannot change."""
-
-    after_closed: Before
-    """What precedes the step after them."""
-
-    def begins(self, shown: list[AnyMessage], view: View, before: Before) -> bool:
-        """True when the conversation is this one with nothing but messages added.
-
-        Of what precedes it only the kind of the last message and the taken call ids count: pairing asks for no more.
-        """
-        old, edits = self.follows, (view.cleared, view.clamped, view.without_media)
-        if (self.view.cleared, self.view.clamped, self.view.without_media) != edits or type(old.message) is not type(
-            before.message
-        ):
-            return False
-        if (old.calls, old.unanswered, old.rules) != (before.calls, before.unanswered, before.rules):
-            return False
-        if old.unbound != before.unbound:
-            return False
-        return starts_with(shown, self.messages)
-
-
-class Steps:
-    """Shows and prices only the steps that are new since the same view was shown last."""
-
-    def __init__(self, price: Price) -> None:
-        self._price = price
-        self._known: Lru[_Known] = Lru(MAX_CONVERSATIONS, of_conversations=True)
-
-    def __call__(
-        self,
-        messages: Sequence[AnyMessage],
-        start: int,
-        view: View,
-        before: Before,
-        head: Head | None = None,
-        *,
-        head_tokens: int = 0,
-    ) -> Shown:
-        """Return the steps of `show_steps`, after the head where they are not known, and where it is what it was."""
-        if start >= len(messages):
-            return Shown.of(())
-        shown = list(messages[start:])
-        key = (messages[start].id or id(messages[start]), start)
-        known = self._known.get(key)
-        if known is None or not known.begins(shown, view, before) or (known.shown.head_stop and head is None):
-            known = self._begun(messages, start, view, before, head, head_tokens)
-        elif len(known.messages) == len(shown):
-            return known.shown
-        known = self._known.put(key, self._extended(known, messages, start, shown))
-        if known.shown.head_stop:
-            history = list(messages)
-            known.shown.whole = lambda: self(history, start, view, before)
-        return known.shown
-
-    def _extended(self, known: _Known, messages: Sequence[AnyMessage], start: int, shown: list[AnyMessage]) -> _Known:
-        """Show what follows the closed steps."""
-        resume = known.shown[known.closed - 1].stop if known.closed else known.shown.head_stop or start
-        new = tuple(show_steps(messages, resume, known.view, known.after_closed, self._price))
-        steps = Shown.of(new, known.shown, known.closed)
-        closing = _closed(new)
-        return replace(
-            known,
-            messages=shown,
-            shown=steps,
-            closed=known.closed + closing,
-            after_closed=after_steps(new[:closing], known.after_closed),
-        )
-
-    def _begun(
-        self,
-        messages: Sequence[AnyMessage],
-        start: int,
-        view: View,
-        before: Before,
-        head: Head | None,
-        head_tokens: int,
-    ) -> _Known:
-        """What is known of a view that was not shown before: nothing, or its head."""
-        begin = list(messages[start : head.stop]) if head else []
-        if head is None or checksum(begin) != head.checksum:
-            nothing = Shown.of(())
-            return _Known(view=view, follows=before, messages=[], shown=nothing, closed=0, after_closed=before)
-        shown = begin
-        if not head.is_plain:  # repaired as it was then, at no price
-            steps = show_steps(messages[: head.stop], start, view, before, lambda _: 0)
-            shown = [message for step in steps for message in step.messages]
-        calls = frozenset(call_id for message in shown for call_id in call_ids(message))
-        return _Known(
-            view=view,
-            follows=before,
-            messages=begin,
-            shown=Shown.after_head(
-                shown, stop=head.stop, tokens=head_tokens, checksum=head.checksum, is_plain=head.is_plain
-            ),
-            closed=0,
-            after_closed=replace(
-                before,
-                message=shown[-1] if shown else before.message,
-                calls=before.calls | calls,
-                unanswered=before.unanswered.union(unanswered_in(shown)),
-            ),
-        )
-
-
-class Marks:
-    """Finds the explicit pins of a history, the answers with which a provider compacted what was before, and pictures.
-
-    It looks only at what is new since the last time.
-
-    Args:
-        pin_when: says which messages are pinned without a mark.
-
-    Raises:
-        ConfigError: `pin_when` cannot be called, or failed.
-    """
-
-    def __init__(self, pin_when: PinWhen | None = None) -> None:
-        if pin_when is not None and (not callable(pin_when) or iscoroutinefunction(pin_when)):
-            raise ConfigError(f"pin_when={pin_when!r}: pass a plain function that takes a message and returns a bool")
-        self._pin_when = pin_when
-        self._known: Lru[tuple[list[AnyMessage], int, Found]] = Lru(MAX_CONVERSATIONS, of_conversations=True)
-
-    def __call__(self, messages: Sequence[AnyMessage], *, takes_marks: bool = True) -> Found:
-        """Return the positions of pins (only those by `pin_when` without `takes_marks`), compactions and media."""
-        name = (_name_of(messages), takes_marks)
-        old, same, found = self._known.get(name) or ([], 0, NOTHING_FOUND)
-        if len(old) != same or not starts_with(messages, old):  # another branch of the conversation, or another history
-            old, same, found = [], 0, NOTHING_FOUND
-        is_marked = is_pinned if takes_marks else _is_never
-        now = (
-            found[0].union(self._pins(messages, same, is_marked)),
-            found[1].union(_compactions(messages, same)),
-            found[2].union(_with_media(messages, same)),
-        )
-        if same == len(messages) and now == found:
-            return found
-        old.extend(messages[same:])  # what another thread adds meanwhile shows in the length
-        self._known.put(name, (old, len(messages), now))
-        return now
-
-    def knows(self, messages: Sequence[AnyMessage]) -> bool:
-        """True when the history is the one in which was looked last, message by message."""
-        for takes_marks in (True, False):
-            old, same, _ = self._known.get((_name_of(messages), takes_marks)) or ([], 0, None)
-            if len(old) == same == len(messages) and starts_with(messages, old):
-                return True
-        return False
-
-    def _pins(self, messages: Sequence[AnyMessage], begin: int, is_marked: Callable[[AnyMessage], bool]) -> list[int]:
-        """The positions of messages that are marked or for which `pin_when` holds."""
-        if self._pin_when is None:
-            new = enumerate(messages[begin:], begin)
-            return [index for index, message in new if message.additional_kwargs and is_marked(message)]
-        marked = list[int]()
-        try:
-            for index in range(begin, len(messages)):
-                if is_marked(messages[index]) or self._pin_when(messages[index]):
-                    marked.append(index)
-        except Exception as error:
-            raise ConfigError(
-                f"pin_when raised {type(error).__name__} ({error}) for the {messages[index].type} message "
-                f"{message_id(messages, index)!r}: make it return True or False for every message"
-            ) from error
-        return marked
-
-
-def _is_never(_: object) -> bool:
-    return False
-
-
-class Checksums:
-    """`checksum` of what left a conversation's view, worked out once while that is the very same messages."""
-
-    def __init__(self) -> None:
-        self._known: Lru[tuple[list[AnyMessage], int]] = Lru(MAX_CONVERSATIONS, of_conversations=True)
-
-    def __call__(self, left: list[AnyMessage]) -> int:
-        """Return the checksum."""
-        known, number = self._known.get(_name_of(left)) or ([], 0)
-        if len(known) == len(left) and starts_with(left, known):
-            return number
-        return self._known.put(_name_of(left), (left, checksum(left)))[1]
-
-
-def _name_of(messages: Sequence[AnyMessage]) -> Any:
-    """By what a conversation is known: its first message."""
-    return (messages[0].id or id(messages[0])) if messages else None
-
-
-def _compactions(messages: Sequence[AnyMessage], begin: int) -> list[int]:
-    found = enumerate(messages[begin:], begin)
-    return [index for index, message in found if type(message.content) is list and compaction_in(message)]
-
-
-def _with_media(messages: Sequence[AnyMessage], begin: int) -> list[int]:
-    found = enumerate(messages[begin:], begin)
-    return [index for index, message in found if type(message.content) is list and has_media(message)]
-
-
-def starts_with(messages: Sequence[AnyMessage], old: list[AnyMessage]) -> bool:
-    """True when the history begins with these very message objects."""
-    if not old or len(messages) < len(old):
-        return False
-    # The ends first: lists of other objects would be compared by content, which takes longer than to start over.
-    if messages[0] is not old[0] or messages[len(old) - 1] is not old[-1]:
-        return False
-    begin = messages if len(messages) == len(old) else messages[: len(old)]
-    return old == (begin if isinstance(begin, list) else list(begin))
-
-
-def _closed(steps: Sequence[Step]) -> int:
-    """How many steps later messages cannot extend: not the last one, nor the one before notes that may join it."""
-    count = len(steps) - 1
-    while count > 0 and steps[count].size == 1:
-        newest = steps[count].messages[-1:]  # a system note ends no step
-        if newest and (starts_turn(steps[count]) or isinstance(newest[0], AIMessage)):
-            break
-        count -= 1
-    return max(0, count)

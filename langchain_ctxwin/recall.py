@@ -29,7 +29,7 @@ from langgraph.prebuilt import ToolRuntime
 from langchain_ctxwin.core.blocks import REASONING_TYPES, compact_json
 from langchain_ctxwin.core.calls import calls_of, is_user
 from langchain_ctxwin.core.fitting import Fit, take_while_fits
-from langchain_ctxwin.core.priced_view import last_user
+from langchain_ctxwin.core.pins import last_user
 from langchain_ctxwin.core.session import read_session
 from langchain_ctxwin.core.tokens import REASONING_KEYS, Call, Piece, TokenEstimator, WholePrice, pieces, text_price
 from langchain_ctxwin.core.tool_schemas import RECALL_KEY

@@ -22,8 +22,8 @@ from langgraph.config import get_stream_writer
 from langchain_ctxwin.core.calibration import may_be
 from langchain_ctxwin.core.events import AlertEvent, Event
 from langchain_ctxwin.core.model_info import ModelInfo
+from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.turns import SOURCE
-from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.errors import ConfigError, UnknownModelError, brief, expect_each
 from langchain_ctxwin.protocols import Clock, MetricsSink
 from langchain_ctxwin.util.background import in_few_daemons
@@ -266,7 +266,7 @@ def metadata_of(window: Window, provider: str | None = None) -> dict[str, Any]:
     A chat model states its own provider, where nobody else does.
     """
     report = window.report
-    model = {"ls_provider": provider, "ls_model_name": window.about.model}
+    model = {"ls_provider": provider, "ls_model_name": window.parts.model}
     sizes = ("total_tokens", "input_limit", "utilization", "compactions", "counted_by")
     return {
         **{name: value for name, value in model.items() if value},

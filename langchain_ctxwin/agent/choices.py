@@ -22,10 +22,10 @@ from langchain_ctxwin.core.model_info import family_of, model_name
 from langchain_ctxwin.core.native import is_deferred
 from langchain_ctxwin.core.pairing import Rules
 from langchain_ctxwin.core.recovery import output_tokens_of
+from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.session import valid_tools
 from langchain_ctxwin.core.spending import MOST_CALLS, CostComparison, Course, compared
 from langchain_ctxwin.core.tool_schemas import name_of
-from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.engine import ContextEngine, settings_of
 from langchain_ctxwin.errors import ConfigError, NoModelFitsError, RemainingTooSmallError, expect
 from langchain_ctxwin.reporting import Reporter
@@ -183,10 +183,10 @@ class Choices:
         """Return what the selected tools may take of the window of the conversation's model, else of the smallest."""
         if self.selector is None:
             return {}
-        names, about = tools_of(state), window.about
-        shown = [tool for tool in about.tools if window.request.loaded is None or not is_deferred(tool)]
+        names, about = tools_of(state), window.parts
+        shown = [tool for tool in about.tools if not window.parts.has_deferred or not is_deferred(tool)]
         others = [tool for tool in shown if name_of(tool) not in names]
-        fixed_tokens = window.priced_view.fixed_tokens - about.tool_tokens(shown) + about.tool_tokens(others)
+        fixed_tokens = window.fixed_tokens - about.pricer.tools(shown) + about.pricer.tools(others)
         left = int(TOOL_SHARE * max(0, window.budget.input_limit - fixed_tokens))
         return {"previous": names, "max_tool_tokens": max(1, min(self.selector.max_tool_tokens, left))}
 
@@ -299,8 +299,8 @@ class Choices:
 
         window = next(iter(windows.values()))
         request = Request(
-            messages=window.priced_view.messages(),
-            tools=window.about.tools,
+            messages=window.assembled(),
+            tools=window.parts.tools,
             conversation=thread_key(),
             kept=before,
             prefer=self.asked.route if any(one.name == self.asked.route for one in router.candidates) else "",
@@ -308,7 +308,7 @@ class Choices:
             output_tokens=self.asked.output_tokens,
             reserve=settings_of(window).output_reserve,
             sizes={family: _size(window, router.config.headroom) for family, window in windows.items()},
-            cached_tokens=max((w.extends.tokens for w in windows.values() if w.extends), default=None),
+            cached_tokens=max((w.last_report.tokens for w in windows.values() if w.last_report), default=None),
         )
         try:
             route = router.decide(request)
@@ -353,7 +353,7 @@ def _when_full(
     kept_share = max(0, stay.low - prefix) / max(1, stay.limit - prefix)
     low = prefix + int(kept_share * max(0, limit - prefix))
     move = replace(stay, info=route.info, tokens=route.estimated_tokens, limit=limit, low=low, cached_tokens=0)
-    answers = (message for message in reversed(window.request.messages) if isinstance(message, AIMessage))
+    answers = (message for message in reversed(window.parts.messages) if isinstance(message, AIMessage))
     calls_so_far = sum(1 for _ in islice(answers, MOST_CALLS))
     comparison = compared(candidate.name, stay, route.name, move, calls_so_far=calls_so_far)
     if when_full == "cheaper" and not comparison.is_cheaper_to_compact:
@@ -368,7 +368,7 @@ def _when_full(
 
 def _course(window: Window, compaction: Compaction, candidate: Candidate, request: Request, **lengths: int) -> Course:
     """How a full conversation goes on with its candidate, by how it grew so far."""
-    view, limit = window.priced_view, window.budget.input_limit
+    view, limit = window, window.budget.input_limit
     steps = [step.tokens for step in view.steps]
     seen_tokens = view.total_tokens - sum(steps[-1:])
     return Course(
@@ -387,10 +387,9 @@ def _size(window: Window, headroom: float) -> Size:
     """The size as measured; a plain callable does not say how far off it may be, so it gets the router's headroom."""
     from langchain_ctxwin.routing import Size  # noqa: PLC0415  # most agents have no router
 
-    priced_view = window.priced_view
-    has_bounds = priced_view.upper_tokens > priced_view.total_tokens or window.report["counted_by"] != "estimate"
-    upper = priced_view.upper_tokens if has_bounds else ceil(priced_view.total_tokens * headroom)
-    return Size(tokens=priced_view.total_tokens, upper=upper, lower=priced_view.lower_tokens)
+    has_bounds = window.upper_tokens > window.total_tokens or window.report["counted_by"] != "estimate"
+    upper = window.upper_tokens if has_bounds else ceil(window.total_tokens * headroom)
+    return Size(tokens=window.total_tokens, upper=upper, lower=window.lower_tokens)
 
 
 def require_free_name(selector: ToolSelector, tools: Sequence[Any]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from langchain_ctxwin.core.events import NoticeEvent, OverflowEvent
 from langchain_ctxwin.core.outcome import own_words
 from langchain_ctxwin.core.overflow import ContextOverflow
-from langchain_ctxwin.core.window import Window
+from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.errors import BudgetExceededError
 from langchain_ctxwin.reporting import Reporter
 
@@ -18,7 +18,7 @@ def recovery_event(
 ) -> OverflowEvent:
     """Return the event of a request that its provider refused."""
     return OverflowEvent(
-        model=window.about.model,
+        model=window.parts.model,
         attempt=attempt,
         total_tokens=window.total_tokens,
         input_limit=window.budget.input_limit,
@@ -33,7 +33,7 @@ def refusal_event(window: Window, error: Exception) -> OverflowEvent:
     known = error.report if isinstance(error, BudgetExceededError) else None
     sizes: Mapping[str, Any] = known or window.report
     return OverflowEvent(
-        model=window.about.model,
+        model=window.parts.model,
         reason=type(error).__name__,
         total_tokens=sizes["total_tokens"],
         input_limit=sizes["input_limit"],
@@ -46,10 +46,10 @@ def report_stop(reporter: Reporter, window: Window, known: str) -> None:
     if not stopped or stopped == known:
         return
     reason = str(window.session.guard.get("reason", ""))
-    about: dict[str, Any] = {"fixed_tokens": window.priced_view.fixed_tokens, "input_limit": window.budget.input_limit}
+    about: dict[str, Any] = {"fixed_tokens": window.fixed_tokens, "input_limit": window.budget.input_limit}
     about |= {"stopped": stopped, "reason": own_words(reason)}
     reporter.emit(
-        NoticeEvent(model=window.about.model, notice="compaction_stopped", about=about, quoting={"reason": reason})
+        NoticeEvent(model=window.parts.model, notice="compaction_stopped", about=about, quoting={"reason": reason})
     )
 
 

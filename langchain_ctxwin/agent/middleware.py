@@ -19,13 +19,12 @@ from langchain_ctxwin.agent.storage import place_of
 from langchain_ctxwin.config import ContextConfig, LiveConfig
 from langchain_ctxwin.core.limits import ModelLimits, limits_given
 from langchain_ctxwin.core.model_info import family_of, model_name
-from langchain_ctxwin.core.priced_view import PinWhen
+from langchain_ctxwin.core.pins import PinWhen
 from langchain_ctxwin.engine import ContextEngine, check_collaborators
 from langchain_ctxwin.errors import ConfigError, UnknownModelError, brief, expect
 from langchain_ctxwin.hooks import AfterCompaction, BeforeCompaction
 from langchain_ctxwin.limit_memory import HeardLimits
 from langchain_ctxwin.observe.validation import Validator
-from langchain_ctxwin.pricing import Marks
 from langchain_ctxwin.protocols import LimitMemory, MetricsSink, TokenCounter
 from langchain_ctxwin.reporting import Prices, Reporter, calls_carry
 from langchain_ctxwin.routing import ModelRouter, RoutedChatModel
@@ -439,14 +438,11 @@ def _check(engine: Any, validator: Any, guard: Any, options: Mapping[str, Any]) 
         raise ConfigError(f"engine and {given} were given: set {given} on the engine")
 
 
-def _check_options(
-    *, limits: Any, summarizer: Any, pin_when: Any, sinks: Any, prices: Any, **collaborators: Any
-) -> None:
+def _check_options(*, limits: Any, summarizer: Any, sinks: Any, prices: Any, **collaborators: Any) -> None:
     if limits is not None:
         limits_given(limits)
     check_collaborators(**collaborators)
     as_summarizer(summarizer)
-    Marks(pin_when)
     Reporter.of(sinks or ())
     Prices.made(prices)
 

@@ -25,8 +25,8 @@ from langchain_ctxwin.core.outcome import Lesson, from_answer, small_report, upd
 from langchain_ctxwin.core.overflow import ContextOverflow, classify_overflow
 from langchain_ctxwin.core.provider_call import forgets_history, refuses_reasoning, without_response_ids
 from langchain_ctxwin.core.recovery import fitting_output, only_model, silent_overflow, smaller_output
+from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.tool_schemas import name_of
-from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.engine import settings_of
 from langchain_ctxwin.errors import BudgetExceededError, ContextWindowError, NoModelFitsError, RemainingTooSmallError
 from langchain_ctxwin.util.work import Wait, Work
@@ -139,7 +139,7 @@ class ModelCall:
             again = self._attempt(step, self._flow.request(step))
             if again == attempt:
                 raise
-        self._report(NoticeEvent(model=step.window.about.model, notice="reasoning_left_out"))
+        self._report(NoticeEvent(model=step.window.parts.model, notice="reasoning_left_out"))
         return again, (yield from self._sent(again, send))
 
     @staticmethod
@@ -158,13 +158,13 @@ class ModelCall:
         engine, choices = self._flow.engine, self._flow.choices
         if not engine.reporter.sinks:
             return
-        offered = [name_of(tool) for tool in window.about.tools]
+        offered = [name_of(tool) for tool in window.parts.tools]
         deferred = len(choices.selector.tools) - len(tools_of(step.state)) if choices.selector else 0
         report = window.report
         event = StepEvent.of_answer(
             answer,
             info=engine.info_of(window),
-            model=answered_by(answer) or window.about.model,
+            model=answered_by(answer) or window.parts.model,
             regions={name: report[key] for name, key in REGIONS.items()},
             input_limit=report["input_limit"],
             context_window=report["context_window"],
@@ -231,7 +231,7 @@ class ModelCall:
             self._flow.choose_model(trial)
         self._fit(trial)
         is_same = known_name(trial.state) == known_name(step.state)
-        if is_same and trial.window.priced_view.total_tokens >= step.window.priced_view.total_tokens:
+        if is_same and trial.window.total_tokens >= step.window.total_tokens:
             return False
         step.update({**trial.news, "context_report": trial.window.report}, trial.window)
         return True
@@ -245,11 +245,11 @@ class ModelCall:
         if self._flow.choices.router is None:
             thread = step.place.thread
             native = self._flow.engine.call_options(window, request, conversation=thread, call=self._call)
-            if window.request.rules.provider == "gemini" and arguments_of(self._call).get("cached_content"):
+            if window.parts.rules.provider == "gemini" and arguments_of(self._call).get("cached_content"):
                 native = {**native, "tools": []}  # the content that somebody stored has the tools
         if size is None or requested is None:
             return Attempt(request, route=route, native=native)
-        room = size - window.priced_view.upper_tokens
+        room = size - window.upper_tokens
         options = fitting_output(self._call, requested_tokens=requested, room_tokens=room)
         return Attempt(request, options=options, route=route, native=native)
 
@@ -264,7 +264,7 @@ class ModelCall:
         """An overflow that shows in the answer only; sizes are compared with those of the same model."""
         if not isinstance(reply, AIMessage):
             return None
-        extends, least = window.extends, window.priced_view.lower_tokens
+        extends, least = window.last_report, window.lower_tokens
         if answered_by(reply) not in {"", window.answering_model} and window.session.counts.get("anchor"):
             extends, least = None, 0
         return silent_overflow(
@@ -293,23 +293,23 @@ class ModelCall:
             self._flow.engine.accepted(window, lesson.accepted_tokens)
         if lesson.ignored:
             about = {"reason": lesson.ignored}
-            self._report(NoticeEvent(model=window.about.model, notice="usage_ignored", about=about))
+            self._report(NoticeEvent(model=window.parts.model, notice="usage_ignored", about=about))
         return answer, self._validated(window, answer, lesson)
 
     def _validated(self, window: Window, answer: AIMessage, lesson: Lesson) -> dict[str, Any]:
         """What was learned, or nothing of it when the validator has found that counts of this model are often wrong."""
-        validator, model = self._validator, window.about.model
+        validator, model = self._validator, window.parts.model
         if validator is None:
             return lesson.counts
         validator.check(
             model=model,
-            messages=window.priced_view.messages(),
-            tools=window.about.tools,
+            messages=window.assembled(),
+            tools=window.parts.tools,
             expected_tokens=window.total_tokens,
             reported_tokens=None if compaction_in(answer) else sent_tokens(answer),
         )
         resets = validator.resets(model)
         if lesson.counts.get("resets", resets) == resets:
             return {**lesson.counts, "resets": resets}
-        self._report(NoticeEvent(model=window.about.model, notice="calibration_reset"))
+        self._report(NoticeEvent(model=window.parts.model, notice="calibration_reset"))
         return {**without_sizes(lesson.counts), "resets": resets}

@@ -27,7 +27,7 @@ from langchain_ctxwin.agent.state import OUR_KEYS, HookState, State, StepState, 
 from langchain_ctxwin.agent.step import AgentStep, CallSetup, Destination, Flow, is_large, request_waits
 from langchain_ctxwin.agent.storage import place_of
 from langchain_ctxwin.core.overflow import classify_overflow
-from langchain_ctxwin.core.window import Window
+from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import ConfigError, ContextWindowError, brief, expect
 from langchain_ctxwin.reporting import with_metadata

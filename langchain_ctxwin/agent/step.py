@@ -28,13 +28,15 @@ from langchain_ctxwin.agent.state import (
     tools_of,
 )
 from langchain_ctxwin.agent.storage import RunPlace
-from langchain_ctxwin.core import planning
-from langchain_ctxwin.core.compaction import Compaction, accepted_tokens, first_part
+from langchain_ctxwin.core import plan as planning
+from langchain_ctxwin.core.clamping import first_part
+from langchain_ctxwin.core.compaction import Compaction, accepted_tokens
+from langchain_ctxwin.core.history import starts_with
 from langchain_ctxwin.core.outcome import after_failure, update_after_measure, with_cost
-from langchain_ctxwin.core.planning import Snapshot
+from langchain_ctxwin.core.plan import Snapshot
+from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.session import MAX_INEFFECTIVE, Pending, content_digest
 from langchain_ctxwin.core.view import position_of
-from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.engine import ContextEngine, settings_of
 from langchain_ctxwin.errors import BudgetExceededError, ContextWindowError, NoModelFitsError, SummarizationError
 from langchain_ctxwin.protocols import Clock
@@ -188,7 +190,8 @@ class Flow:
             return None
         (known, *session), before, measured = kept
         # The list is kept alive, so an id cannot come to mean another one.
-        if known is not messages or not self.engine.has_measured(messages):
+        seen = measured[0].parts.messages
+        if known is not messages or len(seen) != len(messages) or not starts_with(messages, seen):
             return None
         if before.model is not call.model or before.system_prompt != call.system_prompt:
             return None
@@ -279,7 +282,7 @@ class Flow:
             compaction = planning.emergency(window)
         except BudgetExceededError:
             return None
-        return compaction if compaction is not None and window.fits_after(compaction) else None
+        return compaction if compaction is not None and compaction.fits else None
 
     def route(self, state: State) -> Destination:
         """Return the step that follows `check`."""
@@ -324,8 +327,8 @@ class Flow:
             ContextWindowError: there is no message that a model could answer.
         """
         window = step.window
-        if not window.priced_view.shown.messages and not window.messages:
-            total = len(window.request.messages)
+        if not window.steps.messages and not window.messages:
+            total = len(window.parts.messages)
             raise ContextWindowError(
                 f"nothing to send: none of the {total} messages in the history is one a model can answer; "
                 "add a user message"
@@ -367,7 +370,7 @@ class Flow:
         is_off = self.engine.in_background(window) or is_hopeless
         waits = not window.over_by and self._is_asked_first(step, window)
         plan = None if is_off or waits else self.engine.due(window)
-        if plan is not None and window.fits_after(plan):
+        if plan is not None and plan.fits:
             return {"due": True, "reason": plan.reason}, plan
         if relief is not None:
             return {"compress": True, "reason": relief.reason}, None
@@ -458,8 +461,8 @@ class BackgroundSummaries:
         if pending.text:
             if not self._engine.may_show(window, pending):
                 return self.failed(window, pending, "its messages were edited since")
-            room = window.goal.room(window.priced_view)
-            is_small = window.request.price_text(pending.text) < room
+            room = window.room
+            is_small = window.parts.price_text(pending.text) < room
             return window if is_small else self._kept(window, pending, pending.text, room // 2)
         job = self._engine.jobs.find(pending.key)
         if written := found or (job.written if job else None):
@@ -486,7 +489,7 @@ class BackgroundSummaries:
     def finished(self, window: Window, pending: Pending, written: Written) -> Window:
         """Return the window that knows the finished summary, cut where it is too long, or longer than its messages."""
         window = replace(window, session=with_cost(window.session, written.cost))
-        request = window.request
+        request = window.parts
         replaced = request.messages[pending.start.index : pending.stop]
         replaced_tokens = request.price_text(window.session.summary) + sum(map(request.price, replaced))
         most_tokens = min(accepted_tokens(pending.max_tokens), replaced_tokens - 1)
@@ -499,14 +502,14 @@ class BackgroundSummaries:
         self, window: Window, pending: Pending, text: str, most_tokens: int, *, written: Written | None = None
     ) -> Window:
         """The window with as much of a summary as may be shown; what was written is told where nothing may."""
-        kept = first_part(text, most_tokens, window.request.price_text)
+        kept = first_part(text, most_tokens, window.parts.price_text)
         if not kept:
             return self.failed(window, pending, f"not a line of the summary fits in {most_tokens:,} tokens", written)
         return replace(window, session=replace(window.session, pending=replace(pending, text=kept)))
 
     def repeated(self, window: Window, pending: Pending, written: Written) -> Window:
         """Like `finished`, for a summary that was written here and now: of the messages as they are."""
-        digest = content_digest(window.request.messages, pending.start.index, pending.stop)
+        digest = content_digest(window.parts.messages, pending.start.index, pending.stop)
         return self.finished(window, replace(pending, digest=digest), written)
 
     def failed(self, window: Window, pending: Pending, reason: str, written: Written | None = None) -> Window:
@@ -516,7 +519,7 @@ class BackgroundSummaries:
         return replace(window, session=after_failure(window, reason))
 
     def _begun(self, window: Window, due: Snapshot, place: RunPlace, called: Callable[[], Any]) -> Window:
-        messages = window.request.messages
+        messages = window.parts.messages
         # Equal messages after another past, in another branch, or read by another summarizer, make another summary.
         about = (place.thread, place.prompt_scope, due.digest, window.session.summary, self._engine.writer)
         work = "\0".join(about)

@@ -6,7 +6,7 @@ from langchain_ctxwin.core.calibration import Correction, Doubt
 from langchain_ctxwin.core.model_info import model_name
 from langchain_ctxwin.core.outcome import from_answer, update_after_measure
 from langchain_ctxwin.core.pairing import Rules, find_faults, is_empty, is_valid_step, repair_step
-from langchain_ctxwin.core.priced_view import is_pinned, last_user
+from langchain_ctxwin.core.pins import is_pinned, last_user
 from langchain_ctxwin.core.record import Record, RecordLine, extended
 from langchain_ctxwin.core.session import Pending, Session
 from langchain_ctxwin.core.tool_schemas import FRAMING

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal, TypeVar
 
 from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
@@ -24,25 +24,31 @@ CONSTRAINTS_TEXT = "Rules that hold for the whole conversation:"
 RECORD_ID = "ctxwin-record"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Preamble:
-    """What precedes the history in a request."""
-
-    system: SystemMessage | None  # system prompt and leading system messages, merged
-    constraints: str  # the engine-level rules, empty when there are none
-    record: str  # the fenced summary and record, empty when nothing left the view
-    placement: Literal["system", "user"]  # where the record is shown
-
-
-def assemble(preamble: Preamble, pinned: Iterable[AnyMessage], history: Iterable[AnyMessage]) -> list[AnyMessage]:
+def assemble(
+    system: SystemMessage | None,
+    pinned: Iterable[AnyMessage],
+    history: Iterable[AnyMessage],
+    *,
+    constraints: str = "",
+    record: str = "",
+    placement: Literal["system", "user"] = "user",
+) -> list[AnyMessage]:
     """Return the message list of one request: system message, pins, record, history.
 
     The pins come first because they change least: what precedes the record stays cached when it is written anew.
+
+    Args:
+        system: system prompt and leading system messages, merged.
+        pinned: the messages before the view that are shown all the same.
+        history: the messages of the view.
+        constraints: the engine-level rules as a text; empty when there are none.
+        record: the fenced summary and record; empty when nothing left the view.
+        placement: where the record is shown.
     """
-    record, is_user = preamble.record, preamble.placement == "user"
-    system = append_text(preamble.system, [part for part in (preamble.constraints, "" if is_user else record) if part])
+    is_user = placement == "user"
+    whole = append_text(system, [part for part in (constraints, "" if is_user else record) if part])
     notes = [note_message(record, RECORD_ID)] if record and is_user else []
-    return [*([system] if system else ()), *pinned, *notes, *history]
+    return [*([whole] if whole else ()), *pinned, *notes, *history]
 
 
 def merge_system(prompt: str | SystemMessage, leading: Sequence[AnyMessage]) -> SystemMessage | None:
@@ -88,12 +94,10 @@ def constraints_text(constraints: Sequence[str]) -> str:
 
 
 TENTHS = 10  # steps in which the fill is told: ten lines at most between two compactions
-Fill = Callable[[AnyMessage, int], AnyMessage]
-"""`filled` or a memoized form of it: message, full tenths -> the message with the line."""
 
 
 def with_fill(
-    steps: Sequence[Step], *, before_tokens: int, limit: int, price: Callable[[AnyMessage], int], fill: Fill
+    steps: Sequence[Step], *, before_tokens: int, limit: int, price: Callable[[AnyMessage], int]
 ) -> tuple[Step, ...]:
     """Return the steps of a request with the line at the end of each message by which another tenth of it is full."""
     told, used, shown = -1, before_tokens, list[Step]()
@@ -106,8 +110,8 @@ def with_fill(
         for message in step.messages:
             tenths, carried = _tenths(used + price(message), limit), message
             if tenths > told and isinstance(message, HumanMessage | ToolMessage):  # a model's own words get none
-                told = max(tenths, _tenths(used + price(fill(message, tenths)), limit))  # the line takes room, too
-                carried = fill(message, told)
+                told = max(tenths, _tenths(used + price(filled(message, tenths)), limit))  # the line takes room, too
+                carried = filled(message, told)
             messages.append(carried)
             used += price(carried)
         shown.append(replace(step, messages=tuple(messages), tokens=sum(map(price, messages))))

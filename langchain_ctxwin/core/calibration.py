@@ -115,8 +115,7 @@ class Measured:
         """Return the counted size of the steps that lie in spans, and of the others the estimates and their squares."""
         counted, rest, squares = 0.0, steps.total_tokens, steps.squares[-1]
         for span in self.spans:
-            in_head = span.stop <= steps.head_stop
-            inside, inside_squares = (span.estimate, 0) if in_head else steps.between(span.start, span.stop)
+            inside, inside_squares = steps.between(span.start, span.stop)
             # Text that was added since has another ratio; nothing is known of it.
             added = max(0, inside - span.estimate)
             counted += (inside - added) * span.tokens / span.estimate

@@ -1,146 +1,98 @@
-"""Measuring: a request becomes a `Window` with its limits, its size and its report."""
+"""Measuring: what a caller hands over becomes a `Request` with its limits and the best known sizes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 
 from langchain_core.messages import AIMessage, AnyMessage
 
-from langchain_ctxwin.core.calibration import Correction, Measured, Sizing
-from langchain_ctxwin.core.compaction import Goal, cut, with_record
-from langchain_ctxwin.core.limits import ModelLimits, TokenBudget
+from langchain_ctxwin.core.calibration import Sizing
+from langchain_ctxwin.core.compaction import cut, recorded
+from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.media import provider_limits
 from langchain_ctxwin.core.outcome import correction_key, from_history, sizing_for, with_correction
-from langchain_ctxwin.core.priced_view import BINDS, Head, PricedView, RequestParts, step_at, unbound_before
 from langchain_ctxwin.core.recovery import learned_media, lowered, remembered_limit, reserve_within, smaller_of
+from langchain_ctxwin.core.request import BINDS, Parts, Request, last_report_of, unbound_before
 from langchain_ctxwin.core.session import Session, counted
 from langchain_ctxwin.core.view import View, message_id, position_of, with_checksum
-from langchain_ctxwin.core.window import (
-    About,
-    CountedBy,
-    Extends,
-    Stopped,
-    Window,
-    checked_tokens,
-    fingerprint,
-    latest_report,
-    make_report,
-    rebased,
-)
 
 MAX_GAP_SHARE = 0.01
 """Part of a request by which the last report may differ from what explains it: framing and rounding."""
 
 
-def measure_request(
-    request: RequestParts,
-    session: Session,
-    stated: ModelLimits,
-    about: About,
-    *,
-    heard: Mapping[str, int],
-    output_reserve: int | None,
-    goal: Callable[[int, bool], Goal],
-    was_refused: bool = False,
-    show_fill: bool = False,
-) -> Window:
-    """Measure a request.
+def measured(
+    parts: Parts, session: Session, stated: ModelLimits, heard: Mapping[str, int], *, was_refused: bool = False
+) -> Request:
+    """Return the next request of a conversation, priced.
 
     Args:
-        request: what it is made from.
+        parts: what it is made from.
         session: the conversation's state.
         stated: what is known about the model's limits.
-        about: model and tools.
         heard: limits that other conversations learned.
-        output_reserve: tokens reserved for the answer, where configured.
-        goal: what a compaction aims for, by input limit and by whether sizes were ever reported.
         was_refused: the provider has just refused this very request.
-        show_fill: let the model see how full the window is.
 
     Raises:
         ConfigError: the limits leave no room for input.
     """
-    request = _with_known_media(request, session, stated, about.model)
-    sized = _sized(session, request, about)
-    limits, reserve = stated, reserve_within(stated, output_reserve, learned=False)
-    if learned := smaller_of(heard, remembered_limit(session, about.model)):
-        limits, reserve = _lowered(
-            stated, learned, output_reserve, 0 if was_refused else sized.priced_view.least_fixed_tokens
-        )
-    limit = limits.input_limit(reserve)
-    sized = _sized(session, request, about, full_tokens=limit) if show_fill else sized
-    budget = _budget(sized.priced_view, limit, reserve)
-    aim = goal(limit, sized.request.sizing.correction.reports > 0)
+    documented = provider_limits(parts.rules.provider, stated.context_window or stated.max_input_tokens)
+    media = parts.media.smallest(documented).smallest(learned_media(session, parts.model))
+    parts = replace(parts, media=media)
+    request, reserve = _sized(parts, session), parts.settings.output_reserve
+    limits, reserved_tokens = stated, reserve_within(stated, reserve, learned=False)
+    if learned := smaller_of(heard, remembered_limit(session, parts.model)):
+        fixed_tokens = 0 if was_refused else request.least_fixed_tokens
+        limits, reserved_tokens = _lowered(stated, learned, reserve, fixed_tokens)
+    limit = limits.input_limit(reserved_tokens)
+    full_tokens = limit if parts.settings.show_fill else 0
+
+    def within(request: Request) -> Request:
+        return replace(request, limits=limits, reserved_tokens=reserved_tokens, input_limit=limit, limit=limit)
+
+    request = within(_sized(parts, session, full_tokens=full_tokens) if full_tokens else request)
     for change in (with_record_anew, begun_by_provider):
-        if changed := change(sized.session, sized.request, sized.priced_view, aim):
-            sized = _sized(changed, request, about, full_tokens=sized.request.full_tokens)
-            budget = _budget(sized.priced_view, limit, reserve)
-    report = make_report(
-        sized.priced_view,
-        budget,
-        context_window=limits.context_window or limit + reserve,
-        counted_by=sized.counted_by,
-        guard=sized.session.guard,
-        clamped=sized.request.clamped_newest(sized.priced_view),
-        stopped=_stopped(sized, aim),
-    )
-    return Window(
-        report=report,
-        budget=budget,
-        limits=limits,
-        over_by=int(report["over_by"]),
-        about=about,
-        answering_model=sized.answering_model,
-        digest=sized.digest,
-        extends=sized.extends,
-        request=sized.request,
-        priced_view=sized.priced_view,
-        session=sized.session,
-        goal=aim,
-    )
+        if changed := change(request):
+            request = within(_sized(parts, changed, full_tokens=full_tokens))
+    return request
 
 
-def _with_known_media(request: RequestParts, session: Session, stated: ModelLimits, model: str) -> RequestParts:
-    """The request with all that is known of the pictures it may have: by settings, documented, and learned."""
-    documented = provider_limits(request.rules.provider, stated.context_window or stated.max_input_tokens)
-    return replace(request, media=request.media.smallest(documented).smallest(learned_media(session, model)))
-
-
-def with_record_anew(session: Session, request: RequestParts, priced_view: PricedView, goal: Goal) -> Session | None:
+def with_record_anew(request: Request) -> Session | None:
     """Return the session with a record of what has left, as it is now; None when nothing of that was edited."""
+    session, messages = request.session, request.parts.messages
     if not session.has_edits:
         return None
-    view = with_record(request, replace(priced_view, view=View()), priced_view, goal).view
-    counts = {key: value for key, value in session.counts.items() if key not in {"anchor", "measured"}}
-    guard = counted(session, request.messages, reason="what had left was edited or removed")
-    view = with_checksum(view, request.messages)
-    return replace(session, view=view, counts=counts, guard=guard, has_edits=False)
+    view = with_checksum(recorded(request, replace(request, view=View())).view, messages)
+    guard = counted(session, messages, reason="what had left was edited or removed")
+    return replace(session, view=view, counts=_without_sizes(session), guard=guard, has_edits=False)
 
 
-def begun_by_provider(session: Session, request: RequestParts, priced_view: PricedView, goal: Goal) -> Session | None:
+def begun_by_provider(request: Request) -> Session | None:
     """Return the session whose view begins where the provider says; None when it does so already.
 
     Its newest compaction stands for what is before, and only what follows is in the prompt. The record tells of what
     left. A view that began with a compaction which this provider cannot use ends: the whole history counts again.
     Each counts as one compaction, because the prefix changes.
     """
-    view, messages = session.view, request.messages
-    lead = request.lead(view)
-    if view.begun_by and not request.kept_compactions(view):
+    session, parts, messages = request.session, request.parts, request.parts.messages
+    view, lead = session.view, parts.lead(session.view)
+    if view.begun_by and not parts.kept_compactions(view):
         after, reason, known = View(), "the view began with a compaction that this provider cannot read", {}
-    elif lead is None or (start := step_at(messages, lead, len(messages)).index) <= priced_view.start:
+    elif lead is None or (start := parts.history.step_at(lead).index) <= request.start:
         return None
     else:
-        begun = cut(request, priced_view, start, goal)
-        begun = replace(begun, covered=None, begun_by=message_id(messages, lead))
-        after = with_checksum(with_record(request, priced_view, request.priced_view(begun, ""), goal).view, messages)
+        begun = replace(cut(request, start), covered=None, begun_by=message_id(messages, lead))
+        after = with_checksum(recorded(request.shown_as(begun, ""), request).view, messages)
         reason = "the provider compacted what was before"
         known = {"unbound": position_of(messages, start - 1).to_json()}  # what follows is tied to its compaction
-    counts = {key: value for key, value in session.counts.items() if key not in {"anchor", "measured"}}
     guard = counted(session, messages, reason=reason, **known)
     faults = (*session.faults, f"{reason}: the view begins anew")
+    counts = _without_sizes(session)
     return replace(session, view=after, summary="", counts=counts, guard=guard, pending=None, faults=faults)
+
+
+def _without_sizes(session: Session) -> dict[str, object]:
+    return {key: value for key, value in session.counts.items() if key not in {"anchor", "measured"}}
 
 
 def _lowered(
@@ -158,126 +110,80 @@ def _lowered(
     return stated, reserve_within(stated, output_reserve, learned=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Sized:
-    """A request in the best known sizes."""
-
-    session: Session
-    request: RequestParts
-    priced_view: PricedView
-    answering_model: str
-    digest: str
-    extends: Extends | None
-    counted_by: CountedBy
+# ---- the best known size --------------------------------------------------------------------------------------------
 
 
-def _sized(session: Session, request: RequestParts, about: About, *, full_tokens: int = 0) -> _Sized:
-    unbound = _unbound(session, request)
-    request = replace(request, head=None, full_tokens=full_tokens, answered=session.view, unbound=unbound)
-    session, sizing, told = _calibrated(session, request, about)
-    request = replace(request, sizing=sizing, head=_head(session, request, sizing))
-    answering_model = session.answering_model(about.model)
-    priced_view = request.priced_view(session.view, session.summary)
-    digest = fingerprint(priced_view, about.tools_digest, about.model)
-    extends = latest_report(request, priced_view, session, digest, told)
-    if extends is None and priced_view.shown.head_stop:  # something before the history is not what it was
-        request = replace(request, head=None)
-        priced_view = request.priced_view(session.view, session.summary)
-    checked = checked_tokens(priced_view, session, digest)
-    known = rebased(priced_view, request.sizing, extends, checked)
-    if abs(known.total_tokens - priced_view.total_tokens) > MAX_GAP_SHARE * known.total_tokens:
-        session, request = _reconciled(session, request, answering_model, about.tools_digest, known.total_tokens)
-        known = rebased(request.priced_view(session.view, session.summary), request.sizing, extends, checked)
-    is_exact = checked is not None or (extends is None and about.is_exact())
-    return _Sized(
+def _sized(parts: Parts, session: Session, *, full_tokens: int = 0) -> Request:
+    """The request in the best known size: checked by the provider, an extension of what it reported, or estimated."""
+    plain = Request(
+        parts=parts,
         session=session,
-        request=request,
-        priced_view=known,
-        answering_model=answering_model,
-        digest=digest,
-        extends=extends,
-        counted_by="exact" if is_exact else "usage" if extends else "estimate",
+        sizing=Sizing(doubt=parts.pricer.doubt),
+        unbound=_unbound(session, parts),
+        full_tokens=full_tokens,
     )
+    request, told = _calibrated(plain.shown_as(session.view, session.summary))
+    report, checked = last_report_of(request, told), _checked_tokens(request)
+    known = _rebased(request, replace(request, last_report=report, is_checked=checked is not None), checked)
+    if abs(known.total_tokens - request.total_tokens) > MAX_GAP_SHARE * known.total_tokens:
+        known = _rebased(_reconciled(request, known.total_tokens), known, checked)
+    return known
 
 
-def _unbound(session: Session, request: RequestParts) -> int:
+def _rebased(request: Request, known: Request, checked: int | None) -> Request:
+    """The request with what is known of its size."""
+    size, report = request.size, known.last_report
+    if checked is not None:
+        size = size.known(checked)
+    elif report is not None:
+        size = request.sizing.extended(size, report.tokens, report.added)
+    return replace(request, size=size, last_report=report, is_checked=known.is_checked)
+
+
+def _unbound(session: Session, parts: Parts) -> int:
     """Position up to which reasoning is tied to a prefix that is gone: since a compaction, a refusal, a new prompt."""
-    position = session.unbound or session.since
-    if position is None or request.rules.provider not in BINDS:
+    position, messages = session.unbound or session.since, parts.messages
+    if position is None or parts.rules.provider not in BINDS:
         return 0
-    found = position.find(request.messages)
-    stop = min(position.index if found is None else found, len(request.messages) - 1) + 1
-    return stop if session.unbound else unbound_before(request.messages, stop, request.rules)
+    found = position.find(messages)
+    stop = min(position.index if found is None else found, len(messages) - 1) + 1
+    return stop if session.unbound else unbound_before(messages, stop, parts.rules)
 
 
-def _head(session: Session, request: RequestParts, sizing: Sizing) -> Head | None:
-    """The part of the history that the anchor stands for, and that was shown as it is."""
-    anchor, messages = session.counts.get("anchor") or {}, request.messages
-    start, stop = request.start_of(session.view), anchor.get("index", 0)
-    if "checksum" not in anchor or not start < stop < len(messages) or messages[stop].id != anchor["id"]:
-        return None
-    if any(span.start < start or span.stop > stop for span in sizing.measured.spans):
-        return None
-    return Head(
-        start=start,
-        stop=stop,
-        total_tokens=anchor["estimate"],
-        checksum=anchor["checksum"],
-        is_plain=anchor.get("plain") is True,
-    )
+def _calibrated(request: Request) -> tuple[Request, tuple[int, int] | None]:
+    """The request with what the session knows about sizes; it is learned first from a history that brings usage.
+
+    With the position and the size of the newest report in that history, where no answer was handed to us.
+    """
+    told, session, parts = None, request.session, request.parts
+    if "anchor" not in session.counts and any(map(_has_usage, reversed(parts.messages))):
+        session, newest = from_history(request)
+        told = (newest.at, newest.tokens) if newest else None
+    name = session.answering_model(parts.model)
+    request = replace(request, session=session, answering_model=name)
+    return request.sized_by(sizing_for(session, request, name, parts.tools_digest)), told
 
 
-def _budget(priced_view: PricedView, limit: int, reserve: int) -> TokenBudget:
-    regions = priced_view.size.regions
-    return TokenBudget(
-        input_limit=limit,
-        system_tokens=regions.system_tokens,
-        tool_tokens=regions.tool_tokens,
-        summary_tokens=regions.summary_tokens,
-        pinned_tokens=regions.pinned_tokens,
-        reserved_tokens=reserve,
-    )
+def _checked_tokens(request: Request) -> int | None:
+    """Return what the provider counted for exactly this request, when it was asked."""
+    checked = request.session.counts.get("checked") or {}
+    same = checked.get("digest") == request.digest and checked.get("estimate") == request.estimates.total_tokens
+    return int(checked["tokens"]) if same else None
 
 
-def _stopped(sized: _Sized, goal: Goal) -> Stopped:
-    if goal.has_no_room(sized.priced_view):
-        return "fixed_regions"
-    return "summaries_ineffective" if sized.session.has_given_up(sized.request.messages) else ""
-
-
-def _reconciled(
-    session: Session, request: RequestParts, answering_model: str, tools_digest: str, known_tokens: int
-) -> tuple[Session, RequestParts]:
+def _reconciled(request: Request, known_tokens: int) -> Request:
     """Put what the last report says beyond all that we can explain into the offset.
 
     A compaction compares candidates, which are no extension of anything reported, with this request. The offset follows
     from the report alone, never from an earlier offset, so that measuring again changes nothing.
     """
-    correction = request.sizing.correction
-    bare = replace(request, sizing=replace(request.sizing, correction=replace(correction, offset=0.0)))
-    gap = known_tokens - bare.priced_view(session.view, session.summary).total_tokens
-    offset = max(gap, -request.system_tokens - request.tool_tokens)
-    correction = replace(correction, offset=float(offset))
-    key = correction_key(answering_model, tools_digest)
-    session = replace(session, counts=with_correction(session.counts, key, correction))
-    return session, replace(request, sizing=replace(request.sizing, correction=correction))
-
-
-def _calibrated(
-    session: Session, request: RequestParts, about: About
-) -> tuple[Session, Sizing, tuple[int, int] | None]:
-    """What the session knows about sizes; it is learned first from a history that brings usage.
-
-    With the position and the size of the newest report in that history, where no answer was handed to us.
-    """
-    told = None
-    if "anchor" not in session.counts and any(map(_has_usage, reversed(request.messages))):
-        plain = replace(request.sizing, correction=Correction(), measured=Measured())
-        plain_request = replace(request, sizing=plain)
-        priced_view = plain_request.priced_view(session.view, session.summary)
-        session, newest = from_history(session, plain_request, priced_view, about)
-        told = (newest.at, newest.tokens) if newest else None
-    return session, sizing_for(session, request, session.answering_model(about.model), about.tools_digest), told
+    sizing, parts = request.sizing, request.parts
+    bare = request.sized_by(replace(sizing, correction=replace(sizing.correction, offset=0.0)))
+    offset = max(known_tokens - bare.total_tokens, -parts.system_tokens - parts.tool_tokens)
+    correction = replace(sizing.correction, offset=float(offset))
+    key = correction_key(request.answering_model, parts.tools_digest)
+    session = replace(request.session, counts=with_correction(request.session.counts, key, correction))
+    return replace(request, session=session).sized_by(replace(sizing, correction=correction))
 
 
 def _has_usage(message: AnyMessage) -> bool:

@@ -31,12 +31,13 @@ from langchain_ctxwin.core.calibration import (
     sent_tokens,
     votes,
 )
-from langchain_ctxwin.core.compaction import MIN_PROGRESS, Compaction, accepted_tokens, first_part
+from langchain_ctxwin.core.clamping import first_part
+from langchain_ctxwin.core.compaction import MIN_PROGRESS, Compaction, accepted_tokens
 from langchain_ctxwin.core.limits import unrefuted
-from langchain_ctxwin.core.priced_view import PricedView, RequestParts, last_user
+from langchain_ctxwin.core.pins import last_user
+from langchain_ctxwin.core.request import LastReport, Parts, Request, Window
 from langchain_ctxwin.core.session import Pending, Session, counted, last_position
 from langchain_ctxwin.core.view import Position, message_id, with_checksum
-from langchain_ctxwin.core.window import About, Extends, Window
 from langchain_ctxwin.errors import SummarizationError
 
 REFUSED = "summary refused: "  # begins the stored reason of a summary that came to nothing
@@ -45,7 +46,7 @@ MAX_MODELS = 8  # models and tool sets remembered per conversation; of more, the
 
 def update_after_measure(window: Window) -> dict[str, Any]:
     """Return the state after a measure: mended positions, how many messages were seen, the report."""
-    messages = window.request.messages
+    messages = window.parts.messages
     first = message_id(messages, 0) if messages else None
     counts = {**window.session.counts, "messages": len(messages), "first": first}
     return {**window.session.to_json(), "context_counts": counts, "context_report": window.report}
@@ -59,25 +60,25 @@ def update_after_compaction(compaction: Compaction, window: Window, summary: str
     session = window.session
     is_summary = compaction.kind == "summarize" or compaction.summary is not None
     dropped = int(session.guard.get("dropped_turns", 0)) + compaction.dropped_turns
-    guard = counted(session, window.request.messages, reason=compaction.reason, dropped_turns=dropped)
+    guard = counted(session, window.parts.messages, reason=compaction.reason, dropped_turns=dropped)
     if is_summary:
         guard |= {"ineffective": 0} if _frees_enough(window, compaction, summary) else _ineffective(window)
     counts = {key: value for key, value in session.counts.items() if key != "anchor"}
-    start = window.request.start_of(compaction.view)
+    start = window.parts.start_of(compaction.view)
     if measured := counts.get("measured"):
         counts["measured"] = {
             name: Measured.from_json(value).since(start).to_json() for name, value in measured.items()
         }
     pending = None if is_summary or not _is_current(session.pending, window) else session.pending
-    view = with_checksum(compaction.view, window.request.messages)
+    view = with_checksum(compaction.view, window.parts.messages)
     after = replace(session, view=view, summary=summary, guard=guard, counts=counts, pending=pending)
     return after.to_json()
 
 
 def update_without_reasoning(window: Window) -> dict[str, Any]:
     """Return the state after a refusal of reasoning that is tied to another prefix: all of it so far is left out."""
-    session, last = window.session, last_position(window.request.messages)
-    guard = {**session.guard, "unbound": last, "binding_model": window.about.model}
+    session, last = window.session, last_position(window.parts.messages)
+    guard = {**session.guard, "unbound": last, "binding_model": window.parts.model}
     counts = {key: value for key, value in session.counts.items() if key != "anchor"}
     return {"context_guard": guard, "context_counts": counts}
 
@@ -89,12 +90,6 @@ def update_after_summary(compaction: Compaction, window: Window, text: str, cost
         return update_after_compaction(compaction, charged, _accepted(text, compaction, charged))
     except SummarizationError as error:
         return update_after_failure(charged, str(error))
-
-
-def ready(window: Window) -> Pending | None:
-    """Return the finished summary that can be shown, if there is one and its messages are what they were."""
-    pending = window.session.pending
-    return pending if pending and pending.text and _is_current(pending, window) else None
 
 
 def update_after_failure(window: Window, reason: str) -> dict[str, Any]:
@@ -125,18 +120,18 @@ def with_cost(session: Session, cost: Mapping[str, int]) -> Session:
 
 def _is_current(pending: Pending | None, window: Window) -> bool:
     """False for a finished summary whose messages were edited since it was begun."""
-    return pending is None or not pending.text or pending.matches(window.request.messages)
+    return pending is None or not pending.text or pending.matches(window.parts.messages)
 
 
 def _accepted(summary: str, compaction: Compaction, window: Window) -> str:
     """The summary, or its first part where it is much longer than was planned, or longer and frees too little."""
-    request, before, planned = window.request, compaction.tokens_before, compaction.summary_max_tokens
+    request, before, planned = window.parts, compaction.tokens_before, compaction.summary_max_tokens
     summary = first_part(summary, accepted_tokens(planned), request.price_text)
-    wanted = 1 if window.goal.max_messages is not None else MIN_PROGRESS * before
-    if summary and before - request.priced_view(compaction.view, summary).total_tokens >= wanted:
+    wanted = 1 if request.settings.trigger_messages is not None else MIN_PROGRESS * before
+    if summary and before - compaction.after.shown_as(compaction.view, summary).total_tokens >= wanted:
         return summary
     first = first_part(summary, planned, request.price_text)
-    after = request.priced_view(compaction.view, first).total_tokens
+    after = compaction.after.shown_as(compaction.view, first).total_tokens
     if after >= before or not first:
         raise SummarizationError(
             f"with {planned:,} tokens of the summary the request has {after:,} tokens, before it "
@@ -147,14 +142,16 @@ def _accepted(summary: str, compaction: Compaction, window: Window) -> str:
 
 def _frees_enough(window: Window, compaction: Compaction, summary: str) -> bool:
     """False for a summary that frees too little, which counts like one that failed."""
-    before, after = compaction.tokens_before, window.request.priced_view(compaction.view, summary).total_tokens
+    before, after = compaction.tokens_before, compaction.after.shown_as(compaction.view, summary).total_tokens
     is_late = after >= before  # it tells of messages that had left before
-    is_by_number = window.goal.max_messages is not None  # what counts there is how many messages are shown
+    is_by_number = (
+        window.parts.settings.trigger_messages is not None
+    )  # what counts there is how many messages are shown
     return is_late or is_by_number or before - after >= MIN_PROGRESS * before
 
 
 def _ineffective(window: Window) -> dict[str, Any]:
-    return {"ineffective": window.session.failed_summaries + 1, "asked": last_user(window.request.messages)}
+    return {"ineffective": window.session.failed_summaries + 1, "asked": last_user(window.parts.messages)}
 
 
 # ---- after an answer, a count or a refusal --------------------------------------------------------------------------
@@ -175,7 +172,7 @@ def from_answer(window: Window, reply: AIMessage) -> Lesson:
     A size that contradicts our count and the reports before it is not used before others agree with it. A first one is,
     where nothing leaves because of it, until the next one disproves it.
     """
-    priced_view, answering_model = window.priced_view, answered_by(reply) or window.answering_model
+    priced_view, answering_model = window, answered_by(reply) or window.answering_model
     judged = _judged(window, reply, answering_model)
     known, tokens = judged.known, judged.tokens
     if tokens is None:
@@ -190,14 +187,12 @@ def from_answer(window: Window, reply: AIMessage) -> Lesson:
         "digest": window.digest,
         "estimate": priced_view.estimates.total_tokens,
         "index": priced_view.stop,
-        "checksum": priced_view.shown.checksums[-1],
-        "plain": not priced_view.shown.edited[-1],
     }
     # What another model takes that stood in says nothing about the one that was asked, nor does a doubtful size.
-    is_own = answering_model == window.answering_model or may_be(answering_model, window.about.model)
+    is_own = answering_model == window.answering_model or may_be(answering_model, window.parts.model)
     accepted = tokens if is_own and not judged.fault else 0
-    counts = _without_refuted_limits(counts, window.about.model, accepted)
-    return Lesson(counts=_with_sizing(counts, window.about, answering_model, sizing), accepted_tokens=accepted)
+    counts = _without_refuted_limits(counts, window.parts.model, accepted)
+    return Lesson(counts=_with_sizing(counts, window.parts, answering_model, sizing), accepted_tokens=accepted)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,7 +201,7 @@ class _Known:
 
     counts: dict[str, Any]
     sizing: Sizing
-    extends: Extends | None
+    extends: LastReport | None
     planned: tuple[int, int]  # sizes that the report may be near: see `expected`
     doubted: dict[str, Any] | None  # the last report of this model that contradicted the others, with its votes
 
@@ -222,7 +217,7 @@ class _Judged:
 
 def _judged(window: Window, reply: AIMessage, answering_model: str) -> _Judged:
     """Decide whether a reported size is believed; see `_believed` for those in a history."""
-    estimate, limit = window.priced_view.estimates.total_tokens, window.limits.input_limit(0)
+    estimate, limit = window.estimates.total_tokens, window.limits.input_limit(0)
     report = {"model": answering_model, "tokens": sent_tokens(reply), "estimate": estimate}
     known = _known(window, answering_model)
     tokens, fault = reported_tokens(reply, known.planned)
@@ -250,10 +245,10 @@ def _judged(window: Window, reply: AIMessage, answering_model: str) -> _Judged:
 
 
 def _known(window: Window, answering_model: str) -> _Known:
-    counts, priced_view = dict(window.session.counts), window.priced_view
-    sizing, extends, planned = window.request.sizing, window.extends, expected(priced_view)
+    counts, priced_view = dict(window.session.counts), window
+    sizing, extends, planned = window.sizing, window.last_report, expected(priced_view)
     if answering_model != window.answering_model:
-        sizing = sizing_for(window.session, window.request, answering_model, window.about.tools_digest)
+        sizing = sizing_for(window.session, window, answering_model, window.parts.tools_digest)
         extends, size = None, sizing.size(priced_view.estimates, priced_view.steps)
         planned = (size.regions.total_tokens, planned[1])
     row = counts.get("contradicted")
@@ -290,12 +285,12 @@ def small_report(window: Window, answering_model: str) -> tuple[int, int, int] |
     row = window.session.counts.get("contradicted")
     if not row or row["model"] != answering_model or row["tokens"] >= row["estimate"]:
         return None
-    return row["tokens"], row["estimate"], max(0, window.priced_view.estimates.total_tokens - row["estimate"])
+    return row["tokens"], row["estimate"], max(0, window.estimates.total_tokens - row["estimate"])
 
 
 def from_count(window: Window, tokens: int) -> dict[str, Any]:
     """Keep what the provider counted for exactly this request."""
-    estimate = window.priced_view.estimates.total_tokens
+    estimate = window.estimates.total_tokens
     return {**window.session.counts, "checked": {"tokens": tokens, "digest": window.digest, "estimate": estimate}}
 
 
@@ -307,48 +302,47 @@ def from_refusal(window: Window, stated_tokens: int | None) -> dict[str, Any]:
     """
     counts = {**window.session.counts, "anchor": None}
     counts.pop("checked", None)
-    if stated_tokens is None or fault_of(stated_tokens, expected(window.priced_view)):
+    if stated_tokens is None or fault_of(stated_tokens, expected(window)):
         return counts
-    sizing = window.request.sizing
-    surplus, text = _surplus(sizing, window.priced_view, stated_tokens)
+    sizing = window.sizing
+    surplus, text = _surplus(sizing, window, stated_tokens)
     correction = sizing.after_refusal(surplus, text=text)
-    return with_correction(counts, correction_key(window.answering_model, window.about.tools_digest), correction)
+    return with_correction(counts, correction_key(window.answering_model, window.parts.tools_digest), correction)
 
 
-def from_history(
-    session: Session, request: RequestParts, priced_view: PricedView, about: About
-) -> tuple[Session, ReportedSize | None]:
+def from_history(request: Request) -> tuple[Session, ReportedSize | None]:
     """Learn from the usage in a history whose answers were not handed to us, each report once.
 
     After a compaction only what was answered since belongs to requests like this one. Returns the newest report, too.
     """
-    answering_model = session.answering_model(about.model)
-    sizing = sizing_for(session, request, answering_model, about.tools_digest)
+    session, parts = request.session, request.parts
+    answering_model = session.answering_model(parts.model)
+    sizing = sizing_for(session, request, answering_model, parts.tools_digest)
     learned = sizing.measured.last.index if sizing.measured.last else -1
     compacted = session.since.index + 1 if session.since and session.compactions else 0
-    believed = [r for r in _believed(priced_view, about, answering_model) if r.at >= compacted]
+    believed = [r for r in _believed(request, parts, answering_model) if r.at >= compacted]
     newest, reports = believed[-1] if believed else None, [r for r in believed if r.at >= learned]
     if not reports or (session.counts.get("corrections") and len(reports) == 1):
         return session, newest
     first = reports[0]
     if first.at != learned:
-        surplus, text = first.surplus(priced_view.estimates)
+        surplus, text = first.surplus(request.estimates)
         sizing = replace(sizing, correction=sizing.after_request(surplus, text=text))
     for old, new in pairwise(reports):
         added, tokens = new.before - old.before, new.tokens - old.tokens
         if old.answering_model == new.answering_model and is_plausible(tokens, added):
-            last = Position(id=message_id(request.messages, new.at), index=new.at)
+            last = Position(id=message_id(parts.messages, new.at), index=new.at)
             span = Span(start=old.at, stop=new.at, estimate=added, tokens=tokens)
             correction = sizing.after_text(tokens, text=added, squares=added**2)
             sizing = replace(sizing, correction=correction, measured=sizing.measured.with_span(span, last))
     name = reports[-1].answering_model or answering_model
-    return replace(session, counts=_with_sizing(session.counts, about, name, sizing)), newest
+    return replace(session, counts=_with_sizing(session.counts, parts, name, sizing)), newest
 
 
 def largest_accepted_tokens(window: Window) -> int:
     """Return the largest input of the shown history that the model of a request was reported to have taken; else 0."""
     anchor, answering_model = window.session.counts.get("anchor") or {}, window.answering_model
-    believed = _believed(window.priced_view, window.about, answering_model)
+    believed = _believed(window, window.parts, answering_model)
     own = [report.tokens for report in believed if answering_model and report.answering_model]
     return max([*own, anchor["tokens"] if anchor and anchor.get("model") == answering_model else 0])
 
@@ -359,13 +353,13 @@ def without_sizes(counts: Mapping[str, Any]) -> dict[str, Any]:
     return {**kept, "anchor": None}
 
 
-def sizing_for(session: Session, request: RequestParts, answering_model: str, tools_digest: str) -> Sizing:
+def sizing_for(session: Session, request: Request, answering_model: str, tools_digest: str) -> Sizing:
     """Return the sizing of requests to a model, by what the conversation knows about it."""
     measured = session.measured(answering_model)
     return replace(
         request.sizing,
         correction=correction_of(session, answering_model, tools_digest),
-        measured=measured if measured.holds_for(request.messages) else Measured(),
+        measured=measured if measured.holds_for(request.parts.messages) else Measured(),
     )
 
 
@@ -399,7 +393,7 @@ def bounded(known: Mapping[str, Any] | None, key: str, value: Any, most: int) ->
     return dict([*kept.items()][-most:])
 
 
-def expected(priced_view: PricedView) -> tuple[int, int]:
+def expected(priced_view: Request) -> tuple[int, int]:
     """Sizes that a report may be near: what reports led to, and the plain count; some servers leave tools out of it."""
     return priced_view.total_tokens, priced_view.estimates.total_tokens - priced_view.estimates.tool_tokens
 
@@ -414,7 +408,7 @@ def _without_refuted_limits(counts: dict[str, Any], model: str, accepted: int) -
     return {key: value for key, value in counts.items() if key != "limits"} | ({"limits": kept} if kept else {})
 
 
-def _with_sizing(counts: Mapping[str, Any], about: About, answering_model: str, sizing: Sizing) -> dict[str, Any]:
+def _with_sizing(counts: Mapping[str, Any], about: Parts, answering_model: str, sizing: Sizing) -> dict[str, Any]:
     """Return `context_counts` with who answered for a model, and what is known about its sizes."""
     speakers = bounded(counts.get("speakers"), about.model, answering_model, MAX_MODELS)
     measured = bounded(counts.get("measured"), answering_model, sizing.measured.to_json(), MAX_MEASURED)
@@ -422,7 +416,7 @@ def _with_sizing(counts: Mapping[str, Any], about: About, answering_model: str, 
     return with_correction(known, correction_key(answering_model, about.tools_digest), sizing.correction)
 
 
-def _refined(sizing: Sizing, extends: Extends | None, priced_view: PricedView, tokens: int, reply: Position) -> Sizing:
+def _refined(sizing: Sizing, extends: LastReport | None, priced_view: Request, tokens: int, reply: Position) -> Sizing:
     """The sizing after a whole request, or after what it added to one that was reported before."""
     added, surplus = (sum(extends.added), tokens - extends.tokens) if extends else (0, 0)
     if extends is None or not is_plausible(surplus, added):
@@ -433,7 +427,7 @@ def _refined(sizing: Sizing, extends: Extends | None, priced_view: PricedView, t
     return replace(sizing, correction=correction, measured=sizing.measured.with_span(span, reply))
 
 
-def _surplus(sizing: Sizing, priced_view: PricedView, tokens: int) -> tuple[float, float]:
+def _surplus(sizing: Sizing, priced_view: Request, tokens: int) -> tuple[float, float]:
     """What is unexplained of the reported size of this request, and the text in it that no span has; in tokens."""
     estimates = priced_view.estimates
     counted, rest, squares = sizing.measured.price(priced_view.steps)
@@ -455,7 +449,7 @@ class ReportedSize(NamedTuple):
         return self.tokens - text - estimates.system_tokens - estimates.tool_tokens, text
 
 
-def _believed(priced_view: PricedView, about: About, answering_model: str) -> list[ReportedSize]:
+def _believed(priced_view: Request, about: Parts, answering_model: str) -> list[ReportedSize]:
     """The reports of a model in the shown history, without those that no other one bears out; see `from_answer`."""
     estimates, declared = priced_view.estimates, about.declared
     limit = declared.input_limit(0) if declared is not None and declared.known else None
@@ -485,7 +479,7 @@ def _believed(priced_view: PricedView, about: About, answering_model: str) -> li
     return believed
 
 
-def _reports(priced_view: PricedView) -> Iterator[ReportedSize]:
+def _reports(priced_view: Request) -> Iterator[ReportedSize]:
     before = 0
     for step in priced_view.steps:
         caller = step.messages[0] if step.messages else None

@@ -25,7 +25,7 @@ from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 from langchain_ctxwin.core.assembly import RECORD_ID
 from langchain_ctxwin.core.model_info import rules_of
 from langchain_ctxwin.core.native import readable
-from langchain_ctxwin.core.window import Window
+from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.errors import ConfigError
 
 PromptCache = Literal["5m", "1h", "off"]
@@ -54,16 +54,16 @@ def dressed(window: Window, prompt_cache: PromptCache) -> list[AnyMessage]:
     Raises:
         ConfigError: tools and system prompt have more breakpoints than a request may have.
     """
-    messages, rules, session = window.priced_view.messages(), window.request.rules, window.session
+    messages, rules, session = window.assembled(), window.parts.rules, window.session
     if rules.provider == "anthropic" and prompt_cache != "off":
         # What is kept for an hour is what stays; the newest message is read again within minutes, or not at all.
         mark = MINUTES if prompt_cache == "5m" else {**MINUTES, "ttl": prompt_cache}
-        messages = with_breakpoints(messages, window.about.tools, mark, record=_record_in_prompt(window))
+        messages = with_breakpoints(messages, window.parts.tools, mark, record=_record_in_prompt(window))
     if rules.takes_breakpoints and prompt_cache != "off":
         messages = with_prompt_breakpoint(messages, record=_record_in_prompt(window))
     if rules.keeps_history and session.since and session.compactions:
         # The server's history with the answers up to the latest compaction is another one.
-        history, start = window.request.messages, window.request.start_of(session.view)
+        history, start = window.parts.messages, window.parts.start_of(session.view)
         shown = (*(position.index for position in session.view.pinned), *range(start, session.since.index + 1))
         old = (history[index] for index in shown if index < len(history))
         messages = without_response_ids(messages, {str(_response_id(message)) for message in old})
@@ -96,10 +96,10 @@ def call_arguments(
 
     The name of the conversation makes the key of OpenAI's cache.
     """
-    rules, given = window.request.rules, given or {}
+    rules, given = window.parts.rules, given or {}
     arguments: dict[str, Any] = {}
     if rules.provider == "anthropic" and prompt_cache != "off":
-        taken = sum(map(_is_marked_tool, window.about.tools)) + sum(len(_marks(message)) for message in messages)
+        taken = sum(map(_is_marked_tool, window.parts.tools)) + sum(len(_marks(message)) for message in messages)
         if taken < MAX_BREAKPOINTS and messages and not _marks(messages[-1]):
             arguments[BREAKPOINT] = dict(MINUTES)  # behind the newest message
     if rules.takes_cache_key and prompt_cache != "off" and conversation:
@@ -114,8 +114,8 @@ def call_arguments(
 
 def _may_drop(window: Window, given: Mapping[str, Any]) -> bool:
     """True when this model refused reasoning of another prefix before, and its client lets us ask to drop it."""
-    is_bound = bool(window.about.model) and window.session.binding_model == window.about.model
-    return is_bound and window.request.rules.takes_betas and given.get("thinking") is None
+    is_bound = bool(window.parts.model) and window.session.binding_model == window.parts.model
+    return is_bound and window.parts.rules.takes_betas and given.get("thinking") is None
 
 
 def forgets_history(error: BaseException) -> bool:
@@ -202,7 +202,7 @@ def with_prompt_breakpoint(messages: Sequence[AnyMessage], *, record: str = "") 
 
 def _record_in_prompt(window: Window) -> str:
     """The record where it ends the system prompt; empty where it has a message of its own."""
-    return window.priced_view.preamble.record if window.request.placement == "system" else ""
+    return window.record if window.parts.settings.summary_placement == "system" else ""
 
 
 def _fixed_stop(messages: Sequence[AnyMessage], first: int) -> int | None:

@@ -23,8 +23,8 @@ from langchain_ctxwin.core.media import NO_LIMITS, MediaLimits, MediaSize, learn
 from langchain_ctxwin.core.native import compaction_in
 from langchain_ctxwin.core.outcome import MAX_MODELS, bounded, from_refusal, largest_accepted_tokens
 from langchain_ctxwin.core.overflow import ContextOverflow
+from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.session import Session
-from langchain_ctxwin.core.window import Window
 
 # Part of a refused size that a retry aims for when nothing says why it was refused: two tries halve a request.
 BLIND_STEP = 0.75
@@ -39,11 +39,11 @@ def retry_target(window: Window, overflow: ContextOverflow) -> int:
     """
     if window.over_by:
         return window.budget.input_limit
-    blind = int(BLIND_STEP * window.priced_view.upper_tokens)
+    blind = int(BLIND_STEP * window.upper_tokens)
     stated = stated_limit(overflow, Known(limits=window.limits, kept_input_tokens=window.budget.input_limit))
     limits = lowered(window.limits, stated)
     limit = limits.input_limit(reserve_within(limits, window.budget.reserved_tokens, learned=bool(stated)))
-    return min(blind, limit) if limit > window.priced_view.least_fixed_tokens else blind
+    return min(blind, limit) if limit > window.least_fixed_tokens else blind
 
 
 def refused(window: Window, overflow: ContextOverflow) -> dict[str, Any]:
@@ -58,22 +58,22 @@ def refused(window: Window, overflow: ContextOverflow) -> dict[str, Any]:
     known = known_of(window)
     learned = stated_limit(overflow, known)
     if not learned and not window.over_by:
-        refused_tokens, taken = window.priced_view.total_tokens, window.extends.tokens if window.extends else 0
+        refused_tokens, taken = window.total_tokens, window.last_report.tokens if window.last_report else 0
         limit = max(int(BLIND_STEP * refused_tokens), (refused_tokens + taken) // 2)
         learned = remembered({"max_input_tokens": limit}, known.accepted_tokens)
     if not learned:
         return counts
-    limits = smaller_of(remembered_limit(window.session, window.about.model), learned)
-    return {**counts, "limits": bounded(counts.get("limits"), window.about.model, limits, MAX_MODELS)}
+    limits = smaller_of(remembered_limit(window.session, window.parts.model), learned)
+    return {**counts, "limits": bounded(counts.get("limits"), window.parts.model, limits, MAX_MODELS)}
 
 
 def media_after(window: Window, overflow: ContextOverflow) -> dict[str, Any]:
     """Return what is known of pictures and bytes, by model, after a refusal because of them; empty after another."""
-    sent = MediaSize.of_all(window.priced_view.messages())
-    learned = learned_limits(overflow, sent).smallest(learned_media(window.session, window.about.model))
+    sent = MediaSize.of_all(window.assembled())
+    learned = learned_limits(overflow, sent).smallest(learned_media(window.session, window.parts.model))
     if overflow.unit == "tokens" or learned == NO_LIMITS:
         return {}
-    return bounded(window.session.counts.get("media"), window.about.model, learned.to_json(), MAX_MODELS)
+    return bounded(window.session.counts.get("media"), window.parts.model, learned.to_json(), MAX_MODELS)
 
 
 def learned_media(session: Session, model: str) -> MediaLimits:
@@ -88,7 +88,7 @@ def known_of(window: Window) -> Known:
         limits=window.limits,
         kept_input_tokens=window.budget.input_limit,
         accepted_tokens=largest_accepted_tokens(window),
-        refused_tokens=max(window.priced_view.upper_tokens, window.priced_view.estimates.total_tokens),
+        refused_tokens=max(window.upper_tokens, window.estimates.total_tokens),
     )
 
 

@@ -12,7 +12,8 @@ from langchain_core.messages import AIMessage, AnyMessage
 
 from langchain_ctxwin.core.calibration import FEWEST_VOTES, Correction, Measured
 from langchain_ctxwin.core.calls import is_user
-from langchain_ctxwin.core.priced_view import in_steps, last_user
+from langchain_ctxwin.core.history import History
+from langchain_ctxwin.core.pins import last_user
 from langchain_ctxwin.core.record import MAX_COUNT, Record, stored_count
 from langchain_ctxwin.core.turns import CHECKSUM_MODULUS, checksum
 from langchain_ctxwin.core.view import (
@@ -428,12 +429,12 @@ def _without_gone(view: View, messages: Sequence[AnyMessage]) -> View:
     return replace(view, cleared=view.cleared - gone, clamped=clamped)
 
 
-def with_new_pins(session: Session, messages: Sequence[AnyMessage], pins: Collection[int]) -> Session:
+def with_new_pins(session: Session, history: History, pins: Collection[int]) -> Session:
     """Show messages that were pinned after they had left the view or had been shortened in it.
 
     Counts as one compaction, because the prefix changes. The current user message counts as pinned, too.
     """
-    view = _with_left(session.view, messages, pins)
+    messages, view = history.messages, _with_left(session.view, history, pins)
     if view.cleared or view.clamped:  # pins that were shortened before they were pinned are shown verbatim
         pinned = {message_id(messages, index) for index in pins}
         kept = {key: clamp for key, clamp in view.clamped.items() if clamp.of_pin or key not in pinned}
@@ -445,17 +446,17 @@ def with_new_pins(session: Session, messages: Sequence[AnyMessage], pins: Collec
     return replace(session, view=with_checksum(view, messages), guard=guard)
 
 
-def _with_left(view: View, messages: Sequence[AnyMessage], pins: Collection[int]) -> View:
+def _with_left(view: View, history: History, pins: Collection[int]) -> View:
     """Show the pins that left before they were pinned; they count as left when they leave the next time."""
     if view.start is None:
         return view
-    shown, asked = {position.index for position in view.pinned}, last_user(messages)
+    messages, asked = history.messages, last_user(history.messages)
+    shown = {position.index for position in view.pinned}
     wanted = {*pins, *(() if asked is None else (asked,))} - shown
-    first = first_after_system(messages)
-    back = in_steps(messages, sorted(i for i in wanted if first <= i < view.start.index), view.start.index)
+    back = history.in_steps(index for index in wanted if history.first <= index < view.start.index)
+    back = {index for index in back if index < view.start.index}
     if not back:
         return view
     fresh, record = back - shown, view.record
-    turns = sum(is_user(messages[index]) for index in fresh)
-    record = replace(record, turns=max(0, record.turns - turns), messages=max(0, record.messages - len(fresh)))
+    record = replace(record, messages=max(0, record.messages - len(fresh)))
     return replace(view, pinned=tuple(position_of(messages, i) for i in sorted(shown | back)), record=record)

@@ -7,8 +7,9 @@ together: AI messages with tool calls and all their results, or one lone message
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, cast
 from zlib import crc32
 
@@ -23,6 +24,7 @@ from langchain_core.messages import (
 )
 
 from langchain_ctxwin.core.calls import call_ids, calls_of, is_result, is_user, result_ids
+from langchain_ctxwin.core.record import lazy
 from langchain_ctxwin.errors import ConfigError, expect
 
 NOTE_KEY = "ctxwin_note"  # marks user-side messages that this package wrote; they never start a turn
@@ -37,8 +39,9 @@ class Step:
     size: int  # number of messages of the history that the step covers
     messages: tuple[AnyMessage, ...]  # the messages; in a `Window` as the model sees them
     tokens: int = 0  # price of `messages`, in tokens; 0 where the step was not priced
-    checksum: int = 0  # the `checksum` of its messages in the history
     is_plain: bool = True  # they are shown as they are: nothing of them is repaired or edited
+    calls: tuple[str, ...] = ()  # ids of its calls
+    is_paired: bool = True  # its calls have ids of their own, and each of its results answers one of them
 
     @property
     def stop(self) -> int:
@@ -47,53 +50,22 @@ class Step:
 
 
 class Shown(tuple[Step, ...]):  # noqa: SLOT001  # a tuple cannot have slots of its own
-    """The steps of a history as the model sees them, with running sums: a history that grows costs what is new.
+    """The steps of a history as the model sees them, with running sums over them."""
 
-    Each list of sums holds one before every step, and at its end the one over all of them.
-    """
+    @lazy
+    def indexes(self) -> list[int]:
+        """Position of the first message of each step."""
+        return [step.index for step in self]
 
-    indexes: list[int]  # position of the first message of each step
-    tokens: list[int]
-    squares: list[int]  # of the tokens of each step
-    checksums: list[int]
-    edited: list[int]  # how many steps are not shown as they are
-    messages: list[AnyMessage]  # the messages of all steps
-    head_stop: int = 0
-    """Position after what is counted but not told apart into steps: see `after_head`. 0 when everything is."""
+    @lazy
+    def tokens(self) -> list[int]:
+        """The tokens before each step, and at the end those of all."""
+        return [0, *accumulate(step.tokens for step in self)]
 
-    whole: Callable[[], Shown] | None = None
-    """Returns all steps, those of the head included; None without a head, when these are all."""
-
-    @classmethod
-    def after_head(
-        cls, messages: Sequence[AnyMessage], *, stop: int, tokens: int, checksum: int, is_plain: bool
-    ) -> Shown:
-        """Return the beginning of a view that was counted before, up to `stop`, as one sum without steps."""
-        shown = cls()
-        shown.indexes, shown.tokens, shown.squares, shown.checksums = [], [tokens], [0], [checksum]
-        shown.edited, shown.messages, shown.head_stop = [not is_plain], list(messages), stop
-        return shown
-
-    @classmethod
-    def of(cls, steps: Iterable[Step], before: Shown | None = None, kept: int = 0) -> Shown:
-        """Return the steps after the first `kept` of those that were shown before."""
-        new = tuple(steps)
-        old = before if before is not None else cls.after_head((), stop=0, tokens=0, checksum=0, is_plain=True)
-        shown = cls(old[:kept] + new)
-        shown.indexes, shown.tokens = old.indexes[:kept], old.tokens[: kept + 1]
-        shown.squares, shown.checksums = old.squares[: kept + 1], old.checksums[: kept + 1]
-        shown.edited = old.edited[: kept + 1]
-        shown.messages = old.messages[: len(old.messages) - sum([len(step.messages) for step in old[kept:]])]
-        shown.head_stop, shown.whole = old.head_stop, old.whole
-        for step in new:
-            factor = pow(CHECKSUM_BASE, step.size, CHECKSUM_MODULUS)
-            shown.indexes.append(step.index)
-            shown.tokens.append(shown.tokens[-1] + step.tokens)
-            shown.squares.append(shown.squares[-1] + step.tokens**2)
-            shown.checksums.append((shown.checksums[-1] * factor + step.checksum) % CHECKSUM_MODULUS)
-            shown.edited.append(shown.edited[-1] + (not step.is_plain))
-            shown.messages.extend(step.messages)
-        return shown
+    @lazy
+    def squares(self) -> list[int]:
+        """The same of the squares of the tokens of each step."""
+        return [0, *accumulate(step.tokens * step.tokens for step in self)]
 
     @property
     def total_tokens(self) -> int:
@@ -103,7 +75,12 @@ class Shown(tuple[Step, ...]):  # noqa: SLOT001  # a tuple cannot have slots of 
     @property
     def stop(self) -> int:
         """Position after the last message that is shown; 0 when none is."""
-        return self[-1].stop if self else self.head_stop
+        return self[-1].stop if self else 0
+
+    @property
+    def messages(self) -> list[AnyMessage]:
+        """The messages of all steps."""
+        return [message for step in self for message in step.messages]
 
     def between(self, start: int, stop: int) -> tuple[int, int]:
         """Return the tokens of the steps at `start <= index < stop`, and the sum of their squares."""
@@ -232,8 +209,15 @@ def split_steps(messages: Sequence[AnyMessage], start: int = 0, stop: int | None
                 after += 1
                 if result_ids(messages[after - 1]):  # looking through notes between a call and its result
                     end = after
-        yield Step(index=index, size=end - index, messages=tuple(messages[index:end]))
+        yield _step(index, messages[index:end])
         index = end
+
+
+def _step(index: int, messages: Sequence[AnyMessage]) -> Step:
+    calls = tuple(call_id for message in messages for call_id in call_ids(message))
+    results = {call_id for message in messages for call_id in result_ids(message)}
+    is_paired = all(calls) and len({*calls}) == len(calls) and results.issubset(calls)
+    return Step(index=index, size=len(messages), messages=tuple(messages), calls=calls, is_paired=is_paired)
 
 
 def starts_turn(step: Step) -> bool:

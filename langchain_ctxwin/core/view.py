@@ -69,6 +69,11 @@ class View:
     record: Record = field(default_factory=Record)  # what left leaves behind; stored under a key of its own
 
     @property
+    def edited(self) -> frozenset[str]:
+        """Ids of the messages that are not shown as they are."""
+        return self.cleared.union(self.clamped, self.without_media)
+
+    @property
     def uncovered_tokens(self) -> int:
         """Tokens of messages that left and are in no summary."""
         return max(0, self.record.tokens - self.covered_tokens)

@@ -27,13 +27,14 @@ from pydantic import BaseModel
 
 from langchain_ctxwin.core.blocks import REASONING_TYPES, spoken
 from langchain_ctxwin.core.calls import standard
-from langchain_ctxwin.core.compaction import LENGTH_TOLERANCE, accepted_tokens, first_part
+from langchain_ctxwin.core.clamping import first_part
+from langchain_ctxwin.core.compaction import LENGTH_TOLERANCE, accepted_tokens
 from langchain_ctxwin.core.fitting import take_while_fits
 from langchain_ctxwin.core.limits import Known, ModelLimits, require_tokens, stated_limit
 from langchain_ctxwin.core.model_info import model_name
 from langchain_ctxwin.core.notes import parse_record, record_lines
 from langchain_ctxwin.core.overflow import classify_overflow
-from langchain_ctxwin.core.planning import LastRequest
+from langchain_ctxwin.core.plan import LastRequest
 from langchain_ctxwin.core.record import Record, extended, render_record
 from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.core.view import message_id

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from langchain_ctxwin.config import ToolResultConfig
-from langchain_ctxwin.core.compaction import HEAD_SHARE
+from langchain_ctxwin.core.clamping import HEAD_SHARE
 from langchain_ctxwin.core.fitting import Fit, take_while_fits
 from langchain_ctxwin.core.tokens import WholePrice
 from langchain_ctxwin.text import Span, clean_cut, sentence_spans, word_cut

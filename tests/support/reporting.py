@@ -126,7 +126,7 @@ class Chat:
         return abs(window.total_tokens / self.true(window) - 1)
 
     def plain_error(self, window):
-        return abs(window.priced_view.estimates.total_tokens / self.true(window) - 1)
+        return abs(window.estimates.total_tokens / self.true(window) - 1)
 
 
 def model(name, window=200_000):

@@ -13,7 +13,7 @@ from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits, pin
 from langchain_ctxwin.agent.storage import RunPlace
 from langchain_ctxwin.core import View, find_faults, last_user, text_of
 from langchain_ctxwin.core.compaction import left_behind, shown_again
-from langchain_ctxwin.core.priced_view import PIN_KEY
+from langchain_ctxwin.core.pins import PIN_KEY
 from langchain_ctxwin.errors import BudgetExceededError, SummarizationError
 from langchain_ctxwin.summarize import Job, SummaryStore
 from langchain_ctxwin.summarize.jobs import attempt
@@ -251,7 +251,7 @@ class Conversation:
         fresh = self.measure({"messages": self.history})
         for limit in (self.window, self.window - MARKER_TOKENS):
             try:
-                self.engine.emergency(replace(fresh, budget=replace(fresh.budget, input_limit=limit)))
+                self.engine.emergency(replace(fresh, input_limit=limit))
             except BudgetExceededError:
                 return
         raise AssertionError("a request was refused that would have fit")
@@ -275,7 +275,7 @@ class Conversation:
         """Every message is in the view, pinned, or counted by the record; a summary covers only what left."""
         window = self.measure({**self.session, "messages": self.history})
         view = window.session.view
-        start, covered = window.request.start_of(view), view.covered.index if view.covered else -1
+        start, covered = window.parts.start_of(view), view.covered.index if view.covered else -1
         assert covered < max(start, 1)
         self.check_record(window, self.measure({**before, "messages": self.history}).session.view)
         assert self.session.get("context_summary") or covered < 0
@@ -298,13 +298,11 @@ class Conversation:
     def check_record(self, window, old):
         """It counts each message that left, once, and says nothing of messages that are gone."""
         view = window.session.view
-        added, back = left_behind(window.request, old, view), shown_again(window.request, old, view)
-        turns = [sum(self.history[i].type == "human" for i in positions) for positions in (added, back)]
+        added, back = left_behind(window, old), shown_again(window, old)
         assert view.record.messages == max(0, old.record.messages + len(added) - len(back))
-        assert view.record.turns == max(0, old.record.turns + turns[0] - turns[1])
         self.is_exact = (self.is_exact and not self.rewritten) or old == View()
         if self.is_exact:
-            assert view.record.messages == len(left_behind(window.request, View(), view))
+            assert view.record.messages == len(left_behind(window, View()))
         assert {line.source for line in view.record.lines} <= {message.id for message in self.history}
 
     def check_stability(self, before, sent):

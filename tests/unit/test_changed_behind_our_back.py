@@ -81,7 +81,7 @@ def test_another_process_notices_an_edit_of_what_was_counted(place, change):
     truth = engine_of().measure(messages, session=fresh)
     assert window.report["counted_by"] == "estimate"
     assert window.total_tokens == pytest.approx(truth.total_tokens, rel=0.02, abs=40)
-    assert window.priced_view.messages() == truth.priced_view.messages()
+    assert window.assembled() == truth.assembled()
 
 
 @pytest.mark.parametrize("kind", ["nodes", "middleware"])

@@ -11,9 +11,11 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ContextNodes, ModelLimits
 from langchain_ctxwin.core import Pending, Position, Session, View, find_faults
-from langchain_ctxwin.core.compaction import first_part, first_that, portion
+from langchain_ctxwin.core.clamping import first_part
+from langchain_ctxwin.core.compaction import first_that
 from langchain_ctxwin.core.fitting import take_while_fits
-from langchain_ctxwin.core.planning import last_request, shown_part
+from langchain_ctxwin.core.plan import last_request, shown_part
+from langchain_ctxwin.core.request import portion
 from langchain_ctxwin.core.session import MAX_DOUBLINGS
 from support import conversations
 from support.conversations import FILLER, turns
@@ -66,7 +68,7 @@ def test_old_results_of_named_tools_are_cleared_before_anything_leaves():
     assert compaction.actions == ("old tool results cleared: 9",)
     assert after.messages[-1].content == f"10 {FILLER}"
     assert after.messages[2].content.startswith("[Tool result cleared: ")
-    assert compaction.dropped_messages == 0
+    assert compaction.dropped == []
 
 
 @pytest.mark.parametrize(
@@ -81,7 +83,7 @@ def test_results_that_are_not_cleared_leave_with_the_oldest_steps(config, histor
     """The question and the newest step stay."""
     compaction, after = forced(engine_of(**config), history)
     shown = [message.content for message in after.messages if message.type == "tool"]
-    assert compaction.actions == (f"messages dropped: {compaction.dropped_messages}",)
+    assert compaction.actions == (f"messages dropped: {len(compaction.dropped)}",)
     assert (after.messages[0].id, compaction.dropped_turns) == ("q", 0)
     assert shown == [message.content for message in history if message.type == "tool"][-len(shown) :]
     assert after.session.view.cleared == frozenset()
@@ -90,11 +92,11 @@ def test_results_that_are_not_cleared_leave_with_the_oldest_steps(config, histor
 def test_oldest_turns_leave_into_the_record_down_to_the_low_water_mark():
     """Not to the edge, or the next message would compact again; the record says how much left, and what was said."""
     compaction, after = forced(engine_of(600, pin_first_user=False), turns(10))
-    lines = after.priced_view.preamble.record.split("\n")
-    assert (compaction.dropped_turns, compaction.dropped_messages) == (10, 20)
+    lines = after.record.split("\n")
+    assert (compaction.dropped_turns, len(compaction.dropped)) == (10, 20)
     assert lines[-2:] == ["(20 left out)", "</record>"]
     assert lines[1].startswith("user: question ")
-    assert after.session.view.record.tokens == sum(map(after.request.price, turns(10)[:20]))
+    assert after.session.view.record.tokens == sum(map(after.parts.price, turns(10)[:20]))
     assert after.report["dropped_turns"] == 10
     assert after.history_tokens <= 0.5 * (600 - after.budget.fixed_tokens)
 
@@ -176,8 +178,8 @@ def test_what_a_summary_covers_is_counted_once():
     pinned = {position.index for position in view.pinned}
     left = [index for index in range(view.start.index) if index not in pinned]
     assert view.record.messages == len(left)
-    assert view.record.tokens == sum(after.request.price(grown[index]) for index in left)
-    assert compaction.dropped_messages == sum(index > through for index in left)
+    assert view.record.tokens == sum(after.parts.price(grown[index]) for index in left)
+    assert len(compaction.dropped) == sum(index > through for index in left)
 
 
 @pytest.mark.parametrize(
@@ -267,7 +269,7 @@ def test_a_summary_larger_than_its_room_is_shortened():
     update = engine.apply(engine.plan(window), window)
     lines = update["context_summary"].split("\n")
     assert (len(lines) > 1, {*lines}, update["context_guard"]["ineffective"]) == (True, {line}, 0)
-    after = engine.measure(window.request.messages, session=update)
+    after = engine.measure(window.parts.messages, session=update)
     assert (after.over_by, after.total_tokens < window.total_tokens) == (0, True)
 
 
@@ -277,7 +279,8 @@ def test_a_summary_that_frees_too_little_counts_like_one_that_failed(freed_token
     window = engine.measure(turns(6))
     plan = engine.plan(window)
     after = engine.measure(turns(6), session=engine.apply(plan, window)).total_tokens
-    update = engine.apply(replace(plan, tokens_before=after + freed_tokens), window)
+    before = replace(window, size=window.size.known(after + freed_tokens))
+    update = engine.apply(replace(plan, before=before), window)
     assert update["context_guard"]["ineffective"] == failures
 
 

@@ -13,7 +13,7 @@ from langchain_core.tools import tool
 from structlog.testing import capture_logs
 
 from langchain_ctxwin import ConfigError, ContextConfig, ContextEngine, ModelLimits, create_context_agent, render_record
-from langchain_ctxwin.core import View, find_faults, message_id, text_of
+from langchain_ctxwin.core import find_faults, message_id, text_of
 from langchain_ctxwin.errors import BudgetExceededError
 from langchain_ctxwin.middleware import ContextWindowMiddleware
 from support import agents
@@ -110,7 +110,7 @@ def test_the_event_says_what_happened():
     after = engine.measure(history, session=state)
     [event] = events
     assert (event.kind, event.reason, event.thread) == ("force", state["context_guard"]["reason"], "")
-    sizes = [window.priced_view.total_tokens for window in (before, after)]
+    sizes = [window.total_tokens for window in (before, after)]
     assert [event.tokens_before, event.tokens_after] == sizes
     assert [m.id for m in event.left] == [m.id for m in history if m.id not in ids(after)]
 
@@ -150,7 +150,7 @@ def test_what_may_wait_can_be_vetoed(verb, turns, config):
         (lambda c: c, ""),
         (veto, "does not fit"),
         (lambda c: c.spare(*(f"{who}{n}" for who in "qa" for n in range(12))), ""),
-        (lambda c: replace(c, view=View()), "spare and with_lines"),
+        (lambda c: replace(c, after=c.before), "spare and with_lines"),
     ],
     ids=["as it is", "a veto", "a wish that cannot fit", "a view of its own"],
 )
@@ -175,7 +175,7 @@ def test_spared_messages_lines_and_reasons_of_the_application_are_taken():
     state = engine.apply(compaction, before)
     window = engine.measure(history, session=state)
     assert {"q2", "a7"} <= {*ids(window)}
-    assert (window.over_by, window.priced_view.total_tokens) == (0, compaction.tokens_after)
+    assert (window.over_by, window.total_tokens) == (0, compaction.tokens_after)
     assert "open: keep: Ticket 4711 is open." in render_record(state["context_record"]).splitlines()
     _, state = compacted(engine_of(Asked(lambda c: replace(c, reason="end of phase one"))), history)
     assert state["context_guard"]["reason"] == "end of phase one"

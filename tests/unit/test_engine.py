@@ -1,6 +1,7 @@
 """The engine as its callers see it: regions, anchors, recovery, bad input, the budget, and what is remembered."""
 
 import asyncio
+import dataclasses
 import gc
 import itertools
 import json
@@ -27,9 +28,9 @@ from langchain_ctxwin import (
     UnknownModelError,
     pin,
 )
-from langchain_ctxwin.core import Correction, find_faults, from_answer, is_pinned, update_after_measure
+from langchain_ctxwin.core import Correction, find_faults, from_answer, update_after_measure
+from langchain_ctxwin.core.history import read_history
 from langchain_ctxwin.core.limits import budget_table, refusal
-from langchain_ctxwin.pricing import Marks
 from langchain_ctxwin.util import Lru, PerMessage, Seen, once
 from support.conversations import FILLER, CharCounter, engine_of, turns
 from support.forking import forked
@@ -75,7 +76,7 @@ def test_a_margin_decides_compaction_but_never_refuses():
     messages = [HumanMessage("short " * 125, id="1")]
     checked = Correction(reports=1)
     window = engine.measure(messages, session={"context_counts": {"corrections": {"|": checked.to_json()}}})
-    assert window.total_tokens <= 200 < window.priced_view.upper_tokens
+    assert window.total_tokens <= 200 < window.upper_tokens
     compaction = engine.emergency(window)
     assert compaction.tokens_after < compaction.upper_after <= 200
     first = engine.measure(messages)
@@ -108,7 +109,7 @@ def test_usage_in_a_fresh_history_is_used_and_compacts_what_we_took_for_small():
     assert (window.report["counted_by"], window.total_tokens > 700) == ("usage", True)
     engine = engine_of(600, pin_first_user=False)
     window = engine.measure([*turns(2), reply(300, id="r"), HumanMessage("x" * 1_300, id="n")])
-    assert window.priced_view.estimates.total_tokens < 600
+    assert window.estimates.total_tokens < 600
     assert window.total_tokens > 600
     compaction = engine.emergency(window)
     assert compaction.tokens_after < compaction.tokens_before == window.total_tokens
@@ -129,7 +130,7 @@ def test_recovery_learns_the_stated_limit():
     state = engine.recover(engine.measure(turns(10)), ContextOverflow(limit=800, actual=1600, kind="input"))
     after = engine.measure(turns(10), session=state)
     assert after.budget.input_limit == 800
-    assert after.priced_view.upper_tokens <= 800
+    assert after.upper_tokens <= 800
     assert json.loads(json.dumps(state)) == state
     with pytest.raises(BudgetExceededError):  # there is nothing left to give
         engine.recover(engine.measure([HumanMessage("hi")]), ContextOverflow(limit=5, actual=10, kind="input"))
@@ -407,43 +408,31 @@ MESSAGES = st.one_of(
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.lists(MESSAGES, min_size=1, max_size=3)), max_size=8))
-def test_marks_follow_the_history(changes):
-    """However a history grows, is cut or branches: pins, compactions and pictures found in it are those that it has."""
-    marks, history = Marks(), [HumanMessage("first", id="0")]
+def test_what_is_known_of_a_history_follows_it(changes):
+    """However it grows, is cut or branches: steps, pins, compactions and pictures are those of the one built anew."""
+    messages, history = [HumanMessage("first", id="0")], None
     for cut, added in changes:
-        history = [*history[: max(1, len(history) - cut)], *(message.model_copy() for message in added)]
-        expected = [
-            {index for index, message in enumerate(history) if is_pinned(message)},
-            {index for index, message in enumerate(history) if message.content == COMPACTED},
-            {index for index, message in enumerate(history) if message.content == PICTURE},
-        ]
-        assert [set(found) for found in marks(history)] == expected
+        messages = [*messages[: max(1, len(messages) - cut)], *(message.model_copy() for message in added)]
+        history = read_history(messages, history)
+        assert history == dataclasses.replace(read_history(messages), shown=history.shown, left=history.left)
 
 
-def test_two_branches_that_are_looked_through_at_once_are_told_apart():
-    """What one look adds to what is known of a conversation must not count for the other."""
-    trunk = [HumanMessage("a", id="a"), HumanMessage("b", id="b")]
-    other, nested = [*trunk, HumanMessage("c", id="c"), pin(HumanMessage("d", id="d"))], list[object]()
-
-    def pin_when(message):
-        if message.content == "x" and not nested:
-            nested.append(marks(other)[0])
-        return False
-
-    marks = Marks(pin_when)
-    marks(trunk)
-    branch = [*trunk, HumanMessage("x", id="x"), HumanMessage("y", id="y")]
-    assert [marks(branch)[0], *nested] == [set(), {3}]
-    assert [marks(other)[0], marks(branch)[0], marks([*branch, pin(HumanMessage("z"))])[0]] == [{3}, set(), {4}]
+def test_a_history_that_was_loaded_anew_keeps_the_messages_that_are_known():
+    """Equal messages are the same ones, so that each is priced once; one that was replaced is not."""
+    messages = [HumanMessage("a", id="a"), AIMessage("b", id="b"), HumanMessage("c", id="c")]
+    known = read_history(messages[:2])
+    loaded = read_history([message.model_copy(deep=True) for message in messages], known)
+    assert [one is other for one, other in zip(loaded.messages, messages, strict=True)] == [True, True, False]
+    other = read_history([HumanMessage("x", id="a"), *messages[1:]], known)
+    assert [message.content for message in other.messages] == ["x", "b", "c"]
 
 
 def test_a_function_that_pins_is_asked_once_about_each_message():
     """It may be slow; a message that replaces another one is a new one."""
-    asked = list[str]()
-    marks = Marks(lambda message: bool(asked.append(message.content)))
-    history = [HumanMessage(text, id=text) for text in "abc"]
-    for messages in (history[:2], history, history, [history[0], HumanMessage("x", id="b"), history[2]]):
-        marks(messages)
+    asked, known = list[str](), None
+    messages = [HumanMessage(text, id=text) for text in "abc"]
+    for history in (messages[:2], messages, messages, [messages[0], HumanMessage("x", id="b"), messages[2]]):
+        known = read_history(history, known, pin_when=lambda message: bool(asked.append(message.content)))
     assert asked == ["a", "b", "c", "a", "x", "c"]
 
 
@@ -503,18 +492,6 @@ def measured_anew(messages, state):
     return engine.measure(copies, system_prompt="Be brief.", session=state), priced
 
 
-def test_only_what_follows_the_anchor_is_priced():
-    """The provider counted the rest; the request and its size are those of a process that knows every message."""
-    messages, state = answered_state()
-    window, priced = measured_anew(messages, state)
-    without = {**state["context_counts"], "anchor": {**state["context_counts"]["anchor"]}}
-    del without["anchor"]["checksum"]
-    whole, all_priced = measured_anew(messages, {**state, "context_counts": without})
-    assert (len(priced), len(all_priced)) == (3, len(messages) + 1)  # the prompt, the last answer, the question
-    assert (window.report, window.priced_view.messages()) == (whole.report, whole.priced_view.messages())
-    assert window.priced_view.steps == whole.priced_view.steps
-
-
 @pytest.mark.parametrize(
     "edit",
     [
@@ -530,4 +507,4 @@ def test_a_history_that_was_edited_since_the_provider_counted_it_is_priced_anew(
     edit(messages, state["context_counts"]["anchor"])
     window, priced = measured_anew(messages, state)
     assert len(priced) > len(messages) / 2
-    assert find_faults(window.priced_view.messages()) == []
+    assert find_faults(window.assembled()) == []

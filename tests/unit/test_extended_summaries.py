@@ -10,7 +10,7 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import tool
 
 from langchain_ctxwin import ContextConfig
-from langchain_ctxwin.core.planning import LastRequest
+from langchain_ctxwin.core.plan import LastRequest
 from langchain_ctxwin.errors import SummarizationError
 from langchain_ctxwin.summarize import ModelSummarizer, SummaryJobs
 from support.agents import THREAD, agent_on, on_both

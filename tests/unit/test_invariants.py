@@ -22,8 +22,10 @@ from langchain_ctxwin.core import (
     is_pinned,
     last_user,
     message_id,
-    planning,
     update_after_measure,
+)
+from langchain_ctxwin.core import (
+    plan as planning,
 )
 from support.conversations import CharCounter, conversations, payload, ready
 
@@ -113,7 +115,7 @@ def check_questions(history, window, state, old):
     """The current user message and the pinned ones are there, verbatim unless the message itself was clamped."""
     wanted = {i for i, message in enumerate(history) if is_pinned(message) and message.type == "human"}
     for index in wanted | ({last_user(history)} - {None}):
-        if message_id(history, index) not in window.priced_view.view.clamped and not is_empty(history[index]):
+        if message_id(history, index) not in window.view.clamped and not is_empty(history[index]):
             assert shown(window, history, index).content == history[index].content
 
 
@@ -121,10 +123,10 @@ def check_pins(history, window, state, old):
     """A marked message that can be shown at all is neither dropped nor cleared."""
     fresh = measured(engine_of(10**6), history, None)
     for index, message in enumerate(history):
-        if index < fresh.request.first or not is_pinned(message):
+        if index < fresh.parts.first or not is_pinned(message):
             continue
         before, after = shown(fresh, history, index), shown(window, history, index)
-        if message_id(history, index) not in window.priced_view.view.clamped:
+        if message_id(history, index) not in window.view.clamped:
             assert (before and said(before)) == (after and said(after))
 
 
@@ -144,7 +146,7 @@ def check_monotonic(history, window, state, old):
     ids = {message_id(history, i) for i in range(start, len(history))} | {p.id for p in new.pinned}
     assert old.cleared & ids <= new.cleared
     assert old.clamped.keys() & ids <= new.clamped.keys()
-    assert window.priced_view.view == new
+    assert window.view == new
 
 
 @pytest.mark.parametrize(
@@ -160,7 +162,7 @@ def test_every_request_of_a_conversation_holds(check, config, messages, window):
     old = View()
     for history, measured_, state in requests(engine_of(window, **config), messages):
         check(history, measured_, state, old)
-        old = measured_.priced_view.view
+        old = measured_.view
 
 
 @RUNS
@@ -187,12 +189,10 @@ def test_a_refusal_means_that_even_the_floor_does_not_fit(messages, window):
     """The current user message alone at its clamp floor, without any other history, is too much."""
     engine = engine_of(window)
     before = measured(engine, messages, None)
-    least = replace(before.goal, limit=1, is_checked=True, keep=1)
     with suppress(BudgetExceededError):
         engine.emergency(before)
         return
-    floor = planning.reduction(before, least, reason="as small as it gets")
-    assert (before.total_tokens if floor is None else floor.tokens_after) > window
+    assert planning.smaller(replace(before, limit=1)).total_tokens > window
     with pytest.raises(BudgetExceededError, match="What to change") as refused:
         engine.emergency(before)
     assert refused.value.report["total_tokens"] > window
@@ -246,12 +246,11 @@ def test_every_message_is_shown_counted_by_the_record_or_repaired_away(messages,
     """Kept plus dropped is the whole history."""
     engine = engine_of(window, summarize=summarize)
     for history, measured_, _ in requests(engine, messages):
-        view, first = measured_.priced_view.view, measured_.request.first
-        start = measured_.priced_view.start
+        view, first = measured_.view, measured_.parts.first
+        start = measured_.start
         pinned = {position.index for position in view.pinned}
         left = [i for i in range(first, start) if i not in pinned]
         assert view.record.messages == len(left)
-        assert view.record.turns == sum(isinstance(history[i], HumanMessage) for i in left)
         everything = measured(engine_of(10**6), history, None)
         for index in range(start, len(history)):
             if history[index].id is None and not history[index].content:

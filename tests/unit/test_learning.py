@@ -41,7 +41,7 @@ def test_counts_stay_right_after_a_compaction(numbers):
         chat.talk()
     windows = [(chat, chat.compacted()) for chat in chats]
     assert {window.report["counted_by"] for _, window in windows} == {"estimate"}
-    assert all(window.request.sizing.measured.spans for _, window in windows)
+    assert all(window.sizing.measured.spans for _, window in windows)
     assert fmean(chat.error(window) for chat, window in windows) < 0.02
     assert fmean(chat.error(w) for chat, w in windows) < fmean(chat.plain_error(w) for chat, w in windows)
     assert fmean(chat.error(chat.talk(2)[1]) for chat in chats) < 0.01
@@ -53,7 +53,7 @@ def test_each_model_keeps_what_was_learned_about_it():
     chat.provider, chat.model = second, model("two")
     away = chat.talk(8)
     assert away[0].report["counted_by"] == "estimate"
-    assert away[0].total_tokens == away[0].priced_view.estimates.total_tokens
+    assert away[0].total_tokens == away[0].estimates.total_tokens
     assert fmean(map(chat.error, away[1:])) < 0.01
     chat.provider, chat.model = first, model("one")
     back = chat.talk(3)
@@ -99,7 +99,7 @@ def test_a_fallback_is_learned_under_its_own_name():
     offsets = {key.partition("|")[0]: known[0] for key, known in chat.state["context_counts"]["corrections"].items()}
     assert offsets.keys() == {"one", "two"}
     # They never answer twice in a row, so that no text is counted on its own: what differs is in the offsets.
-    regions = chat.ask().priced_view.estimates
+    regions = chat.ask().estimates
     texts = regions.history_tokens + COUNTER.count_text(PROMPT)
     assert offsets["two"] - offsets["one"] == pytest.approx(1700 - 0.2 * texts, abs=250)
 
@@ -122,9 +122,9 @@ def test_a_history_that_others_made_teaches():
     alias.talk(6, by="m-2026")
     alias.state = {}
     alias.talk(1, by="m-2026")
-    assert len(alias.ask().request.sizing.measured.spans) == 6
+    assert len(alias.ask().sizing.measured.spans) == 6
     after = chat.compacted()
-    assert after.request.sizing.measured.spans
+    assert after.sizing.measured.spans
     assert chat.error(after) < 0.03 < chat.plain_error(after)
 
 
@@ -151,7 +151,7 @@ def test_an_edited_history_is_counted_no_worse_than_plain(edit):
 def test_other_tools_keep_the_ratio():
     chat = Chat()
     chat.talk(10)
-    known, other = chat.ask().request.sizing, chat.measure(tools=TOOLS[:1]).request.sizing
+    known, other = chat.ask().sizing, chat.measure(tools=TOOLS[:1]).sizing
     assert known.correction.ratio > 1.05
     assert other.correction == replace(known.correction, offset=0.0, offset_text_tokens=0.0, reports=0)
 
@@ -168,15 +168,15 @@ def test_the_state_stays_small():
 
 def test_upper_bounds_hold_and_the_interval_narrows():
     """First and compacted requests included, of providers as far off as the estimator says."""
-    doubt = Chat().ask().request.sizing.doubt
+    doubt = Chat().ask().sizing.doubt
     held, widths = [], []
     for seed in range(25):
         rng = random.Random(seed)  # noqa: S311  # repeatable
         provider = Provider(rng.gauss(0, 200), 0, rng.gauss(0, doubt.ratio_sd), noise=doubt.noise_share)
         chat = Chat(provider, seed=seed)
         windows = (*chat.talk(), chat.compacted())
-        held.append([window.priced_view.upper_tokens >= chat.true(window) for window in windows])
-        views = [window.priced_view for window in windows]
+        held.append([window.upper_tokens >= chat.true(window) for window in windows])
+        views = windows
         widths.append([(view.upper_tokens - view.lower_tokens) / view.total_tokens for view in views])
     assert fmean(fmean(run) for run in held) >= 0.93
     first, tenth, compacted = (fmean(run[at] for run in widths) for at in (0, 10, 20))
@@ -207,13 +207,13 @@ def test_every_refusal_makes_the_request_smaller(sizes):
     chat = Chat()
     chat.talk(15)
     window = chat.ask(400)
-    shown = [window.priced_view.estimates.total_tokens]
+    shown = [window.estimates.total_tokens]
     for _ in range(3):
         try:
             window = chat.refused(window, **sizes)
         except BudgetExceededError:
             break
-        shown.append(window.priced_view.estimates.total_tokens)
+        shown.append(window.estimates.total_tokens)
     assert len(shown) > 1
     assert shown == sorted(set(shown), reverse=True)
 
@@ -306,15 +306,15 @@ def test_reports_that_contradict_our_count_are_believed_when_others_agree(report
     """A provider that leaves deferred definitions out of the prompt, or puts a book into it, says so every time."""
     chat = Chat(window=2_000_000)
     chat.add(HumanMessage(""), 40_000)
-    first = chat.ask().priced_view.estimates.total_tokens
+    first = chat.ask().estimates.total_tokens
     lessons = []
     for _ in range(12):
         window = chat.ask(60)
-        grown = window.priced_view.estimates.total_tokens - first
+        grown = window.estimates.total_tokens - first
         lessons.append(chat.answer(window, reported + grown))
     assert [bool(lesson.ignored) for lesson in lessons] == [True] * ignored + [False] * (12 - ignored)
     assert chat.state["context_counts"].get("contradicted") is None
-    grown = chat.ask(60).priced_view.estimates.total_tokens - first
+    grown = chat.ask(60).estimates.total_tokens - first
     assert chat.ask(60).total_tokens == pytest.approx(reported + grown, rel=0.05)
 
 
@@ -324,7 +324,7 @@ def test_reports_that_do_not_follow_the_conversation_are_never_believed(server):
     chat.add(HumanMessage(""), 40_000)
     for turn in range(12):
         window = chat.ask(1_500)
-        plain = window.priced_view.estimates.total_tokens
+        plain = window.estimates.total_tokens
         total += 20 * plain
         said = {"cuts": 4_096, "sums up": total, "counts what no cache holds": 1_900, "takes turns": 5_000 + 150 * turn}
         by = f"model-{'ab'[turn % 2]}" if server == "takes turns" else ""
@@ -344,7 +344,7 @@ def test_no_report_leads_to_a_refusal_of_what_fits_by_our_plain_count(factors):
     chat = Chat(window=6000)
     for factor in factors:
         chat.say(factor)
-    assert chat.ask(60).priced_view.estimates.total_tokens <= 6000
+    assert chat.ask(60).estimates.total_tokens <= 6000
     once = Chat(window=8000)
     once.answer(once.ask(20), 40_000)
     once.ask(20)
@@ -355,8 +355,8 @@ def test_a_ratio_from_other_tools_does_not_refuse():
     chat.talk(20)
     chat.messages = [HumanMessage("a question " * 900, id="again")]
     windows = [chat.measure(tools=tools) for tools in (TOOLS, TOOLS[:2])]
-    lower = [window.request.least_tokens(window.priced_view) for window in windows]
-    plain = [chat.measure(tools=tools, session={}).priced_view.lower_tokens for tools in (TOOLS, TOOLS[:2])]
+    lower = [window.least_tokens for window in windows]
+    plain = [chat.measure(tools=tools, session={}).lower_tokens for tools in (TOOLS, TOOLS[:2])]
     assert lower[0] <= plain[0]
     assert lower[1] <= plain[1]
 

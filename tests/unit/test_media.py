@@ -138,7 +138,7 @@ def test_a_refusal_that_no_picture_explains_makes_the_request_smaller():
     window = engine.measure([HumanMessage("word " * 200, id=f"{n}") for n in range(50)])
     from_bytes = SdkError("", status_code=413)
     state = engine.recover(window, classify_overflow(from_bytes))
-    assert engine.measure(window.request.messages, session=state).total_tokens < 0.8 * window.total_tokens
+    assert engine.measure(window.parts.messages, session=state).total_tokens < 0.8 * window.total_tokens
 
 
 def test_stored_limits_that_are_none_are_dropped():

@@ -128,7 +128,7 @@ def test_the_whole_history_counts_again_when_nobody_can_read_a_compaction(called
     assert window.over_by == 0
     assert SEALED in engine().build(window)[0].content
     other = measured(history, called, window)
-    assert (other.priced_view.start, other.over_by > 0) == (0, True)
+    assert (other.start, other.over_by > 0) == (0, True)
     assert "cannot read" in other.session.faults[0]
     assert UNREADABLE_TEXT in str([message.content for message in engine().build(other)])
     back = measured(history, "openai", other)
@@ -287,4 +287,4 @@ def test_what_the_memory_tool_returns_is_spared():
     memory = {"type": "memory_20250818", "name": "memory"}
     for cleared, spared in ((), {"memory"}), (("memory",), frozenset()):
         window = engine(clear_tools=cleared).measure([HumanMessage("Hi")], tools=[memory, tool("look", deferred=False)])
-        assert window.goal.spare_tools == spared
+        assert window.parts.spared_tools == spared

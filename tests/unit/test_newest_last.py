@@ -63,7 +63,7 @@ def test_a_request_whose_newest_message_is_cut_is_nearly_full(made, share, old, 
     window, content = fitted(engine_of(preset, counter=CharCounter()), [*turns(old)[:-1], *made(int(share * LIMIT))])
     assert window.over_by == 0
     if shown_chars(content) < 4 * int(share * LIMIT):
-        assert window.priced_view.upper_tokens >= FULL * LIMIT
+        assert window.upper_tokens >= FULL * LIMIT
         (shown, whole) = window.report["clamped"]["new"]
         assert 0 < shown < whole
 
@@ -153,7 +153,7 @@ def test_a_trigger_holds_in_every_mode(summarize, trigger, largest):
             window = chat.engine.measure(history, session=state)
         history.append(AIMessage("Yes.", id=f"a{number}"))
         assert window.history_tokens <= 1.25 * largest
-        assert config.trigger_messages is None or window.priced_view.stop - window.priced_view.start <= 12
+        assert config.trigger_messages is None or window.stop - window.start <= 12
     assert window.report["compactions"] > 1
 
 

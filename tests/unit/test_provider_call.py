@@ -251,14 +251,14 @@ def test_a_record_in_the_prompt_stands_behind_the_breakpoint(model, prompt):
     engine = ContextEngine(LIMITS, config=ContextConfig(summary_placement="system"))
     history = [m for n in range(40) for m in (HumanMessage(f"q{n} " + "word " * 90), AIMessage("So."))]
     window = engine.measure([*history, HumanMessage("Now?")], system_prompt=prompt, called=model)
-    plain = window.priced_view.preamble.system
+    plain = window.parts.system
     update = engine.apply(engine.emergency(window), window)
     window = engine.measure([*history, HumanMessage("Now?")], system_prompt=prompt, called=model, session=update)
     system = engine.build(window)[0]
     assert "<record>" in system.text
     marked = [block["text"] for block in system.content if isinstance(block, dict) and set(block) - {"type", "text"}]
     assert marked == ([plain.text] if prompt else [])
-    assert system.text == window.priced_view.messages()[0].text
+    assert system.text == window.assembled()[0].text
 
 
 def answer(number, text="word " * 60):

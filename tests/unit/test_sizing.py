@@ -165,7 +165,7 @@ def test_every_step_of_a_view_is_counted_or_estimated_once(history, data):
     """What is left of a span that was cut keeps the span's ratio of counted to estimated tokens."""
     steps, spans = history
     shown = steps[data.draw(st.integers(0, len(steps))) :]
-    counted, *rest = Measured(spans=spans).price(Shown.of(shown))
+    counted, *rest = Measured(spans=spans).price(Shown(shown))
     share = {s: sum(x.tokens for x in shown if s.start <= x.index < s.stop) / s.estimate for s in spans}
     assert counted == pytest.approx(sum(share[s] * s.tokens for s in spans))
     assert rest == totals(x.tokens for x in shown if not any(s.start <= x.index < s.stop for s in spans))
@@ -312,7 +312,7 @@ def requests(draw):
 
 
 def steps_of(tokens):
-    return Shown.of(Step(index=index, size=1, messages=(), tokens=n) for index, n in enumerate(tokens))
+    return Shown(Step(index=index, size=1, messages=(), tokens=n) for index, n in enumerate(tokens))
 
 
 def regions_of(*, system=1000, history=0, **regions):
@@ -351,7 +351,7 @@ def test_more_history_is_never_smaller(request, more):
     sizing, regions, steps = request
     longer = replace(regions, history_tokens=regions.history_tokens + more)
     one = sizing.size(regions, steps)
-    other = sizing.size(longer, Shown.of([*steps, Step(index=len(steps), size=1, messages=(), tokens=more)]))
+    other = sizing.size(longer, Shown([*steps, Step(index=len(steps), size=1, messages=(), tokens=more)]))
     assert other.regions.total_tokens >= one.regions.total_tokens
     assert other.upper_tokens >= one.upper_tokens - 1
 
@@ -404,7 +404,7 @@ def test_a_counted_request_without_additions_is_known():
     sizing = Sizing(doubt=SKEWED)
     size = sizing.extended(sizing.size(regions_of(history=600), steps_of([600])), 1750, ())
     assert (size.lower_tokens, size.regions, size.upper_tokens) == (1750, regions_of(history=750), 1750)
-    size = sizing.extended(sizing.size(regions_of(tool=500, summary=300, pinned=200), Shown.of(())), 999, ())
+    size = sizing.extended(sizing.size(regions_of(tool=500, summary=300, pinned=200), Shown(())), 999, ())
     assert size.regions == regions_of(system=499, tool=249, summary=149, pinned=99, history=3)
 
 
@@ -412,7 +412,7 @@ def test_a_counted_request_without_additions_is_known():
 def test_the_errors_of_many_texts_cancel_out(texts):
     """Four times the text is off by twice as much, beside what a step is off by however long it is."""
     sizing = Sizing(doubt=replace(SKEWED, ratio_sd=0.0))
-    known = sizing.size(regions_of(), Shown.of(()))
+    known = sizing.size(regions_of(), Shown(()))
     one, four = (sizing.extended(known, 1000, many) for many in (texts, texts * 4))
     spread = [size.upper_tokens - size.regions.total_tokens for size in (one, four)]
     assert spread[1] == pytest.approx(2 * spread[0], abs=2 * QUANTILE_SD * TEXT_NOISE_TOKENS)

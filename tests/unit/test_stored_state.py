@@ -35,7 +35,7 @@ NEARLY = {
     "context_record": st.fixed_dictionaries(
         {
             "lines": st.lists(st.tuples(st.sampled_from(["said", "seen", 7]), NAME, NAME, NUMBER).map(list)),
-            "left": st.fixed_dictionaries(dict.fromkeys(["turns", "steps", "messages", "tokens"], NUMBER)),
+            "left": st.fixed_dictionaries(dict.fromkeys(["messages", "tokens"], NUMBER)),
         },
         optional={"shown_chars": NUMBER},
     ),

@@ -11,7 +11,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 import switches  # stands beside the benchmarks
-from langchain_ctxwin.core import measuring, window
+from langchain_ctxwin.core import measuring, request
 
 
 @pytest.mark.parametrize("row", switches.ROWS, ids=lambda row: row.name)
@@ -27,21 +27,21 @@ def test_a_seam_that_is_gone_names_the_row():
 
 
 def test_a_mechanism_is_off_wherever_it_was_imported_and_on_again_afterwards():
-    before = window.latest_report
-    with switches.applied(switches.Row(name="anchor", seams={"core.window:latest_report": switches.returning(None)})):
-        assert measuring.latest_report is window.latest_report is not before
-        assert measuring.latest_report("anything") is None
-    assert measuring.latest_report is window.latest_report is before
+    before = request.last_report_of
+    with switches.applied(switches.Row(name="anchor", seams={"core.request:last_report_of": switches.returning(None)})):
+        assert measuring.last_report_of is request.last_report_of is not before
+        assert measuring.last_report_of("anything") is None
+    assert measuring.last_report_of is request.last_report_of is before
 
 
 def test_a_method_is_replaced_in_its_class():
-    cls = importlib.import_module("langchain_ctxwin.core.compaction").Goal
-    before = vars(cls)["leaves_whole"]
+    cls = importlib.import_module("langchain_ctxwin.core.request").Request
+    before = vars(cls)["leaves_turn_whole"]
     with switches.applied(
-        switches.Row(name="whole turns", seams={"core.compaction:Goal.leaves_whole": switches.value(1)})
+        switches.Row(name="whole turns", seams={"core.request:Request.leaves_turn_whole": switches.value(1)})
     ):
-        assert cls.leaves_whole == 1
-    assert vars(cls)["leaves_whole"] is before
+        assert cls.leaves_turn_whole == 1
+    assert vars(cls)["leaves_turn_whole"] is before
 
 
 def test_rows_have_names_of_their_own():

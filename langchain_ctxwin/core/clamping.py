@@ -1,0 +1,204 @@
+"""Clamping: what is too large for the request is cut to its head and tail, to what fits, kind by kind.
+
+old results and calls, other old messages  ->  AI text  ->  newest results  ->  results of spared tools
+->  the current question;  before all of these pins, where they exceed the room alone
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from langchain_core.messages import AIMessage
+
+from langchain_ctxwin.core.calls import is_result, is_user
+from langchain_ctxwin.core.compaction import RECORD_FRAME_TOKENS, first_that
+from langchain_ctxwin.core.edits import clampable_chars
+from langchain_ctxwin.core.fitting import take_while_fits
+from langchain_ctxwin.core.pins import last_user
+from langchain_ctxwin.core.record import fitted
+from langchain_ctxwin.core.request import Request
+from langchain_ctxwin.core.turns import Step, tool_of
+from langchain_ctxwin.core.view import Clamp, message_id
+
+CLAMP_FLOOR_CHARS = 240  # shortest form of a clamped message: about three lines, enough to see what it was
+HEAD_SHARE = 2 / 3  # part of a clamped text that shows its head; beginnings say more about what a text is than ends
+CUT_SHARE = 0.94  # of the limit: where a cut of messages ends, so that a record of what is cut out fits beside it
+# Of the limit: most of what fixed regions take once pins had to be clamped. They stay for good: with more, each of the
+# next messages would be a compaction of its own.
+PINS_SHARE = 0.75
+# Of the room: most of what a question takes that had filled it by itself, once something follows; for the same reason.
+LASTING_SHARE = 0.6
+CAP_STEP = 0.99  # from one candidate length to the next: an exact cut is not worth more pricing
+HALF = 0.5  # of a room for text that whole lines have to fill; a paragraph in one line would otherwise be left out
+CUT_MARK = "..."
+_LAST_WORD = re.compile(r"(?<![!-~])[!-~]++\Z")  # letters of scripts without spaces may stand alone
+
+Kind = Callable[[int], bool]  # says by its position whether a message is one to be clamped
+Enough = Callable[[Request], bool]
+
+
+def with_lasting_question(request: Request) -> Request:
+    """Cut a question that had filled the window when it was new to a part of it, once something follows it."""
+    parts, regions, begin = request.parts, request.size.regions, request.newest_index
+    most = LASTING_SHARE * (request.likely_limit - regions.system_tokens - regions.tool_tokens)
+
+    def is_lasting(index: int) -> bool:
+        is_old = index < begin and index not in parts.pins
+        return is_old and is_user(parts.messages[index]) and message_id(parts.messages, index) in request.view.clamped
+
+    def is_small(candidate: Request) -> bool:
+        steps: tuple[Step, ...] = (*candidate.pinned, *candidate.steps)
+        return sum(step.tokens for step in steps if is_lasting(step.index)) <= most
+
+    return request if not request.view.clamped or is_small(request) else clamp(request, is_lasting, is_small)
+
+
+def with_clamped_pins(request: Request) -> Request:
+    """Clamp the explicit pins where the request would not fit with everything else at its smallest."""
+    pins = request.parts.pins.difference({last_user(request.parts.messages)})
+    bare = _without_record(request)
+    if not pins or _beside_frame(bare).likely_fits:
+        return request
+    others = _lengths(bare, lambda index: index not in pins)
+    if _beside_frame(_clamped_to(bare, others, CLAMP_FLOOR_CHARS)).likely_fits:
+        return request
+    most = int(PINS_SHARE * request.limit)
+
+    def leaves_room(candidate: Request) -> bool:
+        return _beside_frame(candidate).likely_fits and candidate.fixed_tokens <= most
+
+    after = clamp(bare, pins.__contains__, leaves_room)
+    if not leaves_room(after):
+        after = clamp(bare, pins.__contains__, lambda candidate: _cut_goal(candidate).likely_fits)
+    return _with_account_of(after, request)
+
+
+def clamped_to_fit(request: Request) -> Request:
+    """Cut messages to what fits, kind by kind, while the request does not fit.
+
+    Only the newest step leaves summary and record all that these take here; everything else is cut when the request
+    would not fit even without them. A summary that has no room beside the newest messages is dropped.
+    """
+    bare = request
+    for kind, is_beside, enough in _kinds(request):
+        bare = _with_account_of(bare, request) if is_beside else _without_record(bare)
+        if not enough(bare):
+            bare = clamp(bare, kind, _after_cut(enough))
+    after = _with_account_of(bare, request)
+    return after if after.fits else _with_less_account(_without_record(bare), request)
+
+
+def _kinds(request: Request) -> Iterator[tuple[Kind, bool, Enough]]:
+    """What is cut, in this order: which messages, whether beside summary and record, until when."""
+    messages, pins = request.parts.messages, request.parts.pins
+    current, spared = last_user(messages), request.parts.spared_tools
+    begin = request.newest_index if request.newest else len(messages)
+
+    def is_spared(index: int) -> bool:
+        return bool(spared) and index not in pins and tool_of(messages, index) in spared
+
+    def free(kind: Kind) -> Kind:
+        return lambda index: kind(index) and index != current and index not in pins and not is_spared(index)
+
+    def is_work(index: int) -> bool:
+        return is_result(messages[index]) or isinstance(messages[index], AIMessage)
+
+    def fits(candidate: Request) -> bool:
+        return candidate.fits
+
+    yield free(lambda index: index < begin and is_work(index)), False, fits
+    yield free(lambda index: index < begin or not is_work(index)), False, fits
+    yield free(lambda index: isinstance(messages[index], AIMessage)), True, fits
+    yield free(lambda index: index >= begin and is_result(messages[index])), True, fits
+    yield is_spared, False, fits
+    yield (lambda index: index == current), False, lambda candidate: candidate.likely_fits
+
+
+def clamp(request: Request, kind: Kind, enough: Enough) -> Request:
+    """Cut the longest messages of a kind to one common length: the largest that is enough, else the floor."""
+    lengths = _lengths(request, kind)
+    if not lengths:
+        return request
+    caps, chars = list[int](), float(max(lengths.values()))
+    while chars > CLAMP_FLOOR_CHARS:
+        caps.append(int(chars))
+        chars *= CAP_STEP
+    caps = sorted({CLAMP_FLOOR_CHARS, *caps}, reverse=True)
+    best = first_that(caps, lambda cap: enough(_clamped_to(request, lengths, cap)))
+    return _clamped_to(request, lengths, CLAMP_FLOOR_CHARS if best is None else best)
+
+
+def first_part(text: str, room_tokens: int, price: Callable[[str], int]) -> str:
+    """Return whole lines from the start of a text, as many as the room holds; a long one is cut between words."""
+    if not text or price(text) <= room_tokens:
+        return text
+    fit = take_while_fits(text.split("\n"), room_tokens, lambda line: price(line) + 1)
+    if fit.tokens >= HALF * room_tokens:
+        return "\n".join(fit.kept)
+    line, room = fit.dropped[0], room_tokens - fit.tokens
+    stop = first_that(range(len(line) - 1, 0, -1), lambda stop: price(f"{line[:stop]}{CUT_MARK}") < room)
+    head = _LAST_WORD.sub("", line[:stop]) if stop else ""  # a word or value is never cut in two
+    return "\n".join((*fit.kept, f"{head}{CUT_MARK}" if head.strip() else "")).strip()
+
+
+def _lengths(request: Request, kind: Kind) -> dict[int, int]:
+    """Return the shown messages of a kind that can be cut: their lengths in characters, by position."""
+    messages, start = request.parts.messages, request.start
+    pinned = [position.index for position in request.view.pinned if position.index < start]
+    lengths = dict[int, int]()
+    for index in (*pinned, *range(start, len(messages))):
+        if message_id(messages, index) not in request.view.cleared and kind(index):
+            lengths[index] = clampable_chars(messages[index])
+    return {index: chars for index, chars in lengths.items() if chars > CLAMP_FLOOR_CHARS}
+
+
+def _clamped_to(request: Request, lengths: dict[int, int], chars: int) -> Request:
+    """The request with the messages that are longer than so many characters cut to that length."""
+    parts, clamps, head = request.parts, dict(request.view.clamped), int(chars * HEAD_SHARE)
+    for index in (index for index, length in lengths.items() if length > chars):
+        key = message_id(parts.messages, index)
+        old = clamps.get(key) or Clamp(head_chars=head, tail_chars=chars - head)
+        clamps[key] = Clamp(
+            head_chars=min(head, old.head_chars),
+            tail_chars=min(chars - head, old.tail_chars),
+            of_pin=index in parts.pins,
+            tool=parts.recall,
+        )
+    return request.shown_as(replace(request.view, clamped=clamps))
+
+
+def _without_record(request: Request) -> Request:
+    """The request without a summary, and with the frame of its record alone."""
+    record = fitted(request.view.record, 0, request.text_tokens)
+    return request.shown_as(replace(request.view, record=record), "")
+
+
+def _with_account_of(request: Request, other: Request) -> Request:
+    return request.shown_as(replace(request.view, record=other.view.record), other.summary)
+
+
+def _after_cut(enough: Enough) -> Enough:
+    return lambda candidate: enough(_cut_goal(candidate))
+
+
+def _with_less_account(bare: Request, request: Request) -> Request:
+    """The request with as much of its record as has room, and its summary where that has."""
+    room = bare.likely_limit - bare.total_tokens
+    summary_tokens = request.text_tokens(request.summary)
+    view, summary = bare.view, request.summary
+    if summary_tokens > room:  # what it covered is in no summary any more, and is summarized again
+        view, summary, summary_tokens = replace(view, covered=None, covered_tokens=0), "", 0
+    free = max(0, room - summary_tokens - RECORD_FRAME_TOKENS)
+    return bare.shown_as(replace(view, record=fitted(request.view.record, free, request.text_tokens)), summary)
+
+
+def _beside_frame(request: Request) -> Request:
+    """The request with a limit that leaves room for the frame of a record, which will tell of what is cut out."""
+    return replace(request, limit=request.limit - RECORD_FRAME_TOKENS)
+
+
+def _cut_goal(request: Request) -> Request:
+    """The request with the limit that a cut aims for."""
+    return replace(request, limit=min(int(CUT_SHARE * request.limit), request.limit - RECORD_FRAME_TOKENS))

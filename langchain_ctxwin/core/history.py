@@ -1,0 +1,241 @@
+"""The history of a conversation: its steps, what is marked in it, and its steps as a model sees them, priced.
+
+A `History` is built once and extended while a conversation grows: it is all that is remembered from one request to the
+next. Losing it loses time only. Messages are replaced, as LangGraph does, and never changed in place.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from operator import is_
+
+from langchain_core.messages import AIMessage, AnyMessage
+
+from langchain_ctxwin.core.calls import call_ids
+from langchain_ctxwin.core.edits import edit
+from langchain_ctxwin.core.media import has_media, without_media
+from langchain_ctxwin.core.native import compaction_in, loading, readable, without_bound_reasoning
+from langchain_ctxwin.core.pairing import UNKNOWN, Rules, is_valid_step, repair_step, unanswered_in, unique_calls
+from langchain_ctxwin.core.pins import PinWhen, is_pinned
+from langchain_ctxwin.core.turns import Step, checksum, split_steps, starts_turn
+from langchain_ctxwin.core.view import View, first_after_system, message_id
+from langchain_ctxwin.errors import ConfigError
+
+Price = Callable[[AnyMessage], int]
+"""Tokens of one message, role overhead included."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """What is known of the messages of one conversation."""
+
+    messages: list[AnyMessage] = field(default_factory=list)
+    first: int = 0
+    """Number of leading system messages; they belong to the system region."""
+
+    steps: list[Step] = field(default_factory=list)
+    """The steps after those, unpriced."""
+
+    marked: frozenset[int] = frozenset()
+    """Positions of the messages that were marked through `pin`."""
+
+    wished: frozenset[int] = frozenset()
+    """Positions of the messages for which the engine's `pin_when` holds."""
+
+    compacted: frozenset[int] = frozenset()
+    """Positions of the answers with which a provider compacted what was before."""
+
+    media: frozenset[int] = frozenset()
+    """Positions of the messages with pictures or files."""
+
+    shown: dict[Rules, dict[tuple[int, bool], tuple[Step, Step]]] = field(default_factory=dict)
+    """Steps as they were shown last, with those of `steps` that they were made from."""
+
+    left: dict[str, tuple[list[AnyMessage], int]] = field(default_factory=dict)
+    """The messages that had left the view when somebody asked last, and their checksum."""
+
+    def steps_from(self, start: int) -> Iterator[Step]:
+        """Return the steps of the messages from `start` on."""
+        place = bisect_left(self.steps, start, key=lambda step: step.index)
+        if place < len(self.steps) and self.steps[place].index == start:
+            return iter(self.steps[place:])
+        return split_steps(self.messages, start)
+
+    def step_at(self, index: int) -> Step:
+        """Return the step that holds the message at a position."""
+        return self.steps[bisect_left(self.steps, index + 1, key=lambda step: step.index) - 1]
+
+    def in_steps(self, wanted: Iterable[int]) -> set[int]:
+        """Return the positions of all messages of the steps that hold those at the wanted positions."""
+        steps = map(self.step_at, wanted)
+        return {index for step in steps for index in range(step.index, step.stop)}
+
+    def checksum_of(self, left: list[AnyMessage]) -> int:
+        """Return the checksum of messages that left the view, worked out once while they are the same."""
+        known, number = self.left.get("", ([], 0))
+        if len(known) == len(left) and all(map(is_, left, known)):
+            return number
+        self.left[""] = (left, checksum(left))
+        return self.left[""][1]
+
+
+def read_history(
+    messages: Sequence[AnyMessage], before: History | None = None, *, pin_when: PinWhen | None = None
+) -> History:
+    """Return the history of these messages: `before`, extended, where they begin with its messages, else built anew.
+
+    Raises:
+        ConfigError: `pin_when` failed.
+    """
+    if before is None or not starts_with(messages, before.messages):
+        before = History()
+    same = len(before.messages)
+    if same and len(messages) == same:
+        return before
+    whole = [*before.messages, *messages[same:]]
+    kept = before.steps[: _closed(before.steps)]
+    first = first_after_system(whole)
+    new = enumerate(whole[same:], same)
+    blocks = [(index, message) for index, message in new if type(message.content) is list]
+    return replace(
+        before,
+        messages=whole,
+        first=first,
+        steps=[*kept, *split_steps(whole, kept[-1].stop if kept else first)],
+        marked=before.marked.union(index for index in range(same, len(whole)) if is_pinned(whole[index])),
+        wished=before.wished.union(_wished(whole, same, pin_when) if pin_when else ()),
+        compacted=before.compacted.union(index for index, message in blocks if compaction_in(message)),
+        media=before.media.union(index for index, message in blocks if has_media(message)),
+    )
+
+
+def starts_with(messages: Sequence[AnyMessage], known: Sequence[AnyMessage]) -> bool:
+    """True when a history begins with known messages: the same ones, or equal ones that were loaded anew."""
+    if len(messages) < len(known):
+        return False
+    return all(map(is_, messages, known)) or all(map(_are_equal, messages, known))
+
+
+def _are_equal(one: AnyMessage, other: AnyMessage) -> bool:
+    return one is other or (type(one) is type(other) and one.__dict__ == other.__dict__)
+
+
+def _closed(steps: Sequence[Step]) -> int:
+    """How many steps later messages cannot extend: those before the last one that begins with a question or answer."""
+    for place in range(len(steps) - 1, 0, -1):
+        if starts_turn(steps[place]) or isinstance(steps[place].messages[0], AIMessage):
+            return place
+    return 0
+
+
+def _wished(messages: Sequence[AnyMessage], begin: int, pin_when: PinWhen) -> list[int]:
+    index, wished = begin, list[int]()
+    try:
+        for index in range(begin, len(messages)):
+            if pin_when(messages[index]):
+                wished.append(index)
+    except Exception as error:
+        raise ConfigError(
+            f"pin_when raised {type(error).__name__} ({error}) for the {messages[index].type} message "
+            f"{message_id(messages, index)!r}: make it return True or False for every message"
+        ) from error
+    return wished
+
+
+# ---- the steps as the model sees them -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Before:
+    """What precedes a step in the request."""
+
+    message: AnyMessage | None = None
+    """The message right before it; None at the start of the history."""
+
+    calls: frozenset[str] = frozenset()
+    """Ids of the tool calls that were made before it."""
+
+    unanswered: frozenset[str] = frozenset()
+    """Those of them that are shown without a result."""
+
+    unbound: int = 0
+    """Position up to which reasoning is tied to a prefix that the request no longer has: it is left out."""
+
+    rules: Rules = UNKNOWN
+    """What the provider of the request takes."""
+
+    def following(self, step: Step) -> Before:
+        """Return what precedes the step after this one."""
+        late = () if step.is_plain else unanswered_in(step.messages)
+        return replace(
+            self,
+            message=step.messages[-1] if step.messages else self.message,
+            calls=self.calls.union(step.calls),
+            unanswered=self.unanswered.union(late),
+        )
+
+
+def show_steps(history: History, start: int, view: View, before: Before, price: Price) -> Iterator[Step]:
+    """Yield the steps of a history from `start` on as the model sees them, priced.
+
+    A step is shown as it was shown last where nothing that it depends on has changed: the view does not edit it, the
+    message before it is the one before it in the history, and its calls have ids of their own.
+    """
+    messages, edited, memo = history.messages, view.edited, history.shown.setdefault(before.rules, {})
+    taken, last, unanswered = set(before.calls), before.message, set(before.unanswered)
+    for step in history.steps_from(start):
+        is_known = (
+            step.is_paired
+            and last is not None
+            and last is messages[step.index - 1]
+            and taken.isdisjoint(step.calls)
+            and (not edited or edited.isdisjoint(_ids(step)))
+        )
+        key = (step.index, step.index < before.unbound)
+        known = memo.get(key) if is_known else None
+        if known is not None and known[0] is step:
+            shown = known[1]
+        else:
+            follows = replace(before, message=last, unanswered=frozenset(unanswered))
+            shown = show_step(step, view, follows, taken, price)
+            if is_known:
+                memo[key] = (step, shown)
+        taken.update(shown.calls)
+        if not shown.is_plain:
+            unanswered.update(unanswered_in(shown.messages))
+        if shown.messages:
+            last = shown.messages[-1]
+        yield shown
+
+
+def show_step(step: Step, view: View, before: Before, taken: set[str], price: Price) -> Step:
+    """Return one step as the model sees it after what precedes it: edited, valid, priced; its calls join `taken`."""
+    messages: Sequence[AnyMessage] = step.messages
+    if view.edited:
+        named = zip(_ids(step), messages, strict=True)
+        messages = [edit(without_media(m, key) if key in view.without_media else m, key, view) for key, m in named]
+    rules = before.rules
+    if rules.provider:
+        messages = [readable(message, rules.provider) for message in messages]
+    if rules.loads_tools:
+        messages = [loading(message) for message in messages]
+    if step.index < before.unbound:
+        messages = [without_bound_reasoning(message) for message in messages]
+    if not is_valid_step(messages, before.message, rules):
+        messages = repair_step(messages, before.message, rules, before.unanswered)
+    shown = unique_calls(messages, taken)
+    is_plain = len(shown) == step.size and all(map(is_, shown, step.messages))
+    return Step(
+        index=step.index,
+        size=step.size,
+        messages=shown,
+        tokens=sum(map(price, shown)),
+        is_plain=is_plain,
+        calls=step.calls if is_plain else tuple(key for message in shown for key in call_ids(message)),
+    )
+
+
+def _ids(step: Step) -> list[str]:
+    return [message.id or f"#{step.index + offset}" for offset, message in enumerate(step.messages)]

@@ -1,0 +1,423 @@
+"""Plans for a priced request: what leaves it and when, and from what a summary is written.
+
+    summary_due, relieve (soft)  |  emergency (hard):  Request -> Compaction | None
+    prepare:  Request -> Snapshot | None
+
+What leaves is decided by one loop over tiers, functions from a request to a smaller one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
+
+from langchain_ctxwin.core.blocks import text_of
+from langchain_ctxwin.core.calls import call_ids, calls_of, is_result, result_ids
+from langchain_ctxwin.core.clamping import clamped_to_fit, with_clamped_pins, with_lasting_question
+from langchain_ctxwin.core.compaction import (
+    MIN_PROGRESS,
+    RECORDED_SHARE,
+    Compaction,
+    cut,
+    first_enough,
+    recorded,
+    step_cuts,
+    turn_cuts,
+)
+from langchain_ctxwin.core.edits import edit
+from langchain_ctxwin.core.limits import refusal
+from langchain_ctxwin.core.notes import is_asked
+from langchain_ctxwin.core.request import LEAST_MESSAGES, Request, portion
+from langchain_ctxwin.core.session import MAX_INEFFECTIVE, Pending, content_digest, uncovered
+from langchain_ctxwin.core.turns import Shown
+from langchain_ctxwin.core.view import View, message_id, position_of
+from langchain_ctxwin.errors import BudgetExceededError
+
+# Default size of a summary: a share of the room for history, dense, yet far less than what it replaces; at least a
+# paragraph, at most two pages.
+SUMMARY_SHARE, LEAST_SUMMARY_TOKENS, MOST_SUMMARY_TOKENS = 0.2, 64, 2000
+WRITTEN_SHARE = 0.95  # of the room: where an inline summary is written unless told; what follows it has to fit, too
+WAITING_SHARE = 1.25  # how far a history may grow past its own bounds while a summary is awaited, as a share of them
+LEAST_KEPT = 0.1  # share of the room that a snapshot leaves untouched: a giant result may follow at once
+# Rooms of history that a further summary has to cover: each is read, written and breaks the prompt cache once, and the
+# record tells of what left meanwhile. Measured in an arena of ten scenarios: a sixth of all cost, at equal facts.
+FURTHER_ROOMS = 3.0
+PREPARED_SHARE = 0.8  # of the trigger: the latest that a summary is begun in the background
+MIN_LEFT_OUT_RATIO = 2.0  # a summary of what left without one has to replace at least this many times its own size
+MIN_CLEAR_TOKENS = 50  # smallest saving for which a tool result is cleared: about twice its stub
+EXCERPT_CHARS = 40  # part of a text that says which one is meant: half a line
+ASKED = "the agent asked to compact"
+
+Tier = Callable[[Request], Request]
+Need = Literal["over", "asked"]
+"""The request is past a bound; the agent asked to compact at the end of a phase of its turn."""
+
+
+# ---- what leaves, tier by tier --------------------------------------------------------------------------------------
+
+
+def smaller(before: Request, need: Need = "over") -> Request:
+    """Return the request with what has to leave taken out; the same one where nothing can.
+
+    A question that filled the window is shortened first, then a finished summary is shown. The result may still not
+    fit: when the fixed regions alone exceed the limit nothing can help.
+    """
+    summary = ready(before)
+    request = with_lasting_question(before)
+    if summary and summary.stop > request.start and not (request is not before and request.is_halfway):
+        request = with_summary(request, summary)
+    is_begun = request is not before
+    for tier in TIERS[need]:
+        if request.is_low or (is_begun and request.is_halfway):
+            break
+        candidate = tier(request)
+        request = candidate if candidate.total_tokens < request.total_tokens else request
+    if summary and _tells_more(request, summary):
+        # It is shown now: later it would change the request again. Where it leaves too little room, more turns leave.
+        late = with_summary(request, summary)
+        late = late if late.is_halfway else cut_turns(late)
+        request = late if late.fits else request
+    request = recorded(with_clamped_pins(request), before, is_first=True)
+    if not request.fits:
+        beside = replace(clamped_to_fit(request), limit=int(RECORDED_SHARE * request.limit))
+        request = replace(recorded(beside, before), limit=before.limit)
+    return request
+
+
+def with_summary(request: Request, summary: Pending) -> Request:
+    """Show a finished summary in the place of what it covers; the start never moves back."""
+    moved = cut(request, summary.stop) if summary.stop > request.start else request.view
+    covered = position_of(request.parts.messages, summary.stop - 1)
+    return request.shown_as(replace(moved, covered=covered), summary.text)
+
+
+def clear_results(request: Request) -> Request:
+    """Clear the oldest results of the tools that are named for it, never the newest step, as many as are needed."""
+    parts, view, batch, called = request.parts, request.view, set[str](), dict[str, str]()
+    missing, names = request.total_tokens - request.low_water, parts.settings.clear_tools
+    for index in range(request.start, request.newest_index) if names else ():
+        message, key = parts.messages[index], message_id(parts.messages, index)
+        if missing <= 0:
+            break
+        called.update((call["id"] or "", call["name"] or "") for call in calls_of(message))
+        if not is_result(message) or index in parts.pins or key in view.cleared:
+            continue
+        if all(called.get(call_id, message.name or "") in names for call_id in result_ids(message)):
+            shorter = edit(message, key, View(cleared=frozenset({key})))
+            saving = parts.price(edit(message, key, view)) - parts.price(shorter)
+            if saving >= MIN_CLEAR_TOKENS:
+                batch.add(key)
+                missing -= saving
+    return request.shown_as(replace(view, cleared=view.cleared | batch)) if batch else request
+
+
+def cut_turns(request: Request) -> Request:
+    """Drop the oldest turns; the current one stays."""
+    return _cut_first(request, turn_cuts(request))
+
+
+def cut_large_turn(request: Request) -> Request:
+    """Drop the oldest steps of a large current turn; its user message is pinned and its newest step stays."""
+    return request if request.leaves_turn_whole else cut_steps(request)
+
+
+def cut_steps(request: Request) -> Request:
+    """Drop the oldest steps of the current turn, however small it is."""
+    return _cut_first(request, step_cuts(request))
+
+
+TIERS: dict[Need, tuple[Tier, ...]] = {
+    "over": (clear_results, cut_turns, cut_large_turn),
+    "asked": (clear_results, cut_turns, cut_steps),
+}
+
+
+def _cut_first(request: Request, cuts: Sequence[int]) -> Request:
+    def after(start: int) -> Request:
+        return request.shown_as(cut(request, start))
+
+    return after(first_enough(cuts, lambda start: after(start).is_low)) if cuts else request
+
+
+# ---- hard: the request does not fit ---------------------------------------------------------------------------------
+
+
+def emergency(request: Request, target_tokens: int | None = None) -> Compaction | None:
+    """Return what has to leave so that the request fits, or raise `BudgetExceededError`."""
+    limit = request.input_limit if target_tokens is None else target_tokens
+    before = replace(request, limit=limit)
+    if before.fits:
+        return None
+    compaction = _compaction(before, f"a request of up to {before.upper_tokens:,} tokens exceeds {limit:,}")
+    after = compaction.after if compaction else before.shown_as(before.view)
+    # After a refusal by the provider a smaller request is worth a try, whatever we believe of its size.
+    if target_tokens is None and after.least_tokens > limit:
+        raise refusal_of(after)
+    return compaction
+
+
+def _compaction(before: Request, reason: str, need: Need = "over") -> Compaction | None:
+    after = smaller(before, need)
+    if after.view == before.view and after.summary == before.summary:
+        return None
+    return Compaction(kind="force", reason=reason, before=before, after=after)
+
+
+def refusal_of(after: Request) -> BudgetExceededError:
+    """Return the error for a request that does not fit even as it is; it names the pins and constraints in it."""
+    parts, kept = after.parts, list[tuple[str, int]]()
+    shown = {message.id for message in after.messages}
+
+    def keep(name: str, text: str, message: AnyMessage) -> None:
+        line = " ".join(text.split())
+        excerpt = f'"{line[:EXCERPT_CHARS]}..."' if len(line) > EXCERPT_CHARS else f'"{line}"'
+        tokens = round(after.sizing.correction.ratio * parts.price(message))  # as regions are counted
+        kept.append((f"{name} {excerpt}", tokens))
+
+    for index in sorted(parts.pins):
+        message, key = parts.messages[index], message_id(parts.messages, index)
+        if index >= parts.first and (not message.id or message.id in shown):
+            clamped = ", clamped" if key in after.view.clamped else ""
+            keep(f"{key} ({message.type}{clamped})", text_of(message.content), edit(message, key, after.view))
+    for rule in parts.settings.constraints:
+        keep("constraint", rule, SystemMessage(content=rule))
+    return refusal(after.report, kept)
+
+
+# ---- soft: the request fits, and something is due -------------------------------------------------------------------
+
+
+def relieve(request: Request) -> Compaction | None:
+    """Return what should leave, or be shown, although the request fits."""
+    if request.over_by:
+        return None
+    if is_asked(request.parts.messages, request.session.since):
+        return _compaction(request, ASKED, "asked")
+    if (bound := past_bound(request)) and (ready(request) or not _is_coming(request)):
+        return _compaction(request, bound)
+    summary = ready(request)
+    if summary is None or not _tells_more(request, summary):
+        return None
+    after = recorded(with_summary(request, summary), request)
+    reason = "the summary of messages that had left is ready"
+    return Compaction(kind="force", reason=reason, before=request, after=after) if after.is_halfway else None
+
+
+def past_bound(request: Request) -> str:
+    """Return which bound of its own the history exceeds, in words; empty when none."""
+    tokens, shown, settings = request.history_tokens, request.shown_messages, request.parts.settings
+    most, most_tokens, trigger = settings.trigger_messages, settings.max_history_tokens, settings.trigger
+    if most_tokens is not None and tokens > most_tokens:
+        return f"history of {tokens:,} tokens is past max_history_tokens={most_tokens:,}"
+    if trigger is not None and tokens > request.most_history:
+        return f"history of {tokens:,} tokens is past trigger={trigger:,}"
+    return f"{shown:,} messages are past trigger_messages={most:,}" if most is not None and shown > most else ""
+
+
+def ready(request: Request) -> Pending | None:
+    """Return the finished summary that can be shown, if there is one and its messages are what they were."""
+    pending = request.session.pending
+    return pending if pending and pending.text and pending.matches(request.parts.messages) else None
+
+
+def _tells_more(request: Request, summary: Pending) -> bool:
+    """True when a finished summary covers messages that left without one."""
+    return uncovered(request.view, 0) <= summary.through.index < request.start
+
+
+def _is_coming(request: Request) -> bool:
+    """True while a summary may be waited for although the history is past a bound of its own."""
+    session, settings = request.session, request.parts.settings
+    if not _may_summarize(request) or session.failed_summaries >= MAX_INEFFECTIVE:
+        return False
+    if settings.summarize == "background" and session.pending is None and prepare(request) is None:
+        return False
+    most_tokens = settings.max_history_tokens if settings.trigger is None else request.most_history
+    bounds = ((most_tokens, request.history_tokens), (settings.trigger_messages, request.shown_messages))
+    return all(most is None or size <= WAITING_SHARE * most for most, size in bounds)
+
+
+# ---- summaries ------------------------------------------------------------------------------------------------------
+
+
+def summary_due(request: Request, *, is_local: bool) -> Compaction | None:
+    """Return the summary that is due now; where no model writes summaries, what should leave in its place."""
+    settings, most_tokens = request.parts.settings, request.most_history
+    if settings.trigger is None and not is_local:
+        most_tokens = int(WRITTEN_SHARE * most_tokens)
+    reason = _overdue(request, most_tokens, settings.trigger_messages)
+    if not reason or not _may_summarize(request):
+        return None
+    if not is_local:
+        return _summary(request, reason)
+    compaction = _compaction(request, reason)  # the record tells of it, so nothing is waited for
+    if compaction is None or _has_too_many(request, settings.trigger_messages):
+        return compaction
+    return compaction if _pays(request, compaction.tokens_after) else None
+
+
+def _summary(request: Request, reason: str) -> Compaction | None:
+    """The summary that is due; None when it would not pay for itself."""
+    parts, by_number = request.parts, request.parts.settings.trigger_messages is not None
+    summary_tokens, cuts = summary_size(request), [*turn_cuts(request), *step_cuts(request)]
+
+    def summarized(start: int) -> Request:
+        covered = position_of(parts.messages, start - 1)
+        return request.shown_as(replace(cut(request, start), covered=covered), "")
+
+    def is_enough(start: int) -> bool:
+        after = summarized(start)
+        fits = after.upper_tokens + summary_tokens <= after.limit
+        few = not by_number or len(parts.messages) - start <= request.kept_messages
+        return fits and few and after.total_tokens <= after.low_water
+
+    if not cuts:
+        return None
+    start = first_enough(cuts, is_enough)
+    after = recorded(summarized(start), request, summary_tokens=summary_tokens)
+    after = after.shown_as(replace(after.view, covered_tokens=after.view.record.tokens))
+    if not _pays(request, after.total_tokens + summary_tokens) and not (by_number and is_enough(start)):
+        return None
+    return Compaction(
+        kind="summarize",
+        reason=reason,
+        before=request,
+        after=after,
+        snapshot=(uncovered(request.view, parts.first), start),
+        summary_max_tokens=summary_tokens,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """What a background summary is to cover."""
+
+    start: int
+    stop: int  # excluded
+    digest: str
+    max_tokens: int  # length of the summary
+    reason: str
+
+
+def prepare(request: Request) -> Snapshot | None:
+    """Return what to summarize ahead of need; None while one is on its way, and when it would not pay for itself.
+
+    The snapshot reaches so far that the request is at its low-water mark when the summary is shown, at the limit.
+    """
+    if request.session.pending or not _may_summarize(request):
+        return None
+    messages, settings = request.parts.messages, request.parts.settings
+    max_tokens, start = summary_size(request), uncovered(request.view, request.parts.first)
+    # Begun below what a compaction keeps, one summary would follow the other for ever.
+    share = max(settings.prepare, settings.keep) if max(settings.prepare, settings.keep) <= 1 else settings.prepare
+    most = None if settings.trigger_messages is None else int(min(share, 1.0) * settings.trigger_messages)
+    latest = request.room if settings.trigger is None else int(PREPARED_SHARE * request.most_history)
+    reason = _overdue(request, min(portion(share, request.room), latest), most)
+    stop, left_out = None, request.view.uncovered_tokens
+    if reason:
+        stop = _snapshot_stop(request)
+    elif left_out >= MIN_LEFT_OUT_RATIO * max_tokens:
+        stop, reason = request.start, f"{request.start - start:,} messages left without a summary"
+    if stop is None or stop <= start:
+        return None
+    added = left_out + sum(step.tokens for step in request.steps if step.index < stop)
+    if request.summary and added < FURTHER_ROOMS * request.most_history:
+        return None
+    # A bound by number of messages is the user's own: there the price is not ours to weigh.
+    if not _has_too_many(request, most) and left_out < MIN_LEFT_OUT_RATIO * max_tokens:
+        after = _without(request, stop) if stop > request.start else request
+        if not _pays(request, after.total_tokens + max_tokens):
+            return None
+    digest = content_digest(messages, start, stop)
+    return Snapshot(start=start, stop=stop, digest=digest, max_tokens=max_tokens, reason=reason)
+
+
+def _snapshot_stop(request: Request) -> int | None:
+    cuts, total = [*turn_cuts(request), *step_cuts(request)], len(request.parts.messages)
+    growth = max(0, request.ceiling - request.total_tokens)
+    least = request.fixed_tokens + int(LEAST_KEPT * request.room)
+    target, most = max(least, request.low_water - growth), request.parts.settings.trigger_messages
+    to_come = 0 if most is None else most - request.shown_messages
+    kept = total if most is None else max(LEAST_MESSAGES, request.kept_messages - to_come)
+
+    def is_enough(stop: int) -> bool:
+        return total - stop <= kept and _without(request, stop).total_tokens <= target
+
+    return first_enough(cuts, is_enough) if cuts else None
+
+
+def _without(request: Request, stop: int) -> Request:
+    """The request without everything before `stop`, and without any summary."""
+    return request.shown_as(cut(request, stop), "")
+
+
+def summary_size(request: Request) -> int:
+    """The length of a summary in tokens: as configured, else by the room of the history."""
+    share = int(SUMMARY_SHARE * request.room)
+    return request.parts.settings.summary_max_tokens or max(LEAST_SUMMARY_TOKENS, min(MOST_SUMMARY_TOKENS, share))
+
+
+def _may_summarize(request: Request) -> bool:
+    return request.parts.settings.summarize != "off" and not request.stopped
+
+
+def _overdue(request: Request, most_tokens: int, messages: int | None) -> str:
+    """Why a summary is due, by the size of the history and the number of its messages; empty when it is not."""
+    if request.history_tokens > most_tokens:
+        return f"history of {request.history_tokens:,} tokens is past the trigger of {most_tokens:,}"
+    if _has_too_many(request, messages):
+        return f"{request.shown_messages:,} messages are past the trigger of {messages:,}"
+    return ""
+
+
+def _has_too_many(request: Request, messages: int | None) -> bool:
+    return messages is not None and request.shown_messages > messages
+
+
+def _pays(request: Request, tokens_after: int) -> bool:
+    return request.total_tokens - tokens_after >= MIN_PROGRESS * request.total_tokens
+
+
+# ---- what a summary is written from ---------------------------------------------------------------------------------
+
+QUESTION_TOKENS = 640
+"""Room for the message that asks for a summary: its instructions, and words of the message up to which it reaches."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastRequest:
+    """A request whose prefix the provider has in its cache."""
+
+    messages: tuple[AnyMessage, ...]  # as they were sent, the system message included
+    room_tokens: int  # how much longer it may become
+    unseen: int = 0  # how many of the first messages to be summarized it does not show, because they have left the view
+
+
+def shown_part(request: Request, start: int, stop: int) -> list[AnyMessage]:
+    """Return the messages in `[start, stop)`: as the view shows them, and as they were where they have left it."""
+    left = request.parts.messages[start : min(stop, request.start)]
+    shown = (step.messages for step in request.steps if start <= step.index < stop)
+    return [*left, *(message for messages in shown for message in messages)]
+
+
+def last_request(request: Request, start: int, stop: int) -> LastRequest | None:
+    """Return the request that a summary of the messages in `[start, stop)` can be asked after.
+
+    It is the last one that was sent, with its final answer; it holds more where `stop` asks for it, and ends earlier
+    where the question would not fit. None when no request was sent since the view changed, or all of the messages have
+    left it.
+    """
+    begun = request.session.since.index if request.session.since else -1
+    answers = [s for s in request.steps if s.index > begun and s.messages and isinstance(s.messages[0], AIMessage)]
+    if not answers or stop <= request.start:
+        return None
+    newest = answers[-1]
+    end = max(stop, newest.index if call_ids(newest.messages[0]) else newest.stop)
+    steps, room_tokens = list(request.steps), request.input_limit - request.upper_tokens
+    while steps[-1].index >= end or (steps[-1].index >= stop and room_tokens < QUESTION_TOKENS):
+        room_tokens += steps.pop().tokens
+    messages = tuple(replace(request, steps=Shown(steps)).assembled())
+    return LastRequest(messages=messages, room_tokens=room_tokens, unseen=max(0, request.start - start))

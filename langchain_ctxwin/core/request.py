@@ -1,0 +1,731 @@
+"""`Request`: one request under one view, priced; what it costs, whether it fits, and what its thresholds are.
+
+    Parts (what a caller hands over) + Session (what is stored)  ->  Request  --shown_as(view)-->  another candidate
+
+All sizes are tokens. A request is sent when its upper bound is within the limit; shares count most likely sizes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Protocol
+
+from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
+
+from langchain_ctxwin.core.assembly import assemble, constraints_text, record_text, with_fill
+from langchain_ctxwin.core.calibration import FIXED_REGIONS, Doubt, Regions, SizeEstimate, Sizing
+from langchain_ctxwin.core.calls import is_result, result_ids
+from langchain_ctxwin.core.edits import edit
+from langchain_ctxwin.core.history import Before, History, Price, show_step, show_steps
+from langchain_ctxwin.core.limits import ModelLimits, TokenBudget
+from langchain_ctxwin.core.media import NO_LIMITS, MediaLimits, MediaSize, left_out
+from langchain_ctxwin.core.model_info import ModelInfo
+from langchain_ctxwin.core.native import (
+    has_bound_reasoning,
+    is_kept,
+    is_read,
+    loaded_tools,
+    memory_tools,
+    only_compaction,
+)
+from langchain_ctxwin.core.pairing import UNKNOWN, Rules
+from langchain_ctxwin.core.pins import answer_marker, last_user, looks_open, pinned_groups
+from langchain_ctxwin.core.record import RecordLine, lazy
+from langchain_ctxwin.core.session import Session
+from langchain_ctxwin.core.turns import NOTE_KEY, Shown, Step, Turn, group_turns
+from langchain_ctxwin.core.view import View, message_id
+
+CountedBy = Literal["usage", "estimate", "exact"]
+
+Stopped = Literal["", "summaries_ineffective", "fixed_regions"]
+"""Why no summary is tried: the last ones failed or freed too little (for 1, 2, 4, ... user messages), or the regions
+that cannot leave are past the trigger by themselves (until the prompt, the tools or the pins get smaller)."""
+
+BINDS = frozenset({"", "anthropic"})
+"""Providers whose reasoning may be tied to what precedes it: Anthropic, and whoever nobody knows."""
+
+FILLED_SHARE = 0.95  # of the limit: fixed regions past it leave no history worth compacting
+# What a bound by number of messages leaves: half of them, unless `keep` is a share that leaves room to grow.
+KEPT_MESSAGES_SHARE, MAX_MESSAGES_SHARE = 0.5, 0.8
+LEAST_MESSAGES = 2  # a question and its answer
+# Of the room for history: what the current turn stays whole within. An agent does again what it no longer sees
+# (measured on recorded agents and in the arena, at no cost).
+WHOLE_TURN_SHARE = 0.35
+REGIONS = (*FIXED_REGIONS, "history_tokens")
+NOTHING = Regions(system_tokens=0, tool_tokens=0, summary_tokens=0, pinned_tokens=0, history_tokens=0)
+
+
+class Settings(Protocol):
+    """What of `ContextConfig` decides how a request is shown and when it is compacted; shares are those of the room."""
+
+    @property
+    def prepare(self) -> float:
+        """History past which a summary is begun ahead of need."""
+        ...
+
+    @property
+    def trigger(self) -> float | None:
+        """History past which something leaves; None for all of the room."""
+        ...
+
+    @property
+    def keep(self) -> float:
+        """History that a compaction leaves."""
+        ...
+
+    @property
+    def trigger_messages(self) -> int | None:
+        """Largest number of messages in the view; None for any."""
+        ...
+
+    @property
+    def max_history_tokens(self) -> int | None:
+        """Largest history; None for all of the room."""
+        ...
+
+    @property
+    def summarize(self) -> Literal["background", "inline", "off"]:
+        """How summaries are written."""
+        ...
+
+    @property
+    def summary_max_tokens(self) -> int | None:
+        """Longest summary; None sizes it by the room of the history."""
+        ...
+
+    @property
+    def summary_placement(self) -> Literal["system", "user"]:
+        """Where summary and record are shown."""
+        ...
+
+    @property
+    def record_share(self) -> float:
+        """Part of the room, pins included, that the lines of the record may take."""
+        ...
+
+    @property
+    def clear_tools(self) -> Sequence[str]:
+        """Tools whose results are cleared in place before anything is dropped."""
+        ...
+
+    @property
+    def spare_tools(self) -> Sequence[str]:
+        """Tools whose results are shown whole as long as anything else can be made smaller."""
+        ...
+
+    @property
+    def pin_first_user(self) -> bool:
+        """Keep the first user message."""
+        ...
+
+    @property
+    def constraints(self) -> tuple[str, ...]:
+        """Rules that are in each request."""
+        ...
+
+    @property
+    def output_reserve(self) -> int | None:
+        """Tokens that are kept for the answer, where configured."""
+        ...
+
+    @property
+    def show_fill(self) -> bool:
+        """Let the model see how full the window is."""
+        ...
+
+
+class Pricer(Protocol):
+    """Prices messages and tools, and remembers what it priced."""
+
+    @property
+    def price(self) -> Price:
+        """Tokens of one message."""
+        ...
+
+    @property
+    def exact(self) -> bool:
+        """True while every count is exact; asked after pricing, because a counter that failed no longer is."""
+        ...
+
+    @property
+    def doubt(self) -> Doubt:
+        """How far the counts may be off before anything was reported."""
+        ...
+
+    def tools(self, tools: Sequence[Any]) -> int:
+        """Tokens of tool definitions."""
+        ...
+
+    def loaded(self, tools: Sequence[Any], name: str) -> int:
+        """Tokens that a message adds which loads one of these tools, by name; 0 for another."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """Everything a request is made from, before anything is left out."""
+
+    history: History
+    settings: Settings = field(repr=False)
+    """The settings that held when the request began; whatever is decided about it goes by them."""
+
+    pricer: Pricer = field(repr=False)
+    system: SystemMessage | None = None
+    """System prompt and leading system messages, merged."""
+
+    system_tokens: int = 0
+    tools: Sequence[Any] = field(default=(), repr=False)
+    """The tool definitions bound to the model."""
+
+    tool_tokens: int = 0
+    """Price of those that are in the prompt from its beginning."""
+
+    tools_digest: str = ""
+    has_deferred: bool = False
+    """Some tools come into the prompt only where a message loads them."""
+
+    model: str = ""
+    """Name of the model that the request goes to; empty when unknown."""
+
+    declared: ModelLimits | None = None
+    """What is stated about the model's limits beside what was learned from refusals."""
+
+    info: ModelInfo | None = None
+    """Prices of the model, where who chose it knows them."""
+
+    rules: Rules = UNKNOWN
+    """What its provider takes; what it would refuse is repaired."""
+
+    media: MediaLimits = NO_LIMITS
+    """What of pictures and files one request may have."""
+
+    pins: frozenset[int] = frozenset()
+    """Positions of explicit pins: messages marked through `pin`, or for which the engine's `pin_when` holds."""
+
+    keeps: tuple[RecordLine, ...] = ()
+    """What the record takes up with the next compaction, whatever leaves: somebody asked to keep it."""
+
+    recall: str = ""
+    """Name of the agent's tool that reads what was cut; empty when it has none."""
+
+    @property
+    def messages(self) -> list[AnyMessage]:
+        """The full history."""
+        return self.history.messages
+
+    @property
+    def first(self) -> int:
+        """Number of leading system messages."""
+        return self.history.first
+
+    @property
+    def price(self) -> Price:
+        """Tokens of one message."""
+        return self.pricer.price
+
+    def price_text(self, text: str) -> int:
+        """Our estimate of a text as a message of its own; 0 for an empty one."""
+        return self.price(SystemMessage(content=text)) if text else 0
+
+    def start_of(self, view: View) -> int:
+        """Position of the view's first message; the view must be valid for this history."""
+        return max(self.first, view.start.index) if view.start else self.first
+
+    @property
+    def spared_tools(self) -> set[str]:
+        """Names of the tools whose results are shown whole as long as anything else can be made smaller."""
+        return {*memory_tools(self.tools)}.difference(self.settings.clear_tools).union(self.settings.spare_tools)
+
+    def lead(self, view: View) -> int | None:
+        """Position of the newest compaction by the provider that is shown, and that the provider reads."""
+        shown = self._shown_compactions(view)
+        return max((i for i in shown if is_read(self.messages[i], self.rules.provider)), default=None)
+
+    def kept_compactions(self, view: View) -> set[int]:
+        """Position of the newest compaction by a provider that is shown, and of use to this one, if there is one."""
+        shown = self._shown_compactions(view)
+        usable = (i for i in shown if is_kept(self.messages[i], self.rules.provider))
+        return {*sorted(usable)[-1:]}
+
+    def _shown_compactions(self, view: View) -> list[int]:
+        compacted = self.history.compacted
+        pinned = {position.index for position in view.pinned} if compacted else set()
+        return [index for index in compacted if index >= self.start_of(view) or index in pinned]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastReport:
+    """The last size that the provider reported for a request which this one extends."""
+
+    index: int
+    """Position of its answer."""
+
+    tokens: int
+    """What the provider reported."""
+
+    added: tuple[int, ...]
+    """Our estimates of the steps from its answer on."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """One request: what is in it, what it costs, and whether it fits. It lives for one step."""
+
+    parts: Parts = field(repr=False)
+    session: Session
+    """The stored state of the conversation; of a candidate, that before it is applied."""
+
+    sizing: Sizing = field(repr=False)
+    answering_model: str = ""
+    """Name under which the model answers."""
+
+    limits: ModelLimits = field(default_factory=ModelLimits)
+    """The limits of this request's model, as far as they are known or were learned."""
+
+    input_limit: int = 0
+    reserved_tokens: int = 0
+    limit: int = 0
+    """What the request has to fit: the input limit, or less after a refusal."""
+
+    unbound: int = 0
+    """Position up to which reasoning is tied to what requests under the stored view no longer begin with."""
+
+    full_tokens: int = 0
+    """Input tokens that are a full window, for the line that says how full it is; 0 shows none."""
+
+    last_report: LastReport | None = None
+    """The reported size of an earlier request that this one extends; None when there is none."""
+
+    is_checked: bool = False
+    """The provider counted exactly this request."""
+
+    view: View = field(default_factory=View)
+    summary: str = ""
+    record: str = field(default="", repr=False)
+    """The fenced text of summary and record as it is shown; empty when nothing left."""
+
+    pinned: tuple[Step, ...] = field(default=(), repr=False)
+    steps: Shown = field(default=Shown(), repr=False)
+    """The history as it is shown."""
+
+    estimates: Regions = NOTHING
+    """What the counter says."""
+
+    size: SizeEstimate = field(default=SizeEstimate(regions=NOTHING, upper_tokens=0, lower_tokens=0), repr=False)
+    """The same in the provider's counts, as far as they are known, with bounds."""
+
+    leading: int = 0
+    """Messages of the history that precede pins and record: the provider ignores what is before its own compaction."""
+
+    # ---- what is shown ----------------------------------------------------------------------------------------------
+
+    def shown_as(self, view: View, summary: str | None = None) -> Request:
+        """Return the request under another view, and with another summary where one is given."""
+        parts = self.parts
+        summary = self.summary if summary is None else summary
+        start, unbound = parts.start_of(view), self._unbound_under(view)
+        media = self._left_out_media(view, start)
+        view = view if media == view.without_media else replace(view, without_media=media)
+        record, rules = record_text(summary, view.record), constraints_text(parts.settings.constraints)
+        begin = Before(rules=parts.rules, unbound=unbound)
+        lead, pinned = parts.lead(view), list[Step]()
+        for step in self._pinned_steps(view, start, begin, lead):
+            pinned.append(step)
+            begin = begin.following(step)
+        is_first = lead is not None and lead >= start
+        begin = replace(begin, message=None) if is_first else begin
+        estimates = Regions(
+            system_tokens=parts.system_tokens,
+            tool_tokens=parts.tool_tokens,
+            summary_tokens=parts.price_text(record),
+            pinned_tokens=parts.price_text(rules) + sum(step.tokens for step in pinned),
+            history_tokens=0,
+        )
+        steps = self._told(Shown(show_steps(parts.history, start, view, begin, parts.price)), estimates.fixed_tokens)
+        estimates = replace(estimates, history_tokens=steps.total_tokens)
+        return replace(
+            self,
+            view=view,
+            summary=summary,
+            record=record,
+            pinned=tuple(pinned),
+            steps=steps,
+            estimates=estimates,
+            size=self.sizing.size(estimates, steps),
+            leading=len(steps[0].messages) if is_first and steps else 0,
+            last_report=None,
+            is_checked=False,
+        )
+
+    def sized_by(self, sizing: Sizing) -> Request:
+        """Return the request in the sizes that another sizing makes of the same estimates."""
+        return replace(self, sizing=sizing, size=sizing.size(self.estimates, self.steps))
+
+    @property
+    def start(self) -> int:
+        """Position of the view's first message."""
+        return self.parts.start_of(self.view)
+
+    @property
+    def stop(self) -> int:
+        """Position after the last message that is shown: that of the answer."""
+        return self.steps.stop or self.start
+
+    @property
+    def messages(self) -> list[AnyMessage]:
+        """The view: pinned messages and history as the model sees them, without the system message."""
+        return [*(message for step in self.pinned for message in step.messages), *self.steps.messages]
+
+    @property
+    def turns(self) -> tuple[Turn, ...]:
+        """The history in the view, by turn and step, priced."""
+        return group_turns(self.steps)
+
+    @property
+    def newest(self) -> Step | None:
+        """The last step that is more than a note by this package or the application; None in an empty view."""
+        told = (step for step in reversed(self.steps) if step.messages)
+        return next((s for s in told if s.size > 1 or NOTE_KEY not in s.messages[-1].additional_kwargs), None)
+
+    @property
+    def newest_index(self) -> int:
+        """Position of the newest step; in an empty view, of its start."""
+        return self.newest.index if self.newest else self.start
+
+    def assembled(self) -> list[AnyMessage]:
+        """Return the messages of the request, the system message first."""
+        history, settings = self.steps.messages, self.parts.settings
+        return assemble(
+            self.parts.system,
+            [*history[: self.leading], *(message for step in self.pinned for message in step.messages)],
+            history[self.leading :],
+            constraints=constraints_text(settings.constraints),
+            record=self.record,
+            placement=settings.summary_placement,
+        )
+
+    def _told(self, steps: Shown, before_tokens: int) -> Shown:
+        """The steps with the deferred tools that each of them loads, and with lines that say how full the window is."""
+        parts = self.parts
+        if parts.has_deferred:
+            known, loaded = set[str](), list[Step]()
+            for step in steps:
+                names = {name for message in step.messages for name in loaded_tools(message)} - known
+                known |= names
+                tokens = sum(parts.pricer.loaded(parts.tools, name) for name in names)
+                loaded.append(replace(step, tokens=step.tokens + tokens))
+            steps = Shown(loaded)
+        if self.full_tokens:
+            filled = with_fill(steps, before_tokens=before_tokens, limit=self.full_tokens, price=parts.price)
+            steps = Shown(filled)
+        return steps
+
+    def _pinned_steps(self, view: View, start: int, before: Before, lead: int | None) -> Iterator[Step]:
+        """The pinned messages before the start, by step; a finished question never looks open.
+
+        Of a step that compacted only that stays, before all others when the provider ignores what precedes it.
+        """
+        messages, kept, taken = self.parts.messages, self.parts.kept_compactions(view), set[str]()
+        pinned = {position.index for position in view.pinned if position.index < start}
+        groups = sorted(pinned_groups(messages, pinned, start), key=lambda group: lead != group.index)
+        for group, following in zip(groups, [*(group.index for group in groups[1:]), start], strict=False):
+            step = group
+            if group.size == 1 and group.index in kept:
+                step = replace(group, messages=(only_compaction(messages[group.index]),), calls=())
+            step = show_step(step, view, before, taken, self.parts.price)
+            after = messages[following] if following < len(messages) else None
+            if following > group.stop and looks_open(messages[group.index], after):
+                marker = answer_marker(message_id(messages, group.index))
+                tokens = step.tokens + self.parts.price(marker)
+                step = replace(step, messages=(*step.messages, marker), tokens=tokens)
+            before = before.following(step)
+            yield step
+
+    def _left_out_media(self, view: View, start: int) -> frozenset[str]:
+        """Ids of the messages whose pictures the request has no room for; explicit pins are shown whole."""
+        parts = self.parts
+        if parts.media == NO_LIMITS or not parts.history.media:
+            return frozenset()
+        before = {position.index for position in view.pinned}
+        spared, shown = list[MediaSize](), dict[str, MediaSize]()
+        for index in sorted(index for index in parts.history.media if index >= start or index in before):
+            key, size = message_id(parts.messages, index), MediaSize.of(parts.messages[index])
+            if index in parts.pins:
+                spared.append(size)
+            elif key not in view.cleared:
+                shown[key] = size
+        return left_out(shown, spared, parts.media)
+
+    def _unbound_under(self, view: View) -> int:
+        """Position up to which reasoning is left out: another view changes what all of it is tied to."""
+        messages, rules = self.parts.messages, self.parts.rules
+        if view is self.session.view or rules.provider not in BINDS:
+            return self.unbound
+        stop = unbound_before(messages, len(messages), rules)
+        shown = (*(position.index for position in view.pinned), *range(self.parts.start_of(view), stop))
+        newest = (index + 1 for index in reversed(shown) if has_bound_reasoning(messages[index]))
+        return max(self.unbound, next(newest, 0))
+
+    # ---- what it costs ----------------------------------------------------------------------------------------------
+
+    @property
+    def total_tokens(self) -> int:
+        """The most likely size of the whole input, the reserve excluded."""
+        return self.size.regions.total_tokens
+
+    @property
+    def history_tokens(self) -> int:
+        """Tokens of the history in the view."""
+        return self.size.regions.history_tokens
+
+    @property
+    def fixed_tokens(self) -> int:
+        """Everything but the history."""
+        return self.size.regions.fixed_tokens
+
+    @property
+    def least_fixed_tokens(self) -> int:
+        """Everything but the history by the lower of both counts: what reports made us believe of it may be wrong."""
+        return min(self.fixed_tokens, self.estimates.fixed_tokens)
+
+    @property
+    def upper_tokens(self) -> int:
+        """Upper bound of the whole input: a request within the limit by this count may be sent."""
+        return self.size.upper_tokens
+
+    @property
+    def lower_tokens(self) -> int:
+        """Lower bound of the whole input."""
+        return self.size.lower_tokens
+
+    @property
+    def least_tokens(self) -> int:
+        """Lower bound of a candidate: one that is over the limit by this count is refused."""
+        return self.sizing.least(self.size, self.estimates, self.steps)
+
+    def text_tokens(self, text: str) -> int:
+        """The size of a text as the regions count it; 0 for an empty one."""
+        return round(self.sizing.correction.ratio * self.parts.price_text(text))
+
+    @property
+    def budget(self) -> TokenBudget:
+        """What the fixed regions take of the input limit."""
+        fixed = {name: getattr(self.size.regions, name) for name in FIXED_REGIONS}
+        return TokenBudget(input_limit=self.input_limit, **fixed, reserved_tokens=self.reserved_tokens)
+
+    @property
+    def over_by(self) -> int:
+        """Tokens by which the request may exceed its input limit, on the upper bound of its size; 0 when it fits."""
+        return max(0, self.upper_tokens - self.input_limit)
+
+    @property
+    def counted_by(self) -> CountedBy:
+        """What the size was taken from."""
+        if self.is_checked or (self.last_report is None and self.parts.pricer.exact):
+            return "exact"
+        return "usage" if self.last_report else "estimate"
+
+    @lazy
+    def report(self) -> dict[str, Any]:
+        """The `context_report`: tokens per region, which add up to `total_tokens`, limits, utilization."""
+        regions, guard = self.size.regions, self.session.guard
+        return {
+            "context_window": self.limits.context_window or self.input_limit + self.reserved_tokens,
+            "input_limit": self.input_limit,
+            **{name: getattr(regions, name) for name in REGIONS},
+            "reserved_tokens": self.reserved_tokens,
+            "total_tokens": self.total_tokens,
+            "utilization": round(self.total_tokens / self.input_limit, 4),
+            "over_by": self.over_by,
+            "counted_by": self.counted_by,
+            "compactions": int(guard.get("compactions", 0)),
+            "dropped_turns": int(guard.get("dropped_turns", 0)),
+            "clamped": self.clamped_newest(),
+            "stopped": self.stopped,
+        }
+
+    def clamped_newest(self) -> dict[str, list[int]]:
+        """Return by id what is shown of the current user message and of the newest results that are cut, and of what.
+
+        Both in tokens, as we estimate them.
+        """
+        messages, clamped, cut = self.parts.messages, self.view.clamped, dict[str, list[int]]()
+        if not clamped:
+            return cut
+        current, newest = last_user(messages), self.newest
+        found = [] if current is None else [current]
+        if newest:
+            found += [index for index in range(newest.index, newest.stop) if is_result(messages[index])]
+        for index in found:
+            name, price = message_id(messages, index), self.parts.price
+            if name in clamped:
+                cut[name] = [price(edit(messages[index], name, self.view)), price(messages[index])]
+        return cut
+
+    @lazy
+    def digest(self) -> str:
+        """Fingerprint of the model, of everything that precedes the history, and of how the history is shown.
+
+        A reported size is only comparable under the same one.
+        """
+        parts = self.parts
+        texts = (
+            str(parts.system.content) if parts.system else "",
+            constraints_text(parts.settings.constraints),
+            self.record,
+            parts.settings.summary_placement,
+            parts.tools_digest,
+            parts.model,
+            json.dumps(self._edits()),
+        )
+        return hashlib.blake2b("\0".join(texts).encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+
+    def _edits(self) -> list[Any]:
+        """Where the view begins, what is pinned and edited: by place, because ids may differ from call to call."""
+        view = self.view
+        messages = self.messages if view.edited else []
+        places = [place for place, message in enumerate(messages) if message.id in view.edited]
+        clamps = sorted((clamp.head_chars, clamp.tail_chars) for clamp in view.clamped.values())
+        nameless = sorted(key for key in view.edited if key.startswith("#"))
+        pinned = [(step.index, step.size, step.tokens) for step in self.pinned]
+        return [self.start, pinned, len(view.cleared), places, clamps, nameless, len(view.without_media)]
+
+    # ---- its thresholds ---------------------------------------------------------------------------------------------
+
+    @property
+    def fits(self) -> bool:
+        """True when the request may be sent."""
+        return self.upper_tokens <= self.limit
+
+    @property
+    def likely_fits(self) -> bool:
+        """True when the current user message need not be cut.
+
+        While the provider reported no size a question is not cut on a mere suspicion: if the provider refuses it,
+        recovery covers the rest.
+        """
+        return (self.upper_tokens if self.sizing.correction.reports else self.total_tokens) <= self.limit
+
+    @property
+    def likely_limit(self) -> int:
+        """The limit as a most likely size: what the bound on an unsure count leaves of it."""
+        return int(self.limit * self.total_tokens / max(1, self.upper_tokens))
+
+    @property
+    def room(self) -> int:
+        """What the fixed regions leave for history, as most likely sizes: the limit less what they may be short of.
+
+        While counts are unsure a request is at its limit long before its most likely size is.
+        """
+        room, most = max(0, self.likely_limit - self.fixed_tokens), self.parts.settings.max_history_tokens
+        return room if most is None else min(room, most)
+
+    @property
+    def most_history(self) -> int:
+        """Tokens of the history past which something leaves: the trigger, or all of the room."""
+        trigger = self.parts.settings.trigger
+        return portion(1.0 if trigger is None else trigger, self.room)
+
+    @property
+    def ceiling(self) -> int:
+        """Total at which something has to leave."""
+        return self.fixed_tokens + self.most_history
+
+    @property
+    def low_water(self) -> int:
+        """Total that a compaction aims for; pins, summary and record count as cost before it is set."""
+        return self.fixed_tokens + portion(self.parts.settings.keep, self.room)
+
+    @property
+    def shown_messages(self) -> int:
+        """How many messages of the history the view holds."""
+        return self.stop - self.start
+
+    @property
+    def kept_messages(self) -> int:
+        """Messages that a compaction by their number leaves."""
+        keep = self.parts.settings.keep
+        share = keep if keep <= MAX_MESSAGES_SHARE else KEPT_MESSAGES_SHARE
+        return max(LEAST_MESSAGES, int(share * (self.parts.settings.trigger_messages or 0)))
+
+    @property
+    def is_low(self) -> bool:
+        """True when the request fits and is at or below its low-water mark."""
+        most = self.parts.settings.trigger_messages
+        is_few = most is None or self.shown_messages <= self.kept_messages
+        return self.fits and self.total_tokens <= self.low_water and is_few
+
+    @property
+    def is_halfway(self) -> bool:
+        """True when a finished summary alone makes the request small enough: halfway to the low-water mark."""
+        most = self.parts.settings.trigger_messages
+        is_few = most is None or 2 * self.shown_messages <= most + self.kept_messages
+        return self.fits and self.total_tokens <= (self.ceiling + self.low_water) // 2 and is_few
+
+    @property
+    def leaves_turn_whole(self) -> bool:
+        """True when the current turn, which is all of the history that is left, is small enough to stay whole."""
+        most = self.fixed_tokens + portion(WHOLE_TURN_SHARE, self.room)
+        return self.parts.settings.trigger_messages is None and self.fits and self.total_tokens <= most
+
+    @property
+    def has_no_room(self) -> bool:
+        """True when the fixed regions nearly fill the limit by themselves: no compaction of the history can help."""
+        return self.fixed_tokens > FILLED_SHARE * self.limit
+
+    @property
+    def stopped(self) -> Stopped:
+        """Why no summary is tried; empty while one may be."""
+        if self.has_no_room:
+            return "fixed_regions"
+        return "summaries_ineffective" if self.session.has_given_up(self.parts.messages) else ""
+
+
+Window = Request
+"""The public name of a request."""
+
+
+def portion(share: float, room: int) -> int:
+    """Return a setting that is a share of the room when at most 1, else a number of tokens capped by the room."""
+    return int(share * room) if share <= 1 else min(int(share), room)
+
+
+def unbound_before(messages: Sequence[AnyMessage], stop: int, rules: Rules) -> int:
+    """Return the position up to which reasoning is left out when the prefix of the first `stop` messages changes.
+
+    The step whose calls wait for an answer keeps its reasoning where the provider would refuse it without.
+    """
+    if not rules.calls_need_reasoning or not stop or not result_ids(messages[stop - 1]):
+        return stop
+    return next((index for index in range(stop - 1, -1, -1) if isinstance(messages[index], AIMessage)), stop)
+
+
+def last_report_of(request: Request, told: tuple[int, int] | None) -> LastReport | None:
+    """Return the reported size of an earlier request that this one extends, by walking back over what was added.
+
+    Without an anchor that is `told`: the position and the size that came with an answer in the history.
+    """
+    anchor = request.session.counts.get("anchor")
+    if not (anchor or told) or (anchor and anchor.get("digest") != request.digest):
+        return None
+    added, counted = list[int](), request.estimates.total_tokens
+    for step in reversed(request.steps):
+        added.append(step.tokens)
+        counted -= step.tokens
+        tokens = _reported(request.parts.messages[step.index], step.index, anchor, told)
+        if tokens:
+            is_edited = anchor and anchor.get("estimate") != counted  # what the provider counted is not what it was
+            return None if is_edited else LastReport(index=step.index, tokens=tokens, added=tuple(added))
+    return None
+
+
+def _reported(caller: AnyMessage, at: int, anchor: Mapping[str, Any] | None, told: tuple[int, int] | None) -> int:
+    """Prompt size that the provider reported with the AI message that opens a step; 0 when that is not the one."""
+    if not isinstance(caller, AIMessage):
+        return 0
+    if anchor:
+        return int(anchor["tokens"]) if caller.id == anchor["id"] else 0
+    return told[1] if told and told[0] == at else 0
