@@ -200,11 +200,6 @@ class ContextEngine:
             self._settings = now
         return self._settings
 
-    @property
-    def is_live(self) -> bool:
-        """True when the settings may change from one request to the next."""
-        return not isinstance(self._live, ContextConfig)
-
     def measure(
         self,
         messages: Sequence[MessageLikeRepresentation] | str,
@@ -256,10 +251,6 @@ class ContextEngine:
         # The value in the value stays alive, so an id in the key cannot come to mean another one.
         return once(self._records, id(value), lambda: (value, valid_record(value)))[1] if value else valid_record(value)
 
-    def has_measured(self, messages: Sequence[AnyMessage]) -> bool:
-        """True while a history holds the very messages that it held when its conversation was measured last."""
-        return self._marks.knows(messages)
-
     def continued(self, window: Window, before: Window) -> Window:
         """Return the window of a request that goes on with what `before` began, by the settings that held then."""
         settings = settings_of(before)
@@ -303,19 +294,12 @@ class ContextEngine:
             return window
         return window if tokens is None else self._again(window, from_count(window, tokens))
 
-    def plan(self, window: Window, *, planned: Compaction | None = None) -> Compaction | None:
-        """Return the summary that is due now, or None; pure, calls no model. `planned` is what is known to be due.
+    def plan(self, window: Window) -> Compaction | None:
+        """Return the summary that is due now, or None; pure, calls no model.
 
         None also when summaries are off, would not pay for themselves, or failed twice since the last user message.
         """
-
-        def due(measured: Window) -> Compaction | None:
-            if planned is not None and measured is window:
-                return planned
-            return self.due(measured)
-
-        expect(window, Window, "window", MEASURED)
-        return self._agreed(window, due)
+        return self._agreed(expect(window, Window, "window", MEASURED), self.due)
 
     def due(self, window: Window) -> Compaction | None:
         """Return what `plan` returns when no hook has a say."""

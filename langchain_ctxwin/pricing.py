@@ -366,14 +366,6 @@ class Marks:
         self._known.put(name, (old, len(messages), now))
         return now
 
-    def knows(self, messages: Sequence[AnyMessage]) -> bool:
-        """True when the history is the one in which was looked last, message by message."""
-        for takes_marks in (True, False):
-            old, same, _ = self._known.get((_name_of(messages), takes_marks)) or ([], 0, None)
-            if len(old) == same == len(messages) and starts_with(messages, old):
-                return True
-        return False
-
     def _pins(self, messages: Sequence[AnyMessage], begin: int, is_marked: Callable[[AnyMessage], bool]) -> list[int]:
         """The positions of messages that are marked or for which `pin_when` holds."""
         if self._pin_when is None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import islice
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
@@ -12,34 +12,37 @@ from langchain_core.messages import AIMessage
 from langchain_core.runnables import Runnable
 from langchain_core.runnables.base import RunnableBindingBase
 
-from langchain_ctxwin.agent.events import report_mended
 from langchain_ctxwin.agent.state import State, Update, tools_of
 from langchain_ctxwin.config import ContextConfig
-from langchain_ctxwin.core.compaction import Compaction
+from langchain_ctxwin.core import planning
 from langchain_ctxwin.core.events import NoticeEvent, RouteEvent
 from langchain_ctxwin.core.limits import ModelLimits, NamedLimits
 from langchain_ctxwin.core.model_info import family_of, model_name
 from langchain_ctxwin.core.native import is_deferred
-from langchain_ctxwin.core.pairing import Rules
 from langchain_ctxwin.core.recovery import output_tokens_of
-from langchain_ctxwin.core.session import valid_tools
-from langchain_ctxwin.core.spending import MOST_CALLS, CostComparison, Course, compared
 from langchain_ctxwin.core.tool_schemas import name_of
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.engine import ContextEngine, settings_of
-from langchain_ctxwin.errors import ConfigError, NoModelFitsError, RemainingTooSmallError, expect
+from langchain_ctxwin.errors import (
+    BudgetExceededError,
+    ConfigError,
+    NoModelFitsError,
+    RemainingTooSmallError,
+    expect,
+)
 from langchain_ctxwin.reporting import Reporter
 
 if TYPE_CHECKING:  # both take a while to import, and most agents have neither
-    from langchain_ctxwin.routing import Candidate, ModelRouter, Request, Route, Size
+    from langchain_ctxwin.routing import Candidate, ModelRouter, Size
     from langchain_ctxwin.tools import ToolSelection, ToolSelector
 
 TOOL_SHARE = 0.5
 """Most that selected tools may take of what the system prompt, the agent's own tools and other fixed parts leave: a
 window that is full of definitions has no room to use them."""
 
-Shrunk = Callable[[Window], Compaction | None]
-"""Plans the compaction that makes a request fit; None when nothing does."""
+
+COMPACTS = "compacts: the conversation stays with its model"
+"""Why a full conversation does not move."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,10 +178,6 @@ class Choices:
             shown += [tool for tool in left if name_of(tool) in is_there]
         return shown
 
-    def defers_tools(self, rules: Rules) -> bool:
-        """True when the provider takes deferred tools, which messages load, and the selector has some."""
-        return rules.loads_tools and self.selector is not None and bool(self.selector.deferred_forms)
-
     def room(self, state: State, window: Window) -> dict[str, Any]:
         """Return what the selected tools may take of the window of the conversation's model, else of the smallest."""
         if self.selector is None:
@@ -192,10 +191,9 @@ class Choices:
 
     def tools_update(self, state: State, selection: ToolSelection) -> Update:
         """Return the update that names the selected tools."""
-        report_mended(self.reporter, valid_tools(state.get("context_tools"))[1])
         if state.get("context_tools") is None or selection.added or selection.removed:
-            about: dict[str, Any] = {name: getattr(selection, name) for name in ("added", "removed", "tokens")}
-            about["deferred"] = len(selection.deferred)
+            about = {name: getattr(selection, name) for name in ("added", "removed", "tokens")}
+            about |= {"deferred": len(selection.deferred)}
             self.reporter.emit(NoticeEvent(notice="tools_chosen", about=about))
         return {"context_tools": list(selection.names)}
 
@@ -231,12 +229,6 @@ class Choices:
         chosen = self._chosen(state)
         return chosen.info if chosen else None
 
-    def families(self, state: State) -> dict[str, str]:
-        """Return the tokenizer families of the candidates, each with one that stands for it: the chosen one for its."""
-        chosen = self._chosen(state)
-        named = {one.family: one.name for one in self._candidates()}
-        return named | {chosen.family: chosen.name} if chosen else named
-
     def arguments(self, state: State) -> dict[str, Any]:
         """Return the argument that tells a `RoutedChatModel` with which candidate to begin, and why."""
         return {"route": dict(state["context_model"])} if self._chosen(state) else {}
@@ -250,12 +242,12 @@ class Choices:
         return model.bind(**bound)
 
     def may_move(self, state: State, window: Window) -> bool:
-        """True when a conversation that no longer fits its candidate may go on with another that has more room."""
+        """Return whether a conversation that no longer fits its candidate goes on whole with another that has room."""
         if self.router is None or self.router.config.when_full == "compact":
             return False
-        reserve = settings_of(window).output_reserve
-        limits = [one.limits for one in self._candidates() if one.name != known_name(state) and one.limits.known]
-        return any(one.input_limit(one.output_reserve(reserve)) > window.budget.input_limit for one in limits)
+        reserve, least = settings_of(window).output_reserve, window.budget.input_limit
+        others = [one.limits for one in self._candidates() if one.name != known_name(state) and one.limits.known]
+        return any(limits.input_limit(limits.output_reserve(reserve)) > least for limits in others)
 
     def left_after(self, error: Exception, state: State) -> Update:
         """Return the update for the only candidate that is left, too small for the request; empty where all may be."""
@@ -272,22 +264,15 @@ class Choices:
             return {}
         return self._model_update(str(route["model"]), str(route.get("reason") or ""), state)
 
-    def _model_update(self, name: str, reason: str, state: State) -> Update:
-        self.reporter.emit(RouteEvent(model=name, before=known_name(state), reason=reason))
+    def _model_update(self, name: str, reason: str, state: State, route: Mapping[str, Any] | None = None) -> Update:
+        self.reporter.emit(RouteEvent(model=name, before=known_name(state), reason=reason, route=route or {}))
         return {"context_model": {"model": name, "reason": reason}}
 
-    def model_update(
-        self, state: State, windows: Mapping[str, Window], *, shrunk: Shrunk = lambda _: None, summary_tokens: int = 0
-    ) -> Update:
+    def model_update(self, state: State, window: Window) -> Update:
         """Return the update that names the candidate which takes the request as it stands, else the largest.
 
-        A conversation that no longer fits its candidate may stay to be compacted there: `RoutingConfig.when_full`.
-
-        Args:
-            state: names the candidate that the conversation went to.
-            windows: the request as measured for each tokenizer family; for that of its candidate, as measured for it.
-            shrunk: plans the compaction that makes a request fit.
-            summary_tokens: length of the summary that a model writes for a compaction; 0 when none does.
+        With `RoutingConfig(when_full="compact")` a conversation that no longer fits its candidate stays with it while
+        a compaction makes it fit.
 
         Raises:
             NoModelFitsError: no candidate can do what the request asks for.
@@ -297,100 +282,57 @@ class Choices:
             return {}
         from langchain_ctxwin.routing.candidates import Request, thread_key  # noqa: PLC0415  # most agents have no router
 
-        window = next(iter(windows.values()))
+        asked = self.asked
         request = Request(
             messages=window.priced_view.messages(),
             tools=window.about.tools,
             conversation=thread_key(),
             kept=before,
-            prefer=self.asked.route if any(one.name == self.asked.route for one in router.candidates) else "",
-            requires=self.asked.requires,
-            output_tokens=self.asked.output_tokens,
+            prefer=asked.route if any(one.name == asked.route for one in router.candidates) else "",
+            requires=asked.requires,
+            output_tokens=asked.output_tokens,
             reserve=settings_of(window).output_reserve,
-            sizes={family: _size(window, router.config.headroom) for family, window in windows.items()},
-            cached_tokens=max((w.extends.tokens for w in windows.values() if w.extends), default=None),
+            sizes=self._sizes(state, window),
         )
         try:
             route = router.decide(request)
         except NoModelFitsError:
             route = router.largest(request, is_to_shrink=True)
-        route, comparison = _when_full(
-            router, request, route, windows=windows, shrunk=shrunk, summary_tokens=summary_tokens
-        )
-        if comparison is not None or route.name != before:
-            facts = comparison.facts() if comparison else {}
-            about: dict[str, Any] = {
-                "before": before,
-                "reason": route.reason,
-                "route": route.metadata(),
-                "comparison": facts,
-            }
-            self.reporter.emit(RouteEvent(model=route.name, **about))
-        return {"context_model": {"model": route.name, "reason": route.reason}}
+        if route.name == before:
+            return {"context_model": {"model": before, "reason": route.reason}}
+        if not request.prefer and self._is_compacted(state, window):
+            with suppress(NoModelFitsError):
+                stay = router.decide(replace(request, prefer=before, prefer_reason=COMPACTS))
+                # Another one is taken when it is in trouble, or cannot do what is asked for.
+                route = stay if stay.name == before else route
+        return self._model_update(route.name, route.reason, state, route.metadata())
 
+    def _is_compacted(self, state: State, window: Window) -> bool:
+        """True when a full conversation is to stay with its candidate, and a compaction makes it fit there."""
+        config = self.router.config if self.router else None
+        if config is None or config.when_full == "move" or not (config.sticky and self._chosen(state)):
+            return False
+        try:
+            compaction = planning.emergency(window)
+        except BudgetExceededError:
+            return False
+        return compaction is not None and window.fits_after(compaction)
 
-def _when_full(
-    router: ModelRouter,
-    request: Request,
-    route: Route,
-    *,
-    windows: Mapping[str, Window],
-    shrunk: Shrunk,
-    summary_tokens: int,
-) -> tuple[Route, CostComparison | None]:
-    """Where a conversation goes that would leave its candidate, and what decided it where it could have stayed."""
-    when_full = router.config.when_full
-    candidate = next((one for one in router.candidates_of(request.conversation) if one.name == request.kept), None)
-    if candidate is None or route.name == candidate.name or when_full == "move" or request.prefer:
-        return route, None
-    window = windows[candidate.family]
-    compaction = shrunk(window) if window.over_by and router.config.sticky else None
-    if compaction is None:
-        return route, None
-    lengths = {"output_tokens": router.config.expected_output_tokens, "summary_tokens": summary_tokens}
-    stay = _course(window, compaction, candidate, request, **lengths)
-    limit, prefix = router.input_limit(route.name, request), stay.prefix_tokens
-    kept_share = max(0, stay.low - prefix) / max(1, stay.limit - prefix)
-    low = prefix + int(kept_share * max(0, limit - prefix))
-    move = replace(stay, info=route.info, tokens=route.estimated_tokens, limit=limit, low=low, cached_tokens=0)
-    answers = (message for message in reversed(window.request.messages) if isinstance(message, AIMessage))
-    calls_so_far = sum(1 for _ in islice(answers, MOST_CALLS))
-    comparison = compared(candidate.name, stay, route.name, move, calls_so_far=calls_so_far)
-    if when_full == "cheaper" and not comparison.is_cheaper_to_compact:
-        return route, comparison
-    try:
-        kept = router.decide(replace(request, prefer=candidate.name, prefer_reason=f"compacts: {comparison}"))
-    except NoModelFitsError:
-        return route, None
-    # Another one is taken when it is in trouble, or cannot do what is asked for.
-    return (kept, comparison) if kept.name == candidate.name else (route, None)
+    def _sizes(self, state: State, window: Window) -> dict[str, Size]:
+        """The size of the request by tokenizer family: as measured, for the family that it was measured for.
 
+        The router counts for the other ones. A plain callable does not say how far off it may be, so it gets the
+        router's headroom.
+        """
+        from langchain_ctxwin.routing import Size  # noqa: PLC0415  # most agents have no router
 
-def _course(window: Window, compaction: Compaction, candidate: Candidate, request: Request, **lengths: int) -> Course:
-    """How a full conversation goes on with its candidate, by how it grew so far."""
-    view, limit = window.priced_view, window.budget.input_limit
-    steps = [step.tokens for step in view.steps]
-    seen_tokens = view.total_tokens - sum(steps[-1:])
-    return Course(
-        info=candidate.info,
-        tokens=max(view.total_tokens, limit + 1),
-        limit=limit,
-        low=compaction.tokens_after,
-        prefix_tokens=window.report["system_tokens"] + window.report["tool_tokens"],
-        cached_tokens=seen_tokens if request.cached_tokens is None else request.cached_tokens,
-        added_tokens=max(1, sum(steps) // max(1, len(steps))),
-        **lengths,
-    )
-
-
-def _size(window: Window, headroom: float) -> Size:
-    """The size as measured; a plain callable does not say how far off it may be, so it gets the router's headroom."""
-    from langchain_ctxwin.routing import Size  # noqa: PLC0415  # most agents have no router
-
-    priced_view = window.priced_view
-    has_bounds = priced_view.upper_tokens > priced_view.total_tokens or window.report["counted_by"] != "estimate"
-    upper = priced_view.upper_tokens if has_bounds else ceil(priced_view.total_tokens * headroom)
-    return Size(tokens=priced_view.total_tokens, upper=upper, lower=priced_view.lower_tokens)
+        view, chosen, candidates = window.priced_view, self._chosen(state), self._candidates()
+        upper = view.upper_tokens
+        if self.router and upper <= view.total_tokens and window.report["counted_by"] == "estimate":
+            upper = ceil(view.total_tokens * self.router.config.headroom)
+        size = Size(tokens=view.total_tokens, upper=upper, lower=view.lower_tokens)
+        families = {chosen.family} if chosen else {one.family for one in candidates}
+        return dict.fromkeys(families, size)
 
 
 def require_free_name(selector: ToolSelector, tools: Sequence[Any]) -> None:

@@ -14,7 +14,7 @@ from langgraph.types import Command, TracePolicy, omit_payload
 from langchain_ctxwin.agent.choices import Choices, asked_by, limited_by, router_of, unknown_tools
 from langchain_ctxwin.agent.model_call import Attempt, ModelCall
 from langchain_ctxwin.agent.state import RECORD_CHANNEL, MessagesDeltaChannel, State, newer, turn_is_finished
-from langchain_ctxwin.agent.step import AgentStep, CallSetup, Flow, is_large
+from langchain_ctxwin.agent.step import AgentStep, CallSetup, is_large
 from langchain_ctxwin.agent.storage import place_of
 from langchain_ctxwin.config import ContextConfig, LiveConfig
 from langchain_ctxwin.core.limits import ModelLimits, limits_given
@@ -116,22 +116,22 @@ SESSION_KEYS = tuple(key for key in ContextKeys.__annotations__ if key not in Ag
 class AgentCall:
     """One model call of an agent: its request, what the agent answers with, and what the session learns on the way."""
 
-    def __init__(self, flow: Flow, request: ModelRequest[Any], call: CallSetup) -> None:
-        self._flow = flow
+    def __init__(self, request: ModelRequest[Any], setup: CallSetup) -> None:
         self._request = request
         stored: State = request.state
         state = {key: stored[key] for key in SESSION_KEYS if key in stored}
-        self._step = AgentStep(flow, {**state, "messages": request.messages}, call)
+        self._step = AgentStep({**state, "messages": request.messages}, setup)
         self._answer: ModelResponse[Any] = ModelResponse(result=[])
 
-    def work(self, model: Any, handler: Callable[[ModelRequest[Any]], Any], validator: Validator | None) -> Work[Any]:
+    def work(self, handler: Callable[[ModelRequest[Any]], Any], validator: Validator | None) -> Work[Any]:
         """Make the request fit, call the model through `handler`, recover, and return the response with its update."""
-        flow, step = self._flow, self._step
-        yield from flow.prepare(step)
-        answer = yield from ModelCall(flow, model, validator=validator).answer(
-            step,
-            lambda attempt: Wait(lambda: self._called(attempt, handler), lambda: self._acalled(attempt, handler)),
-        )
+        step = self._step
+
+        def send(attempt: Attempt) -> Wait:
+            return Wait(lambda: self._called(attempt, handler), lambda: self._acalled(attempt, handler))
+
+        yield from step.prepare()
+        answer = yield from ModelCall(step, step.setup.called, send, validator=validator).answer()
         result = self._answer.result  # its last AI message in the form that the session refers to: with an id
         last = max(index for index, message in enumerate(result) if isinstance(message, AIMessage))
         self._answer = replace(self._answer, result=[*result[:last], answer, *result[last + 1 :]])
@@ -140,24 +140,26 @@ class AgentCall:
         if self._request.response_format is not None:  # the structured response that the answer was to be
             is_done = self._answer.structured_response is not None
         if is_done:
-            yield from flow.summarize(step)
+            yield from step.summarize()
         return ExtendedModelResponse(model_response=self._answer, command=Command(update=step.news))
 
     def _ask(self, attempt: Attempt) -> ModelRequest[Any]:
         """The agent's request with the messages of an attempt."""
         first = attempt.request[0]
         system = first if isinstance(first, SystemMessage) else None
-        messages = attempt.request[1:] if system else attempt.request
-        settings = {**self._request.model_settings, **attempt.arguments}
-        tools = [] if attempt.native.get("tools") == [] else list(self._step.tools)
-        return self._request.override(system_message=system, messages=messages, model_settings=settings, tools=tools)
+        return self._request.override(
+            system_message=system,
+            messages=attempt.request[1:] if system else attempt.request,
+            model_settings={**self._request.model_settings, **attempt.arguments},
+            tools=[] if attempt.extras.get("tools") == [] else list(self._step.tools),
+        )
 
     def _called(self, attempt: Attempt, handler: Callable[[ModelRequest[Any]], Any]) -> AIMessage | None:
-        with calls_carry(self._flow.metadata(self._step)):
+        with calls_carry(self._step.metadata()):
             return self._hear(handler(self._ask(attempt)))
 
     async def _acalled(self, attempt: Attempt, handler: Callable[[ModelRequest[Any]], Any]) -> AIMessage | None:
-        with calls_carry(self._flow.metadata(self._step)):
+        with calls_carry(self._step.metadata()):
             return self._hear(await handler(self._ask(attempt)))
 
     def _hear(self, answer: ModelResponse[Any] | AIMessage) -> AIMessage | None:
@@ -374,7 +376,9 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         if (fault := unknown_tools(engine.config, request.tools, self._selector)) and self._warned.is_new(fault):
             log.warning("config.tools_unknown", reason=fault)
         prompt, is_bounded = request.system_message or "", self._engine is not None
-        call = CallSetup(
+        setup = CallSetup(
+            engine=engine,
+            choices=self._choices_of(request, engine),
             system_prompt=prompt,
             tools=request.tools,
             only_given=True,
@@ -385,8 +389,7 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
             bind=lambda tools: bound_by_agent(request, model, tools),
             place=place_of(request.runtime, prompt),
         )
-        agent_call = AgentCall(Flow(engine, self._choices_of(request, engine)), request, call)
-        return agent_call.work(model, handler, self.validator)
+        return AgentCall(request, setup).work(handler, self.validator)
 
     def _choices_of(self, request: ModelRequest[ContextT], engine: ContextEngine) -> Choices:
         """The choices for one request; a routed model brings its router along."""

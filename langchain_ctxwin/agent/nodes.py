@@ -24,7 +24,7 @@ from langchain_ctxwin.agent.choices import (
 )
 from langchain_ctxwin.agent.model_call import Attempt, ModelCall
 from langchain_ctxwin.agent.state import OUR_KEYS, HookState, State, StepState, Update, as_mapping, report_of
-from langchain_ctxwin.agent.step import AgentStep, CallSetup, Destination, Flow, is_large, request_waits
+from langchain_ctxwin.agent.step import AgentStep, CallSetup, Destination, is_large, request_waits, route_of
 from langchain_ctxwin.agent.storage import place_of
 from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.core.window import Window
@@ -49,6 +49,8 @@ PerRequest = Callable[[Any, Any], T]
 MAX_BINDINGS = 64
 """Tool sets whose binding is kept: a conversation has a few, and making one converts every definition."""
 
+MAX_STEPS = 64
+"""Conversations between two nodes of one step whose measured request is kept; losing it costs one measure."""
 
 UNCHECKED = (
     "build_messages found no context_report in the state: either no edge leads through budget_check, or the state has "
@@ -145,7 +147,7 @@ class ContextNodes:
         self._model = model
         self.choices = Choices(router=router, selector=tool_selector, reporter=engine.reporter)
         """Chooses the tools and the model of each request."""
-        self._flow = Flow(engine, self.choices)
+        self._steps: Lru[AgentStep] = Lru(MAX_STEPS, of_conversations=True)
         self._call: Runnable[Any, Any] | None = None
         self._bindings: Lru[tuple[Any, Runnable[Any, Any]]] = Lru(MAX_BINDINGS)
         self.validator = validator
@@ -170,7 +172,7 @@ class ContextNodes:
         """Return the node that follows `budget_check`."""
         if report_of(state).get("over_by") is None:
             state = {**state, "context_report": self.measure(state).report}
-        return self._flow.route(state)
+        return route_of(state)
 
     def model_node(self, call: Runnable[Any, Any] | Callable[[list[AnyMessage]], Any]) -> Runnable[Any, Any]:
         """Wrap a chat model, a Runnable or a callable `messages -> AIMessage` as the model node.
@@ -187,19 +189,18 @@ class ContextNodes:
             require_tool_binding(call)
         self.choices.follow(asked_by(call))
         self._call = runnable = call if isinstance(call, Runnable) else RunnableLambda(call)
-        model_call = ModelCall(self._flow, runnable, validator=self.validator)
 
         def answer(step: AgentStep, config: RunnableConfig | None) -> Work[Update]:
             def send(attempt: Attempt) -> Wait:
                 bound = self._bound(runnable, step.tools)  # a recovery may choose others
-                carried = with_metadata(config, self._flow.metadata(step))
+                carried = with_metadata(config, step.metadata())
                 return Wait(
                     lambda: bound.invoke(attempt.request, carried, **attempt.arguments),
                     lambda: bound.ainvoke(attempt.request, carried, **attempt.arguments),
                 )
 
-            message = yield from model_call.answer(step, send)
-            self._flow.drop_window(step)
+            self._steps.drop(id(step.state.get("messages")))
+            message = yield from ModelCall(step, runnable, send, validator=self.validator).answer()
             return {**step.news, "messages": [message]}
 
         return self._node("model_node", answer)
@@ -210,7 +211,7 @@ class ContextNodes:
         Raises:
             ContextWindowError: there is no message that a model could answer.
         """
-        return self._flow.request(self._step(state))
+        return self._step(state).request()
 
     @staticmethod
     def retry_on(exc: Exception) -> bool:
@@ -228,7 +229,9 @@ class ContextNodes:
         """A step of this run: what is given per request is asked for once."""
         runtime = current_runtime()
         prompt = _resolved(self._system_prompt, state, runtime)
-        call = CallSetup(
+        setup = CallSetup(
+            engine=self.engine,
+            choices=self.choices,
             system_prompt=prompt,
             tools=_resolved(self._tools, state, runtime),
             model=None if self.choices.router else _resolved(self._model, state, runtime),
@@ -236,7 +239,11 @@ class ContextNodes:
             bind=lambda tools: None if self._call is None else self._bound(self._call, tools),
             place=place_of(runtime, prompt),
         )
-        return AgentStep(self._flow, state, call)
+        step = AgentStep(state, setup)
+        # A step keeps its list of messages alive, so that an id cannot come to mean another one.
+        if before := self._steps.get(id(state.get("messages"))):
+            step.take_over(before)
+        return step
 
     def _bound(self, model: Runnable[Any, Any], tools: Sequence[Any]) -> Runnable[Any, Any]:
         """The model with the tools that a selector chose for this request."""
@@ -248,37 +255,36 @@ class ContextNodes:
         return once(self._bindings, key, lambda: ((model, shown), bind_inside(model, shown)))[1]
 
     def _choose(self, step: AgentStep, _: RunnableConfig | None) -> Work[Update]:
-        yield from self._flow.choose(step)
+        yield from step.choose()
         return step.news
 
     def _check(self, step: AgentStep, _: RunnableConfig | None) -> Work[Update]:
-        yield from self._flow.check(step)
-        return self._left(step)
+        yield from step.check()
+        return self._kept(step)
 
     def _summarize(self, step: AgentStep, _: RunnableConfig | None) -> Work[Update]:
-        yield from self._flow.summarize(step)
-        return self._left(step) if request_waits(step.state) else step.news
+        yield from step.summarize()
+        return self._kept(step) if request_waits(step.state) else step.news
 
     def _compress(self, step: AgentStep, _: RunnableConfig | None) -> Work[Update]:
         yield from ()
-        self._flow.compress(step)
-        return self._left(step)
+        step.compress()
+        return self._kept(step)
 
     def _build(self, step: AgentStep, _: RunnableConfig | None) -> Work[Update | Command[Any]]:
         yield from ()
         if current_runtime() is not None and not step.state.get("context_report"):
             raise ConfigError(UNCHECKED)
-        request = self._flow.request(step)
-        self._flow.keep_window(step)
-        return _unstreamed({"llm_input_messages": request})
+        request = step.request()
+        return _unstreamed({**self._kept(step), "llm_input_messages": request})
 
     def _prepare(self, step: AgentStep, _: RunnableConfig | None) -> Work[Update | Command[Any]]:
-        yield from self._flow.prepare(step)
-        return _unstreamed({**step.news, "llm_input_messages": self._flow.request(step)})
+        yield from step.prepare()
+        return _unstreamed({**step.news, "llm_input_messages": step.request()})
 
-    def _left(self, step: AgentStep) -> Update:
-        """What a node writes; the window is left to the next node of the step."""
-        self._flow.keep_window(step)
+    def _kept(self, step: AgentStep) -> Update:
+        """What a node writes; its request is kept for the next node of the step."""
+        self._steps.put(id(step.state.get("messages")), step)
         return step.news
 
 

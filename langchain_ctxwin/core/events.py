@@ -320,9 +320,6 @@ class RouteEvent(Event):
     route: Mapping[str, Any] = field(default_factory=dict)
     """The choice as the metadata of an answer state it: why others were rejected, and estimated costs."""
 
-    comparison: Mapping[str, Any] = field(default_factory=dict)
-    """Where the conversation was full: USD of coming calls, compacted at the candidate before, or moved whole."""
-
     @property
     def name(self) -> str:
         """What became of the conversation."""
