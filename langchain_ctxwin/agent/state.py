@@ -223,16 +223,16 @@ def _is_plain(kind: type) -> bool:
     return issubclass(kind, BaseMessage) and not issubclass(kind, (BaseMessageChunk, RemoveMessage))
 
 
-def _flatten(writes: Sequence[Any]) -> list[AnyMessage]:
+def _flatten(writes: Sequence[Any]) -> list[BaseMessage]:
     items = [item for write in writes for item in (write if isinstance(write, list) else [write])]
     return [_as_message(item) for item in items]
 
 
-def _as_message(item: Any) -> AnyMessage:
+def _as_message(item: Any) -> BaseMessage:
     message = item if isinstance(item, BaseMessage) else convert_to_messages([item])[0]
     if isinstance(message, BaseMessageChunk):
         message = message_chunk_to_message(message)
-    return cast("AnyMessage", message)
+    return message
 
 
 def _put(slots: list[Any], index: dict[str, int], message: BaseMessage) -> None:
