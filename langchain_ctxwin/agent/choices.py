@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage
@@ -17,7 +16,7 @@ from langchain_ctxwin.config import ContextConfig
 from langchain_ctxwin.core import planning
 from langchain_ctxwin.core.events import NoticeEvent, RouteEvent
 from langchain_ctxwin.core.limits import ModelLimits, NamedLimits
-from langchain_ctxwin.core.model_info import family_of, model_name
+from langchain_ctxwin.core.model_info import arguments_of, family_of, model_name, unbound
 from langchain_ctxwin.core.native import is_deferred
 from langchain_ctxwin.core.recovery import output_tokens_of
 from langchain_ctxwin.core.tool_schemas import name_of
@@ -56,8 +55,8 @@ class Asked:
 
 def asked_by(call: Any, settings: Mapping[str, Any] | None = None, requires: Iterable[str] = ()) -> Asked:
     """Read what a model, the bindings around it and the settings of one call ask for; the outermost counts."""
-    inner, bound = _unbound(call)
-    arguments = {"max_tokens": getattr(inner, "max_tokens", None), **bound, **(settings or {})}
+    own = {"max_tokens": getattr(unbound(call), "max_tokens", None)}
+    arguments = {**own, **arguments_of(call), **(settings or {})}
     route = arguments.get("route")
     name = route.get("model") if isinstance(route, Mapping) else route
     return Asked(output_tokens=output_tokens_of(arguments), route=str(name or ""), requires=tuple(requires))
@@ -65,11 +64,10 @@ def asked_by(call: Any, settings: Mapping[str, Any] | None = None, requires: Ite
 
 def require_router(call: Any, router: ModelRouter | None) -> None:
     """Raise `ConfigError` for a model that does not ask the candidates of this router."""
-    inner, _ = _unbound(call)
-    if router is not None and router_of(inner) is not router:
+    if router is not None and router_of(unbound(call)) is not router:
         raise ConfigError(
-            f"model={type(inner).__name__} does not ask the router's candidates: pass RoutedChatModel(router), with "
-            "the router that the nodes have"
+            f"model={type(unbound(call)).__name__} does not ask the router's candidates: pass RoutedChatModel(router), "
+            "with the router that the nodes have"
         )
 
 
@@ -84,23 +82,13 @@ def router_of(model: Any) -> ModelRouter | None:
 
 def require_tool_binding(call: Any) -> None:
     """Raise `ConfigError` for a model to which the tools of each request cannot be bound."""
-    inner, bound = _unbound(call)
-    if bound.get("tools"):
+    if arguments_of(call).get("tools"):
         raise ConfigError("tools are bound to the model: with a tool_selector, leave them to the nodes")
-    if not hasattr(inner, "bind_tools"):
+    if not hasattr(unbound(call), "bind_tools"):
         raise ConfigError(
-            f"model={type(inner).__name__} cannot be given tools for each request: with a tool_selector pass a chat "
-            "model to which no tools are bound"
+            f"model={type(unbound(call)).__name__} cannot be given tools for each request: with a tool_selector pass a "
+            "chat model to which no tools are bound"
         )
-
-
-def _unbound(call: Any) -> tuple[Any, dict[str, Any]]:
-    """What is inside all bindings, and the arguments that are bound; the outermost counts."""
-    arguments: dict[str, Any] = {}
-    while isinstance(call, RunnableBindingBase):
-        arguments = {**call.kwargs, **arguments}
-        call = call.bound
-    return call, arguments
 
 
 def bind_inside(call: Any, tools: Sequence[Any]) -> Runnable[Any, Any]:
@@ -319,20 +307,13 @@ class Choices:
         return compaction is not None and window.fits_after(compaction)
 
     def _sizes(self, state: State, window: Window) -> dict[str, Size]:
-        """The size of the request by tokenizer family: as measured, for the family that it was measured for.
-
-        The router counts for the other ones. A plain callable does not say how far off it may be, so it gets the
-        router's headroom.
-        """
+        """The size of the request for the tokenizer that it was measured for; the router counts for the others."""
         from langchain_ctxwin.routing import Size  # noqa: PLC0415  # most agents have no router
 
-        view, chosen, candidates = window.priced_view, self._chosen(state), self._candidates()
-        upper = view.upper_tokens
-        if self.router and upper <= view.total_tokens and window.report["counted_by"] == "estimate":
-            upper = ceil(view.total_tokens * self.router.config.headroom)
-        size = Size(tokens=view.total_tokens, upper=upper, lower=view.lower_tokens)
-        families = {chosen.family} if chosen else {one.family for one in candidates}
-        return dict.fromkeys(families, size)
+        chosen, view = self._chosen(state), window.priced_view
+        if chosen is None:
+            return {}
+        return {chosen.family: Size(tokens=view.total_tokens, upper=view.upper_tokens, lower=view.lower_tokens)}
 
 
 def require_free_name(selector: ToolSelector, tools: Sequence[Any]) -> None:
@@ -340,12 +321,6 @@ def require_free_name(selector: ToolSelector, tools: Sequence[Any]) -> None:
     search = selector.search_tools
     if any(name_of(tool) == search.name and tool is not search for tool in tools):
         raise ConfigError(f"a tool is called {search.name!r}, like the tool by which a model finds more: rename it")
-
-
-def require_known_tools(config: ContextConfig, tools: Iterable[Any], selector: ToolSelector | None) -> None:
-    """Raise `ConfigError` for a setting that names a tool which an agent does not have."""
-    if fault := unknown_tools(config, tools, selector):
-        raise ConfigError(fault)
 
 
 def unknown_tools(config: ContextConfig, tools: Iterable[Any], selector: ToolSelector | None) -> str:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Annotated, Any, Required, Self, TypeVar
+from typing import Annotated, Any, Required, TypeVar
 
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage, ToolMessage
 from langgraph.types import Command, TracePolicy, omit_payload
@@ -17,19 +16,18 @@ from langchain_ctxwin.agent.state import RECORD_CHANNEL, MessagesDeltaChannel, S
 from langchain_ctxwin.agent.step import AgentStep, CallSetup, is_large
 from langchain_ctxwin.agent.storage import place_of
 from langchain_ctxwin.config import ContextConfig, LiveConfig
-from langchain_ctxwin.core.limits import ModelLimits, limits_given
+from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.model_info import family_of, model_name
 from langchain_ctxwin.core.priced_view import PinWhen
-from langchain_ctxwin.engine import ContextEngine, check_collaborators
+from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import ConfigError, UnknownModelError, brief, expect
 from langchain_ctxwin.hooks import AfterCompaction, BeforeCompaction
 from langchain_ctxwin.limit_memory import HeardLimits
 from langchain_ctxwin.observe.validation import Validator
-from langchain_ctxwin.pricing import Marks
 from langchain_ctxwin.protocols import LimitMemory, MetricsSink, TokenCounter
-from langchain_ctxwin.reporting import Prices, Reporter, calls_carry
+from langchain_ctxwin.reporting import Reporter, calls_carry
 from langchain_ctxwin.routing import ModelRouter, RoutedChatModel
-from langchain_ctxwin.summarize import SummaryJobs, as_summarizer
+from langchain_ctxwin.summarize import SummaryJobs
 from langchain_ctxwin.tool_results import ToolResultGuard
 from langchain_ctxwin.tools import ToolSelector
 from langchain_ctxwin.util.log import log
@@ -195,32 +193,36 @@ def definitions_of(form: Any) -> list[Any]:
 Output = ToolMessage | Command[Any]
 
 
-class GuardedToolCalls:
-    """Hands every tool call of an agent to the middleware's guard."""
-
-    guard: ToolResultGuard
-
-    def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Output]) -> Output:
-        """Make the result of one tool call fit."""
-        return self.guard.wrap_tool_call(request, handler)
-
-    async def awrap_tool_call(
-        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Output]]
-    ) -> Output:
-        """Like `wrap_tool_call`, for async runs."""
-        return await self.guard.awrap_tool_call(request, handler)
-
-
 @cache
 def guarding(kind: Any) -> Any:
-    """Return a middleware class that guards tool calls too; an agent without a guard keeps its plain tool node."""
-    if issubclass(kind, GuardedToolCalls):
-        return kind
-    return type(kind.__name__, (GuardedToolCalls, kind), {"__module__": kind.__module__})
+    """Return a middleware class that guards tool calls, too: for one that wraps them LangChain builds other agents."""
+
+    class Guarding(kind):  # type: ignore[misc]  # a class that is known at run time alone
+        def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Output]) -> Output:
+            made: Output = self.guard.wrap_tool_call(request, handler)
+            return made
+
+        async def awrap_tool_call(
+            self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Output]]
+        ) -> Output:
+            made: Output = await self.guard.awrap_tool_call(request, handler)
+            return made
+
+    Guarding.__name__ = kind.__name__
+    return Guarding
 
 
 MAX_ENGINES = 64
 """Models of one agent whose engines are kept: more than any router chooses from; losing one loses time only."""
+
+ENGINE_OPTIONS = (
+    *("limits", "summarizer", "config", "counter", "learned", "pin_when", "jobs", "before_compaction"),
+    *("after_compaction", "sinks", "prices"),
+)
+"""Arguments that belong to an engine."""
+
+ANY_MODEL = ModelLimits(max_input_tokens=10**9)
+"""Limits that contradict no settings."""
 
 MAX_FORMATS = 64
 """Response formats whose definitions are kept; nearly every agent has one."""
@@ -292,12 +294,6 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
     trace_policy = TracePolicy(process_inputs=omit_payload)
     """Spans of the middleware hold no copy of request and state: the spans around and inside of it have them."""
 
-    def __new__(cls, *_: Any, guard: ToolResultGuard | None = None, **__: Any) -> Self:
-        """With a guard, make one that stands around tool calls too: LangChain looks at the class for that."""
-        kind: Any = cls
-        made: Self = super().__new__(guarding(kind) if guard is not None else kind)
-        return made
-
     def __init__(
         self,
         engine: ContextEngine | None = None,
@@ -319,19 +315,8 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         router: ModelRouter | None = None,
     ) -> None:
         super().__init__()
-        options: dict[str, Any] = {
-            "limits": limits,
-            "summarizer": summarizer,
-            "config": config,
-            "counter": counter,
-            "learned": learned,
-            "pin_when": pin_when,
-            "jobs": jobs,
-            "before_compaction": before_compaction,
-            "after_compaction": after_compaction,
-            "sinks": sinks,
-            "prices": prices,
-        }
+        given = locals()
+        options: dict[str, Any] = {name: given[name] for name in ENGINE_OPTIONS}
         _check(engine, validator, guard, options)
         reporter = engine.reporter if engine else Reporter.of(sinks or ())
         # What one model's provider stated is remembered by model, so the engines of all models can share it.
@@ -341,6 +326,9 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         """Watches how far off the counts are; None watches nothing."""
         self.guard = guard and guard.reporting(reporter)
         """Makes the results of tools fit; None leaves them as they are."""
+        if guard is not None:
+            kind: Any = type(self)
+            self.__class__ = guarding(kind)
         Choices(router=router, selector=tool_selector)  # refuses what cannot choose now, not at the first call
         self._selector, self._routed = tool_selector, RoutedChatModel(router) if router else None
         self.tools = [*(self.guard.tools if self.guard else ()), *_runnable(tool_selector)]
@@ -419,11 +407,6 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         return once(self._formats, id(form), lambda: (form, definitions_of(form)))[1] if form is not None else []
 
 
-# Callers write the arguments of `__init__`; without this, help and editors show those of `__new__`.
-_of_init = inspect.signature(ContextWindowMiddleware.__init__)
-ContextWindowMiddleware.__signature__ = _of_init.replace(parameters=[*_of_init.parameters.values()][1:])  # type: ignore[attr-defined]
-
-
 def _runnable(selector: ToolSelector | None) -> list[Any]:
     """The tools of a selector that the agent runs; of a definition alone the provider runs the tool."""
     tools = [*selector.tools, selector.search_tools] if selector else []
@@ -436,22 +419,11 @@ def _check(engine: Any, validator: Any, guard: Any, options: Mapping[str, Any]) 
         raise ConfigError(f"engine={brief(engine)} is no ContextEngine: {_instead_of(engine)}")
     expect(validator, Validator | None, "validator", "a Validator, or None")
     expect(guard, ToolResultGuard | None, "guard", "a ToolResultGuard, or None")
-    _check_options(**options)
     given = ", ".join(name for name, value in options.items() if value is not None)
     if engine is not None and given:
         raise ConfigError(f"engine and {given} were given: set {given} on the engine")
-
-
-def _check_options(
-    *, limits: Any, summarizer: Any, pin_when: Any, sinks: Any, prices: Any, **collaborators: Any
-) -> None:
-    if limits is not None:
-        limits_given(limits)
-    check_collaborators(**collaborators)
-    as_summarizer(summarizer)
-    Marks(pin_when)
-    Reporter.of(sinks or ())
-    Prices.made(prices)
+    tried = {**options, "sinks": options["sinks"] or ()}
+    ContextEngine(**{**tried, "limits": ANY_MODEL if options["limits"] is None else options["limits"]})
 
 
 def _instead_of(engine: Any) -> str:

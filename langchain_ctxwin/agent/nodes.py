@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 from langchain_core.messages import AnyMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
-from langchain_core.tools import BaseTool
 from langgraph.graph import END, StateGraph
 from langgraph.runtime import Runtime, get_runtime
 from langgraph.types import Command, RetryPolicy
@@ -18,18 +17,28 @@ from langchain_ctxwin.agent.choices import (
     Choices,
     asked_by,
     bind_inside,
-    require_known_tools,
     require_router,
     require_tool_binding,
+    unknown_tools,
 )
 from langchain_ctxwin.agent.model_call import Attempt, ModelCall
-from langchain_ctxwin.agent.state import OUR_KEYS, HookState, State, StepState, Update, as_mapping, report_of
+from langchain_ctxwin.agent.state import (
+    OUR_KEYS,
+    HookState,
+    State,
+    StepState,
+    Update,
+    as_mapping,
+    report_of,
+    turn_is_finished,
+)
 from langchain_ctxwin.agent.step import AgentStep, CallSetup, Destination, is_large, request_waits, route_of
 from langchain_ctxwin.agent.storage import place_of
 from langchain_ctxwin.core.overflow import classify_overflow
+from langchain_ctxwin.core.tool_schemas import listed
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.engine import ContextEngine
-from langchain_ctxwin.errors import ConfigError, ContextWindowError, brief, expect
+from langchain_ctxwin.errors import ConfigError, ContextWindowError, expect
 from langchain_ctxwin.reporting import with_metadata
 from langchain_ctxwin.util.memo import Lru, once
 from langchain_ctxwin.util.work import Wait, Work, arun, run
@@ -40,8 +49,8 @@ if TYPE_CHECKING:  # these take a while to import
     from langchain_ctxwin.tools import ToolSelector
 
 T = TypeVar("T")
-Do = Callable[[AgentStep, RunnableConfig | None], Work[Update | Command[Any]]]
-"""What a node does with a step, and the update it writes."""
+Do = Callable[[AgentStep, RunnableConfig | None], Work[Any]]
+"""What a node does with a step; it returns what the node writes."""
 
 PerRequest = Callable[[Any, Any], T]
 """A callable `(state, runtime)` that gives a value for one request."""
@@ -135,12 +144,15 @@ class ContextNodes:
         tool_selector: ToolSelector | None = None,
         router: ModelRouter | None = None,
     ) -> None:
-        _check(engine, system_prompt, tools)
-        tools = [tools] if isinstance(tools, BaseTool | dict) else tools
+        expect(engine, ContextEngine, "engine", "a ContextEngine, as in ContextNodes(ContextEngine(limits=model))")
+        wanted = "a text, a SystemMessage, or a function of state and runtime"
+        expect(system_prompt, str | SystemMessage | Callable, "system_prompt", wanted)
+        tools = tools if _is_per_request(tools) else listed(tools)
         if router is not None and model is not None:
             raise ConfigError("router and model were given: leave out model, the router chooses it for each request")
-        if tools and not callable(tools):
-            require_known_tools(engine.config, tools, tool_selector)
+        given: Any = tools
+        if tools and not _is_per_request(tools) and (fault := unknown_tools(engine.config, given, tool_selector)):
+            raise ConfigError(fault)
         self.engine = engine
         self._system_prompt = system_prompt
         self._tools = tools
@@ -155,13 +167,13 @@ class ContextNodes:
         # What is asked for per request may depend on any key of the state: such a node takes all of it.
         takes_all = any(map(_is_per_request, (system_prompt, tools, model)))
         self._node = partial(ContextNode if takes_all else StepNode, start=self._step)
-        self.budget_check = self._node("budget_check", self._check)
+        self.budget_check = self._node("budget_check", self._doing(AgentStep.check))
         """Chooses tools and model, measures the next request and decides where to go."""
-        self.select_model = self._node("select_model", self._choose)
+        self.select_model = self._node("select_model", self._doing(AgentStep.choose))
         """Chooses tools and model only, for graphs without `budget_check`."""
-        self.maybe_summarize = self._node("maybe_summarize", self._summarize)
+        self.maybe_summarize = self._node("maybe_summarize", self._doing(AgentStep.summarize))
         """Summarizes the oldest turns when that is due."""
-        self.force_compress = self._node("force_compress", self._compress)
+        self.force_compress = self._node("force_compress", self._doing(AgentStep.compressing))
         """Makes the request fit without calling a model, or raises `BudgetExceededError`."""
         self.build_messages = self._node("build_messages", self._build)
         """Writes the request to `llm_input_messages`."""
@@ -254,38 +266,28 @@ class ContextNodes:
         key = tuple(map(id, (model, *shown)))
         return once(self._bindings, key, lambda: ((model, shown), bind_inside(model, shown)))[1]
 
-    def _choose(self, step: AgentStep, _: RunnableConfig | None) -> Work[Update]:
-        yield from step.choose()
-        return step.news
+    def _doing(self, work: Callable[[AgentStep], Work[None]]) -> Do:
+        """What a node does that keeps its step for the next node, unless the turn is over."""
 
-    def _check(self, step: AgentStep, _: RunnableConfig | None) -> Work[Update]:
-        yield from step.check()
-        return self._kept(step)
+        def do(step: AgentStep, _: RunnableConfig | None) -> Work[Update]:
+            yield from work(step)
+            if not turn_is_finished(step.state):
+                self._steps.put(id(step.state.get("messages")), step)
+            return step.news
 
-    def _summarize(self, step: AgentStep, _: RunnableConfig | None) -> Work[Update]:
-        yield from step.summarize()
-        return self._kept(step) if request_waits(step.state) else step.news
-
-    def _compress(self, step: AgentStep, _: RunnableConfig | None) -> Work[Update]:
-        yield from ()
-        step.compress()
-        return self._kept(step)
+        return do
 
     def _build(self, step: AgentStep, _: RunnableConfig | None) -> Work[Update | Command[Any]]:
         yield from ()
         if current_runtime() is not None and not step.state.get("context_report"):
             raise ConfigError(UNCHECKED)
         request = step.request()
-        return _unstreamed({**self._kept(step), "llm_input_messages": request})
+        self._steps.put(id(step.state.get("messages")), step)
+        return _unstreamed({"llm_input_messages": request})
 
     def _prepare(self, step: AgentStep, _: RunnableConfig | None) -> Work[Update | Command[Any]]:
         yield from step.prepare()
         return _unstreamed({**step.news, "llm_input_messages": step.request()})
-
-    def _kept(self, step: AgentStep) -> Update:
-        """What a node writes; its request is kept for the next node of the step."""
-        self._steps.put(id(step.state.get("messages")), step)
-        return step.news
 
 
 def _unstreamed(update: Update) -> Update | Command[Any]:
@@ -307,7 +309,7 @@ def _resolved(value: Any, state: State, runtime: Runtime[Any] | None) -> Any:
 
 
 def _is_per_request(value: Any) -> bool:
-    return callable(value) and not isinstance(value, (Runnable, SystemMessage))
+    return callable(value) and not isinstance(value, (Runnable, SystemMessage, type))
 
 
 PROBE_ID = "probe"
@@ -337,8 +339,7 @@ def add_context_nodes(
         retry_policy: for the model node; use `nodes.retry_on` in it, or oversized requests are sent again.
 
     Raises:
-        ConfigError: the state has no key `messages`, or one whose reducer does not keep messages by their id; when the
-            graph is compiled, that an edge leads past `budget_check` to the model.
+        ConfigError: the state has no key `messages`, or one whose reducer does not keep messages by their id.
 
     Examples:
         ```python
@@ -373,31 +374,12 @@ def add_context_nodes(
     builder.add_edge("force_compress", "build_messages")
     builder.add_edge("build_messages", model_node)
     _close(builder)
-    validate = builder.validate
-
-    def validated(*args: Any, **kwargs: Any) -> Any:
-        for fault in _faults(builder, model_node):
-            raise ConfigError(fault)
-        return validate(*args, **kwargs)
-
-    builder.validate = validated  # type: ignore[method-assign]  # LangGraph has no other hook before a graph runs
 
 
 def _after_summary(state: State) -> str:
     if not request_waits(state):
         return "finished"
     return "force_compress" if state["context_report"]["over_by"] > 0 else "build_messages"
-
-
-def _check(engine: Any, system_prompt: Any, tools: Any) -> None:
-    """Raise `ConfigError` for arguments that would fail at the first request."""
-    expect(engine, ContextEngine, "engine", "a ContextEngine, as in ContextNodes(ContextEngine(limits=model))")
-    if not (isinstance(system_prompt, str | SystemMessage) or callable(system_prompt)):
-        raise ConfigError(
-            f"system_prompt={brief(system_prompt)}: pass a text, a SystemMessage, or a function of state and runtime"
-        )
-    if isinstance(tools, str | type) or not (isinstance(tools, Iterable | BaseTool) or callable(tools)):
-        raise ConfigError(f"tools={brief(tools)}: pass a list of tools, or a function of state and runtime")
 
 
 def _require_messages(builder: StateGraph[Any, Any, Any, Any]) -> None:
@@ -413,10 +395,8 @@ def _require_messages(builder: StateGraph[Any, Any, Any, Any]) -> None:
         kept = [getattr(message, "id", None) for message in tried.get()]
     except Exception as error:
         raise ConfigError(f"the reducer of {name}.messages raised {type(error).__name__} ({error}): {fix}") from error
-    if len(kept) < 2:  # noqa: PLR2004  # both
-        raise ConfigError(f"each write to {name}.messages replaces the history: {fix}")
-    if PROBE_ID not in kept or None in kept:
-        raise ConfigError(f"the reducer of {name}.messages leaves messages without ids: {fix}")
+    if PROBE_ID not in kept or None in kept or len(kept) == 1:
+        raise ConfigError(f"the key {name}.messages does not keep all messages, each with an id: {fix}")
 
 
 def _typed_dict(name: str, fields: dict[str, Any]) -> Any:
@@ -436,29 +416,3 @@ def _close(builder: StateGraph[Any, Any, Any, Any]) -> None:
         builder.input_schema = public
     if builder.output_schema is state:
         builder.output_schema = public
-
-
-def _faults(builder: StateGraph[Any, Any, Any, Any], model_node: str) -> Iterator[str]:
-    """What would send a request that nobody checked."""
-    edges = [*builder._all_edges]  # noqa: SLF001
-    edges += [
-        (start, end)
-        for start, branches in builder.branches.items()
-        for branch in branches.values()
-        for end in (branch.ends or {}).values()
-    ]
-    edges += [(start, end) for start, node in builder.nodes.items() for end in node.ends or ()]
-    allowed = {
-        model_node: {"build_messages"},
-        "build_messages": {"budget_check", "maybe_summarize", "force_compress"},
-        "force_compress": {"budget_check", "maybe_summarize"},
-    }
-    for start, end in edges:
-        if end in allowed and start not in allowed[end]:
-            yield (
-                f"an edge leads from {start!r} to {end!r} past 'budget_check', so that its requests may not fit: lead "
-                "it to 'budget_check'"
-            )
-    leads_anywhere = any(branch.ends is None for branches in builder.branches.values() for branch in branches.values())
-    if not leads_anywhere and not any(end == "budget_check" for _, end in edges):
-        yield "no edge leads to 'budget_check': add builder.add_edge(START, 'budget_check')"

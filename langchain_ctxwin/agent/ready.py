@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
@@ -132,23 +131,6 @@ def create_context_agent(
     return graph.compile(checkpointer=checkpointer, store=store, **compile_options)
 
 
-INSTEAD = {
-    **dict.fromkeys(
-        ("middleware", "response_format"),
-        "pass it to langchain's create_agent, with middleware=[ContextWindowMiddleware()]",
-    ),
-    **dict.fromkeys(
-        ("pre_model_hook", "post_model_hook", "version"),
-        "build a graph of your own with add_context_nodes, or pass nodes.pre_model_hook to create_react_agent",
-    ),
-    **dict.fromkeys(("prompt", "state_modifier", "messages_modifier"), "use system_prompt"),
-    **dict.fromkeys(("trigger", "keep", "summarize"), "use config=ContextConfig(...)"),
-    **dict.fromkeys(("context_window", "max_tokens"), "use limits=ModelLimits(...)"),
-    "config_schema": "use context_schema",
-}
-"""Arguments of other agents, and where they belong here."""
-
-
 def _checked_tools(given: Any) -> list[Any]:
     """The tools as a list; anything that is none raises a `ConfigError`."""
     tools = listed(given)
@@ -162,10 +144,11 @@ def _require_known(options: Mapping[str, Any]) -> None:
     """Raise `ConfigError` for what no graph can be compiled with."""
     known = inspect.signature(StateGraph.compile).parameters
     for name in options:
-        if name not in known or name == "self":
-            closest = difflib.get_close_matches(name, [*inspect.signature(create_context_agent).parameters, *known], 1)
-            advice = INSTEAD.get(name) or (f"did you mean {closest[0]}?" if closest else "leave it out")
-            raise ConfigError(f"create_context_agent has no argument {name!r}: {advice}")
+        if name not in known:
+            raise ConfigError(
+                f"create_context_agent has no argument {name!r}: settings belong into config=ContextConfig(...), "
+                "limits into limits=ModelLimits(...), middleware and response_format into langchain's create_agent"
+            )
 
 
 def _graph(

@@ -144,7 +144,7 @@ class AgentStep:
         if route_of(self.state) == "maybe_summarize":
             yield from self.summarize()
         if route_of(self.state) == "force_compress":
-            self.compress()
+            yield from self.compressing()
 
     def check(self) -> Work[None]:
         """Choose tools and model, measure, collect and begin summaries, and say what has to happen before the call."""
@@ -211,12 +211,13 @@ class AgentStep:
         else:
             self.compacted(window, (yield from self.engine.applying(plan, window, call=self.called)))
 
-    def compress(self) -> None:
+    def compressing(self) -> Work[None]:
         """Make the request fit without calling a model.
 
         Raises:
             BudgetExceededError: nothing that may leave makes it fit.
         """
+        yield from ()
         window = self.window
         with self.reporting_refusal():
             compaction = self.engine.emergency(window) or self.engine.relieve(window)
