@@ -27,7 +27,7 @@ from langchain_ctxwin.errors import (
     ConfigError,
     NoModelFitsError,
     RemainingTooSmallError,
-    expect,
+    brief,
 )
 from langchain_ctxwin.reporting import Reporter
 
@@ -51,6 +51,9 @@ class Asked:
     output_tokens: int | None = None
     route: str = ""  # a candidate that the caller asks for by name
     requires: tuple[str, ...] = ()  # capabilities beside those that tools and media show
+
+
+NOTHING_ASKED = Asked()
 
 
 def asked_by(call: Any, settings: Mapping[str, Any] | None = None, requires: Iterable[str] = ()) -> Asked:
@@ -99,39 +102,26 @@ def bind_inside(call: Any, tools: Sequence[Any]) -> Runnable[Any, Any]:
     return bound
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Choices:
     """What a conversation's next request goes with; without a router and a selector, what the adapter was given."""
 
-    def __init__(
-        self,
-        *,
-        router: ModelRouter | None = None,
-        selector: ToolSelector | None = None,
-        reporter: Reporter | None = None,
-    ) -> None:
-        if router is not None:
-            from langchain_ctxwin.routing import ModelRouter  # noqa: PLC0415  # most agents have no router
+    reporter: Reporter
+    """Hears of each change."""
 
-            expect(router, ModelRouter, "router", "a ModelRouter, or None")
-        if selector is not None:
-            from langchain_ctxwin.tools import ToolSelector  # noqa: PLC0415  # most agents have no selector
+    router: ModelRouter | None = None
+    selector: ToolSelector | None = None
+    asked: Asked = NOTHING_ASKED
+    """What the call that follows asks for itself."""
 
-            expect(selector, ToolSelector, "tool_selector", "a ToolSelector, or None")
-        self.router = router
-        self.selector = selector
-        self.asked = Asked()
-        """What the call that follows asks for itself."""
-        self.reporter = reporter or Reporter()
-        """Hears of each change."""
-
-    def follow(self, asked: Asked) -> None:
-        """Take up what the model node asks for itself: no two of the same nodes may ask a router for other things."""
-        if self.router is not None and self.asked not in {Asked(), asked}:
-            raise ConfigError(
-                f"two model nodes of one ContextNodes ask for different things ({self.asked} and {asked}): make "
-                "ContextNodes of their own for each"
-            )
-        self.asked = asked
+    def __post_init__(self) -> None:
+        wanted = (
+            ("router", self.router, "decide", "ModelRouter"),
+            ("tool_selector", self.selector, "select", "ToolSelector"),
+        )
+        for name, given, method, kind in wanted:
+            if given is not None and not hasattr(given, method):
+                raise ConfigError(f"{name}={brief(given)}: pass a {kind}, or None")
 
     def tools(
         self, state: State, given: Sequence[Any], *, only_given: bool = False, loads_tools: bool = False
@@ -174,42 +164,25 @@ class Choices:
         shown = [tool for tool in about.tools if window.request.loaded is None or not is_deferred(tool)]
         others = [tool for tool in shown if name_of(tool) not in names]
         fixed_tokens = window.priced_view.fixed_tokens - about.tool_tokens(shown) + about.tool_tokens(others)
-        left = int(TOOL_SHARE * max(0, window.budget.input_limit - fixed_tokens))
+        left = int(TOOL_SHARE * (window.budget.input_limit - fixed_tokens))
         return {"previous": names, "max_tool_tokens": max(1, min(self.selector.max_tool_tokens, left))}
 
     def tools_update(self, state: State, selection: ToolSelection) -> Update:
         """Return the update that names the selected tools."""
         if state.get("context_tools") is None or selection.added or selection.removed:
             about = {name: getattr(selection, name) for name in ("added", "removed", "tokens")}
-            about |= {"deferred": len(selection.deferred)}
+            about["deferred"] = len(selection.deferred)
             self.reporter.emit(NoticeEvent(notice="tools_chosen", about=about))
         return {"context_tools": list(selection.names)}
-
-    def _chosen(self, state: State) -> Candidate | None:
-        """The candidate that the state names, while it is one."""
-        name = known_name(state)
-        return next((one for one in self._candidates() if one.name == name), None)
-
-    def _candidates(self) -> tuple[Candidate, ...]:
-        """The candidates as they are for the conversation of this run; none without a router."""
-        if self.router is None:
-            return ()
-        from langchain_ctxwin.routing.candidates import thread_key  # noqa: PLC0415  # most agents have no router
-
-        return self.router.candidates_of(thread_key())
 
     def model(self, state: State) -> NamedLimits | None:
         """Return whose limits hold: the chosen candidate's, else those that fit every one; None without a router."""
         if self.router is None:
             return None
-        from langchain_ctxwin.routing.candidates import smallest_limits  # noqa: PLC0415  # most agents have no router
+        from langchain_ctxwin.routing.candidates import asking_for, smallest_limits  # noqa: PLC0415  # see router_of
 
-        chosen, output = self._chosen(state), self.asked.output_tokens
-        limits = chosen.limits if chosen else smallest_limits(self._candidates())
-        output = self.router.config.output_reserve if output is None else output
-        if output is not None and (limits.context_window is None or output < limits.context_window):
-            largest = limits.max_output_tokens if (limits.max_output_tokens or 0) >= output else None
-            limits = replace(limits, requested_output_tokens=output, max_output_tokens=largest)
+        chosen, output = self._chosen(state), self.asked.output_tokens or self.router.config.output_reserve
+        limits = asking_for(chosen.limits if chosen else smallest_limits(self._candidates()), output)
         return NamedLimits(limits, chosen.info.name, chosen.family) if chosen else NamedLimits(limits, "")
 
     def provider(self, state: State) -> Any:
@@ -223,10 +196,9 @@ class Choices:
 
     def model_called(self, state: State) -> Any:
         """Return the model of the chosen candidate as it is set to be called; None without a router."""
-        chosen = self._chosen(state)
-        if self.router is None or chosen is None:
+        if self.router is None or not self._chosen(state):
             return None
-        model, bound = self.router.instance(chosen.name)
+        model, bound = self.router.instance(known_name(state))
         return model.bind(**bound)
 
     def may_move(self, state: State, window: Window) -> bool:
@@ -234,8 +206,20 @@ class Choices:
         if self.router is None or self.router.config.when_full == "compact":
             return False
         reserve, least = settings_of(window).output_reserve, window.budget.input_limit
-        others = [one.limits for one in self._candidates() if one.name != known_name(state) and one.limits.known]
+        others = (one.limits for one in self._candidates() if one.name != known_name(state))
         return any(limits.input_limit(limits.output_reserve(reserve)) > least for limits in others)
+
+    def _chosen(self, state: State) -> Candidate | None:
+        """The candidate that the state names, while it is one."""
+        return next((one for one in self._candidates() if one.name == known_name(state)), None)
+
+    def _candidates(self) -> tuple[Candidate, ...]:
+        """The candidates as they are for the conversation of this run; none without a router."""
+        if self.router is None:
+            return ()
+        from langchain_ctxwin.routing.candidates import thread_key  # noqa: PLC0415  # see router_of
+
+        return self.router.candidates_of(thread_key())
 
     def left_after(self, error: Exception, state: State) -> Update:
         """Return the update for the only candidate that is left, too small for the request; empty where all may be."""
@@ -245,12 +229,11 @@ class Choices:
 
     def answered(self, state: State, answer: Any) -> Update:
         """Return the update that names the candidate which answered, when it is another one than was chosen."""
-        route = answer.response_metadata.get("route") if isinstance(answer, AIMessage) else None
-        if self.router is None or not isinstance(route, Mapping):
+        route: Any = answer.response_metadata.get("route") if self.router and isinstance(answer, AIMessage) else None
+        name = route.get("model") if isinstance(route, Mapping) else None
+        if name in {None, known_name(state)}:
             return {}
-        if route.get("model") in {None, known_name(state)}:
-            return {}
-        return self._model_update(str(route["model"]), str(route.get("reason") or ""), state)
+        return self._model_update(str(name), str(route.get("reason") or ""), state)
 
     def _model_update(self, name: str, reason: str, state: State, route: Mapping[str, Any] | None = None) -> Update:
         self.reporter.emit(RouteEvent(model=name, before=known_name(state), reason=reason, route=route or {}))
@@ -268,7 +251,7 @@ class Choices:
         router, before = self.router, known_name(state)
         if router is None:
             return {}
-        from langchain_ctxwin.routing.candidates import Request, thread_key  # noqa: PLC0415  # most agents have no router
+        from langchain_ctxwin.routing.candidates import Request, thread_key  # noqa: PLC0415  # see router_of
 
         asked = self.asked
         request = Request(
@@ -308,12 +291,20 @@ class Choices:
 
     def _sizes(self, state: State, window: Window) -> dict[str, Size]:
         """The size of the request for the tokenizer that it was measured for; the router counts for the others."""
-        from langchain_ctxwin.routing import Size  # noqa: PLC0415  # most agents have no router
+        from langchain_ctxwin.routing import Size  # noqa: PLC0415  # see router_of
 
         chosen, view = self._chosen(state), window.priced_view
         if chosen is None:
             return {}
         return {chosen.family: Size(tokens=view.total_tokens, upper=view.upper_tokens, lower=view.lower_tokens)}
+
+
+def runnable_tools(tools: Sequence[Any], selector: ToolSelector | None) -> list[Any]:
+    """Return all tools that an agent runs; of a mere definition the provider runs the tool."""
+    if selector is not None:
+        require_free_name(selector, tools)
+        tools = [*tools, *selector.tools, selector.search_tools]
+    return [tool for tool in tools if not isinstance(tool, dict)]
 
 
 def require_free_name(selector: ToolSelector, tools: Sequence[Any]) -> None:

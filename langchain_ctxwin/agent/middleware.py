@@ -10,9 +10,9 @@ from typing import Annotated, Any, Required, TypeVar
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage, ToolMessage
 from langgraph.types import Command, TracePolicy, omit_payload
 
-from langchain_ctxwin.agent.choices import Choices, asked_by, limited_by, router_of, unknown_tools
+from langchain_ctxwin.agent.choices import Choices, asked_by, limited_by, router_of, runnable_tools, unknown_tools
 from langchain_ctxwin.agent.model_call import Attempt, ModelCall
-from langchain_ctxwin.agent.state import RECORD_CHANNEL, MessagesDeltaChannel, State, newer, turn_is_finished
+from langchain_ctxwin.agent.state import OUR_KEYS, RECORD_CHANNEL, MessagesDeltaChannel, State, newer, turn_is_finished
 from langchain_ctxwin.agent.step import AgentStep, CallSetup, is_large
 from langchain_ctxwin.agent.storage import place_of
 from langchain_ctxwin.config import ContextConfig, LiveConfig
@@ -20,7 +20,7 @@ from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.model_info import family_of, model_name
 from langchain_ctxwin.core.priced_view import PinWhen
 from langchain_ctxwin.engine import ContextEngine
-from langchain_ctxwin.errors import ConfigError, UnknownModelError, brief, expect
+from langchain_ctxwin.errors import ConfigError, UnknownModelError, expect
 from langchain_ctxwin.hooks import AfterCompaction, BeforeCompaction
 from langchain_ctxwin.limit_memory import HeardLimits
 from langchain_ctxwin.observe.validation import Validator
@@ -107,17 +107,13 @@ class ContextAgentState(ContextKeys, total=False):
     """Lines of what left the view, and how much left; a checkpoint holds them only when they changed."""
 
 
-SESSION_KEYS = tuple(key for key in ContextKeys.__annotations__ if key not in AgentState.__annotations__)
-"""The keys that are ours."""
-
-
 class AgentCall:
     """One model call of an agent: its request, what the agent answers with, and what the session learns on the way."""
 
     def __init__(self, request: ModelRequest[Any], setup: CallSetup) -> None:
         self._request = request
         stored: State = request.state
-        state = {key: stored[key] for key in SESSION_KEYS if key in stored}
+        state = {key: stored[key] for key in OUR_KEYS if key in stored}
         self._step = AgentStep({**state, "messages": request.messages}, setup)
         self._answer: ModelResponse[Any] = ModelResponse(result=[])
 
@@ -329,9 +325,11 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         if guard is not None:
             kind: Any = type(self)
             self.__class__ = guarding(kind)
-        Choices(router=router, selector=tool_selector)  # refuses what cannot choose now, not at the first call
+        Choices(
+            router=router, selector=tool_selector, reporter=reporter
+        )  # refuses what cannot choose now, not at the first call
         self._selector, self._routed = tool_selector, RoutedChatModel(router) if router else None
-        self.tools = [*(self.guard.tools if self.guard else ()), *_runnable(tool_selector)]
+        self.tools = [*(self.guard.tools if self.guard else ()), *runnable_tools((), tool_selector)]
         self._warned = Seen()
         self._engines: Lru[ContextEngine] = Lru(MAX_ENGINES)
         self._formats: Lru[tuple[Any, list[Any]]] = Lru(MAX_FORMATS)
@@ -381,10 +379,10 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
 
     def _choices_of(self, request: ModelRequest[ContextT], engine: ContextEngine) -> Choices:
         """The choices for one request; a routed model brings its router along."""
-        choices = Choices(router=router_of(request.model), selector=self._selector, reporter=engine.reporter)
         requires = ("structured_output",) if isinstance(request.response_format, ProviderStrategy) else ()
-        choices.asked = asked_by(request.model, request.model_settings, requires)
-        return choices
+        asked = asked_by(request.model, request.model_settings, requires)
+        router = router_of(request.model)
+        return Choices(router=router, selector=self._selector, reporter=engine.reporter, asked=asked)
 
     def _engine_of(self, model: Any) -> ContextEngine:
         """The engine that was given, or the one of this model; two threads at once may both make it, to no harm."""
@@ -407,16 +405,10 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         return once(self._formats, id(form), lambda: (form, definitions_of(form)))[1] if form is not None else []
 
 
-def _runnable(selector: ToolSelector | None) -> list[Any]:
-    """The tools of a selector that the agent runs; of a definition alone the provider runs the tool."""
-    tools = [*selector.tools, selector.search_tools] if selector else []
-    return [tool for tool in tools if not isinstance(tool, dict)]
-
-
 def _check(engine: Any, validator: Any, guard: Any, options: Mapping[str, Any]) -> None:
     """Raise `ConfigError` for arguments that would fail at the first call."""
-    if not isinstance(engine, ContextEngine | None):
-        raise ConfigError(f"engine={brief(engine)} is no ContextEngine: {_instead_of(engine)}")
+    wanted = "a ContextEngine(limits=model), or limits=, config= and summarizer= by their names"
+    expect(engine, ContextEngine | None, "engine", wanted)
     expect(validator, Validator | None, "validator", "a Validator, or None")
     expect(guard, ToolResultGuard | None, "guard", "a ToolResultGuard, or None")
     given = ", ".join(name for name, value in options.items() if value is not None)
@@ -424,15 +416,3 @@ def _check(engine: Any, validator: Any, guard: Any, options: Mapping[str, Any]) 
         raise ConfigError(f"engine and {given} were given: set {given} on the engine")
     tried = {**options, "sinks": options["sinks"] or ()}
     ContextEngine(**{**tried, "limits": ANY_MODEL if options["limits"] is None else options["limits"]})
-
-
-def _instead_of(engine: Any) -> str:
-    """What to pass in the place of what was given as the engine."""
-    if isinstance(engine, ContextConfig):
-        return "pass ContextWindowMiddleware(config=...)"
-    if isinstance(engine, ModelLimits):
-        return "pass ContextWindowMiddleware(limits=...)"
-    return (
-        "leave it out to take the limits of each request's model, or pass ContextWindowMiddleware(ContextEngine("
-        "limits=model)); a model that writes summaries is passed as summarizer=model"
-    )

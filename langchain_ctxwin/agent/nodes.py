@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
@@ -29,7 +30,6 @@ from langchain_ctxwin.agent.state import (
     StepState,
     Update,
     as_mapping,
-    report_of,
     turn_is_finished,
 )
 from langchain_ctxwin.agent.step import AgentStep, CallSetup, Destination, is_large, request_waits, route_of
@@ -40,7 +40,7 @@ from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import ConfigError, ContextWindowError, expect
 from langchain_ctxwin.reporting import with_metadata
-from langchain_ctxwin.util.memo import Lru, once
+from langchain_ctxwin.util.memo import Lru
 from langchain_ctxwin.util.work import Wait, Work, arun, run
 
 if TYPE_CHECKING:  # these take a while to import
@@ -54,9 +54,6 @@ Do = Callable[[AgentStep, RunnableConfig | None], Work[Any]]
 
 PerRequest = Callable[[Any, Any], T]
 """A callable `(state, runtime)` that gives a value for one request."""
-
-MAX_BINDINGS = 64
-"""Tool sets whose binding is kept: a conversation has a few, and making one converts every definition."""
 
 MAX_STEPS = 64
 """Conversations between two nodes of one step whose measured request is kept; losing it costs one measure."""
@@ -161,7 +158,6 @@ class ContextNodes:
         """Chooses the tools and the model of each request."""
         self._steps: Lru[AgentStep] = Lru(MAX_STEPS, of_conversations=True)
         self._call: Runnable[Any, Any] | None = None
-        self._bindings: Lru[tuple[Any, Runnable[Any, Any]]] = Lru(MAX_BINDINGS)
         self.validator = validator
         """Watches how far off the counts are; None watches nothing."""
         # What is asked for per request may depend on any key of the state: such a node takes all of it.
@@ -182,8 +178,6 @@ class ContextNodes:
 
     def route_on_budget(self, state: State) -> Destination:
         """Return the node that follows `budget_check`."""
-        if report_of(state).get("over_by") is None:
-            state = {**state, "context_report": self.measure(state).report}
         return route_of(state)
 
     def model_node(self, call: Runnable[Any, Any] | Callable[[list[AnyMessage]], Any]) -> Runnable[Any, Any]:
@@ -199,7 +193,7 @@ class ContextNodes:
         require_router(call, self.choices.router)
         if self.choices.selector is not None:
             require_tool_binding(call)
-        self.choices.follow(asked_by(call))
+        self.choices = replace(self.choices, asked=asked_by(call))
         self._call = runnable = call if isinstance(call, Runnable) else RunnableLambda(call)
 
         def answer(step: AgentStep, config: RunnableConfig | None) -> Work[Update]:
@@ -259,12 +253,7 @@ class ContextNodes:
 
     def _bound(self, model: Runnable[Any, Any], tools: Sequence[Any]) -> Runnable[Any, Any]:
         """The model with the tools that a selector chose for this request."""
-        if self.choices.selector is None:
-            return model
-        shown = tuple(tools)
-        # Model and tools in the value stay alive, so an id in the key cannot come to mean others.
-        key = tuple(map(id, (model, *shown)))
-        return once(self._bindings, key, lambda: ((model, shown), bind_inside(model, shown)))[1]
+        return model if self.choices.selector is None else bind_inside(model, tools)
 
     def _doing(self, work: Callable[[AgentStep], Work[None]]) -> Do:
         """What a node does that keeps its step for the next node, unless the turn is over."""

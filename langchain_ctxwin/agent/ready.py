@@ -18,7 +18,7 @@ from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.store.base import BaseStore
 from langgraph.types import Checkpointer
 
-from langchain_ctxwin.agent.choices import require_free_name, router_of
+from langchain_ctxwin.agent.choices import router_of, runnable_tools
 from langchain_ctxwin.agent.nodes import ContextNodes, add_context_nodes
 from langchain_ctxwin.agent.state import ContextState, State
 from langchain_ctxwin.config import ContextConfig, LiveConfig
@@ -122,7 +122,7 @@ def create_context_agent(
         sinks=sinks,
         prices=prices,
     )
-    tool_node = _tool_node(_runnable(tools, tool_selector), guard and guard.counting(counted_by), engine.reporter)
+    tool_node = _tool_node(runnable_tools(tools, tool_selector), guard and guard.counting(counted_by), engine.reporter)
     bound: list[Any] = [*tool_node.tools_by_name.values(), *(tool for tool in tools if isinstance(tool, dict))]
     given: dict[str, Any] = {"validator": validator, "tool_selector": tool_selector, "router": router}
     nodes = ContextNodes(engine, system_prompt=system_prompt, tools=bound, **given)
@@ -171,14 +171,6 @@ def _after_tools(final: Collection[str], state: State) -> str:
     """Where the agent goes on: a tool that returns directly has the last word."""
     newest = takewhile(lambda message: isinstance(message, ToolMessage), reversed(state["messages"]))
     return "maybe_summarize" if any(message.name in final for message in newest) else "budget_check"
-
-
-def _runnable(tools: Sequence[Any], selector: ToolSelector | None) -> list[Any]:
-    """All tools that the agent runs; of a mere definition the provider runs the tool."""
-    if selector is not None:
-        require_free_name(selector, tools)
-        tools = [*tools, *selector.tools, selector.search_tools]
-    return [tool for tool in tools if not isinstance(tool, dict)]
 
 
 def _tool_node(tools: Sequence[Any], guard: ToolResultGuard | None, reporter: Reporter) -> ToolNode:

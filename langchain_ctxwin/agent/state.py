@@ -33,7 +33,7 @@ from typing_extensions import TypedDict
 
 from langchain_ctxwin.core.calls import call_ids
 from langchain_ctxwin.core.session import valid_keys, valid_tools
-from langchain_ctxwin.errors import ConfigError, brief
+from langchain_ctxwin.errors import ConfigError
 
 SNAPSHOT_UPDATES = 100
 """Smallest number of updates between two snapshots: LangGraph's own default, so that short threads load as usual."""
@@ -304,7 +304,6 @@ class HookState(_SessionKeys, total=False):
     """What a `pre_model_hook` reads: the agent brings the key of the request along."""
 
     messages: list[AnyMessage]
-    llm_input_messages: list[AnyMessage]
 
 
 class ContextState(_NodeKeys, total=False):
@@ -388,16 +387,8 @@ SESSION = (
 
 
 def as_mapping(state: Any) -> State:
-    """Return the state that a node was given by key."""
-    if isinstance(state, Mapping):
-        return state
-    names = getattr(type(state), "model_fields", None) or getattr(type(state), "__dataclass_fields__", None)
-    if not names:
-        raise ConfigError(
-            f"state={brief(state)}: the nodes read a TypedDict, a pydantic model or a dataclass with the key "
-            "`messages`, for example ContextState"
-        )
-    return {name: getattr(state, name) for name in names}
+    """Return the state that a node was given, also that of a pydantic model or a dataclass, by key."""
+    return state if isinstance(state, Mapping) else vars(state)
 
 
 def changed(state: State, update: Update) -> Update:

@@ -68,12 +68,6 @@ class CallSetup:
     place: RunPlace = NOWHERE
     """Where the conversation runs."""
 
-    def asks_the_same(self, other: CallSetup) -> bool:
-        """Return whether both make the same request of one state."""
-        if self.model is not other.model or self.system_prompt != other.system_prompt:
-            return False
-        return [*map(id, self.tools)] == [*map(id, other.tools)]
-
 
 class AgentStep:
     """The state of one conversation on its way through a step, and the request measured for it."""
@@ -92,22 +86,35 @@ class AgentStep:
 
         LangGraph hands the nodes of a run the same list of messages until somebody writes to it.
         """
-        is_same = self.state.get("messages") is before.state.get("messages")
-        is_same = is_same and self.setup.asks_the_same(before.setup)
-        if is_same and all(self.state.get(key) == before.state.get(key) for key in SESSION):
+        if self._identity() == before._identity():
             self._window, self._request = before._window, before._request
+
+    def _identity(self) -> tuple[Any, ...]:
+        """What a request is made of; both objects of a comparison are alive, so equal ids mean the same object."""
+        setup, session = self.setup, [self.state.get(key) for key in SESSION]
+        ids = [id(one) for one in (self.state.get("messages"), setup.model, *setup.tools)]
+        return ids, setup.system_prompt, session
 
     @property
     def window(self) -> Window:
         """The request as the state is now, measured once."""
         if self._window is None:
-            self._window = self._measured(self.state)
+            setup, tools, chosen = self.setup, self.tools, self.choices.model(self.state)
+            self._window = self.engine.measure(
+                self.state.get("messages") or [],
+                system_prompt=setup.system_prompt,
+                tools=[*tools, *setup.format_tools] if setup.format_tools else tools,
+                session=self.state,
+                model=limited_by(self.engine, chosen) if chosen and setup.is_bounded else chosen or setup.model,
+                called=self.choices.provider(self.state) or setup.called,
+            )
         return self._window
 
     @property
     def tools(self) -> Sequence[Any]:
         """The tools of the request, without those of a response format."""
-        return self._tools(self.state)
+        setup, loads = self.setup, self._loads_tools()
+        return self.choices.tools(self.state, setup.tools, only_given=setup.only_given, loads_tools=loads)
 
     @property
     def called(self) -> Any:
@@ -187,7 +194,7 @@ class AgentStep:
     def selected(self, window: Window) -> Work[ToolSelection | None]:
         """Return the tools for a request, within its limit; None where there is nothing to choose."""
         selector = self.choices.selector
-        if selector is None or (tools_of(self.state) and self._loads_tools(self.state)):
+        if selector is None or (tools_of(self.state) and self._loads_tools()):
             return None
         messages, room = list(self.state.get("messages") or ()), self.choices.room(self.state, window)
         selection: ToolSelection = yield Wait(
@@ -228,7 +235,7 @@ class AgentStep:
 
     def compacted(self, window: Window, update: Update) -> None:
         """Take up a compaction that was carried out, with the report of the request as it is now."""
-        after = self.engine.continued(self._measured({**self.state, **update}), window)
+        after = self.engine.continued(AgentStep({**self.state, **update}, self.setup).window, window)
         reason = str(after.session.guard.get("reason", ""))
         if after.session.compactions <= window.session.compactions and reason:
             self.engine.report_summary(window, "refused", "", reason=reason)
@@ -259,28 +266,12 @@ class AgentStep:
         """Return what the call of the model carries for tracers."""
         return metadata_of(self.window, getattr(self.choices.provider(self.state), "provider", None))
 
-    def _measured(self, state: State) -> Window:
-        setup, chosen = self.setup, self.choices.model(state)
-        tools = self._tools(state)
-        return self.engine.measure(
-            state.get("messages") or [],
-            system_prompt=setup.system_prompt,
-            tools=[*tools, *setup.format_tools] if setup.format_tools else tools,
-            session=state,
-            model=limited_by(self.engine, chosen) if chosen and setup.is_bounded else chosen or setup.model,
-            called=self.choices.provider(state) or setup.called,
-        )
-
-    def _tools(self, state: State) -> Sequence[Any]:
-        loads_tools = self._loads_tools(state)
-        return self.choices.tools(state, self.setup.tools, only_given=self.setup.only_given, loads_tools=loads_tools)
-
-    def _loads_tools(self, state: State) -> bool:
+    def _loads_tools(self) -> bool:
         """True when messages load further tools, so that the chosen ones stay as they are."""
         selector = self.choices.selector
         if selector is None or not selector.deferred_forms:
             return False
-        return self.engine.rules_of(self.choices.provider(state) or self.setup.called).loads_tools
+        return self.engine.rules_of(self.choices.provider(self.state) or self.setup.called).loads_tools
 
     def _flags(self, window: Window) -> Update:
         """What has to happen before the call, beside making an oversized request fit."""
@@ -328,8 +319,12 @@ class AgentStep:
         if not stopped or stopped == report_of(self.state).get("stopped", ""):
             return
         reason = str(window.session.guard.get("reason", ""))
-        sizes = {"fixed_tokens": window.priced_view.fixed_tokens, "input_limit": window.budget.input_limit}
-        about = {**sizes, "stopped": stopped, "reason": own_words(reason)}
+        about = {
+            "fixed_tokens": window.priced_view.fixed_tokens,
+            "input_limit": window.budget.input_limit,
+            "stopped": stopped,
+            "reason": own_words(reason),
+        }
         notice = NoticeEvent(
             model=window.about.model, notice="compaction_stopped", about=about, quoting={"reason": reason}
         )
