@@ -155,10 +155,11 @@ class AgentStep:
 
     def check(self) -> Work[None]:
         """Choose tools and model, measure, collect and begin summaries, and say what has to happen before the call."""
+        faults = valid_tools(self.state.get("context_tools"))[1]
         yield from self.choose()
         window = yield from self.engine.verifying(self.window)
         found = yield from self.summaries.stored(window)
-        self._report_faults(window)
+        self._report_faults(window, (*window.session.faults, *faults))
         if self.state.get("context_summary") and not window.session.summary and self.setup.place.summaries:
             yield from self.setup.place.summaries.dropping()  # what it covered was edited, and it may tell of that
         key = flags_of(self.state).get("key")
@@ -310,10 +311,10 @@ class AgentStep:
         is_measured = window.session.guard == self.window.session.guard
         self.update(changed(self.state, update), window if is_measured else None)
 
-    def _report_faults(self, window: Window) -> None:
+    def _report_faults(self, window: Window, faults: Sequence[str]) -> None:
         """Report what in the stored state was not ours, and, once, why no summary is tried any more."""
         report = self.engine.reporter.emit
-        for fault in (*window.session.faults, *valid_tools(self.state.get("context_tools"))[1]):
+        for fault in faults:
             report(NoticeEvent(notice="session_mended", about={"fault": fault}))
         stopped = window.report["stopped"]
         if not stopped or stopped == report_of(self.state).get("stopped", ""):
