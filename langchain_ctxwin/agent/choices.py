@@ -290,13 +290,12 @@ class Choices:
         return compaction is not None and window.fits_after(compaction)
 
     def _sizes(self, state: State, window: Window) -> dict[str, Size]:
-        """The size of the request for the tokenizer that it was measured for; the router counts for the others."""
+        """The size of the request for the tokenizers that it was measured for: before the first choice, for all."""
         from langchain_ctxwin.routing import Size  # noqa: PLC0415  # see router_of
 
         chosen, view = self._chosen(state), window.priced_view
-        if chosen is None:
-            return {}
-        return {chosen.family: Size(tokens=view.total_tokens, upper=view.upper_tokens, lower=view.lower_tokens)}
+        size = Size(tokens=view.total_tokens, upper=view.upper_tokens, lower=view.lower_tokens)
+        return {one.family: size for one in ((chosen,) if chosen else self._candidates())}
 
 
 def runnable_tools(tools: Sequence[Any], selector: ToolSelector | None) -> list[Any]:
