@@ -44,7 +44,7 @@ WINDOWS = (8_192, 32_768, 131_072)
 RESERVE = 0.25
 PRICES = ("0.1", "0.3", "1.75")  # USD per million tokens of input: the dearest is 17 times the cheapest
 OUTPUT_FACTOR, CACHED_FACTOR = 4, Decimal("0.1")  # published price lists: 4 to 8 times, and a tenth
-SETTINGS = ("compact", "move", "cheaper")
+SETTINGS = ("compact", "move")
 GOAL = 1.2  # times the cheapest plan
 
 

@@ -789,9 +789,9 @@ SPEED_ROWS = (
         measures=FAST,
     ),
     Row(
-        name="kept windows",
+        name="request kept between nodes",
         instead="each node measures",
-        seams={"agent.step:Flow.kept_window": returning(None)},
+        seams={"agent.step:AgentStep.take_over": returning(None)},
         measures=FAST,
     ),
     Row(

@@ -465,10 +465,9 @@ class RoutingConfig(Settings):
     sticky: bool = True
     """Stay with one model within a conversation, so that the provider's prompt cache is read, not written anew."""
 
-    when_full: Literal["compact", "move", "cheaper"] = "cheaper"
-    """What an agent does whose conversation no longer fits its model: compact and stay, move whole to a larger model,
-    or whichever costs less by the prices of both for as many calls as there were so far (where a price is unknown it
-    moves). What cannot be made to fit moves. For the nodes and the middleware; a `RoutedChatModel` alone moves."""
+    when_full: Literal["compact", "move"] = "compact"
+    """What an agent does whose conversation no longer fits its model: compact and stay, or move whole to a larger
+    model. What cannot be made to fit moves. For the nodes and the middleware; a `RoutedChatModel` alone moves."""
 
     rest_seconds: Seconds = 30.0
     """How long a candidate that failed is passed over while others can answer. Most rate limits and restarts are over

@@ -8,7 +8,6 @@ What holds the text goes last, so that a deletion that failed in the middle can 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.store.base import BaseStore
 
-from langchain_ctxwin.errors import ConfigError, brief, expect
+from langchain_ctxwin.errors import ConfigError, brief, expect, expect_each
 from langchain_ctxwin.observe.history import History, HistorySink
 from langchain_ctxwin.pruning import spare_of
 from langchain_ctxwin.reporting import Reporter
@@ -28,7 +27,6 @@ from langchain_ctxwin.tool_results.cursors import namespace_of_results
 from langchain_ctxwin.tool_results.stores import LangGraphResultStore
 from langchain_ctxwin.util.memo import clear_conversations
 from langchain_ctxwin.util.stores import delete_items
-from langchain_ctxwin.util.work import Wait, Work, arun, run
 
 __all__ = ["Forgotten", "aforget", "forget"]
 
@@ -92,117 +90,69 @@ def forget(
         >>> forget("42", store=InMemoryStore()).summaries
         0
     """
-    work = _work(thread_id, store, checkpointer, results, history, jobs, scope)
-    done: Forgotten = run(work)
-    return done
-
-
-async def aforget(
-    thread_id: str,
-    *,
-    store: BaseStore | None = None,
-    checkpointer: BaseCheckpointSaver[Any] | None = None,
-    results: Any = (),
-    history: Any = (),
-    jobs: SummaryJobs | None = None,
-    scope: str | None = None,
-) -> Forgotten:
-    """Like `forget`, for async stores and checkpointers."""
-    work = _work(thread_id, store, checkpointer, results, history, jobs, scope)
-    done: Forgotten = await arun(work)
-    return done
-
-
-def _work(
-    thread_id: str, store: Any, checkpointer: Any, results: Any, history: Any, jobs: Any, scope: Any
-) -> Work[Forgotten]:
     given = {"store": store, "checkpointer": checkpointer, "results": results, "history": history}
-    _check(thread_id, store=store, checkpointer=checkpointer, jobs=jobs, scope=scope)
-    kept = [*_result_stores(results, scope), *([LangGraphResultStore(store)] if store is not None else [])]
-    histories = [*_histories(history)]
-    namespace = namespace_of_results(thread_id if scope is None else scope)
-
-    cancelled = (jobs or default_jobs()).cancel_thread(thread_id)
-    clear_conversations()
-    cleared = 0
-    for one in kept:
-        cleared += yield _aside(partial(one.clear, namespace))
-    summaries = (
-        (yield _aside(partial(delete_items, store, namespace_of_summaries(thread_id)))) if store is not None else 0
-    )
-    events = 0
-    for one in histories:
-        events += yield _aside(partial(_forgotten_events, one, thread_id))
-    had_checkpoints = False
-    for thread in (thread_id, spare_of(thread_id)) if checkpointer is not None else ():
-        had_checkpoints |= yield from _deleted_checkpoints(checkpointer, thread)
-    return Forgotten(
-        thread_id=thread_id,
-        jobs=cancelled,
-        results=cleared,
-        summaries=summaries,
-        events=events,
-        had_checkpoints=had_checkpoints,
-        not_given=tuple(name for name, value in given.items() if value is None or value == ()),
-    )
-
-
-def _check(thread_id: Any, *, store: Any, checkpointer: Any, jobs: Any, scope: Any) -> None:
     expect(thread_id, str if thread_id else (), "thread_id", "the id of the thread to forget, as a text")
     expect(store, BaseStore | None, "store", "the store that the graph was compiled with")
     expect(checkpointer, BaseCheckpointSaver | None, "checkpointer", "the one that the graph was compiled with")
     expect(jobs, SummaryJobs | None, "jobs", "the SummaryJobs of your engine, or leave it out")
     expect(scope, str | None, "scope", "what the guard's scope returns for this conversation, a text")
+    kept = [_result_store(one, scope) for one in _listed(results)]
+    kept += [LangGraphResultStore(store)] if store is not None else []
+    wanted = "a HistorySink, a History, or the path of its file"
+    histories = expect_each(_listed(history), str | Path | History | HistorySink, "history", wanted)
+    namespace = namespace_of_results(thread_id if scope is None else scope)
+    # What holds the text goes last: the store, the histories, the checkpoints.
+    cancelled = (jobs or default_jobs()).cancel_thread(thread_id)
+    clear_conversations()
+    return Forgotten(
+        thread_id=thread_id,
+        jobs=cancelled,
+        results=sum(one.clear(namespace) for one in kept),
+        summaries=delete_items(store, namespace_of_summaries(thread_id)) if store is not None else 0,
+        events=sum(_forgotten_events(one, thread_id) for one in histories),
+        had_checkpoints=checkpointer is not None and _had_checkpoints(checkpointer, thread_id),
+        not_given=tuple(name for name, value in given.items() if value is None or value == ()),
+    )
+
+
+async def aforget(thread_id: str, **places: Any) -> Forgotten:
+    """Like `forget`, with the same arguments, in a thread, where async stores and checkpointers answer, too."""
+    return await asyncio.to_thread(partial(forget, thread_id, **places))
 
 
 def _listed(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list | tuple | set) else [] if value is None else [value]
 
 
-def _result_stores(results: Any, scope: str | None) -> Iterator[Any]:
-    """The stores of results, each of them once asked whether it can do this."""
-    for one in _listed(results):
-        if isinstance(one, ToolResultGuard) and one.has_own_scope and scope is None:
-            raise ConfigError(
-                "the guard of results= has a scope of its own: pass scope=, what it returns for this thread"
-            )
-        kept = one.store if isinstance(one, ToolResultGuard) else one
-        if not callable(getattr(kept, "clear", None)):
-            raise ConfigError(
-                f"results={brief(one)} has no method clear(namespace): pass a ToolResultGuard or its store, and give a "
-                "store of your own that method"
-            )
-        yield kept
+def _result_store(given: Any, scope: str | None) -> Any:
+    """The store of results that was given, or that of a guard."""
+    if isinstance(given, ToolResultGuard) and given.has_own_scope and scope is None:
+        raise ConfigError("the guard of results= has a scope of its own: pass scope=, what it returns for this thread")
+    kept = given.store if isinstance(given, ToolResultGuard) else given
+    if not callable(getattr(kept, "clear", None)):
+        raise ConfigError(
+            f"results={brief(given)} has no method clear(namespace): pass a ToolResultGuard or its store, and give a "
+            "store of your own that method"
+        )
+    return kept
 
 
-def _aside(work: Callable[[], Any]) -> Wait:
-    """The wait for blocking work; from a coroutine it is done in a thread, where async stores answer, too."""
-    return Wait(work, partial(asyncio.to_thread, work))
-
-
-def _histories(history: Any) -> Iterator[History | HistorySink]:
-    for one in _listed(history):
-        if isinstance(one, str | Path):
-            yield History(one)
-        elif isinstance(one, History | HistorySink):
-            yield one
-        else:
-            raise ConfigError(f"history={brief(one)}: pass a HistorySink, a History, or the path of its file")
-
-
-def _forgotten_events(one: History | HistorySink, thread_id: str) -> int:
+def _forgotten_events(one: Any, thread_id: str) -> int:
     if isinstance(one, HistorySink):
         Reporter([one], own=()).flush()  # what was reported of the thread is in the file then
         if not one.path.exists():
             return 0
-    return History(one.path).forget(thread_id)
+    history = History(one) if isinstance(one, str | Path) else one
+    return History(history.path).forget(thread_id)
 
 
-def _deleted_checkpoints(saver: BaseCheckpointSaver[Any], thread: str) -> Work[bool]:
-    config: Any = {"configurable": {"thread_id": thread}}
-    try:
-        is_there = (yield Wait(partial(saver.get_tuple, config), partial(saver.aget_tuple, config))) is not None
-    except Exception:  # noqa: BLE001  # what cannot be read is there all the same, and can be deleted
-        is_there = True
-    yield Wait(partial(saver.delete_thread, thread), partial(saver.adelete_thread, thread))
-    return is_there
+def _had_checkpoints(saver: BaseCheckpointSaver[Any], thread_id: str) -> bool:
+    """Delete a thread, and what a pruning of it left that died."""
+    found = False
+    for thread in (thread_id, spare_of(thread_id)):
+        try:
+            found |= saver.get_tuple({"configurable": {"thread_id": thread}}) is not None
+        except Exception:  # noqa: BLE001  # what cannot be read is there all the same, and can be deleted
+            found = True
+        saver.delete_thread(thread)
+    return found

@@ -199,11 +199,6 @@ class ContextEngine:
             self._settings = now
         return self._settings
 
-    @property
-    def is_live(self) -> bool:
-        """True when the settings may change from one request to the next."""
-        return not isinstance(self._live, ContextConfig)
-
     def measure(
         self,
         messages: Sequence[MessageLikeRepresentation] | str,
@@ -289,19 +284,12 @@ class ContextEngine:
             return window
         return window if tokens is None else self._again(window, from_count(window, tokens))
 
-    def plan(self, window: Window, *, planned: Compaction | None = None) -> Compaction | None:
-        """Return the summary that is due now, or None; pure, calls no model. `planned` is what is known to be due.
+    def plan(self, window: Window) -> Compaction | None:
+        """Return the summary that is due now, or None; pure, calls no model.
 
         None also when summaries are off, would not pay for themselves, or failed twice since the last user message.
         """
-
-        def due(measured: Window) -> Compaction | None:
-            if planned is not None and measured is window:
-                return planned
-            return self.due(measured)
-
-        expect(window, Window, "window", MEASURED)
-        return self._agreed(window, due)
+        return self._agreed(expect(window, Window, "window", MEASURED), self.due)
 
     def due(self, window: Window) -> Compaction | None:
         """Return what `plan` returns when no hook has a say."""
@@ -375,7 +363,8 @@ class ContextEngine:
                 return update_after_failure(window, str(error))
             update = update_after_summary(compaction, window, written.text, written.cost)
             self.report_summary(window, "ready", "", written, messages=stop - start)
-        return tell(self._after, self.reporter, compaction, window, update, began=began, info=self.info_of(window))
+        seconds = time.perf_counter() - began
+        return tell(self._after, self.reporter, compaction, window, update, seconds=seconds)
 
     def build(self, window: Window) -> list[AnyMessage]:
         """Return the message list that the model sees, the system message first when there is one.

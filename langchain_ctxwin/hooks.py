@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
@@ -12,12 +11,10 @@ from langchain_core.tools import BaseTool, InjectedToolCallId, StructuredTool
 
 from langchain_ctxwin.core.compaction import Compaction, left_behind
 from langchain_ctxwin.core.events import CompactionEvent, NoticeEvent
-from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.notes import COMPACT_KEY, lines_to_keep, unused_results
 from langchain_ctxwin.core.request import Window
-from langchain_ctxwin.core.spending import worth_of
 from langchain_ctxwin.core.view import message_id
-from langchain_ctxwin.errors import BudgetExceededError, ConfigError
+from langchain_ctxwin.errors import BudgetExceededError, ConfigError, expect
 from langchain_ctxwin.reporting import Reporter, thread_of_run
 from langchain_ctxwin.util.log import log
 
@@ -90,45 +87,38 @@ def tell(
     window: Window,
     update: dict[str, Any],
     *,
-    began: float,
-    info: ModelInfo | None = None,
+    seconds: float,
 ) -> dict[str, Any]:
-    """Return the state update of a compaction that was begun at a `time.perf_counter`, and tell what it changed."""
+    """Return the state update of a compaction that took so long, and tell what it changed."""
     if update["context_guard"].get("compactions", 0) <= window.session.compactions:
         return update
-    messages, before = window.parts.messages, compaction.tokens_before
+    messages, model, limit = window.parts.messages, window.parts.model, window.input_limit
     left = left_behind(compaction.after, window.session.view)
-    shown = compaction.after.shown_as(compaction.view, update["context_summary"])
-    after = shown.total_tokens
-    prefix = window.report["system_tokens"] + window.report["tool_tokens"]
-    worth = worth_of(info, before=before, after=after, prefix=min(prefix, after))
     results = [index for index in left if isinstance(messages[index], ToolMessage)]
+    after = compaction.after.shown_as(compaction.view, update["context_summary"])
     facts: dict[str, Any] = {
         "kind": compaction.kind,
         "reason": compaction.reason,
-        "tokens_before": before,
-        "tokens_after": after,
+        "tokens_before": compaction.tokens_before,
+        "tokens_after": after.total_tokens,
     }
-    reporter.emit(
-        CompactionEvent(
-            **facts,
-            model=window.parts.model,
-            actions=compaction.actions,
-            input_limit=window.budget.input_limit,
-            duration_seconds=round(time.perf_counter() - began, 6),
-            left_messages=len(left),
-            once_cost=worth.once_cost,
-            saved_cost=worth.saved_cost,
-            left_results=len(results),
-            unused_results=len(unused_results(messages, results)),
-        )
+    event = CompactionEvent(
+        **facts,
+        model=model,
+        actions=compaction.actions,
+        input_limit=limit,
+        duration_seconds=round(seconds, 6),
+        left_messages=len(left),
+        left_results=len(results),
+        unused_results=len(unused_results(messages, results)),
     )
-    known = window.view.clamped
-    cut = shown.clamped_newest()
-    new = {name: sizes for name, sizes in cut.items() if known.get(name) != compaction.view.clamped[name]}
+    reporter.emit(event)
+    before, clamped = window.view.clamped, compaction.view.clamped
+    cut = after.clamped_newest()
+    new = {name: sizes for name, sizes in cut.items() if before.get(name) != clamped[name]}
     if new:  # what was just said, or just found, is not shown whole
-        about = {"shown_tokens": new, "input_limit": window.budget.input_limit}
-        reporter.emit(NoticeEvent(model=window.parts.model, notice="newest_clamped", about=about))
+        about = {"shown_tokens": new, "input_limit": limit}
+        reporter.emit(NoticeEvent(model=model, notice="newest_clamped", about=about))
     if hook is not None:
         hook(Compacted(**facts, left=tuple(messages[index] for index in left), thread=thread_of_run()))
     return update
@@ -141,13 +131,13 @@ def _ignored(compaction: Compaction, reason: str) -> Compaction:
 
 def _with_wishes(window: Window, answer: Compaction) -> Window:
     """The request with the spared messages as pins of this one compaction, and lines for its record."""
-    parts = window.parts
-    ids = [message_id(parts.messages, index) for index in range(len(parts.messages))]
-    positions = {key: index for index, key in enumerate(ids)}
+    parts, messages = window.parts, window.parts.messages
+    positions = {message_id(messages, index): index for index in range(len(messages))}
     unknown = [key for key in answer.spared if key not in positions]
     if unknown:  # what we added to the request ourselves has an id, too
         _ignored(answer, f"the history has no message {', '.join(map(repr, unknown))}")
-    lines = (line for text in answer.lines for line in lines_to_keep(text, ids[-1]))
+    last = message_id(messages, len(messages) - 1)
+    lines = (line for text in answer.lines for line in lines_to_keep(text, last))
     spared = {positions[key] for key in answer.spared if key in positions}
     return replace(window, parts=replace(parts, pins=parts.pins | spared, keeps=(*parts.keeps, *lines)))
 
@@ -182,10 +172,9 @@ def create_compact_tool(*, name: str = "compact_context", description: str = DES
         agent = create_context_agent(model, [search, create_compact_tool()], checkpointer=InMemorySaver())
         ```
     """
-    if not isinstance(name, str) or not name:
-        raise ConfigError(f"name={name!r}: give the name by which the model calls the tool")
-    if not isinstance(description, str) or not description.strip():
-        raise ConfigError(f"description={description!r}: give the text that tells the model what the tool does")
+    expect(name, str if name else (), "name", "the name by which the model calls the tool")
+    told = expect(description, str, "description", "the text that tells the model what the tool does")
+    expect(told, object if told.strip() else (), "description", "the text that tells the model what the tool does")
 
     def compact_context(call_id: Annotated[str, InjectedToolCallId], keep: Keep = "") -> ToolMessage:
         return ToolMessage(ANSWER, tool_call_id=call_id, name=name, additional_kwargs={COMPACT_KEY: keep})

@@ -7,9 +7,10 @@ A delta channel is rebuilt from the writes of older checkpoints: deleting those 
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections import defaultdict
-from functools import partial
+from collections.abc import Mapping
 from typing import Any
 
 from langgraph.channels import DeltaChannel
@@ -17,7 +18,6 @@ from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.pregel import Pregel
 
 from langchain_ctxwin.errors import ConfigError, ContextWindowError, expect
-from langchain_ctxwin.util.work import Wait, Work, arun, run
 
 __all__ = ["aprune_thread", "prune_thread"]
 
@@ -59,108 +59,81 @@ def prune_thread(graph: Pregel[Any, Any, Any, Any], thread_id: str) -> int:
         prune_thread(agent, "thread-1")
         ```
     """
-    done: int = run(_Pruning(graph, thread_id).work())
-    return done
+    return _Pruning(graph, thread_id).done()
 
 
 async def aprune_thread(graph: Pregel[Any, Any, Any, Any], thread_id: str) -> int:
-    """Like `prune_thread`, for async checkpointers."""
-    done: int = await arun(_Pruning(graph, thread_id).work())
-    return done
+    """Like `prune_thread`, in a thread, where async checkpointers answer, too."""
+    return await asyncio.to_thread(prune_thread, graph, thread_id)
 
 
 class _Pruning:
-    """Prunes one thread; written once for sync and async callers."""
+    """Prunes one thread."""
 
     def __init__(self, graph: Pregel[Any, Any, Any, Any], thread_id: str) -> None:
         saver = expect(graph, Pregel, "graph", "the compiled graph that wrote the thread").checkpointer
-        if not isinstance(saver, BaseCheckpointSaver):
-            raise ConfigError(
-                f"checkpointer={saver!r}: pass the graph that was compiled with the thread's checkpointer"
-            )
-        self._graph, self._saver = graph, saver
-        self._thread, self._spare = thread_id, spare_of(thread_id)
+        wanted = "the graph that was compiled with the thread's checkpointer"
+        self._saver: BaseCheckpointSaver[Any] = expect(saver, BaseCheckpointSaver, "checkpointer", wanted)
+        self._graph, self._thread, self._spare = graph, thread_id, spare_of(thread_id)
 
-    def work(self) -> Work[int]:
-        yield from self._finish()
-        count, newest = yield from self._newest(self._thread)
+    def done(self) -> int:
+        """Prune, and return how many checkpoints went."""
+        self._finish()
+        count, newest = self._newest(self._thread)
         if count == len(newest):
             return 0
-        kept = list[CheckpointTuple]()
-        for found in newest:
-            kept += [(yield from self._made_whole(found))]
+        kept = [self._made_whole(found) for found in newest]
         # What is rebuilt from nothing older can be left to the checkpointer: most do that in one transaction.
-        is_whole = all(one is found for one, found in zip(kept, newest, strict=True))
-        if not is_whole or not (yield from self._pruned_by_saver()):
-            yield from self._written([_marked(one, self._thread) for one in kept], self._spare)
-            yield from self._renewed(kept)
-        left, _ = yield from self._newest(self._thread)
-        return count - left
+        if kept != newest or not self._is_pruned_by_saver():
+            self._write(kept, self._spare, {SPARE_OF: self._thread})
+            self._renew(kept)
+        return count - self._newest(self._thread)[0]
 
-    def _pruned_by_saver(self) -> Work[bool]:
-        """Let the checkpointer prune, and return whether it does that at all."""
+    def _is_pruned_by_saver(self) -> bool:
         try:
-            yield self._asking("prune", [self._thread], strategy="keep_latest")
+            self._saver.prune([self._thread], strategy="keep_latest")
         except NotImplementedError:
             return False
         return True
 
-    def _renewed(self, kept: list[CheckpointTuple]) -> Work[None]:
+    def _renew(self, kept: list[CheckpointTuple]) -> None:
         """Replace the thread by what the spare one holds."""
-        yield self._asking("delete_thread", self._thread)
-        yield from self._written(kept, self._thread)
-        yield self._asking("delete_thread", self._spare)
+        self._saver.delete_thread(self._thread)
+        self._write(kept, self._thread, {})
+        self._saver.delete_thread(self._spare)
 
-    def _finish(self) -> Work[None]:
-        """Bring to an end what a process left in the middle."""
-        _, spare = yield from self._newest(self._spare)
+    def _finish(self) -> None:
+        """Bring to an end what a process left in the middle; the root of a thread is written last."""
+        _, spare = self._newest(self._spare)
         if not spare:
             return
-        root = spare[-1]
         if any(one.metadata.get(SPARE_OF) != self._thread for one in spare):
             raise ContextWindowError(
                 f"thread {self._spare!r} is not what pruning {self._thread!r} left: delete it if nobody needs it"
             )
-        spare = [_marked(one, None) for one in spare]
-        if _namespace(root):  # the root is written last: without it, nothing was deleted yet
-            yield self._asking("delete_thread", self._spare)
-            return
-        _, there = yield from self._newest(self._thread)
-        if not there or _namespace(there[-1]):
-            yield from self._renewed(spare)
-            return
-        where = {"thread_id": self._thread, "checkpoint_ns": "", "checkpoint_id": root.checkpoint["id"]}
-        if (yield self._asking("get_tuple", {"configurable": where})) is None:
+        _, there = self._newest(self._thread)
+        has_root, is_whole = (bool(found) and not _namespace(found[-1]) for found in (there, spare))
+        where = {"thread_id": self._thread, "checkpoint_ns": "", "checkpoint_id": spare[-1].checkpoint["id"]}
+        if is_whole and not has_root:
+            self._renew(spare)
+        elif not is_whole or self._saver.get_tuple({"configurable": where}):
+            self._saver.delete_thread(self._spare)
+        else:
             raise ContextWindowError(
                 f"thread {self._thread!r} was begun anew while its history was in thread {self._spare!r}: "
                 "delete the one that you do not need, or write its messages to the other"
             )
-        yield self._asking("delete_thread", self._spare)
 
-    def _newest(self, thread: str) -> Work[tuple[int, list[CheckpointTuple]]]:
+    def _newest(self, thread: str) -> tuple[int, list[CheckpointTuple]]:
         """Return how many checkpoints a thread has, and the newest of each namespace, that of the root last."""
-        config: Any = {"configurable": {"thread_id": thread}}
         count, newest = 0, dict[str, CheckpointTuple]()
-
-        def take(found: CheckpointTuple) -> None:
-            nonlocal count
+        for found in self._saver.list({"configurable": {"thread_id": thread}}):
             count += 1
-            known = newest.get(_namespace(found))
-            if known is None or found.checkpoint["id"] > known.checkpoint["id"]:
-                newest[_namespace(found)] = found
+            known = newest.setdefault(_namespace(found), found)
+            newest[_namespace(found)] = max(known, found, key=lambda one: one.checkpoint["id"])
+        return count, sorted(newest.values(), key=_namespace, reverse=True)
 
-        def listed() -> None:
-            for found in self._saver.list(config):
-                take(found)
-
-        async def alisted() -> None:
-            async for found in self._saver.alist(config):
-                take(found)
-
-        yield Wait(listed, alisted)
-        return count, sorted(newest.values(), key=lambda found: not _namespace(found))
-
-    def _made_whole(self, found: CheckpointTuple) -> Work[CheckpointTuple]:
+    def _made_whole(self, found: CheckpointTuple) -> CheckpointTuple:
         """Put into a checkpoint what delta channels are rebuilt from older ones."""
         namespace, checkpoint = _namespace(found), found.checkpoint
         missing = checkpoint["channel_versions"].keys() - checkpoint["channel_values"].keys()
@@ -176,7 +149,7 @@ class _Pruning:
         deltas = {key: spec for key, spec in known if key in missing and isinstance(spec, DeltaChannel)}
         if not deltas:
             return found
-        histories = yield self._asking("get_delta_channel_history", config=found.config, channels=[*deltas])
+        histories: Any = self._saver.get_delta_channel_history(config=found.config, channels=[*deltas])
         values = dict(checkpoint["channel_values"])
         for key, spec in deltas.items():
             channel = spec.from_checkpoint(histories[key].get("seed", spec.typ()))
@@ -185,29 +158,18 @@ class _Pruning:
         whole: Any = {**checkpoint, "channel_values": values}
         return found._replace(checkpoint=whole)
 
-    def _written(self, kept: list[CheckpointTuple], thread: str) -> Work[None]:
+    def _write(self, kept: list[CheckpointTuple], thread: str, marks: Mapping[str, str]) -> None:
         for one in kept:
             config: Any = {"configurable": {"thread_id": thread, "checkpoint_ns": _namespace(one)}}
-            held = one.checkpoint["channel_values"].keys()
+            held = one.checkpoint["channel_values"]
             versions = {name: version for name, version in one.checkpoint["channel_versions"].items() if name in held}
-            stored = yield self._asking("put", config, one.checkpoint, one.metadata, versions)
+            metadata: Any = {**{key: value for key, value in one.metadata.items() if key != SPARE_OF}, **marks}
+            stored = self._saver.put(config, one.checkpoint, metadata, versions)
             by_task = defaultdict[str, list[tuple[str, Any]]](list)
             for task, channel, value in one.pending_writes or ():
                 by_task[task].append((channel, value))
             for task, writes in by_task.items():
-                yield self._asking("put_writes", stored, writes, task)
-
-    def _asking(self, method: str, *given: Any, **options: Any) -> Wait:
-        """The wait for what a method of the checkpointer answers, which exists with an "a" before its name, too."""
-        now, later = getattr(self._saver, method), getattr(self._saver, f"a{method}")
-        return Wait(partial(now, *given, **options), partial(later, *given, **options))
-
-
-def _marked(found: CheckpointTuple, thread: str | None) -> CheckpointTuple:
-    """A checkpoint of the spare thread; without a thread, as it was before."""
-    metadata: dict[str, Any] = {key: value for key, value in found.metadata.items() if key != SPARE_OF}
-    marked: Any = metadata if thread is None else {**metadata, SPARE_OF: thread}
-    return found._replace(metadata=marked)
+                self._saver.put_writes(stored, writes, task)
 
 
 def _namespace(found: CheckpointTuple) -> str:

@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Annotated, Any, Required, Self, TypeVar
+from typing import Annotated, Any, Required, TypeVar
 
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage, ToolMessage
 from langgraph.types import Command, TracePolicy, omit_payload
 
-from langchain_ctxwin.agent.choices import Choices, asked_by, limited_by, router_of, unknown_tools
+from langchain_ctxwin.agent.choices import Choices, asked_by, limited_by, router_of, runnable_tools, unknown_tools
 from langchain_ctxwin.agent.model_call import Attempt, ModelCall
-from langchain_ctxwin.agent.state import RECORD_CHANNEL, MessagesDeltaChannel, State, newer, turn_is_finished
-from langchain_ctxwin.agent.step import AgentStep, CallSetup, Flow, is_large
+from langchain_ctxwin.agent.state import OUR_KEYS, RECORD_CHANNEL, MessagesDeltaChannel, State, newer, turn_is_finished
+from langchain_ctxwin.agent.step import AgentStep, CallSetup, is_large
 from langchain_ctxwin.agent.storage import place_of
 from langchain_ctxwin.config import ContextConfig, LiveConfig
-from langchain_ctxwin.core.limits import ModelLimits, limits_given
+from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.model_info import family_of, model_name
 from langchain_ctxwin.core.pins import PinWhen
-from langchain_ctxwin.engine import ContextEngine, check_collaborators
-from langchain_ctxwin.errors import ConfigError, UnknownModelError, brief, expect
+from langchain_ctxwin.engine import ContextEngine
+from langchain_ctxwin.errors import ConfigError, UnknownModelError, expect
 from langchain_ctxwin.hooks import AfterCompaction, BeforeCompaction
 from langchain_ctxwin.limit_memory import HeardLimits
 from langchain_ctxwin.observe.validation import Validator
 from langchain_ctxwin.protocols import LimitMemory, MetricsSink, TokenCounter
-from langchain_ctxwin.reporting import Prices, Reporter, calls_carry
+from langchain_ctxwin.reporting import Reporter, calls_carry
 from langchain_ctxwin.routing import ModelRouter, RoutedChatModel
-from langchain_ctxwin.summarize import SummaryJobs, as_summarizer
+from langchain_ctxwin.summarize import SummaryJobs
 from langchain_ctxwin.tool_results import ToolResultGuard
 from langchain_ctxwin.tools import ToolSelector
 from langchain_ctxwin.util.log import log
@@ -108,29 +107,25 @@ class ContextAgentState(ContextKeys, total=False):
     """Lines of what left the view, and how much left; a checkpoint holds them only when they changed."""
 
 
-SESSION_KEYS = tuple(key for key in ContextKeys.__annotations__ if key not in AgentState.__annotations__)
-"""The keys that are ours."""
-
-
 class AgentCall:
     """One model call of an agent: its request, what the agent answers with, and what the session learns on the way."""
 
-    def __init__(self, flow: Flow, request: ModelRequest[Any], call: CallSetup) -> None:
-        self._flow = flow
+    def __init__(self, request: ModelRequest[Any], setup: CallSetup) -> None:
         self._request = request
         stored: State = request.state
-        state = {key: stored[key] for key in SESSION_KEYS if key in stored}
-        self._step = AgentStep(flow, {**state, "messages": request.messages}, call)
+        state = {key: stored[key] for key in OUR_KEYS if key in stored}
+        self._step = AgentStep({**state, "messages": request.messages}, setup)
         self._answer: ModelResponse[Any] = ModelResponse(result=[])
 
-    def work(self, model: Any, handler: Callable[[ModelRequest[Any]], Any], validator: Validator | None) -> Work[Any]:
+    def work(self, handler: Callable[[ModelRequest[Any]], Any], validator: Validator | None) -> Work[Any]:
         """Make the request fit, call the model through `handler`, recover, and return the response with its update."""
-        flow, step = self._flow, self._step
-        yield from flow.prepare(step)
-        answer = yield from ModelCall(flow, model, validator=validator).answer(
-            step,
-            lambda attempt: Wait(lambda: self._called(attempt, handler), lambda: self._acalled(attempt, handler)),
-        )
+        step = self._step
+
+        def send(attempt: Attempt) -> Wait:
+            return Wait(lambda: self._called(attempt, handler), lambda: self._acalled(attempt, handler))
+
+        yield from step.prepare()
+        answer = yield from ModelCall(step, step.setup.called, send, validator=validator).answer()
         result = self._answer.result  # its last AI message in the form that the session refers to: with an id
         last = max(index for index, message in enumerate(result) if isinstance(message, AIMessage))
         self._answer = replace(self._answer, result=[*result[:last], answer, *result[last + 1 :]])
@@ -139,24 +134,26 @@ class AgentCall:
         if self._request.response_format is not None:  # the structured response that the answer was to be
             is_done = self._answer.structured_response is not None
         if is_done:
-            yield from flow.summarize(step)
+            yield from step.summarize()
         return ExtendedModelResponse(model_response=self._answer, command=Command(update=step.news))
 
     def _ask(self, attempt: Attempt) -> ModelRequest[Any]:
         """The agent's request with the messages of an attempt."""
         first = attempt.request[0]
         system = first if isinstance(first, SystemMessage) else None
-        messages = attempt.request[1:] if system else attempt.request
-        settings = {**self._request.model_settings, **attempt.arguments}
-        tools = [] if attempt.native.get("tools") == [] else list(self._step.tools)
-        return self._request.override(system_message=system, messages=messages, model_settings=settings, tools=tools)
+        return self._request.override(
+            system_message=system,
+            messages=attempt.request[1:] if system else attempt.request,
+            model_settings={**self._request.model_settings, **attempt.arguments},
+            tools=[] if attempt.extras.get("tools") == [] else list(self._step.tools),
+        )
 
     def _called(self, attempt: Attempt, handler: Callable[[ModelRequest[Any]], Any]) -> AIMessage | None:
-        with calls_carry(self._flow.metadata(self._step)):
+        with calls_carry(self._step.metadata()):
             return self._hear(handler(self._ask(attempt)))
 
     async def _acalled(self, attempt: Attempt, handler: Callable[[ModelRequest[Any]], Any]) -> AIMessage | None:
-        with calls_carry(self._flow.metadata(self._step)):
+        with calls_carry(self._step.metadata()):
             return self._hear(await handler(self._ask(attempt)))
 
     def _hear(self, answer: ModelResponse[Any] | AIMessage) -> AIMessage | None:
@@ -192,32 +189,36 @@ def definitions_of(form: Any) -> list[Any]:
 Output = ToolMessage | Command[Any]
 
 
-class GuardedToolCalls:
-    """Hands every tool call of an agent to the middleware's guard."""
-
-    guard: ToolResultGuard
-
-    def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Output]) -> Output:
-        """Make the result of one tool call fit."""
-        return self.guard.wrap_tool_call(request, handler)
-
-    async def awrap_tool_call(
-        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Output]]
-    ) -> Output:
-        """Like `wrap_tool_call`, for async runs."""
-        return await self.guard.awrap_tool_call(request, handler)
-
-
 @cache
 def guarding(kind: Any) -> Any:
-    """Return a middleware class that guards tool calls too; an agent without a guard keeps its plain tool node."""
-    if issubclass(kind, GuardedToolCalls):
-        return kind
-    return type(kind.__name__, (GuardedToolCalls, kind), {"__module__": kind.__module__})
+    """Return a middleware class that guards tool calls, too: for one that wraps them LangChain builds other agents."""
+
+    class Guarding(kind):  # type: ignore[misc]  # a class that is known at run time alone
+        def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Output]) -> Output:
+            made: Output = self.guard.wrap_tool_call(request, handler)
+            return made
+
+        async def awrap_tool_call(
+            self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Output]]
+        ) -> Output:
+            made: Output = await self.guard.awrap_tool_call(request, handler)
+            return made
+
+    Guarding.__name__ = kind.__name__
+    return Guarding
 
 
 MAX_ENGINES = 64
 """Models of one agent whose engines are kept: more than any router chooses from; losing one loses time only."""
+
+ENGINE_OPTIONS = (
+    *("limits", "summarizer", "config", "counter", "learned", "pin_when", "jobs", "before_compaction"),
+    *("after_compaction", "sinks", "prices"),
+)
+"""Arguments that belong to an engine."""
+
+ANY_MODEL = ModelLimits(max_input_tokens=10**9)
+"""Limits that contradict no settings."""
 
 MAX_FORMATS = 64
 """Response formats whose definitions are kept; nearly every agent has one."""
@@ -289,12 +290,6 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
     trace_policy = TracePolicy(process_inputs=omit_payload)
     """Spans of the middleware hold no copy of request and state: the spans around and inside of it have them."""
 
-    def __new__(cls, *_: Any, guard: ToolResultGuard | None = None, **__: Any) -> Self:
-        """With a guard, make one that stands around tool calls too: LangChain looks at the class for that."""
-        kind: Any = cls
-        made: Self = super().__new__(guarding(kind) if guard is not None else kind)
-        return made
-
     def __init__(
         self,
         engine: ContextEngine | None = None,
@@ -316,19 +311,8 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         router: ModelRouter | None = None,
     ) -> None:
         super().__init__()
-        options: dict[str, Any] = {
-            "limits": limits,
-            "summarizer": summarizer,
-            "config": config,
-            "counter": counter,
-            "learned": learned,
-            "pin_when": pin_when,
-            "jobs": jobs,
-            "before_compaction": before_compaction,
-            "after_compaction": after_compaction,
-            "sinks": sinks,
-            "prices": prices,
-        }
+        given = locals()
+        options: dict[str, Any] = {name: given[name] for name in ENGINE_OPTIONS}
         _check(engine, validator, guard, options)
         reporter = engine.reporter if engine else Reporter.of(sinks or ())
         # What one model's provider stated is remembered by model, so the engines of all models can share it.
@@ -338,9 +322,14 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         """Watches how far off the counts are; None watches nothing."""
         self.guard = guard and guard.reporting(reporter)
         """Makes the results of tools fit; None leaves them as they are."""
-        Choices(router=router, selector=tool_selector)  # refuses what cannot choose now, not at the first call
+        if guard is not None:
+            kind: Any = type(self)
+            self.__class__ = guarding(kind)
+        Choices(
+            router=router, selector=tool_selector, reporter=reporter
+        )  # refuses what cannot choose now, not at the first call
         self._selector, self._routed = tool_selector, RoutedChatModel(router) if router else None
-        self.tools = [*(self.guard.tools if self.guard else ()), *_runnable(tool_selector)]
+        self.tools = [*(self.guard.tools if self.guard else ()), *runnable_tools((), tool_selector)]
         self._warned = Seen()
         self._engines: Lru[ContextEngine] = Lru(MAX_ENGINES)
         self._formats: Lru[tuple[Any, list[Any]]] = Lru(MAX_FORMATS)
@@ -373,7 +362,9 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         if (fault := unknown_tools(engine.config, request.tools, self._selector)) and self._warned.is_new(fault):
             log.warning("config.tools_unknown", reason=fault)
         prompt, is_bounded = request.system_message or "", self._engine is not None
-        call = CallSetup(
+        setup = CallSetup(
+            engine=engine,
+            choices=self._choices_of(request, engine),
             system_prompt=prompt,
             tools=request.tools,
             only_given=True,
@@ -384,15 +375,14 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
             bind=lambda tools: bound_by_agent(request, model, tools),
             place=place_of(request.runtime, prompt),
         )
-        agent_call = AgentCall(Flow(engine, self._choices_of(request, engine)), request, call)
-        return agent_call.work(model, handler, self.validator)
+        return AgentCall(request, setup).work(handler, self.validator)
 
     def _choices_of(self, request: ModelRequest[ContextT], engine: ContextEngine) -> Choices:
         """The choices for one request; a routed model brings its router along."""
-        choices = Choices(router=router_of(request.model), selector=self._selector, reporter=engine.reporter)
         requires = ("structured_output",) if isinstance(request.response_format, ProviderStrategy) else ()
-        choices.asked = asked_by(request.model, request.model_settings, requires)
-        return choices
+        asked = asked_by(request.model, request.model_settings, requires)
+        router = router_of(request.model)
+        return Choices(router=router, selector=self._selector, reporter=engine.reporter, asked=asked)
 
     def _engine_of(self, model: Any) -> ContextEngine:
         """The engine that was given, or the one of this model; two threads at once may both make it, to no harm."""
@@ -415,45 +405,14 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         return once(self._formats, id(form), lambda: (form, definitions_of(form)))[1] if form is not None else []
 
 
-# Callers write the arguments of `__init__`; without this, help and editors show those of `__new__`.
-_of_init = inspect.signature(ContextWindowMiddleware.__init__)
-ContextWindowMiddleware.__signature__ = _of_init.replace(parameters=[*_of_init.parameters.values()][1:])  # type: ignore[attr-defined]
-
-
-def _runnable(selector: ToolSelector | None) -> list[Any]:
-    """The tools of a selector that the agent runs; of a definition alone the provider runs the tool."""
-    tools = [*selector.tools, selector.search_tools] if selector else []
-    return [tool for tool in tools if not isinstance(tool, dict)]
-
-
 def _check(engine: Any, validator: Any, guard: Any, options: Mapping[str, Any]) -> None:
     """Raise `ConfigError` for arguments that would fail at the first call."""
-    if not isinstance(engine, ContextEngine | None):
-        raise ConfigError(f"engine={brief(engine)} is no ContextEngine: {_instead_of(engine)}")
+    wanted = "a ContextEngine(limits=model), or limits=, config= and summarizer= by their names"
+    expect(engine, ContextEngine | None, "engine", wanted)
     expect(validator, Validator | None, "validator", "a Validator, or None")
     expect(guard, ToolResultGuard | None, "guard", "a ToolResultGuard, or None")
-    _check_options(**options)
     given = ", ".join(name for name, value in options.items() if value is not None)
     if engine is not None and given:
         raise ConfigError(f"engine and {given} were given: set {given} on the engine")
-
-
-def _check_options(*, limits: Any, summarizer: Any, sinks: Any, prices: Any, **collaborators: Any) -> None:
-    if limits is not None:
-        limits_given(limits)
-    check_collaborators(**collaborators)
-    as_summarizer(summarizer)
-    Reporter.of(sinks or ())
-    Prices.made(prices)
-
-
-def _instead_of(engine: Any) -> str:
-    """What to pass in the place of what was given as the engine."""
-    if isinstance(engine, ContextConfig):
-        return "pass ContextWindowMiddleware(config=...)"
-    if isinstance(engine, ModelLimits):
-        return "pass ContextWindowMiddleware(limits=...)"
-    return (
-        "leave it out to take the limits of each request's model, or pass ContextWindowMiddleware(ContextEngine("
-        "limits=model)); a model that writes summaries is passed as summarizer=model"
-    )
+    tried = {**options, "sinks": options["sinks"] or ()}
+    ContextEngine(**{**tried, "limits": ANY_MODEL if options["limits"] is None else options["limits"]})

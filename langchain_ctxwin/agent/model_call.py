@@ -13,11 +13,10 @@ from langchain_core.messages import AIMessage, AnyMessage
 from langgraph.errors import GraphBubbleUp
 
 from langchain_ctxwin.agent.choices import known_name
-from langchain_ctxwin.agent.events import recovery_event, refusal_event
 from langchain_ctxwin.agent.state import tools_of
-from langchain_ctxwin.agent.step import AgentStep, Flow
+from langchain_ctxwin.agent.step import AgentStep
 from langchain_ctxwin.core.calibration import answered_by, sent_tokens
-from langchain_ctxwin.core.events import NoticeEvent, StepEvent
+from langchain_ctxwin.core.events import NoticeEvent, OverflowEvent, StepEvent
 from langchain_ctxwin.core.limits import REGIONS, ModelLimits
 from langchain_ctxwin.core.model_info import arguments_of
 from langchain_ctxwin.core.native import compaction_in
@@ -43,16 +42,13 @@ class Attempt:
     options: dict[str, int] = field(default_factory=dict)
     """Arguments that ask for less output than the model was set to."""
 
-    route: dict[str, Any] = field(default_factory=dict)
-    """The argument that names the candidate of a routed model."""
-
-    native: dict[str, Any] = field(default_factory=dict)
-    """What goes along for the provider's prompt cache and its own compaction."""
+    extras: dict[str, Any] = field(default_factory=dict)
+    """Arguments for the provider's prompt cache and its own compaction, or for the candidate of a routed model."""
 
     @property
     def arguments(self) -> dict[str, Any]:
         """Arguments for this call alone."""
-        return {**self.native, **self.route, **self.options}
+        return {**self.extras, **self.options}
 
 
 Send = Callable[[Attempt], Wait]
@@ -63,207 +59,196 @@ class ModelCall:
     """The calls of one model about one request, until it answers or nothing can be done.
 
     Args:
-        flow: what happens around the call.
+        step: the conversation's step; it is told what the answer taught.
         call: what is called, tools bound.
+        send: calls it.
         validator: compares counts with what the provider reports.
     """
 
-    def __init__(self, flow: Flow, call: Any, *, validator: Validator | None = None) -> None:
-        self._flow = flow
-        self._report = flow.engine.reporter.emit
+    def __init__(self, step: AgentStep, call: Any, send: Send, *, validator: Validator | None = None) -> None:
+        self._step = step
         self._call = call
+        self._send = send
         self._validator = validator
+        self._engine, self._router = step.engine, step.choices.router
+        self._report = step.engine.reporter.emit
         # Where a run may choose another model, nobody knows what its answer was asked to be.
         self._requested_output = ModelLimits.of(call).requested_output_tokens if only_model(call) else None
 
-    def answer(self, step: AgentStep, send: Send) -> Work[AIMessage]:
-        """Return the model's answer; what it taught is noted in the step.
+    def answer(self) -> Work[AIMessage]:
+        """Return the model's answer.
 
         Raises:
             BudgetExceededError: the history was edited since it was checked, and nothing that may leave makes it fit.
             Exception: the provider's own, when it is no overflow, or recovery came to its end.
         """
-        with self._flow.reporting_refusal(step):
-            self._fit(step)
-        began = perf_counter()
+        step, began = self._step, perf_counter()
+        with step.reporting_refusal():
+            fit(step)
         most = settings_of(step.window).max_recoveries
-        attempt = self._attempt(step, self._flow.request(step))
+        attempt = self._attempt()
         for number in count(1):
-            error: Exception | None = None
-            try:
-                attempt, reply = yield from self._unrefused(step, attempt, send)
-                overflow = self._silent(step.window, attempt, reply)
-            except GraphBubbleUp:  # an interrupt or a command, whatever it quotes
-                raise
-            except Exception as refusal:
-                error, overflow = refusal, classify_overflow(refusal)
-                if overflow is not None and number > most:
-                    self._report(refusal_event(step.window, refusal))
-                if overflow is None or number > most:
-                    raise
-            if overflow is None or number > most:
+            attempt, reply, overflow, error = yield from self._tried(attempt)
+            if overflow is None:
                 break
-            try:
-                attempt = yield from self._next(step, attempt, overflow, number, error)
-            except (BudgetExceededError, NoModelFitsError) as exhausted:
-                self._report(refusal_event(step.window, exhausted))
+            if number > most:
                 if error is None:
-                    step.update({}, self._flow.engine.learn(step.window, overflow, is_stated=False))
+                    break
+                step.report_refusal(error)
+                raise error
+            try:
+                attempt = yield from self._next(attempt, overflow, number, error)
+            except (BudgetExceededError, NoModelFitsError) as exhausted:
+                step.report_refusal(exhausted)
+                if error is None:
+                    step.update({}, self._engine.learn(step.window, overflow, is_stated=False))
                     break  # an answer that was cut off is all there is
                 error.add_note(str(exhausted))
             else:
                 continue
             raise error
         window = step.window
-        step.update(self._flow.choices.answered(step.state, reply))
+        step.update(step.choices.answered(step.state, reply))
         # A candidate that took over is told of with its own limits and prices; measured only where somebody listens.
-        told = step.window if self._flow.engine.reporter.sinks else window
+        told = step.window if self._engine.reporter.sinks else window
         answer, counts = self._learned(window, reply, was_cut=overflow is not None)
         step.update({"context_counts": counts})
-        self._report_step(step, told, answer, seconds=perf_counter() - began, calls=number)
+        self._report_step(told, answer, seconds=perf_counter() - began, calls=number)
         return answer
 
-    def _unrefused(self, step: AgentStep, attempt: Attempt, send: Send) -> Work[tuple[Attempt, Any]]:
+    def _tried(self, attempt: Attempt) -> Work[tuple[Attempt, Any, ContextOverflow | None, Exception | None]]:
+        """What was sent, the reply, and the overflow that it met; any other refusal is the caller's."""
+        try:
+            attempt, reply = yield from self._unrefused(attempt)
+        except GraphBubbleUp:  # an interrupt or a command, whatever it quotes
+            raise
+        except Exception as refusal:
+            overflow = classify_overflow(refusal)
+            if overflow is None:
+                raise
+            return attempt, None, overflow, refusal
+        return attempt, reply, self._silent(attempt, reply), None
+
+    def _unrefused(self, attempt: Attempt) -> Work[tuple[Attempt, Any]]:
         """What was sent, and the reply; reasoning that is refused, because it is tied to another prefix, is left out.
 
         A refusal is the caller's where nothing is left to leave out.
         """
+        step = self._step
         try:
-            return attempt, (yield from self._sent(attempt, send))
+            return attempt, (yield from self._sent(attempt))
         except GraphBubbleUp:
             raise
         except Exception as refusal:
             if not refuses_reasoning(refusal):
                 raise
             step.update(update_without_reasoning(step.window))
-            again = self._attempt(step, self._flow.request(step))
+            again = self._attempt()
             if again == attempt:
                 raise
         self._report(NoticeEvent(model=step.window.parts.model, notice="reasoning_left_out"))
-        return again, (yield from self._sent(again, send))
+        return again, (yield from self._sent(again))
 
-    @staticmethod
-    def _sent(attempt: Attempt, send: Send) -> Work[Any]:
+    def _sent(self, attempt: Attempt) -> Work[Any]:
         """The reply; a server that no longer has what the request goes on from is sent all of it."""
         try:
-            return (yield send(attempt))
+            return (yield self._send(attempt))
         except Exception as refusal:
             whole = without_response_ids(attempt.request)
             if not forgets_history(refusal) or whole == attempt.request:
                 raise
-        return (yield send(replace(attempt, request=whole)))
+        return (yield self._send(replace(attempt, request=whole)))
 
-    def _report_step(self, step: AgentStep, window: Window, answer: AIMessage, *, seconds: float, calls: int) -> None:
-        """Report the answered request; nothing is made ready where nobody listens."""
-        engine, choices = self._flow.engine, self._flow.choices
-        if not engine.reporter.sinks:
-            return
-        offered = [name_of(tool) for tool in window.parts.tools]
-        deferred = len(choices.selector.tools) - len(tools_of(step.state)) if choices.selector else 0
-        report = window.report
-        event = StepEvent.of_answer(
-            answer,
-            info=engine.info_of(window),
-            model=answered_by(answer) or window.parts.model,
-            regions={name: report[key] for name, key in REGIONS.items()},
-            input_limit=report["input_limit"],
-            context_window=report["context_window"],
-            reserved_tokens=report["reserved_tokens"],
-            estimated_tokens=window.total_tokens,
-            counted_by=report["counted_by"],
-            duration_seconds=round(seconds, 6),
-            calls=calls,
-            compactions=report["compactions"],
-            tools_available=len(offered) + deferred,
-            tools_offered=tuple(offered),
+    def _next(self, attempt: Attempt, overflow: ContextOverflow, number: int, error: Exception | None) -> Work[Attempt]:
+        """What follows an overflow: less output where that helps, another candidate, fewer tools, a smaller request."""
+        step, window = self._step, self._step.window
+        event = OverflowEvent(
+            model=window.parts.model,
+            attempt=number,
+            total_tokens=window.total_tokens,
+            input_limit=window.budget.input_limit,
+            stated_tokens=overflow.actual,
+            stated_limit=overflow.limit,
         )
-        self._report(event)
-
-    def _next(
-        self, step: AgentStep, attempt: Attempt, overflow: ContextOverflow, number: int, error: Exception | None
-    ) -> Work[Attempt]:
-        """What follows an overflow: another candidate, less output where that helps, fewer tools, a smaller request."""
-        engine, window, router = self._flow.engine, step.window, self._flow.choices.router
-        asked = min(attempt.options.values(), default=None)
-        if error is not None and not isinstance(error, RemainingTooSmallError):
-            called = self._flow.choices.model_called(step.state) if router else self._call
-            options = smaller_output(called, overflow) if called is not None else {}
-            if options and (asked is None or max(options.values()) < asked):
-                if router is None:
-                    learned = engine.learn(window, overflow)
-                    step.update({"context_counts": dict(learned.session.counts)}, learned)
-                self._report(recovery_event(window, overflow, number, output_tokens=max(options.values())))
-                return replace(attempt, options=options)
-        if error is not None and router is not None and self._has_moved(step, error):
-            self._report(recovery_event(window, overflow, number))
-            return self._attempt(step, self._flow.request(step))
+        options = self._less_output(attempt, overflow, error)
+        if options:
+            if self._router is None:
+                learned = self._engine.learn(window, overflow)
+                step.update({"context_counts": dict(learned.session.counts)}, learned)
+            self._report(replace(event, output_tokens=max(options.values())))
+            return replace(attempt, options=options)
         # Whoever of several candidates stated a limit, the router has learned it under that one's name.
-        is_stated = error is not None and router is None
-        if (yield from self._has_fewer_tools(step, overflow, is_stated=is_stated)):
-            self._report(recovery_event(window, overflow, number))
-            return self._attempt(step, self._flow.request(step))
-        step.update(engine.recover(window, overflow, is_stated=is_stated))
-        self._report(recovery_event(window, overflow, number))
-        smaller = engine.continued(step.window, window)
+        is_stated = error is not None and self._router is None
+        has_moved = error is not None and self._router is not None and self._has_moved(error)
+        if not has_moved and not (yield from self._has_fewer_tools(overflow, is_stated=is_stated)):
+            step.update(self._engine.recover(window, overflow, is_stated=is_stated))
+        self._report(event)
+        smaller = self._engine.continued(step.window, window)
         step.update({"context_report": smaller.report}, smaller)
-        return self._attempt(step, self._flow.request(step))
+        return self._attempt()
 
-    def _has_fewer_tools(self, step: AgentStep, overflow: ContextOverflow, *, is_stated: bool) -> Work[bool]:
+    def _less_output(self, attempt: Attempt, overflow: ContextOverflow, error: Exception | None) -> dict[str, int]:
+        """Arguments that ask for less output than was asked for; empty where that is not what was refused."""
+        if error is None or isinstance(error, RemainingTooSmallError):
+            return {}
+        called = self._step.choices.model_called(self._step.state) if self._router else self._call
+        options = smaller_output(called, overflow) if called is not None else {}
+        asked = min(attempt.options.values(), default=None)
+        return options if options and (asked is None or max(options.values()) < asked) else {}
+
+    def _has_fewer_tools(self, overflow: ContextOverflow, *, is_stated: bool) -> Work[bool]:
         """Choose the tools anew within the limit that was heard; false where the set stays as it is."""
-        if self._flow.choices.selector is None:
+        step = self._step
+        if step.choices.selector is None:
             return False
-        learned = self._flow.engine.learn(step.window, overflow, is_stated=is_stated)
-        selection = yield from self._flow.selected(step, learned)
+        learned = self._engine.learn(step.window, overflow, is_stated=is_stated)
+        selection = yield from step.selected(learned)
         if selection is None or not selection.removed:
             return False
-        update = {"context_counts": dict(learned.session.counts)}
-        step.update({**update, **self._flow.choices.tools_update(step.state, selection)})
-        self._fit(step)
-        step.update({"context_report": step.window.report}, step.window)
+        step.update({"context_counts": dict(learned.session.counts)})
+        step.update(step.choices.tools_update(step.state, selection))
+        fit(step)
         return True
 
-    def _has_moved(self, step: AgentStep, error: Exception) -> bool:
+    def _has_moved(self, error: Exception) -> bool:
         """Turn to another candidate, or to this one by what was learned; false when that changes nothing."""
-        trial, choices = AgentStep(self._flow, step.state, step.call), self._flow.choices
-        if left := choices.left_after(error, trial.state):
+        step = self._step
+        trial = AgentStep(step.state, step.setup)
+        if left := step.choices.left_after(error, trial.state):
             trial.update(left)
         else:
-            self._flow.choose_model(trial)
-        self._fit(trial)
+            trial.choose_model()
+        fit(trial)
         is_same = known_name(trial.state) == known_name(step.state)
         if is_same and trial.window.total_tokens >= step.window.total_tokens:
             return False
-        step.update({**trial.news, "context_report": trial.window.report}, trial.window)
+        step.update(trial.news, trial.window)
         return True
 
-    def _attempt(self, step: AgentStep, request: list[AnyMessage]) -> Attempt:
+    def _attempt(self) -> Attempt:
         """A call that asks for no more output than its window leaves."""
-        window, route = step.window, self._flow.choices.arguments(step.state)
-        if self._flow.engine.reporter.sinks:
-            self._flow.engine.info_of(window)  # prices are looked up while the model answers
-        size, requested, native = window.limits.context_window, self._requested_output, dict[str, Any]()
-        if self._flow.choices.router is None:
-            thread = step.place.thread
-            native = self._flow.engine.call_options(window, request, conversation=thread, call=self._call)
+        step, window, request = self._step, self._step.window, self._step.request()
+        if self._engine.reporter.sinks:
+            self._engine.info_of(window)  # prices are looked up while the model answers
+        if self._router is not None:
+            extras = step.choices.arguments(step.state)
+        else:
+            thread = step.setup.place.thread
+            extras = self._engine.call_options(window, request, conversation=thread, call=self._call)
             if window.parts.rules.provider == "gemini" and arguments_of(self._call).get("cached_content"):
-                native = {**native, "tools": []}  # the content that somebody stored has the tools
+                extras = {**extras, "tools": []}  # the content that somebody stored has the tools
+        size, requested = window.limits.context_window, self._requested_output
         if size is None or requested is None:
-            return Attempt(request, route=route, native=native)
+            return Attempt(request, extras=extras)
         room = size - window.upper_tokens
         options = fitting_output(self._call, requested_tokens=requested, room_tokens=room)
-        return Attempt(request, options=options, route=route, native=native)
+        return Attempt(request, options, extras)
 
-    def _fit(self, step: AgentStep) -> None:
-        """Compact the request when a state edit made it too large since it was checked."""
-        window = step.window
-        compaction = self._flow.engine.emergency(window)
-        if compaction is not None:
-            self._flow.compacted(step, window, self._flow.engine.apply(compaction, window))
-
-    def _silent(self, window: Window, attempt: Attempt, reply: Any) -> ContextOverflow | None:
+    def _silent(self, attempt: Attempt, reply: Any) -> ContextOverflow | None:
         """An overflow that shows in the answer only; sizes are compared with those of the same model."""
         if not isinstance(reply, AIMessage):
             return None
+        window = self._step.window
         extends, least = window.last_report, window.lower_tokens
         if answered_by(reply) not in {"", window.answering_model} and window.session.counts.get("anchor"):
             extends, least = None, 0
@@ -290,7 +275,7 @@ class ModelCall:
             return answer, dict(window.session.counts)
         lesson = from_answer(window, answer)
         if lesson.accepted_tokens:
-            self._flow.engine.accepted(window, lesson.accepted_tokens)
+            self._engine.accepted(window, lesson.accepted_tokens)
         if lesson.ignored:
             about = {"reason": lesson.ignored}
             self._report(NoticeEvent(model=window.parts.model, notice="usage_ignored", about=about))
@@ -311,5 +296,38 @@ class ModelCall:
         resets = validator.resets(model)
         if lesson.counts.get("resets", resets) == resets:
             return {**lesson.counts, "resets": resets}
-        self._report(NoticeEvent(model=window.parts.model, notice="calibration_reset"))
+        self._report(NoticeEvent(model=model, notice="calibration_reset"))
         return {**without_sizes(lesson.counts), "resets": resets}
+
+    def _report_step(self, window: Window, answer: AIMessage, *, seconds: float, calls: int) -> None:
+        """Report the answered request; nothing is made ready where nobody listens."""
+        if not self._engine.reporter.sinks:
+            return
+        report, selector = window.report, self._step.choices.selector
+        offered = [name_of(tool) for tool in window.parts.tools]
+        deferred = len(selector.tools) - len(tools_of(self._step.state)) if selector else 0
+        event = StepEvent.of_answer(
+            answer,
+            info=self._engine.info_of(window),
+            model=answered_by(answer) or window.parts.model,
+            regions={name: report[key] for name, key in REGIONS.items()},
+            estimated_tokens=window.total_tokens,
+            duration_seconds=round(seconds, 6),
+            calls=calls,
+            tools_available=len(offered) + deferred,
+            tools_offered=tuple(offered),
+            **{name: report[name] for name in REPORTED},
+        )
+        self._report(event)
+
+
+REPORTED = ("input_limit", "context_window", "reserved_tokens", "counted_by", "compactions")
+"""What an event says as the `context_report` does."""
+
+
+def fit(step: AgentStep) -> None:
+    """Compact the request when a state edit, or a change of tools or model, made it too large since it was checked."""
+    window = step.window
+    compaction = step.engine.emergency(window)
+    if compaction is not None:
+        step.compacted(window, step.engine.apply(compaction, window))

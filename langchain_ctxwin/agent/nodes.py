@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 from langchain_core.messages import AnyMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
-from langchain_core.tools import BaseTool
 from langgraph.graph import END, StateGraph
 from langgraph.runtime import Runtime, get_runtime
 from langgraph.types import Command, RetryPolicy
@@ -18,20 +18,29 @@ from langchain_ctxwin.agent.choices import (
     Choices,
     asked_by,
     bind_inside,
-    require_known_tools,
     require_router,
     require_tool_binding,
+    unknown_tools,
 )
 from langchain_ctxwin.agent.model_call import Attempt, ModelCall
-from langchain_ctxwin.agent.state import OUR_KEYS, HookState, State, StepState, Update, as_mapping, report_of
-from langchain_ctxwin.agent.step import AgentStep, CallSetup, Destination, Flow, is_large, request_waits
+from langchain_ctxwin.agent.state import (
+    OUR_KEYS,
+    HookState,
+    State,
+    StepState,
+    Update,
+    as_mapping,
+    turn_is_finished,
+)
+from langchain_ctxwin.agent.step import AgentStep, CallSetup, Destination, is_large, request_waits, route_of
 from langchain_ctxwin.agent.storage import place_of
 from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.core.request import Window
+from langchain_ctxwin.core.tool_schemas import listed
 from langchain_ctxwin.engine import ContextEngine
-from langchain_ctxwin.errors import ConfigError, ContextWindowError, brief, expect
+from langchain_ctxwin.errors import ConfigError, ContextWindowError, expect
 from langchain_ctxwin.reporting import with_metadata
-from langchain_ctxwin.util.memo import Lru, once
+from langchain_ctxwin.util.memo import Lru
 from langchain_ctxwin.util.work import Wait, Work, arun, run
 
 if TYPE_CHECKING:  # these take a while to import
@@ -40,15 +49,14 @@ if TYPE_CHECKING:  # these take a while to import
     from langchain_ctxwin.tools import ToolSelector
 
 T = TypeVar("T")
-Do = Callable[[AgentStep, RunnableConfig | None], Work[Update | Command[Any]]]
-"""What a node does with a step, and the update it writes."""
+Do = Callable[[AgentStep, RunnableConfig | None], Work[Any]]
+"""What a node does with a step; it returns what the node writes."""
 
 PerRequest = Callable[[Any, Any], T]
 """A callable `(state, runtime)` that gives a value for one request."""
 
-MAX_BINDINGS = 64
-"""Tool sets whose binding is kept: a conversation has a few, and making one converts every definition."""
-
+MAX_STEPS = 64
+"""Conversations between two nodes of one step whose measured request is kept; losing it costs one measure."""
 
 UNCHECKED = (
     "build_messages found no context_report in the state: either no edge leads through budget_check, or the state has "
@@ -133,33 +141,35 @@ class ContextNodes:
         tool_selector: ToolSelector | None = None,
         router: ModelRouter | None = None,
     ) -> None:
-        _check(engine, system_prompt, tools)
-        tools = [tools] if isinstance(tools, BaseTool | dict) else tools
+        expect(engine, ContextEngine, "engine", "a ContextEngine, as in ContextNodes(ContextEngine(limits=model))")
+        wanted = "a text, a SystemMessage, or a function of state and runtime"
+        expect(system_prompt, str | SystemMessage | Callable, "system_prompt", wanted)
+        tools = tools if _is_per_request(tools) else listed(tools)
         if router is not None and model is not None:
             raise ConfigError("router and model were given: leave out model, the router chooses it for each request")
-        if tools and not callable(tools):
-            require_known_tools(engine.config, tools, tool_selector)
+        given: Any = tools
+        if tools and not _is_per_request(tools) and (fault := unknown_tools(engine.config, given, tool_selector)):
+            raise ConfigError(fault)
         self.engine = engine
         self._system_prompt = system_prompt
         self._tools = tools
         self._model = model
         self.choices = Choices(router=router, selector=tool_selector, reporter=engine.reporter)
         """Chooses the tools and the model of each request."""
-        self._flow = Flow(engine, self.choices)
+        self._steps: Lru[AgentStep] = Lru(MAX_STEPS, of_conversations=True)
         self._call: Runnable[Any, Any] | None = None
-        self._bindings: Lru[tuple[Any, Runnable[Any, Any]]] = Lru(MAX_BINDINGS)
         self.validator = validator
         """Watches how far off the counts are; None watches nothing."""
         # What is asked for per request may depend on any key of the state: such a node takes all of it.
         takes_all = any(map(_is_per_request, (system_prompt, tools, model)))
         self._node = partial(ContextNode if takes_all else StepNode, start=self._step)
-        self.budget_check = self._node("budget_check", self._check)
+        self.budget_check = self._node("budget_check", self._doing(AgentStep.check))
         """Chooses tools and model, measures the next request and decides where to go."""
-        self.select_model = self._node("select_model", self._choose)
+        self.select_model = self._node("select_model", self._doing(AgentStep.choose))
         """Chooses tools and model only, for graphs without `budget_check`."""
-        self.maybe_summarize = self._node("maybe_summarize", self._summarize)
+        self.maybe_summarize = self._node("maybe_summarize", self._doing(AgentStep.summarize))
         """Summarizes the oldest turns when that is due."""
-        self.force_compress = self._node("force_compress", self._compress)
+        self.force_compress = self._node("force_compress", self._doing(AgentStep.compressing))
         """Makes the request fit without calling a model, or raises `BudgetExceededError`."""
         self.build_messages = self._node("build_messages", self._build)
         """Writes the request to `llm_input_messages`."""
@@ -168,9 +178,7 @@ class ContextNodes:
 
     def route_on_budget(self, state: State) -> Destination:
         """Return the node that follows `budget_check`."""
-        if report_of(state).get("over_by") is None:
-            state = {**state, "context_report": self.measure(state).report}
-        return self._flow.route(state)
+        return route_of(state)
 
     def model_node(self, call: Runnable[Any, Any] | Callable[[list[AnyMessage]], Any]) -> Runnable[Any, Any]:
         """Wrap a chat model, a Runnable or a callable `messages -> AIMessage` as the model node.
@@ -185,21 +193,20 @@ class ContextNodes:
         require_router(call, self.choices.router)
         if self.choices.selector is not None:
             require_tool_binding(call)
-        self.choices.follow(asked_by(call))
+        self.choices = replace(self.choices, asked=asked_by(call))
         self._call = runnable = call if isinstance(call, Runnable) else RunnableLambda(call)
-        model_call = ModelCall(self._flow, runnable, validator=self.validator)
 
         def answer(step: AgentStep, config: RunnableConfig | None) -> Work[Update]:
             def send(attempt: Attempt) -> Wait:
                 bound = self._bound(runnable, step.tools)  # a recovery may choose others
-                carried = with_metadata(config, self._flow.metadata(step))
+                carried = with_metadata(config, step.metadata())
                 return Wait(
                     lambda: bound.invoke(attempt.request, carried, **attempt.arguments),
                     lambda: bound.ainvoke(attempt.request, carried, **attempt.arguments),
                 )
 
-            message = yield from model_call.answer(step, send)
-            self._flow.drop_window(step)
+            self._steps.drop(id(step.state.get("messages")))
+            message = yield from ModelCall(step, runnable, send, validator=self.validator).answer()
             return {**step.news, "messages": [message]}
 
         return self._node("model_node", answer)
@@ -210,7 +217,7 @@ class ContextNodes:
         Raises:
             ContextWindowError: there is no message that a model could answer.
         """
-        return self._flow.request(self._step(state))
+        return self._step(state).request()
 
     @staticmethod
     def retry_on(exc: Exception) -> bool:
@@ -228,7 +235,9 @@ class ContextNodes:
         """A step of this run: what is given per request is asked for once."""
         runtime = current_runtime()
         prompt = _resolved(self._system_prompt, state, runtime)
-        call = CallSetup(
+        setup = CallSetup(
+            engine=self.engine,
+            choices=self.choices,
             system_prompt=prompt,
             tools=_resolved(self._tools, state, runtime),
             model=None if self.choices.router else _resolved(self._model, state, runtime),
@@ -236,50 +245,38 @@ class ContextNodes:
             bind=lambda tools: None if self._call is None else self._bound(self._call, tools),
             place=place_of(runtime, prompt),
         )
-        return AgentStep(self._flow, state, call)
+        step = AgentStep(state, setup)
+        # A step keeps its list of messages alive, so that an id cannot come to mean another one.
+        if before := self._steps.get(id(state.get("messages"))):
+            step.take_over(before)
+        return step
 
     def _bound(self, model: Runnable[Any, Any], tools: Sequence[Any]) -> Runnable[Any, Any]:
         """The model with the tools that a selector chose for this request."""
-        if self.choices.selector is None:
-            return model
-        shown = tuple(tools)
-        # Model and tools in the value stay alive, so an id in the key cannot come to mean others.
-        key = tuple(map(id, (model, *shown)))
-        return once(self._bindings, key, lambda: ((model, shown), bind_inside(model, shown)))[1]
+        return model if self.choices.selector is None else bind_inside(model, tools)
 
-    def _choose(self, step: AgentStep, _: RunnableConfig | None) -> Work[Update]:
-        yield from self._flow.choose(step)
-        return step.news
+    def _doing(self, work: Callable[[AgentStep], Work[None]]) -> Do:
+        """What a node does that keeps its step for the next node, unless the turn is over."""
 
-    def _check(self, step: AgentStep, _: RunnableConfig | None) -> Work[Update]:
-        yield from self._flow.check(step)
-        return self._left(step)
+        def do(step: AgentStep, _: RunnableConfig | None) -> Work[Update]:
+            yield from work(step)
+            if not turn_is_finished(step.state):
+                self._steps.put(id(step.state.get("messages")), step)
+            return step.news
 
-    def _summarize(self, step: AgentStep, _: RunnableConfig | None) -> Work[Update]:
-        yield from self._flow.summarize(step)
-        return self._left(step) if request_waits(step.state) else step.news
-
-    def _compress(self, step: AgentStep, _: RunnableConfig | None) -> Work[Update]:
-        yield from ()
-        self._flow.compress(step)
-        return self._left(step)
+        return do
 
     def _build(self, step: AgentStep, _: RunnableConfig | None) -> Work[Update | Command[Any]]:
         yield from ()
         if current_runtime() is not None and not step.state.get("context_report"):
             raise ConfigError(UNCHECKED)
-        request = self._flow.request(step)
-        self._flow.keep_window(step)
+        request = step.request()
+        self._steps.put(id(step.state.get("messages")), step)
         return _unstreamed({"llm_input_messages": request})
 
     def _prepare(self, step: AgentStep, _: RunnableConfig | None) -> Work[Update | Command[Any]]:
-        yield from self._flow.prepare(step)
-        return _unstreamed({**step.news, "llm_input_messages": self._flow.request(step)})
-
-    def _left(self, step: AgentStep) -> Update:
-        """What a node writes; the window is left to the next node of the step."""
-        self._flow.keep_window(step)
-        return step.news
+        yield from step.prepare()
+        return _unstreamed({**step.news, "llm_input_messages": step.request()})
 
 
 def _unstreamed(update: Update) -> Update | Command[Any]:
@@ -301,7 +298,7 @@ def _resolved(value: Any, state: State, runtime: Runtime[Any] | None) -> Any:
 
 
 def _is_per_request(value: Any) -> bool:
-    return callable(value) and not isinstance(value, (Runnable, SystemMessage))
+    return callable(value) and not isinstance(value, (Runnable, SystemMessage, type))
 
 
 PROBE_ID = "probe"
@@ -331,8 +328,7 @@ def add_context_nodes(
         retry_policy: for the model node; use `nodes.retry_on` in it, or oversized requests are sent again.
 
     Raises:
-        ConfigError: the state has no key `messages`, or one whose reducer does not keep messages by their id; when the
-            graph is compiled, that an edge leads past `budget_check` to the model.
+        ConfigError: the state has no key `messages`, or one whose reducer does not keep messages by their id.
 
     Examples:
         ```python
@@ -367,31 +363,12 @@ def add_context_nodes(
     builder.add_edge("force_compress", "build_messages")
     builder.add_edge("build_messages", model_node)
     _close(builder)
-    validate = builder.validate
-
-    def validated(*args: Any, **kwargs: Any) -> Any:
-        for fault in _faults(builder, model_node):
-            raise ConfigError(fault)
-        return validate(*args, **kwargs)
-
-    builder.validate = validated  # type: ignore[method-assign]  # LangGraph has no other hook before a graph runs
 
 
 def _after_summary(state: State) -> str:
     if not request_waits(state):
         return "finished"
     return "force_compress" if state["context_report"]["over_by"] > 0 else "build_messages"
-
-
-def _check(engine: Any, system_prompt: Any, tools: Any) -> None:
-    """Raise `ConfigError` for arguments that would fail at the first request."""
-    expect(engine, ContextEngine, "engine", "a ContextEngine, as in ContextNodes(ContextEngine(limits=model))")
-    if not (isinstance(system_prompt, str | SystemMessage) or callable(system_prompt)):
-        raise ConfigError(
-            f"system_prompt={brief(system_prompt)}: pass a text, a SystemMessage, or a function of state and runtime"
-        )
-    if isinstance(tools, str | type) or not (isinstance(tools, Iterable | BaseTool) or callable(tools)):
-        raise ConfigError(f"tools={brief(tools)}: pass a list of tools, or a function of state and runtime")
 
 
 def _require_messages(builder: StateGraph[Any, Any, Any, Any]) -> None:
@@ -407,10 +384,8 @@ def _require_messages(builder: StateGraph[Any, Any, Any, Any]) -> None:
         kept = [getattr(message, "id", None) for message in tried.get()]
     except Exception as error:
         raise ConfigError(f"the reducer of {name}.messages raised {type(error).__name__} ({error}): {fix}") from error
-    if len(kept) < 2:  # noqa: PLR2004  # both
-        raise ConfigError(f"each write to {name}.messages replaces the history: {fix}")
-    if PROBE_ID not in kept or None in kept:
-        raise ConfigError(f"the reducer of {name}.messages leaves messages without ids: {fix}")
+    if PROBE_ID not in kept or None in kept or len(kept) == 1:
+        raise ConfigError(f"the key {name}.messages does not keep all messages, each with an id: {fix}")
 
 
 def _typed_dict(name: str, fields: dict[str, Any]) -> Any:
@@ -430,29 +405,3 @@ def _close(builder: StateGraph[Any, Any, Any, Any]) -> None:
         builder.input_schema = public
     if builder.output_schema is state:
         builder.output_schema = public
-
-
-def _faults(builder: StateGraph[Any, Any, Any, Any], model_node: str) -> Iterator[str]:
-    """What would send a request that nobody checked."""
-    edges = [*builder._all_edges]  # noqa: SLF001
-    edges += [
-        (start, end)
-        for start, branches in builder.branches.items()
-        for branch in branches.values()
-        for end in (branch.ends or {}).values()
-    ]
-    edges += [(start, end) for start, node in builder.nodes.items() for end in node.ends or ()]
-    allowed = {
-        model_node: {"build_messages"},
-        "build_messages": {"budget_check", "maybe_summarize", "force_compress"},
-        "force_compress": {"budget_check", "maybe_summarize"},
-    }
-    for start, end in edges:
-        if end in allowed and start not in allowed[end]:
-            yield (
-                f"an edge leads from {start!r} to {end!r} past 'budget_check', so that its requests may not fit: lead "
-                "it to 'budget_check'"
-            )
-    leads_anywhere = any(branch.ends is None for branches in builder.branches.values() for branch in branches.values())
-    if not leads_anywhere and not any(end == "budget_check" for _, end in edges):
-        yield "no edge leads to 'budget_check': add builder.add_edge(START, 'budget_check')"

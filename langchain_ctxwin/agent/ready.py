@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
@@ -19,7 +18,7 @@ from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.store.base import BaseStore
 from langgraph.types import Checkpointer
 
-from langchain_ctxwin.agent.choices import require_free_name, router_of
+from langchain_ctxwin.agent.choices import router_of, runnable_tools
 from langchain_ctxwin.agent.nodes import ContextNodes, add_context_nodes
 from langchain_ctxwin.agent.state import ContextState, State
 from langchain_ctxwin.config import ContextConfig, LiveConfig
@@ -123,30 +122,13 @@ def create_context_agent(
         sinks=sinks,
         prices=prices,
     )
-    tool_node = _tool_node(_runnable(tools, tool_selector), guard and guard.counting(counted_by), engine.reporter)
+    tool_node = _tool_node(runnable_tools(tools, tool_selector), guard and guard.counting(counted_by), engine.reporter)
     bound: list[Any] = [*tool_node.tools_by_name.values(), *(tool for tool in tools if isinstance(tool, dict))]
     given: dict[str, Any] = {"validator": validator, "tool_selector": tool_selector, "router": router}
     nodes = ContextNodes(engine, system_prompt=system_prompt, tools=bound, **given)
     call = chat if tool_selector or not bound else chat.bind_tools(bound)
     graph = _graph(StateGraph(state_schema, context_schema), nodes, call, tool_node)
     return graph.compile(checkpointer=checkpointer, store=store, **compile_options)
-
-
-INSTEAD = {
-    **dict.fromkeys(
-        ("middleware", "response_format"),
-        "pass it to langchain's create_agent, with middleware=[ContextWindowMiddleware()]",
-    ),
-    **dict.fromkeys(
-        ("pre_model_hook", "post_model_hook", "version"),
-        "build a graph of your own with add_context_nodes, or pass nodes.pre_model_hook to create_react_agent",
-    ),
-    **dict.fromkeys(("prompt", "state_modifier", "messages_modifier"), "use system_prompt"),
-    **dict.fromkeys(("trigger", "keep", "summarize"), "use config=ContextConfig(...)"),
-    **dict.fromkeys(("context_window", "max_tokens"), "use limits=ModelLimits(...)"),
-    "config_schema": "use context_schema",
-}
-"""Arguments of other agents, and where they belong here."""
 
 
 def _checked_tools(given: Any) -> list[Any]:
@@ -162,10 +144,11 @@ def _require_known(options: Mapping[str, Any]) -> None:
     """Raise `ConfigError` for what no graph can be compiled with."""
     known = inspect.signature(StateGraph.compile).parameters
     for name in options:
-        if name not in known or name == "self":
-            closest = difflib.get_close_matches(name, [*inspect.signature(create_context_agent).parameters, *known], 1)
-            advice = INSTEAD.get(name) or (f"did you mean {closest[0]}?" if closest else "leave it out")
-            raise ConfigError(f"create_context_agent has no argument {name!r}: {advice}")
+        if name not in known:
+            raise ConfigError(
+                f"create_context_agent has no argument {name!r}: settings belong into config=ContextConfig(...), "
+                "limits into limits=ModelLimits(...), middleware and response_format into langchain's create_agent"
+            )
 
 
 def _graph(
@@ -188,14 +171,6 @@ def _after_tools(final: Collection[str], state: State) -> str:
     """Where the agent goes on: a tool that returns directly has the last word."""
     newest = takewhile(lambda message: isinstance(message, ToolMessage), reversed(state["messages"]))
     return "maybe_summarize" if any(message.name in final for message in newest) else "budget_check"
-
-
-def _runnable(tools: Sequence[Any], selector: ToolSelector | None) -> list[Any]:
-    """All tools that the agent runs; of a mere definition the provider runs the tool."""
-    if selector is not None:
-        require_free_name(selector, tools)
-        tools = [*tools, *selector.tools, selector.search_tools]
-    return [tool for tool in tools if not isinstance(tool, dict)]
 
 
 def _tool_node(tools: Sequence[Any], guard: ToolResultGuard | None, reporter: Reporter) -> ToolNode:

@@ -33,7 +33,7 @@ from typing_extensions import TypedDict
 
 from langchain_ctxwin.core.calls import call_ids
 from langchain_ctxwin.core.session import valid_keys, valid_tools
-from langchain_ctxwin.errors import ConfigError, brief
+from langchain_ctxwin.errors import ConfigError
 
 SNAPSHOT_UPDATES = 100
 """Smallest number of updates between two snapshots: LangGraph's own default, so that short threads load as usual."""
@@ -94,14 +94,9 @@ class MessagesDeltaChannel(DeltaChannel[list[AnyMessage]]):
     ) -> None:
         if reducer is not LANGGRAPH_REDUCER:
             raise ConfigError(f"MessagesDeltaChannel reduces messages itself, got reducer={reducer!r}: leave it out")
+        super().__init__(reducer, typ, snapshot_frequency=snapshot_frequency)
         self.index: dict[str, int] = {}
         self.indexed: list[AnyMessage] | None = None  # the list that `index` belongs to
-        super().__init__(reducer, typ, snapshot_frequency=snapshot_frequency)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, MessagesDeltaChannel) and self.base_frequency == other.base_frequency
-
-    __hash__ = None  # type: ignore[assignment]  # mutable, like every channel that defines equality
 
     @property
     def snapshot_frequency(self) -> int:
@@ -117,7 +112,7 @@ class MessagesDeltaChannel(DeltaChannel[list[AnyMessage]]):
         """Return an independent channel with the same messages."""
         new = super().copy()
         new.base_frequency = self.base_frequency  # the base class hands on the grown spacing
-        if self._is_indexed():
+        if self.indexed is self.value:
             new.index, new.indexed = self.index.copy(), new.value
         return new
 
@@ -125,44 +120,37 @@ class MessagesDeltaChannel(DeltaChannel[list[AnyMessage]]):
         """Return a channel that starts from a snapshot, from the plain list of an `add_messages` thread, or empty."""
         new = super().from_checkpoint(checkpoint)
         new.base_frequency = self.base_frequency
-        new._adopt(new.value)  # noqa: SLF001  # same class
+        new.value = new._reduce(new.value, ())  # noqa: SLF001  # same class
         return new
 
     def update(self, values: Sequence[Any]) -> bool:
         """Apply the writes of one step; an `Overwrite` among them replaces everything, the other writes included."""
-        if any(_get_overwrite(value)[0] for value in values):
-            super().update(values)
-            self._adopt(self.value)
-        elif values:
-            self._apply(values)
-        return bool(values)
+        reduced = self._reducing()
+        is_changed = reduced.update(values)
+        self._take(reduced, values)
+        return is_changed
 
     def replay_writes(self, writes: Sequence[PendingWrite]) -> None:
         """Apply stored writes, oldest first; those before the last `Overwrite` no longer matter."""
-        values = [value for _, _, value in writes]
-        last = max((i for i, value in enumerate(values) if _get_overwrite(value)[0]), default=-1)
-        if last >= 0:
-            super().replay_writes(writes[last : last + 1])
-            self._adopt(self.value)
-        if values[last + 1 :]:
-            self._apply(values[last + 1 :])
+        reduced = self._reducing()
+        reduced.replay_writes(writes)
+        self._take(reduced, [value for _, _, value in writes])
 
-    def _apply(self, values: Sequence[Any]) -> None:
-        messages = _flatten(values)
-        if not self.is_available():
-            self._adopt([])
-        elif not self._is_indexed():
-            self._adopt(self.value)  # somebody assigned or changed the list behind our back
+    def _reducing(self) -> DeltaChannel[list[AnyMessage]]:
+        """A channel of LangGraph's with this list, and with our reducer instead of the one that this class reports."""
+        channel: DeltaChannel[list[AnyMessage]] = DeltaChannel(self._reduce, self.typ)
+        channel.value = self.value
+        return channel
+
+    def _reduce(self, state: Any, writes: Sequence[Any]) -> list[AnyMessage]:
+        index = self.index if state is self.indexed else None
         self.indexed = None  # the index changes in place: if that fails half-way it is built again
-        self.value, self.index = _fold(self.value, self.index, messages)
-        self.indexed = self.value
+        self.indexed, self.index = _reduced(state, writes, index)
+        return self.indexed
 
-    def _is_indexed(self) -> bool:
-        return self.indexed is not None and self.indexed is self.value and len(self.index) == len(self.indexed)
-
-    def _adopt(self, value: Any) -> None:
-        self.value, self.index = _normalized(value)
-        self.indexed = self.value
+    def _take(self, reduced: DeltaChannel[list[AnyMessage]], values: Sequence[Any]) -> None:
+        is_given_whole = any(_get_overwrite(value)[0] for value in values)  # by somebody, who may give anything
+        self.value = self._reduce(reduced.value, ()) if is_given_whole else reduced.value
 
 
 def newer(_: Any, value: Any) -> Any:
@@ -197,55 +185,54 @@ def reduce_messages(state: Sequence[Any], writes: Sequence[Any]) -> list[AnyMess
         >>> [m.content for m in reduce_messages([], ["hi", [("ai", "hello"), RemoveMessage(id="unknown")]])]
         ['hi', 'hello']
     """
-    messages, index = _normalized(state)
-    return _fold(messages, index, _flatten(writes))[0]
+    return _reduced(state, writes)[0]
 
 
-def _normalized(state: Any) -> tuple[list[AnyMessage], dict[str, int]]:
-    """Return messages with unique ids and the position of each; a list that is fine already comes back itself."""
+def _reduced(
+    state: Any, writes: Sequence[Any], index: dict[str, int] | None = None
+) -> tuple[list[AnyMessage], dict[str, int]]:
+    """The history after the writes, and the position of each message; a known `index` is changed in place."""
     items = state if isinstance(state, list) else list(state) if isinstance(state, tuple) else [state]
-    if all(map(_is_plain, set(map(type, items)))):  # few types, many messages
-        index = dict(zip(map(_id_of, items), count()))
-        if len(index) == len(items) and None not in index and "" not in index:
-            return items, index
-    return _fold([], {}, _flatten([items]))
+    index = _index_of(items) if index is None else index
+    if index is None:
+        index, items, writes = {}, [], [items, *writes]
+    slots: list[Any] = items.copy()  # None marks a removed message: positions stay valid until the end
+    for message in _flatten(writes):
+        if message.id == REMOVE_ALL_MESSAGES:
+            slots.clear()
+            index.clear()
+        elif not isinstance(message, RemoveMessage):
+            _put(slots, index, message)
+        elif (position := index.pop(message.id or "", None)) is not None:
+            slots[position] = None
+    if len(index) == len(slots):
+        return slots, index
+    kept = [message for message in slots if message is not None]
+    return kept, dict(zip(map(_id_of, kept), count()))
+
+
+def _index_of(messages: list[Any]) -> dict[str, int] | None:
+    """The position of each message by its id; None where something is no plain message with an id of its own."""
+    if not all(map(_is_plain, set(map(type, messages)))):  # few types, many messages
+        return None
+    index = dict(zip(map(_id_of, messages), count()))
+    return index if len(index) == len(messages) and None not in index and "" not in index else None
 
 
 def _is_plain(kind: type) -> bool:
     return issubclass(kind, BaseMessage) and not issubclass(kind, (BaseMessageChunk, RemoveMessage))
 
 
-def _flatten(writes: Sequence[Any]) -> list[AnyMessage]:
+def _flatten(writes: Sequence[Any]) -> list[BaseMessage]:
     items = [item for write in writes for item in (write if isinstance(write, list) else [write])]
     return [_as_message(item) for item in items]
 
 
-def _as_message(item: Any) -> AnyMessage:
+def _as_message(item: Any) -> BaseMessage:
     message = item if isinstance(item, BaseMessage) else convert_to_messages([item])[0]
     if isinstance(message, BaseMessageChunk):
         message = message_chunk_to_message(message)
-    return cast("AnyMessage", message)
-
-
-def _fold(
-    state: list[AnyMessage], index: dict[str, int], messages: Sequence[BaseMessage]
-) -> tuple[list[AnyMessage], dict[str, int]]:
-    """Apply messages one after the other; `index` is changed in place, `state` never (older values share it)."""
-    slots: list[Any] = state.copy()  # None marks a removed message: positions stay valid until the end
-    removed = False
-    for message in messages:
-        if not isinstance(message, RemoveMessage):
-            _put(slots, index, message)
-        elif message.id == REMOVE_ALL_MESSAGES:
-            slots.clear()
-            index.clear()
-        elif (position := index.pop(message.id or "", None)) is not None:
-            slots[position] = None
-            removed = True
-    if not removed:
-        return slots, index
-    kept = [message for message in slots if message is not None]
-    return kept, dict(zip(map(_id_of, kept), count()))
+    return message
 
 
 def _put(slots: list[Any], index: dict[str, int], message: BaseMessage) -> None:
@@ -317,7 +304,6 @@ class HookState(_SessionKeys, total=False):
     """What a `pre_model_hook` reads: the agent brings the key of the request along."""
 
     messages: list[AnyMessage]
-    llm_input_messages: list[AnyMessage]
 
 
 class ContextState(_NodeKeys, total=False):
@@ -401,16 +387,8 @@ SESSION = (
 
 
 def as_mapping(state: Any) -> State:
-    """Return the state that a node was given by key."""
-    if isinstance(state, Mapping):
-        return state
-    names = getattr(type(state), "model_fields", None) or getattr(type(state), "__dataclass_fields__", None)
-    if not names:
-        raise ConfigError(
-            f"state={brief(state)}: the nodes read a TypedDict, a pydantic model or a dataclass with the key "
-            "`messages`, for example ContextState"
-        )
-    return {name: getattr(state, name) for name in names}
+    """Return the state that a node was given, also that of a pydantic model or a dataclass, by key."""
+    return state if isinstance(state, Mapping) else vars(state)
 
 
 def changed(state: State, update: Update) -> Update:

@@ -1,15 +1,29 @@
-"""`RunPlace`: the names under which a conversation's summaries stand in the graph's store."""
+"""Where a conversation runs, and its background summaries: begun, collected, given up."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 from langchain_core.messages import SystemMessage
 from langgraph.config import get_config
 from langgraph.runtime import Runtime
 
-from langchain_ctxwin.summarize import SummaryStore
+from langchain_ctxwin.core.clamping import first_part
+from langchain_ctxwin.core.compaction import accepted_tokens
+from langchain_ctxwin.core.outcome import after_failure, with_cost
+from langchain_ctxwin.core.plan import Snapshot
+from langchain_ctxwin.core.request import Window
+from langchain_ctxwin.core.session import Pending, content_digest
+from langchain_ctxwin.core.view import position_of
+from langchain_ctxwin.engine import ContextEngine, settings_of
+from langchain_ctxwin.errors import SummarizationError
+from langchain_ctxwin.protocols import Clock
+from langchain_ctxwin.summarize import SummaryStore, Written
+from langchain_ctxwin.util.work import Wait, Work
 
 # Where LangGraph (1.0) says in a run's configuration what keeps its state; it has no public name for that.
 CHECKPOINTER = "__pregel_checkpointer"
@@ -32,11 +46,15 @@ class RunPlace:
     """System prompt, where there is no name: part of the key, so that no summary is shown under another prompt."""
 
 
+NOWHERE = RunPlace()
+"""Outside of a graph."""
+
+
 def place_of(runtime: Runtime[Any] | None, prompt: str | SystemMessage) -> RunPlace:
     """Return the place of a graph run with this system prompt; an empty one outside of a graph."""
     info = runtime.execution_info if runtime else None
     if runtime is None or info is None:
-        return RunPlace()
+        return NOWHERE
     # A thread id alone keeps nothing: servers pass one as a label.
     if not info.thread_id or not get_config()["configurable"].get(CHECKPOINTER):
         return RunPlace(prompt_scope=prompt if isinstance(prompt, str) else repr(prompt.content))
@@ -44,3 +62,138 @@ def place_of(runtime: Runtime[Any] | None, prompt: str | SystemMessage) -> RunPl
     names = [part.partition(":")[0] for part in info.checkpoint_ns.split("|")[:-1]]
     summaries = SummaryStore(runtime.store, info.thread_id, "|".join(names)) if runtime.store is not None else None
     return RunPlace("|".join([info.thread_id, *names]), summaries, info.thread_id)
+
+
+PATIENCE = 1.25
+"""Times its time-out after which a summary that another process was writing is given up: its queue and its store need
+time too, and clocks differ."""
+
+
+class BackgroundSummaries:
+    """The background summaries of one conversation: begun when due, collected when ready; nothing waits for them.
+
+    Args:
+        engine: decides, and has the jobs that write.
+        place: where the conversation runs.
+        called: returns what the request goes to, tools bound; asked only when a summary is begun.
+        clock: seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        engine: ContextEngine,
+        place: RunPlace = NOWHERE,
+        *,
+        called: Callable[[], Any] = lambda: None,
+        clock: Clock = time.time,
+    ) -> None:
+        self._engine = engine
+        self._place = place
+        self._called = called
+        self._clock = clock
+
+    def stored(self, window: Window) -> Work[Written | None]:
+        """Return what another process put into the store for the summary on its way."""
+        pending, store = window.session.pending, self._place.summaries
+        if pending is None or pending.text or store is None:
+            return None
+        job = self._engine.jobs.find(pending.key)
+        if job and job.state in {"running", "done"}:
+            return None
+        found: Written | None = yield Wait(lambda: store.get(pending.key), lambda: store.aget(pending.key))
+        return found
+
+    def advance(self, window: Window, found: Written | None = None) -> Window:
+        """Return the window with the summary on its way collected, or with one begun when it is due."""
+        pending = window.session.pending
+        if pending is None:
+            due = self._engine.prepare(window)
+            return self._begun(window, due) if due else window
+        if pending.text:
+            return self._still_shown(window, pending)
+        job = self._engine.jobs.find(pending.key)
+        if written := found or (job.written if job else None):
+            return self.finished(window, pending, written)
+        return self.failed(window, pending, job.reason) if job and job.state == "failed" else window
+
+    def is_lost(self, window: Window) -> bool:
+        """Return whether nobody writes the summary on its way any more, as far as can be known here."""
+        pending = window.session.pending
+        if pending is None or pending.text:
+            return False
+        job = self._engine.jobs.find(pending.key)
+        if job and job.state != "elsewhere":  # one that ended at this moment is collected by the next step
+            return False
+        age_seconds = abs(self._clock() - pending.since_seconds)
+        return self._place.summaries is None or age_seconds > PATIENCE * settings_of(window).summary_timeout_seconds
+
+    def written_here(self, window: Window, pending: Pending) -> Work[Window]:
+        """Write the summary that was lost, of the messages as they are now."""
+        try:
+            written = yield from self._engine.written(window, pending, call=self._called())
+        except SummarizationError as error:
+            return self.failed(window, pending, str(error))
+        digest = content_digest(window.parts.messages, pending.start.index, pending.stop)
+        return self.finished(window, replace(pending, digest=digest), written)
+
+    def finished(self, window: Window, pending: Pending, written: Written) -> Window:
+        """Return the window that knows the finished summary, cut where it is too long, or longer than its messages."""
+        window = replace(window, session=with_cost(window.session, written.cost))
+        request = window.parts
+        replaced = request.messages[pending.start.index : pending.stop]
+        replaced_tokens = request.price_text(window.session.summary) + sum(map(request.price, replaced))
+        most_tokens = min(accepted_tokens(pending.max_tokens), replaced_tokens - 1)
+        window = self._cut(window, pending, written.text.strip(), most_tokens, written=written)
+        if kept := window.session.pending:
+            self._engine.report_summary(window, "ready", kept.key, replace(written, text=kept.text))
+        return window
+
+    def failed(self, window: Window, pending: Pending, reason: str, written: Written | None = None) -> Window:
+        """Return the window after a summary that failed: nothing is lost, and it is counted, with its cost if known."""
+        self._engine.report_summary(window, "failed", pending.key, written, reason=reason)
+        self._engine.jobs.forget(pending.key)
+        return replace(window, session=after_failure(window, reason))
+
+    def _still_shown(self, window: Window, pending: Pending) -> Window:
+        """The window with a finished summary that waits to be shown, cut where the room got smaller meanwhile."""
+        if not self._engine.may_show(window, pending):
+            return self.failed(window, pending, "its messages were edited since")
+        room = window.room
+        if window.parts.price_text(pending.text) < room:
+            return window
+        return self._cut(window, pending, pending.text, room // 2)
+
+    def _cut(
+        self, window: Window, pending: Pending, text: str, most_tokens: int, *, written: Written | None = None
+    ) -> Window:
+        """The window with as much of a summary as may be shown; what was written is told where nothing may."""
+        kept = first_part(text, most_tokens, window.parts.price_text)
+        if not kept:
+            return self.failed(window, pending, f"not a line of the summary fits in {most_tokens:,} tokens", written)
+        return replace(window, session=replace(window.session, pending=replace(pending, text=kept)))
+
+    def _begun(self, window: Window, due: Snapshot) -> Window:
+        messages, place = window.parts.messages, self._place
+        # Equal messages after another past, in another branch, or read by another summarizer, make another summary.
+        about = (place.thread, place.prompt_scope, due.digest, window.session.summary, self._engine.writer)
+        work = "\0".join(about)
+        pending = Pending(
+            key=hashlib.blake2b(work.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest(),
+            start=position_of(messages, due.start),
+            through=position_of(messages, due.stop - 1),
+            digest=due.digest,
+            since_seconds=self._clock(),
+            max_tokens=due.max_tokens,
+        )
+        is_begun = self._engine.jobs.start(
+            pending.key,
+            self._engine.writing(window, pending, call=self._called()),
+            timeout_seconds=settings_of(window).summary_timeout_seconds,
+            store=place.summaries,
+            thread_id=place.thread_id,
+        )
+        if not is_begun:
+            return window
+        size = due.stop - due.start
+        self._engine.report_summary(window, "started", pending.key, reason=due.reason, messages=size)
+        return replace(window, session=replace(window.session, pending=pending))

@@ -154,7 +154,7 @@ def family_of(model: object) -> str:
 
     Bindings are looked through. A stated family that has no weights counts as generic.
     """
-    inner = _unbound(model)
+    inner = unbound(model)
     stated = getattr(inner, "tokenizer_family", None)
     if isinstance(stated, str) and stated:
         return stated if stated in FRAMING else UNKNOWN_FAMILY
@@ -163,7 +163,7 @@ def family_of(model: object) -> str:
 
 def rules_of(model: object) -> Rules:
     """Return what the provider of a model takes as it is; of one behind an address of its own nobody knows."""
-    inner = _unbound(model)
+    inner = unbound(model)
     family = _class_family(inner) or provider_named(getattr(inner, "provider", None))
     rules = RULES.get(family, UNKNOWN)
     if getattr(inner, "openai_api_base", None):
@@ -206,7 +206,7 @@ def arguments_of(model: Any) -> dict[str, Any]:
 
 def model_name(model: Any) -> str:
     """Return the name a model states about itself, looking through bindings; empty when it states none."""
-    inner = _unbound(model)
+    inner = unbound(model)
     for key in ("model", "model_name", "name"):
         name = getattr(inner, key, None)
         if isinstance(name, str) and name:
@@ -218,7 +218,8 @@ def _class_family(model: object) -> str:
     return next((family for cls in type(model).__mro__ if (family := CLASS_FAMILIES.get(cls.__name__))), "")
 
 
-def _unbound(model: Any) -> Any:
+def unbound(model: Any) -> Any:
+    """Return the model inside all bindings."""
     return _layers(model)[-1]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import date
-from math import ceil
+from math import ceil, inf
 from typing import Any, Protocol
 
 from langchain_core.language_models import BaseChatModel
@@ -138,6 +138,16 @@ def smallest_limits(candidates: Sequence[Candidate]) -> ModelLimits:
     return replace(joint, max_input_tokens=safe_input)
 
 
+def asking_for(limits: ModelLimits, output_tokens: int | None) -> ModelLimits:
+    """Return the limits of a model that is set to ask for so much output; None or all of its window changes nothing."""
+    if output_tokens is None or output_tokens >= (limits.context_window or inf):
+        return limits
+    largest = limits.max_output_tokens
+    if largest is not None and largest < output_tokens:
+        largest = None  # a table that contradicts what is configured is not believed
+    return replace(limits, requested_output_tokens=output_tokens, max_output_tokens=largest)
+
+
 def candidates_of(
     given: Sequence[CandidateModel] | Mapping[str, CandidateModel], registry: Registry | None
 ) -> tuple[Candidate, ...]:
@@ -161,11 +171,7 @@ def candidate_of(name: str, given: CandidateModel, registry: Registry | None) ->
     info = _info(name, given, registry)
     limits = info.limits
     requested = None if is_named(given) else ModelLimits.of(given).requested_output_tokens
-    if requested is not None and (limits.context_window is None or requested < limits.context_window):
-        largest = limits.max_output_tokens
-        if largest is not None and largest < requested:
-            largest = None  # a table that contradicts what is configured is not believed
-        limits = replace(limits, requested_output_tokens=requested, max_output_tokens=largest)
+    limits = asking_for(limits, requested)
     if not limits.known:
         raise UnknownModelError(
             f"the context window of candidate {name!r} is unknown: pass a registry that knows it, a model whose "
@@ -270,7 +276,6 @@ class Request:
     prefer: str = ""  # candidate to take if it can do what the request needs, whatever its size
     prefer_reason: str = ""  # why, when another decision stands behind it
     kept: str = ""  # candidate that the conversation had so far, when the caller keeps count of that
-    cached_tokens: int | None = None  # what that one has seen of it; None takes the router's own memory
     config: RoutingConfig | None = None  # settings of this request alone; None takes the router's
     renew: bool = False  # the prefix changed, so that there is no prompt cache to stay for
 

@@ -530,8 +530,7 @@ class ModelRouter:
         name, seen_tokens = self._kept.get(request.conversation) or ("", 0)
         cached = 0
         if candidate.name == (request.kept or name) and not request.renew:
-            known_tokens = seen_tokens if candidate.name == name else 0
-            cached = min(tokens, known_tokens if request.cached_tokens is None else request.cached_tokens)
+            cached = min(tokens, seen_tokens if candidate.name == name else 0)
         return Usage(input_tokens=tokens, cached_tokens=cached, output_tokens=output).cost(candidate.info)
 
 

@@ -354,7 +354,7 @@ class NoClear:
         ("1", {"store": {}}, r"store=\{\}: pass the store"),
         ("1", {"checkpointer": True}, r"checkpointer=True"),
         ("1", {"results": NoClear()}, r"has no method clear\(namespace\)"),
-        ("1", {"history": 7}, r"history=7"),
+        ("1", {"history": 7}, r"history\[0\]=7"),
         ("1", {"jobs": {}}, r"jobs=\{\}"),
         ("1", {"scope": 7}, r"scope=7"),
     ],

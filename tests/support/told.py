@@ -97,7 +97,7 @@ EVERY = [
     SummaryEvent(**ABOUT, status="lost"),
     SummaryEvent(**ABOUT, status="refused"),
     replace(STEP, answer_id="4", route={**CHOICE, "fallbacks": ["tiny: TimeoutError"]}),
-    RouteEvent(**ABOUT, before="small", comparison={"compact_cost": "0.1", "move_cost": "0.2", "coming_calls": 9}),
+    RouteEvent(**ABOUT, before="small", reason="compacts"),
     NoticeEvent(**ABOUT, notice="tools_chosen", about={"added": ["search"], "tokens": 50}),
     NoticeEvent(**ABOUT, notice="session_mended", about={"fault": "context_view"}),
     NoticeEvent(**ABOUT, notice="calibration_reset"),

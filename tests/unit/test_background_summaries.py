@@ -16,8 +16,7 @@ from langgraph.store.memory import InMemoryStore
 from structlog.testing import capture_logs
 
 from langchain_ctxwin import ContextNodes, TokenEstimator, render_record
-from langchain_ctxwin.agent.step import BackgroundSummaries
-from langchain_ctxwin.agent.storage import RunPlace
+from langchain_ctxwin.agent.storage import BackgroundSummaries, RunPlace
 from langchain_ctxwin.core import find_faults
 from langchain_ctxwin.core.record import OPENING
 from langchain_ctxwin.errors import BudgetExceededError
@@ -178,9 +177,9 @@ def test_a_clock_that_jumped_does_not_hold_a_lost_summary_for_ever(ago_seconds, 
     nodes = ContextNodes(engine_of(Writer(), Forgetful()))
     window = nodes.measure({"messages": pairs(15)})
     place = RunPlace("1", SummaryStore(InMemoryStore(), "1"))
-    begun = BackgroundSummaries(nodes.engine, clock=lambda: time.time() - ago_seconds).advance(window, place)
+    begun = BackgroundSummaries(nodes.engine, place, clock=lambda: time.time() - ago_seconds).advance(window)
     assert begun.session.pending is not None
-    assert BackgroundSummaries(nodes.engine).is_lost(begun, place) is is_lost
+    assert BackgroundSummaries(nodes.engine, place).is_lost(begun) is is_lost
 
 
 def test_the_report_says_why_no_summary_is_tried_any_more():

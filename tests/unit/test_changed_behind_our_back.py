@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import wrap_model_call
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
@@ -26,7 +26,6 @@ from langchain_ctxwin import (
     ModelLimits,
     Window,
     create_context_agent,
-    pin,
 )
 from langchain_ctxwin.middleware import ContextWindowMiddleware
 from langchain_ctxwin.summarize import SummaryStore, Written
@@ -141,42 +140,12 @@ REDACTED = HumanMessage("card [redacted]", id="q0")
     [
         (lambda _: {"messages": [REDACTED]}, [REDACTED.content, "noted", "now?"]),
         (lambda _: {"messages": [RemoveMessage(id="q0"), RemoveMessage(id="a0")]}, ["now?"]),
-        (lambda state: state["messages"].__setitem__(0, REDACTED), [REDACTED.content, "noted", "now?"]),
-        (lambda state: setattr(state["messages"][0], "content", REDACTED.content), [REDACTED.content, "noted", "now?"]),
         (lambda _: {"llm_input_messages": [HumanMessage("Obey me.")]}, ["card 4111", "noted", "now?"]),
     ],
 )
 def test_what_a_node_between_ours_changes_is_what_is_sent(change, sent, before):
     """Whoever redacts a message after the request was built must not find it sent; the request itself is ours alone."""
     assert sent_past(change, before=before) == sent
-
-
-SEVERAL = [HumanMessage("a" * 400 + str(number), id=f"m{number}") for number in range(30)]
-SYSTEM = SystemMessage("secret 4111", id="s")
-
-
-@pytest.mark.parametrize("window", [60_000, 2_000])
-@pytest.mark.parametrize(
-    ("place", "changed"),
-    [(0, SystemMessage("secret [redacted]", id="s")), (3, pin(SEVERAL[2])), (29, SEVERAL[2])],
-)
-def test_whatever_message_a_node_replaces_in_place_is_what_is_sent(place, changed, window):
-    """The system message, an old one that gets a pin, one of the newest; whether the view is all of it or an end."""
-    nodes = ContextNodes(engine_of(window))
-    requests = list[list[tuple[str, Any]]]()
-    for is_in_place in (True, False):
-        history = [SYSTEM, *SEVERAL]
-        state: dict[str, Any] = {"messages": history}
-        state |= nodes.budget_check.invoke(state)
-        if nodes.route_on_budget(state) != "build_messages":
-            state |= nodes.force_compress.invoke(state)
-        if is_in_place:
-            history[place] = changed
-        else:  # another list is measured anew
-            state["messages"] = [*history[:place], changed, *history[place + 1 :]]
-        requests.append([(one.type, one.content) for one in nodes.build_messages.invoke(state)["llm_input_messages"]])
-    assert requests[0] == requests[1]
-    assert any(changed.content in content for _, content in requests[0])
 
 
 def test_a_pinned_message_that_is_replaced_ends_what_was_counted():

@@ -158,8 +158,8 @@ def test_the_marks_of_the_record_cannot_be_forged_by_what_is_kept():
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"name": ""}, "name='': give the name by which the model calls the tool"),
-        ({"description": " "}, "description=' ': give the text that tells the model what the tool does"),
+        ({"name": ""}, "name='': pass the name by which the model calls the tool"),
+        ({"description": " "}, "description=' ': pass the text that tells the model what the tool does"),
     ],
 )
 def test_a_tool_without_name_or_description_is_refused(options, told):

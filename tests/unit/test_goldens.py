@@ -34,6 +34,7 @@ from langchain_ctxwin import (
     ModelLimits,
     ModelRouter,
     RoutedChatModel,
+    RoutingConfig,
     ToolSelector,
     create_context_agent,
     pin,
@@ -248,7 +249,7 @@ def routed(adapter: str) -> Golden:
         for name, limit in (("small", 1500), ("large", 4000))
     )
     large.requests = small.requests
-    router = ModelRouter([small, large])
+    router = ModelRouter([small, large], config=RoutingConfig(when_full="move"))
     made = [tool_named(number) for number in range(12)]
     options = {"config": ContextConfig(output_reserve=100), "tool_selector": ToolSelector(made, max_tool_tokens=400)}
     if adapter == "nodes":

@@ -27,7 +27,7 @@ from langsmith.run_helpers import tracing_context
 from pydantic import BaseModel
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits
-from langchain_ctxwin.agent.step import Flow
+from langchain_ctxwin.agent.step import AgentStep
 from langchain_ctxwin.core import find_faults
 from langchain_ctxwin.errors import BudgetExceededError, ConfigError, UnknownModelError
 from langchain_ctxwin.middleware import ContextAgentState, ContextWindowMiddleware
@@ -257,7 +257,7 @@ def test_structured_output_by_a_tool_counts_and_ends_the_turn(strategy):
 )
 def test_the_turn_ends_with_the_structured_response_that_can_be_parsed(answers, strategy, monkeypatch):
     ended_after, model = [], model_of(1_500, policy=script(*answers))
-    monkeypatch.setattr(Flow, "summarize", lambda *_: ended_after.append(len(model.requests)) or ())
+    monkeypatch.setattr(AgentStep, "summarize", lambda *_: ended_after.append(len(model.requests)) or ())
     out = ask(agent_of(model, response_format=strategy(Answer)), "hi")
     assert (out["structured_response"], len(model.requests)) == (Answer(text="x", pages=3), len(answers))
     assert ended_after == [len(answers)]
@@ -297,7 +297,7 @@ def test_a_text_instead_of_the_structured_response_does_not_end_the_turn(monkeyp
     call = {"name": "Answer", "args": {"text": "x", "pages": 1}, "id": "c1"}
     model = model_of(1_500, policy=script("Just a text.", AIMessage("", tool_calls=[call])))
     ended_after = []
-    monkeypatch.setattr(Flow, "summarize", lambda *_: ended_after.append(len(model.requests)) or ())
+    monkeypatch.setattr(AgentStep, "summarize", lambda *_: ended_after.append(len(model.requests)) or ())
     ask(agent_of(model, response_format=ToolStrategy(Answer)), "hi")
     assert ended_after == [2]
 

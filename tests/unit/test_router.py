@@ -250,16 +250,6 @@ def test_the_estimated_cost_counts_cached_input_and_the_usual_answer():
     assert second.estimated_cost == Decimal("0.0005") + Decimal("0.0001") + Decimal("0.0004")
 
 
-@pytest.mark.parametrize(
-    ("known", "cost"),
-    [({}, "0.00046"), ({"cached_tokens": 0}, "0.001"), ({"prefer": "b"}, "0.001"), ({"renew": True}, "0.001")],
-)
-def test_what_the_caller_knows_of_the_prompt_cache_counts_for_the_kept_candidate(known, cost):
-    routes = two(config=RoutingConfig(expected_output_tokens=0))
-    request = Request(messages=[], estimated_tokens=1_000, kept="a", cached_tokens=600, conversation="c")
-    assert routes.decide(replace(request, **known)).estimated_cost == Decimal(cost)
-
-
 @pytest.mark.parametrize("excluded", [{}, {"a": "failed: busy"}])
 def test_the_only_one_left_is_not_called_the_only_one_that_fits(excluded):
     routes = two("1", "9")

@@ -165,7 +165,7 @@ async def later() -> Any:
 USUAL: dict[str, tuple[Callable[[], Any], str]] = {
     "a model in the place of an engine": (lambda: ctx.ContextNodes(MODEL), "ContextNodes(ContextEngine(limits=model))"),
     "a config in the place of an engine": (
-        lambda: ContextWindowMiddleware(ctx.ContextConfig()), "ContextWindowMiddleware(config=...)",
+        lambda: ContextWindowMiddleware(ctx.ContextConfig()), "or limits=, config= and summarizer= by their names",
     ),
     "a name in the place of limits": (lambda: ctx.ContextEngine("a-model"), "ModelRegistry"),
     "a class in the place of a model": (lambda: ctx.ContextEngine(ScriptedChatModel), "a chat model"),
