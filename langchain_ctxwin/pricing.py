@@ -16,13 +16,13 @@ from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 
 from langchain_ctxwin.core.assembly import filled
 from langchain_ctxwin.core.blocks import compact_json
-from langchain_ctxwin.core.calibration import QUANTILE_SD, Doubt
 from langchain_ctxwin.core.calls import call_ids
 from langchain_ctxwin.core.media import has_media
 from langchain_ctxwin.core.model_info import family_of
 from langchain_ctxwin.core.native import compaction_in, in_prompt, is_deferred
 from langchain_ctxwin.core.pairing import unanswered_in
 from langchain_ctxwin.core.priced_view import Before, Head, PinWhen, Price, after_steps, is_pinned, show_steps
+from langchain_ctxwin.core.sizing import QUANTILE_SD, Doubt
 from langchain_ctxwin.core.tokens import CharRatioCounter, TokenEstimator
 from langchain_ctxwin.core.tool_schemas import name_of, tool_definition
 from langchain_ctxwin.core.turns import Shown, Step, checksum, starts_turn

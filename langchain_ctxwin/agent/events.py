@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from langchain_ctxwin.core.events import NoticeEvent, OverflowEvent
-from langchain_ctxwin.core.outcome import own_words
 from langchain_ctxwin.core.overflow import ContextOverflow
+from langchain_ctxwin.core.updates import own_words
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.errors import BudgetExceededError
 from langchain_ctxwin.reporting import Reporter

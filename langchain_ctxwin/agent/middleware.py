@@ -23,7 +23,6 @@ from langchain_ctxwin.core.priced_view import PinWhen
 from langchain_ctxwin.engine import ContextEngine, check_collaborators
 from langchain_ctxwin.errors import ConfigError, UnknownModelError, brief, expect
 from langchain_ctxwin.hooks import AfterCompaction, BeforeCompaction
-from langchain_ctxwin.limit_memory import HeardLimits
 from langchain_ctxwin.observe.validation import Validator
 from langchain_ctxwin.pricing import Marks
 from langchain_ctxwin.protocols import LimitMemory, MetricsSink, TokenCounter
@@ -332,8 +331,7 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         }
         _check(engine, validator, guard, options)
         reporter = engine.reporter if engine else Reporter.of(sinks or ())
-        # What one model's provider stated is remembered by model, so the engines of all models can share it.
-        self._options = {**options, "learned": learned or HeardLimits(), "sinks": reporter}
+        self._options = {**options, "sinks": reporter}
         self._engine = ContextEngine(**self._options) if limits is not None else engine
         self.validator = validator
         """Watches how far off the counts are; None watches nothing."""

@@ -30,9 +30,9 @@ from langchain_ctxwin.agent.state import (
 from langchain_ctxwin.agent.storage import RunPlace
 from langchain_ctxwin.core import planning
 from langchain_ctxwin.core.compaction import Compaction, accepted_tokens, first_part
-from langchain_ctxwin.core.outcome import after_failure, update_after_measure, with_cost
 from langchain_ctxwin.core.planning import Snapshot
 from langchain_ctxwin.core.session import MAX_INEFFECTIVE, Pending, content_digest
+from langchain_ctxwin.core.updates import after_failure, update_after_measure, with_cost
 from langchain_ctxwin.core.view import position_of
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.engine import ContextEngine, settings_of

@@ -229,7 +229,7 @@ def step_cuts(request: RequestParts, priced_view: PricedView) -> list[int]:
 def first_enough(priced_view: PricedView, goal: Goal, cuts: Sequence[int], ok: Callable[[int], bool]) -> int:
     """Return the first of the cuts for which `ok` holds, if it holds for all later ones; the last when for none."""
     steps = priced_view.steps
-    near = bisect_left(cuts, x=True, key=lambda cut: steps.between(cut, priced_view.stop)[0] <= FAR * goal.limit)
+    near = bisect_left(cuts, x=True, key=lambda cut: steps.between(cut, priced_view.stop) <= FAR * goal.limit)
     best = first_that(cuts[near:], ok)
     return cuts[-1] if best is None else best
 

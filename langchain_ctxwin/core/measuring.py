@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 
 from langchain_core.messages import AIMessage, AnyMessage
 
-from langchain_ctxwin.core.calibration import Correction, Measured, Sizing
 from langchain_ctxwin.core.compaction import Goal, cut, with_record
-from langchain_ctxwin.core.limits import ModelLimits, TokenBudget
+from langchain_ctxwin.core.limits import ModelLimits, TokenBudget, lowered, reserve_within, smaller_of
 from langchain_ctxwin.core.media import provider_limits
-from langchain_ctxwin.core.outcome import correction_key, from_history, sizing_for, with_correction
 from langchain_ctxwin.core.priced_view import BINDS, Head, PricedView, RequestParts, step_at, unbound_before
-from langchain_ctxwin.core.recovery import learned_media, lowered, remembered_limit, reserve_within, smaller_of
+from langchain_ctxwin.core.recovery import learned_media, remembered_limit
 from langchain_ctxwin.core.session import Session, counted
+from langchain_ctxwin.core.sizing import Sizes
+from langchain_ctxwin.core.updates import from_history, sizes_for
 from langchain_ctxwin.core.view import View, message_id, position_of, with_checksum
 from langchain_ctxwin.core.window import (
     About,
@@ -28,9 +28,6 @@ from langchain_ctxwin.core.window import (
     make_report,
     rebased,
 )
-
-MAX_GAP_SHARE = 0.01
-"""Part of a request by which the last report may differ from what explains it: framing and rounding."""
 
 
 def measure_request(
@@ -71,7 +68,7 @@ def measure_request(
     limit = limits.input_limit(reserve)
     sized = _sized(session, request, about, full_tokens=limit) if show_fill else sized
     budget = _budget(sized.priced_view, limit, reserve)
-    aim = goal(limit, sized.request.sizing.correction.reports > 0)
+    aim = goal(limit, sized.request.sizing.reports > 0)
     for change in (with_record_anew, begun_by_provider):
         if changed := change(sized.session, sized.request, sized.priced_view, aim):
             sized = _sized(changed, request, about, full_tokens=sized.request.full_tokens)
@@ -112,7 +109,7 @@ def with_record_anew(session: Session, request: RequestParts, priced_view: Price
     if not session.has_edits:
         return None
     view = with_record(request, replace(priced_view, view=View()), priced_view, goal).view
-    counts = {key: value for key, value in session.counts.items() if key not in {"anchor", "measured"}}
+    counts = {key: value for key, value in session.counts.items() if key != "anchor"}
     guard = counted(session, request.messages, reason="what had left was edited or removed")
     view = with_checksum(view, request.messages)
     return replace(session, view=view, counts=counts, guard=guard, has_edits=False)
@@ -137,7 +134,7 @@ def begun_by_provider(session: Session, request: RequestParts, priced_view: Pric
         after = with_checksum(with_record(request, priced_view, request.priced_view(begun, ""), goal).view, messages)
         reason = "the provider compacted what was before"
         known = {"unbound": position_of(messages, start - 1).to_json()}  # what follows is tied to its compaction
-    counts = {key: value for key, value in session.counts.items() if key not in {"anchor", "measured"}}
+    counts = {key: value for key, value in session.counts.items() if key != "anchor"}
     guard = counted(session, messages, reason=reason, **known)
     faults = (*session.faults, f"{reason}: the view begins anew")
     return replace(session, view=after, summary="", counts=counts, guard=guard, pending=None, faults=faults)
@@ -185,9 +182,6 @@ def _sized(session: Session, request: RequestParts, about: About, *, full_tokens
         priced_view = request.priced_view(session.view, session.summary)
     checked = checked_tokens(priced_view, session, digest)
     known = rebased(priced_view, request.sizing, extends, checked)
-    if abs(known.total_tokens - priced_view.total_tokens) > MAX_GAP_SHARE * known.total_tokens:
-        session, request = _reconciled(session, request, answering_model, about.tools_digest, known.total_tokens)
-        known = rebased(request.priced_view(session.view, session.summary), request.sizing, extends, checked)
     is_exact = checked is not None or (extends is None and about.is_exact())
     return _Sized(
         session=session,
@@ -210,13 +204,13 @@ def _unbound(session: Session, request: RequestParts) -> int:
     return stop if session.unbound else unbound_before(request.messages, stop, request.rules)
 
 
-def _head(session: Session, request: RequestParts, sizing: Sizing) -> Head | None:
+def _head(session: Session, request: RequestParts, sizing: Sizes) -> Head | None:
     """The part of the history that the anchor stands for, and that was shown as it is."""
     anchor, messages = session.counts.get("anchor") or {}, request.messages
     start, stop = request.start_of(session.view), anchor.get("index", 0)
     if "checksum" not in anchor or not start < stop < len(messages) or messages[stop].id != anchor["id"]:
         return None
-    if any(span.start < start or span.stop > stop for span in sizing.measured.spans):
+    if any(span.start < start or span.stop > stop for span in sizing.spans):
         return None
     return Head(
         start=start,
@@ -245,39 +239,18 @@ def _stopped(sized: _Sized, goal: Goal) -> Stopped:
     return "summaries_ineffective" if sized.session.has_given_up(sized.request.messages) else ""
 
 
-def _reconciled(
-    session: Session, request: RequestParts, answering_model: str, tools_digest: str, known_tokens: int
-) -> tuple[Session, RequestParts]:
-    """Put what the last report says beyond all that we can explain into the offset.
-
-    A compaction compares candidates, which are no extension of anything reported, with this request. The offset follows
-    from the report alone, never from an earlier offset, so that measuring again changes nothing.
-    """
-    correction = request.sizing.correction
-    bare = replace(request, sizing=replace(request.sizing, correction=replace(correction, offset=0.0)))
-    gap = known_tokens - bare.priced_view(session.view, session.summary).total_tokens
-    offset = max(gap, -request.system_tokens - request.tool_tokens)
-    correction = replace(correction, offset=float(offset))
-    key = correction_key(answering_model, tools_digest)
-    session = replace(session, counts=with_correction(session.counts, key, correction))
-    return session, replace(request, sizing=replace(request.sizing, correction=correction))
-
-
-def _calibrated(
-    session: Session, request: RequestParts, about: About
-) -> tuple[Session, Sizing, tuple[int, int] | None]:
+def _calibrated(session: Session, request: RequestParts, about: About) -> tuple[Session, Sizes, tuple[int, int] | None]:
     """What the session knows about sizes; it is learned first from a history that brings usage.
 
     With the position and the size of the newest report in that history, where no answer was handed to us.
     """
     told = None
     if "anchor" not in session.counts and any(map(_has_usage, reversed(request.messages))):
-        plain = replace(request.sizing, correction=Correction(), measured=Measured())
-        plain_request = replace(request, sizing=plain)
+        plain_request = replace(request, sizing=Sizes(doubt=request.sizing.doubt))
         priced_view = plain_request.priced_view(session.view, session.summary)
         session, newest = from_history(session, plain_request, priced_view, about)
         told = (newest.at, newest.tokens) if newest else None
-    return session, sizing_for(session, request, session.answering_model(about.model), about.tools_digest), told
+    return session, sizes_for(session, request, session.answering_model(about.model), about.tools_digest), told
 
 
 def _has_usage(message: AnyMessage) -> bool:

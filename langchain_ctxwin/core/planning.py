@@ -34,10 +34,10 @@ from langchain_ctxwin.core.compaction import (
 from langchain_ctxwin.core.edits import edit
 from langchain_ctxwin.core.limits import refusal
 from langchain_ctxwin.core.notes import is_asked
-from langchain_ctxwin.core.outcome import ready
 from langchain_ctxwin.core.priced_view import PricedView, RequestParts
 from langchain_ctxwin.core.session import MAX_INEFFECTIVE, Pending, content_digest, uncovered
 from langchain_ctxwin.core.turns import Shown
+from langchain_ctxwin.core.updates import ready
 from langchain_ctxwin.core.view import View, message_id, position_of
 from langchain_ctxwin.core.window import Window, make_report
 from langchain_ctxwin.errors import BudgetExceededError
@@ -426,7 +426,7 @@ def refusal_of(window: Window, after: PricedView) -> BudgetExceededError:
     def keep(name: str, text: str, message: AnyMessage) -> None:
         line = " ".join(text.split())
         excerpt = f'"{line[:EXCERPT_CHARS]}..."' if len(line) > EXCERPT_CHARS else f'"{line}"'
-        tokens = round(request.sizing.correction.ratio * request.price(message))  # as regions are counted
+        tokens = round(request.sizing.ratio * request.price(message))  # as regions are counted
         kept.append((f"{name} {excerpt}", tokens))
 
     for index in sorted(request.pins):

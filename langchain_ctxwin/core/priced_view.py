@@ -10,7 +10,6 @@ from typing import Literal, Protocol, TypeVar
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, SystemMessage
 
 from langchain_ctxwin.core.assembly import Fill, Preamble, assemble, constraints_text, filled, record_text, with_fill
-from langchain_ctxwin.core.calibration import Regions, SizeEstimate, Sizing
 from langchain_ctxwin.core.calls import call_ids, is_result, is_user, result_ids
 from langchain_ctxwin.core.edits import edit
 from langchain_ctxwin.core.media import NO_LIMITS, MediaLimits, MediaSize, left_out, without_media
@@ -34,6 +33,7 @@ from langchain_ctxwin.core.pairing import (
     unique_calls,
 )
 from langchain_ctxwin.core.record import RecordLine, lazy
+from langchain_ctxwin.core.sizing import Regions, SizeEstimate, Sizes
 from langchain_ctxwin.core.turns import NOTE_KEY, Shown, Step, Turn, checksum, group_turns, split_steps
 from langchain_ctxwin.core.view import Position, View, message_id, position_of
 from langchain_ctxwin.errors import expect
@@ -316,7 +316,7 @@ class RequestParts:
     tool_tokens: int
     price: Price
     show: Shower
-    sizing: Sizing
+    sizing: Sizes
     fill: Fill = filled
     """Adds the line that says how full the window is to a message."""
 
@@ -450,7 +450,7 @@ class RequestParts:
 
     def text_tokens(self, text: str) -> int:
         """The size of a text as the regions of a priced view count it; 0 for an empty one."""
-        return round(self.sizing.correction.ratio * self.price_text(text))
+        return round(self.sizing.ratio * self.price_text(text))
 
     def price_text(self, text: str) -> int:
         """Our estimate of a text as a message of its own; 0 for an empty one."""

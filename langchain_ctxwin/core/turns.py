@@ -54,7 +54,6 @@ class Shown(tuple[Step, ...]):  # noqa: SLOT001  # a tuple cannot have slots of 
 
     indexes: list[int]  # position of the first message of each step
     tokens: list[int]
-    squares: list[int]  # of the tokens of each step
     checksums: list[int]
     edited: list[int]  # how many steps are not shown as they are
     messages: list[AnyMessage]  # the messages of all steps
@@ -70,7 +69,7 @@ class Shown(tuple[Step, ...]):  # noqa: SLOT001  # a tuple cannot have slots of 
     ) -> Shown:
         """Return the beginning of a view that was counted before, up to `stop`, as one sum without steps."""
         shown = cls()
-        shown.indexes, shown.tokens, shown.squares, shown.checksums = [], [tokens], [0], [checksum]
+        shown.indexes, shown.tokens, shown.checksums = [], [tokens], [checksum]
         shown.edited, shown.messages, shown.head_stop = [not is_plain], list(messages), stop
         return shown
 
@@ -81,15 +80,13 @@ class Shown(tuple[Step, ...]):  # noqa: SLOT001  # a tuple cannot have slots of 
         old = before if before is not None else cls.after_head((), stop=0, tokens=0, checksum=0, is_plain=True)
         shown = cls(old[:kept] + new)
         shown.indexes, shown.tokens = old.indexes[:kept], old.tokens[: kept + 1]
-        shown.squares, shown.checksums = old.squares[: kept + 1], old.checksums[: kept + 1]
-        shown.edited = old.edited[: kept + 1]
+        shown.checksums, shown.edited = old.checksums[: kept + 1], old.edited[: kept + 1]
         shown.messages = old.messages[: len(old.messages) - sum([len(step.messages) for step in old[kept:]])]
         shown.head_stop, shown.whole = old.head_stop, old.whole
         for step in new:
             factor = pow(CHECKSUM_BASE, step.size, CHECKSUM_MODULUS)
             shown.indexes.append(step.index)
             shown.tokens.append(shown.tokens[-1] + step.tokens)
-            shown.squares.append(shown.squares[-1] + step.tokens**2)
             shown.checksums.append((shown.checksums[-1] * factor + step.checksum) % CHECKSUM_MODULUS)
             shown.edited.append(shown.edited[-1] + (not step.is_plain))
             shown.messages.extend(step.messages)
@@ -105,10 +102,9 @@ class Shown(tuple[Step, ...]):  # noqa: SLOT001  # a tuple cannot have slots of 
         """Position after the last message that is shown; 0 when none is."""
         return self[-1].stop if self else self.head_stop
 
-    def between(self, start: int, stop: int) -> tuple[int, int]:
-        """Return the tokens of the steps at `start <= index < stop`, and the sum of their squares."""
-        first, last = bisect_left(self.indexes, start), bisect_left(self.indexes, stop)
-        return self.tokens[last] - self.tokens[first], self.squares[last] - self.squares[first]
+    def between(self, start: int, stop: int) -> int:
+        """Return the tokens of the steps at `start <= index < stop`."""
+        return self.tokens[bisect_left(self.indexes, stop)] - self.tokens[bisect_left(self.indexes, start)]
 
 
 # Of a polynomial over the messages, so that a checksum can go on from another one; a Mersenne prime keeps it small.

@@ -10,12 +10,12 @@ from typing import Any, Literal
 
 from langchain_core.messages import AIMessage, AnyMessage
 
-from langchain_ctxwin.core.calibration import Sizing
 from langchain_ctxwin.core.compaction import Compaction, Goal
 from langchain_ctxwin.core.limits import ModelLimits, TokenBudget
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.priced_view import PricedView, RequestParts
 from langchain_ctxwin.core.session import Session
+from langchain_ctxwin.core.sizing import Sizes
 from langchain_ctxwin.core.turns import Turn
 
 CountedBy = Literal["usage", "estimate", "exact"]
@@ -125,7 +125,7 @@ class Window:
         return int(self.report["history_tokens"])
 
 
-def rebased(priced_view: PricedView, sizing: Sizing, extends: Extends | None, checked: int | None) -> PricedView:
+def rebased(priced_view: PricedView, sizing: Sizes, extends: Extends | None, checked: int | None) -> PricedView:
     """Return it with the best known size: checked by the provider, else an extension of what it reported."""
     if checked is not None:
         return replace(priced_view, size=priced_view.size.known(checked))
