@@ -52,14 +52,9 @@ def refused(window: Window, overflow: ContextOverflow) -> dict[str, Any]:
         limit = max(int(BLIND_STEP * refused_tokens), (refused_tokens + taken) // 2)
         learned = unrefuted({"max_input_tokens": limit}, accepted_tokens(window))
     before = remembered_limit(window.session, window.about.model)
-    if not learned or min(before.values(), default=limit_of(learned)) < limit_of(learned):
+    if not learned or min([*before.values(), *learned.values()]) < min(learned.values()):
         return counts
     return {**counts, "limits": bounded(counts.get("limits"), window.about.model, learned, MAX_MODELS)}
-
-
-def limit_of(learned: Mapping[str, int]) -> int:
-    """The number of a learned limit."""
-    return min(learned.values())
 
 
 def learned_limit(window: Window, overflow: ContextOverflow) -> dict[str, int]:
