@@ -130,7 +130,7 @@ def _module(name: str) -> Any:
 
 def _fixed_bound(share: float) -> StandIn:
     def bounded(_: Any, regions: Any, *__: Any) -> Any:
-        estimate = _module("core.calibration").SizeEstimate
+        estimate = _module("core.sizing").SizeEstimate
         total = regions.total_tokens
         above, below = int(total * (1 + share)) + 1, int(total * (1 - share))
         return estimate(regions=regions, upper_tokens=above, lower_tokens=below)
@@ -149,106 +149,65 @@ def _plain_estimate(old: Any) -> Any:
     return made
 
 
-def _believing(_: Any) -> Any:
-    """A report is believed unless it is no number."""
-    outcome = _module("core.outcome")
+def _without_ratio(_: Any) -> Any:
+    def with_span(self: Any, span: Any, last: Any) -> Any:
+        sizing = _module("core.sizing")
+        spans = sizing.at_most((*self.spans, span), sizing.MAX_SPANS)
+        return replace(self, spans=spans, last=last)
 
-    def judged(window: Any, reply: Any, answering_model: str) -> Any:
-        known = outcome._known(window, answering_model)
-        tokens = outcome.sent_tokens(reply)
-        if not reply.usage_metadata or not isinstance(tokens, int) or tokens <= 0:
-            return outcome._Judged(known=known)
-        return outcome._Judged(known=known, tokens=tokens)
-
-    return judged
+    return with_span
 
 
 SIZE_ROWS = (
-    Row(name="spans", seams={"core.calibration:Measured.with_span": argument(0)}),
-    Row(
-        name="ratio",
-        instead="always 1",
-        seams={
-            "core.calibration:Sizing.after_text": value(
-                lambda self, *_, **__: replace(self.correction, reports=self.correction.reports + 1)
-            )
-        },
-    ),
+    Row(name="spans", seams={"core.sizing:at_most": returning(())}),
+    Row(name="ratio", instead="always 1", seams={"core.sizing:Sizes.with_span": _without_ratio}),
     Row(
         name="offset",
         seams={
-            "core.calibration:Sizing.after_request": value(
-                lambda self, *_, **__: replace(self.correction, reports=self.correction.reports + 1)
-            ),
-            "core.measuring:_reconciled": argument(0),
+            "core.sizing:Sizes.with_request": value(
+                lambda self, *_, **__: replace(self, reports=self.reports + 1, doubted=None)
+            )
         },
-    ),
-    Row(
-        name="offset reconciled at each measure",
-        seams={"core.measuring:_reconciled": argument(0)},
     ),
     Row(name="anchor (last reported size)", seams={"core.request:last_report_of": returning(None)}, measures=ALL),
     Row(
         name="margin",
         instead="count taken as it is",
-        seams={"core.calibration:Sizing._bounded": _fixed_bound(0.0)},
+        seams={"core.sizing:Sizes._bounded": _fixed_bound(0.0)},
         measures=ALL,
     ),
-    Row(
-        name="margin that narrows", instead="always 5 %", seams={"core.calibration:Sizing._bounded": _fixed_bound(0.05)}
-    ),
+    Row(name="margin that narrows", instead="always 5 %", seams={"core.sizing:Sizes._bounded": _fixed_bound(0.05)}),
     Row(
         name="margin that narrows, 2 %",
         instead="always 2 %",
-        seams={"core.calibration:Sizing._bounded": _fixed_bound(0.02)},
-    ),
-    Row(
-        name="bounds of the first request by region and skew",
-        instead="10 % each way",
-        seams={
-            "core.calibration:Sizing._estimated": value(
-                lambda self, regions, *_: self._bounded(regions, 0.1 * regions.total_tokens)
-            )
-        },
-        measures=SIZES,
+        seams={"core.sizing:Sizes._bounded": _fixed_bound(0.02)},
     ),
     Row(
         name="refusal by the lower of two counts",
         instead="by the lower bound",
-        seams={"core.calibration:Sizing.least": value(lambda _, size, *__: size.lower_tokens)},
+        seams={"core.sizing:Sizes.least": value(lambda _, size, *__: size.lower_tokens)},
         measures=SIZES,
     ),
-    Row(name="surprise of a text is capped", seams={"core.calibration:MAX_SURPRISE_SD": value(1e6)}, measures=SIZES),
     Row(
-        name="doubted reports, votes",
+        name="doubted reports",
         instead="every number is believed",
-        seams={"core.outcome:_judged": _believing},
-        measures=SIZES,
-    ),
-    Row(
-        name="doubted reports: too large",
-        seams={"core.calibration:contradicts": returning(False)},
+        seams={"core.updates:contradicts": returning(False)},
         measures=SIZES,
     ),
     Row(
         name="doubted reports: fallen although the request grew",
-        seams={"core.calibration:LEAST_SHARE_AFTER_FALL": value(0.0)},
+        seams={"core.usage:LEAST_SHARE_AFTER_FALL": value(0.0)},
         measures=SIZES,
     ),
     Row(
-        name="doubted first report used until disproved",
-        seams={"core.calibration:is_roomy": returning(False), "core.outcome:_without_disproved": argument(0)},
-        measures=SIZES,
-    ),
-    Row(
-        name="rows of votes agree",
+        name="doubted reports agree",
         instead="a doubted report is never believed",
-        seams={"core.calibration:votes": returning(None)},
+        seams={"core.updates:agrees": returning(False)},
         measures=SIZES,
     ),
     Row(
         name="reports that stand in the history",
-        seams={"core.outcome:from_history": value(lambda session, *_: (session, None))},
+        seams={"core.updates:from_history": value(lambda session, *_: (session, None))},
         measures=SIZES,
     ),
     Row(
@@ -282,16 +241,6 @@ LIMIT_ROWS = (
         measures=("servers", "arena"),
     ),
     Row(
-        name="limits heard by two conversations (HeardLimits)",
-        seams={"limit_memory:HeardLimits.recall": value(lambda *_: {})},
-        measures=("servers", "arena"),
-    ),
-    Row(
-        name="accepted sizes refute stated limits (AcceptedSizes)",
-        seams={"limit_memory:AcceptedSizes.of": returning(0)},
-        measures=("servers", "arena"),
-    ),
-    Row(
         name="a learned limit below the fixed regions is dropped",
         seams={
             "core.measuring:_lowered": lambda old: lambda stated, learned, reserve, _: old(stated, learned, reserve, 0)
@@ -306,7 +255,7 @@ LIMIT_ROWS = (
     Row(
         name="size stated in a refusal corrects the count",
         seams={
-            "core.outcome:from_refusal": value(
+            "core.updates:from_refusal": value(
                 lambda window, _: (
                     {k: v for k, v in window.session.counts.items() if k not in {"anchor", "checked"}}
                     | {"anchor": None}
@@ -702,7 +651,7 @@ SUMMARY_ROWS = (
         seams={"core.compaction:MIN_PROGRESS": value(0.0)},
         measures=("servers", "shown", *SUMMARY),
     ),
-    Row(name="a summary that is too long is cut", seams={"core.outcome:_accepted": argument(0)}, measures=SUMMARY),
+    Row(name="a summary that is too long is cut", seams={"core.updates:_accepted": argument(0)}, measures=SUMMARY),
     Row(
         name="summary of messages edited since is refused",
         seams={"core.session:Pending.matches": returning(True)},

@@ -13,8 +13,8 @@ from langchain_core.messages import AIMessage, AnyMessage
 from langchain_core.messages.utils import count_tokens_approximately
 
 from langchain_ctxwin import Compaction, ContextEngine, ModelInfo, ModelLimits, TokenEstimator, Window
-from langchain_ctxwin.core.outcome import from_answer, update_after_measure
 from langchain_ctxwin.core.pins import last_user
+from langchain_ctxwin.core.updates import from_answer, update_after_measure
 from langchain_ctxwin.core.view import View, position_of
 from usage_sizes import Sized
 

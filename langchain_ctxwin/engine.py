@@ -14,42 +14,35 @@ from langchain_core.messages import AnyMessage, MessageLikeRepresentation, Syste
 from langchain_ctxwin.config import ContextConfig, LiveConfig
 from langchain_ctxwin.core import plan as planning
 from langchain_ctxwin.core.assembly import merge_system
-from langchain_ctxwin.core.calibration import fault_of
 from langchain_ctxwin.core.compaction import Compaction
 from langchain_ctxwin.core.events import SummaryEvent, SummaryStatus
-from langchain_ctxwin.core.limits import ModelLimits, for_everybody, limits_given, stated_limit, unrefuted
+from langchain_ctxwin.core.limits import ModelLimits, for_everybody, limits_given
 from langchain_ctxwin.core.measuring import measured
 from langchain_ctxwin.core.model_info import ModelInfo, arguments_of, family_of, model_name, rules_of
 from langchain_ctxwin.core.native import NEVER_DEFER
-from langchain_ctxwin.core.outcome import (
-    expected,
-    from_count,
-    own_words,
-    update_after_compaction,
-    update_after_failure,
-    update_after_summary,
-)
 from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.core.pairing import Rules
 from langchain_ctxwin.core.pins import PinWhen
 from langchain_ctxwin.core.plan import last_request, shown_part
 from langchain_ctxwin.core.provider_call import call_arguments, dressed
 from langchain_ctxwin.core.record import Record
-from langchain_ctxwin.core.recovery import known_of, refused, retry_target
+from langchain_ctxwin.core.recovery import learned_limit, refused, retry_target
 from langchain_ctxwin.core.request import Parts, Window
 from langchain_ctxwin.core.session import Faults, Pending, Session, read_session, valid_record, with_new_pins
 from langchain_ctxwin.core.tool_schemas import listed, recall_name
 from langchain_ctxwin.core.turns import as_messages
+from langchain_ctxwin.core.updates import (
+    expected_sizes,
+    from_count,
+    own_words,
+    update_after_compaction,
+    update_after_failure,
+    update_after_summary,
+)
+from langchain_ctxwin.core.usage import fault_of
 from langchain_ctxwin.errors import ConfigError, SummarizationError, brief, expect
 from langchain_ctxwin.hooks import AfterCompaction, BeforeCompaction, Compacted, Plan, agreed, tell
-from langchain_ctxwin.limit_memory import (
-    AcceptedSizes,
-    FollowedLimits,
-    HeardLimits,
-    conversation_of,
-    followed,
-    is_registry,
-)
+from langchain_ctxwin.limit_memory import FollowedLimits, followed, is_registry
 from langchain_ctxwin.pricing import MAX_CONVERSATIONS, Pricing, Pricings
 from langchain_ctxwin.protocols import LimitMemory, MetricsSink, TokenCounter
 from langchain_ctxwin.reporting import Prices, Reporter
@@ -149,7 +142,7 @@ class ContextEngine:
         self._pricings = Pricings(counter, family=family_of(limits))
         self._pin_when = pin_when
         self._records: Lru[tuple[object, tuple[Record, Faults]]] = Lru(MAX_CONVERSATIONS, of_conversations=True)
-        self._learned, self._accepted = learned or HeardLimits(), AcceptedSizes(time.monotonic)
+        self._learned = learned
         reserve = self._limits.output_reserve(self._settings.output_reserve)
         room = self._limits.input_limit(reserve) if self._limits.known else None
         self.summarizer = as_summarizer(summarizer, counter=self._pricings.default.count, max_input_tokens=room)
@@ -276,7 +269,7 @@ class ContextEngine:
                 lambda: remote.count_request(messages, tools=tools),
                 lambda: remote.acount_request(messages, tools=tools),
             )
-            fault = "" if tokens is None else fault_of(tokens, expected(window))
+            fault = "" if tokens is None else fault_of(tokens, expected_sizes(window))
         except Exception as error:  # noqa: BLE001  # the estimate stands, whatever a counter does
             fault = type(error).__name__
         if fault:
@@ -410,9 +403,8 @@ class ContextEngine:
         return self._again(window, refused(window, overflow), was_refused=True)
 
     def accepted(self, window: Window, tokens: int) -> None:
-        """Take up that the provider took a request of this reported size: smaller limits are wrong, for everybody."""
+        """Tell the memory of limits that the provider took a request of this reported size: smaller ones are wrong."""
         model, forget = window.parts.model, getattr(self._learned, "accepted", None)
-        self._accepted.note(model, tokens)
         try:
             if forget is not None:
                 forget(model, tokens)
@@ -533,21 +525,20 @@ class ContextEngine:
         return rules_of(model)
 
     def _hear(self, window: Window, overflow: ContextOverflow) -> None:
-        """Remember a stated limit for other conversations: in a memory that somebody passed, else when two heard it."""
-        model, stated = window.parts.model, stated_limit(overflow, known_of(window))
-        told = unrefuted(for_everybody(stated, window.parts.declared), self._accepted.of(model))
+        """Tell the memory of limits that somebody passed about a stated one."""
+        model, stated = window.parts.model, for_everybody(learned_limit(window, overflow), window.parts.declared)
+        if self._learned is None or not stated:
+            return
         try:
-            if isinstance(self._learned, HeardLimits):
-                told = self._learned.confirmed(model, told, conversation_of(window.parts.messages))
-            if told:
-                self._learned.learn(model, told)
+            self._learned.learn(model, stated)
         except Exception as error:  # noqa: BLE001  # see accepted
-            log.warning("limits.not_learned", model=model, reason=type(error).__name__, **told)
+            log.warning("limits.not_learned", model=model, reason=type(error).__name__, **stated)
 
     def _window(self, parts: Parts, session: Session, stated: ModelLimits, *, was_refused: bool = False) -> Window:
         heard: Mapping[str, int] = {}
         try:
-            heard = for_everybody(self._learned.recall(parts.model), parts.declared)
+            if self._learned is not None:
+                heard = for_everybody(self._learned.recall(parts.model), parts.declared)
         except Exception as error:  # noqa: BLE001  # see accepted
             log.warning("limits.not_recalled", model=parts.model, reason=type(error).__name__)
         return measured(parts, session, stated, heard, was_refused=was_refused)

@@ -8,7 +8,7 @@ from typing import Any
 
 from langchain_core.messages import AnyMessage
 
-from langchain_ctxwin.core.calibration import MAX_NUMBER
+from langchain_ctxwin.core.sizing import MAX_NUMBER
 from langchain_ctxwin.protocols import TokenCounter
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import Seen

@@ -14,11 +14,11 @@ from typing import Any
 from langchain_core.messages import AnyMessage, SystemMessage
 
 from langchain_ctxwin.core.blocks import compact_json
-from langchain_ctxwin.core.calibration import QUANTILE_SD, Doubt
 from langchain_ctxwin.core.history import History, read_history
 from langchain_ctxwin.core.model_info import family_of
 from langchain_ctxwin.core.native import in_prompt, is_deferred
 from langchain_ctxwin.core.pins import PinWhen
+from langchain_ctxwin.core.sizing import QUANTILE_SD, Doubt
 from langchain_ctxwin.core.tokens import CharRatioCounter, TokenEstimator
 from langchain_ctxwin.core.tool_schemas import name_of, tool_definition
 from langchain_ctxwin.guarded import GuardedCounter

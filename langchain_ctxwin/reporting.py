@@ -19,11 +19,11 @@ from typing import Any, TypeVar
 from langchain_core.runnables.config import RunnableConfig, ensure_config, merge_configs, var_child_runnable_config
 from langgraph.config import get_stream_writer
 
-from langchain_ctxwin.core.calibration import may_be
 from langchain_ctxwin.core.events import AlertEvent, Event
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.turns import SOURCE
+from langchain_ctxwin.core.usage import may_be
 from langchain_ctxwin.errors import ConfigError, UnknownModelError, brief, expect_each
 from langchain_ctxwin.protocols import Clock, MetricsSink
 from langchain_ctxwin.util.background import in_few_daemons

@@ -22,7 +22,6 @@ from langchain_ctxwin.core.pins import PinWhen
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import ConfigError, UnknownModelError, expect
 from langchain_ctxwin.hooks import AfterCompaction, BeforeCompaction
-from langchain_ctxwin.limit_memory import HeardLimits
 from langchain_ctxwin.observe.validation import Validator
 from langchain_ctxwin.protocols import LimitMemory, MetricsSink, TokenCounter
 from langchain_ctxwin.reporting import Reporter, calls_carry
@@ -315,8 +314,7 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         options: dict[str, Any] = {name: given[name] for name in ENGINE_OPTIONS}
         _check(engine, validator, guard, options)
         reporter = engine.reporter if engine else Reporter.of(sinks or ())
-        # What one model's provider stated is remembered by model, so the engines of all models can share it.
-        self._options = {**options, "learned": learned or HeardLimits(), "sinks": reporter}
+        self._options = {**options, "sinks": reporter}
         self._engine = ContextEngine(**self._options) if limits is not None else engine
         self.validator = validator
         """Watches how far off the counts are; None watches nothing."""

@@ -15,17 +15,16 @@ from langgraph.errors import GraphBubbleUp
 from langchain_ctxwin.agent.choices import known_name
 from langchain_ctxwin.agent.state import tools_of
 from langchain_ctxwin.agent.step import AgentStep
-from langchain_ctxwin.core.calibration import answered_by, sent_tokens
 from langchain_ctxwin.core.events import NoticeEvent, OverflowEvent, StepEvent
 from langchain_ctxwin.core.limits import REGIONS, ModelLimits
 from langchain_ctxwin.core.model_info import arguments_of
-from langchain_ctxwin.core.native import compaction_in
-from langchain_ctxwin.core.outcome import Lesson, from_answer, small_report, update_without_reasoning, without_sizes
 from langchain_ctxwin.core.overflow import ContextOverflow, classify_overflow
 from langchain_ctxwin.core.provider_call import forgets_history, refuses_reasoning, without_response_ids
 from langchain_ctxwin.core.recovery import fitting_output, only_model, silent_overflow, smaller_output
 from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.tool_schemas import name_of
+from langchain_ctxwin.core.updates import Lesson, from_answer, small_report, update_without_reasoning, without_sizes
+from langchain_ctxwin.core.usage import answered_by, sent_tokens
 from langchain_ctxwin.engine import settings_of
 from langchain_ctxwin.errors import BudgetExceededError, ContextWindowError, NoModelFitsError, RemainingTooSmallError
 from langchain_ctxwin.util.work import Wait, Work
@@ -291,7 +290,7 @@ class ModelCall:
             messages=window.assembled(),
             tools=window.parts.tools,
             expected_tokens=window.total_tokens,
-            reported_tokens=None if compaction_in(answer) else sent_tokens(answer),
+            reported_tokens=sent_tokens(answer),
         )
         resets = validator.resets(model)
         if lesson.counts.get("resets", resets) == resets:

@@ -17,9 +17,9 @@ from langchain_ctxwin.agent.state import SESSION, State, Update, changed, flags_
 from langchain_ctxwin.agent.storage import NOWHERE, BackgroundSummaries, RunPlace
 from langchain_ctxwin.core import plan as planning
 from langchain_ctxwin.core.events import NoticeEvent, OverflowEvent
-from langchain_ctxwin.core.outcome import own_words, update_after_measure
 from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.session import MAX_INEFFECTIVE, valid_tools
+from langchain_ctxwin.core.updates import own_words, update_after_measure
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import BudgetExceededError, ContextWindowError, NoModelFitsError
 from langchain_ctxwin.reporting import metadata_of

@@ -14,10 +14,10 @@ from langgraph.runtime import Runtime
 
 from langchain_ctxwin.core.clamping import first_part
 from langchain_ctxwin.core.compaction import accepted_tokens
-from langchain_ctxwin.core.outcome import after_failure, with_cost
 from langchain_ctxwin.core.plan import Snapshot
 from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.session import Pending, content_digest
+from langchain_ctxwin.core.updates import after_failure, with_cost
 from langchain_ctxwin.core.view import position_of
 from langchain_ctxwin.engine import ContextEngine, settings_of
 from langchain_ctxwin.errors import SummarizationError

@@ -2,21 +2,20 @@
 
 from langchain_ctxwin.core.assembly import RECORD_ID, record_text
 from langchain_ctxwin.core.blocks import text_of
-from langchain_ctxwin.core.calibration import Correction, Doubt
 from langchain_ctxwin.core.model_info import model_name
-from langchain_ctxwin.core.outcome import from_answer, update_after_measure
 from langchain_ctxwin.core.pairing import Rules, find_faults, is_empty, is_valid_step, repair_step
 from langchain_ctxwin.core.pins import is_pinned, last_user
 from langchain_ctxwin.core.record import Record, RecordLine, extended
 from langchain_ctxwin.core.session import Pending, Session
+from langchain_ctxwin.core.sizing import Doubt, Sizes
 from langchain_ctxwin.core.tool_schemas import FRAMING
+from langchain_ctxwin.core.updates import from_answer, update_after_measure
 from langchain_ctxwin.core.view import Clamp, Position, View, message_id, position_of
 
 __all__ = [
     "FRAMING",
     "RECORD_ID",
     "Clamp",
-    "Correction",
     "Doubt",
     "Pending",
     "Position",
@@ -24,6 +23,7 @@ __all__ = [
     "RecordLine",
     "Rules",
     "Session",
+    "Sizes",
     "View",
     "extended",
     "find_faults",

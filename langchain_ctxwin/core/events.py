@@ -9,10 +9,10 @@ from typing import Any, ClassVar, Literal
 
 from langchain_core.messages import AIMessage
 
-from langchain_ctxwin.core.calibration import cleared_tokens
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.native import compaction_in
 from langchain_ctxwin.core.spending import Usage
+from langchain_ctxwin.core.usage import cleared_tokens
 
 Level = Literal["debug", "info", "warning"]
 """How much an event wants to be noticed, in the words of logging."""

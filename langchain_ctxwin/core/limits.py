@@ -11,7 +11,6 @@ from langchain_core.runnables import Runnable, RunnableSequence, RunnableWithFal
 from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.configurable import DynamicRunnable, RunnableConfigurableAlternatives
 
-from langchain_ctxwin.core.calibration import is_absurd
 from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.errors import BudgetExceededError, ConfigError, UnknownModelError, expect
 
@@ -272,42 +271,43 @@ def _exceeds(value: int | None, bound: int | None) -> bool:
 
 # ---- heard from providers -------------------------------------------------------------------------------------------
 
-LEAST_LIMIT_TOKENS = 256  # a stated limit below this is that of something else: no served model has such a window
-# How many times smaller, or larger, than declared a limit may be to be told to other conversations. Hosts cut windows
-# to a sixteenth (GitHub Models answers "Max size: 8000 tokens" for models of 128,000), rarely further. What is further
-# off is met by each conversation itself, at the price of one refused request: little beside a window that one
-# conversation could take away from all.
+LEAST_LIMIT_TOKENS = 256
+"""A stated limit below this is that of something else: no served model has such a window."""
+
 MOST_TIMES_OFF = 20
-# Reports of accepted requests may be this much above a limit that holds: servers count a template or keep a few tokens
-# for themselves.
+"""How many times smaller, or larger, than declared a limit may be to be told to other conversations. Hosts cut windows
+to a sixteenth (GitHub Models answers "Max size: 8000 tokens" for models of 128,000), rarely further."""
+
 COUNT_SLACK = 1.01
+"""Reports of accepted requests may be this much above a limit that holds: servers count a template or keep a few tokens
+for themselves."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
-    """What is known beside what a refusal states."""
+def stated_limit(
+    overflow: ContextOverflow,
+    limits: ModelLimits | None = None,
+    *,
+    kept_tokens: int | None = None,
+    accepted_tokens: int = 0,
+) -> dict[str, int]:
+    """Return the limit that a refusal states, by the field of `ModelLimits` it belongs to; empty without one.
 
-    limits: ModelLimits | None = None  # the limits that hold so far
-    kept_input_tokens: int | None = None
-    """The input limit that requests keep to, the output reserve taken off; None takes off the limits' own reserve."""
-
-    accepted_tokens: int = 0  # the largest input that this model was reported to have taken; 0 when none is known
-    refused_tokens: int | None = None  # the most that the refused request may have by our own count
-
-
-def stated_limit(overflow: ContextOverflow, known: Known) -> dict[str, int]:
-    """Return the limit that a refusal states, by the field of `ModelLimits` it belongs to, for its own conversation.
-
-    Empty without one, and for one that cannot be: the provider took more before, or no hidden prompt makes the request
-    that large.
+    Args:
+        overflow: the refusal.
+        limits: what is known so far. A stated limit below a known window, which input and output share, corrects it.
+        kept_tokens: the input limit that requests keep to, the output reserve taken off: a refusal that states this
+            one corrects nothing. None takes off the limits' own reserve.
+        accepted_tokens: the largest input that the model is known to have taken.
     """
-    limit, is_joint, refused = overflow.limit, overflow.kind == "input_plus_output", known.refused_tokens
-    if limit is None or limit < LEAST_LIMIT_TOKENS:
+    limit = overflow.limit
+    if limit is None:
         return {}
-    if refused is not None and is_absurd(limit, refused) and not is_joint:  # the output may be nearly all of a sum
-        return {}
-    name = "context_window" if is_joint or _corrects_window(limit, known) else "max_input_tokens"
-    return unrefuted({name: limit}, known.accepted_tokens)
+    is_window = overflow.kind == "input_plus_output"
+    if not is_window and limits is not None and limits.context_window and not limits.max_input_tokens:
+        window = limits.context_window
+        kept = limits.input_limit(limits.output_reserve()) if kept_tokens is None else kept_tokens
+        is_window = limit == window or (limit < window and limit != kept)
+    return unrefuted({"context_window" if is_window else "max_input_tokens": limit}, accepted_tokens)
 
 
 def for_everybody(learned: Mapping[str, int], declared: ModelLimits | None) -> dict[str, int]:
@@ -315,37 +315,45 @@ def for_everybody(learned: Mapping[str, int], declared: ModelLimits | None) -> d
 
     Where nothing is declared, there is nothing that a limit could be far from.
     """
-    usable = remembered(learned)
+    usable = unrefuted(learned)
     size = max(declared.context_window or 0, declared.max_input_tokens or 0) if declared else 0
-    if not usable or not size:
+    if not size:
         return usable
     return {name: n for name, n in usable.items() if size / MOST_TIMES_OFF <= n <= size * MOST_TIMES_OFF}
 
 
-def remembered(learned: Mapping[str, int], accepted_tokens: int = 0) -> dict[str, int]:
-    """Return what of limits that were learned before may be a limit, and is not refuted: state comes from outside."""
+def unrefuted(learned: Mapping[str, int], accepted_tokens: int = 0) -> dict[str, int]:
+    """Return what of learned limits may be one, and is not below the input of a request that was accepted."""
+    least = max(LEAST_LIMIT_TOKENS, accepted_tokens / COUNT_SLACK)
+    return {name: tokens for name, tokens in learned.items() if tokens >= least}
+
+
+def smaller_of(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+    """Return the limits of both; of those that both state, the smaller."""
+    return {name: min(limits[name] for limits in (one, other) if name in limits) for name in {**one, **other}}
+
+
+def lowered(limits: ModelLimits, learned: Mapping[str, int]) -> ModelLimits:
+    """Return the limits with what was learned, where that is smaller."""
     if not learned:
-        return {}
-    usable = {name: tokens for name, tokens in learned.items() if tokens >= LEAST_LIMIT_TOKENS}
-    return unrefuted(usable, accepted_tokens)
+        return limits
+    known = {"context_window": limits.context_window, "max_input_tokens": limits.max_input_tokens}
+    smallest = smaller_of({name: tokens for name, tokens in known.items() if tokens is not None}, learned)
+    window, largest_input = smallest.get("context_window"), smallest.get("max_input_tokens")
+    outputs = [limits.max_output_tokens, limits.requested_output_tokens]
+    if window is not None:
+        outputs = [tokens if tokens and tokens < window else None for tokens in outputs]
+        largest_input = largest_input if (largest_input or window) <= window else None
+    return ModelLimits(window, largest_input, *outputs, source=limits.source)
 
 
-def unrefuted(learned: Mapping[str, int], accepted_tokens: int) -> dict[str, int]:
-    """Return the limits that are not below the input of a request that the provider accepted."""
-    return {name: tokens for name, tokens in learned.items() if accepted_tokens <= COUNT_SLACK * tokens}
+def reserve_within(limits: ModelLimits, configured: int | None, *, learned: bool) -> int:
+    """Return the output reserve; in a learned window no more than the usual share of it.
 
-
-def _corrects_window(limit: int, known: Known) -> bool:
-    """True when a stated limit corrects a window that is known to be shared by input and output.
-
-    The limit that requests kept to already, ours without the output reserve, is one for input and corrects nothing.
+    What requests ask for was chosen for the window that was configured. Each request asks for what is left then.
     """
-    limits, kept = known.limits, known.kept_input_tokens
-    if limits is None or limits.max_input_tokens is not None or limits.context_window is None:
-        return False
-    if kept is None:
-        kept = limits.input_limit(limits.output_reserve())
-    return limit <= limits.context_window and (limit == limits.context_window or limit != kept)
+    reserve, window = limits.output_reserve(configured), limits.context_window
+    return reserve if not learned or window is None else min(reserve, int(window * OUTPUT_SHARE))
 
 
 REGIONS = {

@@ -7,18 +7,15 @@ from dataclasses import replace
 
 from langchain_core.messages import AIMessage, AnyMessage
 
-from langchain_ctxwin.core.calibration import Sizing
 from langchain_ctxwin.core.compaction import cut, recorded
-from langchain_ctxwin.core.limits import ModelLimits
+from langchain_ctxwin.core.limits import ModelLimits, lowered, reserve_within, smaller_of
 from langchain_ctxwin.core.media import provider_limits
-from langchain_ctxwin.core.outcome import correction_key, from_history, sizing_for, with_correction
-from langchain_ctxwin.core.recovery import learned_media, lowered, remembered_limit, reserve_within, smaller_of
+from langchain_ctxwin.core.recovery import learned_media, remembered_limit
 from langchain_ctxwin.core.request import BINDS, Parts, Request, last_report_of, unbound_before
 from langchain_ctxwin.core.session import Session, counted
+from langchain_ctxwin.core.sizing import Sizes
+from langchain_ctxwin.core.updates import from_history, sizes_for
 from langchain_ctxwin.core.view import View, message_id, position_of, with_checksum
-
-MAX_GAP_SHARE = 0.01
-"""Part of a request by which the last report may differ from what explains it: framing and rounding."""
 
 
 def measured(
@@ -92,7 +89,7 @@ def begun_by_provider(request: Request) -> Session | None:
 
 
 def _without_sizes(session: Session) -> dict[str, object]:
-    return {key: value for key, value in session.counts.items() if key not in {"anchor", "measured"}}
+    return {key: value for key, value in session.counts.items() if key != "anchor"}
 
 
 def _lowered(
@@ -118,26 +115,17 @@ def _sized(parts: Parts, session: Session, *, full_tokens: int = 0) -> Request:
     plain = Request(
         parts=parts,
         session=session,
-        sizing=Sizing(doubt=parts.pricer.doubt),
+        sizing=Sizes(doubt=parts.pricer.doubt),
         unbound=_unbound(session, parts),
         full_tokens=full_tokens,
     )
     request, told = _calibrated(plain.shown_as(session.view, session.summary))
-    report, checked = last_report_of(request, told), _checked_tokens(request)
-    known = _rebased(request, replace(request, last_report=report, is_checked=checked is not None), checked)
-    if abs(known.total_tokens - request.total_tokens) > MAX_GAP_SHARE * known.total_tokens:
-        known = _rebased(_reconciled(request, known.total_tokens), known, checked)
-    return known
-
-
-def _rebased(request: Request, known: Request, checked: int | None) -> Request:
-    """The request with what is known of its size."""
-    size, report = request.size, known.last_report
+    report, checked, size = last_report_of(request, told), _checked_tokens(request), request.size
     if checked is not None:
         size = size.known(checked)
     elif report is not None:
         size = request.sizing.extended(size, report.tokens, report.added)
-    return replace(request, size=size, last_report=report, is_checked=known.is_checked)
+    return replace(request, size=size, last_report=report, is_checked=checked is not None)
 
 
 def _unbound(session: Session, parts: Parts) -> int:
@@ -161,7 +149,7 @@ def _calibrated(request: Request) -> tuple[Request, tuple[int, int] | None]:
         told = (newest.at, newest.tokens) if newest else None
     name = session.answering_model(parts.model)
     request = replace(request, session=session, answering_model=name)
-    return request.sized_by(sizing_for(session, request, name, parts.tools_digest)), told
+    return request.sized_by(sizes_for(request, name)), told
 
 
 def _checked_tokens(request: Request) -> int | None:
@@ -169,21 +157,6 @@ def _checked_tokens(request: Request) -> int | None:
     checked = request.session.counts.get("checked") or {}
     same = checked.get("digest") == request.digest and checked.get("estimate") == request.estimates.total_tokens
     return int(checked["tokens"]) if same else None
-
-
-def _reconciled(request: Request, known_tokens: int) -> Request:
-    """Put what the last report says beyond all that we can explain into the offset.
-
-    A compaction compares candidates, which are no extension of anything reported, with this request. The offset follows
-    from the report alone, never from an earlier offset, so that measuring again changes nothing.
-    """
-    sizing, parts = request.sizing, request.parts
-    bare = request.sized_by(replace(sizing, correction=replace(sizing.correction, offset=0.0)))
-    offset = max(known_tokens - bare.total_tokens, -parts.system_tokens - parts.tool_tokens)
-    correction = replace(sizing.correction, offset=float(offset))
-    key = correction_key(request.answering_model, parts.tools_digest)
-    session = replace(request.session, counts=with_correction(request.session.counts, key, correction))
-    return replace(request, session=session).sized_by(replace(sizing, correction=correction))
 
 
 def _has_usage(message: AnyMessage) -> bool:

@@ -174,7 +174,7 @@ def refusal_of(after: Request) -> BudgetExceededError:
     def keep(name: str, text: str, message: AnyMessage) -> None:
         line = " ".join(text.split())
         excerpt = f'"{line[:EXCERPT_CHARS]}..."' if len(line) > EXCERPT_CHARS else f'"{line}"'
-        tokens = round(after.sizing.correction.ratio * parts.price(message))  # as regions are counted
+        tokens = round(after.sizing.ratio * parts.price(message))  # as regions are counted
         kept.append((f"{name} {excerpt}", tokens))
 
     for index in sorted(parts.pins):

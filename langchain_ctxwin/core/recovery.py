@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from langchain_core.messages import AIMessage
 from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.configurable import DynamicRunnable
 
-from langchain_ctxwin.core.calibration import is_count, sent_tokens
-from langchain_ctxwin.core.limits import (
-    OUTPUT_SHARE,
-    Known,
-    ModelLimits,
-    models_behind,
-    remembered,
-    stated_limit,
-)
+from langchain_ctxwin.core.limits import lowered, models_behind, reserve_within, stated_limit, unrefuted
 from langchain_ctxwin.core.media import NO_LIMITS, MediaLimits, MediaSize, learned_limits
-from langchain_ctxwin.core.native import compaction_in
-from langchain_ctxwin.core.outcome import MAX_MODELS, bounded, from_refusal, largest_accepted_tokens
 from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.session import Session
+from langchain_ctxwin.core.updates import MAX_MODELS, bounded, from_refusal
+from langchain_ctxwin.core.usage import is_count, sent_tokens
 
-# Part of a refused size that a retry aims for when nothing says why it was refused: two tries halve a request.
 BLIND_STEP = 0.75
+"""Part of a refused size that a retry aims for when nothing says why it was refused: two tries halve a request."""
 
 
 def retry_target(window: Window, overflow: ContextOverflow) -> int:
@@ -40,31 +31,43 @@ def retry_target(window: Window, overflow: ContextOverflow) -> int:
     if window.over_by:
         return window.budget.input_limit
     blind = int(BLIND_STEP * window.upper_tokens)
-    stated = stated_limit(overflow, Known(limits=window.limits, kept_input_tokens=window.budget.input_limit))
+    stated = stated_limit(overflow, window.limits, kept_tokens=window.budget.input_limit)
     limits = lowered(window.limits, stated)
     limit = limits.input_limit(reserve_within(limits, window.budget.reserved_tokens, learned=bool(stated)))
     return min(blind, limit) if limit > window.least_fixed_tokens else blind
 
 
 def refused(window: Window, overflow: ContextOverflow) -> dict[str, Any]:
-    """Return `context_counts` after a refusal: the stated limit, and what the stated size says about our counts.
+    """Return `context_counts` after a refusal: the smallest limit, and what the stated size says about our counts.
 
-    A refusal that states no limit teaches one between what was refused and what was taken before. It holds for the
-    conversation only; without it, the same unstated limit would be met again and again.
+    A refusal that states no limit teaches one between what was refused and what was taken before; without it, the same
+    unstated limit would be met again and again.
     """
     if media := media_after(window, overflow):
         return {**window.session.counts, "media": media}
     counts = from_refusal(window, stated_input(overflow))
-    known = known_of(window)
-    learned = stated_limit(overflow, known)
+    learned = learned_limit(window, overflow)
     if not learned and not window.over_by:
         refused_tokens, taken = window.total_tokens, window.last_report.tokens if window.last_report else 0
         limit = max(int(BLIND_STEP * refused_tokens), (refused_tokens + taken) // 2)
-        learned = remembered({"max_input_tokens": limit}, known.accepted_tokens)
-    if not learned:
+        learned = unrefuted({"max_input_tokens": limit}, accepted_tokens(window))
+    before = remembered_limit(window.session, window.parts.model)
+    if not learned or min([*before.values(), *learned.values()]) < min(learned.values()):
         return counts
-    limits = smaller_of(remembered_limit(window.session, window.parts.model), learned)
-    return {**counts, "limits": bounded(counts.get("limits"), window.parts.model, limits, MAX_MODELS)}
+    return {**counts, "limits": bounded(counts.get("limits"), window.parts.model, learned, MAX_MODELS)}
+
+
+def learned_limit(window: Window, overflow: ContextOverflow) -> dict[str, int]:
+    """Return the limit that the refusal of a request states; empty when the model took more before."""
+    kept, taken = window.budget.input_limit, accepted_tokens(window)
+    return stated_limit(overflow, window.limits, kept_tokens=kept, accepted_tokens=taken)
+
+
+def accepted_tokens(window: Window) -> int:
+    """Return the largest input that the model of a request is known to have taken; 0 when none is."""
+    anchor = window.session.counts.get("anchor") or {}
+    own = anchor["tokens"] if anchor.get("model") == window.answering_model else 0
+    return max(own, window.last_report.tokens if window.last_report else 0)
 
 
 def media_after(window: Window, overflow: ContextOverflow) -> dict[str, Any]:
@@ -82,55 +85,11 @@ def learned_media(session: Session, model: str) -> MediaLimits:
     return MediaLimits(max_bytes=known.get("max_bytes"), max_images=known.get("max_images"))
 
 
-def known_of(window: Window) -> Known:
-    """Return what a measured request says beside the refusal it met."""
-    return Known(
-        limits=window.limits,
-        kept_input_tokens=window.budget.input_limit,
-        accepted_tokens=largest_accepted_tokens(window),
-        refused_tokens=max(window.upper_tokens, window.estimates.total_tokens),
-    )
-
-
 def remembered_limit(session: Session, model: str) -> dict[str, int]:
-    """Return the limits that a conversation learned of a model, without those that cannot hold."""
+    """Return the limit that a conversation learned of a model, unless it took more since."""
     anchor = session.counts.get("anchor") or {}
     is_same = anchor.get("model") == session.answering_model(model)
-    return remembered(session.learned_limit(model), anchor["tokens"] if is_same else 0)
-
-
-def smaller_of(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
-    """Return the limits of both; of those that both state, the smaller."""
-    return {name: min(limits[name] for limits in (one, other) if name in limits) for name in {**one, **other}}
-
-
-def lowered(limits: ModelLimits, learned: Mapping[str, int]) -> ModelLimits:
-    """Return the limits with what the provider was heard to say, where that is smaller."""
-    if not learned:
-        return limits
-    known = {"context_window": limits.context_window, "max_input_tokens": limits.max_input_tokens}
-    smallest = smaller_of({name: tokens for name, tokens in known.items() if tokens is not None}, learned)
-    window, largest_input = smallest.get("context_window"), smallest.get("max_input_tokens")
-    output, requested = (
-        tokens if tokens and (window is None or tokens < window) else None
-        for tokens in (limits.max_output_tokens, limits.requested_output_tokens)
-    )
-    return replace(
-        limits,
-        context_window=window,
-        max_input_tokens=largest_input if window is None or (largest_input or window) <= window else None,
-        max_output_tokens=output,
-        requested_output_tokens=requested,
-    )
-
-
-def reserve_within(limits: ModelLimits, configured: int | None, *, learned: bool) -> int:
-    """Return the output reserve; in a learned window no more than the usual share of it.
-
-    What requests ask for was chosen for the window that was configured. Each request asks for what is left then.
-    """
-    reserve, window = limits.output_reserve(configured), limits.context_window
-    return reserve if not learned or window is None else min(reserve, int(window * OUTPUT_SHARE))
+    return unrefuted(session.learned_limit(model), anchor["tokens"] if is_same else 0)
 
 
 def stated_input(overflow: ContextOverflow) -> int | None:
@@ -316,7 +275,7 @@ def _near_multiple(tokens: int, step_tokens: int, slack_tokens: int) -> bool:
 def _reported(reply: AIMessage) -> tuple[int, int] | None:
     """Input and output tokens; None when the reply leaves some of them out, or the provider compacted the request."""
     usage: object = reply.usage_metadata
-    if not isinstance(usage, Mapping) or compaction_in(reply):
+    if not isinstance(usage, Mapping):
         return None
     details = usage.get("input_token_details")
     parts = [details.get(key) for key in ("cache_read", "cache_creation")] if isinstance(details, Mapping) else []

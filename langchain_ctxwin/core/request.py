@@ -16,7 +16,6 @@ from typing import Any, Literal, Protocol
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 
 from langchain_ctxwin.core.assembly import assemble, constraints_text, record_text, with_fill
-from langchain_ctxwin.core.calibration import FIXED_REGIONS, Doubt, Regions, SizeEstimate, Sizing
 from langchain_ctxwin.core.calls import is_result, result_ids
 from langchain_ctxwin.core.edits import edit
 from langchain_ctxwin.core.history import Before, History, Price, show_step, show_steps
@@ -35,6 +34,7 @@ from langchain_ctxwin.core.pairing import UNKNOWN, Rules
 from langchain_ctxwin.core.pins import answer_marker, last_user, looks_open, pinned_groups
 from langchain_ctxwin.core.record import RecordLine, lazy
 from langchain_ctxwin.core.session import Session
+from langchain_ctxwin.core.sizing import FIXED_REGIONS, Doubt, Regions, SizeEstimate, Sizes
 from langchain_ctxwin.core.turns import NOTE_KEY, Shown, Step, Turn, group_turns
 from langchain_ctxwin.core.view import View, message_id
 
@@ -278,7 +278,7 @@ class Request:
     session: Session
     """The stored state of the conversation; of a candidate, that before it is applied."""
 
-    sizing: Sizing = field(repr=False)
+    sizing: Sizes = field(repr=False)
     answering_model: str = ""
     """Name under which the model answers."""
 
@@ -360,7 +360,7 @@ class Request:
             is_checked=False,
         )
 
-    def sized_by(self, sizing: Sizing) -> Request:
+    def sized_by(self, sizing: Sizes) -> Request:
         """Return the request in the sizes that another sizing makes of the same estimates."""
         return replace(self, sizing=sizing, size=sizing.size(self.estimates, self.steps))
 
@@ -508,7 +508,7 @@ class Request:
 
     def text_tokens(self, text: str) -> int:
         """The size of a text as the regions count it; 0 for an empty one."""
-        return round(self.sizing.correction.ratio * self.parts.price_text(text))
+        return round(self.sizing.ratio * self.parts.price_text(text))
 
     @property
     def budget(self) -> TokenBudget:
@@ -607,7 +607,7 @@ class Request:
         While the provider reported no size a question is not cut on a mere suspicion: if the provider refuses it,
         recovery covers the rest.
         """
-        return (self.upper_tokens if self.sizing.correction.reports else self.total_tokens) <= self.limit
+        return (self.upper_tokens if self.sizing.reports else self.total_tokens) <= self.limit
 
     @property
     def likely_limit(self) -> int:

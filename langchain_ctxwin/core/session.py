@@ -10,11 +10,11 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage
 
-from langchain_ctxwin.core.calibration import FEWEST_VOTES, Correction, Measured
 from langchain_ctxwin.core.calls import is_user
 from langchain_ctxwin.core.history import History
 from langchain_ctxwin.core.pins import last_user
 from langchain_ctxwin.core.record import MAX_COUNT, Record, stored_count
+from langchain_ctxwin.core.sizing import Sizes
 from langchain_ctxwin.core.turns import CHECKSUM_MODULUS, checksum
 from langchain_ctxwin.core.view import (
     Position,
@@ -151,10 +151,6 @@ class Session:
         first = 0 if asked is None else asked + 1
         return sum(map(is_user, messages[first:])) < wait
 
-    def measured(self, answering_model: str) -> Measured:
-        """What of the history was counted for a model, by the name under which it answers."""
-        return Measured.from_json((self.counts.get("measured") or {}).get(answering_model))
-
     def answering_model(self, model: str) -> str:
         """Name under which a model answered last, else its own name: aliases and fallbacks answer as another one."""
         return str((self.counts.get("speakers") or {}).get(model, model))
@@ -279,6 +275,14 @@ def _is_position(value: object) -> bool:
     return value == {} or _has({"id": _is_text, "index": _is_count})(value)
 
 
+def _are_sizes(value: Any) -> bool:
+    try:
+        Sizes.from_json(value)
+    except BROKEN:
+        return False
+    return True
+
+
 _is_count = _is_number()
 _SIZES = {"tokens": _is_count, "estimate": _is_count}
 _CHECKED = {**_SIZES, "digest": _is_text}
@@ -288,9 +292,7 @@ _CHECKS: dict[str, dict[str, Check]] = {
     "context_counts": {
         "anchor": _or_none(_has(_ANCHOR, optional=("id", "index", "checksum"))),
         "checked": _has(_CHECKED),
-        "contradicted": _or_none(_has({**_SIZES, "model": _is_text, "reports": _is_number(FEWEST_VOTES)})),
-        "corrections": _each(lambda value: Correction.from_json(value) is not None),
-        "measured": _each(lambda value: isinstance(value, Mapping)),
+        "sizes": _each(_are_sizes),
         "speakers": _each(_is_text),
         "limits": _each(_each(_is_number(1))),
         "media": _each(_each(_is_number(1))),
@@ -344,7 +346,7 @@ def read_session(
     located = _locate(view, messages)
     if located is None:
         lost = "the start of the view is no longer in the history: view, summary and anchor were dropped"
-        counts = {key: value for key, value in counts.items() if key not in {"anchor", "measured"}}
+        counts = {key: value for key, value in counts.items() if key != "anchor"}
         # Sizes that were reported so far belong to requests that the dropped view made.
         guard = _since_now(guard, messages)
         return Session(counts=counts, guard=guard, faults=(*faults, lost))

@@ -62,11 +62,6 @@ class Shown(tuple[Step, ...]):  # noqa: SLOT001  # a tuple cannot have slots of 
         """The tokens before each step, and at the end those of all."""
         return [0, *accumulate(step.tokens for step in self)]
 
-    @lazy
-    def squares(self) -> list[int]:
-        """The same of the squares of the tokens of each step."""
-        return [0, *accumulate(step.tokens * step.tokens for step in self)]
-
     @property
     def total_tokens(self) -> int:
         """Tokens of all steps."""
@@ -82,10 +77,9 @@ class Shown(tuple[Step, ...]):  # noqa: SLOT001  # a tuple cannot have slots of 
         """The messages of all steps."""
         return [message for step in self for message in step.messages]
 
-    def between(self, start: int, stop: int) -> tuple[int, int]:
-        """Return the tokens of the steps at `start <= index < stop`, and the sum of their squares."""
-        first, last = bisect_left(self.indexes, start), bisect_left(self.indexes, stop)
-        return self.tokens[last] - self.tokens[first], self.squares[last] - self.squares[first]
+    def between(self, start: int, stop: int) -> int:
+        """Return the tokens of the steps at `start <= index < stop`."""
+        return self.tokens[bisect_left(self.indexes, stop)] - self.tokens[bisect_left(self.indexes, start)]
 
 
 # Of a polynomial over the messages, so that a checksum can go on from another one; a Mersenne prime keeps it small.

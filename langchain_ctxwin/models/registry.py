@@ -16,7 +16,7 @@ from math import inf, isfinite
 from typing import Any
 
 from langchain_ctxwin.config import ContextConfig
-from langchain_ctxwin.core.limits import MODEL_ARGUMENTS, Known, for_everybody, models_behind, stated_limit
+from langchain_ctxwin.core.limits import MODEL_ARGUMENTS, for_everybody, models_behind, stated_limit
 from langchain_ctxwin.core.model_info import ModelInfo, model_name
 from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.core.spending import worth_of
@@ -119,6 +119,8 @@ class ModelRegistry:
         named = list(_with_names(sources))
         memories = [source for _, source in named if isinstance(source, LearnedSource)]
         self._memories = memories or [LearnedSource(clock=clock)]
+        self.is_shared_memory = bool(memories)
+        """True when a `LearnedSource` was passed: what one conversation hears of a limit is told to others."""
         self._clock = clock
         self._warned = Seen()
         self._allow_guess = allow_guess or any(getattr(source, "tier", None) == GUESS for _, source in named)
@@ -220,8 +222,8 @@ class ModelRegistry:
             return
         else:
             info = self._facts(asked)
-            known = Known(limits=info.limits if info else None)
-            limits = for_everybody(stated_limit(overflow, known), declared_limits(info) if info else None)
+            stated = stated_limit(overflow, info.limits if info else None)
+            limits = for_everybody(stated, declared_limits(info) if info else None)
         if limits:
             filed = f"{asked.provider}/{asked.name}" if asked.provider else self._spelled(asked.name)
             self._memories[0].learn(filed, limits)

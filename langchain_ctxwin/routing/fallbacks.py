@@ -15,12 +15,11 @@ from typing import Any
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 
-from langchain_ctxwin.core.calibration import reported_tokens
 from langchain_ctxwin.core.events import finish_reason_of
-from langchain_ctxwin.core.evidence import Evidence, evidence_of
 from langchain_ctxwin.core.limits import models_behind
-from langchain_ctxwin.core.overflow import ContextOverflow, classify_overflow
+from langchain_ctxwin.core.overflow import ContextOverflow, Evidence, classify_overflow, evidence_of
 from langchain_ctxwin.core.recovery import CALL_ARGUMENTS, stated_input
+from langchain_ctxwin.core.usage import fault_of, sent_tokens
 from langchain_ctxwin.errors import ConfigError, ContextWindowError, NoModelFitsError, RemainingTooSmallError
 from langchain_ctxwin.routing.candidates import CannotBeMadeError, Instance, Request
 from langchain_ctxwin.routing.router import ModelRouter, Route
@@ -196,8 +195,9 @@ class Fallbacks:
         """Look at an answer or a chunk of one; the largest reported size of the request counts: chunks may add up."""
         if isinstance(reply, AIMessage):
             self._answer.note(reply)
-            tokens, _ = reported_tokens(reply, (self._route.estimated_tokens,))
-            self._accepted_tokens = max(self._accepted_tokens, tokens or 0)
+            tokens = sent_tokens(reply)
+            if not fault_of(tokens, (self._route.estimated_tokens,)):
+                self._accepted_tokens = max(self._accepted_tokens, tokens)
 
     def answered(self) -> None:
         """Take up that the candidate answered, in full."""

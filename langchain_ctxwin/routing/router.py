@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -18,14 +18,21 @@ from langchain_core.messages import AnyMessage, convert_to_messages
 from langchain_core.runnables import run_in_executor
 
 from langchain_ctxwin.config import FileConfig, LiveConfig, RoutingConfig, group_of
-from langchain_ctxwin.core.limits import Known, ModelLimits, for_everybody, require_tokens, stated_limit
+from langchain_ctxwin.core.limits import (
+    ModelLimits,
+    for_everybody,
+    lowered,
+    require_tokens,
+    smaller_of,
+    stated_limit,
+    unrefuted,
+)
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.overflow import ContextOverflow
-from langchain_ctxwin.core.recovery import lowered, only_model, smaller_of
+from langchain_ctxwin.core.recovery import only_model
 from langchain_ctxwin.core.spending import Usage
 from langchain_ctxwin.core.tool_schemas import listed
 from langchain_ctxwin.errors import ConfigError, ContextWindowError, NoModelFitsError, UnknownModelError, brief, expect
-from langchain_ctxwin.limit_memory import AcceptedSizes, Corroboration, HeardLimits
 from langchain_ctxwin.models.merging import declared_limits
 from langchain_ctxwin.protocols import Clock, RequestCounter, TokenCounter
 from langchain_ctxwin.routing.candidates import (
@@ -145,8 +152,7 @@ class ModelRouter:
         # What failed, and until when it rests: by candidate and conversation, and for everybody under an empty one.
         self._failures: Lru[tuple[str, float]] = Lru(MAX_CONVERSATIONS)
         self._elsewhere = Corroboration(ELSEWHERE_SECONDS, clock)
-        self._heard, self._own_limits = HeardLimits(clock), HeardLimits(clock)  # for everybody, by conversation
-        self._accepted = AcceptedSizes(clock)
+        self._learned: Lru[Mapping[str, int]] = Lru(MAX_CONVERSATIONS)  # limits by candidate and conversation
         self._seconds: dict[str, deque[float]] = {}
         self._kept: Lru[tuple[str, int]] = Lru(MAX_CONVERSATIONS)  # candidate, and tokens in its prompt cache
         self._asked: Lru[tuple[object, Route]] = Lru(MAX_CONVERSATIONS)  # the latest request, and who answered
@@ -178,14 +184,13 @@ class ModelRouter:
         return smallest_limits(self.candidates)
 
     def candidate(self, name: str, conversation: str = "") -> Candidate:
-        """Return one candidate, with the limits that its provider was heard to state; an unknown name is an error.
+        """Return one candidate, with the limits that its provider stated to a conversation.
 
-        Those that a conversation heard alone hold for it.
+        Raises:
+            ConfigError: no candidate has this name.
         """
-        known = self._as_read(name)
-        own = self._own_limits.recall(_of(conversation, name)) if conversation else {}
-        heard = smaller_of(self._heard.recall(name), own)
-        return replace(known, limits=lowered(known.limits, heard)) if heard else known
+        known, learned = self._as_read(name), self._learned.get(_of(conversation, name))
+        return replace(known, limits=lowered(known.limits, learned)) if learned else known
 
     def limits_of(self, name: str) -> ModelLimits:
         """Return the limits of one candidate."""
@@ -346,11 +351,10 @@ class ModelRouter:
     def answered(self, route: Route, conversation: str, seconds: float, *, tokens: int = 0) -> None:
         """Take up that a candidate answered: it is well, the conversation stays with it, and it takes such an input."""
         name = route.name
-        self._accepted.note(name, tokens)
-        self._heard.accepted(name, tokens)
-        self._own_limits.accepted(_of(conversation, name), tokens)
-        for whose in ("", conversation):
-            self._failures.drop(_of(whose, name))
+        for whose in (_of("", name), _of(conversation, name)):
+            self._failures.drop(whose)
+            if learned := self._learned.get(whose):
+                self._learned.put(whose, unrefuted(learned, tokens))
         self._seconds.setdefault(name, deque(maxlen=RECENT_ANSWERS)).append(max(0.0, seconds))
         forget = getattr(self._registry, "accepted", None)
         if tokens and forget is not None:
@@ -369,33 +373,21 @@ class ModelRouter:
         )
 
     def refused(self, route: Route, overflow: ContextOverflow, conversation: str = "") -> None:
-        """Take up that a request was too large for a candidate: the limit that was stated counts from now on.
+        """Take up that a request was too large for a candidate: the limit that was stated holds for its conversation.
 
-        It counts for its conversation; for all, and the registry, when a second one hears it, or where nobody knows
-        whose request it was. Nothing follows where no limit was stated.
+        A registry with a `LearnedSource` is told, too. Nothing follows where no limit was stated.
         """
-        if not overflow.limit:
-            return
-        refusing, tokens = self._as_read(route.name), route.estimated_tokens
-        known = Known(
-            limits=refusing.limits,
-            kept_input_tokens=refusing.input_limit(Request(messages=(), reserve=self.config.output_reserve)),
-            accepted_tokens=self._accepted.of(route.name),
-            refused_tokens=tokens,
-        )
-        stated = for_everybody(stated_limit(overflow, known), declared_limits(refusing.info))
+        refusing = self._as_read(route.name)
+        kept = refusing.input_limit(Request(messages=(), reserve=self.config.output_reserve))
+        stated = stated_limit(overflow, refusing.limits, kept_tokens=kept)
+        stated = for_everybody(stated, declared_limits(refusing.info))
         if not stated:
             return
-        told: Mapping[str, int] = stated
-        if conversation:
-            own = _of(conversation, route.name)
-            self._own_limits.learn(own, smaller_of(self._own_limits.recall(own), stated))
-            told = self._heard.confirmed(route.name, stated, conversation)
-        if told:
-            self._heard.learn(route.name, smaller_of(self._heard.recall(route.name), told))
-        if told and self._registry is not None:
+        own = _of(conversation, route.name)
+        self._learned.put(own, smaller_of(self._learned.get(own) or {}, stated))
+        if self._registry is not None and getattr(self._registry, "is_shared_memory", True):
             with suppress(ContextWindowError):  # no plausible number for the registry: nothing to learn then
-                self._registry.learn(refusing.info, told)
+                self._registry.learn(refusing.info, stated)
 
     def _as_read(self, name: str) -> Candidate:
         """The candidate by its facts alone, without what it was heard to say."""
@@ -532,6 +524,21 @@ class ModelRouter:
         if candidate.name == (request.kept or name) and not request.renew:
             cached = min(tokens, seen_tokens if candidate.name == name else 0)
         return Usage(input_tokens=tokens, cached_tokens=cached, output_tokens=output).cost(candidate.info)
+
+
+class Corroboration:
+    """Tells what two different conversations met within a time from what only one did; thread-safe, bounded."""
+
+    def __init__(self, seconds: float, clock: Clock) -> None:
+        self._seconds, self._clock = seconds, clock
+        self._met: Lru[tuple[str, float]] = Lru(MAX_CONVERSATIONS)
+
+    def by_another(self, fact: Hashable, conversation: str) -> bool:
+        """Note that a conversation met a fact; true when the one that met it last is another, and not long ago."""
+        now = self._clock()
+        known, at = self._met.get(fact) or (conversation, now)
+        self._met.put(fact, (conversation, now))
+        return known != conversation and now - at < self._seconds
 
 
 def _of(conversation: str, name: str) -> str:

@@ -30,7 +30,7 @@ from langchain_ctxwin.core.calls import standard
 from langchain_ctxwin.core.clamping import first_part
 from langchain_ctxwin.core.compaction import LENGTH_TOLERANCE, accepted_tokens
 from langchain_ctxwin.core.fitting import take_while_fits
-from langchain_ctxwin.core.limits import Known, ModelLimits, require_tokens, stated_limit
+from langchain_ctxwin.core.limits import ModelLimits, require_tokens, stated_limit
 from langchain_ctxwin.core.model_info import model_name
 from langchain_ctxwin.core.notes import parse_record, record_lines
 from langchain_ctxwin.core.overflow import classify_overflow
@@ -156,7 +156,7 @@ class ModelSummarizer:
                 if overflow is None:
                     raise
                 tried = limit or sum(self._counter([message]) for message in messages)
-                limit = min([tried // 2, *stated_limit(overflow, Known()).values()])
+                limit = min([tried // 2, *stated_limit(overflow).values()])
             else:
                 return summary
 

@@ -11,7 +11,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_ctxwin import ContextEngine, ModelLimits, create_context_agent
 from langchain_ctxwin.core import update_after_measure
-from langchain_ctxwin.core.outcome import update_without_reasoning
+from langchain_ctxwin.core.updates import update_without_reasoning
 from langchain_ctxwin.middleware import ContextWindowMiddleware
 from langchain_ctxwin.observe import MemorySink, NoticeEvent
 

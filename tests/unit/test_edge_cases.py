@@ -82,7 +82,8 @@ def test_the_anchor_of_one_model_is_not_used_for_another():
     first, second = ScriptedChatModel(model_name="first"), ScriptedChatModel(model_name="second")
     messages = talk(3)
     window = engine.measure([*messages, HumanMessage("x", id="x")], model=first)
-    usage = {"input_tokens": 9000, "output_tokens": 1, "total_tokens": 9001}
+    size = window.total_tokens + 300
+    usage = {"input_tokens": size, "output_tokens": 1, "total_tokens": size + 1}
     reply = AIMessage("ok", id="ok", usage_metadata=usage)
     state = {"context_counts": from_answer(window, reply).counts}
     later = [*messages, HumanMessage("x", id="x"), reply, HumanMessage("go", id="go")]

@@ -28,7 +28,7 @@ from langchain_ctxwin import (
     UnknownModelError,
     pin,
 )
-from langchain_ctxwin.core import Correction, find_faults, from_answer, update_after_measure
+from langchain_ctxwin.core import Sizes, find_faults, from_answer, update_after_measure
 from langchain_ctxwin.core.history import read_history
 from langchain_ctxwin.core.limits import budget_table, refusal
 from langchain_ctxwin.util import Lru, PerMessage, Seen, once
@@ -74,8 +74,8 @@ def test_a_margin_decides_compaction_but_never_refuses():
     """Compaction uses the upper bound, but not before a size was reported: what probably fits is sent whole."""
     engine = engine_of(200, counter=Margin())
     messages = [HumanMessage("short " * 125, id="1")]
-    checked = Correction(reports=1)
-    window = engine.measure(messages, session={"context_counts": {"corrections": {"|": checked.to_json()}}})
+    checked = Sizes(reports=1)
+    window = engine.measure(messages, session={"context_counts": {"sizes": {"": checked.to_json()}}})
     assert window.total_tokens <= 200 < window.upper_tokens
     compaction = engine.emergency(window)
     assert compaction.tokens_after < compaction.upper_after <= 200

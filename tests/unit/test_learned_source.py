@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from langchain_ctxwin import ModelInfo, ModelLimits
-from langchain_ctxwin.core.recovery import lowered
+from langchain_ctxwin.core.limits import lowered
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.models.sources import LearnedSource
 from langchain_ctxwin.models.sources.learned import (

@@ -314,14 +314,11 @@ def test_a_refusal_without_a_limit_says_nothing_to_other_conversations():
         routes = of_infos(info("a", 8_192), config=RoutingConfig(output_reserve=reserve))
         routes.refused(routes.route("hi"), ContextOverflow(limit=kept, actual=8_000))
         assert routes.limits_of("a") == ModelLimits(8_192, kept)
-    clock = Clock()
-    routes = of_infos(info("a", 128_000), clock=clock)
+    routes = of_infos(info("a", 128_000))
     routes.refused(routes.route("hi", estimated_tokens=40_000), ContextOverflow())
     assert routes.limits_of("a") == ModelLimits(128_000)
     routes.refused(routes.route("hi", estimated_tokens=80_000), ContextOverflow(limit=64_000, actual=80_000))
     assert routes.limits_of("a") == ModelLimits(64_000)
-    clock.now += 24 * 3_600 + 1
-    assert routes.limits_of("a") == ModelLimits(128_000)
 
 
 def test_facts_follow_the_registry_except_where_it_hangs_fails_or_forgets():

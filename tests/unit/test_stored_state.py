@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_ctxwin import ContextEngine, ModelLimits
-from langchain_ctxwin.core import Correction, View, from_answer, update_after_measure
+from langchain_ctxwin.core import Sizes, View, from_answer, update_after_measure
 from langchain_ctxwin.core.session import valid_keys, valid_view
 
 HISTORY = [HumanMessage("question " * 40, id="q"), AIMessage("answer " * 40, id="a"), HumanMessage("next", id="n")]
 PLAIN = st.none() | st.booleans() | st.integers(-5, 10**6) | st.floats(allow_nan=True) | st.text(max_size=5)
 GARBAGE = st.recursive(PLAIN, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner))
-COUNTS = ["anchor", "checked", "corrections", "measured", "speakers", "limits", "messages", "first", "resets",
-          "reported", "contradicted"]  # fmt: skip
+COUNTS = ["anchor", "checked", "sizes", "speakers", "limits", "messages", "first", "resets",
+          "reported"]  # fmt: skip
 GUARD = ["compactions", "dropped_turns", "ineffective", "asked", "since", "reason"]
 VIEW = ["start", "pinned", "cleared", "clamped", "covered"]
 NUMBER = st.integers(-2, 4) | st.sampled_from([True, 1.5, 10**400, float("inf"), float("nan")])
@@ -43,7 +43,12 @@ NEARLY = {
         {"key": NAME, "start": PLACE, "through": PLACE, "digest": NAME, "since": NUMBER, "max_tokens": NUMBER}
     ),
     "context_counts": st.fixed_dictionaries(
-        {}, optional={"messages": NUMBER, "resets": NUMBER, "corrections": st.just({"|": [10**400] * 5})}
+        {},
+        optional={
+            "messages": NUMBER,
+            "resets": NUMBER,
+            "sizes": st.just({"": Sizes().to_json() | {"offset": 10**400}}),
+        },
     ),
     "context_guard": st.fixed_dictionaries({}, optional={"compactions": NUMBER, "asked": NUMBER, "since": PLACE}),
     "context_summary": NAME,
@@ -137,11 +142,11 @@ def test_a_summary_that_covers_what_is_gone_stops_no_thread():
     prompt=st.sampled_from(["", "rule " * 2000]),
 )
 def test_measuring_again_changes_nothing(reported, offset, ratio, prompt):
-    known = Correction(offset=offset, ratio=ratio, learned_tokens=900.0, reports=3)
+    known = Sizes(offset=offset, ratio=ratio, learned=900.0, reports=3)
     usage = {"input_tokens": reported, "output_tokens": 1, "total_tokens": reported + 1}
     answered = HISTORY[1].model_copy(update={"usage_metadata": usage})
     history = [HISTORY[0], answered, HISTORY[2]]
-    state = {"context_counts": {"corrections": {"|": known.to_json()}}}
+    state = {"context_counts": {"sizes": {"": known.to_json()}}}
     once = update_after_measure(engine().measure(history, system_prompt=prompt, session=state))
     twice = update_after_measure(engine().measure(history, system_prompt=prompt, session=once))
     assert twice == once
@@ -151,7 +156,7 @@ def test_measuring_again_changes_nothing(reported, offset, ratio, prompt):
     ("extra", "kept", "faults"),
     [
         ({"messages": 2, "first": "q"}, {"messages": 2, "first": "q"}, ()),
-        ({"reported": True, "messages": 3}, {"messages": 3}, ()),  # a key of earlier versions is no fault
+        ({"corrections": {"|": [0]}, "messages": 3}, {"messages": 3}, ()),  # a key of earlier versions is no fault
         (
             {"anchor": "x", "limits": {"m": {"context_window": 4096}}},
             {"limits": {"m": {"context_window": 4096}}},

@@ -1,0 +1,370 @@
+"""Updates of the session: after a measure, a compaction, an answer with its reported size, a refusal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from langchain_core.messages import AIMessage
+
+from langchain_ctxwin.core.clamping import first_part
+from langchain_ctxwin.core.compaction import MIN_PROGRESS, Compaction, accepted_tokens
+from langchain_ctxwin.core.limits import unrefuted
+from langchain_ctxwin.core.pins import last_user
+from langchain_ctxwin.core.request import LastReport, Request, Window
+from langchain_ctxwin.core.session import Pending, Session, counted, last_position
+from langchain_ctxwin.core.sizing import ReportedSize, Sizes, Span, is_plausible
+from langchain_ctxwin.core.usage import (
+    agrees,
+    answered_by,
+    contradicts,
+    far_off,
+    fault_of,
+    is_count,
+    may_be,
+    sent_tokens,
+)
+from langchain_ctxwin.core.view import Position, message_id, with_checksum
+from langchain_ctxwin.errors import SummarizationError
+
+REFUSED = "summary refused: "  # begins the stored reason of a summary that came to nothing
+MAX_MODELS = 4  # models remembered per conversation; of more, the one learned first leaves
+
+
+def update_after_measure(window: Window) -> dict[str, Any]:
+    """Return the state after a measure: mended positions, how many messages were seen, the report."""
+    messages = window.parts.messages
+    first = message_id(messages, 0) if messages else None
+    counts = {**window.session.counts, "messages": len(messages), "first": first}
+    return {**window.session.to_json(), "context_counts": counts, "context_report": window.report}
+
+
+# ---- after a compaction ---------------------------------------------------------------------------------------------
+
+
+def update_after_compaction(compaction: Compaction, window: Window, summary: str) -> dict[str, Any]:
+    """Return the state after a compaction; the anchor goes, because the request it counted is no longer a prefix."""
+    session = window.session
+    is_summary = compaction.kind == "summarize" or compaction.summary is not None
+    dropped = int(session.guard.get("dropped_turns", 0)) + compaction.dropped_turns
+    guard = counted(session, window.parts.messages, reason=compaction.reason, dropped_turns=dropped)
+    if is_summary:
+        guard |= {"ineffective": 0} if _frees_enough(window, compaction, summary) else _ineffective(window)
+    counts = {key: value for key, value in session.counts.items() if key != "anchor"}
+    start = window.parts.start_of(compaction.view)
+    if sizes := counts.get("sizes"):
+        counts["sizes"] = {name: _since(stored, start) for name, stored in sizes.items()}
+    pending = None if is_summary or not _is_current(session.pending, window) else session.pending
+    view = with_checksum(compaction.view, window.parts.messages)
+    after = replace(session, view=view, summary=summary, guard=guard, counts=counts, pending=pending)
+    return after.to_json()
+
+
+def update_without_reasoning(window: Window) -> dict[str, Any]:
+    """Return the state after a refusal of reasoning that is tied to another prefix: all of it so far is left out."""
+    session, last = window.session, last_position(window.parts.messages)
+    guard = {**session.guard, "unbound": last, "binding_model": window.parts.model}
+    counts = {key: value for key, value in session.counts.items() if key != "anchor"}
+    return {"context_guard": guard, "context_counts": counts}
+
+
+def update_after_summary(compaction: Compaction, window: Window, text: str, cost: Mapping[str, int]) -> dict[str, Any]:
+    """Return the state after a summary was written: it is paid for, whether it can be used or not."""
+    charged = replace(window, session=with_cost(window.session, cost))
+    try:
+        return update_after_compaction(compaction, charged, _accepted(text, compaction, charged))
+    except SummarizationError as error:
+        return update_after_failure(charged, str(error))
+
+
+def update_after_failure(window: Window, reason: str) -> dict[str, Any]:
+    """Return the state after a summary that failed."""
+    return after_failure(window, reason).to_json()
+
+
+def after_failure(window: Window, reason: str) -> Session:
+    """Return the session after a summary that failed: only the guard changes, so that it is not tried forever."""
+    guard = {**window.session.guard, **_ineffective(window), "reason": f"{REFUSED}{reason}"}
+    return replace(window.session, guard=guard, pending=None)
+
+
+def own_words(reason: str) -> str:
+    """Return why a summary came to nothing without the words of the summarizer's own error, which may quote messages.
+
+    They follow a colon, and so does the advice.
+    """
+    return reason.removeprefix(REFUSED).partition(": ")[0]
+
+
+def with_cost(session: Session, cost: Mapping[str, int]) -> Session:
+    """Return the session with one more summary and what it cost added to its guard: model calls and tokens."""
+    before: Mapping[str, int] = session.guard.get("summarizer") or {}
+    total = {name: before.get(name, 0) + amount for name, amount in {"summaries": 1, **cost}.items()}
+    return replace(session, guard={**session.guard, "summarizer": total})
+
+
+def _is_current(pending: Pending | None, window: Window) -> bool:
+    """False for a finished summary whose messages were edited since it was begun."""
+    return pending is None or not pending.text or pending.matches(window.parts.messages)
+
+
+def _accepted(summary: str, compaction: Compaction, window: Window) -> str:
+    """The summary, or its first part where it is much longer than was planned, or longer and frees too little."""
+    request, before, planned = window.parts, compaction.tokens_before, compaction.summary_max_tokens
+    summary = first_part(summary, accepted_tokens(planned), request.price_text)
+    wanted = 1 if window.parts.settings.trigger_messages is not None else MIN_PROGRESS * before
+    if summary and before - compaction.after.shown_as(compaction.view, summary).total_tokens >= wanted:
+        return summary
+    first = first_part(summary, planned, request.price_text)
+    after = compaction.after.shown_as(compaction.view, first).total_tokens
+    if after >= before or not first:
+        raise SummarizationError(
+            f"with {planned:,} tokens of the summary the request has {after:,} tokens, before it "
+            f"had {before:,}: lower summary_max_tokens"
+        )
+    return first
+
+
+def _frees_enough(window: Window, compaction: Compaction, summary: str) -> bool:
+    """False for a summary that frees too little, which counts like one that failed."""
+    before, after = compaction.tokens_before, compaction.after.shown_as(compaction.view, summary).total_tokens
+    is_late = after >= before  # it tells of messages that had left before
+    is_by_number = window.parts.settings.trigger_messages is not None  # what counts is how many messages are shown
+    return is_late or is_by_number or before - after >= MIN_PROGRESS * before
+
+
+def _ineffective(window: Window) -> dict[str, Any]:
+    return {"ineffective": window.session.failed_summaries + 1, "asked": last_user(window.parts.messages)}
+
+
+# ---- after an answer, a count or a refusal --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lesson:
+    """What an answer taught."""
+
+    counts: dict[str, Any]
+    """The new `context_counts`."""
+
+    ignored: str = ""
+    """Why a reported size was not believed; empty when it was, or when none was reported."""
+
+    accepted_tokens: int = 0
+    """The input that the model of the request is known to have taken; 0 when that is not known."""
+
+
+def from_answer(window: Window, reply: AIMessage) -> Lesson:
+    """Learn from the usage that came with the answer to a request; one without usage changes nothing."""
+    counts, tokens = dict(window.session.counts), sent_tokens(reply)
+    if tokens is None:
+        return Lesson(counts=counts)
+    sizes, extends, model = window.sizing, window.last_report, answered_by(reply) or window.answering_model
+    expected = expected_sizes(window)
+    if model != window.answering_model:
+        sizes, extends = sizes_for(window, model), None
+        size = sizes.size(window.estimates, window.steps)
+        expected = (size.regions.total_tokens, *expected[1:])
+    if not is_count(tokens) or not tokens:
+        return Lesson(counts=counts, ignored=fault_of(tokens, expected))
+    report, is_first = ReportedSize(tokens, window.estimates.total_tokens), not sizes.reports
+    is_odd = contradicts(
+        report,
+        expected,
+        limit_tokens=window.limits.input_limit(0),
+        is_first=is_first,
+        extended_tokens=extends.tokens if extends else 0,
+    )
+    if is_odd and not agrees(report, sizes.doubted, is_first=is_first, ratio=sizes.ratio):
+        return Lesson(
+            counts=_with_sizes(counts, model, replace(sizes, doubted=report)),
+            ignored=far_off(tokens, expected),
+        )
+    counts.pop("checked", None)
+    counts["anchor"] = {
+        "id": reply.id,
+        "tokens": tokens,
+        "model": model,
+        "digest": window.digest,
+        "estimate": window.estimates.total_tokens,
+        "index": window.stop,
+    }
+    # What another model takes that stood in says nothing about the one that was asked.
+    is_own = model == window.answering_model or may_be(model, window.parts.model)
+    accepted = tokens if is_own else 0
+    counts = _without_refuted_limits(counts, window.parts.model, accepted)
+    counts["speakers"] = bounded(counts.get("speakers"), window.parts.model, model, MAX_MODELS)
+    answer = Position(id=reply.id or "", index=window.stop)
+    sizes = _reported(sizes, extends, window, tokens, answer)
+    return Lesson(counts=_with_sizes(counts, model, sizes), accepted_tokens=accepted)
+
+
+def _reported(sizes: Sizes, extends: LastReport | None, window: Window, tokens: int, answer: Position) -> Sizes:
+    """The sizes after a whole request, and after what it added to one that was reported before."""
+    if extends:
+        added, grown = sum(extends.added), tokens - extends.tokens
+        if is_plausible(grown, added):
+            sizes = sizes.with_span(Span(extends.index, answer.index, added, grown), answer)
+    return sizes.with_request(tokens, **_parts(sizes, window))
+
+
+def _parts(sizes: Sizes, window: Window, *, after: int = 0) -> dict[str, float]:
+    """What is known of a request, and the estimates of the other texts, but the last `after` tokens of its history."""
+    estimates = window.estimates
+    counted, rest = sizes.counted(window.steps)
+    fixed = estimates.system_tokens + estimates.tool_tokens + counted
+    return {"fixed": fixed, "text": estimates.summary_tokens + estimates.pinned_tokens + rest - after}
+
+
+def small_report(window: Window, answering_model: str) -> tuple[int, int, int] | None:
+    """Return the last report of a model, when it was too small to be believed, our count of it, and what was added."""
+    report = stored_sizes(window.session, answering_model).doubted
+    if report is None or report.tokens >= report.estimate:
+        return None
+    return (*report, max(0, window.estimates.total_tokens - report.estimate))
+
+
+def from_count(window: Window, tokens: int) -> dict[str, Any]:
+    """Keep what the provider counted for exactly this request."""
+    estimate = window.estimates.total_tokens
+    return {**window.session.counts, "checked": {"tokens": tokens, "digest": window.digest, "estimate": estimate}}
+
+
+def from_refusal(window: Window, stated_tokens: int | None) -> dict[str, Any]:
+    """Learn from the size that a provider states for a request it refused.
+
+    Sizes that earlier answers brought no longer count for this request.
+    """
+    counts = {**window.session.counts, "anchor": None}
+    counts.pop("checked", None)
+    if stated_tokens is None or fault_of(stated_tokens, expected_sizes(window)):
+        return counts
+    sizes = window.sizing
+    sizes = sizes.with_refusal(stated_tokens, **_parts(sizes, window))
+    return _with_sizes(counts, window.answering_model, sizes)
+
+
+# ---- what a history tells whose answers were not handed to us -------------------------------------------------------
+
+
+class HistoryReport(NamedTuple):
+    """A size that stands in the history."""
+
+    at: int
+    """Position of its answer."""
+
+    tokens: int
+    before: int
+    """Our estimate of the history before it."""
+
+    answering_model: str
+
+
+def from_history(request: Request) -> tuple[Session, HistoryReport | None]:
+    """Learn from the usage in a history whose answers were not handed to us, each report once.
+
+    After a compaction only what was answered since belongs to requests like this one. Returns the newest report, too.
+    """
+    session, parts = request.session, request.parts
+    answering_model = session.answering_model(parts.model)
+    sizes = sizes_for(request, answering_model)
+    compacted = session.since.index + 1 if session.since and session.compactions else 0
+    reports = [r for r in _believed(request, answering_model) if r.at >= compacted]
+    newest, known = reports[-1] if reports else None, sizes.last.index if sizes.last else -1
+    reports = [report for report in reports if report.at >= known]
+    if newest is None or not reports or (sizes.reports and len(reports) == 1):
+        return session, newest
+    for old, new in pairwise(reports):
+        added, grown = new.before - old.before, new.tokens - old.tokens
+        if old.answering_model == new.answering_model and is_plausible(grown, added):
+            last = Position(id=message_id(parts.messages, new.at), index=new.at)
+            sizes = sizes.with_span(Span(old.at, new.at, added, grown), last)
+    after = request.steps.total_tokens - newest.before
+    sizes = sizes.with_request(newest.tokens, **_parts(sizes, request, after=after))
+    name = newest.answering_model or answering_model
+    counts = {**session.counts, "speakers": bounded(session.counts.get("speakers"), parts.model, name, MAX_MODELS)}
+    return replace(session, counts=_with_sizes(counts, name, sizes)), newest
+
+
+def _believed(request: Request, answering_model: str) -> list[HistoryReport]:
+    """The reports of a model in the shown history that are believed, by the same rule as those of answers."""
+    fixed, declared = request.estimates.fixed_tokens, request.parts.declared
+    limit = declared.input_limit(0) if declared is not None and declared.known else None
+    believed, doubted = list[HistoryReport](), None
+    for found in _reports_in(request):
+        if not may_be(found.answering_model, answering_model):
+            continue
+        report = ReportedSize(found.tokens, fixed + found.before)
+        planned = believed[-1].tokens + found.before - believed[-1].before if believed else report.estimate
+        expected = (planned, report.estimate - request.estimates.tool_tokens)
+        is_odd = contradicts(report, expected, limit_tokens=limit, is_first=not believed)
+        if is_odd and not agrees(report, doubted, is_first=not believed):
+            doubted = report
+        else:
+            believed.append(found)
+            doubted = None
+    return believed
+
+
+def _reports_in(request: Request) -> Iterator[HistoryReport]:
+    before = 0
+    for step in request.steps:
+        caller = step.messages[0] if step.messages else None
+        tokens = sent_tokens(caller) if isinstance(caller, AIMessage) and before else None
+        if isinstance(caller, AIMessage) and is_count(tokens):
+            yield HistoryReport(step.index, tokens, before, answered_by(caller))
+        before += step.tokens
+
+
+# ---- the stored sizes -----------------------------------------------------------------------------------------------
+
+
+def stored_sizes(session: Session, answering_model: str) -> Sizes:
+    """Return what a conversation knows about the sizes of requests to a model, by the name under which it answers."""
+    stored = (session.counts.get("sizes") or {}).get(answering_model)
+    return Sizes.from_json(stored) if stored else Sizes()
+
+
+def sizes_for(request: Request, answering_model: str) -> Sizes:
+    """Return the same for a request: its history, tool set and counter."""
+    parts = request.parts
+    sizes = stored_sizes(request.session, answering_model).in_history(parts.messages).of_tools(parts.tools_digest)
+    return replace(sizes, doubt=parts.pricer.doubt)
+
+
+def without_sizes(counts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `context_counts` without anything that was learned about sizes, and nothing to learn it from again."""
+    return {**{key: value for key, value in counts.items() if key not in {"checked", "sizes"}}, "anchor": None}
+
+
+def bounded(known: Mapping[str, Any] | None, key: str, value: Any, most: int) -> dict[str, Any]:
+    """Return a mapping with one more value; of more than so many, the one that was put first leaves."""
+    kept = {**(known or {})}
+    kept.pop(key, None)
+    kept[key] = value
+    return dict([*kept.items()][-most:])
+
+
+def expected_sizes(request: Request) -> tuple[int, int]:
+    """Sizes that a report may be near: what reports led to, and the plain count; some servers leave tools out of it."""
+    return request.total_tokens, request.estimates.total_tokens - request.estimates.tool_tokens
+
+
+def _with_sizes(counts: Mapping[str, Any], answering_model: str, sizes: Sizes) -> dict[str, Any]:
+    return {**counts, "sizes": bounded(counts.get("sizes"), answering_model, sizes.to_json(), MAX_MODELS)}
+
+
+def _since(stored: Mapping[str, Any], start: int) -> dict[str, Any]:
+    """Stored sizes with the spans that are still in a view."""
+    return {**stored, "spans": [span for span in stored["spans"] if span[1] > start]}
+
+
+def _without_refuted_limits(counts: dict[str, Any], model: str, accepted: int) -> dict[str, Any]:
+    """Return `context_counts` without a limit of a model that is below what it took."""
+    limits: Mapping[str, Mapping[str, int]] = counts.get("limits") or {}
+    if model not in limits or unrefuted(limits[model], accepted) == limits[model]:
+        return counts
+    kept = {name: limit for name, limit in limits.items() if name != model}
+    return {key: value for key, value in counts.items() if key != "limits"} | ({"limits": kept} if kept else {})

@@ -1,0 +1,143 @@
+"""The input sizes that come with answers (`usage_metadata`): how they are read, and which of them are believed.
+
+Servers report other sizes, too: sums over the calls of a turn, the chunks of a stream or a whole session, what is left
+of a request that they cut, only what was not cached. A size that contradicts the planned one is not believed before the
+next report agrees with it; one that is too small never is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeGuard
+
+from langchain_core.messages import AIMessage
+
+from langchain_ctxwin.core.native import compaction_in
+from langchain_ctxwin.core.sizing import ReportedSize
+
+LEAST_SHARE = 0.5
+"""Share of our count below which a size is not that of this request: rules of thumb count twice too much at most."""
+
+LARGEST_RATIO, UNSEEN_TOKENS = 10.0, 50_000
+"""Multiple of our count, and a hidden prompt beside it, above which no size is that of this request."""
+
+LARGEST_JUMP = 1.25
+"""Times the planned size that a report may have to be believed at once. With more, sums over a session that grows
+evenly would be believed one after the other."""
+
+LARGEST_FIRST_JUMP, HIDDEN_TOKENS = 2.0, 700
+"""The same of a first report, or a prompt that nobody sees beside our count, such as what introduces tools."""
+
+LEAST_SHARE_AFTER_FALL = 0.8
+"""Part of its planned size, and of our count, that a request has at least when it has less than the one that it
+extends: of what servers cut more is gone, of the thinking that templates drop mostly less."""
+
+ROUNDING_TOKENS, MOST_GROWTH = 9, 1.5
+"""By how much the growth of two reports that agree may differ from what was added: a constant and a factor."""
+
+SAME_MULTIPLE, LARGEST_MULTIPLE = 1.1, 4.5
+"""A tokenizer that needs more tokens than ours does so by the same multiple each time: up to about 2.5, and up to 4.5
+for Chinese and rules of thumb. A counter of the session grows by more than a tenth from call to call until then."""
+
+MAX_TOKENS = 100_000_000
+"""Above this no request has ever been."""
+
+_VERSION = re.compile(r"|[-@:_](?:\d{3,}+|\d\d-\d\d|v?\d++$|latest|preview|exp|beta).*")
+"""What may follow the name of a model without making it another one."""
+
+
+def sent_tokens(reply: AIMessage) -> Any:
+    """Return the size of the request behind an answer as its provider states it; None when it does not.
+
+    A provider that compacted the conversation before it answered states the size of what it made of it.
+    """
+    if not reply.usage_metadata or compaction_in(reply):
+        return None
+    usage: Mapping[str, Any] = reply.usage_metadata
+    tokens = usage.get("input_tokens")
+    return tokens + cleared_tokens(reply) if isinstance(tokens, int) else tokens
+
+
+def cleared_tokens(reply: AIMessage) -> int:
+    """Return what the provider left out of the prompt by its own edits, Anthropic's `context_management`, in tokens.
+
+    It was sent all the same, and counts again in the next request.
+    """
+    managed = reply.response_metadata.get("context_management")
+    edits = managed.get("applied_edits") if isinstance(managed, Mapping) else None
+    listed = edits if isinstance(edits, list) else []
+    sizes = [edit.get("cleared_input_tokens") for edit in listed if isinstance(edit, Mapping)]
+    return sum(size for size in sizes if isinstance(size, int) and size > 0)
+
+
+def is_count(tokens: object) -> TypeGuard[int]:
+    """True for a whole number of tokens that can be."""
+    return isinstance(tokens, int) and not isinstance(tokens, bool) and 0 <= tokens <= MAX_TOKENS
+
+
+def fault_of(tokens: object, expected: Sequence[int]) -> str:
+    """Return what is wrong with a size; empty when it can be that of a request for which we expect one of these."""
+    least, most = LEAST_SHARE * min(expected), LARGEST_RATIO * max(expected) + UNSEEN_TOKENS
+    is_size = is_count(tokens) and tokens > 0 and least <= tokens <= most
+    return "" if is_size else far_off(tokens, expected)
+
+
+def far_off(tokens: object, expected: Sequence[int]) -> str:
+    """Return the sentence about a size that is not believed."""
+    stated = f"{tokens:,}" if is_count(tokens) else repr(tokens)
+    counts = " or ".join(f"{count:,}" for count in dict.fromkeys(expected))
+    return f"the provider reported {stated} input tokens, far from our count of {counts}"
+
+
+def contradicts(
+    report: ReportedSize, expected: Sequence[int], *, limit_tokens: int | None, is_first: bool, extended_tokens: int = 0
+) -> bool:
+    """Return whether a report is too large or too small to be believed by itself.
+
+    Args:
+        report: the reported size, and our own count of the request.
+        expected: the size by the reports before it, and others that it may be near.
+        limit_tokens: what the model takes: a request that it answered cannot be larger.
+        is_first: nothing was reported before.
+        extended_tokens: the reported size of a request that this one extends.
+    """
+    planned = expected[0]
+    fallen = LEAST_SHARE_AFTER_FALL * min(planned, report.estimate)
+    largest = LARGEST_JUMP * max(planned, report.estimate)
+    if is_first:
+        largest = max(LARGEST_FIRST_JUMP * report.estimate, report.estimate + HIDDEN_TOKENS)
+    least = max(LEAST_SHARE * min(expected), min(extended_tokens, fallen))
+    is_over = limit_tokens is not None and report.tokens > limit_tokens
+    return is_over or not least <= report.tokens <= largest
+
+
+def agrees(report: ReportedSize, before: ReportedSize | None, *, is_first: bool, ratio: float = 1.0) -> bool:
+    """Return whether two reports in a row that are too large bear each other out.
+
+    They do when they differ by what was added, scaled by `ratio`, or are the same multiple of our counts, while nothing
+    else was reported. Sums over calls are neither.
+    """
+    if before is None or report.tokens < report.estimate:
+        return False
+    grown, added = report.tokens - before.tokens, ratio * (report.estimate - before.estimate)
+    least, most = sorted((added / MOST_GROWTH, added * MOST_GROWTH))
+    if least - ROUNDING_TOKENS <= grown <= most + ROUNDING_TOKENS:
+        return True
+    smaller, larger = sorted(one.tokens / max(1, one.estimate) for one in (before, report))
+    return is_first and smaller > 1 and larger <= min(LARGEST_MULTIPLE, SAME_MULTIPLE * smaller)
+
+
+def answered_by(reply: AIMessage) -> str:
+    """Name of the model that answered, as the provider states it; another one after a fallback."""
+    for key in ("model_name", "model"):
+        name = reply.response_metadata.get(key)
+        if isinstance(name, str) and name:
+            return name
+    return ""
+
+
+def may_be(model: str, answering_model: str) -> bool:
+    """True unless both names are known and are those of different models: providers add makers, dates and versions."""
+    one, other = sorted((name.rpartition("/")[2].lower() for name in (model, answering_model)), key=len)
+    return not one or (other.startswith(one) and bool(_VERSION.fullmatch(other[len(one) :])))
