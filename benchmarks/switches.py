@@ -624,7 +624,7 @@ RECORD_ROWS = (
     ),
     Row(
         name="record: text of the view is memoized (records read once)",
-        seams={"engine:ContextEngine._record": value(lambda _, stored: _module("core.session").valid_record(stored))},
+        seams={"engine:ContextEngine._read_key": value(lambda _, *key: _module("core.session").read_key(*key))},
         measures=FAST,
     ),
 )

@@ -37,7 +37,7 @@ from langchain_ctxwin.core.priced_view import PinWhen, RequestParts
 from langchain_ctxwin.core.provider_call import call_arguments, dressed
 from langchain_ctxwin.core.record import Record
 from langchain_ctxwin.core.recovery import known_of, refused, retry_target
-from langchain_ctxwin.core.session import Faults, Pending, Session, read_session, valid_record, with_new_pins
+from langchain_ctxwin.core.session import Pending, Session, read_key, read_session, with_new_pins
 from langchain_ctxwin.core.tool_schemas import listed, recall_name
 from langchain_ctxwin.core.turns import as_messages
 from langchain_ctxwin.core.window import About, Window
@@ -149,7 +149,9 @@ class ContextEngine:
         self._rules = self._read_rules(limits)
         self._pricings = Pricings(counter, family=family_of(limits))
         self._marks, self._left = Marks(pin_when), Checksums()
-        self._records: Lru[tuple[object, tuple[Record, Faults]]] = Lru(MAX_CONVERSATIONS, of_conversations=True)
+        self._records: Lru[tuple[object, tuple[Record, tuple[str, ...]]]] = Lru(
+            MAX_CONVERSATIONS, of_conversations=True
+        )
         self._learned, self._accepted = learned or HeardLimits(), AcceptedSizes(time.monotonic)
         reserve = self._limits.output_reserve(self._settings.output_reserve)
         room = self._limits.input_limit(reserve) if self._limits.known else None
@@ -248,13 +250,15 @@ class ContextEngine:
         )
         rules = self.rules_of(called if called is not None else model)
         request = self._request(messages, system_prompt, tools, pricing, settings, rules)
-        checked = with_new_pins(read_session(session, messages, self._record, self._left), messages, request.pins)
+        checked = with_new_pins(read_session(session, messages, self._read_key, self._left), messages, request.pins)
         return self._window(request, checked, about.declared or self.limits, about)
 
-    def _record(self, value: object) -> tuple[Record, Faults]:
-        """The stored record of a conversation, read once while it is the same object."""
+    def _read_key(self, name: str, value: object) -> tuple[Any, tuple[str, ...]]:
+        """What a state key holds; the record, which is long, is read once while it is the same object."""
+        if name != "context_record" or not value:
+            return read_key(name, value)
         # The value in the value stays alive, so an id in the key cannot come to mean another one.
-        return once(self._records, id(value), lambda: (value, valid_record(value)))[1] if value else valid_record(value)
+        return once(self._records, id(value), lambda: (value, read_key(name, value)))[1]
 
     def has_measured(self, messages: Sequence[AnyMessage]) -> bool:
         """True while a history holds the very messages that it held when its conversation was measured last."""

@@ -22,7 +22,7 @@ from langchain_ctxwin.core.model_info import family_of, model_name
 from langchain_ctxwin.core.native import is_deferred
 from langchain_ctxwin.core.pairing import Rules
 from langchain_ctxwin.core.recovery import output_tokens_of
-from langchain_ctxwin.core.session import valid_tools
+from langchain_ctxwin.core.session import read_key
 from langchain_ctxwin.core.spending import MOST_CALLS, CostComparison, Course, compared
 from langchain_ctxwin.core.tool_schemas import name_of
 from langchain_ctxwin.core.window import Window
@@ -192,7 +192,7 @@ class Choices:
 
     def tools_update(self, state: State, selection: ToolSelection) -> Update:
         """Return the update that names the selected tools."""
-        report_mended(self.reporter, valid_tools(state.get("context_tools"))[1])
+        report_mended(self.reporter, read_key("context_tools", state.get("context_tools"))[1])
         if state.get("context_tools") is None or selection.added or selection.removed:
             about: dict[str, Any] = {name: getattr(selection, name) for name in ("added", "removed", "tokens")}
             about["deferred"] = len(selection.deferred)
