@@ -438,7 +438,7 @@ class BackgroundSummaries:
         if pending is None or pending.text or place.summaries is None:
             return ""
         job = self._engine.jobs.find(pending.key)
-        return "" if job and job.state in {"running", "done"} else pending.key
+        return "" if job and job.state in {"running", "ready"} else pending.key
 
     def advance(
         self, window: Window, place: RunPlace, found: Written | None = None, *, called: Callable[[], Any] = lambda: None
@@ -472,7 +472,7 @@ class BackgroundSummaries:
         if pending is None or pending.text:
             return False
         job = self._engine.jobs.find(pending.key)
-        if job and job.state != "elsewhere":  # one that ended at this moment is collected by the next step
+        if job:  # one that ended at this moment is collected by the next step
             return False
         age_seconds = abs(self._clock() - pending.since_seconds)
         return place.summaries is None or age_seconds > PATIENCE * settings_of(window).summary_timeout_seconds

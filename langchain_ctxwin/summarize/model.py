@@ -14,16 +14,16 @@ from copy import copy
 from functools import partial
 from hashlib import blake2b
 from math import ceil
-from types import CellType, CodeType, FunctionType, MethodType
 from typing import Any, cast
+from uuid import uuid4
 
 from langchain_core.language_models import BaseChatModel
+from langchain_core.load import dumps
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, run_in_executor
 from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.utils import is_async_callable
 from langgraph.constants import TAG_NOSTREAM
-from pydantic import BaseModel
 
 from langchain_ctxwin.core.blocks import REASONING_TYPES, spoken
 from langchain_ctxwin.core.calls import standard
@@ -51,6 +51,7 @@ CALL_CONFIG: RunnableConfig = {
 # The event loop of who wants the summary, when a thread writes it: clients and semaphores may belong to it.
 caller_loop: ContextVar[asyncio.AbstractEventLoop | None] = ContextVar("ctxwin_caller_loop", default=None)
 LEAST_WINDOW_TOKENS = 4096  # of a summarizer that states none: chat models with a smaller window are no longer served
+NOT_SERIALIZED = '"not_implemented"'  # what stands in LangChain's JSON for an object that it cannot serialize
 # Providers that take `tool_choice="none"` and keep the cached prefix. Anthropic reads the messages anew after a change
 # of it; others do not say, so they are only told not to call a tool.
 TAKES_NONE = frozenset({"openai", "azure"})
@@ -278,65 +279,20 @@ def as_summarizer(
     return ModelSummarizer(value, counter=counter, max_input_tokens=max(max_input_tokens, LEAST_WINDOW_TOKENS))
 
 
-MAX_NESTED = 16  # a prompt in a chain in a function: what is nested deeper tells no two summarizers apart
-DESCRIBED = (str, int, float, bool, bytes, tuple, dict, BaseModel, FunctionType, MethodType, partial, RunnableLambda)
-
-
 def writer_of(summarizer: Any) -> str:
-    """Return what tells a summarizer apart from others: a digest, the same in each process that makes it alike.
+    """Return what tells a summarizer apart from all others.
 
-    Models, prompts and chains are known by class and settings, functions by their code, defaults and what they close
-    over, other objects by class and texts; numbers of theirs may count something. Secrets of pydantic are left out.
+    Models and chains that LangChain can serialize are known by their settings, the same in each process; any other
+    summarizer is known as the one that it is: what it does is nothing that can be compared.
 
     Examples:
-        >>> writer_of(ModelSummarizer(lambda messages: "a")) == writer_of(ModelSummarizer(lambda messages: "b"))
+        >>> writer_of(ModelSummarizer(lambda messages: "a")) == writer_of(ModelSummarizer(lambda messages: "a"))
         False
     """
-    return blake2b(_described(summarizer, MAX_NESTED).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
-
-
-def _described(value: Any, depth: int) -> str:
-    if isinstance(value, str | int | float | bool | bytes | None):
-        return repr(value)
-    name = f"{type(value).__module__}.{type(value).__qualname__}"
-    if depth == 0:
-        return name
-    if isinstance(value, FunctionType):
-        name = f"{value.__module__}.{value.__qualname__}"
-    return f"{name}({', '.join(_described(part, depth - 1) for part in _parts_of(value))})"
-
-
-def _parts_of(value: Any) -> list[Any]:
-    """What a value is made of, as far as that tells it apart from others of its type."""
-    if isinstance(value, tuple):
-        return [*value]
-    if isinstance(value, dict):
-        return [part for key, one in value.items() if isinstance(one, DESCRIBED) for part in (str(key), one)]
-    if isinstance(value, FunctionType):
-        cells = [cell.cell_contents for cell in value.__closure__ or () if cell != CellType()]
-        closed_over = [one for one in cells if isinstance(one, DESCRIBED)]
-        return [_code(value.__code__), value.__defaults__, value.__kwdefaults__, *closed_over]
-    if isinstance(value, MethodType):
-        return [value.__func__, value.__self__]
-    if isinstance(value, BaseModel):  # lists are the steps of a chain, the messages of a prompt
-        fields = {key: getattr(value, key, None) for key in type(value).model_fields}
-        return [{key: tuple(one) if isinstance(one, list) else one for key, one in fields.items()}]
-    if isinstance(value, partial):
-        attributes: dict[str, Any] = {"func": value.func, "args": value.args, "keywords": value.keywords}
-    else:
-        attributes = vars(value) if hasattr(value, "__dict__") else {}
-    return [{key: one for key, one in attributes.items() if isinstance(one, DESCRIBED) and not isinstance(one, int)}]
-
-
-def _code(code: CodeType) -> tuple[Any, ...]:
-    """What a function does: its instructions, names and constants, without places in files or memory."""
-    return code.co_code, code.co_names, tuple(map(_constant, code.co_consts))
-
-
-def _constant(value: Any) -> Any:
-    if isinstance(value, CodeType):
-        return _code(value)
-    return repr(sorted(map(repr, value))) if isinstance(value, frozenset) else repr(value)  # a set has no order
+    described = dumps(summarizer._model) if isinstance(summarizer, ModelSummarizer) else NOT_SERIALIZED  # noqa: SLF001
+    if NOT_SERIALIZED in described:
+        return uuid4().hex
+    return blake2b(described.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
 def _replied(call: Runnable[Any, Any], messages: list[AnyMessage]) -> Work[Any]:

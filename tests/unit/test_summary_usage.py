@@ -9,7 +9,7 @@ from langchain_core.runnables import RunnableLambda
 from langchain_core.tracers import context as tracers
 
 from langchain_ctxwin.errors import SummarizationError
-from langchain_ctxwin.summarize import ModelSummarizer, Written, awrite_summary, write_summary
+from langchain_ctxwin.summarize import ModelSummarizer, awrite_summary, write_summary
 from langchain_ctxwin.summarize.jobs import _Meter, aattempt, attempt
 from support.fakes import ScriptedChatModel, SdkError, script
 
@@ -118,20 +118,3 @@ async def test_a_failure_keeps_its_cause():
     assert (awaited.value.__cause__, blocked.value.__cause__) == (cause, cause)
     with pytest.raises(SummarizationError, match="the summarizer failed: PanicError: index out of bounds"):
         write_summary(Panicking(), ASK, **TIMED)
-
-
-ALL = Written(text="tea", calls=3, input_tokens=5, output_tokens=7, cached_tokens=2, cache_write_tokens=1, seconds=0.5)
-ODD = {"text": "tea", "calls": "3", "input_tokens": -1, "output_tokens": None, "seconds": "x", "extra": 1}
-
-
-@pytest.mark.parametrize(
-    ("value", "written"),
-    [
-        (ALL.to_json(), ALL),
-        (ODD, Written(text="tea")),
-        *((value, None) for value in (None, "text", [], {}, {"text": 1}, {"text": " "}, {"calls": 1})),
-    ],
-)
-def test_json_brings_back_what_was_written(value, written):
-    """Even where only the text is readable; what has none is no summary."""
-    assert Written.from_json(value) == written
