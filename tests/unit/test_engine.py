@@ -392,8 +392,8 @@ def test_a_small_mapping_forgets_what_was_used_least_recently():
     memo.put("c", 3)
     assert [memo.get(key) for key in "abc"] == [1, None, 3]
     assert [once(memo, key, lambda: 9) for key in ("a", "new")] == [1, 9]
-    is_new = Seen(2).is_new
-    assert [is_new(thing) for thing in "aabacadea"] == [True, False, True, False, True, False, True, True, True]
+    is_new = Seen().is_new
+    assert [is_new(thing) for thing in "aabac"] == [True, False, True, False, True]
 
 
 COMPACTED = [{"type": "compaction", "content": "all of it"}]
