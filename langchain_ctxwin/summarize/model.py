@@ -11,7 +11,6 @@ from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import ContextVar, copy_context
 from copy import copy
-from functools import partial
 from hashlib import blake2b
 from math import ceil
 from typing import Any, cast
@@ -20,7 +19,7 @@ from uuid import uuid4
 from langchain_core.language_models import BaseChatModel
 from langchain_core.load import dumps
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, run_in_executor
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.utils import is_async_callable
 from langgraph.constants import TAG_NOSTREAM
@@ -35,7 +34,7 @@ from langchain_ctxwin.core.notes import parse_record, record_lines
 from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.core.planning import LastRequest
 from langchain_ctxwin.core.record import Record, extended, render_record
-from langchain_ctxwin.core.tokens import TokenEstimator
+from langchain_ctxwin.core.tokens import TokenEstimator, text_price
 from langchain_ctxwin.core.view import message_id
 from langchain_ctxwin.errors import ConfigError, SummarizationError, expect
 from langchain_ctxwin.protocols import Summarizer, TokenCounter
@@ -93,7 +92,7 @@ class ModelSummarizer:
         require_tokens("max_input_tokens", max_input_tokens, minimum=1, optional=True)
         self._model = _as_runnable(model)
         self._counter: TokenCounter = TokenEstimator() if counter is None else counter
-        self._price = partial(_text_tokens, self._counter)
+        self._price = text_price(self._counter)
         self._max_input_tokens = max_input_tokens
         self._limits = ModelLimits.of(model)
         self._sent: tuple[Runnable[Any, Any], LastRequest] | None = None  # a request and its call, to be asked after it
@@ -233,7 +232,7 @@ class ExtractiveSummarizer:
 
     def __init__(self, *, counter: TokenCounter | None = None) -> None:
         expect(counter, Callable | None, "counter", "a callable that counts the tokens of messages, or None")
-        self._price = partial(_text_tokens, TokenEstimator() if counter is None else counter)
+        self._price = text_price(counter)
 
     def summarize(self, messages: Sequence[AnyMessage], *, previous: str, max_tokens: int) -> str:
         """Return the lines of `previous` and of the messages that fit in `max_tokens`, by worth.
@@ -298,14 +297,19 @@ def writer_of(summarizer: Any) -> str:
 def _replied(call: Runnable[Any, Any], messages: list[AnyMessage]) -> Work[Any]:
     """The reply to one call; whatever a model raises is a `SummarizationError`: a turn that fits goes on without."""
 
+    async def ainvoke() -> Any:
+        reply = await call.ainvoke(messages, CALL_CONFIG)
+        return await reply if inspect.isawaitable(reply) else reply
+
     def invoke() -> Any:
         try:
-            return call.invoke(messages, CALL_CONFIG)
+            reply = call.invoke(messages, CALL_CONFIG)
         except NotImplementedError:  # a model that is only async
-            return _wait_for(lambda: call.ainvoke(messages, CALL_CONFIG))
+            return _wait_for(ainvoke)
+        return _wait_for(lambda: reply) if inspect.isawaitable(reply) else reply
 
     try:
-        return (yield Wait(invoke, lambda: call.ainvoke(messages, CALL_CONFIG)))
+        return (yield Wait(invoke, ainvoke))
     except Exception as error:
         raise SummarizationError(
             f"the summarizer failed with {type(error).__name__}: {error}: check the summarizer model, or pass "
@@ -321,21 +325,19 @@ def _as_runnable(model: Runnable[Any, Any] | Replier) -> Runnable[Any, Any]:
         raise ConfigError(
             f"model={model!r} cannot write summaries: pass a chat model, a Runnable or a callable that takes messages"
         )
+    if not is_async_callable(model):
+        return RunnableLambda(model, name="summarizer")
 
-    def call(messages: list[AnyMessage]) -> Any:
-        if is_async_callable(model):
-            return _wait_for(lambda: model(messages))  # called again where the caller's loop came to its end
-        reply = model(messages)
-        return _wait_for(lambda: reply) if inspect.isawaitable(reply) else reply
+    def is_async(_: Any) -> Any:
+        raise NotImplementedError
 
     async def acall(messages: list[AnyMessage]) -> Any:
         try:
-            reply = model(messages) if is_async_callable(model) else await run_in_executor(None, model, messages)
-            return await reply if inspect.isawaitable(reply) else reply
+            return await model(messages)
         except SystemExit as error:  # would end the event loop, not the task
             raise SummarizationError(f"the summarizer tried to end the program: {error!r}") from error
 
-    return RunnableLambda(call, afunc=acall, name="summarizer")
+    return RunnableLambda(is_async, afunc=acall, name="summarizer")
 
 
 def _wait_for(make: Callable[[], Awaitable[Any]]) -> Any:
@@ -428,9 +430,10 @@ def _parts(
 
     Parts are cut between messages; only a message larger than a whole part is cut, to its head and tail with a note.
     """
+    price = text_price(counter)
 
     def cost(text: str) -> int:
-        return _text_tokens(counter, f"{text}\n\n") + _SEAM_TOKENS
+        return price(f"{text}\n\n") + _SEAM_TOKENS
 
     pieces = tuple(filter(None, _transcript(messages)))
     if not pieces or input_limit is None:
@@ -484,12 +487,6 @@ def _shortened(piece: str, room: int, cost: Callable[[str], int]) -> str:
 def _mark_of(*texts: str) -> str:
     """The code of the marks around texts: of all of them, so that no part could quote it."""
     return blake2b("\0".join(texts).encode(errors="replace"), digest_size=MARK_BYTES).hexdigest()
-
-
-def _text_tokens(counter: TokenCounter, text: str) -> int:
-    """By the counter's `count_text` if it has one, else as one user message with its overhead."""
-    count_text = getattr(counter, "count_text", None)
-    return int(count_text(text)) if callable(count_text) else counter([HumanMessage(text)])
 
 
 def _transcript(messages: Sequence[BaseMessage]) -> list[str]:
