@@ -394,7 +394,7 @@ class ContextEngine:
                 return update_after_failure(window, str(error))
             update = update_after_summary(compaction, window, written.text, written.cost)
             self.report_summary(window, "ready", "", written, messages=stop - start)
-        return tell(self._after, self.reporter, compaction, window, update, began=began, info=self.info_of(window))
+        return tell(self._after, self.reporter, compaction, window, update, began=began)
 
     def build(self, window: Window) -> list[AnyMessage]:
         """Return the message list that the model sees, the system message first when there is one.

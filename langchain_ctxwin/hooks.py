@@ -12,9 +12,7 @@ from langchain_core.tools import BaseTool, InjectedToolCallId, StructuredTool
 
 from langchain_ctxwin.core.compaction import Compaction, left_behind
 from langchain_ctxwin.core.events import CompactionEvent, NoticeEvent
-from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.notes import COMPACT_KEY, lines_to_keep, unused_results
-from langchain_ctxwin.core.spending import worth_of
 from langchain_ctxwin.core.view import message_id
 from langchain_ctxwin.core.window import Window
 from langchain_ctxwin.errors import BudgetExceededError, ConfigError
@@ -91,7 +89,6 @@ def tell(
     update: dict[str, Any],
     *,
     began: float,
-    info: ModelInfo | None = None,
 ) -> dict[str, Any]:
     """Return the state update of a compaction that was begun at a `time.perf_counter`, and tell what it changed."""
     if update["context_guard"].get("compactions", 0) <= window.session.compactions:
@@ -101,8 +98,6 @@ def tell(
     before = compaction.tokens_before
     priced_view = request.priced_view(compaction.view, update["context_summary"])
     after = priced_view.total_tokens
-    prefix = window.report["system_tokens"] + window.report["tool_tokens"]
-    worth = worth_of(info, before=before, after=after, prefix=min(prefix, after))
     results = [index for index in left if isinstance(request.messages[index], ToolMessage)]
     facts: dict[str, Any] = {
         "kind": compaction.kind,
@@ -118,8 +113,6 @@ def tell(
             input_limit=window.budget.input_limit,
             duration_seconds=round(time.perf_counter() - began, 6),
             left_messages=len(left),
-            once_cost=worth.once_cost,
-            saved_cost=worth.saved_cost,
             left_results=len(results),
             unused_results=len(unused_results(request.messages, results)),
         )

@@ -173,7 +173,7 @@ def search_messages(
     def cost(message: AnyMessage) -> int:
         return count([message]) - base
 
-    passages = _matching(history, range(len(history)), query)
+    passages = _matching(history, [i for i, said in enumerate(history) if said.type != "remove"], query)
     scores = dict[int, float]()
     for passage in passages:
         scores[passage.index] = max(passage.score, scores.get(passage.index, 0.0))
@@ -273,8 +273,6 @@ def _matching(messages: Sequence[AnyMessage], positions: Iterable[int], query: s
     passages, words, calls = list[Excerpt](), list[Sequence[str]](), dict[str | None, str]()
     for index in positions:
         message = messages[index]
-        if message.type == "remove":
-            continue
         calls |= {call["id"]: f"{call['name']} {compact_json(call['args'])}" for call in calls_of(message)}
         # Beside what it says, a message is found by its author, and a result by its call.
         called = calls.get(message.tool_call_id, "") if isinstance(message, ToolMessage) else ""
@@ -295,7 +293,7 @@ def _matching(messages: Sequence[AnyMessage], positions: Iterable[int], query: s
 
 def _worth(score: float, text: str) -> float:
     """The score for its room."""
-    return score / (len(text) + LABEL_CHARS) ** LENGTH_EXPONENT
+    return float(score / (len(text) + LABEL_CHARS) ** LENGTH_EXPONENT)
 
 
 @memo_of_texts(MAX_SPLIT_TEXTS)

@@ -225,11 +225,6 @@ class CompactionEvent(Event):
     duration_seconds: float | None = None
     left_messages: int = 0
     left_results: int = 0
-    once_cost: Decimal | None = None
-    saved_cost: Decimal | None = None
-    """USD that it costs once, because the prompt cache is written anew, and that it saves with each call that follows;
-    None where a price is unknown. The first over the second are the calls after which it has paid for itself."""
-
     unused_results: int = 0
     """Results that left and that nothing was taken from: no identifier in them occurs in a later message of the
     agent."""

@@ -66,7 +66,7 @@ class _Run:
     thread_id: str
     ended: Future[None] = field(default_factory=Future)  # only to wait for: its own lock may be held at a fork
     has_ended: bool = False
-    is_cancelled: bool = False
+    cancelled: threading.Event = field(default_factory=threading.Event)
     written: Written | None = None
     reason: str = ""
 
@@ -103,9 +103,7 @@ class SummaryJobs:
             raise ConfigError(f"max_running={max_running!r}: give a whole number of summaries, at least 1")
         if not isinstance(drain_seconds, int | float) or not drain_seconds >= 0:
             raise ConfigError(f"drain_seconds={drain_seconds!r}: give a number of seconds, 0 to wait for nothing")
-        if lease is not None and (isinstance(lease, type) or not isinstance(lease, Lease)):
-            problem = "has no methods acquire and release: pass RedisLease.from_url(url), or None"
-            raise ConfigError(f"lease={lease!r:.80} {problem}")
+        expect(lease, Lease | None, "lease", "an object with acquire and release, RedisLease.from_url(url), or None")
         self._max_running = max_running
         self._lease = lease
         self._drain_seconds = drain_seconds
@@ -165,7 +163,7 @@ class SummaryJobs:
         with self._lock:
             run = self._runs.pop(key, None)
         if run is not None:
-            run.is_cancelled = True
+            run.cancelled.set()
 
     def cancel_thread(self, thread_id: str) -> int:
         """Forget the jobs of a conversation, see `cancel`, and return how many there were."""
@@ -221,12 +219,12 @@ class SummaryJobs:
 
     def _write(self, run: _Run, write: Callable[[], str], enter: Callable[[], None]) -> None:
         written = attempt(write, enter)
-        if run.is_cancelled or self._clock() >= run.deadline:
+        if run.cancelled.is_set() or self._clock() >= run.deadline:
             raise _too_slow(run.timeout_seconds)
         run.written = written
         if run.store is not None:
             run.store.put(run.key, written)
-            if run.is_cancelled:  # by somebody who may have looked into the store before
+            if run.cancelled.is_set():  # by somebody who may have looked into the store before
                 run.store.drop()
 
     def _acquired(self, run: _Run) -> bool:
@@ -254,7 +252,7 @@ class SummaryJobs:
         return Job(state="failed", reason=run.reason or str(_too_slow(run.timeout_seconds)))
 
     def _running(self) -> list[_Run]:  # under the lock
-        return [run for run in self._threads if not run.is_cancelled and self._job(run).state == "running"]
+        return [run for run in self._threads if not run.cancelled.is_set() and self._job(run).state == "running"]
 
     def renew(self) -> None:
         """Threads do not survive a fork, and the lock may have been held by one of them."""

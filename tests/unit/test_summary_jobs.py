@@ -339,8 +339,11 @@ def test_a_summary_that_came_to_nothing_gives_its_lease_back():
         ({"max_running": 0}, "max_running=0: give a whole number of summaries, at least 1"),
         ({"max_running": "4"}, "max_running='4': give a whole number of summaries, at least 1"),
         ({"drain_seconds": float("nan")}, "drain_seconds=nan: give a number of seconds, 0 to wait for nothing"),
-        ({"lease": "redis://"}, "lease='redis://' has no methods acquire and release: pass RedisLease.from_url(url), "),
-        ({"lease": RedisLease}, "lease=<class 'langchain_ctxwin.summarize.jobs.RedisLease'> has no methods acquire "),
+        (
+            {"lease": "redis://"},
+            "lease='redis://': pass an object with acquire and release, RedisLease.from_url(url), or ",
+        ),
+        ({"lease": RedisLease}, "lease=<class 'langchain_ctxwin.summarize.jobs.RedisLease'>: pass an object with "),
     ],
 )
 def test_settings_that_cannot_work_are_refused(setting, told):

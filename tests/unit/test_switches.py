@@ -19,11 +19,9 @@ from langchain_ctxwin import (
     BudgetedRetriever,
     ConfigError,
     ContextConfig,
-    ContextEngine,
     CursorSigner,
     FileConfig,
     ModelInfo,
-    ModelLimits,
     ModelRouter,
     RetrievalConfig,
     RoutedChatModel,
@@ -34,11 +32,10 @@ from langchain_ctxwin import (
 )
 from langchain_ctxwin.cli import main
 from langchain_ctxwin.core.spending import worth_of
-from langchain_ctxwin.observe import CompactionEvent, MemorySink, ToolResultEvent
+from langchain_ctxwin.observe import MemorySink, ToolResultEvent
 from langchain_ctxwin.tool_results import Cursor
 from langchain_ctxwin.tool_results.stores import MemoryResultStore
-from support.agents import THREAD, talk
-from support.conversations import CharCounter
+from support.agents import THREAD
 from support.fakes import ScriptedChatModel
 from support.routing import FixedQuality, info
 from support.tool_runs import call, results
@@ -200,18 +197,8 @@ def test_the_command_explains_a_cursor(capsys):
     assert "the cursor" in capsys.readouterr().err
 
 
-def test_a_compaction_tells_what_it_costs_and_saves():
-    """By the prices of its model; the arithmetic is that of the calls."""
+def test_what_a_compaction_costs_and_saves_is_unknown_without_prices_or_gain():
     priced = ModelInfo(name="m", input_price=Decimal(10), output_price=Decimal(1), cache_read_price=Decimal(1))
-    sink, config = MemorySink(), ContextConfig(output_reserve=0)
-    limits = ModelLimits(context_window=1_000)
-    engine = ContextEngine(limits, CharCounter(), config=config, sinks=[sink], prices=priced)
-    window = engine.measure(talk(12), system_prompt="You are careful.")
-    engine.apply(engine.emergency(window), window)
-    [event] = sink.of(CompactionEvent)
-    prefix = window.report["system_tokens"]
-    assert event.saved_cost == Decimal(event.tokens_before - event.tokens_after) / 1_000_000
-    assert event.once_cost == Decimal(9 * (event.tokens_after - prefix)) / 1_000_000
     assert worth_of(None, before=10, after=5, prefix=1).pays_after_calls is None
     assert worth_of(priced, before=5, after=5, prefix=1).pays_after_calls is None
 
