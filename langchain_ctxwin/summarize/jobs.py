@@ -272,24 +272,16 @@ def default_jobs() -> SummaryJobs:
     return SummaryJobs()
 
 
-def write_summary(summarizer: Summarizer, messages: Sequence[AnyMessage], **how: Any) -> Written:
-    """Return a summary, waiting for it; `how` is as `writing_summary` takes it.
+def writing_summary(
+    summarizer: Summarizer, messages: Sequence[AnyMessage], *, previous: str, max_tokens: int, timeout_seconds: float
+) -> Work[Written]:
+    """The work of writing a summary while the caller waits, for sync and async ones.
+
+    Awaits `asummarize` where the summarizer has it, else a thread.
 
     Raises:
         SummarizationError: the summarizer failed, was too slow, or wrote nothing that can be used.
     """
-    return run(writing_summary(summarizer, messages, **how))
-
-
-async def awrite_summary(summarizer: Summarizer, messages: Sequence[AnyMessage], **how: Any) -> Written:
-    """Like `write_summary`; awaits `asummarize` where the summarizer has it, else a thread."""
-    return await arun(writing_summary(summarizer, messages, **how))
-
-
-def writing_summary(
-    summarizer: Summarizer, messages: Sequence[AnyMessage], *, previous: str, max_tokens: int, timeout_seconds: float
-) -> Work[Written]:
-    """The work of `write_summary`, for sync and async callers."""
     given: dict[str, Any] = {"previous": previous, "max_tokens": max_tokens}
 
     def written(enter: Callable[[], None]) -> Future[Written]:
