@@ -328,16 +328,14 @@ def _as_runnable(model: Runnable[Any, Any] | Replier) -> Runnable[Any, Any]:
     if not is_async_callable(model):
         return RunnableLambda(model, name="summarizer")
 
-    def is_async(_: Any) -> Any:
-        raise NotImplementedError
-
     async def acall(messages: list[AnyMessage]) -> Any:
         try:
             return await model(messages)
         except SystemExit as error:  # would end the event loop, not the task
             raise SummarizationError(f"the summarizer tried to end the program: {error!r}") from error
 
-    return RunnableLambda(is_async, afunc=acall, name="summarizer")
+    # What a sync call returns is awaited by `_replied`.
+    return RunnableLambda(lambda messages: acall(messages), afunc=acall, name="summarizer")  # noqa: PLW0108  # sync
 
 
 def _wait_for(make: Callable[[], Awaitable[Any]]) -> Any:
