@@ -577,7 +577,7 @@ RECORD_ROWS = (
     ),
     Row(
         name="record: text of the view is memoized (records read once)",
-        seams={"engine:ContextEngine._record": value(lambda _, stored: _module("core.session").valid_record(stored))},
+        seams={"engine:ContextEngine._read_key": value(lambda _, *key: _module("core.session").read_key(*key))},
         measures=FAST,
     ),
 )
@@ -782,11 +782,9 @@ def _lines_only(_: Any) -> Any:
 def _common_words(_: Any) -> Any:
     """How many of the wanted terms a text has."""
 
-    def scores(texts: Any, owners: Any, query: str) -> list[float]:
-        del owners
-        text = _module("text")
-        wanted = {*text.query_terms(query)}
-        return [float(len(wanted.intersection(text.terms(one)))) for one in texts]
+    def scores(words: Any, query: str) -> list[float]:
+        wanted = {*_module("text").query_terms(query)}
+        return [float(len(wanted.intersection(said))) for said in words]
 
     return scores
 
@@ -796,7 +794,7 @@ RECALL_ROWS = (
     Row(
         name="recall: ranking by rarity of words and neighbors",
         instead="number of common words",
-        seams={"recall:_word_scores": _common_words},
+        seams={"recall:_scores": _common_words},
         measures=FIND,
     ),
     Row(name="recall: neighbors", seams={"recall:NEIGHBOR_SHARES": value((0.0, 0.0))}, measures=FIND),

@@ -157,6 +157,44 @@ class ContextConfig(Settings):
 
     Environment variables: `CTXWIN_CONTEXT_<FIELD>`, e.g. `CTXWIN_CONTEXT_TRIGGER=0.8`.
 
+    Attributes:
+        prepare: History size past which a summary is begun in the background, at most 0.8 of a `trigger` of your own;
+            inline summaries do not use it. When `keep` is a larger share than this one, that counts: a compaction
+            leaves as much, and would begin the next summary at once.
+        trigger: History size past which the oldest turns leave, in every mode (share of the history budget, or tokens).
+            None waits for the limit: each compaction breaks the prompt cache once. An inline summary is then made at
+            0.95. `("fraction", 0.8)` and `("tokens", 2000)` are understood too, for this setting, `prepare` and `keep`;
+            and here `("messages", 50)`: from so many messages in the view on.
+        keep: Low-water mark: what a compaction leaves of the history (share of the history budget, or tokens).
+        trigger_messages: Number of messages in the view past which a summary is made, whatever their size.
+        max_history_tokens: Cap of the room that `trigger` and `keep` are shares of: a huge window need not be filled.
+        summarize: Let a model summarize beside the agent, on the critical path, or never. The record of what left is
+            kept in any case: it needs no model, and takes milliseconds.
+        summary_max_tokens: Largest summary; by default a share of the history budget.
+        record_share: Part of the room for history and pins that the record of what left may take.
+        clear_tools: Tools whose old results are cleared in place before anything is dropped.
+        spare_tools: Tools whose results are shown whole while they are in the view: never cleared, and shortened last
+            of all, before pins and the question only. They leave with their turn like all others, and the record keeps
+            their values.
+        summary_timeout_seconds: How long one summary may take before it counts as failed; at most a month.
+        summary_placement: Show the summary at the end of the system message, or as a user message of its own before the
+            history.
+        pin_first_user: Keep the first user message of the session in every request.
+        client_pins: Pin messages that bear the mark of `pin`. Whoever may send whole messages can set that mark, too:
+            False takes it from nobody, also not from nodes, and `pin_when` alone says what is pinned.
+        constraints: Rules that stay in every request, verbatim.
+        show_fill: Let the model see how full its window is: a line such as `[Context window 40% full]` at the end of
+            the message by which another tenth is full. By our own estimate, so that a line that was sent never changes.
+        prompt_cache: Set breakpoints for caches of Anthropic ("1h" keeps prompt and pins longer) and OpenAI, and its
+            key; or "off".
+        max_request_bytes: Bytes of a request that the API takes, where pictures are sent inline: the oldest ones are
+            left out in time.
+        max_images: Images of a request that the API takes. Both are learned from a refusal, and known of Anthropic.
+        max_recoveries: How often one model call is repeated after the provider refused it as too large.
+        output_reserve: Tokens reserved for the answer; by default what the model is set to request, else a bounded
+            share.
+        allow_guess: Accept a guessed context window (from the output limit) when no source states one.
+
     Examples:
         >>> ContextConfig(trigger=0.9, keep=0.4).trigger
         0.9
@@ -186,80 +224,27 @@ class ContextConfig(Settings):
         return cls(**{**PRESETS[name], **overrides})
 
     prepare: Share = 0.6
-    """History size past which a summary is begun in the background, at most 0.8 of a `trigger` of your own; inline
-    summaries do not use it. When `keep` is a larger share than this one, that counts: a compaction leaves as much, and
-    would begin the next summary at once."""
-
     trigger: Share | None = None
-    """History size past which the oldest turns leave, in every mode (share of the history budget, or tokens). None
-    waits for the limit: each compaction breaks the prompt cache once. An inline summary is then made at 0.95.
-
-    `("fraction", 0.8)` and `("tokens", 2000)` are understood too, for this setting, `prepare` and `keep`; and here
-    `("messages", 50)`: from so many messages in the view on."""
-
     keep: Share = 0.15
-    """Low-water mark: what a compaction leaves of the history (share of the history budget, or tokens)."""
-
     trigger_messages: Annotated[int, Field(ge=2, le=MAX_AMOUNT)] | None = None
-    """Number of messages in the view past which a summary is made, whatever their size."""
-
     max_history_tokens: Count | None = None
-    """Cap of the room that `trigger` and `keep` are shares of: a huge window need not be filled."""
-
     summarize: Literal["background", "inline", "off"] = "background"
-    """Let a model summarize beside the agent, on the critical path, or never. The record of what left is kept in any
-    case: it needs no model, and takes milliseconds."""
-
     summary_max_tokens: Count | None = None
-    """Largest summary; by default a share of the history budget."""
-
     record_share: Annotated[float, Field(ge=0, le=0.8, allow_inf_nan=False)] = 0.28
-    """Part of the room for history and pins that the record of what left may take."""
-
     clear_tools: ToolNames = ()
-    """Tools whose old results are cleared in place before anything is dropped."""
-
     spare_tools: ToolNames = ()
-    """Tools whose results are shown whole while they are in the view: never cleared, and shortened last of all, before
-    pins and the question only. They leave with their turn like all others, and the record keeps their values."""
-
     summary_timeout_seconds: Seconds = 60.0
-    """How long one summary may take before it counts as failed; at most a month."""
-
     summary_placement: Literal["system", "user"] = "user"
-    """Show the summary at the end of the system message, or as a user message of its own before the history."""
-
     pin_first_user: bool = True
-    """Keep the first user message of the session in every request."""
-
     client_pins: bool = True
-    """Pin messages that bear the mark of `pin`. Whoever may send whole messages can set that mark, too: False takes it
-    from nobody, also not from nodes, and `pin_when` alone says what is pinned."""
-
     constraints: tuple[str, ...] = ()
-    """Rules that stay in every request, verbatim."""
-
     show_fill: bool = False
-    """Let the model see how full its window is: a line such as `[Context window 40% full]` at the end of the message by
-    which another tenth is full. By our own estimate, so that a line that was sent never changes."""
-
     prompt_cache: Literal["5m", "1h", "off"] = "5m"
-    """Set breakpoints for caches of Anthropic ("1h" keeps prompt and pins longer) and OpenAI, and its key; or "off"."""
-
     max_request_bytes: Count | None = None
-    """Bytes of a request that the API takes, where pictures are sent inline: the oldest ones are left out in time."""
-
     max_images: Count | None = None
-    """Images of a request that the API takes. Both are learned from a refusal, and known of Anthropic."""
-
     max_recoveries: CountOrZero = 2
-    """How often one model call is repeated after the provider refused it as too large."""
-
     output_reserve: CountOrZero | None = None
-    """Tokens reserved for the answer; by default what the model is set to request, else a bounded share."""
-
     allow_guess: bool = False
-    """Accept a guessed context window (from the output limit) when no source states one."""
 
     @property
     def media(self) -> MediaLimits:

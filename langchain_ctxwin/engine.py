@@ -28,7 +28,7 @@ from langchain_ctxwin.core.provider_call import call_arguments, dressed
 from langchain_ctxwin.core.record import Record
 from langchain_ctxwin.core.recovery import learned_limit, refused, retry_target
 from langchain_ctxwin.core.request import Parts, Window
-from langchain_ctxwin.core.session import Faults, Pending, Session, read_session, valid_record, with_new_pins
+from langchain_ctxwin.core.session import Pending, Session, read_key, read_session, with_new_pins
 from langchain_ctxwin.core.tool_schemas import listed, recall_name
 from langchain_ctxwin.core.turns import as_messages
 from langchain_ctxwin.core.updates import (
@@ -141,7 +141,9 @@ class ContextEngine:
         self._rules = self._read_rules(limits)
         self._pricings = Pricings(counter, family=family_of(limits))
         self._pin_when = pin_when
-        self._records: Lru[tuple[object, tuple[Record, Faults]]] = Lru(MAX_CONVERSATIONS, of_conversations=True)
+        self._records: Lru[tuple[object, tuple[Record, tuple[str, ...]]]] = Lru(
+            MAX_CONVERSATIONS, of_conversations=True
+        )
         self._learned = learned
         reserve = self._limits.output_reserve(self._settings.output_reserve)
         room = self._limits.input_limit(reserve) if self._limits.known else None
@@ -227,13 +229,15 @@ class ContextEngine:
         stated = self._limits_of(model)
         declared = stated if stated.known else self.limits
         parts = replace(parts, model=model_name(model) or self.model, declared=declared, info=info)
-        read = read_session(session, messages, self._record, parts.history.checksum_of)
+        read = read_session(session, messages, self._read_key, parts.history.checksum_of)
         return self._window(parts, with_new_pins(read, parts.history, parts.pins), declared)
 
-    def _record(self, value: object) -> tuple[Record, Faults]:
-        """The stored record of a conversation, read once while it is the same object."""
+    def _read_key(self, name: str, value: object) -> tuple[Any, tuple[str, ...]]:
+        """What a state key holds; the record, which is long, is read once while it is the same object."""
+        if name != "context_record" or not value:
+            return read_key(name, value)
         # The value in the value stays alive, so an id in the key cannot come to mean another one.
-        return once(self._records, id(value), lambda: (value, valid_record(value)))[1] if value else valid_record(value)
+        return once(self._records, id(value), lambda: (value, read_key(name, value)))[1]
 
     def continued(self, window: Window, before: Window) -> Window:
         """Return the window of a request that goes on with what `before` began, by the settings that held then."""

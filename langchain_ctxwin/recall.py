@@ -5,20 +5,15 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
-from itertools import islice, pairwise
-from os.path import commonprefix
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
-from langchain_core.embeddings import Embeddings
 from langchain_core.messages import (
     AIMessage,
     AnyMessage,
     BaseMessage,
     HumanMessage,
     MessageLikeRepresentation,
-    SystemMessage,
     ToolMessage,
     convert_to_messages,
 )
@@ -28,31 +23,29 @@ from langgraph.prebuilt import ToolRuntime
 
 from langchain_ctxwin.core.blocks import REASONING_TYPES, compact_json
 from langchain_ctxwin.core.calls import calls_of, is_user
-from langchain_ctxwin.core.fitting import Fit, take_while_fits
+from langchain_ctxwin.core.fitting import take_while_fits
 from langchain_ctxwin.core.pins import last_user
 from langchain_ctxwin.core.session import read_session
 from langchain_ctxwin.core.tokens import REASONING_KEYS, Call, Piece, TokenEstimator, WholePrice, pieces, text_price
 from langchain_ctxwin.core.tool_schemas import RECALL_KEY
 from langchain_ctxwin.core.turns import NOTE_KEY
-from langchain_ctxwin.core.view import View, message_id
+from langchain_ctxwin.core.view import View, first_after_system, message_id
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.protocols import TokenCounter
-from langchain_ctxwin.text import Span, TermIndex, piece_spans, query_terms, statement_spans, terms
+from langchain_ctxwin.text import TermIndex, query_terms, statement_spans, terms, word_cut
 from langchain_ctxwin.util.memo import memo_of_texts
 
 __all__ = ["Excerpt", "Found", "asearch_messages", "create_recall_tool", "search_messages"]
 
 MAX_TOKENS = 2_000  # of one search: about fifty chat messages
 MIN_TOKENS = 200  # of the tool: one chat message with its label, or a few lines of a long one
-BLOCK_TOKENS = 8  # least for a message with its label: what is ranked behind as many as fill the room is not priced
-EXCERPTS = 4  # a part that would take more than half of the room is cut, so that this many different ones fit
+LEAST_TOKENS = 8  # of a message with its label: what is ranked behind as many as fill the room is not priced
+MOST_CHARS = 16  # of a token: what is read at once is no longer than so many characters for each one
 QUOTED_CHARS = 80  # of a query or an id, in an answer that finds nothing
-STEP_CHARS = 100  # an excerpt ends at the end of such a piece, after a space where there is one: about a line of text
 NAME_CHARS = 64  # of a name in a label, the longest that providers accept; anybody's message may have a longer one
 LONG_ID_CHARS = 16  # ids up to this length are short enough
-SHORTEST_HANDLE_CHARS = 8  # of a longer id, so that it is unlikely that a later id begins like it
-MAX_PASSAGES = 16_384  # whose terms are remembered: a very long conversation, about 20 MB of chat messages
-MAX_SPLIT_TEXTS, SPLIT_TEXT_CHARS = 1_024, 16_384  # whose passages are remembered, up to this length: about 20 MB
+HANDLE_CHARS = 8  # of a longer id, so that it is unlikely that a later id begins like it
+MAX_SPLIT_TEXTS, SPLIT_TEXT_CHARS = 8_192, 4_096  # whose passages are remembered, up to this length: about 40 MB
 
 # BM25's k1 and b: the values that Anserini uses for passages (Yang et al., 2017).
 TERM_SATURATION, LENGTH_NORMALIZATION = 0.9, 0.4
@@ -94,10 +87,18 @@ class Excerpt:
     """Position of the message among those that were searched."""
     text: str
     start_char: int
-    stop_char: int
-    """Where the text is in the message as plain text."""
+    """Where the text begins in the message as plain text."""
     is_whole: bool
     """True when it is all of the message."""
+    score: float = field(default=0.0, compare=False)
+    """How well it matches."""
+    worth: float = field(default=0.0, compare=False)
+    """How well it matches for the room that it takes."""
+
+    @property
+    def stop_char(self) -> int:
+        """Where the text ends in the message as plain text."""
+        return self.start_char + len(self.text)
 
 
 class Found(list[AnyMessage]):
@@ -132,7 +133,6 @@ def search_messages(
     *,
     max_tokens: int = MAX_TOKENS,
     counter: TokenCounter | None = None,
-    embeddings: Embeddings | None = None,
 ) -> Found:
     """Return the messages that match a query and fit in `max_tokens`, whole and most relevant first.
 
@@ -146,8 +146,6 @@ def search_messages(
         query: words, names, numbers or a question, in any language.
         max_tokens: what all returned messages may cost together.
         counter: counts tokens; by default `TokenEstimator()`.
-        embeddings: rank by meaning instead of by words. Every passage is embedded in every call: wrap them in a
-            `CacheBackedEmbeddings` when you search the same history often.
 
     Raises:
         ConfigError: the query is empty, there is no room, or `messages` are none.
@@ -171,25 +169,29 @@ def search_messages(
         raise ConfigError(f"messages: {error}; give a list of messages") from error
     count = counter or TokenEstimator()
     base = count([])
-    passages = _passages([(i, said) for i, said in enumerate(history) if said.type != "remove"], query, embeddings)
+
+    def cost(message: AnyMessage) -> int:
+        return count([message]) - base
+
+    passages = _matching(history, [i for i, said in enumerate(history) if said.type != "remove"], query)
     scores = dict[int, float]()
     for passage in passages:
         scores[passage.index] = max(passage.score, scores.get(passage.index, 0.0))
-    worths = {i: _worth(scores[i], len(readable_text(history[i])), embeddings) for i in scores}
-    # Any message costs more than an empty one, so what is ranked behind as many as could fill the room is not priced.
-    most = max(0, (max_tokens - base) // (count([HumanMessage("")]) - base + 1))
-    fit: Fit[int] = take_while_fits(
-        sorted(scores, key=lambda index: (-worths[index], -index))[:most],
-        max_tokens - base,
-        lambda index: count([history[index]]) - base,
-        on_overflow="skip",
-    )
+    worths = {index: _worth(scores[index], readable_text(history[index])) for index in scores}
+    by_worth = sorted(scores, key=lambda index: (-worths[index], -index))[: 1 + max_tokens // LEAST_TOKENS]
+    fit = take_while_fits(by_worth, max_tokens - base, lambda index: cost(history[index]), on_overflow="skip")
     kept, ranked = set(fit.kept), sorted(scores, key=lambda index: (-scores[index], -index))
+    excerpts = _fitting(
+        passages[: 1 + max_tokens // LEAST_TOKENS],
+        max_tokens - base,
+        lambda part: cost(HumanMessage(part.text)),
+        lambda parts: count([HumanMessage(part.text) for part in parts]) <= max_tokens,
+    )
     return Found(
         (history[index] for index in ranked if index in kept),
         dropped=(history[index] for index in ranked if index not in kept),
         tokens=base + fit.tokens if kept else 0,
-        excerpts=_excerpts(history, sorted(passages, key=_rank)[: 1 + max_tokens // BLOCK_TOKENS], max_tokens, count),
+        excerpts=sorted(excerpts, key=lambda part: (-part.score, -part.index, part.start_char)),
     )
 
 
@@ -202,7 +204,6 @@ def create_recall_tool(
     *,
     max_tokens: int = MAX_TOKENS,
     counter: TokenCounter | None = None,
-    embeddings: Embeddings | None = None,
     name: str = "recall",
     description: str = DESCRIPTION,
 ) -> BaseTool:
@@ -216,8 +217,6 @@ def create_recall_tool(
     Args:
         max_tokens: room of one answer, at least 200.
         counter: counts tokens; by default `TokenEstimator()`.
-        embeddings: rank by meaning instead of by words. Every passage is embedded in every call: wrap them in a
-            `CacheBackedEmbeddings`.
         name: how the model calls the tool.
         description: what the model is told of it.
 
@@ -242,7 +241,7 @@ def create_recall_tool(
         state: Any = runtime.state
         if not isinstance(state, Mapping):
             state = {"messages": state} if isinstance(state, list) else vars(state)
-        reader = _Reader(list(state.get("messages") or ()), price, max_tokens, embeddings)
+        reader = _Reader(list(state.get("messages") or ()), price, max_tokens)
         query, wanted = query.strip(), message_id.strip()
         if not query and not wanted:
             raise ToolException("Nothing to look for: give `query` with words to search for, or `message_id`.")
@@ -250,7 +249,7 @@ def create_recall_tool(
             return reader.read(reader.position_of(wanted), query if offset_chars <= 0 else "", offset_chars)
         if query in reader.ids:
             return reader.read(reader.ids.index(query), "", offset_chars)
-        return reader.search(query, _searchable(reader.messages, name), _in_sight(reader, state))
+        return reader.search(query, _searchable(reader.messages, name), _in_sight(reader.messages, state))
 
     return StructuredTool.from_function(
         recall,
@@ -269,181 +268,83 @@ def _check(max_tokens: Any, least: int, counter: Any) -> None:
         raise ConfigError(f"max_tokens={max_tokens!r}: give a whole number of tokens, at least {least}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Passage:
-    """A part of a message that matches a query, or all of it."""
-
-    index: int  # of the message
-    text: str
-    start_char: int  # in the readable text of the message
-    chars: int  # of that text
-    score: float = 0.0
-    worth: float = 0.0  # beside others that take as much room
-
-    @property
-    def stop_char(self) -> int:
-        return self.start_char + len(self.text)
-
-    @property
-    def is_whole(self) -> bool:
-        return len(self.text) == self.chars
-
-
-def _passages(messages: Sequence[tuple[int, AnyMessage]], query: str, embeddings: Embeddings | None) -> list[_Passage]:
-    """The passages that match, in their order; each message comes with its position."""
-    passages, texts = list[_Passage](), list[str]()
-    for index, message in messages:
-        text, name = readable_text(message), message.name or ""
-        for start, stop in _spans(text):
-            part = text[start:stop]
-            passages.append(_Passage(index=index, text=part, start_char=start, chars=len(text)))
-            # The name of who said it, or of the tool, is searched with the beginning.
-            texts.append(f"{name} {part}" if name and not start else part)
-    if embeddings is None:
-        scores = _word_scores(texts, [passage.index for passage in passages], query)
-    else:
-        scores = _meaning_scores(texts, query, embeddings)
-    found = list[_Passage]()
-    for passage, score in zip(passages, scores, strict=True):
-        if score > 0:
-            worth = _worth(score, len(passage.text), embeddings, share=1 if passage.is_whole else PART_SHARE)
-            found.append(replace(passage, score=score, worth=worth))
-    return found
+def _matching(messages: Sequence[AnyMessage], positions: Iterable[int], query: str) -> list[Excerpt]:
+    """The passages of the messages at these positions that match, by worth; of equals the newer, from its beginning."""
+    passages, words, calls = list[Excerpt](), list[Sequence[str]](), dict[str | None, str]()
+    for index in positions:
+        message = messages[index]
+        calls |= {call["id"]: f"{call['name']} {compact_json(call['args'])}" for call in calls_of(message)}
+        # Beside what it says, a message is found by its author, and a result by its call.
+        called = calls.get(message.tool_call_id, "") if isinstance(message, ToolMessage) else ""
+        about = terms(f"{message.name or ''} {called}")
+        text = readable_text(message)
+        for start, stop, said in _passages(text) if len(text) <= SPLIT_TEXT_CHARS else _passages.__wrapped__(text):
+            is_whole = stop - start == len(text)
+            part = Excerpt(message=message, index=index, text=text[start:stop], start_char=start, is_whole=is_whole)
+            passages.append(part)
+            words.append(said if start else (*about, *said))
+    found = [
+        replace(passage, score=score, worth=_worth(score, passage.text) * (1 if passage.is_whole else PART_SHARE))
+        for passage, score in zip(passages, _scores(words, query), strict=True)
+        if score > 0
+    ]
+    return sorted(found, key=lambda part: (-part.worth, -part.index, part.start_char))
 
 
-def _worth(score: float, chars: int, embeddings: Embeddings | None, *, share: float = 1) -> float:
-    """The score for its room; nearness of meaning, unlike words in common, does not grow with the length."""
-    return score if embeddings is not None else score * (share / (chars + LABEL_CHARS) ** LENGTH_EXPONENT)
-
-
-def _rank(passage: _Passage) -> tuple[float, int, int]:
-    """Order by worth, newer before older, a message from its beginning."""
-    return -passage.worth, -passage.index, passage.start_char
-
-
-def _spans(text: str) -> Sequence[Span]:
-    """Where the passages of a text are: all of a short one, else statements that follow each other."""
-    if len(text) <= WHOLE_CHARS:
-        return [(0, len(text))] if text else []
-    return _split(text) if len(text) <= SPLIT_TEXT_CHARS else _split.__wrapped__(text)
+def _worth(score: float, text: str) -> float:
+    """The score for its room."""
+    return float(score / (len(text) + LABEL_CHARS) ** LENGTH_EXPONENT)
 
 
 @memo_of_texts(MAX_SPLIT_TEXTS)
-def _split(text: str) -> Sequence[Span]:
-    spans = list[Span]()
-    for start, stop in statement_spans(text, 0, len(text)):
+def _passages(text: str) -> Sequence[tuple[int, int, Sequence[str]]]:
+    """Where the passages of a text are, and their terms: all of a short one, else statements that follow each other."""
+    spans = list[tuple[int, int]]()
+    for start, stop in [(0, len(text))] if len(text) <= WHOLE_CHARS else statement_spans(text, 0, len(text)):
         if spans and stop - spans[-1][0] <= PASSAGE_CHARS:
             spans[-1] = spans[-1][0], stop
         else:
             spans.append((start, stop))
-    return spans
+    return [(start, stop, tuple(terms(text[start:stop]))) for start, stop in spans if stop > start]
 
 
-def _word_scores(texts: Sequence[str], owners: Sequence[int], query: str) -> list[float]:
-    """The BM25 score of each passage, and shares of its neighbors': what a short message is about is said around it.
-
-    Beside the first and the last passage of a message stand the messages before and after it, with their best ones.
-    """
+def _scores(words: Sequence[Sequence[str]], query: str) -> list[float]:
+    """The BM25 score of each passage, and shares of its neighbors': what a short message is about is said around it."""
     wanted = dict.fromkeys(query_terms(query), 1.0)
     # The index knows only the terms of the query; all others count as one, for the lengths.
-    known = [Counter(term if term in wanted else "" for term in _passage_terms(text)) for text in texts]
-    if not any(text.keys() - {""} for text in known):
-        return [0.0] * len(texts)
-    import numpy as np  # noqa: PLC0415  # takes longer to import than this package
-
+    known = [Counter(term if term in wanted else "" for term in said) for said in words]
     index = TermIndex(known, saturation=TERM_SATURATION, length_share=LENGTH_NORMALIZATION)
     own = index.scores(dict.fromkeys(index.numbers(wanted), 1.0))
-    changes = np.diff(owners, prepend=-1, append=-1) != 0
-    is_first, is_last = changes[:-1], changes[1:]
-    owner = np.cumsum(is_first) - 1
-    best = np.maximum.reduceat(own, np.flatnonzero(is_first))
-    scores = own + is_first * _from_before(best)[owner] + is_last * _from_before(best[::-1])[::-1][owner]
+    scores = own.copy()
     for distance, share in enumerate(NEIGHBOR_SHARES, start=1):
-        is_same = owner[distance:] == owner[:-distance]
-        scores[distance:] += share * own[:-distance] * is_same
-        scores[:-distance] += share * own[distance:] * is_same
+        scores[distance:] += share * own[:-distance]
+        scores[:-distance] += share * own[distance:]
     result: list[float] = scores.tolist()
     return result
 
 
-def _from_before(scores: Any) -> Any:
-    """What each one of a numpy vector gets of those before it."""
-    shares = 0 * scores
-    for distance, share in enumerate(NEIGHBOR_SHARES, start=1):
-        shares[distance:] += share * scores[:-distance]
-    return shares
-
-
-def _meaning_scores(texts: list[str], query: str, embeddings: Embeddings) -> list[float]:
-    """The cosine between each passage and the query."""
-    from langchain_core.vectorstores import InMemoryVectorStore  # noqa: PLC0415  # imports numpy
-
-    store = InMemoryVectorStore.from_texts(texts, embeddings, [{"place": place} for place in range(len(texts))])
-    found = store.similarity_search_with_score(query, k=len(texts))
-    return [score for _, score in sorted((passage.metadata["place"], score) for passage, score in found)]
-
-
 def _fitting(
-    passages: Iterable[_Passage],
-    room: int,
-    price: WholePrice,
-    label_price: Callable[[_Passage], int],
-    fits: Callable[[list[_Passage]], bool],
-) -> list[_Passage]:
-    """The passages that fit, in the order of their places; those that follow each other are one, with one label.
+    ranked: Iterable[Excerpt], room: int, cost: Callable[[Excerpt], int], fits: Callable[[list[Excerpt]], bool]
+) -> list[Excerpt]:
+    """The passages that fit, in the order of their places; those that follow each other are one.
 
     `fits` is asked of all together, because prices of parts need not add up.
     """
-    kept, starts, stops = list[_Passage](), set[tuple[int, int]](), set[tuple[int, int]]()
-    for passage in passages:
-        start, stop = (passage.index, passage.start_char), (passage.index, passage.stop_char)
-        tokens = price(passage.text) + label_price(passage) * (1 - (start in stops) - (stop in starts))
-        if tokens <= room:
-            room -= tokens
-            kept.append(passage)
-            starts.add(start)
-            stops.add(stop)
-    while kept:
-        parts = list[_Passage]()
-        for passage in sorted(kept, key=lambda passage: (passage.index, passage.start_char)):
-            last = parts[-1] if parts else None
-            if last and (last.index, last.stop_char) == (passage.index, passage.start_char):
-                parts[-1] = replace(last, text=last.text + passage.text, score=max(last.score, passage.score))
-            else:
-                parts.append(passage)
-        if fits(parts):
-            return parts
+    kept = [*take_while_fits(ranked, room, cost, on_overflow="skip").kept]
+    while kept and not fits(_joined(kept)):
         kept.pop()
-    return []
+    return _joined(kept)
 
 
-def _excerpts(
-    messages: Sequence[AnyMessage], passages: Iterable[_Passage], max_tokens: int, count: TokenCounter
-) -> list[Excerpt]:
-    """The passages that fit, most relevant first, each priced as a message of its own."""
-    base = count([])
-    label_tokens = count([HumanMessage("")]) - base
-
-    def fits(parts: list[_Passage]) -> bool:
-        return count([HumanMessage(part.text) for part in parts]) <= max_tokens
-
-    parts = _fitting(passages, max_tokens - base, text_price(count), lambda _: label_tokens, fits)
-    return [
-        Excerpt(
-            message=messages[part.index],
-            index=part.index,
-            text=part.text,
-            start_char=part.start_char,
-            stop_char=part.stop_char,
-            is_whole=part.is_whole,
-        )
-        for part in sorted(parts, key=lambda part: (-part.score, -part.index, part.start_char))
-    ]
-
-
-@memo_of_texts(MAX_PASSAGES)
-def _passage_terms(text: str) -> tuple[str, ...]:
-    return tuple(terms(text))
+def _joined(passages: Iterable[Excerpt]) -> list[Excerpt]:
+    parts = list[Excerpt]()
+    for passage in sorted(passages, key=lambda passage: (passage.index, passage.start_char)):
+        last = parts[-1] if parts else None
+        if last and (last.index, last.stop_char) == (passage.index, passage.start_char):
+            parts[-1] = replace(last, text=last.text + passage.text, score=max(last.score, passage.score))
+        else:
+            parts.append(passage)
+    return parts
 
 
 def readable_text(message: AnyMessage) -> str:
@@ -480,14 +381,11 @@ def _readable(piece: Piece) -> str:
 class _Reader:
     """Reads messages of one history, and searches them, for one answer of the tool."""
 
-    def __init__(
-        self, messages: Sequence[AnyMessage], price: WholePrice, max_tokens: int, embeddings: Embeddings | None
-    ) -> None:
+    def __init__(self, messages: Sequence[AnyMessage], price: WholePrice, max_tokens: int) -> None:
         self.messages = messages
         self.ids = [message_id(messages, index) for index in range(len(messages))]
-        self._price = lru_cache(maxsize=None)(price)  # for as long as one answer takes
+        self._price = price
         self._max_tokens = max_tokens
-        self._embeddings = embeddings
         self._handles = handles(messages)
         said = ((i, message) for i, message in enumerate(messages) if is_user(message))
         self._turns = [index for index, message in said if NOTE_KEY not in message.additional_kwargs]
@@ -496,7 +394,7 @@ class _Reader:
         """The position of the message with this id, or of the only one whose id begins like it."""
         if wanted in self.ids:
             return self.ids.index(wanted)
-        is_handle = len(wanted) >= SHORTEST_HANDLE_CHARS
+        is_handle = len(wanted) >= HANDLE_CHARS
         found = [index for index, key in enumerate(self.ids) if is_handle and key.startswith(wanted)]
         if len(found) == 1:
             return found[0]
@@ -508,25 +406,27 @@ class _Reader:
 
     def read(self, index: int, query: str, start_char: int) -> str:
         """As much of one message as fits, from the best match on when there is something to search for."""
-        hits = _passages([(index, self.messages[index])], query, self._embeddings) if query else []
-        start_char = max(hits, key=lambda hit: hit.score).start_char if hits else start_char
-        chars = len(readable_text(self.messages[index]))
-        if not 0 <= start_char < max(1, chars):
-            raise ToolException(f"offset_chars={start_char} is outside of the message, which has {chars} characters.")
-        room = self._max_tokens
-        while True:
-            part = self._beginning(index, start_char, room)
-            more = f"; read on with offset_chars={part.stop_char}" if part.stop_char < chars else ""
-            page = f"[{self._author(index)}, characters {start_char} to {part.stop_char} of {chars}{more}]\n{part.text}"
-            tokens = self._price(page)
-            if tokens <= self._max_tokens or not part.text:
-                return page
-            room = min(room - 1, room * self._max_tokens // tokens)  # the pieces may cost less than the whole
+        hits = _matching(self.messages, [index], query) if query else []
+        if hits:
+            start_char = max(hits, key=lambda hit: hit.score).start_char
+        text = readable_text(self.messages[index])
+        if not 0 <= start_char < max(1, len(text)):
+            raise ToolException(
+                f"offset_chars={start_char} is outside of the message, which has {len(text)} characters."
+            )
+
+        def page(part: str) -> str:
+            stop_char = start_char + len(part)
+            more = f"; read on with offset_chars={stop_char}" if stop_char < len(text) else ""
+            return f"[{self._author(index)}, characters {start_char} to {stop_char} of {len(text)}{more}]\n{part}"
+
+        return page(_beginning(text[start_char:], self._max_tokens, lambda part: self._price(page(part))))
 
     def search(self, query: str, positions: Sequence[int], seen: frozenset[int]) -> str:
         """The best passages at these positions that are not seen, in the order in which they were said."""
-        passages = _passages([(index, self.messages[index]) for index in positions], query, self._embeddings)
+        passages = _matching(self.messages, positions, query)
         matching = {passage.index for passage in passages}
+        passages = [passage for passage in passages if passage.index not in seen]
         unseen, in_view = len(matching - seen), len(matching & seen)
         if not unseen:
             where = f" (in your view: {in_view})" if in_view else ""
@@ -534,50 +434,36 @@ class _Reader:
                 f"No message that left your view matches {query[:QUOTED_CHARS]!r}{where}. Try other words for the "
                 "same thing, names, numbers or parts of file names."
             )
-        of_all = f"of {unseen} matching messages" + (f" (not counting {in_view} in your view)" if in_view else "")
 
-        def intro(shown: int, *, has_parts: bool) -> str:
-            parts = " (of long ones characters from-to: read on with message_id and offset_chars)" if has_parts else ""
-            return f"{shown} {of_all}, the most relevant that fit, oldest first{parts}:"
+        def page(parts: Sequence[Excerpt]) -> str:
+            besides = f" (not counting {in_view} in your view)" if in_view else ""
+            how = " (of long ones characters from-to: read on with message_id and offset_chars)"
+            opening = (
+                f"{len({part.index for part in parts})} of {unseen} matching messages{besides}, the most relevant that "
+                f"fit, oldest first{'' if all(part.is_whole for part in parts) else how}:"
+            )
+            return SEPARATOR.join([opening, *map(self._labelled, parts)])
 
-        def page(parts: list[_Passage]) -> str:
-            opening = intro(len({p.index for p in parts}), has_parts=not all(p.is_whole for p in parts))
-            return SEPARATOR.join([opening, *(f"{self._label(part)}\n{part.text}" for part in parts)])
-
-        room = self._max_tokens - self._price(intro(unseen, has_parts=True) + SEPARATOR)
-        ranked = sorted((part for part in passages if part.index not in seen), key=_rank)
-        cut = (self._cut(part, room, room // min(EXCERPTS, unseen)) for part in ranked[: room // BLOCK_TOKENS])
+        room = self._max_tokens - self._price(page([]))
         parts = _fitting(
-            cut, room, self._price, self._label_tokens, lambda parts: self._price(page(parts)) <= self._max_tokens
+            (self._cut(part, room // 2) for part in passages[: self._max_tokens // LEAST_TOKENS]),
+            room,
+            lambda part: self._price(f"{SEPARATOR}{self._labelled(part)}"),
+            lambda parts: self._price(page(parts)) <= self._max_tokens,
         )
         if not parts:
             return f"{unseen} earlier messages match, but none fits: search with fewer or rarer words."
         return page(parts)
 
-    def _cut(self, part: _Passage, room: int, share: int) -> _Passage:
-        """The passage, or as much of it as fits its share when it would take more than half of the room."""
-        if self._price(part.text) + self._label_tokens(part) <= max(share, room // 2):
-            return part
-        shorter = self._beginning(part.index, part.start_char, share)
-        return replace(part, text=part.text[: len(shorter.text)])
+    def _cut(self, part: Excerpt, room: int) -> Excerpt:
+        """The passage, or as much of it as fits in a room that leaves some to others."""
+        text = _beginning(part.text, room, self._price)
+        return part if text == part.text else replace(part, text=text, is_whole=False)
 
-    def _beginning(self, index: int, start_char: int, room: int) -> _Passage:
-        """A message from `start_char` on, as much of it as fits with its label."""
-        text = readable_text(self.messages[index])
-        rest = text[start_char:]
-        longest = _Passage(index=index, text=rest[:-1], start_char=start_char, chars=len(text))
-        spans = islice(piece_spans(rest, STEP_CHARS), max(0, room))  # no piece costs less than a token
-        left = room - self._label_tokens(longest)
-        fit: Fit[Span] = take_while_fits(spans, left, lambda span: self._price(rest[span[0] : span[1]]))
-        return replace(longest, text=rest[: fit.kept[-1][1] if fit.kept else 0])
-
-    def _label_tokens(self, part: _Passage) -> int:
-        return self._price(f"{self._label(part)}\n{SEPARATOR}")
-
-    def _label(self, part: _Passage) -> str:
-        """The line before a passage; how to read on stands once, at the top of the page."""
-        where = "" if part.is_whole else f", {part.start_char}-{part.stop_char} of {part.chars}"
-        return f"[{self._author(part.index)}{where}]"
+    def _labelled(self, part: Excerpt) -> str:
+        """A passage behind the line that says whose it is; how to read on stands once, at the top of the page."""
+        where = f", {part.start_char}-{part.stop_char} of {len(readable_text(part.message))}"
+        return f"[{self._author(part.index)}{'' if part.is_whole else where}]\n{part.text}"
 
     def _author(self, index: int) -> str:
         message = self.messages[index]
@@ -586,8 +472,16 @@ class _Reader:
         return f"{self._handles[index]}, {author}, turn {bisect_right(self._turns, index)}"
 
 
+def _beginning(text: str, room: int, price: Callable[[str], int]) -> str:
+    """As much of a text as fits."""
+    text = text[: max(1, room) * MOST_CHARS]
+    while len(text) > 1 and (tokens := price(text)) > room:
+        text = text[: word_cut(text, 0, max(1, len(text) * max(0, room) // tokens))]
+    return text
+
+
 def handles(messages: Sequence[AnyMessage]) -> list[str]:
-    """Return for each message its id, or the beginning of a long one that no other id shares.
+    """Return for each message its id, or the beginning of a long one when no other id begins like it.
 
     Examples:
         >>> from langchain_core.messages import HumanMessage
@@ -595,28 +489,25 @@ def handles(messages: Sequence[AnyMessage]) -> list[str]:
         ['4dd9dc63', 'm2', '#2']
     """
     ids = [message_id(messages, index) for index in range(len(messages))]
-    shared = dict.fromkeys(ids, SHORTEST_HANDLE_CHARS - 1)
-    for one, other in pairwise(sorted(shared)):
-        same = len(commonprefix((one, other)))  # noqa: RUF071  # by character is meant
-        shared[one], shared[other] = max(shared[one], same), max(shared[other], same)
-    return [key if len(key) <= LONG_ID_CHARS else key[: shared[key] + 1] for key in ids]
+    alike = Counter(key[:HANDLE_CHARS] for key in ids)
+    is_short = [len(key) <= LONG_ID_CHARS or alike[key[:HANDLE_CHARS]] > 1 for key in ids]
+    return [key if short else key[:HANDLE_CHARS] for key, short in zip(ids, is_short, strict=True)]
 
 
-def _in_sight(reader: _Reader, state: Mapping[str, Any]) -> frozenset[int]:
-    """The positions, in the whole history, of what the model sees in full: leading system messages, unedited view.
+def _in_sight(messages: Sequence[AnyMessage], state: Mapping[str, Any]) -> frozenset[int]:
+    """The positions of what the model sees in full: leading system messages, unedited view.
 
     Where the state does not say what is shown, because nothing left or somebody else trims the history, all other
     messages count as unseen.
     """
-    held: Sequence[AnyMessage] = state.get("messages") or []
-    first = next((i for i, message in enumerate(held) if not isinstance(message, SystemMessage)), len(held))
-    view = read_session({"context_view": state.get("context_view")}, held).view
+    first = first_after_system(messages)
+    view = read_session({"context_view": state.get("context_view")}, messages).view
     places = set(range(first))
     if view != View():
         places |= {position.index for position in view.pinned}
-        places |= set(range(max(first, view.start.index) if view.start else first, len(held)))
-    seen = {message_id(held, index) for index in places} - view.cleared - view.clamped.keys()
-    return frozenset(index for index, key in enumerate(reader.ids) if key in seen)
+        places |= set(range(max(first, view.start.index) if view.start else first, len(messages)))
+    edited = view.cleared | view.clamped.keys()
+    return frozenset(index for index in places if message_id(messages, index) not in edited)
 
 
 def _searchable(messages: Sequence[AnyMessage], tool_name: str) -> list[int]:

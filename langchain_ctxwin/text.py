@@ -56,17 +56,6 @@ def sentence_spans(text: str, start: int, stop: int) -> Iterator[Span]:
             start = end
 
 
-def piece_spans(text: str, size_chars: int) -> Iterator[Span]:
-    """Yield where to cut a text into pieces of at most `size_chars`, as `word_cut` does."""
-    start = 0
-    while len(text) - start > size_chars:
-        stop = word_cut(text, start, start + size_chars)
-        yield start, stop
-        start = stop
-    if start < len(text):
-        yield start, len(text)
-
-
 def word_cut(text: str, start: int, limit: int) -> int:
     """Return where to cut `text[start:limit]`: after the last space of its second half, else between two characters."""
     for position in range(limit, (start + limit) // 2, -1):

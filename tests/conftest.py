@@ -42,13 +42,3 @@ def plain_state():
     with foreign_types() as found:
         yield
     assert found == []
-
-
-@pytest.fixture
-def free_places():
-    """Free every place for calls that may hang: those of earlier tests may not have returned yet."""
-    from langchain_ctxwin.util.background import _places
-
-    _places.renew()
-    yield
-    _places.renew()

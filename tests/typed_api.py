@@ -6,7 +6,6 @@ from typing import Any, assert_type
 
 from langchain.agents import create_agent
 from langchain_core.documents import Document
-from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
 from langchain_core.messages.utils import count_tokens_approximately
@@ -260,16 +259,16 @@ async def retrieval(base: BaseRetriever, documents: list[Document]) -> None:
     print(kept, compressed)  # noqa: T201  # the values are used
 
 
-async def recall(messages: list[AnyMessage], embeddings: Embeddings) -> list[AnyMessage]:
+async def recall(messages: list[AnyMessage]) -> list[AnyMessage]:
     """A search returns a list of messages that says what was left out; the tool is any agent's."""
     found = search_messages(messages, "question", max_tokens=2000, counter=count_tokens_approximately)
     assert_type(found, Found)
-    assert_type(await asearch_messages(messages, "question", embeddings=embeddings), Found)
+    assert_type(await asearch_messages(messages, "question"), Found)
     assert_type(found.dropped, tuple[AnyMessage, ...])
     assert_type(found.tokens, int)
     assert_type(found.truncated, bool)
     assert_type(found.excerpts, tuple[Excerpt, ...])
-    tool = create_recall_tool(max_tokens=2000, counter=None, embeddings=embeddings, name="recall")
+    tool = create_recall_tool(max_tokens=2000, counter=None, name="recall")
     assert_type(create_compact_tool(name="compact_context"), BaseTool)
     assert_type(tool, BaseTool)
     return found

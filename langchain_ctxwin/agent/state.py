@@ -32,7 +32,7 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES, _messages_delta_reducer
 from typing_extensions import TypedDict
 
 from langchain_ctxwin.core.calls import call_ids
-from langchain_ctxwin.core.session import valid_keys, valid_tools
+from langchain_ctxwin.core.session import read_key
 from langchain_ctxwin.errors import ConfigError
 
 SNAPSHOT_UPDATES = 100
@@ -404,12 +404,14 @@ def flags_of(state: State) -> State:
 
 def report_of(state: State) -> Mapping[str, Any]:
     """Return what the steps read of `context_report`; empty when something odd is stored there."""
-    return valid_keys("context_report", state.get("context_report"))[0]
+    report: Mapping[str, Any] = read_key("context_report", state.get("context_report"))[0]
+    return report
 
 
 def tools_of(state: State) -> list[str]:
     """Return `context_tools`; empty when something odd is stored there."""
-    return valid_tools(state.get("context_tools"))[0]
+    names: list[str] = read_key("context_tools", state.get("context_tools"))[0]
+    return names
 
 
 def turn_is_finished(state: State) -> bool:

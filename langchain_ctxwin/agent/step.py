@@ -18,7 +18,7 @@ from langchain_ctxwin.agent.storage import NOWHERE, BackgroundSummaries, RunPlac
 from langchain_ctxwin.core import plan as planning
 from langchain_ctxwin.core.events import NoticeEvent, OverflowEvent
 from langchain_ctxwin.core.request import Window
-from langchain_ctxwin.core.session import MAX_INEFFECTIVE, valid_tools
+from langchain_ctxwin.core.session import MAX_INEFFECTIVE, read_key
 from langchain_ctxwin.core.updates import own_words, update_after_measure
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import BudgetExceededError, ContextWindowError, NoModelFitsError
@@ -155,7 +155,7 @@ class AgentStep:
 
     def check(self) -> Work[None]:
         """Choose tools and model, measure, collect and begin summaries, and say what has to happen before the call."""
-        faults = valid_tools(self.state.get("context_tools"))[1]
+        faults = read_key("context_tools", self.state.get("context_tools"))[1]
         yield from self.choose()
         window = yield from self.engine.verifying(self.window)
         found = yield from self.summaries.stored(window)

@@ -98,7 +98,7 @@ class BackgroundSummaries:
         if pending is None or pending.text or store is None:
             return None
         job = self._engine.jobs.find(pending.key)
-        if job and job.state in {"running", "done"}:
+        if job and job.state in {"running", "ready"}:
             return None
         found: Written | None = yield Wait(lambda: store.get(pending.key), lambda: store.aget(pending.key))
         return found
@@ -122,7 +122,7 @@ class BackgroundSummaries:
         if pending is None or pending.text:
             return False
         job = self._engine.jobs.find(pending.key)
-        if job and job.state != "elsewhere":  # one that ended at this moment is collected by the next step
+        if job:  # one that ended at this moment is collected by the next step
             return False
         age_seconds = abs(self._clock() - pending.since_seconds)
         return self._place.summaries is None or age_seconds > PATIENCE * settings_of(window).summary_timeout_seconds

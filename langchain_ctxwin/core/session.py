@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage
@@ -15,7 +16,7 @@ from langchain_ctxwin.core.history import History
 from langchain_ctxwin.core.pins import last_user
 from langchain_ctxwin.core.record import MAX_COUNT, Record, stored_count
 from langchain_ctxwin.core.sizing import Sizes
-from langchain_ctxwin.core.turns import CHECKSUM_MODULUS, checksum
+from langchain_ctxwin.core.turns import checksum
 from langchain_ctxwin.core.view import (
     Position,
     View,
@@ -23,6 +24,7 @@ from langchain_ctxwin.core.view import (
     message_id,
     messages_left,
     position_of,
+    stored_text,
     with_checksum,
 )
 
@@ -111,7 +113,7 @@ class Session:
 
     view: View = field(default_factory=View)
     summary: str = ""
-    counts: Mapping[str, Any] = field(default_factory=dict)  # what was learned of sizes and limits: see `_CHECKS`
+    counts: Mapping[str, Any] = field(default_factory=dict)  # what was learned of sizes and limits: see `_COUNTS`
     guard: Mapping[str, Any] = field(default_factory=dict)  # what became of compactions and summaries
     pending: Pending | None = None  # the summary that is being written or waits to be shown
     faults: tuple[str, ...] = ()  # what did not match the history and was mended, one line each
@@ -176,151 +178,110 @@ def _stored_position(value: Mapping[str, Any] | None) -> Position | None:
     return Position(id=str(value["id"]), index=int(value["index"])) if value else None
 
 
-# ---- what is stored: each value on its own, what is no value of ours leaves with a line -----------------------------
+# ---- what is stored: a key that holds anything else is dropped whole, with a line ------------------------------------
 
-Faults = tuple[str, ...]
-Check = Callable[[Any], bool]
 # What reading a value raises that is not ours.
 BROKEN = (AttributeError, KeyError, TypeError, ValueError, OverflowError)
 
 
-def valid_keys(name: str, value: object) -> tuple[dict[str, Any], Faults]:
-    """Return what is valid of a state key that is in `_CHECKS`, and a line for each key of it that is not."""
-    if not value:
-        return {}, ()
-    if not isinstance(value, Mapping):
-        return {}, (f"{name} is {type(value).__name__}, not a mapping: it was dropped",)
-    checks = _CHECKS[name]
-    known = {key: stored for key, stored in value.items() if key in checks}
-    kept = {key: stored for key, stored in known.items() if checks[key](stored)}
-    return kept, tuple(f"{name}[{key!r}] holds nothing of ours: it was dropped" for key in known if key not in kept)
-
-
-def valid_view(value: Any, record: Record | None = None) -> tuple[View, Faults]:
-    """Return the stored view with its record; the whole history, and a line, when it is not one."""
+def read_key(name: str, value: Any) -> tuple[Any, tuple[str, ...]]:
+    """Return what a state key holds; an empty value, and a line that says so, when it is nothing of ours."""
+    read, empty = _KEYS[name]
     try:
-        view = View.from_json(value or {}, record)
+        return (read(value) if value else empty()), ()
     except BROKEN:
-        return View(), ("context_view holds no view of ours: it was dropped, the whole history counts",)
-    if view.record.lines and not (view.start or view.cleared or view.clamped):
-        told = "context_record tells of nothing that left the view: it was dropped"
-        return replace(view, record=Record()), (told,)
-    return view, ()
+        return empty(), (f"{name} holds nothing of ours: it was dropped",)
 
 
-def valid_record(value: Any) -> tuple[Record, Faults]:
-    """Return the stored record; an empty one, and a line, when something else is stored."""
-    try:
-        return Record.from_json(value), ()
-    except BROKEN:
-        return Record(), ("context_record holds no record of ours: it was dropped",)
-
-
-def valid_tools(value: object) -> tuple[list[str], Faults]:
-    """Return the stored names of tools; none, and a line, when it is anything but a list of texts."""
-    if not value:
-        return [], ()
-    if not isinstance(value, list | tuple) or not all(map(_is_text, value)):
-        return [], ("context_tools is no list of names: it was dropped",)
-    return list(value), ()
-
-
-def _valid_pending(value: Any) -> tuple[Pending | None, Faults]:
-    try:
-        return Pending.from_json(value), ()
-    except BROKEN:
-        return None, ("context_pending holds no summary of ours: it was dropped",)
-
-
-def _valid_summary(value: object, view: View) -> tuple[str, Faults]:
-    if not value:
-        return "", ()
-    if not isinstance(value, str):
-        return "", (f"context_summary is {type(value).__name__}, not a text: it was dropped",)
-    if view.start is None and view.covered is None:
-        return "", ("context_summary stands for nothing that left the view: it was dropped",)
-    return value, ()
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
-
-
-def _is_number(least: int = 0, most: int = MAX_COUNT) -> Check:
+def _is_from(least: int, most: int = MAX_COUNT) -> Callable[[Any], bool]:
     return lambda value: type(value) is int and least <= value <= most
 
 
-def _or_none(check: Check) -> Check:
-    return lambda value: value is None or check(value)
+def _is_position(value: Any) -> bool:
+    return value == {} or _has_shape(value, {"id": str, "index": int})
 
 
-def _has(checks: Mapping[str, Check], optional: Collection[str] = ()) -> Check:
-    """A mapping with these keys, whatever others it has."""
-
-    def holds(value: object) -> bool:
-        return isinstance(value, Mapping) and all(
-            check(value[key]) if key in value else key in optional for key, check in checks.items()
-        )
-
-    return holds
+def _or_none(shape: Any) -> Callable[[Any], bool]:
+    return lambda value: value is None or _has_shape(value, shape)
 
 
-def _each(check: Check) -> Check:
-    return lambda value: (
-        isinstance(value, Mapping) and all(isinstance(key, str) and check(item) for key, item in value.items())
-    )
-
-
-def _is_position(value: object) -> bool:
-    return value == {} or _has({"id": _is_text, "index": _is_count})(value)
-
-
-def _are_sizes(value: Any) -> bool:
-    try:
-        Sizes.from_json(value)
-    except BROKEN:
-        return False
-    return True
-
-
-_is_count = _is_number()
-_SIZES = {"tokens": _is_count, "estimate": _is_count}
-_CHECKED = {**_SIZES, "digest": _is_text}
-_ANCHOR = {**_CHECKED, "id": _or_none(_is_text), "index": _is_count, "checksum": _is_number(0, CHECKSUM_MODULUS - 1)}
-
-_CHECKS: dict[str, dict[str, Check]] = {
-    "context_counts": {
-        "anchor": _or_none(_has(_ANCHOR, optional=("id", "index", "checksum"))),
-        "checked": _has(_CHECKED),
-        "sizes": _each(_are_sizes),
-        "speakers": _each(_is_text),
-        "limits": _each(_each(_is_number(1))),
-        "media": _each(_each(_is_number(1))),
-        "messages": _is_count,
-        "first": _or_none(_is_text),
-        "resets": _is_count,
-    },
-    "context_guard": {
-        **dict.fromkeys(("compactions", "dropped_turns", "ineffective"), _is_count),
-        "asked": _or_none(_is_count),
-        **dict.fromkeys(("since", "unbound"), _is_position),
-        "reason": _is_text,
-        "binding_model": _is_text,
-        "summarizer": _each(_is_count),
-    },
-    "context_report": {**dict.fromkeys(("input_limit", "total_tokens", "over_by"), _is_count), "stopped": _is_text},
+_SIZES = {"tokens": int, "estimate": int}
+_CHECKED = {**_SIZES, "digest": str}
+_ANCHOR = {**_CHECKED, "id": _or_none(str), "index": int}
+_COUNTS = {
+    "anchor": _or_none(_ANCHOR),
+    "checked": _CHECKED,
+    "sizes": {str: lambda value: bool(Sizes.from_json(value))},
+    "speakers": {str: str},
+    "limits": {str: {str: _is_from(1)}},
+    "media": {str: {str: _is_from(1)}},
+    "messages": int,
+    "first": _or_none(str),
+    "resets": int,
 }
+_GUARD = {
+    **dict.fromkeys(("compactions", "dropped_turns", "ineffective"), int),
+    "asked": _or_none(int),
+    **dict.fromkeys(("since", "unbound"), _is_position),
+    **dict.fromkeys(("reason", "binding_model"), str),
+    "summarizer": {str: int},
+}
+_REPORT = {**dict.fromkeys(("input_limit", "total_tokens", "over_by"), int), "stopped": str}
 
 
-# ---- the stored session in this history: every position is verified -------------------------------------------------
+def _has_shape(value: Any, shape: Any) -> bool:
+    """True for a value of this shape.
 
-ReadRecord = Callable[[object], tuple[Record, Faults]]  # `valid_record`, or a memoized form of it
+    A shape is `int` (a count), `str`, a function that checks a value, a mapping of names to shapes, or `{str: shape}`
+    for any names.
+    """
+    if shape is int:
+        return type(value) is int and 0 <= value <= MAX_COUNT
+    if shape is str:
+        return isinstance(value, str)
+    if not isinstance(shape, Mapping):
+        return bool(shape(value))
+    if not isinstance(value, Mapping):
+        return False
+    if str in shape:
+        return all(isinstance(key, str) and _has_shape(one, shape[str]) for key, one in value.items())
+    return all(key in value and _has_shape(value[key], one) for key, one in shape.items())
+
+
+def _read_mapping(shapes: Mapping[str, Any], value: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keys that are known, any of which may be missing."""
+    known = {key: one for key, one in value.items() if key in shapes}
+    if not all(_has_shape(one, shapes[key]) for key, one in known.items()):
+        raise ValueError("a value of another type, or out of range")
+    return known
+
+
+def _read_tools(value: Any) -> list[str]:
+    if not isinstance(value, list | tuple):
+        raise TypeError("no list")
+    return [stored_text(name) for name in value]
+
+
+_KEYS: Mapping[str, tuple[Callable[[Any], Any], Callable[[], Any]]] = {
+    "context_view": (View.from_json, View),
+    "context_record": (Record.from_json, Record),
+    "context_summary": (stored_text, str),
+    "context_pending": (Pending.from_json, lambda: None),
+    "context_tools": (_read_tools, list),
+    "context_counts": (partial(_read_mapping, _COUNTS), dict),
+    "context_guard": (partial(_read_mapping, _GUARD), dict),
+    "context_report": (partial(_read_mapping, _REPORT), dict),
+}
+"""How each key is read, and what stands for one that holds nothing."""
+
+
+# ---- the stored session in this history: every position is verified, once -------------------------------------------
 
 
 def read_session(
     state: Mapping[str, Any] | None,
     messages: Sequence[AnyMessage],
-    read_record: ReadRecord = valid_record,
+    read_key: Callable[[str, Any], tuple[Any, tuple[str, ...]]] = read_key,
     checksum_of: Callable[[list[AnyMessage]], int] = checksum,
 ) -> Session:
     """Read the session and verify every stored position against the history.
@@ -329,39 +290,38 @@ def read_session(
     plan is then made again from the full history. Where something that left was edited or removed, summary and record
     are dropped, for they may tell of it; the measure writes the record anew.
     """
-    values = state or {}
-    counts, count_faults = valid_keys("context_counts", values.get("context_counts"))
-    guard, guard_faults = valid_keys("context_guard", values.get("context_guard"))
-    record, record_faults = read_record(values.get("context_record"))
-    view, view_faults = valid_view(values.get("context_view"), record)
-    pending, pending_faults = _valid_pending(values.get("context_pending"))
-    _, report_faults = valid_keys("context_report", values.get("context_report"))
-    faults = [*count_faults, *guard_faults, *view_faults, *record_faults, *pending_faults, *report_faults]
-    seen, first_id = int(counts.get("messages", 0)), counts.get("first")
-    if len(messages) < seen and not (messages and message_id(messages, 0) == first_id):
-        faults.append(
-            f"history has {len(messages)} messages, the state remembers {seen}: if nothing was removed on purpose, "
-            "old checkpoints of this thread were deleted"
-        )
+    faults: list[str] = []
+    values: dict[str, Any] = {}
+    for name in _KEYS:
+        values[name], told = read_key(name, (state or {}).get(name))
+        faults += told
+    counts, guard, pending = (values[f"context_{name}"] for name in ("counts", "guard", "pending"))
+    view: View = replace(values["context_view"], record=values["context_record"])
+    faults += _deleted(counts, messages)
+    if view.record.lines and not (view.start or view.cleared or view.clamped):
+        faults.append("context_record tells of nothing that left the view: it was dropped")
+        view = replace(view, record=Record())
     located = _locate(view, messages)
     if located is None:
-        lost = "the start of the view is no longer in the history: view, summary and anchor were dropped"
-        counts = {key: value for key, value in counts.items() if key != "anchor"}
+        faults.append("the start of the view is no longer in the history: view, summary and anchor were dropped")
         # Sizes that were reported so far belong to requests that the dropped view made.
-        guard = _since_now(guard, messages)
-        return Session(counts=counts, guard=guard, faults=(*faults, lost))
-    summary, moved = _valid_summary(values.get("context_summary"), located)
+        counts = {key: value for key, value in counts.items() if key != "anchor"}
+        return Session(counts=counts, guard=_since_now(guard, messages), faults=tuple(faults))
+    summary = values["context_summary"]
+    if summary and located.start is None and located.covered is None:
+        faults.append("context_summary stands for nothing that left the view: it was dropped")
+        summary = ""
     is_edited = view.left_checksum not in {None, checksum_of(messages_left(located, messages))}
     if is_edited:
         faults.append("what had left the view was edited or removed: summary and record were dropped")
         located, summary = replace(located, record=Record(), covered=None, covered_tokens=0), ""
-    is_moved, first = located != view, first_after_system(messages)
     # Without a start nothing says whose history this is but the lines of the record.
-    if is_moved or (located.start is None and located.record.lines):
-        located = _of_present(located, messages)
-    if not is_edited and (is_moved or located != view):
-        moved = (*moved, "earlier history was edited: the view moved with it")
-    known = pending.located(messages, located, first) if pending else None
+    if located != view or (located.start is None and located.record.lines):
+        present = (message_id(messages, index) for index in range(len(messages)))
+        located = replace(located, record=located.record.of_messages(present))
+    if not is_edited and located != view:
+        faults.append("earlier history was edited: the view moved with it")
+    known = pending.located(messages, located, first_after_system(messages)) if pending else None
     if pending and known is None:
         faults.append("the summary on its way is of messages that are not in this branch: it was dropped")
     return Session(
@@ -370,9 +330,18 @@ def read_session(
         counts=counts,
         guard=guard,
         pending=known,
-        faults=(*faults, *moved),
+        faults=tuple(faults),
         has_edits=is_edited,
     )
+
+
+def _deleted(counts: Mapping[str, Any], messages: Sequence[AnyMessage]) -> list[str]:
+    """Say that the history is shorter than the state remembers, though its beginning was not removed on purpose."""
+    seen = counts.get("messages", 0)
+    if len(messages) >= seen or (messages and message_id(messages, 0) == counts.get("first")):
+        return []
+    shrunk = f"history has {len(messages)} messages, the state remembers {seen}"
+    return [f"{shrunk}: if nothing was removed on purpose, old checkpoints of this thread were deleted"]
 
 
 def counted(session: Session, messages: Sequence[AnyMessage], *, reason: str, **changes: Any) -> dict[str, Any]:
@@ -389,11 +358,6 @@ def _since_now(guard: Mapping[str, Any], messages: Sequence[AnyMessage]) -> dict
 def last_position(messages: Sequence[AnyMessage]) -> dict[str, Any]:
     """Return the stored form of the position of the newest message; empty when there is none."""
     return position_of(messages, len(messages) - 1).to_json() if messages else {}
-
-
-def _of_present(view: View, messages: Sequence[AnyMessage]) -> View:
-    """Forget the lines of messages that were removed."""
-    return replace(view, record=view.record.of_messages(message_id(messages, i) for i in range(len(messages))))
 
 
 def _locate(view: View, messages: Sequence[AnyMessage]) -> View | None:
@@ -419,12 +383,9 @@ def _locate(view: View, messages: Sequence[AnyMessage]) -> View | None:
 
 
 def _without_gone(view: View, messages: Sequence[AnyMessage]) -> View:
-    """Forget edits of messages that were removed; the start of the view may be where it was."""
+    """Forget edits of messages that were removed."""
     edited = view.cleared | view.clamped.keys()
-    begin = view.start.index if view.start else 0
-    if not edited or edited <= {message_id(messages, i) for i in range(begin, len(messages))}:
-        return view
-    gone = edited - {message_id(messages, i) for i in range(len(messages))}
+    gone = edited - {message_id(messages, i) for i in range(len(messages))} if edited else edited
     if not gone:
         return view
     clamped = {key: clamp for key, clamp in view.clamped.items() if key not in gone}

@@ -32,7 +32,7 @@ class Position:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Position:
         """Read the JSON form; raises like `View.from_json`."""
-        return cls(id=_text(value["id"]), index=stored_count(value["index"]))
+        return cls(id=stored_text(value["id"]), index=stored_count(value["index"]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,20 +111,20 @@ class View:
                 head_chars=stored_count(how["head_chars"]),
                 tail_chars=stored_count(how["tail_chars"]),
                 of_pin=bool(how.get("pin")),
-                tool=_text(how.get("tool") or ""),
+                tool=stored_text(how.get("tool") or ""),
             )
             for key, how in (value.get("clamped") or {}).items()
             if "head_chars" in how
         }
         return cls(
             start=Position.from_json(start) if start else None,
-            pinned=tuple(Position(id=_text(key), index=stored_count(i)) for key, i in value.get("pinned") or ()),
-            cleared=frozenset(map(_text, value.get("cleared") or ())),
+            pinned=tuple(Position(id=stored_text(key), index=stored_count(i)) for key, i in value.get("pinned") or ()),
+            cleared=frozenset(map(stored_text, value.get("cleared") or ())),
             clamped=clamped,
             covered=Position.from_json(through) if through else None,
             covered_tokens=stored_count(covered.get("left") or 0),
             left_checksum=None if value.get("checksum") is None else stored_checksum(value["checksum"]),
-            begun_by=_text(value.get("begun_by") or ""),
+            begun_by=stored_text(value.get("begun_by") or ""),
             record=record or Record(),
         )
 
@@ -162,7 +162,8 @@ def first_after_system(messages: Sequence[AnyMessage]) -> int:
     return next((i for i, message in enumerate(messages) if not isinstance(message, SystemMessage)), len(messages))
 
 
-def _text(value: object) -> str:
+def stored_text(value: object) -> str:
+    """Return a stored text as it is; TypeError for anything else."""
     if not isinstance(value, str):
         raise TypeError(f"{type(value).__name__} is no text")
     return value

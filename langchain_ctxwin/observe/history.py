@@ -27,8 +27,6 @@ from langchain_ctxwin.util.files import place
 MAX_EVENTS = 100_000  # unless told, some 150 MB: about 40,000 model calls
 MAX_WAITING = 10_000  # events for a slow disk, some 10 MB; of more, the newest are lost, which is logged
 BUSY_SECONDS = 1.0  # how long a write waits for another process; each of them takes some milliseconds
-IDLE_SECONDS = 1.0  # how long the thread waits for another event: steps follow each other faster
-LINGER_SECONDS = 0.05  # how long events gather, to be written at once
 BATCH_ROWS = 1_000  # events that are read at once
 APPLICATION_ID = 0x43545857  # tells our files from those of other programs: CTXW
 VERSION = 2  # of the table; a file with another one is left alone
@@ -80,7 +78,7 @@ class HistorySink:
         """Events that could not be written."""
         self._waiting = deque[Event]()
         self._failures = FailureLog(path=str(self.path))
-        self._worker = Worker("ctxwin-history", idle_seconds=IDLE_SECONDS, linger_seconds=LINGER_SECONDS)
+        self._worker = Worker("ctxwin-history")
         _sinks.add(self)
         renew_after_fork(self)
 

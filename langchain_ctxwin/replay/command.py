@@ -16,7 +16,7 @@ from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 from langchain_ctxwin.config import PRESETS
 from langchain_ctxwin.core.blocks import text_of
 from langchain_ctxwin.core.record import render_record
-from langchain_ctxwin.core.session import valid_view
+from langchain_ctxwin.core.session import read_key
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.replay.page import page, require_writable, write_page
 from langchain_ctxwin.replay.playing import (
@@ -283,7 +283,7 @@ def _reasons(sent: Sequence[Sent], history: Sequence[AnyMessage]) -> dict[str, s
 def _live(thread: str, state: Mapping[str, Any]) -> Iterator[str]:
     """The lines that tell what the model sees of a thread, by the state that its checkpointer holds."""
     messages: Sequence[AnyMessage] = state["messages"]
-    view, _ = valid_view(state.get("context_view"))
+    view, _ = read_key("context_view", state.get("context_view"))
     record, report, guard = (state.get(f"context_{name}") or {} for name in ("record", "report", "guard"))
     size = ""
     if {"total_tokens", "input_limit"} <= report.keys():

@@ -11,9 +11,7 @@ from langchain_ctxwin.summarize.jobs import (
     SummaryJobs,
     SummaryStore,
     Written,
-    awrite_summary,
     default_jobs,
-    write_summary,
     writing_summary,
 )
 from langchain_ctxwin.summarize.model import ExtractiveSummarizer, ModelSummarizer, as_summarizer, writer_of
@@ -27,9 +25,7 @@ __all__ = [
     "SummaryStore",
     "Written",
     "as_summarizer",
-    "awrite_summary",
     "default_jobs",
-    "write_summary",
     "writer_of",
     "writing_summary",
 ]

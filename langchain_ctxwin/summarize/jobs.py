@@ -6,18 +6,19 @@ import asyncio
 import atexit
 import hashlib
 import json
+import os
 import threading
 import time
 import weakref
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from math import ceil
-from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 from uuid import uuid4
 
 from langchain_core.callbacks import BaseCallbackHandler
@@ -31,7 +32,7 @@ from langchain_ctxwin.core.spending import Usage
 from langchain_ctxwin.errors import ConfigError, SummarizationError, expect
 from langchain_ctxwin.protocols import Clock, Summarizer
 from langchain_ctxwin.summarize.model import CALL_CONFIG, caller_loop
-from langchain_ctxwin.util.background import bare_context, in_daemon, in_few_daemons, renew_after_fork
+from langchain_ctxwin.util.background import bare_context, in_daemon, renew_after_fork
 from langchain_ctxwin.util.failures import log_failure
 from langchain_ctxwin.util.stores import asking, redis_client
 from langchain_ctxwin.util.work import Wait, Work, arun, run
@@ -48,9 +49,7 @@ DRAIN_SECONDS = 5.0  # longest wait at exit: what a person or an orchestrator be
 class Job:
     """What is known of one summary."""
 
-    state: Literal["running", "elsewhere", "done", "failed"]
-    """`elsewhere` is being written by another process, which stores it."""
-
+    state: Literal["running", "ready", "failed"]
     written: Written | None = None
     reason: str = ""
     """Why it failed."""
@@ -64,13 +63,12 @@ class _Run:
     timeout_seconds: float
     deadline: float
     store: SummaryStore | None
-    thread_id: str = ""
+    thread_id: str
     ended: Future[None] = field(default_factory=Future)  # only to wait for: its own lock may be held at a fork
     has_ended: bool = False
-    written: Written | None = None  # without text and reason at the end: another process writes it
-    reason: str | None = None
-    is_cancelled: bool = False
-    has_lease: bool = False
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    written: Written | None = None
+    reason: str = ""
 
 
 class SummaryJobs:
@@ -101,13 +99,11 @@ class SummaryJobs:
         drain_seconds: float = DRAIN_SECONDS,
         clock: Clock = time.monotonic,
     ) -> None:
-        if not isinstance(max_running, int) or isinstance(max_running, bool) or max_running < 1:
+        if not isinstance(max_running, int) or max_running < 1:
             raise ConfigError(f"max_running={max_running!r}: give a whole number of summaries, at least 1")
         if not isinstance(drain_seconds, int | float) or not drain_seconds >= 0:
             raise ConfigError(f"drain_seconds={drain_seconds!r}: give a number of seconds, 0 to wait for nothing")
-        if lease is not None and (isinstance(lease, type) or not isinstance(lease, Lease)):
-            problem = "has no methods acquire and release: pass RedisLease.from_url(url), or None"
-            raise ConfigError(f"lease={lease!r:.80} {problem}")
+        expect(lease, Lease | None, "lease", "an object with acquire and release, RedisLease.from_url(url), or None")
         self._max_running = max_running
         self._lease = lease
         self._drain_seconds = drain_seconds
@@ -115,8 +111,8 @@ class SummaryJobs:
         self._lock = threading.Lock()
         self._runs: OrderedDict[str, _Run] = OrderedDict()
         self._threads: set[_Run] = set()  # whose thread may live: running ones, and those that nobody waits for
-        self._drains_at_exit = False
         renew_after_fork(self)
+        atexit.register(_drain_at_exit, weakref.ref(self))  # a bound method would keep the jobs alive
 
     def start(
         self,
@@ -149,12 +145,8 @@ class SummaryJobs:
                 return False
             self._threads.add(run)
             self._runs[key] = run
-            ended = (each.key for each in list(self._runs.values()) if self._job(each).state != "running")
-            while len(self._runs) > MAX_REMEMBERED and (oldest := next(ended, None)) is not None:
-                del self._runs[oldest]
-            if store is not None and not self._drains_at_exit:
-                self._drains_at_exit = True
-                atexit.register(_drain_at_exit, weakref.ref(self))  # a bound method would keep the jobs alive
+            if len(self._runs) > MAX_REMEMBERED:
+                self._runs.popitem(last=False)
         return True
 
     def find(self, key: str) -> Job | None:
@@ -170,12 +162,8 @@ class SummaryJobs:
         """Forget a job whatever its state; what it still writes is neither kept nor stored."""
         with self._lock:
             run = self._runs.pop(key, None)
-        if run is None:
-            return
-        run.is_cancelled = True
-        if run.has_lease and not run.has_ended:
-            with suppress(RuntimeError):  # too many hang already; the lease runs out by itself
-                in_few_daemons(lambda: self._give_lease_back(run))
+        if run is not None:
+            run.cancelled.set()
 
     def cancel_thread(self, thread_id: str) -> int:
         """Forget the jobs of a conversation, see `cancel`, and return how many there were."""
@@ -213,69 +201,64 @@ class SummaryJobs:
 
     def _work(self, run: _Run, write: Callable[[], str], enter: Callable[[], None]) -> None:
         """What the thread of a job does; nobody is there to catch what it raises."""
+        has_lease = False
         try:
-            lease = self._lease
-            is_ours = lease is None or self._granted("summary.lease_failed", run, lease.acquire, run.timeout_seconds)
-            run.has_lease = is_ours and lease is not None
-            if run.store is not None and (stored := run.store.get(run.key)):
-                run.written = stored
-            elif is_ours:
-                written = attempt(write, enter)
-                if run.is_cancelled or self._clock() >= run.deadline:
-                    raise _too_slow(run.timeout_seconds)  # noqa: TRY301  # like any failure
-                run.written = written
-                if run.store is not None:
-                    run.store.put(run.key, written)
-                    _drop_if_cancelled(run, run.store)
-        except BaseException as error:  # noqa: BLE001  # also a crash of the store, such as a panic in an extension
+            if run.store is not None:
+                run.written = run.store.get(run.key)
             if run.written is None:
-                self._give_lease_back(run)  # before a second attempt can begin, which needs it
-                run.reason = str(error)
+                has_lease = self._acquired(run)
+                if has_lease:
+                    self._write(run, write, enter)
+                else:  # another process writes and stores it
+                    self.cancel(run.key)
+        except BaseException as error:  # noqa: BLE001  # also a crash of the store, such as a panic in an extension
+            run.reason = str(error)
+            if has_lease and run.written is None:
+                self._released(run)  # before a second attempt can begin, which needs it
         run.has_ended = True
 
-    def _give_lease_back(self, run: _Run) -> None:
-        """Let anybody write it: nothing came of this attempt. After its time the lease may be the next attempt's."""
-        with self._lock:
-            had_lease, run.has_lease = run.has_lease and self._clock() < run.deadline, False
-        if had_lease and self._lease is not None:
-            self._granted("summary.lease_not_released", run, self._lease.release)
+    def _write(self, run: _Run, write: Callable[[], str], enter: Callable[[], None]) -> None:
+        written = attempt(write, enter)
+        if run.cancelled.is_set() or self._clock() >= run.deadline:
+            raise _too_slow(run.timeout_seconds)
+        run.written = written
+        if run.store is not None:
+            run.store.put(run.key, written)
+            if run.cancelled.is_set():  # by somebody who may have looked into the store before
+                run.store.drop()
 
-    def _granted(self, event: str, run: _Run, ask: Callable[..., Any], *more: Any) -> bool:
-        """What the lease answers; one that fails grants everything, and runs out by itself."""
+    def _acquired(self, run: _Run) -> bool:
+        """True when no other process writes it; a lease that fails grants everything: work twice rather than never."""
         try:
-            return bool(ask(run.key, *more))
-        except Exception as error:  # noqa: BLE001  # a lease may be anybody's code: work twice rather than never
-            log_failure(event, error, key=run.key)
+            return self._lease is None or self._lease.acquire(run.key, run.timeout_seconds)
+        except Exception as error:  # noqa: BLE001  # a lease may be anybody's code
+            log_failure("summary.lease_failed", error, key=run.key)
             return True
+
+    def _released(self, run: _Run) -> None:
+        """Let anybody write it: nothing came of this attempt. A lease that fails runs out by itself."""
+        try:
+            if self._lease is not None and self._clock() < run.deadline:
+                self._lease.release(run.key)
+        except Exception as error:  # noqa: BLE001  # see `_acquired`
+            log_failure("summary.lease_not_released", error, key=run.key)
 
     def _job(self, run: _Run) -> Job:
         is_over = self._clock() >= run.deadline
-        if run.written is not None and (run.has_ended or is_over):  # or only the store is late
-            return Job(state="done", written=run.written)
-        if run.reason is not None or (is_over and not run.has_ended):
-            return Job(state="failed", reason=run.reason or str(_too_slow(run.timeout_seconds)))
-        if not run.has_ended:
+        if not run.has_ended and not is_over:
             return Job(state="running")
-        reason = (
-            f"another process took this summary and did not finish it within {run.timeout_seconds:g} seconds: "
-            "use a faster summarizer, raise summary_timeout_seconds, or let all processes share one store"
-        )
-        return Job(state="failed", reason=reason) if is_over else Job(state="elsewhere")
+        if run.written is not None:  # perhaps only the store is late
+            return Job(state="ready", written=run.written)
+        return Job(state="failed", reason=run.reason or str(_too_slow(run.timeout_seconds)))
 
     def _running(self) -> list[_Run]:  # under the lock
-        return [run for run in self._threads if not run.is_cancelled and self._job(run).state == "running"]
+        return [run for run in self._threads if not run.cancelled.is_set() and self._job(run).state == "running"]
 
     def renew(self) -> None:
         """Threads do not survive a fork, and the lock may have been held by one of them."""
         self._lock = threading.Lock()
         self._threads = set()
         self._runs = OrderedDict((key, run) for key, run in self._runs.items() if run.has_ended)
-
-
-def _drop_if_cancelled(run: _Run, store: SummaryStore) -> None:
-    """Delete what was stored of a job that was cancelled meanwhile, by somebody who may have looked before it was."""
-    if run.is_cancelled:
-        store.drop()
 
 
 def _drain_at_exit(jobs: weakref.ref[SummaryJobs]) -> None:
@@ -289,24 +272,16 @@ def default_jobs() -> SummaryJobs:
     return SummaryJobs()
 
 
-def write_summary(summarizer: Summarizer, messages: Sequence[AnyMessage], **how: Any) -> Written:
-    """Return a summary, waiting for it; `how` is as `writing_summary` takes it.
+def writing_summary(
+    summarizer: Summarizer, messages: Sequence[AnyMessage], *, previous: str, max_tokens: int, timeout_seconds: float
+) -> Work[Written]:
+    """The work of writing a summary while the caller waits, for sync and async ones.
+
+    Awaits `asummarize` where the summarizer has it, else a thread.
 
     Raises:
         SummarizationError: the summarizer failed, was too slow, or wrote nothing that can be used.
     """
-    return run(writing_summary(summarizer, messages, **how))
-
-
-async def awrite_summary(summarizer: Summarizer, messages: Sequence[AnyMessage], **how: Any) -> Written:
-    """Like `write_summary`; awaits `asummarize` where the summarizer has it, else a thread."""
-    return await arun(writing_summary(summarizer, messages, **how))
-
-
-def writing_summary(
-    summarizer: Summarizer, messages: Sequence[AnyMessage], *, previous: str, max_tokens: int, timeout_seconds: float
-) -> Work[Written]:
-    """The work of `write_summary`, for sync and async callers."""
     given: dict[str, Any] = {"previous": previous, "max_tokens": max_tokens}
 
     def written(enter: Callable[[], None]) -> Future[Written]:
@@ -377,18 +352,16 @@ def _too_slow(timeout_seconds: float) -> SummarizationError:
 
 
 class _Meter(BaseCallbackHandler):
-    """Counts the calls of one summary, wherever LangChain's callbacks reach; any thread may report."""
+    """Counts the calls of one summary, wherever LangChain's callbacks reach."""
 
     run_inline = True  # async calls would otherwise report through a pool whose threads hold up the exit
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self._cost = dict.fromkeys(COUNTS, 0)
         self._started = time.perf_counter()
 
     def on_llm_start(self, *_: Any, **__: Any) -> None:
-        with self._lock:
-            self._cost["calls"] += 1
+        self._cost["calls"] += 1
 
     on_chat_model_start = on_llm_start
 
@@ -397,17 +370,15 @@ class _Meter(BaseCallbackHandler):
         first = next((choice for choices in response.generations for choice in choices), None)
         message = first.message if isinstance(first, ChatGeneration) else None
         usage = Usage.of((message.usage_metadata or {}) if isinstance(message, AIMessage) else {})
-        with self._lock:
-            for name in COUNTS[1:]:
-                self._cost[name] += getattr(usage, name) or 0
+        for name in COUNTS[1:]:
+            self._cost[name] += getattr(usage, name) or 0
 
     def written(self, text: object) -> Written:
         """The summary with what it cost; a summarizer may return anything."""
         if not isinstance(text, str) or not text.strip():
             returned = "no characters" if isinstance(text, str) else type(text).__name__
             raise SummarizationError(f"the summarizer returned {returned}: expected a text that is not empty")
-        with self._lock:
-            return Written(text=text, seconds=time.perf_counter() - self._started, **self._cost)
+        return Written(text=text, seconds=time.perf_counter() - self._started, **self._cost)
 
 
 _meter: ContextVar[_Meter | None] = ContextVar("ctxwin_summary_meter", default=None)
@@ -432,11 +403,8 @@ def _metering(kind: type[BaseException] | tuple[type[BaseException], ...]) -> It
 NAMESPACE = ("ctxwin", "summaries")
 READ_SECONDS = 1.0  # a turn waits for the store, and a healthy one answers within milliseconds
 TTL_MINUTES = 7 * 24 * 60.0  # where the store removes items: a conversation idle for a week summarizes again if it must
-MAX_HELD = 256  # tokens of leases that are kept: more than are written at a time, and one without its token runs out
 RELEASE_SCRIPT = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0"
 COUNTS = ("calls", "input_tokens", "output_tokens", "cached_tokens", "cache_write_tokens")
-
-V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -461,20 +429,6 @@ class Written:
         """Tokens of all calls together, to be priced."""
         return Usage(**{name: getattr(self, name) for name in COUNTS[1:]})
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields as JSON values."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, value: object) -> Written | None:
-        """Read what `to_json` returned; None without a text, and any other field that is damaged counts as 0."""
-        if not isinstance(value, Mapping) or not isinstance(text := value.get("text"), str) or not text.strip():
-            return None
-        given = {name: value.get(name) for name in COUNTS}
-        counts = {name: count if isinstance(count, int) and count > 0 else 0 for name, count in given.items()}
-        seconds = value.get("seconds")
-        return cls(text=text, seconds=float(seconds) if isinstance(seconds, int | float) else 0.0, **counts)
-
 
 class SummaryStore:
     """One place per conversation in a LangGraph store; the next text takes the place of the last one.
@@ -496,7 +450,7 @@ class SummaryStore:
         """Store a summary; blocks as long as the store does: for background threads."""
         options: dict[str, Any] = {"ttl": TTL_MINUTES} if self._store.supports_ttl else {}
         # Text in ASCII: some databases refuse the control characters and surrogates that a model may write.
-        item = {"key": key, "written": json.dumps(written.to_json())}
+        item = {"key": key, "written": json.dumps(asdict(written))}
         try:
             self._store.put(self._namespace, self._place, item, index=False, **options)
         except Exception as error:  # noqa: BLE001  # stores have no common error, and none may cost the summary
@@ -526,7 +480,7 @@ class SummaryStore:
         options = {"refresh_ttl": False, "seconds": READ_SECONDS}
         try:
             item = yield asking(self._store, "get", self._namespace, self._place, **options)
-            return Written.from_json(json.loads(item.value["written"])) if item and item.value["key"] == key else None
+            return Written(**json.loads(item.value["written"])) if item and item.value["key"] == key else None
         except Exception as error:  # noqa: BLE001  # stores have no common error, and an item may be damaged
             log_failure("summary.not_read", error, timeout_seconds=READ_SECONDS, thread=self._thread)
             return None
@@ -577,8 +531,7 @@ class RedisLease:
     def __init__(self, client: Any, *, prefix: str = "ctxwin:lease:") -> None:
         self._client = client
         self._prefix = prefix
-        # By key; each operation is atomic by itself, so that no lock can be held by another thread at a fork.
-        self._tokens: OrderedDict[str, str] = OrderedDict()
+        self._name = uuid4().hex
 
     @classmethod
     def from_url(cls, url: str, *, prefix: str = "ctxwin:lease:", **options: Any) -> RedisLease:
@@ -596,14 +549,14 @@ class RedisLease:
 
         A client that repeats a request whose answer got lost is not refused by its own first attempt.
         """
-        name, token = f"{self._prefix}{key}", uuid4().hex
-        self._tokens[key] = token  # also before a failure: the server may have set it before its answer got lost
-        if len(self._tokens) > MAX_HELD:
-            self._tokens.popitem(last=False)
-        is_set = self._client.set(name, token, nx=True, px=max(1, ceil(ttl_seconds * 1000)))
-        return bool(is_set) or self._client.get(name) in (token, token.encode())
+        is_set = self._client.set(f"{self._prefix}{key}", self._token, nx=True, px=max(1, ceil(ttl_seconds * 1000)))
+        return bool(is_set) or self._client.get(f"{self._prefix}{key}") in (self._token, self._token.encode())
 
     def release(self, key: str) -> None:
         """Delete our lease, in one step; one that ran out, or that another process has, is left alone."""
-        if token := self._tokens.pop(key, None):
-            self._client.eval(RELEASE_SCRIPT, 1, f"{self._prefix}{key}", token)
+        self._client.eval(RELEASE_SCRIPT, 1, f"{self._prefix}{key}", self._token)
+
+    @property
+    def _token(self) -> str:
+        """What tells this process from others, those that were forked from it included."""
+        return f"{self._name}-{os.getpid()}"

@@ -11,19 +11,18 @@ from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import ContextVar, copy_context
 from copy import copy
-from functools import partial
 from hashlib import blake2b
 from math import ceil
-from types import CellType, CodeType, FunctionType, MethodType
 from typing import Any, cast
+from uuid import uuid4
 
 from langchain_core.language_models import BaseChatModel
+from langchain_core.load import dumps
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, run_in_executor
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.utils import is_async_callable
 from langgraph.constants import TAG_NOSTREAM
-from pydantic import BaseModel
 
 from langchain_ctxwin.core.blocks import REASONING_TYPES, spoken
 from langchain_ctxwin.core.calls import standard
@@ -36,7 +35,7 @@ from langchain_ctxwin.core.notes import parse_record, record_lines
 from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.core.plan import LastRequest
 from langchain_ctxwin.core.record import Record, extended, render_record
-from langchain_ctxwin.core.tokens import TokenEstimator
+from langchain_ctxwin.core.tokens import TokenEstimator, text_price
 from langchain_ctxwin.core.view import message_id
 from langchain_ctxwin.errors import ConfigError, SummarizationError, expect
 from langchain_ctxwin.protocols import Summarizer, TokenCounter
@@ -52,6 +51,7 @@ CALL_CONFIG: RunnableConfig = {
 # The event loop of who wants the summary, when a thread writes it: clients and semaphores may belong to it.
 caller_loop: ContextVar[asyncio.AbstractEventLoop | None] = ContextVar("ctxwin_caller_loop", default=None)
 LEAST_WINDOW_TOKENS = 4096  # of a summarizer that states none: chat models with a smaller window are no longer served
+NOT_SERIALIZED = '"not_implemented"'  # what stands in LangChain's JSON for an object that it cannot serialize
 # Providers that take `tool_choice="none"` and keep the cached prefix. Anthropic reads the messages anew after a change
 # of it; others do not say, so they are only told not to call a tool.
 TAKES_NONE = frozenset({"openai", "azure"})
@@ -93,7 +93,7 @@ class ModelSummarizer:
         require_tokens("max_input_tokens", max_input_tokens, minimum=1, optional=True)
         self._model = _as_runnable(model)
         self._counter: TokenCounter = TokenEstimator() if counter is None else counter
-        self._price = partial(_text_tokens, self._counter)
+        self._price = text_price(self._counter)
         self._max_input_tokens = max_input_tokens
         self._limits = ModelLimits.of(model)
         self._sent: tuple[Runnable[Any, Any], LastRequest] | None = None  # a request and its call, to be asked after it
@@ -233,7 +233,7 @@ class ExtractiveSummarizer:
 
     def __init__(self, *, counter: TokenCounter | None = None) -> None:
         expect(counter, Callable | None, "counter", "a callable that counts the tokens of messages, or None")
-        self._price = partial(_text_tokens, TokenEstimator() if counter is None else counter)
+        self._price = text_price(counter)
 
     def summarize(self, messages: Sequence[AnyMessage], *, previous: str, max_tokens: int) -> str:
         """Return the lines of `previous` and of the messages that fit in `max_tokens`, by worth.
@@ -279,78 +279,38 @@ def as_summarizer(
     return ModelSummarizer(value, counter=counter, max_input_tokens=max(max_input_tokens, LEAST_WINDOW_TOKENS))
 
 
-MAX_NESTED = 16  # a prompt in a chain in a function: what is nested deeper tells no two summarizers apart
-DESCRIBED = (str, int, float, bool, bytes, tuple, dict, BaseModel, FunctionType, MethodType, partial, RunnableLambda)
-
-
 def writer_of(summarizer: Any) -> str:
-    """Return what tells a summarizer apart from others: a digest, the same in each process that makes it alike.
+    """Return what tells a summarizer apart from all others.
 
-    Models, prompts and chains are known by class and settings, functions by their code, defaults and what they close
-    over, other objects by class and texts; numbers of theirs may count something. Secrets of pydantic are left out.
+    Models and chains that LangChain can serialize are known by their settings, the same in each process; any other
+    summarizer is known as the one that it is: what it does is nothing that can be compared.
 
     Examples:
-        >>> writer_of(ModelSummarizer(lambda messages: "a")) == writer_of(ModelSummarizer(lambda messages: "b"))
+        >>> writer_of(ModelSummarizer(lambda messages: "a")) == writer_of(ModelSummarizer(lambda messages: "a"))
         False
     """
-    return blake2b(_described(summarizer, MAX_NESTED).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
-
-
-def _described(value: Any, depth: int) -> str:
-    if isinstance(value, str | int | float | bool | bytes | None):
-        return repr(value)
-    name = f"{type(value).__module__}.{type(value).__qualname__}"
-    if depth == 0:
-        return name
-    if isinstance(value, FunctionType):
-        name = f"{value.__module__}.{value.__qualname__}"
-    return f"{name}({', '.join(_described(part, depth - 1) for part in _parts_of(value))})"
-
-
-def _parts_of(value: Any) -> list[Any]:
-    """What a value is made of, as far as that tells it apart from others of its type."""
-    if isinstance(value, tuple):
-        return [*value]
-    if isinstance(value, dict):
-        return [part for key, one in value.items() if isinstance(one, DESCRIBED) for part in (str(key), one)]
-    if isinstance(value, FunctionType):
-        cells = [cell.cell_contents for cell in value.__closure__ or () if cell != CellType()]
-        closed_over = [one for one in cells if isinstance(one, DESCRIBED)]
-        return [_code(value.__code__), value.__defaults__, value.__kwdefaults__, *closed_over]
-    if isinstance(value, MethodType):
-        return [value.__func__, value.__self__]
-    if isinstance(value, BaseModel):  # lists are the steps of a chain, the messages of a prompt
-        fields = {key: getattr(value, key, None) for key in type(value).model_fields}
-        return [{key: tuple(one) if isinstance(one, list) else one for key, one in fields.items()}]
-    if isinstance(value, partial):
-        attributes: dict[str, Any] = {"func": value.func, "args": value.args, "keywords": value.keywords}
-    else:
-        attributes = vars(value) if hasattr(value, "__dict__") else {}
-    return [{key: one for key, one in attributes.items() if isinstance(one, DESCRIBED) and not isinstance(one, int)}]
-
-
-def _code(code: CodeType) -> tuple[Any, ...]:
-    """What a function does: its instructions, names and constants, without places in files or memory."""
-    return code.co_code, code.co_names, tuple(map(_constant, code.co_consts))
-
-
-def _constant(value: Any) -> Any:
-    if isinstance(value, CodeType):
-        return _code(value)
-    return repr(sorted(map(repr, value))) if isinstance(value, frozenset) else repr(value)  # a set has no order
+    described = dumps(summarizer._model) if isinstance(summarizer, ModelSummarizer) else NOT_SERIALIZED  # noqa: SLF001
+    if NOT_SERIALIZED in described:
+        return uuid4().hex
+    return blake2b(described.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
 def _replied(call: Runnable[Any, Any], messages: list[AnyMessage]) -> Work[Any]:
     """The reply to one call; whatever a model raises is a `SummarizationError`: a turn that fits goes on without."""
 
+    async def ainvoke() -> Any:
+        reply = await call.ainvoke(messages, CALL_CONFIG)
+        return await reply if inspect.isawaitable(reply) else reply
+
     def invoke() -> Any:
         try:
-            return call.invoke(messages, CALL_CONFIG)
+            reply = call.invoke(messages, CALL_CONFIG)
         except NotImplementedError:  # a model that is only async
-            return _wait_for(lambda: call.ainvoke(messages, CALL_CONFIG))
+            return _wait_for(ainvoke)
+        return _wait_for(lambda: reply) if inspect.isawaitable(reply) else reply
 
     try:
-        return (yield Wait(invoke, lambda: call.ainvoke(messages, CALL_CONFIG)))
+        return (yield Wait(invoke, ainvoke))
     except Exception as error:
         raise SummarizationError(
             f"the summarizer failed with {type(error).__name__}: {error}: check the summarizer model, or pass "
@@ -366,21 +326,17 @@ def _as_runnable(model: Runnable[Any, Any] | Replier) -> Runnable[Any, Any]:
         raise ConfigError(
             f"model={model!r} cannot write summaries: pass a chat model, a Runnable or a callable that takes messages"
         )
-
-    def call(messages: list[AnyMessage]) -> Any:
-        if is_async_callable(model):
-            return _wait_for(lambda: model(messages))  # called again where the caller's loop came to its end
-        reply = model(messages)
-        return _wait_for(lambda: reply) if inspect.isawaitable(reply) else reply
+    if not is_async_callable(model):
+        return RunnableLambda(model, name="summarizer")
 
     async def acall(messages: list[AnyMessage]) -> Any:
         try:
-            reply = model(messages) if is_async_callable(model) else await run_in_executor(None, model, messages)
-            return await reply if inspect.isawaitable(reply) else reply
+            return await model(messages)
         except SystemExit as error:  # would end the event loop, not the task
             raise SummarizationError(f"the summarizer tried to end the program: {error!r}") from error
 
-    return RunnableLambda(call, afunc=acall, name="summarizer")
+    # What a sync call returns is awaited by `_replied`.
+    return RunnableLambda(lambda messages: acall(messages), afunc=acall, name="summarizer")  # noqa: PLW0108  # sync
 
 
 def _wait_for(make: Callable[[], Awaitable[Any]]) -> Any:
@@ -473,9 +429,10 @@ def _parts(
 
     Parts are cut between messages; only a message larger than a whole part is cut, to its head and tail with a note.
     """
+    price = text_price(counter)
 
     def cost(text: str) -> int:
-        return _text_tokens(counter, f"{text}\n\n") + _SEAM_TOKENS
+        return price(f"{text}\n\n") + _SEAM_TOKENS
 
     pieces = tuple(filter(None, _transcript(messages)))
     if not pieces or input_limit is None:
@@ -529,12 +486,6 @@ def _shortened(piece: str, room: int, cost: Callable[[str], int]) -> str:
 def _mark_of(*texts: str) -> str:
     """The code of the marks around texts: of all of them, so that no part could quote it."""
     return blake2b("\0".join(texts).encode(errors="replace"), digest_size=MARK_BYTES).hexdigest()
-
-
-def _text_tokens(counter: TokenCounter, text: str) -> int:
-    """By the counter's `count_text` if it has one, else as one user message with its overhead."""
-    count_text = getattr(counter, "count_text", None)
-    return int(count_text(text)) if callable(count_text) else counter([HumanMessage(text)])
 
 
 def _transcript(messages: Sequence[BaseMessage]) -> list[str]:

@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field
 
 from langchain_ctxwin.core.fitting import take_while_fits
 from langchain_ctxwin.core.native import FOUND_KEY, deferred
-from langchain_ctxwin.core.session import valid_tools
+from langchain_ctxwin.core.session import read_key
 from langchain_ctxwin.core.tokens import TokenEstimator, text_price
 from langchain_ctxwin.core.tool_schemas import UNREADABLE, listed
 from langchain_ctxwin.errors import ConfigError
@@ -275,7 +275,8 @@ class ToolSelector:
 
         def found(ranking: Ranking, runtime: Any) -> Found:
             state = getattr(runtime, "state", None)
-            loaded = self._known(valid_tools(state.get("context_tools"))[0]) if isinstance(state, Mapping) else []
+            names = state.get("context_tools") if isinstance(state, Mapping) else None
+            loaded = self._known(read_key("context_tools", names)[0])
             left_out, scores = {*loaded, *never}, ranking.scores
             matching = [number for number in ranking.order if scores[number] > 0 and number not in left_out]
             new = (self._entries[n] for n in matching[:MAX_RESULTS] if scores[n] >= MATCH_SHARE * scores[matching[0]])

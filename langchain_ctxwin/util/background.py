@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextvars
 import os
-import queue
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
@@ -53,35 +53,14 @@ class ForkSafeLock:
         """Be free."""
         self.held = threading.Lock()
 
-    def acquire(self, timeout: float = -1) -> bool:
-        """Take the lock, waiting so many seconds or, by default, for ever; false when it could not be had."""
-        return self.held.acquire(timeout=timeout)
-
-    def release(self) -> None:
-        """Give the lock back; one that was renewed meanwhile is free already."""
-        if self.held.locked():
-            self.held.release()
-
 
 MAX_HANGING = 64
 """Threads of `in_few_daemons` at a time: their work takes milliseconds, so that many at once means that it hangs."""
 
-
-class _Places:
-    """The free places of this process; a forked child has all of them, because threads do not survive a fork."""
-
-    def __init__(self) -> None:
-        self.renew()
-        renew_after_fork(self)
-
-    def renew(self) -> None:
-        self.free = threading.BoundedSemaphore(MAX_HANGING)
+SHORT_CALL = "ctxwin-call"  # the name of those threads
 
 
-_places = _Places()
-
-
-def in_daemon(work: Callable[[], Any]) -> Future[Any]:
+def in_daemon(work: Callable[[], Any], *, name: str = "ctxwin") -> Future[Any]:
     """Start `work` in a daemon thread with a `bare_context` and return its future.
 
     A pool's threads are joined at exit, which would then wait for an endpoint that does not answer. With the caller's
@@ -89,7 +68,7 @@ def in_daemon(work: Callable[[], Any]) -> Future[Any]:
     """
     job: Future[Any] = Future()
     work = partial(bare_context().run, work)
-    threading.Thread(target=partial(_settle, job, work), name="ctxwin", daemon=True).start()
+    threading.Thread(target=partial(_settle, job, work), name=name, daemon=True).start()
     return job
 
 
@@ -119,16 +98,9 @@ class BusyError(RuntimeError):
 
 def in_few_daemons(work: Callable[[], Any]) -> Future[Any]:
     """Like `in_daemon`, for short work: a `RuntimeError` says that too many hang already, or no thread can start."""
-    free = _places.free
-    if not free.acquire(blocking=False):
+    if sum(thread.name == SHORT_CALL for thread in threading.enumerate()) >= MAX_HANGING:
         raise BusyError(f"{MAX_HANGING} calls have not returned yet, no further one is made")
-    try:
-        job = in_daemon(work)
-    except RuntimeError:  # the system has no thread to give
-        free.release()
-        raise
-    job.add_done_callback(lambda _: free.release())
-    return job
+    return in_daemon(work, name=SHORT_CALL)
 
 
 class Worker:
@@ -137,86 +109,52 @@ class Worker:
     In a forked process nothing waits: what was submitted before the fork is its parent's to do.
     """
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        max_waiting: int = 1,  # beside the task that is being done
-        idle_seconds: float = 0.0,  # until the thread ends
-        linger_seconds: float = 0.0,  # in which tasks gather, so that who is at work is not disturbed by each
-    ) -> None:
+    def __init__(self, name: str, *, max_waiting: int = 1) -> None:  # beside the task that is being done
         self._name = name
-        self._linger_seconds = linger_seconds
         self._max_waiting = max_waiting
-        self._idle_seconds = idle_seconds
         self.renew()
         renew_after_fork(self)
 
     def renew(self) -> None:
         """Forget the thread and what waits for it; neither means anything after a fork."""
-        self._lock = threading.Lock()
-        self._tasks: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
+        self._changed = threading.Condition()
+        self._tasks = deque[Callable[[], object]]()
         self._thread: threading.Thread | None = None
-        self._hurried = threading.Event()
-        self._flushing = 0
 
     def submit(self, task: Callable[[], object]) -> bool:
         """Have a task done, which must not raise; False when too many wait already. Returns at once.
 
         A `RuntimeError` says that no thread can be started: there may be no more of them, or the process ends.
         """
-        with self._lock:
-            if self._tasks.qsize() - self._flushing >= self._max_waiting:
+        with self._changed:
+            if len(self._tasks) >= self._max_waiting:
                 return False
+            self._tasks.append(task)
             if self._thread is None:
                 target = partial(contextvars.Context().run, self._work)  # an empty context, as in `in_daemon`
-                thread = threading.Thread(target=target, name=self._name, daemon=True)
-                thread.start()
-                self._thread = thread
-            self._tasks.put(task)
+                self._thread = threading.Thread(target=target, name=self._name, daemon=True)
+                try:
+                    self._thread.start()
+                except RuntimeError:
+                    self.renew()
+                    raise
             return True
-
-    def run(self, work: Callable[[], Any]) -> Future[Any]:
-        """Have `work` done and return its future; cancelled when too many tasks wait already."""
-        job: Future[Any] = Future()
-        if not self.submit(partial(_settle, job, work)):
-            job.cancel()
-        return job
 
     def flush(self, timeout_seconds: float) -> bool:
         """Wait until everything that was submitted is done; false when that takes longer. Blocks its thread."""
-        done = threading.Event()
-        with self._lock:
-            if self._thread is None:
-                return True
-            self._flushing += 1  # takes no place of a task
-            self._tasks.put(partial(self._flushed, done))
-        self._hurried.set()
-        is_done = done.wait(timeout_seconds)
-        self._hurried.clear()
-        return is_done
-
-    def _flushed(self, done: threading.Event) -> None:
-        with self._lock:
-            self._flushing -= 1
-        done.set()
+        with self._changed:
+            return self._changed.wait_for(lambda: self._thread is None, timeout_seconds)
 
     def _work(self) -> None:
         while (task := self._next()) is not None:
             task()
-            del task  # or it would keep alive what it holds while nothing is to be done
+            del task  # or it would keep alive what it holds
 
     def _next(self) -> Callable[[], object] | None:
-        """Wait for a task; None after the idle time, and then no task is in the queue or comes into it."""
-        was_idle = self._tasks.empty()
-        try:
-            task = self._tasks.get(timeout=self._idle_seconds)
-        except queue.Empty:
-            with self._lock:
-                if not self._tasks.empty():
-                    return self._tasks.get()
-                self._thread = None
-                return None
-        if was_idle and self._linger_seconds:
-            self._hurried.wait(self._linger_seconds)
-        return task
+        """Return the oldest task; None, and the end of the thread, when there is none."""
+        with self._changed:
+            if self._tasks:
+                return self._tasks.popleft()
+            self._thread = None
+            self._changed.notify_all()
+            return None

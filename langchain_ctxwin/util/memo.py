@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from functools import lru_cache
@@ -11,7 +10,7 @@ from weakref import WeakSet, ref
 
 from langchain_core.messages import AnyMessage, SystemMessage
 
-from langchain_ctxwin.util.background import renew_after_fork
+from langchain_ctxwin.util.background import ForkSafeLock
 
 if TYPE_CHECKING:
     from functools import _lru_cache_wrapper
@@ -62,38 +61,35 @@ class Lru(Generic[V]):
         if of_conversations:
             _of_conversations.add(self)
         self._values: OrderedDict[Hashable, V] = OrderedDict()
-        self.renew()
-        renew_after_fork(self)
-
-    def renew(self) -> None:
-        """Make the lock anew: a thread of the parent may have held it. A plain one, because it is taken so often."""
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
 
     def get(self, key: Hashable) -> V | None:
         """Return the value, or None."""
-        with self._lock:
+        with self._lock.held:
             if key in self._values:
                 self._values.move_to_end(key)
             return self._values.get(key)
 
     def put(self, key: Hashable, value: V) -> V:
         """Store and return the value."""
-        with self._lock:
+        with self._lock.held:
             return self._stored(key, value)
 
-    def setdefault(self, key: Hashable, value: V) -> V:
-        """Return the known value, else store and return this one: of several threads, that of the first."""
-        with self._lock:
-            return self._stored(key, self._values.get(key, value))
+    def is_new(self, key: Hashable, value: V) -> bool:
+        """Store a value of a key that has none, and say whether that is so: of several threads, one is told so."""
+        with self._lock.held:
+            is_new = key not in self._values
+            self._stored(key, value if is_new else self._values[key])
+            return is_new
 
     def drop(self, key: Hashable) -> None:
         """Forget a value, if there is one."""
-        with self._lock:
+        with self._lock.held:
             self._values.pop(key, None)
 
     def clear(self) -> None:
         """Forget all values."""
-        with self._lock:
+        with self._lock.held:
             self._values.clear()
 
     def _stored(self, key: Hashable, value: V) -> V:
@@ -105,15 +101,14 @@ class Lru(Generic[V]):
 
 
 class Seen:
-    """What was seen before, of what is to be done once; thread-safe, and at most `size` things are known at a time."""
+    """What was seen before, of what is to be done once; thread-safe, and at most `MAX_SEEN` things are known."""
 
-    def __init__(self, size: int = MAX_SEEN) -> None:
-        self._known: Lru[object] = Lru(size)
+    def __init__(self) -> None:
+        self._known: Lru[bool] = Lru(MAX_SEEN)
 
     def is_new(self, thing: Hashable) -> bool:
         """Say whether this is seen for the first time."""
-        mark = object()
-        return self._known.setdefault(thing, mark) is mark
+        return self._known.is_new(thing, True)
 
 
 def once(memo: Lru[V], key: Hashable, make: Callable[[], V]) -> V:
@@ -140,8 +135,7 @@ class PerMessage(Generic[V]):
             return known[1]
         value = self._work_out(message)
         if len(self._known) >= MAX_PRICES:
-            for oldest in [*self._known][: MAX_PRICES // 2]:
-                self._known.pop(oldest, None)  # another thread may have been faster
+            self._known.clear()
         self._known[key] = (ref(message, lambda gone: self._forget(key, gone)), value)
         return value
 

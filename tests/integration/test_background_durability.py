@@ -61,7 +61,7 @@ def storage(target):
         # A connection that is closed under a thread that writes to it takes the process with it.
         until = time.monotonic() + 1
         for thread in threading.enumerate():
-            if thread.name == "ctxwin":
+            if thread.name.startswith("ctxwin"):
                 thread.join(max(0, until - time.monotonic()))
 
 

@@ -91,6 +91,11 @@ def test_the_environment_fills_what_the_file_leaves_out(read, monkeypatch):
     assert (config.trigger, tools.max_share, tools.max_tokens, config.retrieval.k) == (0.8, 0.1, 2000, 7)
 
 
+def test_the_help_explains_every_setting():
+    """`help(ContextConfig)` shows the text of the class, not what stands under a field."""
+    assert [name for name in ContextConfig.model_fields if f"    {name}: " not in ContextConfig.__doc__] == []
+
+
 def test_faults_of_a_table_are_told_at_once(refusal):
     """With the file, the name, the value and what to give."""
     assert refusal("yaml", "keep: x\ntrigger_messages: 1\n").endswith(

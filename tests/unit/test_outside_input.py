@@ -271,11 +271,11 @@ def test_a_request_that_is_none_of_ours_is_built_again(odd):
 @pytest.mark.parametrize(
     ("stored", "told"),
     [
-        ({"context_tools": "look"}, ["context_tools is no list of names: it was dropped"]),
-        ({"context_tools": ["look", {}]}, ["context_tools is no list of names: it was dropped"]),
-        ({"context_report": [1]}, ["context_report is list, not a mapping: it was dropped"]),
-        ({"context_report": {"over_by": "9"}}, ["context_report['over_by'] holds nothing of ours: it was dropped"]),
-        ({"context_summary": [TRACE]}, ["context_summary is list, not a text: it was dropped"]),
+        ({"context_tools": "look"}, ["context_tools holds nothing of ours: it was dropped"]),
+        ({"context_tools": ["look", {}]}, ["context_tools holds nothing of ours: it was dropped"]),
+        ({"context_report": [1]}, ["context_report holds nothing of ours: it was dropped"]),
+        ({"context_report": {"over_by": "9"}}, ["context_report holds nothing of ours: it was dropped"]),
+        ({"context_summary": [TRACE]}, ["context_summary holds nothing of ours: it was dropped"]),
     ],
 )
 def test_what_is_mended_is_said_once(stored, told):

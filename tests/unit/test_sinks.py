@@ -199,7 +199,7 @@ def test_an_answer_from_langchains_own_cache_costs_nothing():
 def settle_prices():
     """Wait until the threads that look prices up have ended."""
     for thread in threading.enumerate():
-        if thread.name == "ctxwin" and thread is not threading.current_thread():
+        if thread.name.startswith("ctxwin") and thread is not threading.current_thread():
             thread.join(PATIENCE)
 
 

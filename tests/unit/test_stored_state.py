@@ -1,4 +1,4 @@
-"""State that holds something odd: what is ours stays, the rest is dropped with a line, and the thread goes on."""
+"""State that holds something odd: its key is dropped whole, with a line, and the thread goes on."""
 
 import json
 
@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_ctxwin import ContextEngine, ModelLimits
 from langchain_ctxwin.core import Sizes, View, from_answer, update_after_measure
-from langchain_ctxwin.core.session import valid_keys, valid_view
+from langchain_ctxwin.core.session import read_key
 
 HISTORY = [HumanMessage("question " * 40, id="q"), AIMessage("answer " * 40, id="a"), HumanMessage("next", id="n")]
 PLAIN = st.none() | st.booleans() | st.integers(-5, 10**6) | st.floats(allow_nan=True) | st.text(max_size=5)
@@ -77,7 +77,7 @@ def test_a_summary_outlives_the_messages_that_it_covers():
 
 @pytest.mark.parametrize("value", ["text", [1], 5])
 def test_a_value_that_is_no_mapping_is_dropped(value):
-    kept, faults = valid_keys("context_counts", value)
+    kept, faults = read_key("context_counts", value)
     assert (kept, len(faults)) == ({}, 1)
 
 
@@ -123,8 +123,7 @@ def test_what_is_nearly_a_state_never_stops_a_thread_either(state):
 )
 def test_a_view_with_a_value_of_another_type_is_dropped_with_a_line(view):
     """The whole history counts then."""
-    faults = ("context_view holds no view of ours: it was dropped, the whole history counts",)
-    assert valid_view(view) == (View(), faults)
+    assert read_key("context_view", view) == (View(), ("context_view holds nothing of ours: it was dropped",))
 
 
 def test_a_summary_that_covers_what_is_gone_stops_no_thread():
@@ -159,16 +158,17 @@ def test_measuring_again_changes_nothing(reported, offset, ratio, prompt):
         ({"corrections": {"|": [0]}, "messages": 3}, {"messages": 3}, ()),  # a key of earlier versions is no fault
         (
             {"anchor": "x", "limits": {"m": {"context_window": 4096}}},
-            {"limits": {"m": {"context_window": 4096}}},
-            ("context_counts['anchor'] holds nothing of ours: it was dropped",),
+            None,
+            ("context_counts holds nothing of ours: it was dropped",),
         ),
     ],
 )
-def test_what_we_store_is_read_back_whole_and_one_bad_key_does_not_cost_the_others(extra, kept, faults):
+def test_what_we_store_is_read_back_whole_and_one_bad_value_costs_its_key(extra, kept, faults):
     others = {key: value for key, value in counts().items() if key not in extra}
-    assert valid_keys("context_counts", json.loads(json.dumps(others | extra))) == (others | kept, faults)
+    kept = {} if kept is None else others | kept
+    assert read_key("context_counts", json.loads(json.dumps(others | extra))) == (kept, faults)
     guard = {"compactions": 1, "dropped_turns": 2, "ineffective": 0, "asked": 4, "since": {"id": "a", "index": 1}}
-    assert (valid_keys("context_guard", guard), valid_view({})[1]) == ((guard, ()), ())
+    assert read_key("context_guard", guard) == (guard, ())
 
 
 def test_what_is_said_of_removed_messages_is_forgotten():

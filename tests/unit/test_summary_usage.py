@@ -9,8 +9,9 @@ from langchain_core.runnables import RunnableLambda
 from langchain_core.tracers import context as tracers
 
 from langchain_ctxwin.errors import SummarizationError
-from langchain_ctxwin.summarize import ModelSummarizer, Written, awrite_summary, write_summary
+from langchain_ctxwin.summarize import ModelSummarizer, writing_summary
 from langchain_ctxwin.summarize.jobs import _Meter, aattempt, attempt
+from langchain_ctxwin.util import arun, run
 from support.fakes import ScriptedChatModel, SdkError, script
 
 ASK = [HumanMessage("Please keep my notes: the ticket is ABC-1, the owner is Ann, and the deadline is on Friday.")]
@@ -90,8 +91,8 @@ def test_an_odd_usage_report_counts_as_nothing(usage):
 async def test_a_timed_summary_says_what_it_cost():
     """Sync and async, the time box returns the text with its calls and tokens."""
     model = model_of("The user wants tea.")
-    direct = write_summary(ModelSummarizer(model), ASK, **TIMED)
-    awaited = await awrite_summary(ModelSummarizer(model), ASK, **TIMED)
+    direct = run(writing_summary(ModelSummarizer(model), ASK, **TIMED))
+    awaited = await arun(writing_summary(ModelSummarizer(model), ASK, **TIMED))
     assert (direct.text, direct.calls, direct.input_tokens) == ("The user wants tea.", 1, model.requests[0].tokens)
     assert direct.cost == awaited.cost
 
@@ -112,26 +113,9 @@ async def test_a_failure_keeps_its_cause():
             raise type("PanicError", (BaseException,), {})("index out of bounds")
 
     with pytest.raises(SummarizationError) as awaited:
-        await awrite_summary(Failing(), ASK, **TIMED)
+        await arun(writing_summary(Failing(), ASK, **TIMED))
     with pytest.raises(SummarizationError) as blocked:
-        write_summary(Failing(), ASK, **TIMED)
+        run(writing_summary(Failing(), ASK, **TIMED))
     assert (awaited.value.__cause__, blocked.value.__cause__) == (cause, cause)
     with pytest.raises(SummarizationError, match="the summarizer failed: PanicError: index out of bounds"):
-        write_summary(Panicking(), ASK, **TIMED)
-
-
-ALL = Written(text="tea", calls=3, input_tokens=5, output_tokens=7, cached_tokens=2, cache_write_tokens=1, seconds=0.5)
-ODD = {"text": "tea", "calls": "3", "input_tokens": -1, "output_tokens": None, "seconds": "x", "extra": 1}
-
-
-@pytest.mark.parametrize(
-    ("value", "written"),
-    [
-        (ALL.to_json(), ALL),
-        (ODD, Written(text="tea")),
-        *((value, None) for value in (None, "text", [], {}, {"text": 1}, {"text": " "}, {"calls": 1})),
-    ],
-)
-def test_json_brings_back_what_was_written(value, written):
-    """Even where only the text is readable; what has none is no summary."""
-    assert Written.from_json(value) == written
+        run(writing_summary(Panicking(), ASK, **TIMED))

@@ -390,7 +390,6 @@ def test_a_store_is_awaited_in_async_runs():
     assert "Result of give" in asyncio.run(run())
 
 
-@pytest.mark.usefixtures("free_places")
 async def test_a_burst_of_calls_waits_for_threads(monkeypatch):
     monkeypatch.setattr(module, "PLACE_SECONDS", 20.0)
     monkeypatch.setattr(module, "STORE_SECONDS", 20.0)
@@ -402,7 +401,6 @@ async def test_a_burst_of_calls_waits_for_threads(monkeypatch):
 
 
 @both
-@pytest.mark.usefixtures("free_places")
 def test_calls_to_a_store_that_hangs_do_not_pile_up_and_only_async_runs_wait(is_async, monkeypatch):
     opened, tries = threading.Event(), []
     hanging = [in_few_daemons(opened.wait) for _ in range(MAX_HANGING)]
