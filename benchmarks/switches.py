@@ -396,7 +396,7 @@ VIEW_ROWS = (
     ),
     Row(
         name="edits of what left are noticed",
-        seams={"core.view:with_checksum": argument(0), "core.history:History.checksum_of": returning(0)},
+        seams={"core.view:with_checksum": argument(0), "core.history:MessageHistory.checksum_of": returning(0)},
         measures=("arena", "speed"),
     ),
     Row(
@@ -411,7 +411,7 @@ VIEW_ROWS = (
     ),
     Row(
         name="spare_tools (an option, here ON for all tools)",
-        seams={"core.request:Parts.spared_tools": is_always(Everything())},
+        seams={"core.parts:Parts.spared_tools": is_always(Everything())},
         measures=VIEW,
     ),
     Row(

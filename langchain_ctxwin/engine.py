@@ -22,12 +22,13 @@ from langchain_ctxwin.core.model_info import ModelInfo, arguments_of, family_of,
 from langchain_ctxwin.core.native import NEVER_DEFER
 from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.core.pairing import Rules
+from langchain_ctxwin.core.parts import Parts
 from langchain_ctxwin.core.pins import PinWhen
 from langchain_ctxwin.core.plan import last_request, shown_part
 from langchain_ctxwin.core.provider_call import call_arguments, dressed
 from langchain_ctxwin.core.record import Record
 from langchain_ctxwin.core.recovery import learned_limit, refused, retry_target
-from langchain_ctxwin.core.request import Parts, Window
+from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.session import Pending, Session, read_key, read_session, with_new_pins
 from langchain_ctxwin.core.tool_schemas import listed, recall_name
 from langchain_ctxwin.core.turns import as_messages

@@ -14,7 +14,7 @@ from typing import Any
 from langchain_core.messages import AnyMessage, SystemMessage
 
 from langchain_ctxwin.core.blocks import compact_json
-from langchain_ctxwin.core.history import History, read_history
+from langchain_ctxwin.core.history import MessageHistory, read_history
 from langchain_ctxwin.core.model_info import family_of
 from langchain_ctxwin.core.native import in_prompt, is_deferred
 from langchain_ctxwin.core.pins import PinWhen
@@ -73,7 +73,7 @@ class Pricing:
         self.price = PerMessage(lambda message: self._net([message]))
         self._tool_sets: Lru[ToolSet] = Lru(MAX_TEXTS)
         self._prompts: Lru[tuple[tuple[Any, ...], int]] = Lru(MAX_TEXTS)
-        self._histories: Lru[History] = Lru(MAX_CONVERSATIONS, of_conversations=True)
+        self._histories: Lru[MessageHistory] = Lru(MAX_CONVERSATIONS, of_conversations=True)
         self._takes_tools = takes_tools(self.counter)
 
     @property
@@ -117,14 +117,14 @@ class Pricing:
         tool = next((tool for tool in tools if is_deferred(tool) and name_of(tool) == name), None)
         return 0 if tool is None else self.tools([tool, tool]) - self.tools([tool])
 
-    def history(self, messages: Sequence[AnyMessage], pin_when: PinWhen | None = None) -> History:
+    def history(self, messages: Sequence[AnyMessage], pin_when: PinWhen | None = None) -> MessageHistory:
         """Return the history of a conversation, of which only what is new is looked at.
 
         Raises:
             ConfigError: `pin_when` failed.
         """
         if not messages:
-            return History()
+            return MessageHistory()
         name = messages[0].id or id(messages[0])
         return self._histories.put(name, read_history(messages, self._histories.get(name), pin_when=pin_when))
 

@@ -251,10 +251,10 @@ class Choices:
         router, before = self.router, known_name(state)
         if router is None:
             return {}
-        from langchain_ctxwin.routing.candidates import Request, thread_key  # noqa: PLC0415  # see router_of
+        from langchain_ctxwin.routing.candidates import RouteRequest, thread_key  # noqa: PLC0415  # see router_of
 
         asked = self.asked
-        request = Request(
+        request = RouteRequest(
             messages=window.assembled(),
             tools=window.parts.tools,
             conversation=thread_key(),

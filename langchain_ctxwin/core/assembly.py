@@ -7,11 +7,24 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Literal, TypeVar
 
-from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import (
+    AnyMessage,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
 
 from langchain_ctxwin.core.blocks import text_of
 from langchain_ctxwin.core.pairing import note_message
-from langchain_ctxwin.core.record import CLOSING, FENCE, NO_MARKS, OPENING, Record, render_record
+from langchain_ctxwin.core.record import (
+    CLOSING,
+    FENCE,
+    NO_MARKS,
+    OPENING,
+    Record,
+    render_record,
+)
 from langchain_ctxwin.core.turns import Step
 
 M = TypeVar("M", bound=BaseMessage)
@@ -19,7 +32,10 @@ M = TypeVar("M", bound=BaseMessage)
 _OPENERS = r"<\uff1c\ufe64"
 _SPELLED = rf"[^\w{_OPENERS}]*".join(f"[{letter}{chr(ord(letter) + 0xFEE0)}]" for letter in FENCE)  # or in full width
 _LETTER_LIKE = r"[^\W\x00-\x7f]"  # letters of other alphabets have the same shapes
-_FENCE = re.compile(rf"[{_OPENERS}](?:[^\w{_OPENERS}]*{_SPELLED}|[^\s{_OPENERS}]*{_LETTER_LIKE})", re.IGNORECASE)
+_FENCE = re.compile(
+    rf"[{_OPENERS}](?:[^\w{_OPENERS}]*{_SPELLED}|[^\s{_OPENERS}]*{_LETTER_LIKE})",
+    re.IGNORECASE,
+)
 CONSTRAINTS_TEXT = "Rules that hold for the whole conversation:"
 RECORD_ID = "ctxwin-record"
 
@@ -97,10 +113,16 @@ TENTHS = 10  # steps in which the fill is told: ten lines at most between two co
 
 
 def with_fill(
-    steps: Sequence[Step], *, before_tokens: int, limit: int, price: Callable[[AnyMessage], int]
+    steps: Sequence[Step],
+    *,
+    before_tokens: int,
+    limit: int,
+    price: Callable[[AnyMessage], int],
 ) -> tuple[Step, ...]:
     """Return the steps of a request with the line at the end of each message by which another tenth of it is full."""
-    told, used, shown = -1, before_tokens, list[Step]()
+    told = -1
+    used = before_tokens
+    shown = list[Step]()
     for step in steps:
         if _tenths(used + step.tokens, limit) <= told:
             shown.append(step)
@@ -108,7 +130,8 @@ def with_fill(
             continue
         messages = list[AnyMessage]()
         for message in step.messages:
-            tenths, carried = _tenths(used + price(message), limit), message
+            tenths = _tenths(used + price(message), limit)
+            carried = message
             if tenths > told and isinstance(message, HumanMessage | ToolMessage):  # a model's own words get none
                 told = max(tenths, _tenths(used + price(filled(message, tenths)), limit))  # the line takes room, too
                 carried = filled(message, told)

@@ -41,7 +41,9 @@ Enough = Callable[[Request], bool]
 
 def with_lasting_question(request: Request) -> Request:
     """Cut a question that had filled the window when it was new to a part of it, once something follows it."""
-    parts, regions, begin = request.parts, request.size.regions, request.newest_index
+    parts = request.parts
+    regions = request.size.regions
+    begin = request.newest_index
     most = LASTING_SHARE * (request.likely_limit - regions.system_tokens - regions.tool_tokens)
 
     def is_lasting(index: int) -> bool:
@@ -92,8 +94,10 @@ def clamped_to_fit(request: Request) -> Request:
 
 def _kinds(request: Request) -> Iterator[tuple[Kind, bool, Enough]]:
     """What is cut, in this order: which messages, whether beside summary and record, until when."""
-    messages, pins = request.parts.messages, request.parts.pins
-    current, spared = last_user(messages), request.parts.spared_tools
+    messages = request.parts.messages
+    pins = request.parts.pins
+    current = last_user(messages)
+    spared = request.parts.spared_tools
     begin = request.newest_index if request.newest else len(messages)
 
     def is_spared(index: int) -> bool:
@@ -121,7 +125,8 @@ def clamp(request: Request, kind: Kind, enough: Enough) -> Request:
     lengths = _lengths(request, kind)
     if not lengths:
         return request
-    caps, chars = list[int](), float(max(lengths.values()))
+    caps = list[int]()
+    chars = float(max(lengths.values()))
     while chars > CLAMP_FLOOR_CHARS:
         caps.append(int(chars))
         chars *= CAP_STEP
@@ -137,7 +142,8 @@ def first_part(text: str, room_tokens: int, price: Callable[[str], int]) -> str:
     fit = take_while_fits(text.split("\n"), room_tokens, lambda line: price(line) + 1)
     if fit.tokens >= HALF * room_tokens:
         return "\n".join(fit.kept)
-    line, room = fit.dropped[0], room_tokens - fit.tokens
+    line = fit.dropped[0]
+    room = room_tokens - fit.tokens
     stop = first_that(range(len(line) - 1, 0, -1), lambda stop: price(f"{line[:stop]}{CUT_MARK}") < room)
     head = _LAST_WORD.sub("", line[:stop]) if stop else ""  # a word or value is never cut in two
     return "\n".join((*fit.kept, f"{head}{CUT_MARK}" if head.strip() else "")).strip()
@@ -145,7 +151,8 @@ def first_part(text: str, room_tokens: int, price: Callable[[str], int]) -> str:
 
 def _lengths(request: Request, kind: Kind) -> dict[int, int]:
     """Return the shown messages of a kind that can be cut: their lengths in characters, by position."""
-    messages, start = request.parts.messages, request.start
+    messages = request.parts.messages
+    start = request.start
     pinned = [position.index for position in request.view.pinned if position.index < start]
     lengths = dict[int, int]()
     for index in (*pinned, *range(start, len(messages))):
@@ -156,7 +163,9 @@ def _lengths(request: Request, kind: Kind) -> dict[int, int]:
 
 def _clamped_to(request: Request, lengths: dict[int, int], chars: int) -> Request:
     """The request with the messages that are longer than so many characters cut to that length."""
-    parts, clamps, head = request.parts, dict(request.view.clamped), int(chars * HEAD_SHARE)
+    parts = request.parts
+    clamps = dict(request.view.clamped)
+    head = int(chars * HEAD_SHARE)
     for index in (index for index, length in lengths.items() if length > chars):
         key = message_id(parts.messages, index)
         old = clamps.get(key) or Clamp(head_chars=head, tail_chars=chars - head)
@@ -187,11 +196,17 @@ def _with_less_account(bare: Request, request: Request) -> Request:
     """The request with as much of its record as has room, and its summary where that has."""
     room = bare.likely_limit - bare.total_tokens
     summary_tokens = request.text_tokens(request.summary)
-    view, summary = bare.view, request.summary
+    view = bare.view
+    summary = request.summary
     if summary_tokens > room:  # what it covered is in no summary any more, and is summarized again
-        view, summary, summary_tokens = replace(view, covered=None, covered_tokens=0), "", 0
+        view = replace(view, covered=None, covered_tokens=0)
+        summary = ""
+        summary_tokens = 0
     free = max(0, room - summary_tokens - RECORD_FRAME_TOKENS)
-    return bare.shown_as(replace(view, record=fitted(request.view.record, free, request.text_tokens)), summary)
+    return bare.shown_as(
+        replace(view, record=fitted(request.view.record, free, request.text_tokens)),
+        summary,
+    )
 
 
 def _beside_frame(request: Request) -> Request:
@@ -201,4 +216,7 @@ def _beside_frame(request: Request) -> Request:
 
 def _cut_goal(request: Request) -> Request:
     """The request with the limit that a cut aims for."""
-    return replace(request, limit=min(int(CUT_SHARE * request.limit), request.limit - RECORD_FRAME_TOKENS))
+    return replace(
+        request,
+        limit=min(int(CUT_SHARE * request.limit), request.limit - RECORD_FRAME_TOKENS),
+    )

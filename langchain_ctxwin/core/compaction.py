@@ -109,7 +109,8 @@ class Compaction:
         if self.snapshot:
             begin, stop = self.snapshot
             return (f"messages summarized: {stop - begin:,}",)
-        old, new = self.before, self.after
+        old = self.before
+        new = self.after
         clamps = {key: clamp for key, clamp in new.view.clamped.items() if old.view.clamped.get(key) != clamp}
         lines = (
             ("summaries swapped in", int(new.summary not in {"", old.summary})),
@@ -129,7 +130,12 @@ class Compaction:
         Raises:
             ConfigError: one of them is no id, such as a list or a message.
         """
-        named = expect_each(message_ids, str | None, "message_ids", "ids of messages, for example spare(message.id)")
+        named = expect_each(
+            message_ids,
+            str | None,
+            "message_ids",
+            "ids of messages, for example spare(message.id)",
+        )
         return replace(self, spared=(*self.spared, *named))
 
     def with_lines(self, *lines: str) -> Compaction:
@@ -138,7 +144,13 @@ class Compaction:
         Raises:
             ConfigError: one of them is no text.
         """
-        return replace(self, lines=(*self.lines, *expect_each(lines, str, "lines", "texts, one for each line")))
+        return replace(
+            self,
+            lines=(
+                *self.lines,
+                *expect_each(lines, str, "lines", "texts, one for each line"),
+            ),
+        )
 
 
 # ---- where to cut ---------------------------------------------------------------------------------------------------
@@ -151,8 +163,10 @@ def turn_cuts(request: Request) -> list[int]:
 
 def step_cuts(request: Request) -> list[int]:
     """Positions inside the current turn where its oldest steps can leave; the newest step always stays."""
-    user, start = last_user(request.parts.messages), request.start
-    begin, last = start if user is None else max(start, user + 1), request.newest_index
+    user = last_user(request.parts.messages)
+    start = request.start
+    begin = start if user is None else max(start, user + 1)
+    last = request.newest_index
     return [step.index for step in request.steps if begin < step.index <= last and step.messages]
 
 
@@ -170,7 +184,8 @@ def first_that(values: Sequence[int], ok: Callable[[int], bool]) -> int | None:
 
 def cut(request: Request, start: int) -> View:
     """Return the view that starts at `start`, with pins frozen; its record is still that of the view before."""
-    parts, view = request.parts, request.view
+    parts = request.parts
+    view = request.view
     pinned = tuple(position_of(parts.messages, index) for index in sorted(_pinned_before(request, start)))
     moved = replace(view, start=position_of(parts.messages, start), pinned=pinned)
     if not (view.cleared or view.clamped):
@@ -183,7 +198,8 @@ def cut(request: Request, start: int) -> View:
 
 def _pinned_before(request: Request, start: int) -> set[int]:
     """Positions of the messages that are shown although they lie before `start`: pins by step, and short answers."""
-    parts, messages = request.parts, request.parts.messages
+    parts = request.parts
+    messages = request.parts.messages
     current = last_user(messages)
     wanted = {*parts.pins, *(() if current is None else (current,))}
     if parts.settings.pin_first_user:
@@ -202,14 +218,16 @@ def _pinned_before(request: Request, start: int) -> set[int]:
 
 def left_behind(after: Request, before: View) -> list[int]:
     """Return the positions of the messages that a view showed and a request, which starts later, does not."""
-    start, shown = after.parts.start_of(before), {position.index for position in after.view.pinned}
+    start = after.parts.start_of(before)
+    shown = {position.index for position in after.view.pinned}
     pinned = sorted(position.index for position in before.pinned if position.index < start)
     return [index for index in (*pinned, *range(start, after.start)) if index not in shown]
 
 
 def shown_again(after: Request, before: View) -> list[int]:
     """Return the positions of the messages that had left a view and are pinned in a request, as an answer may be."""
-    start, shown = after.parts.start_of(before), {position.index for position in before.pinned}
+    start = after.parts.start_of(before)
+    shown = {position.index for position in before.pinned}
     return [position.index for position in after.view.pinned if position.index < start and position.index not in shown]
 
 
@@ -220,8 +238,11 @@ def recorded(after: Request, before: Request, *, summary_tokens: int = 0, is_fir
     `is_first`, before anything is clamped, it may take half of what the newest results would fill, but no room of old
     messages that are kept.
     """
-    old, new, parts = before.view, after.view, after.parts
-    left, back = left_behind(after, old), shown_again(after, old)
+    old = before.view
+    new = after.view
+    parts = after.parts
+    left = left_behind(after, old)
+    back = shown_again(after, old)
     clamped = {key for key, clamp in new.clamped.items() if old.clamped.get(key) != clamp}
     edits = (new.cleared - old.cleared) | clamped  # what is shown shorter than before left, too
     places = range(after.start, len(parts.messages)) if edits else ()
@@ -241,15 +262,27 @@ def recorded(after: Request, before: Request, *, summary_tokens: int = 0, is_fir
         most = max(0, beside.likely_limit - after.fixed_tokens + after.text_tokens(after.record))
         share = min(int((1 - NEWEST_SHARE) * most), most - portion(parts.settings.keep, most))
         free = max(record_room(beside)[1], share)
-    lines = chain(_lines(after, sorted({*left, *edited}), room), asked_lines(parts.messages), parts.keeps)
+    lines = chain(
+        _lines(after, sorted({*left, *edited}), room),
+        asked_lines(parts.messages),
+        parts.keeps,
+    )
     shown = "\n".join(text_of(message.content) for message in after.messages)
-    record = extended(record, lines, shown=shown, room_tokens=room, free_tokens=free, price=after.text_tokens)
+    record = extended(
+        record,
+        lines,
+        shown=shown,
+        room_tokens=room,
+        free_tokens=free,
+        price=after.text_tokens,
+    )
     return after.shown_as(_with_summary(replace(new, record=record), after, before))
 
 
 def record_room(request: Request, *, summary_tokens: int = 0) -> tuple[int, int]:
     """Return how many tokens the lines of the record may take, as a share of the room, and how many are free now."""
-    regions, limit = request.size.regions, request.likely_limit
+    regions = request.size.regions
+    limit = request.likely_limit
     present = request.text_tokens(request.record) - request.text_tokens(request.summary)
     room = limit - regions.system_tokens - regions.tool_tokens
     free = limit - (request.total_tokens - present + summary_tokens) - RECORD_FRAME_TOKENS
@@ -268,7 +301,8 @@ def _with_summary(view: View, after: Request, before: Request) -> View:
 
 
 def _price(request: Request, positions: Sequence[int]) -> int:
-    messages, price = request.parts.messages, request.parts.price
+    messages = request.parts.messages
+    price = request.parts.price
     return sum(price(messages[index]) for index in positions)
 
 
@@ -281,7 +315,8 @@ def _lines(request: Request, positions: Sequence[int], room_tokens: int) -> Iter
     """
     messages = request.parts.messages
     parts = list[list[RecordLine]]()
-    stop, room_chars = len(positions), OLDER_CHARS * room_tokens
+    stop = len(positions)
+    room_chars = OLDER_CHARS * room_tokens
     while stop and (not parts or room_chars > 0):
         start = max(0, stop - NOTED_AT_ONCE)
         while start and result_ids(messages[positions[start]]):

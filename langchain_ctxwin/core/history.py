@@ -1,7 +1,7 @@
 """The history of a conversation: its steps, what is marked in it, and its steps as a model sees them, priced.
 
-A `History` is built once and extended while a conversation grows: it is all that is remembered from one request to the
-next. Losing it loses time only. Messages are replaced, as LangGraph does, and never changed in place.
+A `MessageHistory` is built once and extended while a conversation grows: it is all that is remembered from one request
+to the next. Losing it loses time only. Messages are replaced, as LangGraph does, and never changed in place.
 """
 
 from __future__ import annotations
@@ -16,8 +16,20 @@ from langchain_core.messages import AIMessage, AnyMessage
 from langchain_ctxwin.core.calls import call_ids
 from langchain_ctxwin.core.edits import edit
 from langchain_ctxwin.core.media import has_media, without_media
-from langchain_ctxwin.core.native import compaction_in, loading, readable, without_bound_reasoning
-from langchain_ctxwin.core.pairing import UNKNOWN, Rules, is_valid_step, repair_step, unanswered_in, unique_calls
+from langchain_ctxwin.core.native import (
+    compaction_in,
+    loading,
+    readable,
+    without_bound_reasoning,
+)
+from langchain_ctxwin.core.pairing import (
+    UNKNOWN,
+    Rules,
+    is_valid_step,
+    repair_step,
+    unanswered_in,
+    unique_calls,
+)
 from langchain_ctxwin.core.pins import PinWhen, is_pinned
 from langchain_ctxwin.core.turns import Step, checksum, split_steps, starts_turn
 from langchain_ctxwin.core.view import View, first_after_system, message_id
@@ -28,7 +40,7 @@ Price = Callable[[AnyMessage], int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class History:
+class MessageHistory:
     """What is known of the messages of one conversation."""
 
     messages: list[AnyMessage] = field(default_factory=list)
@@ -82,15 +94,18 @@ class History:
 
 
 def read_history(
-    messages: Sequence[AnyMessage], before: History | None = None, *, pin_when: PinWhen | None = None
-) -> History:
+    messages: Sequence[AnyMessage],
+    before: MessageHistory | None = None,
+    *,
+    pin_when: PinWhen | None = None,
+) -> MessageHistory:
     """Return the history of these messages: `before`, extended, where they begin with its messages, else built anew.
 
     Raises:
         ConfigError: `pin_when` failed.
     """
     if before is None or not starts_with(messages, before.messages):
-        before = History()
+        before = MessageHistory()
     same = len(before.messages)
     if same and len(messages) == same:
         return before
@@ -131,7 +146,8 @@ def _closed(steps: Sequence[Step]) -> int:
 
 
 def _wished(messages: Sequence[AnyMessage], begin: int, pin_when: PinWhen) -> list[int]:
-    index, wished = begin, list[int]()
+    index = begin
+    wished = list[int]()
     try:
         for index in range(begin, len(messages)):
             if pin_when(messages[index]):
@@ -177,14 +193,18 @@ class Before:
         )
 
 
-def show_steps(history: History, start: int, view: View, before: Before, price: Price) -> Iterator[Step]:
+def show_steps(history: MessageHistory, start: int, view: View, before: Before, price: Price) -> Iterator[Step]:
     """Yield the steps of a history from `start` on as the model sees them, priced.
 
     A step is shown as it was shown last where nothing that it depends on has changed: the view does not edit it, the
     message before it is the one before it in the history, and its calls have ids of their own.
     """
-    messages, edited, memo = history.messages, view.edited, history.shown.setdefault(before.rules, {})
-    taken, last, unanswered = set(before.calls), before.message, set(before.unanswered)
+    messages = history.messages
+    edited = view.edited
+    memo = history.shown.setdefault(before.rules, {})
+    taken = set(before.calls)
+    last = before.message
+    unanswered = set(before.unanswered)
     for step in history.steps_from(start):
         is_known = (
             step.is_paired

@@ -10,8 +10,9 @@ from langchain_core.messages import AIMessage, AnyMessage
 from langchain_ctxwin.core.compaction import cut, recorded
 from langchain_ctxwin.core.limits import ModelLimits, lowered, reserve_within, smaller_of
 from langchain_ctxwin.core.media import provider_limits
+from langchain_ctxwin.core.parts import Parts
 from langchain_ctxwin.core.recovery import learned_media, remembered_limit
-from langchain_ctxwin.core.request import BINDS, Parts, Request, last_report_of, unbound_before
+from langchain_ctxwin.core.request import BINDS, Request, last_report_of, unbound_before
 from langchain_ctxwin.core.session import Session, counted
 from langchain_ctxwin.core.sizing import Sizes
 from langchain_ctxwin.core.updates import from_history, sizes_for
@@ -19,7 +20,12 @@ from langchain_ctxwin.core.view import View, message_id, position_of, with_check
 
 
 def measured(
-    parts: Parts, session: Session, stated: ModelLimits, heard: Mapping[str, int], *, was_refused: bool = False
+    parts: Parts,
+    session: Session,
+    stated: ModelLimits,
+    heard: Mapping[str, int],
+    *,
+    was_refused: bool = False,
 ) -> Request:
     """Return the next request of a conversation, priced.
 
@@ -36,8 +42,10 @@ def measured(
     documented = provider_limits(parts.rules.provider, stated.context_window or stated.max_input_tokens)
     media = parts.media.smallest(documented).smallest(learned_media(session, parts.model))
     parts = replace(parts, media=media)
-    request, reserve = _sized(parts, session), parts.settings.output_reserve
-    limits, reserved_tokens = stated, reserve_within(stated, reserve, learned=False)
+    request = _sized(parts, session)
+    reserve = parts.settings.output_reserve
+    limits = stated
+    reserved_tokens = reserve_within(stated, reserve, learned=False)
     if learned := smaller_of(heard, remembered_limit(session, parts.model)):
         fixed_tokens = 0 if was_refused else request.least_fixed_tokens
         limits, reserved_tokens = _lowered(stated, learned, reserve, fixed_tokens)
@@ -45,7 +53,13 @@ def measured(
     full_tokens = limit if parts.settings.show_fill else 0
 
     def within(request: Request) -> Request:
-        return replace(request, limits=limits, reserved_tokens=reserved_tokens, input_limit=limit, limit=limit)
+        return replace(
+            request,
+            limits=limits,
+            reserved_tokens=reserved_tokens,
+            input_limit=limit,
+            limit=limit,
+        )
 
     request = within(_sized(parts, session, full_tokens=full_tokens) if full_tokens else request)
     for change in (with_record_anew, begun_by_provider):
@@ -56,7 +70,8 @@ def measured(
 
 def with_record_anew(request: Request) -> Session | None:
     """Return the session with a record of what has left, as it is now; None when nothing of that was edited."""
-    session, messages = request.session, request.parts.messages
+    session = request.session
+    messages = request.parts.messages
     if not session.has_edits:
         return None
     view = with_checksum(recorded(request, replace(request, view=View())).view, messages)
@@ -71,10 +86,15 @@ def begun_by_provider(request: Request) -> Session | None:
     left. A view that began with a compaction which this provider cannot use ends: the whole history counts again.
     Each counts as one compaction, because the prefix changes.
     """
-    session, parts, messages = request.session, request.parts, request.parts.messages
-    view, lead = session.view, parts.lead(session.view)
+    session = request.session
+    parts = request.parts
+    messages = request.parts.messages
+    view = session.view
+    lead = parts.lead(session.view)
     if view.begun_by and not parts.kept_compactions(view):
-        after, reason, known = View(), "the view began with a compaction that this provider cannot read", {}
+        after = View()
+        reason = "the view began with a compaction that this provider cannot read"
+        known = {}
     elif lead is None or (start := parts.history.step_at(lead).index) <= request.start:
         return None
     else:
@@ -85,7 +105,15 @@ def begun_by_provider(request: Request) -> Session | None:
     guard = counted(session, messages, reason=reason, **known)
     faults = (*session.faults, f"{reason}: the view begins anew")
     counts = _without_sizes(session)
-    return replace(session, view=after, summary="", counts=counts, guard=guard, pending=None, faults=faults)
+    return replace(
+        session,
+        view=after,
+        summary="",
+        counts=counts,
+        guard=guard,
+        pending=None,
+        faults=faults,
+    )
 
 
 def _without_sizes(session: Session) -> dict[str, object]:
@@ -93,7 +121,10 @@ def _without_sizes(session: Session) -> dict[str, object]:
 
 
 def _lowered(
-    stated: ModelLimits, learned: Mapping[str, int], output_reserve: int | None, fixed_tokens: int
+    stated: ModelLimits,
+    learned: Mapping[str, int],
+    output_reserve: int | None,
+    fixed_tokens: int,
 ) -> tuple[ModelLimits, int]:
     """Return the limits with what was learned, and the reserve; without it where no request could keep to it.
 
@@ -120,7 +151,9 @@ def _sized(parts: Parts, session: Session, *, full_tokens: int = 0) -> Request:
         full_tokens=full_tokens,
     )
     request, told = _calibrated(plain.shown_as(session.view, session.summary))
-    report, checked, size = last_report_of(request, told), _checked_tokens(request), request.size
+    report = last_report_of(request, told)
+    checked = _checked_tokens(request)
+    size = request.size
     if checked is not None:
         size = size.known(checked)
     elif report is not None:
@@ -130,7 +163,8 @@ def _sized(parts: Parts, session: Session, *, full_tokens: int = 0) -> Request:
 
 def _unbound(session: Session, parts: Parts) -> int:
     """Position up to which reasoning is tied to a prefix that is gone: since a compaction, a refusal, a new prompt."""
-    position, messages = session.unbound or session.since, parts.messages
+    position = session.unbound or session.since
+    messages = parts.messages
     if position is None or parts.rules.provider not in BINDS:
         return 0
     found = position.find(messages)
@@ -143,7 +177,9 @@ def _calibrated(request: Request) -> tuple[Request, tuple[int, int] | None]:
 
     With the position and the size of the newest report in that history, where no answer was handed to us.
     """
-    told, session, parts = None, request.session, request.parts
+    told = None
+    session = request.session
+    parts = request.parts
     if "anchor" not in session.counts and any(map(_has_usage, reversed(parts.messages))):
         session, newest = from_history(request)
         told = (newest.at, newest.tokens) if newest else None

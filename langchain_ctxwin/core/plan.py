@@ -16,7 +16,11 @@ from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 
 from langchain_ctxwin.core.blocks import text_of
 from langchain_ctxwin.core.calls import call_ids, calls_of, is_result, result_ids
-from langchain_ctxwin.core.clamping import clamped_to_fit, with_clamped_pins, with_lasting_question
+from langchain_ctxwin.core.clamping import (
+    clamped_to_fit,
+    with_clamped_pins,
+    with_lasting_question,
+)
 from langchain_ctxwin.core.compaction import (
     MIN_PROGRESS,
     RECORDED_SHARE,
@@ -31,7 +35,12 @@ from langchain_ctxwin.core.edits import edit
 from langchain_ctxwin.core.limits import refusal
 from langchain_ctxwin.core.notes import is_asked
 from langchain_ctxwin.core.request import LEAST_MESSAGES, Request, portion
-from langchain_ctxwin.core.session import MAX_INEFFECTIVE, Pending, content_digest, uncovered
+from langchain_ctxwin.core.session import (
+    MAX_INEFFECTIVE,
+    Pending,
+    content_digest,
+    uncovered,
+)
 from langchain_ctxwin.core.turns import Shown
 from langchain_ctxwin.core.view import View, message_id, position_of
 from langchain_ctxwin.errors import BudgetExceededError
@@ -96,10 +105,15 @@ def with_summary(request: Request, summary: Pending) -> Request:
 
 def clear_results(request: Request) -> Request:
     """Clear the oldest results of the tools that are named for it, never the newest step, as many as are needed."""
-    parts, view, batch, called = request.parts, request.view, set[str](), dict[str, str]()
-    missing, names = request.total_tokens - request.low_water, parts.settings.clear_tools
+    parts = request.parts
+    view = request.view
+    batch = set[str]()
+    called = dict[str, str]()
+    missing = request.total_tokens - request.low_water
+    names = parts.settings.clear_tools
     for index in range(request.start, request.newest_index) if names else ():
-        message, key = parts.messages[index], message_id(parts.messages, index)
+        message = parts.messages[index]
+        key = message_id(parts.messages, index)
         if missing <= 0:
             break
         called.update((call["id"] or "", call["name"] or "") for call in calls_of(message))
@@ -168,7 +182,8 @@ def _compaction(before: Request, reason: str, need: Need = "over") -> Compaction
 
 def refusal_of(after: Request) -> BudgetExceededError:
     """Return the error for a request that does not fit even as it is; it names the pins and constraints in it."""
-    parts, kept = after.parts, list[tuple[str, int]]()
+    parts = after.parts
+    kept = list[tuple[str, int]]()
     shown = {message.id for message in after.messages}
 
     def keep(name: str, text: str, message: AnyMessage) -> None:
@@ -178,10 +193,15 @@ def refusal_of(after: Request) -> BudgetExceededError:
         kept.append((f"{name} {excerpt}", tokens))
 
     for index in sorted(parts.pins):
-        message, key = parts.messages[index], message_id(parts.messages, index)
+        message = parts.messages[index]
+        key = message_id(parts.messages, index)
         if index >= parts.first and (not message.id or message.id in shown):
             clamped = ", clamped" if key in after.view.clamped else ""
-            keep(f"{key} ({message.type}{clamped})", text_of(message.content), edit(message, key, after.view))
+            keep(
+                f"{key} ({message.type}{clamped})",
+                text_of(message.content),
+                edit(message, key, after.view),
+            )
     for rule in parts.settings.constraints:
         keep("constraint", rule, SystemMessage(content=rule))
     return refusal(after.report, kept)
@@ -208,8 +228,12 @@ def relieve(request: Request) -> Compaction | None:
 
 def past_bound(request: Request) -> str:
     """Return which bound of its own the history exceeds, in words; empty when none."""
-    tokens, shown, settings = request.history_tokens, request.shown_messages, request.parts.settings
-    most, most_tokens, trigger = settings.trigger_messages, settings.max_history_tokens, settings.trigger
+    tokens = request.history_tokens
+    shown = request.shown_messages
+    settings = request.parts.settings
+    most = settings.trigger_messages
+    most_tokens = settings.max_history_tokens
+    trigger = settings.trigger
     if most_tokens is not None and tokens > most_tokens:
         return f"history of {tokens:,} tokens is past max_history_tokens={most_tokens:,}"
     if trigger is not None and tokens > request.most_history:
@@ -230,13 +254,17 @@ def _tells_more(request: Request, summary: Pending) -> bool:
 
 def _is_coming(request: Request) -> bool:
     """True while a summary may be waited for although the history is past a bound of its own."""
-    session, settings = request.session, request.parts.settings
+    session = request.session
+    settings = request.parts.settings
     if not _may_summarize(request) or session.failed_summaries >= MAX_INEFFECTIVE:
         return False
     if settings.summarize == "background" and session.pending is None and prepare(request) is None:
         return False
     most_tokens = settings.max_history_tokens if settings.trigger is None else request.most_history
-    bounds = ((most_tokens, request.history_tokens), (settings.trigger_messages, request.shown_messages))
+    bounds = (
+        (most_tokens, request.history_tokens),
+        (settings.trigger_messages, request.shown_messages),
+    )
     return all(most is None or size <= WAITING_SHARE * most for most, size in bounds)
 
 
@@ -245,7 +273,8 @@ def _is_coming(request: Request) -> bool:
 
 def summary_due(request: Request, *, is_local: bool) -> Compaction | None:
     """Return the summary that is due now; where no model writes summaries, what should leave in its place."""
-    settings, most_tokens = request.parts.settings, request.most_history
+    settings = request.parts.settings
+    most_tokens = request.most_history
     if settings.trigger is None and not is_local:
         most_tokens = int(WRITTEN_SHARE * most_tokens)
     reason = _overdue(request, most_tokens, settings.trigger_messages)
@@ -261,8 +290,10 @@ def summary_due(request: Request, *, is_local: bool) -> Compaction | None:
 
 def _summary(request: Request, reason: str) -> Compaction | None:
     """The summary that is due; None when it would not pay for itself."""
-    parts, by_number = request.parts, request.parts.settings.trigger_messages is not None
-    summary_tokens, cuts = summary_size(request), [*turn_cuts(request), *step_cuts(request)]
+    parts = request.parts
+    by_number = request.parts.settings.trigger_messages is not None
+    summary_tokens = summary_size(request)
+    cuts = [*turn_cuts(request), *step_cuts(request)]
 
     def summarized(start: int) -> Request:
         covered = position_of(parts.messages, start - 1)
@@ -309,18 +340,22 @@ def prepare(request: Request) -> Snapshot | None:
     """
     if request.session.pending or not _may_summarize(request):
         return None
-    messages, settings = request.parts.messages, request.parts.settings
-    max_tokens, start = summary_size(request), uncovered(request.view, request.parts.first)
+    messages = request.parts.messages
+    settings = request.parts.settings
+    max_tokens = summary_size(request)
+    start = uncovered(request.view, request.parts.first)
     # Begun below what a compaction keeps, one summary would follow the other for ever.
     share = max(settings.prepare, settings.keep) if max(settings.prepare, settings.keep) <= 1 else settings.prepare
     most = None if settings.trigger_messages is None else int(min(share, 1.0) * settings.trigger_messages)
     latest = request.room if settings.trigger is None else int(PREPARED_SHARE * request.most_history)
     reason = _overdue(request, min(portion(share, request.room), latest), most)
-    stop, left_out = None, request.view.uncovered_tokens
+    stop = None
+    left_out = request.view.uncovered_tokens
     if reason:
         stop = _snapshot_stop(request)
     elif left_out >= MIN_LEFT_OUT_RATIO * max_tokens:
-        stop, reason = request.start, f"{request.start - start:,} messages left without a summary"
+        stop = request.start
+        reason = f"{request.start - start:,} messages left without a summary"
     if stop is None or stop <= start:
         return None
     added = left_out + sum(step.tokens for step in request.steps if step.index < stop)
@@ -336,10 +371,12 @@ def prepare(request: Request) -> Snapshot | None:
 
 
 def _snapshot_stop(request: Request) -> int | None:
-    cuts, total = [*turn_cuts(request), *step_cuts(request)], len(request.parts.messages)
+    cuts = [*turn_cuts(request), *step_cuts(request)]
+    total = len(request.parts.messages)
     growth = max(0, request.ceiling - request.total_tokens)
     least = request.fixed_tokens + int(LEAST_KEPT * request.room)
-    target, most = max(least, request.low_water - growth), request.parts.settings.trigger_messages
+    target = max(least, request.low_water - growth)
+    most = request.parts.settings.trigger_messages
     to_come = 0 if most is None else most - request.shown_messages
     kept = total if most is None else max(LEAST_MESSAGES, request.kept_messages - to_come)
 
@@ -416,7 +453,8 @@ def last_request(request: Request, start: int, stop: int) -> LastRequest | None:
         return None
     newest = answers[-1]
     end = max(stop, newest.index if call_ids(newest.messages[0]) else newest.stop)
-    steps, room_tokens = list(request.steps), request.input_limit - request.upper_tokens
+    steps = list(request.steps)
+    room_tokens = request.input_limit - request.upper_tokens
     while steps[-1].index >= end or (steps[-1].index >= stop and room_tokens < QUESTION_TOKENS):
         room_tokens += steps.pop().tokens
     messages = tuple(replace(request, steps=Shown(steps)).assembled())

@@ -11,30 +11,32 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
-from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
+from langchain_core.messages import AIMessage, AnyMessage
 
-from langchain_ctxwin.core.assembly import assemble, constraints_text, record_text, with_fill
+from langchain_ctxwin.core.assembly import (
+    assemble,
+    constraints_text,
+    record_text,
+    with_fill,
+)
 from langchain_ctxwin.core.calls import is_result, result_ids
 from langchain_ctxwin.core.edits import edit
-from langchain_ctxwin.core.history import Before, History, Price, show_step, show_steps
+from langchain_ctxwin.core.history import Before, show_step, show_steps
 from langchain_ctxwin.core.limits import ModelLimits, TokenBudget
-from langchain_ctxwin.core.media import NO_LIMITS, MediaLimits, MediaSize, left_out
-from langchain_ctxwin.core.model_info import ModelInfo
+from langchain_ctxwin.core.media import NO_LIMITS, MediaSize, left_out
 from langchain_ctxwin.core.native import (
     has_bound_reasoning,
-    is_kept,
-    is_read,
     loaded_tools,
-    memory_tools,
     only_compaction,
 )
-from langchain_ctxwin.core.pairing import UNKNOWN, Rules
+from langchain_ctxwin.core.pairing import Rules
+from langchain_ctxwin.core.parts import Parts
 from langchain_ctxwin.core.pins import answer_marker, last_user, looks_open, pinned_groups
-from langchain_ctxwin.core.record import RecordLine, lazy
+from langchain_ctxwin.core.record import lazy
 from langchain_ctxwin.core.session import Session
-from langchain_ctxwin.core.sizing import FIXED_REGIONS, Doubt, Regions, SizeEstimate, Sizes
+from langchain_ctxwin.core.sizing import FIXED_REGIONS, Regions, SizeEstimate, Sizes
 from langchain_ctxwin.core.turns import NOTE_KEY, Shown, Step, Turn, group_turns
 from langchain_ctxwin.core.view import View, message_id
 
@@ -56,204 +58,6 @@ LEAST_MESSAGES = 2  # a question and its answer
 WHOLE_TURN_SHARE = 0.35
 REGIONS = (*FIXED_REGIONS, "history_tokens")
 NOTHING = Regions(system_tokens=0, tool_tokens=0, summary_tokens=0, pinned_tokens=0, history_tokens=0)
-
-
-class Settings(Protocol):
-    """What of `ContextConfig` decides how a request is shown and when it is compacted; shares are those of the room."""
-
-    @property
-    def prepare(self) -> float:
-        """History past which a summary is begun ahead of need."""
-        ...
-
-    @property
-    def trigger(self) -> float | None:
-        """History past which something leaves; None for all of the room."""
-        ...
-
-    @property
-    def keep(self) -> float:
-        """History that a compaction leaves."""
-        ...
-
-    @property
-    def trigger_messages(self) -> int | None:
-        """Largest number of messages in the view; None for any."""
-        ...
-
-    @property
-    def max_history_tokens(self) -> int | None:
-        """Largest history; None for all of the room."""
-        ...
-
-    @property
-    def summarize(self) -> Literal["background", "inline", "off"]:
-        """How summaries are written."""
-        ...
-
-    @property
-    def summary_max_tokens(self) -> int | None:
-        """Longest summary; None sizes it by the room of the history."""
-        ...
-
-    @property
-    def summary_placement(self) -> Literal["system", "user"]:
-        """Where summary and record are shown."""
-        ...
-
-    @property
-    def record_share(self) -> float:
-        """Part of the room, pins included, that the lines of the record may take."""
-        ...
-
-    @property
-    def clear_tools(self) -> Sequence[str]:
-        """Tools whose results are cleared in place before anything is dropped."""
-        ...
-
-    @property
-    def spare_tools(self) -> Sequence[str]:
-        """Tools whose results are shown whole as long as anything else can be made smaller."""
-        ...
-
-    @property
-    def pin_first_user(self) -> bool:
-        """Keep the first user message."""
-        ...
-
-    @property
-    def constraints(self) -> tuple[str, ...]:
-        """Rules that are in each request."""
-        ...
-
-    @property
-    def output_reserve(self) -> int | None:
-        """Tokens that are kept for the answer, where configured."""
-        ...
-
-    @property
-    def show_fill(self) -> bool:
-        """Let the model see how full the window is."""
-        ...
-
-
-class Pricer(Protocol):
-    """Prices messages and tools, and remembers what it priced."""
-
-    @property
-    def price(self) -> Price:
-        """Tokens of one message."""
-        ...
-
-    @property
-    def exact(self) -> bool:
-        """True while every count is exact; asked after pricing, because a counter that failed no longer is."""
-        ...
-
-    @property
-    def doubt(self) -> Doubt:
-        """How far the counts may be off before anything was reported."""
-        ...
-
-    def tools(self, tools: Sequence[Any]) -> int:
-        """Tokens of tool definitions."""
-        ...
-
-    def loaded(self, tools: Sequence[Any], name: str) -> int:
-        """Tokens that a message adds which loads one of these tools, by name; 0 for another."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """Everything a request is made from, before anything is left out."""
-
-    history: History
-    settings: Settings = field(repr=False)
-    """The settings that held when the request began; whatever is decided about it goes by them."""
-
-    pricer: Pricer = field(repr=False)
-    system: SystemMessage | None = None
-    """System prompt and leading system messages, merged."""
-
-    system_tokens: int = 0
-    tools: Sequence[Any] = field(default=(), repr=False)
-    """The tool definitions bound to the model."""
-
-    tool_tokens: int = 0
-    """Price of those that are in the prompt from its beginning."""
-
-    tools_digest: str = ""
-    has_deferred: bool = False
-    """Some tools come into the prompt only where a message loads them."""
-
-    model: str = ""
-    """Name of the model that the request goes to; empty when unknown."""
-
-    declared: ModelLimits | None = None
-    """What is stated about the model's limits beside what was learned from refusals."""
-
-    info: ModelInfo | None = None
-    """Prices of the model, where who chose it knows them."""
-
-    rules: Rules = UNKNOWN
-    """What its provider takes; what it would refuse is repaired."""
-
-    media: MediaLimits = NO_LIMITS
-    """What of pictures and files one request may have."""
-
-    pins: frozenset[int] = frozenset()
-    """Positions of explicit pins: messages marked through `pin`, or for which the engine's `pin_when` holds."""
-
-    keeps: tuple[RecordLine, ...] = ()
-    """What the record takes up with the next compaction, whatever leaves: somebody asked to keep it."""
-
-    recall: str = ""
-    """Name of the agent's tool that reads what was cut; empty when it has none."""
-
-    @property
-    def messages(self) -> list[AnyMessage]:
-        """The full history."""
-        return self.history.messages
-
-    @property
-    def first(self) -> int:
-        """Number of leading system messages."""
-        return self.history.first
-
-    @property
-    def price(self) -> Price:
-        """Tokens of one message."""
-        return self.pricer.price
-
-    def price_text(self, text: str) -> int:
-        """Our estimate of a text as a message of its own; 0 for an empty one."""
-        return self.price(SystemMessage(content=text)) if text else 0
-
-    def start_of(self, view: View) -> int:
-        """Position of the view's first message; the view must be valid for this history."""
-        return max(self.first, view.start.index) if view.start else self.first
-
-    @property
-    def spared_tools(self) -> set[str]:
-        """Names of the tools whose results are shown whole as long as anything else can be made smaller."""
-        return {*memory_tools(self.tools)}.difference(self.settings.clear_tools).union(self.settings.spare_tools)
-
-    def lead(self, view: View) -> int | None:
-        """Position of the newest compaction by the provider that is shown, and that the provider reads."""
-        shown = self._shown_compactions(view)
-        return max((i for i in shown if is_read(self.messages[i], self.rules.provider)), default=None)
-
-    def kept_compactions(self, view: View) -> set[int]:
-        """Position of the newest compaction by a provider that is shown, and of use to this one, if there is one."""
-        shown = self._shown_compactions(view)
-        usable = (i for i in shown if is_kept(self.messages[i], self.rules.provider))
-        return {*sorted(usable)[-1:]}
-
-    def _shown_compactions(self, view: View) -> list[int]:
-        compacted = self.history.compacted
-        pinned = {position.index for position in view.pinned} if compacted else set()
-        return [index for index in compacted if index >= self.start_of(view) or index in pinned]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -326,12 +130,15 @@ class Request:
         """Return the request under another view, and with another summary where one is given."""
         parts = self.parts
         summary = self.summary if summary is None else summary
-        start, unbound = parts.start_of(view), self._unbound_under(view)
+        start = parts.start_of(view)
+        unbound = self._unbound_under(view)
         media = self._left_out_media(view, start)
         view = view if media == view.without_media else replace(view, without_media=media)
-        record, rules = record_text(summary, view.record), constraints_text(parts.settings.constraints)
+        record = record_text(summary, view.record)
+        rules = constraints_text(parts.settings.constraints)
         begin = Before(rules=parts.rules, unbound=unbound)
-        lead, pinned = parts.lead(view), list[Step]()
+        lead = parts.lead(view)
+        pinned = list[Step]()
         for step in self._pinned_steps(view, start, begin, lead):
             pinned.append(step)
             begin = begin.following(step)
@@ -344,7 +151,10 @@ class Request:
             pinned_tokens=parts.price_text(rules) + sum(step.tokens for step in pinned),
             history_tokens=0,
         )
-        steps = self._told(Shown(show_steps(parts.history, start, view, begin, parts.price)), estimates.fixed_tokens)
+        steps = self._told(
+            Shown(show_steps(parts.history, start, view, begin, parts.price)),
+            estimates.fixed_tokens,
+        )
         estimates = replace(estimates, history_tokens=steps.total_tokens)
         return replace(
             self,
@@ -377,7 +187,10 @@ class Request:
     @property
     def messages(self) -> list[AnyMessage]:
         """The view: pinned messages and history as the model sees them, without the system message."""
-        return [*(message for step in self.pinned for message in step.messages), *self.steps.messages]
+        return [
+            *(message for step in self.pinned for message in step.messages),
+            *self.steps.messages,
+        ]
 
     @property
     def turns(self) -> tuple[Turn, ...]:
@@ -388,7 +201,10 @@ class Request:
     def newest(self) -> Step | None:
         """The last step that is more than a note by this package or the application; None in an empty view."""
         told = (step for step in reversed(self.steps) if step.messages)
-        return next((s for s in told if s.size > 1 or NOTE_KEY not in s.messages[-1].additional_kwargs), None)
+        return next(
+            (s for s in told if s.size > 1 or NOTE_KEY not in s.messages[-1].additional_kwargs),
+            None,
+        )
 
     @property
     def newest_index(self) -> int:
@@ -397,10 +213,14 @@ class Request:
 
     def assembled(self) -> list[AnyMessage]:
         """Return the messages of the request, the system message first."""
-        history, settings = self.steps.messages, self.parts.settings
+        history = self.steps.messages
+        settings = self.parts.settings
         return assemble(
             self.parts.system,
-            [*history[: self.leading], *(message for step in self.pinned for message in step.messages)],
+            [
+                *history[: self.leading],
+                *(message for step in self.pinned for message in step.messages),
+            ],
             history[self.leading :],
             constraints=constraints_text(settings.constraints),
             record=self.record,
@@ -411,7 +231,8 @@ class Request:
         """The steps with the deferred tools that each of them loads, and with lines that say how full the window is."""
         parts = self.parts
         if parts.has_deferred:
-            known, loaded = set[str](), list[Step]()
+            known = set[str]()
+            loaded = list[Step]()
             for step in steps:
                 names = {name for message in step.messages for name in loaded_tools(message)} - known
                 known |= names
@@ -419,7 +240,12 @@ class Request:
                 loaded.append(replace(step, tokens=step.tokens + tokens))
             steps = Shown(loaded)
         if self.full_tokens:
-            filled = with_fill(steps, before_tokens=before_tokens, limit=self.full_tokens, price=parts.price)
+            filled = with_fill(
+                steps,
+                before_tokens=before_tokens,
+                limit=self.full_tokens,
+                price=parts.price,
+            )
             steps = Shown(filled)
         return steps
 
@@ -428,7 +254,9 @@ class Request:
 
         Of a step that compacted only that stays, before all others when the provider ignores what precedes it.
         """
-        messages, kept, taken = self.parts.messages, self.parts.kept_compactions(view), set[str]()
+        messages = self.parts.messages
+        kept = self.parts.kept_compactions(view)
+        taken = set[str]()
         pinned = {position.index for position in view.pinned if position.index < start}
         groups = sorted(pinned_groups(messages, pinned, start), key=lambda group: lead != group.index)
         for group, following in zip(groups, [*(group.index for group in groups[1:]), start], strict=False):
@@ -450,9 +278,11 @@ class Request:
         if parts.media == NO_LIMITS or not parts.history.media:
             return frozenset()
         before = {position.index for position in view.pinned}
-        spared, shown = list[MediaSize](), dict[str, MediaSize]()
+        spared = list[MediaSize]()
+        shown = dict[str, MediaSize]()
         for index in sorted(index for index in parts.history.media if index >= start or index in before):
-            key, size = message_id(parts.messages, index), MediaSize.of(parts.messages[index])
+            key = message_id(parts.messages, index)
+            size = MediaSize.of(parts.messages[index])
             if index in parts.pins:
                 spared.append(size)
             elif key not in view.cleared:
@@ -461,11 +291,15 @@ class Request:
 
     def _unbound_under(self, view: View) -> int:
         """Position up to which reasoning is left out: another view changes what all of it is tied to."""
-        messages, rules = self.parts.messages, self.parts.rules
+        messages = self.parts.messages
+        rules = self.parts.rules
         if view is self.session.view or rules.provider not in BINDS:
             return self.unbound
         stop = unbound_before(messages, len(messages), rules)
-        shown = (*(position.index for position in view.pinned), *range(self.parts.start_of(view), stop))
+        shown = (
+            *(position.index for position in view.pinned),
+            *range(self.parts.start_of(view), stop),
+        )
         newest = (index + 1 for index in reversed(shown) if has_bound_reasoning(messages[index]))
         return max(self.unbound, next(newest, 0))
 
@@ -531,7 +365,8 @@ class Request:
     @lazy
     def report(self) -> dict[str, Any]:
         """The `context_report`: tokens per region, which add up to `total_tokens`, limits, utilization."""
-        regions, guard = self.size.regions, self.session.guard
+        regions = self.size.regions
+        guard = self.session.guard
         return {
             "context_window": self.limits.context_window or self.input_limit + self.reserved_tokens,
             "input_limit": self.input_limit,
@@ -552,17 +387,24 @@ class Request:
 
         Both in tokens, as we estimate them.
         """
-        messages, clamped, cut = self.parts.messages, self.view.clamped, dict[str, list[int]]()
+        messages = self.parts.messages
+        clamped = self.view.clamped
+        cut = dict[str, list[int]]()
         if not clamped:
             return cut
-        current, newest = last_user(messages), self.newest
+        current = last_user(messages)
+        newest = self.newest
         found = [] if current is None else [current]
         if newest:
             found += [index for index in range(newest.index, newest.stop) if is_result(messages[index])]
         for index in found:
-            name, price = message_id(messages, index), self.parts.price
+            name = message_id(messages, index)
+            price = self.parts.price
             if name in clamped:
-                cut[name] = [price(edit(messages[index], name, self.view)), price(messages[index])]
+                cut[name] = [
+                    price(edit(messages[index], name, self.view)),
+                    price(messages[index]),
+                ]
         return cut
 
     @lazy
@@ -591,7 +433,15 @@ class Request:
         clamps = sorted((clamp.head_chars, clamp.tail_chars) for clamp in view.clamped.values())
         nameless = sorted(key for key in view.edited if key.startswith("#"))
         pinned = [(step.index, step.size, step.tokens) for step in self.pinned]
-        return [self.start, pinned, len(view.cleared), places, clamps, nameless, len(view.without_media)]
+        return [
+            self.start,
+            pinned,
+            len(view.cleared),
+            places,
+            clamps,
+            nameless,
+            len(view.without_media),
+        ]
 
     # ---- its thresholds ---------------------------------------------------------------------------------------------
 
@@ -620,7 +470,8 @@ class Request:
 
         While counts are unsure a request is at its limit long before its most likely size is.
         """
-        room, most = max(0, self.likely_limit - self.fixed_tokens), self.parts.settings.max_history_tokens
+        room = max(0, self.likely_limit - self.fixed_tokens)
+        most = self.parts.settings.max_history_tokens
         return room if most is None else min(room, most)
 
     @property
@@ -700,7 +551,10 @@ def unbound_before(messages: Sequence[AnyMessage], stop: int, rules: Rules) -> i
     """
     if not rules.calls_need_reasoning or not stop or not result_ids(messages[stop - 1]):
         return stop
-    return next((index for index in range(stop - 1, -1, -1) if isinstance(messages[index], AIMessage)), stop)
+    return next(
+        (index for index in range(stop - 1, -1, -1) if isinstance(messages[index], AIMessage)),
+        stop,
+    )
 
 
 def last_report_of(request: Request, told: tuple[int, int] | None) -> LastReport | None:
@@ -711,7 +565,8 @@ def last_report_of(request: Request, told: tuple[int, int] | None) -> LastReport
     anchor = request.session.counts.get("anchor")
     if not (anchor or told) or (anchor and anchor.get("digest") != request.digest):
         return None
-    added, counted = list[int](), request.estimates.total_tokens
+    added = list[int]()
+    counted = request.estimates.total_tokens
     for step in reversed(request.steps):
         added.append(step.tokens)
         counted -= step.tokens
@@ -722,7 +577,12 @@ def last_report_of(request: Request, told: tuple[int, int] | None) -> LastReport
     return None
 
 
-def _reported(caller: AnyMessage, at: int, anchor: Mapping[str, Any] | None, told: tuple[int, int] | None) -> int:
+def _reported(
+    caller: AnyMessage,
+    at: int,
+    anchor: Mapping[str, Any] | None,
+    told: tuple[int, int] | None,
+) -> int:
     """Prompt size that the provider reported with the AI message that opens a step; 0 when that is not the one."""
     if not isinstance(caller, AIMessage):
         return 0

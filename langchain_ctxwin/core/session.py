@@ -12,7 +12,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, AnyMessage
 
 from langchain_ctxwin.core.calls import is_user
-from langchain_ctxwin.core.history import History
+from langchain_ctxwin.core.history import MessageHistory
 from langchain_ctxwin.core.pins import last_user
 from langchain_ctxwin.core.record import MAX_COUNT, Record, stored_count
 from langchain_ctxwin.core.sizing import Sizes
@@ -392,7 +392,7 @@ def _without_gone(view: View, messages: Sequence[AnyMessage]) -> View:
     return replace(view, cleared=view.cleared - gone, clamped=clamped)
 
 
-def with_new_pins(session: Session, history: History, pins: Collection[int]) -> Session:
+def with_new_pins(session: Session, history: MessageHistory, pins: Collection[int]) -> Session:
     """Show messages that were pinned after they had left the view or had been shortened in it.
 
     Counts as one compaction, because the prefix changes. The current user message counts as pinned, too.
@@ -409,7 +409,7 @@ def with_new_pins(session: Session, history: History, pins: Collection[int]) -> 
     return replace(session, view=with_checksum(view, messages), guard=guard)
 
 
-def _with_left(view: View, history: History, pins: Collection[int]) -> View:
+def _with_left(view: View, history: MessageHistory, pins: Collection[int]) -> View:
     """Show the pins that left before they were pinned; they count as left when they leave the next time."""
     if view.start is None:
         return view

@@ -83,14 +83,14 @@ class Candidate:
         stated = profile.get(CAPABILITIES.get(capability, capability)) if isinstance(profile, Mapping) else None
         return stated if isinstance(stated, bool) else None
 
-    def input_limit(self, request: Request) -> int:
+    def input_limit(self, request: RouteRequest) -> int:
         """Return the input tokens that it takes beside its answer; 0 when the answer alone fills its window."""
         try:
             return self.limits.input_limit(self.limits.output_reserve(request.reserve))
         except ConfigError:  # the reserve leaves no input: a fact about this candidate, not a fault of the request
             return 0
 
-    def unable(self, request: Request, today: date) -> str:
+    def unable(self, request: RouteRequest, today: date) -> str:
         """Return why it cannot take a measured request, whatever its size; empty when it can, or when nobody says."""
         retires, largest, asked = self.info.retires_on, self.limits.max_output_tokens, request.output_tokens
         if retires is not None and retires <= today:
@@ -102,7 +102,7 @@ class Candidate:
             return f"can write {largest:,} tokens, the request asks for {asked:,}"
         return ""
 
-    def too_small(self, request: Request) -> str:
+    def too_small(self, request: RouteRequest) -> str:
         """Return by how much a measured request is too large; empty when it fits."""
         limit, size, window = self.input_limit(request), request.sizes[self.family], self.limits.context_window
         shown = f"its limit is {limit:,}"
@@ -260,7 +260,7 @@ class Size:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class RouteRequest:
     """One request to be routed."""
 
     messages: Sequence[AnyMessage]
@@ -285,7 +285,7 @@ class Request:
         return next((message.text for message in reversed(self.messages) if isinstance(message, HumanMessage)), "")
 
 
-def needed_capabilities(request: Request, required: Iterable[str] = ()) -> tuple[str, ...]:
+def needed_capabilities(request: RouteRequest, required: Iterable[str] = ()) -> tuple[str, ...]:
     """Return what a model has to be able to do: take tools and media that the request has, and what is required."""
     needed = ["tools"] if request.tools else []
     blocks = (b for message in request.messages if isinstance(message.content, list) for b in message.content)
@@ -328,7 +328,7 @@ class RequestSizes:
         self._given = counter.estimator if isinstance(counter, RequestCounter) else counter
         self._estimates: dict[str, _Estimates] = {}
 
-    def of(self, request: Request, families: Iterable[str], *, headroom: float) -> Mapping[str, Size]:
+    def of(self, request: RouteRequest, families: Iterable[str], *, headroom: float) -> Mapping[str, Size]:
         """Return the size for each family: as measured elsewhere, else counted once per tokenizer.
 
         The headroom is a factor on the counts of a counter that states no bounds of its own.
@@ -347,7 +347,7 @@ class RequestSizes:
         return {**counted, **request.sizes}
 
 
-def _whole(counter: TokenCounter, request: Request, headroom: float) -> Size:
+def _whole(counter: TokenCounter, request: RouteRequest, headroom: float) -> Size:
     """The size by a counter that is asked about the whole request: one that we do not know need not be additive."""
     if takes_tools(counter):
         tokens = int(counter(list(request.messages), tools=list(request.tools) or None))
@@ -370,7 +370,7 @@ class _Estimates:
         self._price = PerMessage(lambda message: max(0, self._count([message]) - self._base))
         self._tools: Lru[tuple[tuple[Any, ...], int]] = Lru(MAX_TEXTS)
 
-    def of(self, request: Request) -> Size:
+    def of(self, request: RouteRequest) -> Size:
         tokens = self._base + sum(map(self._price, request.messages))
         if tools := tuple(request.tools):
             # The tuple in the value keeps the tools alive, so an id in the key cannot come to mean another tool.

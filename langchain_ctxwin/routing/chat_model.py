@@ -20,7 +20,7 @@ from langchain_ctxwin.core.recovery import output_tokens_of
 from langchain_ctxwin.core.tool_schemas import tool_definition
 from langchain_ctxwin.errors import ConfigError, expect
 from langchain_ctxwin.models.sources.explicit import CAPABILITIES
-from langchain_ctxwin.routing.candidates import Instance, Request, conversation_key, thread_key
+from langchain_ctxwin.routing.candidates import Instance, RouteRequest, conversation_key, thread_key
 from langchain_ctxwin.routing.fallbacks import EMPTY_STREAM, Fallbacks
 from langchain_ctxwin.routing.router import ModelRouter, settings_for
 from langchain_ctxwin.util.work import Wait, Work, arun, run
@@ -187,7 +187,7 @@ class RoutedChatModel(BaseChatModel):
         defaults = {"temperature": self.temperature, "max_tokens": self.max_tokens}
         given = {**{name: value for name, value in defaults.items() if value is not None}, **arguments}
         prefer, reason = _wish(given.get("route"))
-        request = Request(
+        request = RouteRequest(
             messages=messages,
             tools=given.get("tools") or (),
             conversation=given.get("conversation") or conversation_key(messages),

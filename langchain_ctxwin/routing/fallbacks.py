@@ -21,7 +21,7 @@ from langchain_ctxwin.core.overflow import ContextOverflow, Evidence, classify_o
 from langchain_ctxwin.core.recovery import CALL_ARGUMENTS, stated_input
 from langchain_ctxwin.core.usage import fault_of, sent_tokens
 from langchain_ctxwin.errors import ConfigError, ContextWindowError, NoModelFitsError, RemainingTooSmallError
-from langchain_ctxwin.routing.candidates import CannotBeMadeError, Instance, Request
+from langchain_ctxwin.routing.candidates import CannotBeMadeError, Instance, RouteRequest
 from langchain_ctxwin.routing.router import ModelRouter, Route
 from langchain_ctxwin.util.work import Wait, Work
 
@@ -138,7 +138,7 @@ class AnswerSigns:
 class Fallbacks:
     """The calls for one request: each failure that another model may survive leads to the next candidate."""
 
-    def __init__(self, router: ModelRouter, request: Request, arguments: Mapping[str, Any]) -> None:
+    def __init__(self, router: ModelRouter, request: RouteRequest, arguments: Mapping[str, Any]) -> None:
         self._router, self._request, self._arguments = router, request, arguments
         self._tried: list[tuple[str, CandidateFailure]] = []
         self._error: Exception | None = None

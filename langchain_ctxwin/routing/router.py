@@ -41,8 +41,8 @@ from langchain_ctxwin.routing.candidates import (
     CandidateModel,
     Instance,
     Registry,
-    Request,
     RequestSizes,
+    RouteRequest,
     candidate_of,
     candidates_of,
     is_named,
@@ -256,7 +256,7 @@ class ModelRouter:
         require_tokens("output_tokens", output_tokens, minimum=1, optional=True)
         given = convert_to_messages([messages] if isinstance(messages, str) else messages)
         return self.decide(
-            Request(
+            RouteRequest(
                 messages=cast("list[AnyMessage]", given),
                 tools=listed(tools),
                 conversation=conversation,
@@ -270,7 +270,7 @@ class ModelRouter:
             )
         )
 
-    def decide(self, request: Request) -> Route:
+    def decide(self, request: RouteRequest) -> Route:
         """Choose a model for a request; see `route`."""
         candidates, request = self._measured(request)
         rejected = self._unfit(candidates, request)
@@ -285,7 +285,7 @@ class ModelRouter:
         route = self._route(chosen, request, reason=reason, rejected={**rejected, **left})
         return replace(route, cheapest_cost=min(costs, default=None))
 
-    def largest(self, request: Request, *, is_to_shrink: bool = False) -> Route:
+    def largest(self, request: RouteRequest, *, is_to_shrink: bool = False) -> Route:
         """Choose the largest window, for a request of which no candidate is sure that it fits: it may, or be refused.
 
         Raises:
@@ -304,7 +304,7 @@ class ModelRouter:
         reason = f"largest window: nothing else fits {size.tokens:,} tokens"
         return self._route(largest, request, reason=reason, rejected=others)
 
-    def room(self, request: Request) -> tuple[str, int]:
+    def room(self, request: RouteRequest) -> tuple[str, int]:
         """Return who takes the largest input for such a request, and its tokens; "" and 0 when none can answer it."""
         candidates, request = self._measured(request)
         able = self._able(candidates, request)
@@ -312,7 +312,7 @@ class ModelRouter:
         rooms = [(one.name, one.input_limit(request)) for one in awake or able]
         return max(rooms, key=lambda room: room[1], default=("", 0))
 
-    def input_limit(self, name: str, request: Request) -> int:
+    def input_limit(self, name: str, request: RouteRequest) -> int:
         """Return the input in tokens that a candidate is taken to have for a request."""
         return self.candidate(name, request.conversation).input_limit(replace(request, reserve=self._reserve(request)))
 
@@ -326,7 +326,7 @@ class ModelRouter:
         bucket, name = (route.bucket, route.name) if isinstance(route, Route) else (route["bucket"], route["model"])
         self.quality.record(bucket, name, success=success)
 
-    def observed(self, route: Route, request: Request, *, failed: bool) -> None:
+    def observed(self, route: Route, request: RouteRequest, *, failed: bool) -> None:
         """Count an answer that nobody judged, `failed` when it was refused, cut off or empty.
 
         A request of a thread that is sent once more as it was says that its answer before was no good.
@@ -378,7 +378,7 @@ class ModelRouter:
         A registry with a `LearnedSource` is told, too. Nothing follows where no limit was stated.
         """
         refusing = self._as_read(route.name)
-        kept = refusing.input_limit(Request(messages=(), reserve=self.config.output_reserve))
+        kept = refusing.input_limit(RouteRequest(messages=(), reserve=self.config.output_reserve))
         stated = stated_limit(overflow, refusing.limits, kept_tokens=kept)
         stated = for_everybody(stated, declared_limits(refusing.info))
         if not stated:
@@ -404,10 +404,10 @@ class ModelRouter:
                 read[number] = candidate_of(known.name, known.given, self._registry)
         self._read = tuple(read)
 
-    def _config(self, request: Request) -> RoutingConfig:
+    def _config(self, request: RouteRequest) -> RoutingConfig:
         return request.config or self.config
 
-    def _measured(self, request: Request) -> tuple[Sequence[Candidate], Request]:
+    def _measured(self, request: RouteRequest) -> tuple[Sequence[Candidate], RouteRequest]:
         """The candidates, and the request with its size for each, all that it needs of them, and what to reserve."""
         candidates = self.candidates_of(request.conversation)
         families = {one.family for one in candidates}
@@ -418,15 +418,15 @@ class ModelRouter:
             reserve=self._reserve(request),
         )
 
-    def _reserve(self, request: Request) -> int | None:
+    def _reserve(self, request: RouteRequest) -> int | None:
         """The tokens to keep for the answer; None leaves it to each candidate's own setting."""
         stated = (request.reserve, request.output_tokens, self._config(request).output_reserve)
         return next((tokens for tokens in stated if tokens is not None), None)
 
-    def _unable(self, candidate: Candidate, request: Request) -> str:
+    def _unable(self, candidate: Candidate, request: RouteRequest) -> str:
         return candidate.unable(request, datetime.fromtimestamp(self.clock(), tz=UTC).date())
 
-    def _unfit(self, candidates: Sequence[Candidate], request: Request) -> dict[str, str]:
+    def _unfit(self, candidates: Sequence[Candidate], request: RouteRequest) -> dict[str, str]:
         """The candidates that cannot take the request, and why; the size is not held against a preferred one."""
         reasons = {}
         for one in candidates:
@@ -434,7 +434,7 @@ class ModelRouter:
             reasons[one.name] = request.exclude.get(one.name) or self._unable(one, request) or too_small
         return {name: reason for name, reason in reasons.items() if reason}
 
-    def _able(self, candidates: Sequence[Candidate], request: Request) -> list[Candidate]:
+    def _able(self, candidates: Sequence[Candidate], request: RouteRequest) -> list[Candidate]:
         """The candidates that can do what the request asks for, whatever its size."""
         return [one for one in candidates if one.name not in request.exclude and not self._unable(one, request)]
 
@@ -445,7 +445,7 @@ class ModelRouter:
         left = until - self.clock()
         return f"failed ({what}), rests for {left:.0f} s more" if left > 0 else ""
 
-    def _wanted(self, can: Sequence[Candidate], request: Request) -> Choice | None:
+    def _wanted(self, can: Sequence[Candidate], request: RouteRequest) -> Choice | None:
         """The candidate that is asked for, else the one that the conversation is with, if it can take the request."""
         wanted = []
         if request.prefer:
@@ -458,7 +458,7 @@ class ModelRouter:
                 return chosen, reason, others
         return None
 
-    def _best(self, can: Sequence[Candidate], candidates: Sequence[Candidate], request: Request) -> Choice:
+    def _best(self, can: Sequence[Candidate], candidates: Sequence[Candidate], request: RouteRequest) -> Choice:
         """The candidate with the highest score; of equal ones the cheapest, then the one that was given first."""
         names = [one.name for one in candidates]
         ranks = strengths([one.info for one in candidates])
@@ -480,7 +480,7 @@ class ModelRouter:
         others_fit = any(not self._unable(one, request) and not one.too_small(request) for one in others)
         return best.candidate, _reason(best, enough or [best], options, others_fit=others_fit), left
 
-    def _options(self, can: Sequence[Candidate], chances: Mapping[str, float], request: Request) -> list[_Option]:
+    def _options(self, can: Sequence[Candidate], chances: Mapping[str, float], request: RouteRequest) -> list[_Option]:
         """Weigh the chance, cost and usual time of each candidate; costs and times count as shares of the largest.
 
         An unknown cost counts as the largest, because it may be anything; an unmeasured time as none, so that a model
@@ -495,7 +495,7 @@ class ModelRouter:
             options.append(_Option(candidate=one, chance=chance, cost=cost, score=score))
         return options
 
-    def _route(self, candidate: Candidate, request: Request, *, reason: str, rejected: Mapping[str, str]) -> Route:
+    def _route(self, candidate: Candidate, request: RouteRequest, *, reason: str, rejected: Mapping[str, str]) -> Route:
         """Write down a decision; the conversation stays with the candidate from now on."""
         route = Route(
             model=candidate.given,
@@ -514,7 +514,7 @@ class ModelRouter:
         if conversation:
             self._kept.put(conversation, (route.name, route.estimated_tokens))
 
-    def _cost(self, candidate: Candidate, request: Request) -> Decimal | None:
+    def _cost(self, candidate: Candidate, request: RouteRequest) -> Decimal | None:
         """USD of one request; what stands in the candidate's prompt cache costs less where there is a price for it."""
         output, tokens = self._config(request).expected_output_tokens, request.sizes[candidate.family].tokens
         if asked := request.output_tokens or candidate.limits.output_reserve(request.reserve):

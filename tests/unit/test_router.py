@@ -18,7 +18,7 @@ from langchain_core.tools import tool
 from langchain_ctxwin import ContextOverflow, ModelLimits, TokenEstimator
 from langchain_ctxwin.config import RoutingConfig
 from langchain_ctxwin.errors import ConfigError, NoModelFitsError, UnknownModelError
-from langchain_ctxwin.routing import ModelRouter, Request, Size, conversation_key
+from langchain_ctxwin.routing import ModelRouter, RouteRequest, Size, conversation_key
 from langchain_ctxwin.routing.router import FACTS_SECONDS
 from support.fakes import ScriptedChatModel
 from support.routing import FixedQuality, TableRegistry, exact, info, scripted
@@ -151,9 +151,9 @@ def test_a_size_measured_elsewhere_is_taken_as_it_is_and_its_upper_bound_decides
     assert two().route("word " * 50_000, estimated_tokens=10, exclude=["b"]).name == "a"
     routes = of_infos(info("a", 1_000, tokenizer_family="openai"), config=RoutingConfig(output_reserve=0))
     fits, not_fits = (Size(tokens=10, upper=upper, lower=1) for upper in (1_000, 1_001))
-    assert routes.decide(Request(messages=[], sizes={"openai": fits})).name == "a"
+    assert routes.decide(RouteRequest(messages=[], sizes={"openai": fits})).name == "a"
     with pytest.raises(NoModelFitsError, match=r"may need 1,001 input tokens \(count 10\)"):
-        routes.decide(Request(messages=[], sizes={"openai": not_fits}))
+        routes.decide(RouteRequest(messages=[], sizes={"openai": not_fits}))
 
 
 @pytest.mark.parametrize(
@@ -172,11 +172,11 @@ def test_the_first_stated_reserve_is_kept_for_the_answer(wish, configured, kept)
     Only the output of the call is compared with what a model can write.
     """
     routes = of_infos(info("a", 8_192), config=RoutingConfig(output_reserve=configured))
-    assert routes.room(Request(messages=[], **wish)) == ("a", 8_192 - kept)
+    assert routes.room(RouteRequest(messages=[], **wish)) == ("a", 8_192 - kept)
     routes = of_infos(info("a", 8_192, max_output_tokens=1_000))
-    assert routes.decide(Request(messages=[], reserve=4_000, output_tokens=1_000)).name == "a"
+    assert routes.decide(RouteRequest(messages=[], reserve=4_000, output_tokens=1_000)).name == "a"
     with pytest.raises(NoModelFitsError, match="can write 1,000 tokens, the request asks for 1,001"):
-        routes.decide(Request(messages=[], reserve=0, output_tokens=1_001))
+        routes.decide(RouteRequest(messages=[], reserve=0, output_tokens=1_001))
 
 
 def test_each_tokenizer_family_counts_for_itself():
@@ -184,7 +184,7 @@ def test_each_tokenizer_family_counts_for_itself():
     counts = {family: TokenEstimator(family)([HumanMessage(text)]) for family in ("openai", "anthropic")}
     routes = of_infos(*(info(family, 128_000, tokenizer_family=family) for family in counts))
     assert {name: routes.route(text, prefer=name).estimated_tokens for name in counts} == counts
-    request = Request(messages=[HumanMessage(text)], sizes={"openai": Size(tokens=70, upper=80, lower=60)})
+    request = RouteRequest(messages=[HumanMessage(text)], sizes={"openai": Size(tokens=70, upper=80, lower=60)})
     sizes = {name: routes.decide(replace(request, prefer=name)).estimated_tokens for name in counts}
     assert sizes == {**counts, "openai": 70}, "what was measured elsewhere stands"
 
@@ -236,11 +236,11 @@ def test_nothing_fits_is_an_error_that_lists_everyone():
 def test_the_largest_window_takes_what_may_still_fit():
     """Between the lower and the upper bound a request may be sent; beyond it is refused here."""
     routes = of_infos(info("small", 512), info("large", 1_400), counter=exact)
-    route = routes.largest(Request(messages=[HumanMessage("word " * 1_000)]))
+    route = routes.largest(RouteRequest(messages=[HumanMessage("word " * 1_000)]))
     reason = f"largest window: nothing else fits {route.estimated_tokens:,} tokens"
     assert (route.name, route.reason) == ("large", reason)
     with pytest.raises(NoModelFitsError):
-        routes.largest(Request(messages=[HumanMessage("word " * 2_000)]))
+        routes.largest(RouteRequest(messages=[HumanMessage("word " * 2_000)]))
 
 
 def test_the_estimated_cost_counts_cached_input_and_the_usual_answer():
@@ -439,11 +439,11 @@ def test_a_preferred_candidate_is_taken_whatever_the_size():
 
 def test_the_room_is_that_of_the_largest_candidate_that_can_answer():
     routes = of_infos(info("a", 8_192), info("b", 64_000), info("c", 128_000, capabilities=frozenset({"images"})))
-    assert routes.room(Request(messages=[], tools=[add])) == ("b", 48_000)
-    assert routes.room(Request(messages=[], exclude={"c": "failed"})) == ("b", 48_000)
+    assert routes.room(RouteRequest(messages=[], tools=[add])) == ("b", 48_000)
+    assert routes.room(RouteRequest(messages=[], exclude={"c": "failed"})) == ("b", 48_000)
     routes.failed("b", "busy")
-    assert routes.room(Request(messages=[], tools=[add])) == ("a", 6_144)
-    assert routes.room(Request(messages=[], exclude=dict.fromkeys("abc", "failed"))) == ("", 0)
+    assert routes.room(RouteRequest(messages=[], tools=[add])) == ("a", 6_144)
+    assert routes.room(RouteRequest(messages=[], exclude=dict.fromkeys("abc", "failed"))) == ("", 0)
 
 
 def test_a_conversation_is_known_by_its_thread_or_its_first_message():

@@ -1,0 +1,220 @@
+"""What a caller hands over for a request, before anything is left out: `Parts`, with settings and prices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from langchain_core.messages import AnyMessage, SystemMessage
+
+from langchain_ctxwin.core.history import MessageHistory, Price
+from langchain_ctxwin.core.limits import ModelLimits
+from langchain_ctxwin.core.media import NO_LIMITS, MediaLimits
+from langchain_ctxwin.core.model_info import ModelInfo
+from langchain_ctxwin.core.native import is_kept, is_read, memory_tools
+from langchain_ctxwin.core.pairing import UNKNOWN, Rules
+from langchain_ctxwin.core.record import RecordLine
+from langchain_ctxwin.core.sizing import Doubt
+from langchain_ctxwin.core.view import View
+
+
+class RequestSettings(Protocol):
+    """What of `ContextConfig` decides how a request is shown and when it is compacted; shares are those of the room."""
+
+    @property
+    def prepare(self) -> float:
+        """History past which a summary is begun ahead of need."""
+        ...
+
+    @property
+    def trigger(self) -> float | None:
+        """History past which something leaves; None for all of the room."""
+        ...
+
+    @property
+    def keep(self) -> float:
+        """History that a compaction leaves."""
+        ...
+
+    @property
+    def trigger_messages(self) -> int | None:
+        """Largest number of messages in the view; None for any."""
+        ...
+
+    @property
+    def max_history_tokens(self) -> int | None:
+        """Largest history; None for all of the room."""
+        ...
+
+    @property
+    def summarize(self) -> Literal["background", "inline", "off"]:
+        """How summaries are written."""
+        ...
+
+    @property
+    def summary_max_tokens(self) -> int | None:
+        """Longest summary; None sizes it by the room of the history."""
+        ...
+
+    @property
+    def summary_placement(self) -> Literal["system", "user"]:
+        """Where summary and record are shown."""
+        ...
+
+    @property
+    def record_share(self) -> float:
+        """Part of the room, pins included, that the lines of the record may take."""
+        ...
+
+    @property
+    def clear_tools(self) -> Sequence[str]:
+        """Tools whose results are cleared in place before anything is dropped."""
+        ...
+
+    @property
+    def spare_tools(self) -> Sequence[str]:
+        """Tools whose results are shown whole as long as anything else can be made smaller."""
+        ...
+
+    @property
+    def pin_first_user(self) -> bool:
+        """Keep the first user message."""
+        ...
+
+    @property
+    def constraints(self) -> tuple[str, ...]:
+        """Rules that are in each request."""
+        ...
+
+    @property
+    def output_reserve(self) -> int | None:
+        """Tokens that are kept for the answer, where configured."""
+        ...
+
+    @property
+    def show_fill(self) -> bool:
+        """Let the model see how full the window is."""
+        ...
+
+
+class Pricer(Protocol):
+    """Prices messages and tools, and remembers what it priced."""
+
+    @property
+    def price(self) -> Price:
+        """Tokens of one message."""
+        ...
+
+    @property
+    def exact(self) -> bool:
+        """True while every count is exact; asked after pricing, because a counter that failed no longer is."""
+        ...
+
+    @property
+    def doubt(self) -> Doubt:
+        """How far the counts may be off before anything was reported."""
+        ...
+
+    def tools(self, tools: Sequence[Any]) -> int:
+        """Tokens of tool definitions."""
+        ...
+
+    def loaded(self, tools: Sequence[Any], name: str) -> int:
+        """Tokens that a message adds which loads one of these tools, by name; 0 for another."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """Everything a request is made from, before anything is left out."""
+
+    history: MessageHistory
+    settings: RequestSettings = field(repr=False)
+    """The settings that held when the request began; whatever is decided about it goes by them."""
+
+    pricer: Pricer = field(repr=False)
+    system: SystemMessage | None = None
+    """System prompt and leading system messages, merged."""
+
+    system_tokens: int = 0
+    tools: Sequence[Any] = field(default=(), repr=False)
+    """The tool definitions bound to the model."""
+
+    tool_tokens: int = 0
+    """Price of those that are in the prompt from its beginning."""
+
+    tools_digest: str = ""
+    has_deferred: bool = False
+    """Some tools come into the prompt only where a message loads them."""
+
+    model: str = ""
+    """Name of the model that the request goes to; empty when unknown."""
+
+    declared: ModelLimits | None = None
+    """What is stated about the model's limits beside what was learned from refusals."""
+
+    info: ModelInfo | None = None
+    """Prices of the model, where who chose it knows them."""
+
+    rules: Rules = UNKNOWN
+    """What its provider takes; what it would refuse is repaired."""
+
+    media: MediaLimits = NO_LIMITS
+    """What of pictures and files one request may have."""
+
+    pins: frozenset[int] = frozenset()
+    """Positions of explicit pins: messages marked through `pin`, or for which the engine's `pin_when` holds."""
+
+    keeps: tuple[RecordLine, ...] = ()
+    """What the record takes up with the next compaction, whatever leaves: somebody asked to keep it."""
+
+    recall: str = ""
+    """Name of the agent's tool that reads what was cut; empty when it has none."""
+
+    @property
+    def messages(self) -> list[AnyMessage]:
+        """The full history."""
+        return self.history.messages
+
+    @property
+    def first(self) -> int:
+        """Number of leading system messages."""
+        return self.history.first
+
+    @property
+    def price(self) -> Price:
+        """Tokens of one message."""
+        return self.pricer.price
+
+    def price_text(self, text: str) -> int:
+        """Our estimate of a text as a message of its own; 0 for an empty one."""
+        return self.price(SystemMessage(content=text)) if text else 0
+
+    def start_of(self, view: View) -> int:
+        """Position of the view's first message; the view must be valid for this history."""
+        return max(self.first, view.start.index) if view.start else self.first
+
+    @property
+    def spared_tools(self) -> set[str]:
+        """Names of the tools whose results are shown whole as long as anything else can be made smaller."""
+        return {*memory_tools(self.tools)}.difference(self.settings.clear_tools).union(self.settings.spare_tools)
+
+    def lead(self, view: View) -> int | None:
+        """Position of the newest compaction by the provider that is shown, and that the provider reads."""
+        shown = self._shown_compactions(view)
+        return max(
+            (i for i in shown if is_read(self.messages[i], self.rules.provider)),
+            default=None,
+        )
+
+    def kept_compactions(self, view: View) -> set[int]:
+        """Position of the newest compaction by a provider that is shown, and of use to this one, if there is one."""
+        shown = self._shown_compactions(view)
+        usable = (i for i in shown if is_kept(self.messages[i], self.rules.provider))
+        return {*sorted(usable)[-1:]}
+
+    def _shown_compactions(self, view: View) -> list[int]:
+        compacted = self.history.compacted
+        pinned = {position.index for position in view.pinned} if compacted else set()
+        return [index for index in compacted if index >= self.start_of(view) or index in pinned]
