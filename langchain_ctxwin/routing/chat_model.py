@@ -19,7 +19,7 @@ from langchain_ctxwin.core.provider_call import shown_to
 from langchain_ctxwin.core.recovery import output_tokens_of
 from langchain_ctxwin.core.tool_schemas import tool_definition
 from langchain_ctxwin.errors import ConfigError, expect
-from langchain_ctxwin.models.sources.explicit import CAPABILITIES
+from langchain_ctxwin.models.sources import CAPABILITIES
 from langchain_ctxwin.routing.candidates import Instance, Request, conversation_key, thread_key
 from langchain_ctxwin.routing.fallbacks import EMPTY_STREAM, Fallbacks
 from langchain_ctxwin.routing.router import ModelRouter, settings_for

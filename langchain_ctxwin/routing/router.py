@@ -26,7 +26,7 @@ from langchain_ctxwin.core.spending import Usage
 from langchain_ctxwin.core.tool_schemas import listed
 from langchain_ctxwin.errors import ConfigError, ContextWindowError, NoModelFitsError, UnknownModelError, brief, expect
 from langchain_ctxwin.limit_memory import AcceptedSizes, Corroboration, HeardLimits
-from langchain_ctxwin.models.merging import declared_limits
+from langchain_ctxwin.models.names import declared_limits
 from langchain_ctxwin.protocols import Clock, RequestCounter, TokenCounter
 from langchain_ctxwin.routing.candidates import (
     THREAD,
