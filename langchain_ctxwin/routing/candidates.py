@@ -11,7 +11,7 @@ from math import ceil
 from typing import Any, Protocol
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AnyMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AnyMessage, SystemMessage
 from langchain_core.runnables.config import ensure_config
 
 from langchain_ctxwin.config import RoutingConfig
@@ -25,6 +25,7 @@ from langchain_ctxwin.core.turns import as_messages
 from langchain_ctxwin.errors import ConfigError, UnknownModelError
 from langchain_ctxwin.models.sources import CAPABILITIES
 from langchain_ctxwin.protocols import RequestCounter, TokenCounter, takes_tools
+from langchain_ctxwin.routing.judging import Complexity
 from langchain_ctxwin.util.memo import MAX_TEXTS, Lru, PerMessage, once
 
 CandidateModel = Any  # as the caller passes it: a chat model, a binding around one, a `ModelInfo`, or `provider:name`
@@ -272,12 +273,9 @@ class Request:
     kept: str = ""  # candidate that the conversation had so far, when the caller keeps count of that
     cached_tokens: int | None = None  # what that one has seen of it; None takes the router's own memory
     config: RoutingConfig | None = None  # settings of this request alone; None takes the router's
+    complexity: Complexity | None = None  # as the caller states it
+    judged: Complexity = "medium"  # what counts, worked out by the router
     renew: bool = False  # the prefix changed, so that there is no prompt cache to stay for
-
-    @property
-    def text(self) -> str:
-        """What the user asks: the text of the last user message."""
-        return next((message.text for message in reversed(self.messages) if isinstance(message, HumanMessage)), "")
 
 
 def needed_capabilities(request: Request, required: Iterable[str] = ()) -> tuple[str, ...]:

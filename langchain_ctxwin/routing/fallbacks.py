@@ -26,7 +26,7 @@ from langchain_ctxwin.routing.candidates import CannotBeMadeError, Instance, Req
 from langchain_ctxwin.routing.router import ModelRouter, Route
 from langchain_ctxwin.util.work import Wait, Work
 
-OWN_ARGUMENTS = ("route", "routing", "conversation", "estimated_tokens")  # of a call, meant for the router
+OWN_ARGUMENTS = ("route", "complexity", "conversation", "estimated_tokens")  # of a call, meant for the router
 
 # What a failure means, in words that no other reader of the error takes for a statement about its request.
 TROUBLE = "was in trouble"
@@ -157,7 +157,7 @@ class Fallbacks:
         """
         while True:
             self._route = self._chosen()
-            self._seconds, self._accepted_tokens, self._answer = 0.0, 0, AnswerSigns()
+            self._accepted_tokens, self._answer = 0, AnswerSigns()
             name = self._route.name
             try:
                 instance = yield Wait(partial(self._router.instance, name), partial(self._router.ainstance, name))
@@ -172,11 +172,10 @@ class Fallbacks:
 
     @contextmanager
     def watched(self, *, final: bool = False) -> Iterator[None]:
-        """Time what a candidate does; a failure that another may survive is kept for `next`, any other one is raised.
+        """Watch what a candidate does; a failure that another may survive is kept for `next`, any other one is raised.
 
         Once part of the answer was shown (`final`), no other candidate can take over.
         """
-        began = self._router.clock()
         self.is_well = False
         try:
             yield
@@ -189,8 +188,6 @@ class Fallbacks:
                 self._annotate(error)
                 raise
             self._error = error
-        finally:
-            self._seconds += self._router.clock() - began
 
     def note(self, reply: BaseMessage) -> None:
         """Look at an answer or a chunk of one; the largest reported size of the request counts: chunks may add up."""
@@ -201,7 +198,7 @@ class Fallbacks:
 
     def answered(self) -> None:
         """Take up that the candidate answered, in full."""
-        self._router.answered(self._route, self._request.conversation, self._seconds, tokens=self._accepted_tokens)
+        self._router.answered(self._route, self._request.conversation, tokens=self._accepted_tokens)
         self._router.observed(self._route, self._request, failed=self._answer.failed)
 
     def metadata(self) -> dict[str, Any]:
