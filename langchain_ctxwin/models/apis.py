@@ -32,10 +32,18 @@ from langchain_ctxwin.models.sources import SourceError
 
 TIMEOUT_SECONDS = 8.0  # of one answer; lists take one or two
 MAX_PAGES = 50  # of one listing; the longest known have a few hundred entries, at 1,000 a page
-ADDRESS_SUFFIXES = ("_BASE_URL", "_API_BASE", "_API_URL")  # of variables that send clients to another server
+ADDRESS_SUFFIXES = (
+    "_BASE_URL",
+    "_API_BASE",
+    "_API_URL",
+)  # of variables that send clients to another server
 
 # Where a page says how the next one is asked for -> parameter that asks for it.
-CURSORS = {"nextPageToken": "pageToken", "next_page_token": "page_token", "last_id": "after_id"}
+CURSORS = {
+    "nextPageToken": "pageToken",
+    "next_page_token": "page_token",
+    "last_id": "after_id",
+}
 
 Entry = Mapping[str, Any]
 
@@ -66,7 +74,14 @@ class Api:
         return next(filter(None, map(environment.get, names)), self.url)
 
 
-ANTHROPIC = Api("anthropic", "https://api.anthropic.com", ("ANTHROPIC_API_KEY",), "/v1", "x-api-key", "")
+ANTHROPIC = Api(
+    "anthropic",
+    "https://api.anthropic.com",
+    ("ANTHROPIC_API_KEY",),
+    "/v1",
+    "x-api-key",
+    "",
+)
 GEMINI = Api(
     "google",
     "https://generativelanguage.googleapis.com",
@@ -82,7 +97,11 @@ COMPATIBLE = (  # their lists are read as OpenAI's is
     Api("mistral", "https://api.mistral.ai/v1", ("MISTRAL_API_KEY",)),
     Api("groq", "https://api.groq.com/openai/v1", ("GROQ_API_KEY",)),
     Api("togetherai", "https://api.together.xyz/v1", ("TOGETHER_API_KEY",)),
-    Api("fireworks-ai", "https://api.fireworks.ai/inference/v1", ("FIREWORKS_API_KEY",)),
+    Api(
+        "fireworks-ai",
+        "https://api.fireworks.ai/inference/v1",
+        ("FIREWORKS_API_KEY",),
+    ),
     Api("deepseek", "https://api.deepseek.com/v1", ("DEEPSEEK_API_KEY",)),
     Api("xai", "https://api.x.ai/v1", ("XAI_API_KEY",)),
     Api("cohere", "https://api.cohere.com/v1", ("COHERE_API_KEY",)),
@@ -99,7 +118,13 @@ def provider_at(url: str) -> str:
     return next(known, parts.netloc.rpartition("@")[2].lower())
 
 
-def asked(url: str, headers: Mapping[str, str] | None = None, *, method: str = "GET", **sent: Any) -> Any:
+def asked(
+    url: str,
+    headers: Mapping[str, str] | None = None,
+    *,
+    method: str = "GET",
+    **sent: Any,
+) -> Any:
     """Return the JSON of an answer. A key that goes along is sent to no other host: redirects are not followed then.
 
     Raises:
@@ -114,7 +139,10 @@ def asked(url: str, headers: Mapping[str, str] | None = None, *, method: str = "
         return answer.json()
     except httpx.HTTPStatusError as error:
         raise SourceError(f"{shown} answered HTTP {error.response.status_code}") from None
-    except (httpx.HTTPError, httpx.InvalidURL) as error:  # its text may quote what was sent
+    except (
+        httpx.HTTPError,
+        httpx.InvalidURL,
+    ) as error:  # its text may quote what was sent
         raise SourceError(f"{shown} cannot be reached: {type(error).__name__}") from None
     except ValueError:
         raise SourceError(f"{shown} answered no JSON, or the key holds what no header may") from None
@@ -131,7 +159,11 @@ class ApiSource(ABC):
     api: ClassVar[Api]
 
     def __init__(
-        self, base_url: str | None = None, api_key: str | None = None, *, timeout_seconds: float = TIMEOUT_SECONDS
+        self,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        *,
+        timeout_seconds: float = TIMEOUT_SECONDS,
     ) -> None:
         self.name = self.api.provider
         base = _checked(self.api.url if base_url is None else base_url)
@@ -179,7 +211,12 @@ class ApiSource(ABC):
         key = self._key()
         headers = {self.api.header: self.api.prefix + key} if key else {}
         url = self._base_url.removesuffix(without) + path
-        return asked(url, {**headers, **self._headers()}, timeout=self._timeout_seconds, **sent)
+        return asked(
+            url,
+            {**headers, **self._headers()},
+            timeout=self._timeout_seconds,
+            **sent,
+        )
 
     def _headers(self) -> dict[str, str]:
         return {"accept": "application/json"}
@@ -220,7 +257,10 @@ class GeminiSource(ApiSource):
     def _info(self, entry: Entry) -> ModelInfo | None:
         if "generateContent" not in entry.get("supportedGenerationMethods", ["generateContent"]):
             return None  # a model for something else, such as embeddings
-        largest_input, largest_output = tokens(entry.get("inputTokenLimit")), tokens(entry.get("outputTokenLimit"))
+        largest_input, largest_output = (
+            tokens(entry.get("inputTokenLimit")),
+            tokens(entry.get("outputTokenLimit")),
+        )
         return stated(
             str(entry.get("name", "")).removeprefix("models/"),
             provider="google",
@@ -276,7 +316,12 @@ class OllamaSource(ApiSource):
 
     api = OLLAMA
 
-    def __init__(self, base_url: str = OLLAMA.url, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+    def __init__(
+        self,
+        base_url: str = OLLAMA.url,
+        *,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+    ) -> None:
         super().__init__(_checked(base_url), timeout_seconds=timeout_seconds)
         self._base_url = self._base_url.removesuffix(VERSION)  # as chat clients of OpenAI's protocol take it
 
@@ -360,7 +405,10 @@ class OpenAICompatibleSource(ApiSource):
         self.name = provider_id(provider) if provider else provider_at(self._base_url)
 
     def _key(self) -> str:
-        return self._api_key or next(filter(None, (_own_key(api, self._base_url) for api in COMPATIBLE)), "")
+        return self._api_key or next(
+            filter(None, (_own_key(api, self._base_url) for api in COMPATIBLE)),
+            "",
+        )
 
     def _entries(self) -> list[Entry]:
         entries = self._pages("/models")
@@ -405,20 +453,47 @@ OUTPUTS = ("max_completion_tokens", "max_output_tokens", "max_output_length")
 PRICES = {
     "input_price": ("prompt", "input", "prompt_text_token_price"),
     "output_price": ("completion", "output", "completion_text_token_price"),
-    "cache_read_price": ("input_cache_read", "cached_input", "cached_prompt_text_token_price"),
+    "cache_read_price": (
+        "input_cache_read",
+        "cached_input",
+        "cached_prompt_text_token_price",
+    ),
     "cache_write_price": ("input_cache_write",),
 }
 PER_TEN_BILLION = 10_000 * MILLION  # xAI's unit: hundredths of a cent per million
 
-RETIREMENTS = ("deprecation", "expiration_date", "deprecation_date", "deprecationDate")
-TAKES_TOOLS = ("function_calling", "supports_tools", "supportsTools")  # Mistral, Fireworks, Fireworks' own API
-TAKES_IMAGES = ("vision", "supports_image_input", "supportsImageInput")  # the same
-INPUT_KINDS = {"image": "images", "audio": "audio", "video": "video", "file": "pdf"}  # OpenRouter's -> capability
+RETIREMENTS = (
+    "deprecation",
+    "expiration_date",
+    "deprecation_date",
+    "deprecationDate",
+)
+TAKES_TOOLS = (
+    "function_calling",
+    "supports_tools",
+    "supportsTools",
+)  # Mistral, Fireworks, Fireworks' own API
+TAKES_IMAGES = (
+    "vision",
+    "supports_image_input",
+    "supportsImageInput",
+)  # the same
+INPUT_KINDS = {
+    "image": "images",
+    "audio": "audio",
+    "video": "video",
+    "file": "pdf",
+}  # OpenRouter's -> capability
 
 
 def read_entry(entry: Entry, provider: str | None) -> ModelInfo | None:
     """Return what an entry of a compatible server states, or None when it has no name."""
-    outputs = _known([mapping(entry.get("top_provider")).get("max_completion_tokens"), *map(entry.get, OUTPUTS)])
+    outputs = _known(
+        [
+            mapping(entry.get("top_provider")).get("max_completion_tokens"),
+            *map(entry.get, OUTPUTS),
+        ]
+    )
     return stated(
         entry.get("id") or entry.get("name"),
         provider=provider,
@@ -435,7 +510,11 @@ def read_entry(entry: Entry, provider: str | None) -> ModelInfo | None:
 def _window_of(entry: Entry) -> int | None:
     """The window that requests meet: the one it was loaded with (LM Studio), else the smallest stated."""
     meta, top = mapping(entry.get("meta")), mapping(entry.get("top_provider"))
-    windows = [*map(entry.get, WINDOWS), meta.get("n_ctx"), top.get("context_length")]
+    windows = [
+        *map(entry.get, WINDOWS),
+        meta.get("n_ctx"),
+        top.get("context_length"),
+    ]
     return tokens(entry.get("loaded_context_length")) or min(_known(windows), default=None)
 
 
@@ -453,7 +532,10 @@ def _prices(entry: Entry) -> dict[str, Decimal | None]:
 
 
 def _capabilities(entry: Entry) -> frozenset[str]:
-    parameters, table = entry.get("supported_parameters"), entry.get("capabilities")
+    parameters, table = (
+        entry.get("supported_parameters"),
+        entry.get("capabilities"),
+    )
     if isinstance(parameters, list):  # OpenRouter
         kinds = mapping(entry.get("architecture")).get("input_modalities") or ()
         return capabilities_of(
@@ -497,7 +579,11 @@ def ollama_address(host: str) -> str:
     """Return the URL in `OLLAMA_HOST`, which servers and clients also take without scheme, host or port.
 
     Examples:
-        >>> ollama_address("0.0.0.0"), ollama_address(":8080"), ollama_address("http://gateway/ollama")
+        >>> (
+        ...     ollama_address("0.0.0.0"),
+        ...     ollama_address(":8080"),
+        ...     ollama_address("http://gateway/ollama"),
+        ... )
         ('http://127.0.0.1:11434', 'http://127.0.0.1:8080', 'http://gateway/ollama')
     """
     scheme, separator, rest = host.strip().rpartition("://")
@@ -505,6 +591,9 @@ def ollama_address(host: str) -> str:
     bare = f"[{address}]" if address.count(":") > 1 and not address.startswith("[") else address
     name, colon, port = bare.rpartition(":")
     if not colon or "]" in port:
-        name, port = bare, "" if separator else "11434"  # with a scheme, the scheme's own port is meant
+        name, port = (
+            bare,
+            "" if separator else "11434",
+        )  # with a scheme, the scheme's own port is meant
     name = "127.0.0.1" if name in LISTENING else name
     return f"{scheme or 'http'}://{name}{port and ':'}{port}{slash}{path}"

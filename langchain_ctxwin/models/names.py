@@ -11,21 +11,34 @@ from math import inf
 from typing import Any
 
 from langchain_ctxwin.core.limits import GUESS_FACTOR, ModelLimits
-from langchain_ctxwin.core.model_info import LIMIT_FIELDS, PRICE_FIELDS, ModelInfo
+from langchain_ctxwin.core.model_info import (
+    LIMIT_FIELDS,
+    PRICE_FIELDS,
+    ModelInfo,
+)
 from langchain_ctxwin.models.reading import provider_id
 
 TIERS = ("explicit", "learned", "provider", "profile", "catalog", "snapshot")
 """Kinds of sources in order of trust."""
 
 LEARNED, CATALOG, GUESS = "learned", "catalog", "guess"
-OWN_WORD = ("explicit", LEARNED)  # tiers whose window is meant as one, whatever tables say
+OWN_WORD = (
+    "explicit",
+    LEARNED,
+)  # tiers whose window is meant as one, whatever tables say
 
 # Of these the smallest value counts among catalogs: no table is better than another, a limit that is too large fails
 # requests, and a retirement that is noticed too late does too.
 CAUTIOUS_FIELDS = frozenset({*LIMIT_FIELDS, "retires_on"})
 
 # These have one value; `deprecated` and `aliases` are collected from all sources instead.
-FIELDS = (*LIMIT_FIELDS, *PRICE_FIELDS, "capabilities", "tokenizer_family", "retires_on")
+FIELDS = (
+    *LIMIT_FIELDS,
+    *PRICE_FIELDS,
+    "capabilities",
+    "tokenizer_family",
+    "retires_on",
+)
 SHOWN_FIELDS = (*FIELDS, "deprecated", "aliases")
 
 NEAREST = 3  # listed names shown beside an unknown one
@@ -95,9 +108,7 @@ class Listing:
             stem, date = split_date(key_of(claim.info.name))
             self._by_stem[stem].append((date, claim))
         self.providers = {claim.info.provider for claim in self._claims} - {None}
-        self.merged: dict[
-            tuple[str, str], ModelInfo
-        ] = {}  # by name and provider, what nobody but the lists speaks about
+        self.merged: dict[Any, ModelInfo] = {}  # what lists and a model's profile say, by who was asked about
         self._known: dict[tuple[str, str], Resolved] = {}
 
     def resolve(self, name: str, provider: str = "") -> Resolved:
@@ -274,13 +285,14 @@ def _inputs_apart(claims: Sequence[Claim]) -> list[Claim]:
         for claim in claims
         if (claim.info.max_input_tokens or inf) < (claim.info.context_window or 0)
     }
-    read = []
-    for claim in claims:
-        window = claim.info.context_window
-        if window in apart and claim.info.max_input_tokens is None and claim.tier not in OWN_WORD:
-            claim = replace(claim, info=replace(claim.info, context_window=None, max_input_tokens=window))  # noqa: PLW2901
-        read.append(claim)
-    return read
+    return [_input_apart(claim) if claim.info.context_window in apart else claim for claim in claims]
+
+
+def _input_apart(claim: Claim) -> Claim:
+    if claim.tier in OWN_WORD or claim.info.max_input_tokens is not None:
+        return claim
+    window = claim.info.context_window
+    return replace(claim, info=replace(claim.info, context_window=None, max_input_tokens=window))
 
 
 Value = tuple[Claim, Any]  # a value of a field and who states it
@@ -293,12 +305,18 @@ def _values(claims: Sequence[Claim], field: str) -> list[Value]:
 def _taken(field: str, values: Sequence[Value]) -> Value:
     if values[0][0].tier != CATALOG or field not in CAUTIOUS_FIELDS:
         return values[0]
-    return min((one for one in values if one[0].tier == CATALOG), key=lambda one: one[1])
+    return min(
+        (one for one in values if one[0].tier == CATALOG),
+        key=lambda one: one[1],
+    )
 
 
 def _reconcile(taken: dict[str, Value]) -> None:
     """Drop what contradicts better statements, so that the limits can stand together."""
-    window, largest_input = taken.get("context_window"), taken.get("max_input_tokens")
+    window, largest_input = (
+        taken.get("context_window"),
+        taken.get("max_input_tokens"),
+    )
     if window and largest_input and largest_input[1] > window[1]:
         if TIERS.index(largest_input[0].tier) < TIERS.index(window[0].tier):
             window = taken["context_window"] = largest_input
@@ -323,13 +341,20 @@ def guessed(info: ModelInfo) -> ModelInfo:
     if info.limits.known or info.max_output_tokens is None:
         return info
     window = GUESS_FACTOR * info.max_output_tokens
-    return replace(info, context_window=window, provenance={**info.provenance, "context_window": GUESS})
+    return replace(
+        info,
+        context_window=window,
+        provenance={**info.provenance, "context_window": GUESS},
+    )
 
 
 def declared_limits(info: ModelInfo) -> ModelLimits:
     """Return the largest limit that a model is declared to have, by others than its refusals."""
     for field in ("context_window", "max_input_tokens"):
-        said = {info.provenance.get(field, ""): getattr(info, field), **info.conflicts.get(field, {})}
+        said = {
+            info.provenance.get(field, ""): getattr(info, field),
+            **info.conflicts.get(field, {}),
+        }
         values = [tokens for source, tokens in said.items() if isinstance(tokens, int) and source != LEARNED]
         if values:
             return ModelLimits(max(values))

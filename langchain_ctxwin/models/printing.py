@@ -30,12 +30,23 @@ def model_table(infos: Sequence[ModelInfo]) -> Iterator[str]:
     """Yield the lines of a table of models; a conflict is a field of which some source states another value."""
     rows: list[tuple[str, ...]] = []
     for info in infos:
-        limits = (info.context_window, info.max_input_tokens, info.max_output_tokens)
+        limits = (
+            info.context_window,
+            info.max_input_tokens,
+            info.max_output_tokens,
+        )
         prices = (info.input_price, info.output_price, info.cache_read_price)
         letters = "".join(letter for name, letter in CAPABILITY_LETTERS.items() if name in info.capabilities)
         source = info.provenance.get("context_window") or info.provenance.get("max_input_tokens")
         words = (letters or UNKNOWN, source or UNKNOWN, "; ".join(_notes(info)))
-        rows.append((info.name, info.provider or UNKNOWN, *map(_shown, (*limits, *prices)), *words))
+        rows.append(
+            (
+                info.name,
+                info.provider or UNKNOWN,
+                *map(_shown, (*limits, *prices)),
+                *words,
+            )
+        )
     yield from aligned([HEADINGS, *rows], right=frozenset(NUMBERS))
     yield LEGEND
     yield "CAN: " + ", ".join(f"{letter} {name}" for name, letter in CAPABILITY_LETTERS.items())
@@ -62,7 +73,11 @@ def explanation_lines(found: Explanation) -> Iterator[str]:
         yield f"{provider}{found.info.name}{asked}"
         yield from (f"  {note}" for note in _notes(found.info))
     rows = [
-        (f"  {'*' if said.counts else ' '} {said.field}", _shown(said.value), f"{said.source} ({said.tier})")
+        (
+            f"  {'*' if said.counts else ' '} {said.field}",
+            _shown(said.value),
+            f"{said.source} ({said.tier})",
+        )
         for said in found.statements
     ]
     yield from aligned(rows)

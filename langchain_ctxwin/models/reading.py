@@ -14,7 +14,10 @@ from langchain_ctxwin.core.model_info import ModelInfo
 
 MAX_TOKENS = 10**9  # more is an id or a time that was misread
 MAX_PRICE = Decimal(10_000)  # USD per million tokens; more is a price in another unit
-ONE_TOKEN, MILLION = 1, 1_000_000  # tokens that a price is for, at most endpoints and in `ModelInfo`
+ONE_TOKEN, MILLION = (
+    1,
+    1_000_000,
+)  # tokens that a price is for, at most endpoints and in `ModelInfo`
 
 
 def stated(name: Any, **facts: Any) -> ModelInfo | None:
@@ -105,7 +108,11 @@ def provider_id(text: str) -> str:
     The same model served through another platform has other limits and prices, so platforms stay apart.
 
     Examples:
-        >>> provider_id("google_genai"), provider_id("Together"), provider_id("my_gateway")
+        >>> (
+        ...     provider_id("google_genai"),
+        ...     provider_id("Together"),
+        ...     provider_id("my_gateway"),
+        ... )
         ('google', 'togetherai', 'my-gateway')
     """
     plain = re.sub(r"[^a-z0-9]", "", text.lower())

@@ -18,8 +18,19 @@ from typing import Any, Literal
 from pydantic import TypeAdapter
 
 from langchain_ctxwin.core.events import ModelChangeEvent
-from langchain_ctxwin.core.limits import MODEL_ARGUMENTS, Known, for_everybody, models_behind, stated_limit
-from langchain_ctxwin.core.model_info import LIMIT_FIELDS, PRICE_FIELDS, ModelInfo, model_name
+from langchain_ctxwin.core.limits import (
+    MODEL_ARGUMENTS,
+    Known,
+    for_everybody,
+    models_behind,
+    stated_limit,
+)
+from langchain_ctxwin.core.model_info import (
+    LIMIT_FIELDS,
+    PRICE_FIELDS,
+    ModelInfo,
+    model_name,
+)
 from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.errors import ConfigError, UnknownModelError, expect_each
 from langchain_ctxwin.models.names import (
@@ -45,7 +56,11 @@ from langchain_ctxwin.models.sources import (
 )
 from langchain_ctxwin.protocols import Clock, MetricsSink, ModelSource
 from langchain_ctxwin.reporting import Reporter
-from langchain_ctxwin.util.background import ForkSafeLock, in_daemon, renew_after_fork
+from langchain_ctxwin.util.background import (
+    ForkSafeLock,
+    in_daemon,
+    renew_after_fork,
+)
 from langchain_ctxwin.util.failures import reason_of
 from langchain_ctxwin.util.files import place, replace_text
 from langchain_ctxwin.util.log import log
@@ -152,7 +167,10 @@ class ModelRegistry:
         allow_guess: bool = False,
         sinks: Iterable[MetricsSink] | Reporter = (),
     ) -> None:
-        for name, seconds in (("ttl_seconds", ttl_seconds), ("timeout_seconds", timeout_seconds)):
+        for name, seconds in (
+            ("ttl_seconds", ttl_seconds),
+            ("timeout_seconds", timeout_seconds),
+        ):
             if not (seconds > 0 and isfinite(seconds)):
                 raise ConfigError(f"{name}={seconds!r}: give a positive number of seconds")
         given = [] if sources is None else expect_each(sources, object, "sources", "a list of model sources")
@@ -161,7 +179,11 @@ class ModelRegistry:
         memories = {name: source for name, source in named.items() if isinstance(source, LearnedSource)}
         self._memory = next(iter(memories.values()), None) or LearnedSource(clock=clock)
         self._sources = {name: source for name, source in named.items() if name not in memories}
-        self._clock, self._ttl_seconds, self._timeout_seconds = clock, ttl_seconds, timeout_seconds
+        self._clock, self._ttl_seconds, self._timeout_seconds = (
+            clock,
+            ttl_seconds,
+            timeout_seconds,
+        )
         self._allow_guess = allow_guess
         self._path = None if cache_path is None else place(cache_path)
         self._reporter = Reporter(sinks, own=(), clock=clock) if not isinstance(sinks, Reporter) else sinks
@@ -196,7 +218,11 @@ class ModelRegistry:
         learned = LearnedSource(platformdirs.user_data_path(APP) / "learned.json")
         found = api_sources(os.environ if environment is None else environment)
         options.setdefault("cache_path", platformdirs.user_cache_path(APP) / "models.json")
-        return cls([*sources, learned, *found, ProfileSource(models)], catalogs=catalogs, **options)
+        return cls(
+            [*sources, learned, *found, ProfileSource(models)],
+            catalogs=catalogs,
+            **options,
+        )
 
     def renew(self) -> None:
         """Forget the calls under way; a thread of the parent process may have made them."""
@@ -274,14 +300,21 @@ class ModelRegistry:
             ConfigError: a mapping holds something else than plausible limits.
         """
         asked = _asked_about(name)
-        if isinstance(said, Mapping) and not said.keys() & {"error", "message", "detail"}:
+        if isinstance(said, Mapping) and not said.keys() & {
+            "error",
+            "message",
+            "detail",
+        }:
             limits: Mapping[str, int] = said  # the caller's own word
         elif (overflow := classify_overflow(said)) is None:
             return
         else:
             info = self._facts(asked)
             known = Known(limits=info.limits if info else None)
-            limits = for_everybody(stated_limit(overflow, known), declared_limits(info) if info else None)
+            limits = for_everybody(
+                stated_limit(overflow, known),
+                declared_limits(info) if info else None,
+            )
         if limits:
             self._memory.learn(self._filed(asked), limits)
 
@@ -321,7 +354,10 @@ class ModelRegistry:
                 counts=info is not None and info.provenance.get(field) == claim.source,
             )
             for field in SHOWN_FIELDS
-            for claim in sorted(self._claims(asked, resolved), key=lambda one: TIERS.index(one.tier))
+            for claim in sorted(
+                self._claims(asked, resolved),
+                key=lambda one: TIERS.index(one.tier),
+            )
             if (value := stated_value(claim.info, field)) is not None
         ]
         return Explanation(
@@ -427,24 +463,27 @@ class ModelRegistry:
             text = _CACHE.dump_json({**self._file(), **own}, exclude_defaults=True).decode()
             replace_text(self._path, text)
         except OSError as error:
-            log.warning("models.cache_not_saved", path=str(self._path), reason=reason_of(error))
+            log.warning(
+                "models.cache_not_saved",
+                path=str(self._path),
+                reason=reason_of(error),
+            )
 
     # ---- what is known about a name ----------------------------------------------------------------------------------
 
     def _facts(self, asked: _Asked) -> ModelInfo | None:
         """What is known; None when nobody knows the model. Merged once while only lists speak about it."""
-        key = (asked.name, asked.provider)
         listing = self._listing
-        resolved = listing.resolve(*key)
+        resolved = listing.resolve(asked.name, asked.provider)
         if resolved.is_ambiguous and self._warned.is_new(("ambiguous", asked.name)):
             taken, action = f"{resolved.provider}/{resolved.name}", "name the provider too, as in provider/name"
             log.warning("models.ambiguous", model=asked.name, taken=taken, others=resolved.others, action=action)
-        claims = self._claims(asked, resolved)
-        if not claims:
-            return None
-        if len(claims) > len(resolved.claims):  # something is said that no list says
+        if self._heard(asked, resolved):  # which changes at any time
             return self._merged(asked, resolved)
-        return listing.merged.get(key) or listing.merged.setdefault(key, self._merged(asked, resolved))
+        if not resolved.claims and not asked.own:
+            return None
+        known = listing.merged.get(asked)
+        return known or listing.merged.setdefault(asked, self._merged(asked, resolved))
 
     def _merged(self, asked: _Asked, model: Resolved) -> ModelInfo:
         info = merged(model.name, model.provider, self._claims(asked, model))
@@ -478,8 +517,17 @@ class ModelRegistry:
         is_retired = info.retires_on is not None and info.retires_on <= today
         event, when = ("retired", "now") if is_retired else ("deprecated", "in time")
         if self._warned.is_new((event, info.provider, info.name)):
-            day, action = info.retires_on and info.retires_on.isoformat(), f"choose another {when}"
-            log.warning(f"models.{event}", model=info.name, provider=info.provider, retires_on=day, action=action)
+            day, action = (
+                info.retires_on and info.retires_on.isoformat(),
+                f"choose another {when}",
+            )
+            log.warning(
+                f"models.{event}",
+                model=info.name,
+                provider=info.provider,
+                retires_on=day,
+                action=action,
+            )
 
     def _unknown(self, name: str, info: ModelInfo | None) -> str:
         """Why nothing is known, the nearest of the known names, and what to do."""
@@ -500,13 +548,21 @@ def changes(source: str, before: Iterable[ModelInfo], after: Iterable[ModelInfo]
     """Return an event for each limit and price that a source states otherwise than before."""
     known = dict(_numbers(before))
     return [
-        ModelChangeEvent(model=model, field=field, before=str(known[model, field]), after=str(value), source=source)
+        ModelChangeEvent(
+            model=model,
+            field=field,
+            before=str(known[model, field]),
+            after=str(value),
+            source=source,
+        )
         for (model, field), value in dict(_numbers(after)).items()
         if known.get((model, field), value) != value
     ]
 
 
-def _numbers(infos: Iterable[ModelInfo]) -> Iterator[tuple[tuple[str, str], Any]]:
+def _numbers(
+    infos: Iterable[ModelInfo],
+) -> Iterator[tuple[tuple[str, str], Any]]:
     for info in infos:
         model = f"{info.provider}/{info.name}" if info.provider else info.name
         for field in (*LIMIT_FIELDS, *PRICE_FIELDS):

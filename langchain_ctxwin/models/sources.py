@@ -21,8 +21,20 @@ from urllib.parse import urlsplit
 from pydantic import TypeAdapter, ValidationError
 
 from langchain_ctxwin.core.limits import ModelLimits, models_behind, unrefuted
-from langchain_ctxwin.core.model_info import CACHE_BREAKPOINTS, LIMIT_FIELDS, PRICE_FIELDS, ModelInfo, model_name
-from langchain_ctxwin.errors import PATH, ConfigError, ContextWindowError, expect, expect_each
+from langchain_ctxwin.core.model_info import (
+    CACHE_BREAKPOINTS,
+    LIMIT_FIELDS,
+    PRICE_FIELDS,
+    ModelInfo,
+    model_name,
+)
+from langchain_ctxwin.errors import (
+    PATH,
+    ConfigError,
+    ContextWindowError,
+    expect,
+    expect_each,
+)
 from langchain_ctxwin.models.reading import (
     MAX_TOKENS,
     ONE_TOKEN,
@@ -40,7 +52,12 @@ from langchain_ctxwin.util.files import SharedFile, place
 from langchain_ctxwin.util.log import log
 
 if TYPE_CHECKING:
-    from langchain_ctxwin.models.apis import AnthropicSource, GeminiSource, OllamaSource, OpenAICompatibleSource
+    from langchain_ctxwin.models.apis import (
+        AnthropicSource,
+        GeminiSource,
+        OllamaSource,
+        OpenAICompatibleSource,
+    )
 
 __all__ = [
     "AnthropicSource",
@@ -84,7 +101,15 @@ class ExplicitSource:
         ConfigError: a fact is no value of its field; the text names the model, the field and the value.
 
     Examples:
-        >>> source = ExplicitSource({"small": 8192, "house-blend": {"context_window": 128_000, "input_price": 0.25}})
+        >>> source = ExplicitSource(
+        ...     {
+        ...         "small": 8192,
+        ...         "house-blend": {
+        ...             "context_window": 128_000,
+        ...             "input_price": 0.25,
+        ...         },
+        ...     }
+        ... )
         >>> [info.context_window for info in source.fetch(None)]
         [8192, 128000]
     """
@@ -171,7 +196,10 @@ def _of_profile(model: Any) -> ModelInfo | None:
 
 
 INTEGRATION = "langchain_"
-COLLECTIONS = ("langchain_core", "langchain_community")  # of many providers, named after none
+COLLECTIONS = (
+    "langchain_core",
+    "langchain_community",
+)  # of many providers, named after none
 
 
 def provider_of(model: Any) -> str | None:
@@ -203,7 +231,14 @@ class CatalogSource:
     tier = "catalog"
 
     def __init__(self, path_or_url: str | os.PathLike[str], *, name: str | None = None) -> None:
-        given = os.fspath(expect(path_or_url, PATH, "path_or_url", "the path or the URL of a catalog")).strip()
+        given = os.fspath(
+            expect(
+                path_or_url,
+                PATH,
+                "path_or_url",
+                "the path or the URL of a catalog",
+            )
+        ).strip()
         if not given:
             raise ConfigError(f"path_or_url={path_or_url!r}: give the path or the URL of a catalog")
         self._is_url = given.lower().startswith(("http://", "https://"))
@@ -222,7 +257,11 @@ class CatalogSource:
         if not found:
             raise SourceError(f"{self._shown} has no models in the shape of models.dev or of LiteLLM's price table")
         if len(found) < len(rows):
-            log.warning("models.catalog_rows_skipped", catalog=self._shown, skipped=len(rows) - len(found))
+            log.warning(
+                "models.catalog_rows_skipped",
+                catalog=self._shown,
+                skipped=len(rows) - len(found),
+            )
         return [info for info in found if name is None or name in (info.name, f"{info.provider}/{info.name}")]
 
     def _document(self) -> Any:
@@ -250,7 +289,12 @@ def _rows(document: Any) -> Iterator[ModelInfo | None]:
             yield read_price_row(key, entry)
 
 
-INPUT_KINDS = {"image": "images", "audio": "audio", "video": "video", "pdf": "pdf"}  # models.dev's -> capability
+INPUT_KINDS = {
+    "image": "images",
+    "audio": "audio",
+    "video": "video",
+    "pdf": "pdf",
+}  # models.dev's -> capability
 FLAGS = ("structured_output", "reasoning", "temperature")
 
 
@@ -432,7 +476,10 @@ class LearnedSource:
     def accepted(self, model: str, tokens: int) -> None:
         """Withdraw the limits below an input that the model took, here and in the file; returns at once."""
         known = self.recall(model)
-        self._hear(model, dict.fromkeys(known.keys() - unrefuted(known, tokens).keys(), 0))
+        self._hear(
+            model,
+            dict.fromkeys(known.keys() - unrefuted(known, tokens).keys(), 0),
+        )
 
     def recall(self, model: str) -> Mapping[str, int]:
         """Return the limits that were heard and have not expired, by field name; empty when there are none."""
@@ -472,7 +519,11 @@ class LearnedSource:
             for model, limits in said.items():
                 known = both.setdefault(model, {})
                 for field, one in limits.items():
-                    known[field] = max(known.get(field, one), one, key=lambda one: (one.heard_at, -one.tokens))
+                    known[field] = max(
+                        known.get(field, one),
+                        one,
+                        key=lambda one: (one.heard_at, -one.tokens),
+                    )
             live = {
                 model: {f: one for f, one in limits.items() if self._is_live(one)} for model, limits in both.items()
             }
@@ -498,5 +549,9 @@ def _limits_file(path: Path) -> SharedFile[Limits]:
         plain: Any = limits
         return json.dumps({"version": VERSION, "models": _LIMITS.dump_python(plain)}, indent=1)
 
-    kind: Any = {"events": "models.learned", "key": "models", "version": VERSION}
+    kind: Any = {
+        "events": "models.learned",
+        "key": "models",
+        "version": VERSION,
+    }
     return SharedFile(path, empty={}, read=read, write=write, **kind)

@@ -10,7 +10,12 @@ A route is data: the model, why, and why not each of the others.
 
 from langchain_ctxwin.core.recovery import output_tokens_of
 from langchain_ctxwin.errors import RemainingTooSmallError
-from langchain_ctxwin.routing.candidates import Candidate, Request, Size, conversation_key
+from langchain_ctxwin.routing.candidates import (
+    Candidate,
+    Request,
+    Size,
+    conversation_key,
+)
 from langchain_ctxwin.routing.chat_model import RoutedChatModel
 from langchain_ctxwin.routing.fallbacks import failure_of
 from langchain_ctxwin.routing.judging import judged

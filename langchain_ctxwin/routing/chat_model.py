@@ -8,10 +8,18 @@ from contextvars import Context
 from functools import partial
 from typing import Any, TypeVar, cast
 
-from langchain_core.language_models import BaseChatModel, LanguageModelInput, ModelProfile
+from langchain_core.language_models import (
+    BaseChatModel,
+    LanguageModelInput,
+    ModelProfile,
+)
 from langchain_core.language_models.base import LangSmithParams
 from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage
-from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.outputs import (
+    ChatGeneration,
+    ChatGenerationChunk,
+    ChatResult,
+)
 from langchain_core.runnables import Runnable, RunnableConfig
 from langsmith.run_helpers import tracing_context
 from pydantic import Field
@@ -23,7 +31,12 @@ from langchain_ctxwin.core.recovery import output_tokens_of
 from langchain_ctxwin.core.tool_schemas import tool_definition
 from langchain_ctxwin.errors import ConfigError, expect
 from langchain_ctxwin.models.sources import CAPABILITIES
-from langchain_ctxwin.routing.candidates import Instance, Request, conversation_key, thread_key
+from langchain_ctxwin.routing.candidates import (
+    Instance,
+    Request,
+    conversation_key,
+    thread_key,
+)
 from langchain_ctxwin.routing.fallbacks import EMPTY_STREAM, Fallbacks
 from langchain_ctxwin.routing.router import ModelRouter
 from langchain_ctxwin.util.background import bare_context
@@ -80,7 +93,12 @@ class RoutedChatModel(BaseChatModel):
     """Off, because the candidates' own caches apply: they know which model answered."""
 
     def __init__(self, router: ModelRouter | None = None, **values: Any) -> None:
-        router = expect(router, ModelRouter, "router", "a ModelRouter, e.g. RoutedChatModel(ModelRouter([model]))")
+        router = expect(
+            router,
+            ModelRouter,
+            "router",
+            "a ModelRouter, e.g. RoutedChatModel(ModelRouter([model]))",
+        )
         super().__init__(router=router, **values)
 
     @property
@@ -108,7 +126,11 @@ class RoutedChatModel(BaseChatModel):
         return {"candidates": [one.name for one in self.router.candidates]}
 
     def bind_tools(
-        self, tools: Sequence[Any], *, tool_choice: str | None = None, **kwargs: Any
+        self,
+        tools: Sequence[Any],
+        *,
+        tool_choice: str | None = None,
+        **kwargs: Any,
     ) -> Runnable[LanguageModelInput, AIMessage]:
         """Bind tools as they are; each candidate formats them in its own way when it is called."""
         choice = {} if tool_choice is None else {"tool_choice": tool_choice}
@@ -132,21 +154,39 @@ class RoutedChatModel(BaseChatModel):
         """Stream from the candidate that fits."""
         return super().astream(input, config, **_in_thread(config, kwargs))
 
-    def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:  # noqa: ARG002
+    def _generate(
+        self,
+        messages: Any,
+        stop: Any = None,
+        run_manager: Any = None,  # noqa: ARG002
+        **kwargs: Any,
+    ) -> ChatResult:
         return run(self._answered(messages, stop, kwargs))
 
-    async def _agenerate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:  # noqa: ARG002
+    async def _agenerate(
+        self,
+        messages: Any,
+        stop: Any = None,
+        run_manager: Any = None,  # noqa: ARG002
+        **kwargs: Any,
+    ) -> ChatResult:
         return await arun(self._answered(messages, stop, kwargs))
 
     def _answered(
-        self, messages: list[AnyMessage], stop: list[str] | None, arguments: dict[str, Any]
+        self,
+        messages: list[AnyMessage],
+        stop: list[str] | None,
+        arguments: dict[str, Any],
     ) -> Work[ChatResult]:
         fallbacks = self._fallbacks(messages, arguments)
         while not fallbacks.is_well:
             call = yield from fallbacks.next()
             request = (call, messages, stop or self.stop)
             with fallbacks.watched():
-                answer: AIMessage = yield Wait(partial(_answer_of, *request), partial(_aanswer_of, *request))
+                answer: AIMessage = yield Wait(
+                    partial(_answer_of, *request),
+                    partial(_aanswer_of, *request),
+                )
         fallbacks.note(answer)
         fallbacks.answered()
         return ChatResult(generations=[ChatGeneration(message=_with_route(answer, fallbacks))])
@@ -192,8 +232,14 @@ class RoutedChatModel(BaseChatModel):
         fallbacks.answered()
 
     def _fallbacks(self, messages: list[AnyMessage], arguments: dict[str, Any]) -> Fallbacks:
-        defaults = {"temperature": self.temperature, "max_tokens": self.max_tokens}
-        given = {**{name: value for name, value in defaults.items() if value is not None}, **arguments}
+        defaults = {
+            "temperature": self.temperature,
+            "max_tokens": self.max_tokens,
+        }
+        given = {
+            **{name: value for name, value in defaults.items() if value is not None},
+            **arguments,
+        }
         prefer, reason = _wish(given.get("route"))
         request = Request(
             messages=messages,
@@ -212,11 +258,17 @@ class RoutedChatModel(BaseChatModel):
         """The smallest limits, and each capability that all candidates have or one is known to lack."""
         limits, candidates = self.router.limits, self.router.candidates
         inputs = [tokens for tokens in (limits.context_window, limits.max_input_tokens) if tokens is not None]
-        profile: dict[str, Any] = {"max_input_tokens": min(inputs), "max_output_tokens": limits.max_output_tokens}
+        profile: dict[str, Any] = {
+            "max_input_tokens": min(inputs),
+            "max_output_tokens": limits.max_output_tokens,
+        }
         for capability, key in CAPABILITIES.items():
             stated = [one.states(capability) for one in candidates]
             profile[key] = None if None in stated and False not in stated else all(stated)
-        return cast("ModelProfile", {key: value for key, value in profile.items() if value is not None})
+        return cast(
+            "ModelProfile",
+            {key: value for key, value in profile.items() if value is not None},
+        )
 
     def _get_invocation_params(self, stop: list[str] | None = None, **kwargs: Any) -> dict[str, Any]:
         """What traces show: tools as definitions, because the bound objects are no JSON."""

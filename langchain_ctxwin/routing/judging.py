@@ -43,7 +43,10 @@ def judged(messages: Sequence[AnyMessage], tools: Sequence[Any] = ()) -> Complex
     """Return the complexity of a request by plain signs in its latest user message: none is low, one is medium.
 
     Examples:
-        >>> judged([HumanMessage("What is 2+2?")]), judged([HumanMessage("Prove it, and why `f(x) == x`.")])
+        >>> (
+        ...     judged([HumanMessage("What is 2+2?")]),
+        ...     judged([HumanMessage("Prove it, and why `f(x) == x`.")]),
+        ... )
         ('low', 'high')
     """
     text = read_part(asked(messages))
@@ -60,7 +63,10 @@ def judged(messages: Sequence[AnyMessage], tools: Sequence[Any] = ()) -> Complex
 
 def asked(messages: Sequence[AnyMessage]) -> str:
     """Return what the user asks: the text of the last user message."""
-    return next((message.text for message in reversed(messages) if isinstance(message, HumanMessage)), "")
+    return next(
+        (message.text for message in reversed(messages) if isinstance(message, HumanMessage)),
+        "",
+    )
 
 
 def read_part(text: str) -> str:

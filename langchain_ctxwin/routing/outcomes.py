@@ -40,9 +40,16 @@ class Count:
 
     def plus(self, other: Count) -> Count:
         """Return both together, scaled down to `MAX_TRIALS` when there are more."""
-        successes, trials = self.successes + other.successes, self.trials + other.trials
+        successes, trials = (
+            self.successes + other.successes,
+            self.trials + other.trials,
+        )
         share = min(1.0, MAX_TRIALS / trials) if trials else 1.0
-        return Count(successes=successes * share, trials=trials * share, at=max(self.at, other.at))
+        return Count(
+            successes=successes * share,
+            trials=trials * share,
+            at=max(self.at, other.at),
+        )
 
     def chance(self, presumed: float) -> float:
         """Return the chance of a good answer, where one was presumed before anything was counted."""
@@ -71,7 +78,12 @@ class Outcomes:
         1.0
     """
 
-    def __init__(self, path: str | os.PathLike[str] | None = None, *, clock: Clock = time.time) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        clock: Clock = time.time,
+    ) -> None:
         self._file = None if path is None else _file_of(place(path))
         if self._file:
             self._file.require_ours()
@@ -150,7 +162,15 @@ def _file_of(path: Path) -> SharedFile[Counts]:
 
     def write(counts: Counts) -> str:
         plain: Any = counts
-        return json.dumps({"version": VERSION, "outcomes": _COUNTS.dump_python(plain)}, indent=1, sort_keys=True)
+        return json.dumps(
+            {"version": VERSION, "outcomes": _COUNTS.dump_python(plain)},
+            indent=1,
+            sort_keys=True,
+        )
 
-    kind: Any = {"events": "models.outcomes", "key": "outcomes", "version": VERSION}
+    kind: Any = {
+        "events": "models.outcomes",
+        "key": "outcomes",
+        "version": VERSION,
+    }
     return SharedFile(path, empty={}, read=read, write=write, **kind)

@@ -15,15 +15,36 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AnyMessage, convert_to_messages
 from langchain_core.runnables import run_in_executor
 
-from langchain_ctxwin.config import FileConfig, LiveConfig, RoutingConfig, group_of
-from langchain_ctxwin.core.limits import Known, ModelLimits, for_everybody, require_tokens, stated_limit
+from langchain_ctxwin.config import (
+    FileConfig,
+    LiveConfig,
+    RoutingConfig,
+    group_of,
+)
+from langchain_ctxwin.core.limits import (
+    Known,
+    ModelLimits,
+    for_everybody,
+    require_tokens,
+    stated_limit,
+)
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.core.recovery import lowered, only_model, smaller_of
 from langchain_ctxwin.core.spending import Usage
 from langchain_ctxwin.core.tool_schemas import listed
-from langchain_ctxwin.errors import ConfigError, ContextWindowError, NoModelFitsError, UnknownModelError, expect
-from langchain_ctxwin.limit_memory import AcceptedSizes, Corroboration, HeardLimits
+from langchain_ctxwin.errors import (
+    ConfigError,
+    ContextWindowError,
+    NoModelFitsError,
+    UnknownModelError,
+    expect,
+)
+from langchain_ctxwin.limit_memory import (
+    AcceptedSizes,
+    Corroboration,
+    HeardLimits,
+)
 from langchain_ctxwin.models.names import declared_limits
 from langchain_ctxwin.protocols import Clock, RequestCounter, TokenCounter
 from langchain_ctxwin.routing.candidates import (
@@ -41,7 +62,15 @@ from langchain_ctxwin.routing.candidates import (
     needed_capabilities,
     smallest_limits,
 )
-from langchain_ctxwin.routing.judging import NEEDED, Classify, Complexity, asked, bucket_of, judged, strengths
+from langchain_ctxwin.routing.judging import (
+    NEEDED,
+    Classify,
+    Complexity,
+    asked,
+    bucket_of,
+    judged,
+    strengths,
+)
 from langchain_ctxwin.routing.outcomes import Count, Outcomes
 from langchain_ctxwin.util.background import ForkSafeLock, in_few_daemons
 from langchain_ctxwin.util.memo import Lru
@@ -82,19 +111,16 @@ class Route:
     chance: float = 1.0
     """Chance of a good answer, by the strength of the model and the outcomes in this bucket."""
 
-    cheapest_cost: Decimal | None = None
-    """USD of the same request at the cheapest candidate that can take it; None when no price is known."""
-
     def metadata(self, fallbacks: Sequence[str] = ()) -> dict[str, Any]:
         """Return the route, and what was tried before, as JSON values: `response_metadata["route"]` of an answer."""
-        costs = {"estimated_cost": self.estimated_cost, "cheapest_cost": self.cheapest_cost}
+        cost = self.estimated_cost
         return {
             "model": self.name,
             "reason": self.reason,
             "rejected": dict(self.rejected),
             "fallbacks": list(fallbacks),
             "estimated_tokens": self.estimated_tokens,
-            **{name: None if cost is None else str(cost) for name, cost in costs.items()},
+            "estimated_cost": None if cost is None else str(cost),
             "bucket": self.bucket,
         }
 
@@ -144,7 +170,12 @@ class ModelRouter:
         clock: Clock = time.time,
     ) -> None:
         self._settings = RoutingConfig() if config is None else config
-        expect(self.config, RoutingConfig, "config", "a RoutingConfig, a FileConfig or a ConfigFile, or None")
+        expect(
+            self.config,
+            RoutingConfig,
+            "config",
+            "a RoutingConfig, a FileConfig or a ConfigFile, or None",
+        )
         self.outcomes = outcomes or Outcomes()
         self._classify = classify
         self._strengths = strengths or {}
@@ -157,7 +188,10 @@ class ModelRouter:
         # What failed, and until when it rests: by candidate and conversation, and for everybody under an empty one.
         self._failures: Lru[tuple[str, float]] = Lru(MAX_CONVERSATIONS)
         self._elsewhere = Corroboration(ELSEWHERE_SECONDS, clock)
-        self._heard, self._own_limits = HeardLimits(clock), HeardLimits(clock)  # for everybody, by conversation
+        self._heard, self._own_limits = (
+            HeardLimits(clock),
+            HeardLimits(clock),
+        )  # for everybody, by conversation
         self._accepted = AcceptedSizes(clock)
         self._kept: Lru[tuple[str, int]] = Lru(MAX_CONVERSATIONS)  # candidate, and tokens in its prompt cache
         self._asked: Lru[tuple[object, Route]] = Lru(MAX_CONVERSATIONS)  # the latest request, and who answered
@@ -289,12 +323,11 @@ class ModelRouter:
         resting = {one.name: why for one in can if (why := self._resting(one.name, request.conversation))}
         if awake := [one for one in can if one.name not in resting]:  # when all rest, the best of them is taken
             rejected, can = rejected | resting, awake
-        costs = [cost for one in can if (cost := self._cost(one, request)) is not None]
         options = self._options(can, candidates, request)
         chosen, reason, left = self._wanted(options, request) or self._cheapest(options, candidates, request)
         route = self._route(chosen, request, reason=reason, rejected={**rejected, **left})
         chance = next(one.chance for one in options if one.candidate is chosen)
-        return replace(route, chance=chance, cheapest_cost=min(costs, default=None))
+        return replace(route, chance=chance)
 
     def largest(self, request: Request, *, is_to_shrink: bool = False) -> Route:
         """Choose the largest window, for a request of which no candidate is sure that it fits: it may, or be refused.
@@ -304,10 +337,17 @@ class ModelRouter:
         """
         candidates, request = self._measured(request)
         rejected = self._unfit(candidates, request)
-        largest = max(self._able(candidates, request), key=lambda one: one.input_limit(request), default=None)
+        largest = max(
+            self._able(candidates, request),
+            key=lambda one: one.input_limit(request),
+            default=None,
+        )
         if largest is None:
             raise _no_model_fits(rejected)
-        limit, size = largest.input_limit(request), request.sizes[largest.family]
+        limit, size = (
+            largest.input_limit(request),
+            request.sizes[largest.family],
+        )
         if not is_to_shrink and (size.lower > limit or limit <= request.above_tokens):
             raise _no_model_fits(rejected)
         others = {one.name: "fits, but its window is smaller" for one in candidates} | rejected
@@ -347,7 +387,10 @@ class ModelRouter:
             return
         answers = [(route, failed)]
         text = asked(request.messages)
-        same = (len(request.messages), hashlib.blake2b(text.encode("utf-8", "surrogatepass")).digest())
+        same = (
+            len(request.messages),
+            hashlib.blake2b(text.encode("utf-8", "surrogatepass")).digest(),
+        )
         before = self._asked.get(request.conversation)
         if before is not None and before[0] == same:
             answers.insert(0, (before[1], True))
@@ -357,7 +400,13 @@ class ModelRouter:
             # What one conversation asks for may make every answer fail; that says nothing about those of others.
             fact = (answer.bucket, answer.name)
             if not has_failed or self._elsewhere.by_another(fact, request.conversation):
-                self.outcomes.add(*fact, Count(successes=0.0 if has_failed else answer.chance, trials=1.0))
+                self.outcomes.add(
+                    *fact,
+                    Count(
+                        successes=0.0 if has_failed else answer.chance,
+                        trials=1.0,
+                    ),
+                )
 
     def answered(self, route: Route, conversation: str, *, tokens: int = 0) -> None:
         """Take up that a candidate answered: it is well, the conversation stays with it, and it takes such an input."""
@@ -380,7 +429,8 @@ class ModelRouter:
         """
         everybody = not conversation or self._elsewhere.by_another(name, conversation)
         self._failures.put(
-            _of("" if everybody else conversation, name), (what, self.clock() + self.config.rest_seconds)
+            _of("" if everybody else conversation, name),
+            (what, self.clock() + self.config.rest_seconds),
         )
 
     def refused(self, route: Route, overflow: ContextOverflow, conversation: str = "") -> None:
@@ -445,7 +495,11 @@ class ModelRouter:
 
     def _reserve(self, request: Request) -> int | None:
         """The tokens to keep for the answer; None leaves it to each candidate's own setting."""
-        stated = (request.reserve, request.output_tokens, self._config(request).output_reserve)
+        stated = (
+            request.reserve,
+            request.output_tokens,
+            self._config(request).output_reserve,
+        )
         return next((tokens for tokens in stated if tokens is not None), None)
 
     def _unable(self, candidate: Candidate, request: Request) -> str:
@@ -478,7 +532,12 @@ class ModelRouter:
             raise ConfigError(f"complexity={complexity!r}: give one of {', '.join(NEEDED)}, or None to have it judged")
         return complexity
 
-    def _options(self, can: Sequence[Candidate], candidates: Sequence[Candidate], request: Request) -> list[_Option]:
+    def _options(
+        self,
+        can: Sequence[Candidate],
+        candidates: Sequence[Candidate],
+        request: Request,
+    ) -> list[_Option]:
         """What to expect of each candidate that can take the request."""
         ranks = strengths([one.info for one in candidates])
         known = {one.name: rank for one, rank in zip(candidates, ranks, strict=True)} | {**self._strengths}
@@ -487,17 +546,33 @@ class ModelRouter:
             presumed = 1.0 if known[one.name] >= NEEDED[request.judged] else PRESUMED_OF_WEAKER
             chance = self.outcomes.of(bucket, one.name).chance(presumed)
             cost = self._cost(one, request)
-            options.append(_Option(candidate=one, strength=known[one.name], chance=chance, cost=cost))
+            options.append(
+                _Option(
+                    candidate=one,
+                    strength=known[one.name],
+                    chance=chance,
+                    cost=cost,
+                )
+            )
         return options
 
     def _bucket(self, request: Request) -> str:
-        return bucket_of(asked(request.messages), request.judged, needs_tools=bool(request.tools))
+        return bucket_of(
+            asked(request.messages),
+            request.judged,
+            needs_tools=bool(request.tools),
+        )
 
     def _wanted(self, options: Sequence[_Option], request: Request) -> Choice | None:
         """The candidate that is asked for, else the one that the conversation is with, if it can take the request."""
         wanted = []
         if request.prefer:
-            wanted.append((self._as_read(request.prefer).name, request.prefer_reason or "asked for by name"))
+            wanted.append(
+                (
+                    self._as_read(request.prefer).name,
+                    request.prefer_reason or "asked for by name",
+                )
+            )
         if self._config(request).sticky and not request.renew:
             kept = request.kept or self.kept(request.conversation)
             is_enough = all(one.is_enough for one in options if one.candidate.name == kept)
@@ -505,12 +580,24 @@ class ModelRouter:
             if is_enough or not may_leave or not any(one.is_enough for one in options):
                 wanted.append((kept, "kept: the conversation's prompt cache"))
         for name, reason in wanted:
-            if chosen := next((one.candidate for one in options if one.candidate.name == name), None):
+            if chosen := next(
+                (one.candidate for one in options if one.candidate.name == name),
+                None,
+            ):
                 others = [one.candidate.name for one in options if one.candidate is not chosen]
-                return chosen, reason, dict.fromkeys(others, f"fits, but {name} is taken ({reason})")
+                return (
+                    chosen,
+                    reason,
+                    dict.fromkeys(others, f"fits, but {name} is taken ({reason})"),
+                )
         return None
 
-    def _cheapest(self, options: Sequence[_Option], candidates: Sequence[Candidate], request: Request) -> Choice:
+    def _cheapest(
+        self,
+        options: Sequence[_Option],
+        candidates: Sequence[Candidate],
+        request: Request,
+    ) -> Choice:
         """The cheapest that is strong enough, of equal ones the first that was given; else the likeliest."""
         enough = [one for one in options if one.is_enough]
         if enough:
@@ -534,7 +621,14 @@ class ModelRouter:
             reason = f"the likeliest to answer well, none is strong enough for {asks} (chance {best.chance:.2f})"
         return best.candidate, reason, left
 
-    def _route(self, candidate: Candidate, request: Request, *, reason: str, rejected: Mapping[str, str]) -> Route:
+    def _route(
+        self,
+        candidate: Candidate,
+        request: Request,
+        *,
+        reason: str,
+        rejected: Mapping[str, str],
+    ) -> Route:
         """Write down a decision; the conversation stays with the candidate from now on."""
         route = Route(
             model=candidate.given,
@@ -555,14 +649,20 @@ class ModelRouter:
 
     def _cost(self, candidate: Candidate, request: Request) -> Decimal | None:
         """USD of one request; what stands in the candidate's prompt cache costs less where there is a price for it."""
-        output, tokens = self._config(request).expected_output_tokens, request.sizes[candidate.family].tokens
+        output, tokens = (
+            self._config(request).expected_output_tokens,
+            request.sizes[candidate.family].tokens,
+        )
         if asked := request.output_tokens or candidate.limits.output_reserve(request.reserve):
             output = min(output, asked)
         name, seen_tokens = self._kept.get(request.conversation) or ("", 0)
         cached = 0
         if candidate.name == (request.kept or name) and not request.renew:
             known_tokens = seen_tokens if candidate.name == name else 0
-            cached = min(tokens, known_tokens if request.cached_tokens is None else request.cached_tokens)
+            cached = min(
+                tokens,
+                known_tokens if request.cached_tokens is None else request.cached_tokens,
+            )
         return Usage(input_tokens=tokens, cached_tokens=cached, output_tokens=output).cost(candidate.info)
 
 

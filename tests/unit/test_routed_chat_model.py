@@ -152,7 +152,6 @@ def test_an_answer_is_that_of_the_candidate_with_the_route(how):
         "fallbacks": [],
         "estimated_tokens": route_of(answer)["estimated_tokens"],
         "estimated_cost": route_of(answer)["estimated_cost"],
-        "cheapest_cost": route_of(answer)["estimated_cost"],
         "bucket": "text/high",
     }
     assert (len(small.requests), len(large.requests)) == (1, 0)
