@@ -78,11 +78,12 @@ from langchain_ctxwin.util.memo import Lru
 FACTS_SECONDS = 60.0  # until the registry is asked again: it keeps its own, longer time to live
 ELSEWHERE_SECONDS = 3_600.0  # what fails in two conversations within this is due to the candidate, not to what was sent
 MAX_CONVERSATIONS = 10_000  # whose model is remembered, about 2 MB; one that is forgotten is routed anew
-# Chance of a good answer from which a candidate is strong enough. Presumed is 1 for one whose strength is what the
-# complexity needs, and 0.5 for a weaker one: it takes 10 good answers without a bad one to be trusted with such a task,
-# and an answer in four that is bad to lose it.
 ENOUGH = 0.75
-PRESUMED_OF_WEAKER = 0.5
+"""Chance of a good answer from which a candidate is strong enough. Presumed is 1 for one whose strength is what the
+complexity needs, 0.5 and a little more for a weaker one: ten good answers without a bad one make it strong enough, and
+one bad answer in four takes that from any."""
+
+PRESUMED_OF_WEAKER, MORE_BY_STRENGTH = 0.5, 0.2
 CENT = Decimal("0.01")
 
 
@@ -324,7 +325,7 @@ class ModelRouter:
         if awake := [one for one in can if one.name not in resting]:  # when all rest, the best of them is taken
             rejected, can = rejected | resting, awake
         options = self._options(can, candidates, request)
-        chosen, reason, left = self._wanted(options, request) or self._cheapest(options, candidates, request)
+        chosen, reason, left = self._wanted(options, request) or self._best(options, candidates, request)
         route = self._route(chosen, request, reason=reason, rejected={**rejected, **left})
         chance = next(one.chance for one in options if one.candidate is chosen)
         return replace(route, chance=chance)
@@ -543,17 +544,10 @@ class ModelRouter:
         known = {one.name: rank for one, rank in zip(candidates, ranks, strict=True)} | {**self._strengths}
         bucket, options = self._bucket(request), []
         for one in can:
-            presumed = 1.0 if known[one.name] >= NEEDED[request.judged] else PRESUMED_OF_WEAKER
-            chance = self.outcomes.of(bucket, one.name).chance(presumed)
-            cost = self._cost(one, request)
-            options.append(
-                _Option(
-                    candidate=one,
-                    strength=known[one.name],
-                    chance=chance,
-                    cost=cost,
-                )
-            )
+            strength, needed = known[one.name], NEEDED[request.judged]
+            weaker = PRESUMED_OF_WEAKER + MORE_BY_STRENGTH * strength
+            chance = self.outcomes.of(bucket, one.name).chance(1.0 if strength >= needed else weaker)
+            options.append(_Option(candidate=one, chance=chance, cost=self._cost(one, request)))
         return options
 
     def _bucket(self, request: Request) -> str:
@@ -592,18 +586,24 @@ class ModelRouter:
                 )
         return None
 
-    def _cheapest(
+    def _best(
         self,
         options: Sequence[_Option],
         candidates: Sequence[Candidate],
         request: Request,
     ) -> Choice:
-        """The cheapest that is strong enough, of equal ones the first that was given; else the likeliest."""
-        enough = [one for one in options if one.is_enough]
-        if enough:
-            best = min(enough, key=lambda one: one.by_cost)
-        else:
-            best = max(options, key=lambda one: (one.chance, one.strength))
+        """The candidate of the highest score, of equal ones the cheapest, then the one that was given first.
+
+        An unknown cost counts as the largest, because it may be anything.
+        """
+        config = self._config(request)
+        dearest = max([one.cost for one in options if one.cost], default=Decimal(1))
+
+        def score(one: _Option) -> float:
+            share = 1.0 if one.cost is None else float(one.cost / dearest)
+            return config.quality * min(one.chance, ENOUGH) - config.cost * share
+
+        best = max(sorted(options, key=lambda one: one.by_cost), key=score)
         asks = f"{request.judged} complexity"
         left = {}
         for one in options:
@@ -611,14 +611,18 @@ class ModelRouter:
             left[one.candidate.name] = f"fits, but {why} (chance {one.chance:.2f}, {_money(one.cost)})"
         del left[best.candidate.name]
         # Others fit where they failed, rest or are excluded.
-        others = [one for one in candidates if one.name not in {option.candidate.name for option in options}]
-        others_fit = any(not self._unable(one, request) and not one.too_small(request) for one in others)
+        names = {option.candidate.name for option in options}
+        others = [one for one in candidates if one.name not in names and not self._unable(one, request)]
+        shown = f"(chance {best.chance:.2f}, {_money(best.cost)})"
         if len(options) == 1:
-            reason = f"the only one {'left' if others_fit else 'that fits'} ({asks})"
-        elif enough:
-            reason = f"cheapest that is strong enough for {asks} (chance {best.chance:.2f}, {_money(best.cost)})"
+            is_left = any(not one.too_small(request) for one in others)
+            reason = f"the only one {'left' if is_left else 'that fits'} ({asks})"
+        elif best.is_enough:
+            reason = f"cheapest that is strong enough for {asks} {shown}"
+        elif best.chance == max(one.chance for one in options):
+            reason = f"the likeliest to answer well, none is strong enough for {asks} {shown}"
         else:
-            reason = f"the likeliest to answer well, none is strong enough for {asks} (chance {best.chance:.2f})"
+            reason = f"best balance of chance and cost for {asks} {shown}"
         return best.candidate, reason, left
 
     def _route(
@@ -679,7 +683,6 @@ class _Option:
     """A candidate that can take the request, and what to expect of it."""
 
     candidate: Candidate
-    strength: float
     chance: float
     cost: Decimal | None
 
