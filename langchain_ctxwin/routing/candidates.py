@@ -28,7 +28,7 @@ from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.core.tool_schemas import FRAMING, tool_definition
 from langchain_ctxwin.core.turns import as_messages
 from langchain_ctxwin.errors import ConfigError, UnknownModelError
-from langchain_ctxwin.models.sources import CAPABILITIES
+from langchain_ctxwin.models.sources import CAPABILITIES, ProfileSource
 from langchain_ctxwin.protocols import RequestCounter, TokenCounter, takes_tools
 from langchain_ctxwin.routing.judging import Complexity
 from langchain_ctxwin.util.memo import MAX_TEXTS, Lru, PerMessage, once
@@ -82,7 +82,7 @@ class Candidate:
 
     def states(self, capability: str) -> bool | None:
         """Say whether the model has a capability; None when nobody says."""
-        if self.info.capabilities:
+        if self.info.capabilities and self.info.provenance.get("capabilities") != ProfileSource.name:
             return capability in self.info.capabilities
         part = None if is_named(self.given) else only_model(self.given)
         profile = getattr(part[0], "profile", None) if part else None

@@ -46,6 +46,7 @@ from langchain_ctxwin.limit_memory import (
     HeardLimits,
 )
 from langchain_ctxwin.models.names import declared_limits
+from langchain_ctxwin.models.registry import ModelRegistry
 from langchain_ctxwin.protocols import Clock, RequestCounter, TokenCounter
 from langchain_ctxwin.routing.candidates import (
     THREAD,
@@ -138,7 +139,7 @@ class ModelRouter:
     Args:
         candidates: chat models (also bound ones), `ModelInfo`s or names like `provider:name`; a mapping gives them
             names of your own.
-        registry: states limits, prices and capabilities; without one, a model's profile does.
+        registry: states limits, prices and capabilities beside a model's profile; by default a `ModelRegistry()`.
         config: margins and habits; a `ConfigFile` is followed while the program runs.
         counter: counts requests for every candidate; by default the estimator of each one's tokenizer family does.
         classify: judges the complexity of a request, a function `(messages, tools) -> "low"`, `"medium"` or `"high"`.
@@ -182,8 +183,8 @@ class ModelRouter:
         self._strengths = strengths or {}
         self.clock = clock
         self._sizes = RequestSizes(counter)
-        self._registry = registry
-        self._read = candidates_of(candidates, registry)
+        self._registry: Registry = ModelRegistry() if registry is None else registry
+        self._read = candidates_of(candidates, self._registry)
         self._read_at = clock()
         # What happened so far; losing it costs a few refused requests.
         # What failed, and until when it rests: by candidate and conversation, and for everybody under an empty one.
@@ -212,7 +213,7 @@ class ModelRouter:
 
     def candidates_of(self, conversation: str) -> tuple[Candidate, ...]:
         """Return the candidates with the limits that hold for a conversation: some were stated to it alone."""
-        if self._registry is not None and self.clock() - self._read_at >= FACTS_SECONDS:
+        if self.clock() - self._read_at >= FACTS_SECONDS:
             self._read_at = self.clock()
             with suppress(RuntimeError):  # no thread is free: what is known serves for another while
                 in_few_daemons(self._read_again)  # a source may hang, and the caller may be an event loop
@@ -459,7 +460,7 @@ class ModelRouter:
             told = self._heard.confirmed(route.name, stated, conversation)
         if told:
             self._heard.learn(route.name, smaller_of(self._heard.recall(route.name), told))
-        if told and self._registry is not None:
+        if told:
             with suppress(ContextWindowError):  # no plausible number for the registry: nothing to learn then
                 self._registry.learn(refusing.info, told)
 

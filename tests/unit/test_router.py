@@ -15,7 +15,7 @@ from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 
-from langchain_ctxwin import ContextOverflow, ModelLimits, TokenEstimator
+from langchain_ctxwin import ContextOverflow, ModelLimits, ModelRegistry, TokenEstimator
 from langchain_ctxwin.config import RoutingConfig
 from langchain_ctxwin.errors import ConfigError, NoModelFitsError, UnknownModelError
 from langchain_ctxwin.routing import ModelRouter, Request, Size, conversation_key
@@ -97,6 +97,13 @@ def test_the_cheapest_that_is_strong_enough_is_taken():
     assert chosen(ModelRouter(THREE, strengths={"a": 1.0}), complexity="high") == "a"
     with pytest.raises(ConfigError, match="complexity='huge': give one of low, medium, high"):
         routes.route("hi", complexity="huge")
+
+
+def test_prices_of_public_models_are_known_without_a_registry():
+    public = sorted(ModelRegistry().models("anthropic"), key=lambda one: one.output_price)
+    cheap, dear = (scripted(one.name, 100_000) for one in (public[0], public[-1]))
+    routes = ModelRouter([dear, cheap], clock=lambda: 0.0)  # before any of them retires
+    assert [routes.route("hi", complexity=one).model for one in ("low", "high")] == [cheap, dear]
 
 
 def test_the_reason_says_what_was_asked_and_what_the_others_cost():
