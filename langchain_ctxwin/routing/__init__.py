@@ -1,6 +1,7 @@
 """Routing: which of several models takes a request, and a chat model that asks it.
 
     router       ModelRouter: what can take the request (candidates), then what is strong enough, then the cheapest
+    choosing     which of those that can take it is worth it, and why not the others
     judging      how much a request asks of a model, where the caller does not say
     outcomes     how often each model answered each kind of task well
     chat_model   RoutedChatModel: calls whom the router chose; fallbacks goes on with another when one fails

@@ -63,6 +63,7 @@ from langchain_ctxwin.routing.candidates import (
     needed_capabilities,
     smallest_limits,
 )
+from langchain_ctxwin.routing.choosing import Choice, Option, best, presumed
 from langchain_ctxwin.routing.judging import (
     NEEDED,
     Classify,
@@ -79,13 +80,6 @@ from langchain_ctxwin.util.memo import Lru
 FACTS_SECONDS = 60.0  # until the registry is asked again: it keeps its own, longer time to live
 ELSEWHERE_SECONDS = 3_600.0  # what fails in two conversations within this is due to the candidate, not to what was sent
 MAX_CONVERSATIONS = 10_000  # whose model is remembered, about 2 MB; one that is forgotten is routed anew
-ENOUGH = 0.75
-"""Chance of a good answer from which a candidate is strong enough. Presumed is 1 for one whose strength is what the
-complexity needs, 0.5 and a little more for a weaker one: ten good answers without a bad one make it strong enough, and
-one bad answer in four takes that from any."""
-
-PRESUMED_OF_WEAKER, MORE_BY_STRENGTH = 0.5, 0.2
-CENT = Decimal("0.01")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -539,16 +533,15 @@ class ModelRouter:
         can: Sequence[Candidate],
         candidates: Sequence[Candidate],
         request: Request,
-    ) -> list[_Option]:
+    ) -> list[Option]:
         """What to expect of each candidate that can take the request."""
         ranks = strengths([one.info for one in candidates])
         known = {one.name: rank for one, rank in zip(candidates, ranks, strict=True)} | {**self._strengths}
         bucket, options = self._bucket(request), []
         for one in can:
-            strength, needed = known[one.name], NEEDED[request.judged]
-            weaker = PRESUMED_OF_WEAKER + MORE_BY_STRENGTH * strength
-            chance = self.outcomes.of(bucket, one.name).chance(1.0 if strength >= needed else weaker)
-            options.append(_Option(candidate=one, chance=chance, cost=self._cost(one, request)))
+            expected = presumed(known[one.name], NEEDED[request.judged])
+            chance = self.outcomes.of(bucket, one.name).chance(expected)
+            options.append(Option(candidate=one, chance=chance, cost=self._cost(one, request)))
         return options
 
     def _bucket(self, request: Request) -> str:
@@ -558,7 +551,7 @@ class ModelRouter:
             needs_tools=bool(request.tools),
         )
 
-    def _wanted(self, options: Sequence[_Option], request: Request) -> Choice | None:
+    def _wanted(self, options: Sequence[Option], request: Request) -> Choice | None:
         """The candidate that is asked for, else the one that the conversation is with, if it can take the request."""
         wanted = []
         if request.prefer:
@@ -589,42 +582,18 @@ class ModelRouter:
 
     def _best(
         self,
-        options: Sequence[_Option],
+        options: Sequence[Option],
         candidates: Sequence[Candidate],
         request: Request,
     ) -> Choice:
-        """The candidate of the highest score, of equal ones the cheapest, then the one that was given first.
-
-        An unknown cost counts as the largest, because it may be anything.
-        """
-        config = self._config(request)
-        dearest = max([one.cost for one in options if one.cost], default=Decimal(1))
-
-        def score(one: _Option) -> float:
-            share = 1.0 if one.cost is None else float(one.cost / dearest)
-            return config.quality * min(one.chance, ENOUGH) - config.cost * share
-
-        best = max(sorted(options, key=lambda one: one.by_cost), key=score)
-        asks = f"{request.judged} complexity"
-        left = {}
-        for one in options:
-            why = "costs no less" if one.is_enough else f"is not strong enough for {asks}"
-            left[one.candidate.name] = f"fits, but {why} (chance {one.chance:.2f}, {_money(one.cost)})"
-        del left[best.candidate.name]
-        # Others fit where they failed, rest or are excluded.
         names = {option.candidate.name for option in options}
         others = [one for one in candidates if one.name not in names and not self._unable(one, request)]
-        shown = f"(chance {best.chance:.2f}, {_money(best.cost)})"
-        if len(options) == 1:
-            is_left = any(not one.too_small(request) for one in others)
-            reason = f"the only one {'left' if is_left else 'that fits'} ({asks})"
-        elif best.is_enough:
-            reason = f"cheapest that is strong enough for {asks} {shown}"
-        elif best.chance == max(one.chance for one in options):
-            reason = f"the likeliest to answer well, none is strong enough for {asks} {shown}"
-        else:
-            reason = f"best balance of chance and cost for {asks} {shown}"
-        return best.candidate, reason, left
+        return best(
+            options,
+            self._config(request),
+            asks=f"{request.judged} complexity",
+            others_fit=any(not one.too_small(request) for one in others),
+        )
 
     def _route(
         self,
@@ -674,33 +643,6 @@ class ModelRouter:
 def _of(conversation: str, name: str) -> str:
     """Key of what one conversation knows of a candidate."""
     return f"{conversation}\0{name}"
-
-
-Choice = tuple[Candidate, str, Mapping[str, str]]  # who is taken, why, and why not each other one that can be
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Option:
-    """A candidate that can take the request, and what to expect of it."""
-
-    candidate: Candidate
-    chance: float
-    cost: Decimal | None
-
-    @property
-    def is_enough(self) -> bool:
-        return self.chance >= ENOUGH
-
-    @property
-    def by_cost(self) -> tuple[bool, Decimal]:
-        return self.cost is None, self.cost or Decimal(0)
-
-
-def _money(cost: Decimal | None) -> str:
-    """An amount in cents, or with two significant digits below one."""
-    if cost is None:
-        return "price unknown"
-    return f"${cost:.2f}" if not cost or cost >= CENT else f"${cost:.2g}"
 
 
 def _no_model_fits(rejected: Mapping[str, str]) -> NoModelFitsError:
