@@ -299,7 +299,7 @@ class ModelRegistry:
         Raises:
             ConfigError: a mapping holds something else than plausible limits.
         """
-        asked = _asked_about(name)
+        asked = _Asked(name) if isinstance(name, str) else _asked_about(name)
         if isinstance(said, Mapping) and not said.keys() & {
             "error",
             "message",
@@ -320,7 +320,7 @@ class ModelRegistry:
 
     def accepted(self, name: Any, tokens: int) -> None:
         """Take up that a provider took an input of this size: learned limits below it are forgotten."""
-        asked = _asked_about(name)
+        asked = _Asked(name) if isinstance(name, str) else _asked_about(name)
         for filed in dict.fromkeys((self._filed(asked), asked.name)):
             self._memory.accepted(filed, tokens)
 

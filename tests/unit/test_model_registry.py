@@ -253,6 +253,8 @@ def test_a_registry_is_a_memory_of_limits():
     )
     known.accepted("nova-1", 5000)
     assert window(known, "acme/nova-1") == 8192
+    known.accepted("", 5000)  # a model without a name is nobody's
+    known.learn("", {"context_window": 4096})
     memory: LimitMemory = known
     assert memory.recall("other") == {}
 
