@@ -112,7 +112,6 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel):
     assert unwanted(names) == []
     data = {
         "langchain_ctxwin/py.typed",
-        "langchain_ctxwin/routing/weights.json",
         "langchain_ctxwin/models/snapshot.json.gz",
     }
     assert (sources | data) - set(names) == set()
