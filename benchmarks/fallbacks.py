@@ -41,7 +41,6 @@ ANSWER_SHARE = 0.25  # of each window, kept for the answer
 MILLION = 1_000_000
 WRONG_FACTOR = 4  # a window that is stated four times too large, as catalogs do
 FAMILY = "openai"
-COST_WEIGHT = 1.0  # so that each window is used: a conversation begins with the smallest
 LARGEST = ModelLimits(max(WINDOWS.values()))
 GOAL, LEAST = 1.0, 0.95
 
@@ -212,7 +211,7 @@ def _router(providers: dict[str, Provider], family: str) -> ModelRouter:
         )
         for name in providers
     }
-    return ModelRouter(list(providers.values()), Table(infos), RoutingConfig(cost=COST_WEIGHT))
+    return ModelRouter(list(providers.values()), Table(infos), RoutingConfig(complexity="low"))
 
 
 def _steps(transcript: Transcript) -> Iterator[tuple[list[AnyMessage], AIMessage]]:

@@ -90,7 +90,7 @@ class RoutedReplay(Replay):
         self.infos = {info.context_window: info for info in infos}
         registry = type("Known", (), {"lookup": lambda _, model: self.infos[model.window]})()
         models = {info.name: Recorded(window=info.context_window, heard=self) for info in infos}
-        config = RoutingConfig(quality=0, cost=1, when_full=when_full)  # what a candidate is worth is another question
+        config = RoutingConfig(complexity="low", when_full=when_full)  # what a candidate is worth is another question
         router = ModelRouter(models, registry, config)
         engine = self.nodes.engine
         self.nodes = ContextNodes(engine, tools=transcript.tools, router=router)

@@ -16,7 +16,6 @@ from pathlib import Path
 import structlog
 
 from langchain_ctxwin.errors import UnknownModelError
-from langchain_ctxwin.models import cache
 from langchain_ctxwin.models.registry import TTL_SECONDS, ModelRegistry
 from langchain_ctxwin.models.sources import CatalogSource
 from langchain_ctxwin.observe import MemorySink
@@ -58,7 +57,6 @@ def replay_months(data, folder):
     registry = None
     totals, stale, events = Counter(), Counter(), Counter()
     changed, sink, told = events_of(data), MemorySink(), Counter()
-    cache.MAX_CHANGES = len(changed)  # a month at once is more than an hour
     months = sorted(data.glob(MONTHS))
     print(f"{data / 'model_facts'}: {len(months)} months under one registry, TTL {TTL_SECONDS:,.0f} s")
     for path in months:

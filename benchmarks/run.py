@@ -130,7 +130,7 @@ BENCHMARKS = (
         data=(SELECTION, TRANSCRIPTS),
         needs_data=True,
     ),
-    Benchmark(script="routing", quick="--domains unseen", data=(ROUTING,), needs_data=True),
+    Benchmark(script="routing", data=(ROUTING,), needs_data=True),
     Benchmark(script="fallbacks", quick="--limit 1", data=(TRANSCRIPTS,)),
     Benchmark(script="registry", data=(FACTS,), needs_data=True),
     Benchmark(script="decompose", quick="--latency 0.02", data=(DOCUMENTS, CHATS)),

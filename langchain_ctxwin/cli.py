@@ -30,8 +30,9 @@ from langchain_ctxwin.demo.folder import Folder
 from langchain_ctxwin.demo.story import Promise, Screen
 from langchain_ctxwin.errors import ConfigError, ContextWindowError, escaped
 from langchain_ctxwin.models import sources
+from langchain_ctxwin.models.printing import explanation_lines, model_table, source_lines
 from langchain_ctxwin.models.probing import LOW_TOKENS, most_calls, most_cost, probe_limit
-from langchain_ctxwin.models.registry import ModelRegistry, explanation_lines, model_table, source_lines
+from langchain_ctxwin.models.registry import ModelRegistry
 from langchain_ctxwin.models.sources import CatalogSource
 from langchain_ctxwin.observe import DEFAULT_GATES, History, quality_report, report
 from langchain_ctxwin.observe.history import APPLICATION_ID

@@ -86,6 +86,7 @@ def _size(value: Any) -> Any:
 
 
 Count = Annotated[int, Field(gt=0, le=MAX_AMOUNT)]
+Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 CountOrZero = Annotated[int, Field(ge=0, le=MAX_AMOUNT)]
 Seconds = Annotated[float, Field(gt=0, le=MAX_SECONDS, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
@@ -96,7 +97,6 @@ Samples = Annotated[int, Field(gt=0, le=10_000)]  # some 100 kB; what is shared 
 Share = Annotated[float, Field(gt=0, le=MAX_AMOUNT, allow_inf_nan=False), BeforeValidator(_size)]
 """A share of the history budget when at most 1, else an absolute number of tokens."""
 
-Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 """Importance of one goal; only the relation between the weights counts."""
 
 ToolNames = tuple[Annotated[str, Field(pattern=r"\S")], ...]
@@ -399,36 +399,26 @@ class RetrievalConfig(Settings):
 
 
 class RoutingConfig(Settings):
-    """How a `ModelRouter` weighs its candidates; whatever does not fit is never chosen, whatever the weights say.
+    """How a `ModelRouter` chooses; whatever does not fit is never chosen.
 
-    The score of a candidate is `quality * chance - cost * share - latency * share`, where a share is its cost (or its
-    usual time) divided by the largest among the candidates that fit.
-
-    Environment variables: `CTXWIN_ROUTING_<FIELD>`, e.g. `CTXWIN_ROUTING_COST=0.5`.
+    Environment variables: `CTXWIN_ROUTING_<FIELD>`, e.g. `CTXWIN_ROUTING_COMPLEXITY=high`.
 
     Examples:
-        >>> RoutingConfig(quality=1, cost=0, latency=0).cost
-        0.0
+        >>> RoutingConfig(complexity="low").complexity  # the cheapest that can take a request
+        'low'
     """
 
     model_config = SettingsConfigDict(env_prefix="CTXWIN_ROUTING_")
 
     quality: Weight = 1.0
-    """Weight of the chance of a good answer."""
+    """Weight of the chance of a good answer, up to where a model is strong enough."""
 
-    cost: Weight = 0.09
-    """Weight of the estimated cost: the dearest candidate has to be better by this chance than a free one.
+    cost: Weight = 0.01
+    """Weight of the estimated cost, as a share of that of the dearest candidate: by default it decides between models
+    that are strong enough. The larger it is, the more often a weaker one is taken."""
 
-    By public outcomes of a cheap and a strong model (RouteLLM's MMLU and GSM8K) the default keeps 97 % of the strong
-    one's right answers on subjects that nothing was learned from, for three quarters of its cost; with 0.3 the strong
-    one was asked for one prompt in a hundred.
-    """
-
-    latency: Weight = 0.0
-    """Weight of the usual time of an answer, as measured so far."""
-
-    least_chance: Annotated[float, Field(ge=0, le=1)] | None = None
-    """Chance of a good answer below which a candidate is chosen only when no other reaches it."""
+    complexity: Literal["low", "medium", "high"] | None = None
+    """How much every request asks of a model, where the call does not say so; None has each judged."""
 
     required: tuple[str, ...] = ()
     """Capabilities that every request needs, e.g. `structured_output`."""

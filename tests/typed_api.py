@@ -305,7 +305,7 @@ async def choosing_models(chat: BaseChatModel, agent_tools: list[Any]) -> Contex
     assert_type(registry.lookup("small"), ModelInfo)
     assert_type(await registry.alookup(chat), ModelInfo)
     assert_type(registry.models("maker"), list[ModelInfo])
-    config = RoutingConfig(quality=1, cost=0.5)
+    config = RoutingConfig(complexity="medium")
     router = ModelRouter(
         [chat, "openai:some-model", registry.lookup("small")], registry, config, counter=TokenEstimator()
     )

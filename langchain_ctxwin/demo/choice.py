@@ -26,7 +26,7 @@ from langchain_ctxwin.tools import ToolSelector
 PRICES = {"offline-small": "1", "offline-large": "10"}
 """Made-up USD per million tokens: the offline models cost nothing, but a router weighs prices."""
 
-CHEAPEST_FIRST = RoutingConfig(quality=0, cost=1, when_full="move")
+CHEAPEST_FIRST = RoutingConfig(complexity="low", when_full="move")
 """What is shown is how a conversation moves on; which model is worth its price is another story."""
 
 TOOL_TOKENS = 800

@@ -108,7 +108,15 @@ def _probed(model: Any, low: int, high: int) -> Work[Probe]:
     shortest = next((name for name in CALL_ARGUMENTS if hasattr(model, name)), "")
     asked = model.bind(**{shortest: OUTPUT_TOKENS}) if shortest else model
     counter = TokenEstimator(family_of(model))
-    accepted, refused, stated, reported, sent, calls, stopped = 0, 0, 0, 0, 0, 0, ""
+    accepted, refused, stated, reported, sent, calls, stopped = (
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+        "",
+    )
     while (size := _next_size(low, high, accepted, refused, stated)) and calls < most_calls(low, high):
         request = [HumanMessage(WORD * size)]
         calls, sent = calls + 1, sent + size
@@ -119,7 +127,10 @@ def _probed(model: Any, low: int, high: int) -> Work[Probe]:
             if overflow is None:
                 stopped = reason_of(error)
                 break
-            refused, stated = size, min(overflow.limit or stated, stated or overflow.limit or 0)
+            refused, stated = (
+                size,
+                min(overflow.limit or stated, stated or overflow.limit or 0),
+            )
         else:
             accepted = max(accepted, size)
             usage = Usage.of_answer(answer)

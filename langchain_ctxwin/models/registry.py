@@ -1,4 +1,4 @@
-"""The registry: what is known about a model, whoever knows it, and who said so; as a table, too."""
+"""The registry: what is known about a model, whoever knows it, and who said so."""
 
 from __future__ import annotations
 
@@ -7,49 +7,78 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from decimal import Decimal
 from functools import partial
 from math import inf, isfinite
-from typing import Any
+from typing import Any, Literal
 
-from langchain_ctxwin.config import ContextConfig
+from pydantic import TypeAdapter
+
+from langchain_ctxwin.core.events import ModelChangeEvent
 from langchain_ctxwin.core.limits import MODEL_ARGUMENTS, for_everybody, models_behind, stated_limit
-from langchain_ctxwin.core.model_info import ModelInfo, model_name
+from langchain_ctxwin.core.model_info import LIMIT_FIELDS, PRICE_FIELDS, ModelInfo, model_name
 from langchain_ctxwin.core.overflow import classify_overflow
-from langchain_ctxwin.core.spending import worth_of
 from langchain_ctxwin.errors import ConfigError, UnknownModelError, expect_each
-from langchain_ctxwin.models.cache import SourceCache, SourceState
-from langchain_ctxwin.models.merging import (
-    GUESS,
+from langchain_ctxwin.models.names import (
     LEARNED,
     SHOWN_FIELDS,
+    TIERS,
     Claim,
+    Listing,
+    Resolved,
     declared_limits,
     guessed,
-    in_order,
     merged,
     stated_value,
 )
-from langchain_ctxwin.models.names import GENERIC, Resolved, key_of
-from langchain_ctxwin.models.sources.explicit import ProfileSource, provider_of
-from langchain_ctxwin.models.sources.learned import LearnedSource
-from langchain_ctxwin.models.sources.platforms import provider_at, sources_of
-from langchain_ctxwin.models.sources.reading import provider_id
+from langchain_ctxwin.models.reading import provider_id
+from langchain_ctxwin.models.sources import (
+    MODELS_DEV,
+    CatalogSource,
+    LearnedSource,
+    ProfileSource,
+    SnapshotSource,
+    provider_of,
+)
 from langchain_ctxwin.protocols import Clock, MetricsSink, ModelSource
 from langchain_ctxwin.reporting import Reporter
-from langchain_ctxwin.util.background import in_daemon
-from langchain_ctxwin.util.files import place
-from langchain_ctxwin.util.log import aligned, log
+from langchain_ctxwin.util.background import (
+    ForkSafeLock,
+    in_daemon,
+    renew_after_fork,
+)
+from langchain_ctxwin.util.failures import reason_of
+from langchain_ctxwin.util.files import place, replace_text
+from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import Seen
-from langchain_ctxwin.util.work import Work, arun, run
 
 APP = "langchain-ctxwin"  # the name of our folders in those of the platform
 TTL_SECONDS = 3600.0  # facts about models change monthly, so that a shorter time would only ask more often
-FLUSH_SECONDS = 5.0  # a few megabytes take well under a second on a local disk
 TIMEOUT_SECONDS = 9.0  # a little more than sources allow themselves
+RETRY_SECONDS = 60.0  # until a source that failed is asked again
+FLUSH_SECONDS = 5.0  # a few megabytes take well under a second on a local disk
+
+# How long a lookup waits when it finds the facts expired, once per refresh. A source on this machine or network answers
+# in that time, a catalog of some thousand models is read in it on a busy machine; slower ones answer later lookups.
+GRACE_SECONDS = 1.5
+
+Catalogs = Literal["offline", "online"] | Sequence[str | os.PathLike[str]]
+Answer = tuple[float, list[ModelInfo]]  # seconds since the epoch, and what a source stated then
+_CACHE = TypeAdapter(dict[str, Answer])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceState:
+    """How one source is doing."""
+
+    name: str
+    tier: str
+    models: int  # that it lists
+    age_seconds: float | None  # since it answered last; None when it never did
+    fault: str  # why its last answer could not be had; empty when it was
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,26 +99,38 @@ class Explanation:
     asked: str
     info: ModelInfo | None  # as `lookup` returns it; None when it raises `UnknownModelError`
     problem: str  # the text of that error
-    how: str  # it was found: by `name`, `alias` or `variant` (another date or suffix); empty when it is not listed
+    how: str  # it was found: by `name` or as a `variant` (another date or suffix); empty when it is not listed
     others: tuple[str, ...]  # the same name at other providers, as `provider/name`
     statements: tuple[Statement, ...]  # by field, most trusted source first
     sources: tuple[SourceState, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A model as the caller named it."""
+
+    name: str
+    provider: str = ""  # id of the one that the chat model speaks to; empty when unknown
+    own: tuple[Claim, ...] = ()  # what the chat model's own profile states
+
+
 class ModelRegistry:
     """Knows limits, prices and capabilities of models by asking sources, and says of each value who stated it.
 
-    Sources count in the order of their tiers: explicit, learned from errors, provider API, LangChain profile, catalog.
-    They are asked in parallel, in the background, and again when `ttl_seconds` have passed; until they have answered,
-    and while they fail, the old facts serve. The first lookup waits for them, at most `timeout_seconds`.
+    Without arguments it knows what comes with the package. Sources count in the order of their tiers: explicit, learned
+    from errors, provider API, LangChain profile, catalog, snapshot. They are asked in parallel, in the background, and
+    again when `ttl_seconds` have passed; until they have answered, and while they fail, the old facts serve. The first
+    lookup waits for them, at most `timeout_seconds`.
 
     Key init args:
         sources: `ModelSource`s; of one tier the first wins, of catalogs the smaller limit.
         ttl_seconds: after this time a source is asked again.
         clock: seconds since the epoch.
-        cache_path: file in which processes share what slow sources stated; None keeps it in memory.
+        catalogs: `"offline"` for the snapshot that comes with the package, `"online"` to ask models.dev, too, or a list
+            of files and URLs; by default `"offline"` where no sources are given.
+        cache_path: file in which what servers stated outlives the process; None keeps it in memory.
         timeout_seconds: longest wait for one source.
-        allow_guess: guess a missing window from the output limit, marked as `guess`, as a `GuessSource` does.
+        allow_guess: guess a missing window from the output limit, marked as `guess`.
         sinks: are told, by a `ModelChangeEvent` each, when a source states another limit or price than before.
 
     Raises:
@@ -97,41 +138,52 @@ class ModelRegistry:
 
     Use:
         ```python
-        registry = ModelRegistry([ExplicitSource({"my-model": 32_768}), CatalogSource("models.json")])
-        registry.lookup("my-model").limits.context_window  # 32768
+        registry = ModelRegistry()
+        info = registry.lookup("openai/gpt-5")
+        engine = ContextEngine(limits=registry)  # asked about the model of each request
         ```
     """
 
     def __init__(
         self,
-        sources: Iterable[ModelSource],
+        sources: Iterable[ModelSource] | None = None,
         ttl_seconds: float = TTL_SECONDS,
         clock: Clock = time.time,
         *,
+        catalogs: Catalogs | None = None,
         cache_path: str | os.PathLike[str] | None = None,
         timeout_seconds: float = TIMEOUT_SECONDS,
         allow_guess: bool = False,
         sinks: Iterable[MetricsSink] | Reporter = (),
     ) -> None:
-        for name, seconds in (("ttl_seconds", ttl_seconds), ("timeout_seconds", timeout_seconds)):
+        for name, seconds in (
+            ("ttl_seconds", ttl_seconds),
+            ("timeout_seconds", timeout_seconds),
+        ):
             if not (seconds > 0 and isfinite(seconds)):
                 raise ConfigError(f"{name}={seconds!r}: give a positive number of seconds")
-        named = list(_with_names(sources))
-        memories = [source for _, source in named if isinstance(source, LearnedSource)]
-        self._memories = memories or [LearnedSource(clock=clock)]
+        given = [] if sources is None else expect_each(sources, object, "sources", "a list of model sources")
+        catalogs = catalogs or ("offline" if sources is None else ())
+        named = dict(_with_names([*given, *_catalogs(catalogs)]))
+        memories = {name: source for name, source in named.items() if isinstance(source, LearnedSource)}
         self.is_shared_memory = bool(memories)
         """True when a `LearnedSource` was passed: what one conversation hears of a limit is told to others."""
+        self._memory = next(iter(memories.values()), None) or LearnedSource(clock=clock)
+        self._sources = {name: source for name, source in named.items() if name not in memories}
         self._clock = clock
+        self._ttl_seconds = ttl_seconds
+        self._timeout_seconds = timeout_seconds
+        self._allow_guess = allow_guess
+        self._path = None if cache_path is None else place(cache_path)
+        self._reporter = Reporter(sinks, own=(), clock=clock) if not isinstance(sinks, Reporter) else sinks
         self._warned = Seen()
-        self._allow_guess = allow_guess or any(getattr(source, "tier", None) == GUESS for _, source in named)
-        self._cache = SourceCache(
-            named,
-            ttl_seconds=ttl_seconds,
-            clock=clock,
-            timeout_seconds=timeout_seconds,
-            cache_path=None if cache_path is None else place(cache_path),
-            reporter=sinks if isinstance(sinks, Reporter) else Reporter(sinks, own=(), clock=clock),
-        )
+        self._faults: dict[str, str] = {}
+        self._answers = self._stored()
+        self._due = {name: self._answers.get(name, (-inf, []))[0] + ttl_seconds for name in self._sources}
+        self._lock = ForkSafeLock()
+        self._listing = self._listed(self._answers)
+        self.renew()
+        renew_after_fork(self)
 
     @classmethod
     def standard(
@@ -139,22 +191,31 @@ class ModelRegistry:
         *,
         sources: Sequence[ModelSource] = (),
         models: Sequence[Any] = (),
-        catalogs: Sequence[str | os.PathLike[str]] = (),
+        catalogs: Catalogs = "offline",
         environment: Mapping[str, str] | None = None,
         **options: Any,
     ) -> ModelRegistry:
         """Return a registry of everything that this machine offers, with its files in the platform's folders.
 
-        APIs whose usual key variable is set, an Ollama server whose `OLLAMA_HOST` is set, the profiles of `models` and
-        of the installed integrations, what was learned before, and the given `catalogs` (files or URLs). Without a key
-        or an address nothing is asked. Given `sources` come first; `options` are those of the registry.
+        APIs whose usual key variable is set, an Ollama server whose `OLLAMA_HOST` is set, the profiles of `models`,
+        what was learned before, and the catalogs. Given `sources` come first; `options` are those of the registry.
         """
         import platformdirs  # noqa: PLC0415  # not needed to look a model up
 
-        found = sources_of(os.environ if environment is None else environment, models=models, catalogs=catalogs)
+        from langchain_ctxwin.models.apis import api_sources  # noqa: PLC0415  # loads an HTTP client
+
         learned = LearnedSource(platformdirs.user_data_path(APP) / "learned.json")
+        found = api_sources(os.environ if environment is None else environment)
         options.setdefault("cache_path", platformdirs.user_cache_path(APP) / "models.json")
-        return cls([*sources, learned, *found], **options)
+        return cls(
+            [*sources, learned, *found, ProfileSource(models)],
+            catalogs=catalogs,
+            **options,
+        )
+
+    def renew(self) -> None:
+        """Forget the calls under way; a thread of the parent process may have made them."""
+        self._running: dict[str, Future[None]] = {}
 
     def lookup(self, model: Any) -> ModelInfo:
         """Return what is known about a model: a name, `provider/name`, or a chat model. May wait for sources.
@@ -165,7 +226,16 @@ class ModelRegistry:
         Raises:
             UnknownModelError: no source lists the model, or none states its window or input limit.
         """
-        return self._answer(run(self._settled(model)))
+        asked = _asked_about(model)
+        self._settle()
+        info = self._facts(asked)
+        if info is None:
+            wait([*self._running.values()], self._timeout_seconds)  # an error is final, a moment of patience is not
+            info = self._facts(asked)
+        if info is None or not info.limits.known:
+            raise UnknownModelError(self._unknown(asked.name, info))
+        self._warn(info)
+        return info
 
     async def alookup(self, model: Any) -> ModelInfo:
         """Like `lookup`, without blocking the event loop.
@@ -173,24 +243,27 @@ class ModelRegistry:
         Raises:
             UnknownModelError: as in `lookup`.
         """
-        return self._answer(await arun(self._settled(model)))
+        if all(job.done() for job in self._running.values()) and self._clock() < min(self._due.values(), default=inf):
+            return self.lookup(model)
+        return await asyncio.wrap_future(in_daemon(partial(self.lookup, model)))
 
     def models(self, provider: str | None = None) -> list[ModelInfo]:
         """Return all listed models, or those of one provider, by provider and name; also those without limits."""
-        run(self._cache.settled())
-        wanted = None if provider is None else {provider.casefold(), provider_id(provider)}
-        listed = self._cache.listing.all()
-        infos = [self._merged(one, self._claims(_Asked(name=one.name), one)) for one in listed]
-        return [info for info in infos if wanted is None or (info.provider or "").casefold() in wanted]
+        self._settle()
+        wanted = None if provider is None else provider_id(provider)
+        found = [one for one in self._listing.all() if wanted in (None, one.provider)]
+        return [self._merged(_Asked(one.name), one) for one in found]
 
     async def amodels(self, provider: str | None = None) -> list[ModelInfo]:
         """Like `models`, without blocking the event loop."""
-        found: list[ModelInfo] = await asyncio.wrap_future(in_daemon(partial(self.models, provider)))
-        return found
+        return await asyncio.wrap_future(in_daemon(partial(self.models, provider)))
 
     def refresh(self) -> None:
         """Ask every source now and wait for the answers, for each only its limited time; failures are logged."""
-        self._cache.refresh()
+        self._memory.refresh()
+        wait([*self._running.values()], self._timeout_seconds)  # these answers do not count
+        self._ask(self._sources)
+        wait([*self._running.values()], self._timeout_seconds)
 
     async def arefresh(self) -> None:
         """Like `refresh`, without blocking the event loop."""
@@ -199,14 +272,14 @@ class ModelRegistry:
     @property
     def sources(self) -> tuple[SourceState, ...]:
         """How each source is doing: what it lists, how old that is, and what is wrong with it."""
-        return self._cache.states()
+        return tuple(self._state(name) for name in self._sources)
 
     def learn(self, name: Any, said: Any) -> None:
         """Remember what a provider stated: an exception, an error text, or a mapping of limits. Returns at once.
 
-        Under a chat model or `provider/name` it is remembered for that provider alone; under a bare name for all, where
-        it only lowers what a provider itself states. What states no limit is passed over, and so is a limit far from
-        what is declared of the model, unless it is given as a mapping.
+        Under a chat model or `provider/name` it is remembered for that provider alone; under a bare name for all. What
+        states no limit is passed over, and so is a limit far from what is declared of the model, unless it is given as
+        a mapping.
 
         Args:
             name: the model.
@@ -215,8 +288,12 @@ class ModelRegistry:
         Raises:
             ConfigError: a mapping holds something else than plausible limits.
         """
-        asked = _Asked(name=name) if isinstance(name, str) else _asked_about(name)
-        if isinstance(said, Mapping) and not said.keys() & {"error", "message", "detail"}:
+        asked = _Asked(name) if isinstance(name, str) else _asked_about(name)
+        if isinstance(said, Mapping) and not said.keys() & {
+            "error",
+            "message",
+            "detail",
+        }:
             limits: Mapping[str, int] = said  # the caller's own word
         elif (overflow := classify_overflow(said)) is None:
             return
@@ -225,307 +302,303 @@ class ModelRegistry:
             stated = stated_limit(overflow, info.limits if info else None)
             limits = for_everybody(stated, declared_limits(info) if info else None)
         if limits:
-            filed = f"{asked.provider}/{asked.name}" if asked.provider else self._spelled(asked.name)
-            self._memories[0].learn(filed, limits)
+            self._memory.learn(self._filed(asked), limits)
 
     def accepted(self, name: Any, tokens: int) -> None:
         """Take up that a provider took an input of this size: learned limits below it are forgotten."""
-        asked = _Asked(name=name) if isinstance(name, str) else _asked_about(name)
-        filed = [f"{asked.provider}/{asked.name}"] if asked.provider else []
-        for memory in self._memories:
-            for spelling in dict.fromkeys([*filed, self._spelled(asked.name), asked.name]):
-                memory.accepted(spelling, tokens)
+        asked = _Asked(name) if isinstance(name, str) else _asked_about(name)
+        for filed in dict.fromkeys((self._filed(asked), asked.name)):
+            self._memory.accepted(filed, tokens)
 
     def recall(self, model: str) -> Mapping[str, int]:
         """Return the limits learned under this name, so that a registry serves as an engine's `learned=`."""
-        return self._memories[0].recall(self._spelled(model)) or self._memories[0].recall(model)
+        return self._memory.recall(self._filed(_Asked(model))) or self._memory.recall(model)
 
     def flush(self, timeout_seconds: float = FLUSH_SECONDS) -> bool:
         """Wait until what was fetched and learned is in its file; false when that takes longer.
 
         A program that ends within seconds calls this, or each run of it asks all sources again.
         """
-        deadline = time.monotonic() + timeout_seconds
-        is_learned_saved = [memory.flush(max(0.0, deadline - time.monotonic())) for memory in self._memories]
-        return self._cache.flush(max(0.0, deadline - time.monotonic())) and all(is_learned_saved)
+        is_saved = not wait([*self._running.values()], timeout_seconds).not_done
+        return self._memory.flush(timeout_seconds) and is_saved
 
     def explain(self, model: Any) -> Explanation:
         """Return who states what about a model, which statement counts, and how each source is doing."""
-        asked = run(self._settled(model))
-        resolved = self._cache.listing.resolve(asked.name, asked.provider)
-        claims = in_order(self._claims(asked, resolved))
+        asked = _asked_about(model)
+        info, problem = None, ""
         try:
-            info, problem = self._answer(asked), ""
+            info = self.lookup(model)
         except UnknownModelError as error:
-            info, problem = None, str(error)
-        provenance = info.provenance if info else {}
+            problem = str(error)
+        resolved = self._listing.resolve(asked.name, asked.provider)
+        statements = [
+            Statement(
+                field=field,
+                source=claim.source,
+                tier=claim.tier,
+                value=value,
+                counts=info is not None and info.provenance.get(field) == claim.source,
+            )
+            for field in SHOWN_FIELDS
+            for claim in sorted(
+                self._claims(asked, resolved),
+                key=lambda one: TIERS.index(one.tier),
+            )
+            if (value := stated_value(claim.info, field)) is not None
+        ]
         return Explanation(
             asked=asked.name,
             info=info,
             problem=problem,
             how=resolved.how,
             others=resolved.others,
-            statements=tuple(
-                Statement(
-                    field=field,
-                    source=claim.source,
-                    tier=claim.tier,
-                    value=value,
-                    counts=provenance.get(field) == claim.source
-                    and (field == "aliases" or getattr(info, field) == value),
-                )
-                for field in SHOWN_FIELDS
-                for claim in claims
-                if (value := stated_value(claim.info, field)) is not None
-            ),
-            sources=self._cache.states(),
+            statements=tuple(statements),
+            sources=self.sources,
         )
 
-    def _settled(self, model: Any) -> Work[_Asked]:
-        """Have sources asked that are due, as far as this model is worth waiting for them."""
-        asked = _asked_about(model)
-        tail = asked.name.partition("/")[2]  # a source that lists nothing is asked with the provider and without
+    # ---- what sources state ------------------------------------------------------------------------------------------
 
-        def knows() -> bool:
-            info = self._facts(asked)
-            return info is not None and info.limits.known
+    def _settle(self) -> None:
+        """Have the sources asked that are due, and wait: where old facts can serve, only for a moment."""
+        due = [name for name, at in self._due.items() if self._clock() >= at]
+        self._ask(due)
+        unheard = [name for name in self._running if name not in self._answers and name not in self._faults]
+        self._wait(unheard, self._timeout_seconds)
+        self._wait(due, GRACE_SECONDS)
+        for name in unheard:
+            if not self._running[name].done():
+                self._failed(name, f"no answer within {self._timeout_seconds:g} seconds")
 
-        yield from self._cache.settled((asked.name, tail) if tail else (asked.name,), knows)
-        return asked
+    def _wait(self, names: Iterable[str], seconds: float) -> None:
+        jobs = [self._running[name] for name in names]
+        if jobs:
+            wait(jobs, seconds)
 
-    def _answer(self, asked: _Asked) -> ModelInfo:
-        info = self._facts(asked)
-        if info is None or not info.limits.known:
-            raise UnknownModelError(self._unknown(asked.name, info))
-        if info.deprecated or info.retires_on is not None:  # told once, and again when the day has come
-            today = datetime.fromtimestamp(self._clock(), UTC).date()
-            is_retired = info.retires_on is not None and info.retires_on <= today
-            event, when = ("retired", "now") if is_retired else ("deprecated", "in time")
-            if self._warned.is_new((event, info.provider, info.name)):
-                day, action = info.retires_on and info.retires_on.isoformat(), f"choose another {when}"
-                log.warning(f"models.{event}", model=info.name, provider=info.provider, retires_on=day, action=action)
-        return info
+    def _ask(self, names: Iterable[str]) -> None:
+        """Ask each source in a thread of its own; one that hangs is not asked again."""
+        for name in names:
+            with self._lock.held:
+                if name not in self._running or self._running[name].done():
+                    self._running[name] = in_daemon(partial(self._fetch, name))
+                self._due[name] = max(self._due[name], self._clock() + RETRY_SECONDS)
 
-    def _unknown(self, name: str, info: ModelInfo | None) -> str:
-        """Why nothing is known, the nearest of the known names, and what to do."""
-        remedy = "state its limits with an ExplicitSource, or pass ModelLimits(context_window=...)"
-        if info is not None:
-            guess = ", or allow a guess from its output limit" if info.max_output_tokens else ""
-            return f"{name!r} is listed, but no source states its context window: {remedy}{guess}"
-        states = (f"{one.name} failed: {one.fault}" if one.fault else one.name for one in self._cache.states())
-        near = ", ".join(self._cache.listing.like(name))
-        nearest = f"; the nearest known names are {near}" if near else ""
-        return f"{name!r} is listed by no source ({'; '.join(states) or 'there are none'}){nearest}: {remedy}"
+    def _fetch(self, name: str) -> None:
+        """Ask a source in this thread; an answer that comes too late to be waited for is used all the same."""
+        try:
+            models = [info for info in self._sources[name].fetch(None) if isinstance(info, ModelInfo)]
+        except Exception as error:  # noqa: BLE001  # a source may fail in any way: what it said before holds
+            self._failed(name, reason_of(error))
+            return
+        self._faults.pop(name, None)
+        with self._lock.held:
+            before = self._answers.get(name, (0.0, []))[1]
+            answers = {**self._answers, name: (self._clock(), models)}
+            if models != before:
+                self._listing = self._listed(answers)
+            self._answers = answers  # at last: whoever finds an answer here finds it listed
+            self._due[name] = self._clock() + self._ttl_seconds
+        for event in changes(name, before, models):
+            self._reporter.emit(event)
+        self._save()
+
+    def _failed(self, name: str, reason: str) -> None:
+        if self._faults.get(name) != reason:
+            log.warning("models.source_failed", source=name, reason=reason)
+        self._faults[name] = reason
+
+    def _tier(self, name: str) -> str:
+        tier = getattr(self._sources[name], "tier", "provider")
+        return tier if tier in TIERS else "provider"
+
+    def _state(self, name: str) -> SourceState:
+        at, models = self._answers.get(name, (None, []))
+        return SourceState(
+            name=name,
+            tier=self._tier(name),
+            models=len(models),
+            age_seconds=None if at is None else max(0.0, self._clock() - at),
+            fault=self._faults.get(name, ""),
+        )
+
+    def _listed(self, answers: Mapping[str, Answer]) -> Listing:
+        said = [(name, info) for name in self._sources if name in answers for info in answers[name][1]]
+        return Listing(Claim(name, self._tier(name), info) for name, info in said)
+
+    def _cached(self) -> dict[str, str]:
+        """Name of each source whose answers outlive the process -> who was asked, on whose account."""
+        keys = ((name, getattr(source, "cache_key", "")) for name, source in self._sources.items())
+        return {name: key for name, key in keys if key}
+
+    def _stored(self) -> dict[str, Answer]:
+        stored = self._file()
+        return {name: stored[key] for name, key in self._cached().items() if key in stored}
+
+    def _file(self) -> dict[str, Answer]:
+        """What the cache file holds, also of other programs; nothing when it cannot be read."""
+        if self._path is not None:
+            with suppress(OSError, ValueError):
+                return _CACHE.validate_json(self._path.read_bytes())
+        return {}
+
+    def _save(self) -> None:
+        own = {key: self._answers[name] for name, key in self._cached().items() if name in self._answers}
+        if self._path is None or not own:
+            return
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            text = _CACHE.dump_json({**self._file(), **own}, exclude_defaults=True).decode()
+            replace_text(self._path, text)
+        except OSError as error:
+            log.warning(
+                "models.cache_not_saved",
+                path=str(self._path),
+                reason=reason_of(error),
+            )
+
+    # ---- what is known about a name ----------------------------------------------------------------------------------
 
     def _facts(self, asked: _Asked) -> ModelInfo | None:
-        """What is known, merged once while no source states something else; None when nobody knows the model."""
-        listing = self._cache.listing
-        info = None if asked.own else listing.merged.get((asked.name, asked.provider))
-        if info is not None and not self._learned(asked, Resolved(name=info.name, provider=info.provider)):
-            return info
+        """What is known; None when nobody knows the model. Merged once while only lists speak about it."""
+        listing = self._listing
         resolved = listing.resolve(asked.name, asked.provider)
         if resolved.is_ambiguous and self._warned.is_new(("ambiguous", asked.name)):
             taken, action = f"{resolved.provider}/{resolved.name}", "name the provider too, as in provider/name"
             log.warning("models.ambiguous", model=asked.name, taken=taken, others=resolved.others, action=action)
-        claims = self._claims(asked, resolved)
-        if not claims:
+        if self._heard(asked, resolved):  # which changes at any time
+            return self._merged(asked, resolved)
+        if not resolved.claims and not asked.own:
             return None
-        info = self._merged(resolved, claims)
-        if len(claims) == len(resolved.claims):  # nothing but what is listed
-            listing.merged.put((asked.name, asked.provider), info)
-        return info
+        known = listing.merged.get(asked)
+        return known or listing.merged.setdefault(asked, self._merged(asked, resolved))
 
-    def _merged(self, model: Resolved, claims: Sequence[Claim]) -> ModelInfo:
-        info = merged(model.name, model.provider, claims)
+    def _merged(self, asked: _Asked, model: Resolved) -> ModelInfo:
+        info = merged(model.name, model.provider, self._claims(asked, model))
         return guessed(info) if self._allow_guess else info
 
     def _claims(self, asked: _Asked, resolved: Resolved) -> list[Claim]:
         """All that is said about a model: in lists, by its own profile, and in errors."""
-        return [*resolved.claims, *asked.own, *self._learned(asked, resolved)]
+        return [*resolved.claims, *asked.own, *self._heard(asked, resolved)]
 
-    def _learned(self, asked: _Asked, model: Resolved) -> list[Claim]:
-        """What was learned about a model; the first name about which something is known counts.
-
-        What was heard with the provider counts as it is. What was heard under a bare name may be another provider's
-        limit, so that it only lowers what the model's own provider states.
-        """
+    def _heard(self, asked: _Asked, model: Resolved) -> list[Claim]:
+        """What was learned about a model; the first name about which something is known counts."""
         served_by = [one for one in (asked.provider, model.provider) if one]
-        exact = [f"{one}/{spelling}" for one in served_by for spelling in (asked.name, model.name)]
-        bare = [model.name, f"models/{model.name}"]
-        (exact if key_of(asked.name) != key_of(model.name) and "/" in asked.name else bare).insert(0, asked.name)
-        return self._heard(exact) or _lowering(self._heard(bare), model.claims if model.provider else ())
+        exact = [f"{one}/{name}" for one in served_by for name in (asked.name, model.name)]
+        known = (self._memory.fetch(name) for name in dict.fromkeys((*exact, asked.name, model.name)))
+        infos = next(filter(None, known), [])
+        return [Claim(LEARNED, LEARNED, info) for info in infos]
 
-    def _heard(self, names: Iterable[str]) -> list[Claim]:
-        known = list(dict.fromkeys(names))
-        found = [next((infos for name in known if (infos := memory.fetch(name))), []) for memory in self._memories]
-        return [Claim(source=LEARNED, tier=LEARNED, info=info) for infos in found for info in infos]
+    def _filed(self, asked: _Asked) -> str:
+        """The name under which something is learned: with its provider's id, however that was spelled."""
+        if asked.provider:
+            return f"{asked.provider}/{asked.name}"
+        head, slash, tail = asked.name.partition("/")
+        provider = provider_id(head)
+        return f"{provider}/{tail}" if slash and provider in self._listing.providers else asked.name
 
-    def _spelled(self, name: str) -> str:
-        """A name with its provider's id, however that was spelled; another name as it is."""
-        head, slash, tail = name.partition("/")
-        provider = provider_id(head) if slash and tail else ""
-        return f"{provider}/{tail}" if provider in self._cache.listing.providers - {GENERIC} else name
+    def _warn(self, info: ModelInfo) -> None:
+        """Tell once that a model leaves, and again when the day has come."""
+        if not info.deprecated and info.retires_on is None:
+            return
+        today = datetime.fromtimestamp(self._clock(), UTC).date()
+        is_retired = info.retires_on is not None and info.retires_on <= today
+        event, when = ("retired", "now") if is_retired else ("deprecated", "in time")
+        if self._warned.is_new((event, info.provider, info.name)):
+            day, action = (
+                info.retires_on and info.retires_on.isoformat(),
+                f"choose another {when}",
+            )
+            log.warning(
+                f"models.{event}",
+                model=info.name,
+                provider=info.provider,
+                retires_on=day,
+                action=action,
+            )
+
+    def _unknown(self, name: str, info: ModelInfo | None) -> str:
+        """Why nothing is known, the nearest of the known names, and what to do."""
+        remedy = (
+            "state its limits with an ExplicitSource, pass ModelLimits(context_window=...), ask newer lists with "
+            f"ModelRegistry(catalogs='online'), or find its limit with `ctxwin models --probe {name}`"
+        )
+        if info is not None:
+            guess = ", or allow a guess from its output limit" if info.max_output_tokens else ""
+            return f"{name!r} is listed, but no source states its context window: {remedy}{guess}"
+        states = (f"{one.name} failed: {one.fault}" if one.fault else one.name for one in self.sources)
+        near = ", ".join(self._listing.like(name))
+        nearest = f"; the nearest known names are {near}" if near else ""
+        return f"{name!r} is listed by no source ({'; '.join(states) or 'there are none'}){nearest}: {remedy}"
 
 
-def _lowering(heard: Sequence[Claim], listed: Sequence[Claim]) -> list[Claim]:
-    """What was heard without limits above those that the model's own provider states."""
-    own = [claim.info for claim in listed if claim.tier == "provider"]
-    window = next((info.context_window for info in own if info.context_window), inf)
-    largest_input = next((info.max_input_tokens for info in own if info.max_input_tokens), window)
-    tops = {"context_window": window, "max_input_tokens": largest_input}
-    lowered = []
-    for claim in heard:
-        higher: dict[str, Any] = {name: None for name, top in tops.items() if (getattr(claim.info, name) or 0) > top}
-        lowered.append(replace(claim, info=replace(claim.info, **higher)))
-    return lowered
+def changes(source: str, before: Iterable[ModelInfo], after: Iterable[ModelInfo]) -> list[ModelChangeEvent]:
+    """Return an event for each limit and price that a source states otherwise than before."""
+    known = dict(_numbers(before))
+    return [
+        ModelChangeEvent(
+            model=model,
+            field=field,
+            before=str(known[model, field]),
+            after=str(value),
+            source=source,
+        )
+        for (model, field), value in dict(_numbers(after)).items()
+        if known.get((model, field), value) != value
+    ]
 
 
-def _with_names(sources: Iterable[ModelSource]) -> Iterator[tuple[str, ModelSource]]:
+def _numbers(
+    infos: Iterable[ModelInfo],
+) -> Iterator[tuple[tuple[str, str], Any]]:
+    for info in infos:
+        model = f"{info.provider}/{info.name}" if info.provider else info.name
+        for field in (*LIMIT_FIELDS, *PRICE_FIELDS):
+            if (value := getattr(info, field)) is not None:
+                yield (model, field), value
+
+
+def _catalogs(catalogs: Catalogs) -> list[ModelSource]:
+    if catalogs == "offline":
+        return [SnapshotSource()]
+    if catalogs == "online":
+        return [CatalogSource(MODELS_DEV), SnapshotSource()]
+    if isinstance(catalogs, str):
+        raise ConfigError(f'catalogs={catalogs!r}: give "offline", "online", or a list of files and URLs')
+    return [CatalogSource(one) for one in catalogs]
+
+
+def _with_names(sources: Iterable[Any]) -> Iterator[tuple[str, ModelSource]]:
     """Give each source a name of its own, so that provenance and conflicts tell them apart."""
     numbers: Counter[str] = Counter()
-    for source in expect_each(sources, object, "sources", "a list of model sources, such as CatalogSource(path)"):
+    for source in sources:
         if isinstance(source, type) or not callable(getattr(source, "fetch", None)):
             raise ConfigError(f"{source!r} is no model source: give objects with a method fetch(name)")
-        stated = getattr(source, "name", None)
-        name = stated if isinstance(stated, str) and stated else type(source).__name__
+        name = getattr(source, "name", None) or type(source).__name__
         numbers[name] += 1
         yield name if numbers[name] == 1 else f"{name} #{numbers[name]}", source
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked:
-    """A model as the caller named it."""
-
-    name: str
-    provider: str = ""  # id of the one that the chat model speaks to; empty when unknown
-    own: tuple[Claim, ...] = ()  # what the chat model's own profile states
 
 
 def _asked_about(model: Any) -> _Asked:
     """What a name, facts, or a chat model (bindings and fallbacks are looked through) ask about."""
     if isinstance(model, ModelInfo):
-        return _Asked(name=model.name, provider=model.provider or "")
+        return _Asked(model.name, model.provider or "")
     part, bound = next(iter(models_behind(model)), (model, {}))
     name = model if isinstance(model, str) else next((bound[key] for key in MODEL_ARGUMENTS if bound.get(key)), None)
     name = name or model_name(part)
     if not isinstance(name, str) or not name.strip():
         shown = repr(model) if isinstance(model, str) else type(model).__name__
-        remedy = "pass a name such as 'provider/name', or a chat model that has one"
-        raise UnknownModelError(f"{shown} names no model: {remedy}")
+        raise UnknownModelError(f"{shown} names no model: pass a name such as 'provider/name', or a chat model")
     if isinstance(model, str):
-        return _Asked(name=name.strip())
-    provider = provider_of(part) or ""
-    addresses = (getattr(part, key, None) for key in ("openai_api_base", "base_url"))
+        return _Asked(name.strip())
+    own = [Claim("profile", "profile", info) for info in ProfileSource((part,)).fetch(name)]
+    return _Asked(name, _served_by(part), tuple(own))
+
+
+def _served_by(model: Any) -> str:
+    provider = provider_of(model) or ""
+    addresses = (getattr(model, key, None) for key in ("openai_api_base", "base_url"))
     address = next((url for url in addresses if isinstance(url, str) and url), "")
     if provider == "openai" and address:  # the one integration that is used for other providers' servers too
-        provider = ""
-        with suppress(ValueError):
-            provider = provider_at(address)
-    source = ProfileSource((part,), installed=False)
-    infos = (info for info in source.fetch(None) if key_of(info.name) == key_of(name))
-    own = tuple(Claim(source=source.name, tier=source.tier, info=info) for info in infos)
-    return _Asked(name=name, provider=provider, own=own)
+        from langchain_ctxwin.models.apis import provider_at  # noqa: PLC0415  # loads an HTTP client
 
-
-UNKNOWN = "-"
-NUMBERS = ("WINDOW", "INPUT", "OUTPUT", "$ IN", "$ OUT", "$ CACHED")
-HEADINGS = ("MODEL", "PROVIDER", *NUMBERS, "CAN", "WINDOW FROM", "NOTES")
-LEGEND = "Tokens; USD per million tokens; INPUT is a limit of its own beside the window; - is unknown."
-
-# How a capability is shown; others only in the explanation.
-CAPABILITY_LETTERS = {
-    "tools": "T",
-    "images": "I",
-    "audio": "A",
-    "video": "V",
-    "pdf": "P",
-    "structured_output": "S",
-    "reasoning": "R",
-}
-
-
-def model_table(infos: Sequence[ModelInfo]) -> Iterator[str]:
-    """Yield the lines of a table of models; a conflict is a field of which some source states another value."""
-    rows: list[tuple[str, ...]] = []
-    for info in infos:
-        limits = (info.context_window, info.max_input_tokens, info.max_output_tokens)
-        prices = (info.input_price, info.output_price, info.cache_read_price)
-        letters = "".join(letter for name, letter in CAPABILITY_LETTERS.items() if name in info.capabilities)
-        source = info.provenance.get("context_window") or info.provenance.get("max_input_tokens")
-        words = (letters or UNKNOWN, source or UNKNOWN, "; ".join(_notes(info)))
-        rows.append((info.name, info.provider or UNKNOWN, *map(_shown, (*limits, *prices)), *words))
-    yield from aligned([HEADINGS, *rows], right=frozenset(NUMBERS))
-    yield LEGEND
-    yield "CAN: " + ", ".join(f"{letter} {name}" for name, letter in CAPABILITY_LETTERS.items())
-
-
-def source_lines(states: Iterable[SourceState]) -> Iterator[str]:
-    """Yield a line per source: how many models it lists, how old that is, and what is wrong with it."""
-    for state in states:
-        plural = "" if state.models == 1 else "s"
-        age = ""
-        if (seconds := state.age_seconds) is not None:
-            age = f", asked {f'{seconds:.0f} s' if seconds < 60 else f'{seconds / 60:,.0f} min'} ago"  # noqa: PLR2004
-        fault = f": {state.fault}" if state.fault else ""
-        yield f"{state.name} ({state.tier}): {state.models:,} model{plural}{age}{fault}"
-
-
-def explanation_lines(found: Explanation) -> Iterator[str]:
-    """Yield what is known about one model, field by field, with every source that states it."""
-    if found.info is None:
-        yield found.problem
-    else:
-        provider = f"{found.info.provider}/" if found.info.provider else ""
-        asked = "" if found.how in ("name", "") else f" (found for {found.asked!r} by {found.how})"
-        yield f"{provider}{found.info.name}{asked}"
-        yield from (f"  {note}" for note in _notes(found.info))
-    rows = [
-        (f"  {'*' if said.counts else ' '} {said.field}", _shown(said.value), f"{said.source} ({said.tier})")
-        for said in found.statements
-    ]
-    yield from aligned(rows)
-    if rows:
-        yield "  * the value that counts"
-    if found.info:
-        yield _full_window(found.info)
-    if found.others:
-        yield f"  also served as {', '.join(found.others)}"
-    for line in source_lines(state for state in found.sources if state.fault):
-        yield f"  could not be asked: {line}"
-
-
-def _full_window(info: ModelInfo) -> str:
-    """What compacting a full window of a model costs and saves, by its prices and the default settings."""
-    limit = info.limits.input_limit(info.limits.output_reserve())
-    settings = ContextConfig()
-    after = int((settings.keep + settings.record_share) * limit)
-    worth = worth_of(info, before=limit, after=after, prefix=0)
-    if worth.once_cost is None or worth.saved_cost is None:
-        return "  a full window: what a compaction costs and saves is unknown, because a price is"
-    calls = worth.pays_after_calls
-    pays = "it never pays for itself" if calls is None else f"it has paid for itself after {calls:.1f} calls"
-    return (
-        f"  a full window of {limit:,} tokens, compacted to {after:,}: costs ${worth.once_cost:.4f} once (the prompt "
-        f"cache is written anew) and saves ${worth.saved_cost:.4f} with each call, {pays}"
-    )
-
-
-def _notes(info: ModelInfo) -> Iterator[str]:
-    if info.deprecated:
-        yield "deprecated"
-    if info.retires_on:
-        yield f"retires {info.retires_on.isoformat()}"
-    if info.conflicts:
-        yield f"sources disagree: {', '.join(info.conflicts)}"
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}"
-    if isinstance(value, Decimal):
-        return f"{value.normalize():f}"
-    if isinstance(value, frozenset | tuple):
-        return ", ".join(sorted(map(str, value)))
-    return UNKNOWN if value is None else str(value)
+        return provider_at(address)
+    return provider

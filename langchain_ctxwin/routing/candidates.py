@@ -11,20 +11,26 @@ from math import ceil, inf
 from typing import Any, Protocol
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AnyMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AnyMessage, SystemMessage
 from langchain_core.runnables.config import ensure_config
 
 from langchain_ctxwin.config import RoutingConfig
 from langchain_ctxwin.core.blocks import MEDIA_TYPES, compact_json
 from langchain_ctxwin.core.limits import ModelLimits
-from langchain_ctxwin.core.model_info import UNKNOWN_FAMILY, ModelInfo, family_of, model_name
+from langchain_ctxwin.core.model_info import (
+    UNKNOWN_FAMILY,
+    ModelInfo,
+    family_of,
+    model_name,
+)
 from langchain_ctxwin.core.recovery import only_model
 from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.core.tool_schemas import FRAMING, tool_definition
 from langchain_ctxwin.core.turns import as_messages
 from langchain_ctxwin.errors import ConfigError, UnknownModelError
-from langchain_ctxwin.models.sources.explicit import CAPABILITIES
+from langchain_ctxwin.models.sources import CAPABILITIES, ProfileSource
 from langchain_ctxwin.protocols import RequestCounter, TokenCounter, takes_tools
+from langchain_ctxwin.routing.judging import Complexity
 from langchain_ctxwin.util.memo import MAX_TEXTS, Lru, PerMessage, once
 
 CandidateModel = Any  # as the caller passes it: a chat model, a binding around one, a `ModelInfo`, or `provider:name`
@@ -76,7 +82,7 @@ class Candidate:
 
     def states(self, capability: str) -> bool | None:
         """Say whether the model has a capability; None when nobody says."""
-        if self.info.capabilities:
+        if self.info.capabilities and self.info.provenance.get("capabilities") != ProfileSource.name:
             return capability in self.info.capabilities
         part = None if is_named(self.given) else only_model(self.given)
         profile = getattr(part[0], "profile", None) if part else None
@@ -92,7 +98,11 @@ class Candidate:
 
     def unable(self, request: RouteRequest, today: date) -> str:
         """Return why it cannot take a measured request, whatever its size; empty when it can, or when nobody says."""
-        retires, largest, asked = self.info.retires_on, self.limits.max_output_tokens, request.output_tokens
+        retires, largest, asked = (
+            self.info.retires_on,
+            self.limits.max_output_tokens,
+            request.output_tokens,
+        )
         if retires is not None and retires <= today:
             return f"retired on {retires.isoformat()}"
         for capability in request.requires:
@@ -104,7 +114,11 @@ class Candidate:
 
     def too_small(self, request: RouteRequest) -> str:
         """Return by how much a measured request is too large; empty when it fits."""
-        limit, size, window = self.input_limit(request), request.sizes[self.family], self.limits.context_window
+        limit, size, window = (
+            self.input_limit(request),
+            request.sizes[self.family],
+            self.limits.context_window,
+        )
         shown = f"its limit is {limit:,}"
         if window is not None and window != limit:
             shown += f" (window {window:,}, {self.limits.output_reserve(request.reserve):,} kept for the answer)"
@@ -126,9 +140,15 @@ def smallest_limits(candidates: Sequence[Candidate]) -> ModelLimits:
     The largest requested output is left out: it belongs to one candidate's window, and may fill another one's.
     """
     every = [one.limits for one in candidates]
-    window = min((one.context_window for one in every if one.context_window is not None), default=None)
+    window = min(
+        (one.context_window for one in every if one.context_window is not None),
+        default=None,
+    )
     safe_input = min(one.input_limit(one.output_reserve()) for one in every)
-    largest = min((one.max_output_tokens for one in every if one.max_output_tokens is not None), default=None)
+    largest = min(
+        (one.max_output_tokens for one in every if one.max_output_tokens is not None),
+        default=None,
+    )
     if largest is not None and window is not None and largest > window:
         largest = None
     source = "+".join(dict.fromkeys(one.source for one in every))
@@ -149,7 +169,8 @@ def asking_for(limits: ModelLimits, output_tokens: int | None) -> ModelLimits:
 
 
 def candidates_of(
-    given: Sequence[CandidateModel] | Mapping[str, CandidateModel], registry: Registry | None
+    given: Sequence[CandidateModel] | Mapping[str, CandidateModel],
+    registry: Registry | None,
 ) -> tuple[Candidate, ...]:
     """Read the facts of every candidate, and refuse what is none; a mapping gives them names."""
     if isinstance(given, str) or not isinstance(given, Iterable):
@@ -277,12 +298,9 @@ class RouteRequest:
     prefer_reason: str = ""  # why, when another decision stands behind it
     kept: str = ""  # candidate that the conversation had so far, when the caller keeps count of that
     config: RoutingConfig | None = None  # settings of this request alone; None takes the router's
+    complexity: Complexity | None = None  # as the caller states it
+    judged: Complexity = "medium"  # what counts, worked out by the router
     renew: bool = False  # the prefix changed, so that there is no prompt cache to stay for
-
-    @property
-    def text(self) -> str:
-        """What the user asks: the text of the last user message."""
-        return next((message.text for message in reversed(self.messages) if isinstance(message, HumanMessage)), "")
 
 
 def needed_capabilities(request: RouteRequest, required: Iterable[str] = ()) -> tuple[str, ...]:
@@ -307,7 +325,10 @@ def conversation_key(messages: Sequence[AnyMessage], config: Mapping[str, Any] |
     if thread := thread_key(config):
         return thread
     messages = as_messages(messages)
-    first = next((m for m in messages if not isinstance(m, SystemMessage)), messages[0] if messages else None)
+    first = next(
+        (m for m in messages if not isinstance(m, SystemMessage)),
+        messages[0] if messages else None,
+    )
     if first is None:
         return ""
     text = f"{first.type}\0{compact_json(first.content)}".encode("utf-8", "surrogatepass")
@@ -333,7 +354,10 @@ class RequestSizes:
 
         The headroom is a factor on the counts of a counter that states no bounds of its own.
         """
-        missing, measured = set(families) - request.sizes.keys(), request.estimated_tokens
+        missing, measured = (
+            set(families) - request.sizes.keys(),
+            request.estimated_tokens,
+        )
         if not missing:
             return request.sizes
         if measured is not None:
@@ -355,7 +379,10 @@ def _whole(counter: TokenCounter, request: RouteRequest, headroom: float) -> Siz
         shown = [SystemMessage(compact_json(tool_definition(tool))) for tool in request.tools]
         tokens = int(counter([*shown, *request.messages]))
     factor = 1.0 if getattr(counter, "exact", False) else headroom
-    upper, lower = getattr(counter, "upper", None), getattr(counter, "lower", None)
+    upper, lower = (
+        getattr(counter, "upper", None),
+        getattr(counter, "lower", None),
+    )
     most = upper(tokens) if upper else ceil(tokens * factor)
     least = lower(tokens) if lower else int(tokens / factor)
     return Size(tokens=tokens, upper=max(tokens, most), lower=min(tokens, least))
@@ -374,7 +401,11 @@ class _Estimates:
         tokens = self._base + sum(map(self._price, request.messages))
         if tools := tuple(request.tools):
             # The tuple in the value keeps the tools alive, so an id in the key cannot come to mean another tool.
-            priced = once(self._tools, tuple(map(id, tools)), lambda: (tools, self._count([], tools=[*tools])))
+            priced = once(
+                self._tools,
+                tuple(map(id, tools)),
+                lambda: (tools, self._count([], tools=[*tools])),
+            )
             tokens += max(0, priced[1] - self._base)
         upper, lower = self._count.upper(tokens), self._count.lower(tokens)
         return Size(tokens=tokens, upper=max(tokens, upper), lower=min(tokens, lower))

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from asyncio import get_running_loop
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextvars import Context
 from functools import partial
 from typing import Any, TypeVar, cast
 
-from langchain_core.language_models import BaseChatModel, LanguageModelInput, ModelProfile
+from langchain_core.language_models import (
+    BaseChatModel,
+    LanguageModelInput,
+    ModelProfile,
+)
 from langchain_core.language_models.base import LangSmithParams
 from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage
-from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.outputs import (
+    ChatGeneration,
+    ChatGenerationChunk,
+    ChatResult,
+)
 from langchain_core.runnables import Runnable, RunnableConfig
+from langsmith.run_helpers import tracing_context
 from pydantic import Field
 
 from langchain_ctxwin.core.limits import ModelLimits
@@ -19,13 +30,19 @@ from langchain_ctxwin.core.provider_call import shown_to
 from langchain_ctxwin.core.recovery import output_tokens_of
 from langchain_ctxwin.core.tool_schemas import tool_definition
 from langchain_ctxwin.errors import ConfigError, expect
-from langchain_ctxwin.models.sources.explicit import CAPABILITIES
-from langchain_ctxwin.routing.candidates import Instance, RouteRequest, conversation_key, thread_key
+from langchain_ctxwin.models.sources import CAPABILITIES
+from langchain_ctxwin.routing.candidates import (
+    Instance,
+    RouteRequest,
+    conversation_key,
+    thread_key,
+)
 from langchain_ctxwin.routing.fallbacks import EMPTY_STREAM, Fallbacks
-from langchain_ctxwin.routing.router import ModelRouter, settings_for
+from langchain_ctxwin.routing.router import ModelRouter
+from langchain_ctxwin.util.background import bare_context
 from langchain_ctxwin.util.work import Wait, Work, arun, run
 
-_Generation = TypeVar("_Generation", ChatGeneration, ChatGenerationChunk)
+_Message = TypeVar("_Message", AIMessage, AIMessageChunk)
 
 
 class RoutedChatModel(BaseChatModel):
@@ -48,7 +65,7 @@ class RoutedChatModel(BaseChatModel):
         answer = model.bind_tools(tools).invoke("How many orders are open?")
         answer.response_metadata["route"]["reason"]
         model.invoke("And yesterday?", route="large")  # begin with this candidate, whatever the request's size
-        model.invoke("Prove it.", routing={"cost": 0})  # weigh this request by quality alone
+        model.invoke("Prove it.", complexity="high")  # what the request asks of a model, where you know better
         ```
 
     A candidate that refuses a request as too large is followed by a larger window; one that is busy, down, unknown or
@@ -59,8 +76,8 @@ class RoutedChatModel(BaseChatModel):
     The call argument `conversation` names what stays with its candidate, by default the thread of the run, else its
     first message; `estimated_tokens` is the size of the request, as an upper bound, where it was measured already.
 
-    Callbacks see this model's run alone, under the name of the model that answered. Rate limiters and caches of the
-    candidates apply (a cache only to calls that do not stream); callbacks that were set on a candidate do not.
+    Callbacks see this model's run alone, under the name of the model that answered. Rate limiters, caches and callbacks
+    that were set on a candidate apply.
 
     Raises:
         ConfigError: `router` is no `ModelRouter`.
@@ -76,7 +93,12 @@ class RoutedChatModel(BaseChatModel):
     """Off, because the candidates' own caches apply: they know which model answered."""
 
     def __init__(self, router: ModelRouter | None = None, **values: Any) -> None:
-        router = expect(router, ModelRouter, "router", "a ModelRouter, e.g. RoutedChatModel(ModelRouter([model]))")
+        router = expect(
+            router,
+            ModelRouter,
+            "router",
+            "a ModelRouter, e.g. RoutedChatModel(ModelRouter([model]))",
+        )
         super().__init__(router=router, **values)
 
     @property
@@ -104,7 +126,11 @@ class RoutedChatModel(BaseChatModel):
         return {"candidates": [one.name for one in self.router.candidates]}
 
     def bind_tools(
-        self, tools: Sequence[Any], *, tool_choice: str | None = None, **kwargs: Any
+        self,
+        tools: Sequence[Any],
+        *,
+        tool_choice: str | None = None,
+        **kwargs: Any,
     ) -> Runnable[LanguageModelInput, AIMessage]:
         """Bind tools as they are; each candidate formats them in its own way when it is called."""
         choice = {} if tool_choice is None else {"tool_choice": tool_choice}
@@ -128,64 +154,92 @@ class RoutedChatModel(BaseChatModel):
         """Stream from the candidate that fits."""
         return super().astream(input, config, **_in_thread(config, kwargs))
 
-    # A run manager would stream what cannot be taken back, so that it is handed on where the stream is the answer.
-
-    def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:  # noqa: ARG002
+    def _generate(
+        self,
+        messages: Any,
+        stop: Any = None,
+        run_manager: Any = None,  # noqa: ARG002
+        **kwargs: Any,
+    ) -> ChatResult:
         return run(self._answered(messages, stop, kwargs))
 
-    async def _agenerate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:  # noqa: ARG002
+    async def _agenerate(
+        self,
+        messages: Any,
+        stop: Any = None,
+        run_manager: Any = None,  # noqa: ARG002
+        **kwargs: Any,
+    ) -> ChatResult:
         return await arun(self._answered(messages, stop, kwargs))
 
     def _answered(
-        self, messages: list[AnyMessage], stop: list[str] | None, arguments: dict[str, Any]
+        self,
+        messages: list[AnyMessage],
+        stop: list[str] | None,
+        arguments: dict[str, Any],
     ) -> Work[ChatResult]:
         fallbacks = self._fallbacks(messages, arguments)
         while not fallbacks.is_well:
             call = yield from fallbacks.next()
             request = (call, messages, stop or self.stop)
             with fallbacks.watched():
-                result: ChatResult = yield Wait(partial(_answer_of, *request), partial(_aanswer_of, *request))
-        fallbacks.note(result.generations[0].message)
+                answer: AIMessage = yield Wait(
+                    partial(_answer_of, *request),
+                    partial(_aanswer_of, *request),
+                )
+        fallbacks.note(answer)
         fallbacks.answered()
-        # A copy, because caches keep what they return.
-        generations = [_with_route(one, fallbacks.metadata()) for one in result.generations]
-        return result.model_copy(update={"generations": generations})
+        return ChatResult(generations=[ChatGeneration(message=_with_route(answer, fallbacks))])
 
     def _stream(
-        self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any
+        self,
+        messages: Any,
+        stop: Any = None,
+        run_manager: Any = None,  # noqa: ARG002  # of a run that is no candidate's
+        **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
         fallbacks = self._fallbacks(messages, kwargs)
         while not fallbacks.is_well:
-            chunks = _chunks_of(run(fallbacks.next()), messages, stop or self.stop, run_manager)
+            chunks = _chunks_of(run(fallbacks.next()), messages, stop or self.stop)
             with fallbacks.watched():
                 chunk = _begun(next(chunks, None))
-        following: ChatGenerationChunk | None = _with_route(chunk, fallbacks.metadata())
+        following: AIMessageChunk | None = _with_route(chunk, fallbacks)
         while following is not None:
-            fallbacks.note(following.message)
-            yield following
+            fallbacks.note(following)
+            yield ChatGenerationChunk(message=following)
             with fallbacks.watched(final=True):
                 following = next(chunks, None)
         fallbacks.answered()
 
     async def _astream(
-        self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any
+        self,
+        messages: Any,
+        stop: Any = None,
+        run_manager: Any = None,  # noqa: ARG002  # of a run that is no candidate's
+        **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
         fallbacks = self._fallbacks(messages, kwargs)
         while not fallbacks.is_well:
-            chunks = _achunks_of(await arun(fallbacks.next()), messages, stop or self.stop, run_manager)
+            chunks = _achunks_of(await arun(fallbacks.next()), messages, stop or self.stop)
             with fallbacks.watched():
                 chunk = _begun(await anext(chunks, None))
-        following: ChatGenerationChunk | None = _with_route(chunk, fallbacks.metadata())
+        following: AIMessageChunk | None = _with_route(chunk, fallbacks)
         while following is not None:
-            fallbacks.note(following.message)
-            yield following
+            fallbacks.note(following)
+            yield ChatGenerationChunk(message=following)
             with fallbacks.watched(final=True):
                 following = await anext(chunks, None)
         fallbacks.answered()
 
     def _fallbacks(self, messages: list[AnyMessage], arguments: dict[str, Any]) -> Fallbacks:
-        defaults = {"temperature": self.temperature, "max_tokens": self.max_tokens}
-        given = {**{name: value for name, value in defaults.items() if value is not None}, **arguments}
+        defaults = {
+            "temperature": self.temperature,
+            "max_tokens": self.max_tokens,
+        }
+        given = {
+            **{name: value for name, value in defaults.items() if value is not None},
+            **arguments,
+        }
         prefer, reason = _wish(given.get("route"))
         request = RouteRequest(
             messages=messages,
@@ -196,7 +250,7 @@ class RoutedChatModel(BaseChatModel):
             output_tokens=output_tokens_of(given),
             prefer=prefer,
             prefer_reason=reason,
-            config=settings_for(self.router.config, given.get("routing")),
+            complexity=given.get("complexity"),
         )
         return Fallbacks(self.router, request, given)
 
@@ -204,11 +258,17 @@ class RoutedChatModel(BaseChatModel):
         """The smallest limits, and each capability that all candidates have or one is known to lack."""
         limits, candidates = self.router.limits, self.router.candidates
         inputs = [tokens for tokens in (limits.context_window, limits.max_input_tokens) if tokens is not None]
-        profile: dict[str, Any] = {"max_input_tokens": min(inputs), "max_output_tokens": limits.max_output_tokens}
+        profile: dict[str, Any] = {
+            "max_input_tokens": min(inputs),
+            "max_output_tokens": limits.max_output_tokens,
+        }
         for capability, key in CAPABILITIES.items():
             stated = [one.states(capability) for one in candidates]
             profile[key] = None if None in stated and False not in stated else all(stated)
-        return cast("ModelProfile", {key: value for key, value in profile.items() if value is not None})
+        return cast(
+            "ModelProfile",
+            {key: value for key, value in profile.items() if value is not None},
+        )
 
     def _get_invocation_params(self, stop: list[str] | None = None, **kwargs: Any) -> dict[str, Any]:
         """What traces show: tools as definitions, because the bound objects are no JSON."""
@@ -237,70 +297,71 @@ def _wish(route: Any) -> tuple[str, str]:
     raise ConfigError(f"route={route!r}: give the name of a candidate")
 
 
-# Both helpers below call what belongs to BaseChatModel: an `invoke` or `stream` would be a run of its own inside ours,
-# and every handler would then count its tokens, and show its chunks, twice.
+# A candidate is asked in a context of its own: its run is no run inside ours, or every handler and tracer would count
+# its tokens, and show its chunks, twice.
 
 
-def _answer_of(call: Instance, messages: list[AnyMessage], stop: list[str] | None) -> ChatResult:
-    """Call a candidate under its own cache and rate limiter."""
+def _alone() -> Context:
+    context = bare_context()
+    context.run(_without_traces)
+    return context
+
+
+def _without_traces() -> None:
+    tracing_context(enabled=False).__enter__()  # for as long as the context is used
+
+
+def _answer_of(call: Instance, messages: list[AnyMessage], stop: list[str] | None) -> AIMessage:
     model, arguments = call
-    try:
-        return model._generate_with_cache(shown_to(model, messages), stop=stop, **arguments)  # noqa: SLF001  # see above
-    except StopIteration as error:  # would end the work around this call
-        raise RuntimeError(f"{type(model).__name__} raised StopIteration") from error
+    return _alone().run(model.invoke, shown_to(model, messages), stop=stop, **arguments)
 
 
-async def _aanswer_of(call: Instance, messages: list[AnyMessage], stop: list[str] | None) -> ChatResult:
+async def _aanswer_of(call: Instance, messages: list[AnyMessage], stop: list[str] | None) -> AIMessage:
     model, arguments = call
-    shown = shown_to(model, messages)
-    return await model._agenerate_with_cache(shown, stop=stop, **arguments)  # noqa: SLF001  # see above
+    answering = model.ainvoke(shown_to(model, messages), stop=stop, **arguments)
+    return await get_running_loop().create_task(answering, context=_alone())
 
 
-def _chunks_of(
-    call: Instance, messages: list[AnyMessage], stop: list[str] | None, run_manager: Any
-) -> Iterator[ChatGenerationChunk]:
-    """Stream from a candidate under its own rate limiter; one that does not stream answers in one chunk."""
+def _chunks_of(call: Instance, messages: list[AnyMessage], stop: list[str] | None) -> Iterator[AIMessageChunk]:
     model, arguments = call
-    if not model._should_stream(async_api=False, **{**arguments, "stream": True}):  # noqa: SLF001  # see above
-        yield _as_chunk(_answer_of(call, messages, stop))
-        return
-    if model.rate_limiter:
-        model.rate_limiter.acquire(blocking=True)
-    yield from model._stream(shown_to(model, messages), stop=stop, run_manager=run_manager, **arguments)  # noqa: SLF001  # see above
+    context = _alone()
+    chunks = context.run(model.stream, shown_to(model, messages), stop=stop, **arguments)
+    while (chunk := context.run(next, chunks, None)) is not None:
+        yield _as_chunk(chunk)
 
 
 async def _achunks_of(
-    call: Instance, messages: list[AnyMessage], stop: list[str] | None, run_manager: Any
-) -> AsyncIterator[ChatGenerationChunk]:
+    call: Instance, messages: list[AnyMessage], stop: list[str] | None
+) -> AsyncIterator[AIMessageChunk]:
     model, arguments = call
-    if not model._should_stream(async_api=True, **{**arguments, "stream": True}):  # noqa: SLF001  # see above
-        yield _as_chunk(await _aanswer_of(call, messages, stop))
-        return
-    if model.rate_limiter:
-        await model.rate_limiter.aacquire(blocking=True)
-    shown = shown_to(model, messages)
-    async for chunk in model._astream(shown, stop=stop, run_manager=run_manager, **arguments):  # noqa: SLF001  # see above
-        yield chunk
+    context = _alone()
+    chunks = context.run(model.astream, shown_to(model, messages), stop=stop, **arguments)
+    while (chunk := await get_running_loop().create_task(_next(chunks), context=context)) is not None:
+        yield _as_chunk(chunk)
 
 
-def _begun(chunk: ChatGenerationChunk | None) -> ChatGenerationChunk:
+async def _next(chunks: AsyncIterator[AIMessage]) -> AIMessage | None:
+    return await anext(chunks, None)
+
+
+def _begun(chunk: AIMessageChunk | None) -> AIMessageChunk:
     """The first chunk of a stream; without one an error in the words that LangChain has for it."""
     if chunk is None:
         raise ValueError(EMPTY_STREAM)
     return chunk
 
 
-def _as_chunk(result: ChatResult) -> ChatGenerationChunk:
-    generation = result.generations[0]
-    message = generation.message
+def _as_chunk(message: AIMessage) -> AIMessageChunk:
+    """A chunk as it is; the whole answer of a model that does not stream as the only one."""
+    if isinstance(message, AIMessageChunk):
+        return message
     shared = AIMessageChunk.model_fields.keys() & type(message).model_fields.keys()
     # As they are: a dump would turn the objects in them into dicts.
-    values = {name: getattr(message, name) for name in shared - {"id", "type", "name", "chunk_position"}}
-    whole = AIMessageChunk(**values, chunk_position="last")
-    return ChatGenerationChunk(message=whole, generation_info=generation.generation_info)
+    values = {name: getattr(message, name) for name in shared - {"type", "name", "chunk_position"}}
+    return AIMessageChunk(**values, chunk_position="last")
 
 
-def _with_route(generation: _Generation, route: dict[str, Any]) -> _Generation:
-    message = generation.message
-    metadata = {**message.response_metadata, "route": route}
-    return generation.model_copy(update={"message": message.model_copy(update={"response_metadata": metadata})})
+def _with_route(message: _Message, fallbacks: Fallbacks) -> _Message:
+    """A copy with the route, because caches keep what they return."""
+    metadata = {**message.response_metadata, "route": fallbacks.metadata()}
+    return message.model_copy(update={"response_metadata": metadata})

@@ -25,7 +25,12 @@ from langchain_ctxwin.routing.candidates import CannotBeMadeError, Instance, Rou
 from langchain_ctxwin.routing.router import ModelRouter, Route
 from langchain_ctxwin.util.work import Wait, Work
 
-OWN_ARGUMENTS = ("route", "routing", "conversation", "estimated_tokens")  # of a call, meant for the router
+OWN_ARGUMENTS = (
+    "route",
+    "complexity",
+    "conversation",
+    "estimated_tokens",
+)  # of a call, meant for the router
 
 # What a failure means, in words that no other reader of the error takes for a statement about its request.
 TROUBLE = "was in trouble"
@@ -63,7 +68,8 @@ EMPTY_STREAMS = (EMPTY_STREAM, "No generations found in stream")
 
 # A refusal because this model cannot do such a thing; another may.
 UNSUPPORTED = re.compile(
-    r"\b(?:not|dont|doesnt|isnt|un) ?support|\bnot (?:available|enabled) for (?:this|the) model", re.IGNORECASE
+    r"\b(?:not|dont|doesnt|isnt|un) ?support|\bnot (?:available|enabled) for (?:this|the) model",
+    re.IGNORECASE,
 )
 
 # Why an answer ends that is none, cut off or refused, in the words of OpenAI, Anthropic, Gemini and Mistral.
@@ -74,7 +80,15 @@ NO_ANSWER = re.compile(
 )
 
 # What wrong code raises: it would fail with every model.
-OUR_FAULTS = (TypeError, AttributeError, NameError, LookupError, AssertionError, ImportError, RecursionError)
+OUR_FAULTS = (
+    TypeError,
+    AttributeError,
+    NameError,
+    LookupError,
+    AssertionError,
+    ImportError,
+    RecursionError,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,8 +152,17 @@ class AnswerSigns:
 class Fallbacks:
     """The calls for one request: each failure that another model may survive leads to the next candidate."""
 
-    def __init__(self, router: ModelRouter, request: RouteRequest, arguments: Mapping[str, Any]) -> None:
-        self._router, self._request, self._arguments = router, request, arguments
+    def __init__(
+        self,
+        router: ModelRouter,
+        request: RouteRequest,
+        arguments: Mapping[str, Any],
+    ) -> None:
+        self._router, self._request, self._arguments = (
+            router,
+            request,
+            arguments,
+        )
         self._tried: list[tuple[str, CandidateFailure]] = []
         self._error: Exception | None = None
         self._not_made: CannotBeMadeError | None = None
@@ -156,10 +179,13 @@ class Fallbacks:
         """
         while True:
             self._route = self._chosen()
-            self._seconds, self._accepted_tokens, self._answer = 0.0, 0, AnswerSigns()
+            self._accepted_tokens, self._answer = 0, AnswerSigns()
             name = self._route.name
             try:
-                instance = yield Wait(partial(self._router.instance, name), partial(self._router.ainstance, name))
+                instance = yield Wait(
+                    partial(self._router.instance, name),
+                    partial(self._router.ainstance, name),
+                )
             except CannotBeMadeError as error:
                 self._not_made = error
                 self._take_up(name, CandidateFailure(what=NOT_MADE))
@@ -171,11 +197,10 @@ class Fallbacks:
 
     @contextmanager
     def watched(self, *, final: bool = False) -> Iterator[None]:
-        """Time what a candidate does; a failure that another may survive is kept for `next`, any other one is raised.
+        """Watch what a candidate does; a failure that another may survive is kept for `next`, any other one is raised.
 
         Once part of the answer was shown (`final`), no other candidate can take over.
         """
-        began = self._router.clock()
         self.is_well = False
         try:
             yield
@@ -188,8 +213,6 @@ class Fallbacks:
                 self._annotate(error)
                 raise
             self._error = error
-        finally:
-            self._seconds += self._router.clock() - began
 
     def note(self, reply: BaseMessage) -> None:
         """Look at an answer or a chunk of one; the largest reported size of the request counts: chunks may add up."""
@@ -201,7 +224,11 @@ class Fallbacks:
 
     def answered(self) -> None:
         """Take up that the candidate answered, in full."""
-        self._router.answered(self._route, self._request.conversation, self._seconds, tokens=self._accepted_tokens)
+        self._router.answered(
+            self._route,
+            self._request.conversation,
+            tokens=self._accepted_tokens,
+        )
         self._router.observed(self._route, self._request, failed=self._answer.failed)
 
     def metadata(self) -> dict[str, Any]:
@@ -243,16 +270,29 @@ class Fallbacks:
         """Leave a candidate; after an overflow that states a number only larger limits can help."""
         overflow, above_tokens = failure.overflow, self._request.above_tokens
         if overflow is not None:
-            stated, believed = stated_input(overflow), self._router.input_limit(name, self._request)
+            stated, believed = (
+                stated_input(overflow),
+                self._router.input_limit(name, self._request),
+            )
             if stated is not None or overflow.limit is not None:
                 limit = min(believed, overflow.limit or believed) if stated is None else stated - 1
                 above_tokens = max(limit, above_tokens)
             self._router.refused(self._route, overflow, self._request.conversation)
         elif failure.needs_rest:
-            self._router.failed(name, failure.what, self._request.conversation if failure.may_be_asked_for else "")
+            self._router.failed(
+                name,
+                failure.what,
+                self._request.conversation if failure.may_be_asked_for else "",
+            )
         self._tried.append((name, failure))
         exclude = {**self._request.exclude, name: f"failed: {failure.what}"}
-        self._request = replace(self._request, exclude=exclude, above_tokens=above_tokens, prefer="", renew=False)
+        self._request = replace(
+            self._request,
+            exclude=exclude,
+            above_tokens=above_tokens,
+            prefer="",
+            renew=False,
+        )
 
     def _annotate(self, error: Exception) -> None:
         """Say on the error what was tried; without the other errors' texts, which would mislead its readers."""

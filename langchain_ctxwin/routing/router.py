@@ -1,16 +1,14 @@
-"""Model router: of the candidates that can take a request, the best relation of quality, cost and time."""
+"""Model router: of the candidates that can take a request and are strong enough for it, the cheapest."""
 
 from __future__ import annotations
 
 import hashlib
 import time
-from collections import deque
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
-from statistics import median
 from typing import Any, cast
 
 from langchain_core.language_models import BaseChatModel
@@ -32,8 +30,9 @@ from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.core.recovery import only_model
 from langchain_ctxwin.core.spending import Usage
 from langchain_ctxwin.core.tool_schemas import listed
-from langchain_ctxwin.errors import ConfigError, ContextWindowError, NoModelFitsError, UnknownModelError, brief, expect
-from langchain_ctxwin.models.merging import declared_limits
+from langchain_ctxwin.errors import ConfigError, ContextWindowError, NoModelFitsError, UnknownModelError, expect
+from langchain_ctxwin.models.names import declared_limits
+from langchain_ctxwin.models.registry import ModelRegistry
 from langchain_ctxwin.protocols import Clock, RequestCounter, TokenCounter
 from langchain_ctxwin.routing.candidates import (
     THREAD,
@@ -50,16 +49,23 @@ from langchain_ctxwin.routing.candidates import (
     needed_capabilities,
     smallest_limits,
 )
-from langchain_ctxwin.routing.quality import Quality
+from langchain_ctxwin.routing.choosing import Choice, Option, best, presumed
+from langchain_ctxwin.routing.judging import (
+    NEEDED,
+    Classify,
+    Complexity,
+    asked,
+    bucket_of,
+    judged,
+    strengths,
+)
+from langchain_ctxwin.routing.outcomes import Count, Outcomes
 from langchain_ctxwin.util.background import ForkSafeLock, in_few_daemons
 from langchain_ctxwin.util.memo import Lru
 
 FACTS_SECONDS = 60.0  # until the registry is asked again: it keeps its own, longer time to live
-RECENT_ANSWERS = 20  # whose time counts: the median of fewer jumps, that of more is late to notice a slow day
 ELSEWHERE_SECONDS = 3_600.0  # what fails in two conversations within this is due to the candidate, not to what was sent
 MAX_CONVERSATIONS = 10_000  # whose model is remembered, about 2 MB; one that is forgotten is routed anew
-PRESUMED_STRENGTH = 0.5  # in the middle, where prices say nothing
-CENT = Decimal("0.01")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,21 +88,21 @@ class Route:
     """USD, cached input and the usual answer included; None when a price is unknown."""
 
     bucket: str
-    """Kind and difficulty of the task: where the outcome is counted."""
+    """Kind and complexity of the task: where the outcome is counted."""
 
-    cheapest_cost: Decimal | None = None
-    """USD of the same request at the cheapest candidate that can take it; None when no price is known."""
+    chance: float = 1.0
+    """Chance of a good answer, by the strength of the model and the outcomes in this bucket."""
 
     def metadata(self, fallbacks: Sequence[str] = ()) -> dict[str, Any]:
         """Return the route, and what was tried before, as JSON values: `response_metadata["route"]` of an answer."""
-        costs = {"estimated_cost": self.estimated_cost, "cheapest_cost": self.cheapest_cost}
+        cost = self.estimated_cost
         return {
             "model": self.name,
             "reason": self.reason,
             "rejected": dict(self.rejected),
             "fallbacks": list(fallbacks),
             "estimated_tokens": self.estimated_tokens,
-            **{name: None if cost is None else str(cost) for name, cost in costs.items()},
+            "estimated_cost": None if cost is None else str(cost),
             "bucket": self.bucket,
         }
 
@@ -104,18 +110,21 @@ class Route:
 class ModelRouter:
     """Chooses one of several models for each request; thread-safe.
 
-    First come the hard constraints: the request fits beside its answer, and the model can do what it asks for. Among
-    the candidates that remain, the weights of the config decide between the chance of a good answer, the estimated
-    cost and the usual time. A conversation stays with its model while that can take its requests, so that the
-    provider's prompt cache is read.
+    First come the hard constraints: the request fits beside its answer, and the model can do what it asks for. Then its
+    complexity, which the caller states or the router judges, says how strong a model it needs: recorded outcomes of
+    this kind of task may say otherwise. Of those that are strong enough the cheapest is taken. A conversation stays
+    with its model while that can take its requests, so that the provider's prompt cache is read; it moves up to a
+    stronger one for a request of high complexity.
 
     Args:
         candidates: chat models (also bound ones), `ModelInfo`s or names like `provider:name`; a mapping gives them
             names of your own.
-        registry: states limits, prices and capabilities; without one, a model's profile does.
-        config: weights and margins; a `ConfigFile` is followed while the program runs.
+        registry: states limits, prices and capabilities beside a model's profile; by default a `ModelRegistry()`.
+        config: margins and habits; a `ConfigFile` is followed while the program runs.
         counter: counts requests for every candidate; by default the estimator of each one's tokenizer family does.
-        quality: estimates chances and counts outcomes; by default one that starts without outcomes.
+        classify: judges the complexity of a request, a function `(messages, tools) -> "low"`, `"medium"` or `"high"`.
+        strengths: of candidates by name, from 0 to 1; by default the rank of their prices.
+        outcomes: counts outcomes; by default in memory.
         clock: seconds since the epoch.
 
     Raises:
@@ -137,23 +146,31 @@ class ModelRouter:
         config: RoutingConfig | FileConfig | LiveConfig | None = None,
         *,
         counter: TokenCounter | RequestCounter | None = None,
-        quality: Quality | None = None,
+        classify: Classify = judged,
+        strengths: Mapping[str, float] | None = None,
+        outcomes: Outcomes | None = None,
         clock: Clock = time.time,
     ) -> None:
         self._settings = RoutingConfig() if config is None else config
-        expect(self.config, RoutingConfig, "config", "a RoutingConfig, a FileConfig or a ConfigFile, or None")
-        self.quality = quality or Quality()
+        expect(
+            self.config,
+            RoutingConfig,
+            "config",
+            "a RoutingConfig, a FileConfig or a ConfigFile, or None",
+        )
+        self.outcomes = outcomes or Outcomes()
+        self._classify = classify
+        self._strengths = strengths or {}
         self.clock = clock
         self._sizes = RequestSizes(counter)
-        self._registry = registry
-        self._read = candidates_of(candidates, registry)
+        self._registry: Registry = ModelRegistry() if registry is None else registry
+        self._read = candidates_of(candidates, self._registry)
         self._read_at = clock()
         # What happened so far; losing it costs a few refused requests.
         # What failed, and until when it rests: by candidate and conversation, and for everybody under an empty one.
         self._failures: Lru[tuple[str, float]] = Lru(MAX_CONVERSATIONS)
         self._elsewhere = Corroboration(ELSEWHERE_SECONDS, clock)
         self._learned: Lru[Mapping[str, int]] = Lru(MAX_CONVERSATIONS)  # limits by candidate and conversation
-        self._seconds: dict[str, deque[float]] = {}
         self._kept: Lru[tuple[str, int]] = Lru(MAX_CONVERSATIONS)  # candidate, and tokens in its prompt cache
         self._asked: Lru[tuple[object, Route]] = Lru(MAX_CONVERSATIONS)  # the latest request, and who answered
         self._made: dict[str, BaseChatModel] = {}
@@ -172,7 +189,7 @@ class ModelRouter:
 
     def candidates_of(self, conversation: str) -> tuple[Candidate, ...]:
         """Return the candidates with the limits that hold for a conversation: some were stated to it alone."""
-        if self._registry is not None and self.clock() - self._read_at >= FACTS_SECONDS:
+        if self.clock() - self._read_at >= FACTS_SECONDS:
             self._read_at = self.clock()
             with suppress(RuntimeError):  # no thread is free: what is known serves for another while
                 in_few_daemons(self._read_again)  # a source may hang, and the caller may be an event loop
@@ -225,6 +242,7 @@ class ModelRouter:
         messages: Any,
         tools: Sequence[Any] = (),
         *,
+        complexity: Complexity | None = None,
         conversation: str = "",
         estimated_tokens: int | None = None,
         output_tokens: int | None = None,
@@ -232,13 +250,14 @@ class ModelRouter:
         exclude: Collection[str] | Mapping[str, str] = (),
         prefer: str = "",
         renew: bool = False,
-        config: RoutingConfig | Mapping[str, Any] | None = None,
+        config: RoutingConfig | None = None,
     ) -> Route:
         """Choose a model for a request.
 
         Args:
             messages: the request, in any form that a chat model takes.
             tools: the tools it offers.
+            complexity: how much it asks of a model: `low`, `medium` or `high`; None lets the router judge.
             conversation: key of the conversation that stays with its model; empty routes the request by itself.
             estimated_tokens: the size of the request when it was measured elsewhere, as an upper bound.
             output_tokens: what the call asks for, when it says so.
@@ -246,11 +265,11 @@ class ModelRouter:
             exclude: candidates that may not be chosen; as a mapping with the reasons.
             prefer: candidate to take if it can do what the request needs, whatever its size.
             renew: choose anew, because the conversation's prefix changed anyway.
-            config: weights for this request alone; a mapping changes some of the router's.
+            config: settings for this request alone.
 
         Raises:
             NoModelFitsError: no candidate can take the request; the message lists each of them and why.
-            ConfigError: there is no candidate as preferred, or a number of tokens is none.
+            ConfigError: there is no candidate as preferred, a number of tokens is none, or the complexity is no word.
         """
         require_tokens("estimated_tokens", estimated_tokens, optional=True)
         require_tokens("output_tokens", output_tokens, minimum=1, optional=True)
@@ -266,7 +285,8 @@ class ModelRouter:
                 output_tokens=output_tokens,
                 prefer=prefer,
                 renew=renew,
-                config=settings_for(self.config, config),
+                complexity=complexity,
+                config=config,
             )
         )
 
@@ -280,10 +300,11 @@ class ModelRouter:
         resting = {one.name: why for one in can if (why := self._resting(one.name, request.conversation))}
         if awake := [one for one in can if one.name not in resting]:  # when all rest, the best of them is taken
             rejected, can = rejected | resting, awake
-        costs = [cost for one in can if (cost := self._cost(one, request)) is not None]
-        chosen, reason, left = self._wanted(can, request) or self._best(can, candidates, request)
+        options = self._options(can, candidates, request)
+        chosen, reason, left = self._wanted(options, request) or self._best(options, candidates, request)
         route = self._route(chosen, request, reason=reason, rejected={**rejected, **left})
-        return replace(route, cheapest_cost=min(costs, default=None))
+        chance = next(one.chance for one in options if one.candidate is chosen)
+        return replace(route, chance=chance)
 
     def largest(self, request: RouteRequest, *, is_to_shrink: bool = False) -> Route:
         """Choose the largest window, for a request of which no candidate is sure that it fits: it may, or be refused.
@@ -293,10 +314,17 @@ class ModelRouter:
         """
         candidates, request = self._measured(request)
         rejected = self._unfit(candidates, request)
-        largest = max(self._able(candidates, request), key=lambda one: one.input_limit(request), default=None)
+        largest = max(
+            self._able(candidates, request),
+            key=lambda one: one.input_limit(request),
+            default=None,
+        )
         if largest is None:
             raise _no_model_fits(rejected)
-        limit, size = largest.input_limit(request), request.sizes[largest.family]
+        limit, size = (
+            largest.input_limit(request),
+            request.sizes[largest.family],
+        )
         if not is_to_shrink and (size.lower > limit or limit <= request.above_tokens):
             raise _no_model_fits(rejected)
         others = {one.name: "fits, but its window is smaller" for one in candidates} | rejected
@@ -324,38 +352,46 @@ class ModelRouter:
             success: whether the answer was good.
         """
         bucket, name = (route.bucket, route.name) if isinstance(route, Route) else (route["bucket"], route["model"])
-        self.quality.record(bucket, name, success=success)
+        self.outcomes.record(bucket, name, success=success)
 
     def observed(self, route: Route, request: RouteRequest, *, failed: bool) -> None:
         """Count an answer that nobody judged, `failed` when it was refused, cut off or empty.
 
-        A request of a thread that is sent once more as it was says that its answer before was no good.
+        A request of a thread that is sent once more as it was says that its answer before was no good. An answer
+        without such a sign leaves the chances of its model as they are.
         """
-        observe = getattr(self.quality, "observe", None)  # a quality of one's own may take judgements alone
-        if not self.config.learn_outcomes or observe is None:
+        if not self.config.learn_outcomes:
             return
-        candidates, answers = self.candidates, [(route, failed)]
-        ranks = dict(zip((one.name for one in candidates), strengths([one.info for one in candidates]), strict=True))
-        asked = (len(request.messages), hashlib.blake2b(request.text.encode("utf-8", "surrogatepass")).digest())
+        answers = [(route, failed)]
+        text = asked(request.messages)
+        same = (
+            len(request.messages),
+            hashlib.blake2b(text.encode("utf-8", "surrogatepass")).digest(),
+        )
         before = self._asked.get(request.conversation)
-        if before is not None and before[0] == asked:
+        if before is not None and before[0] == same:
             answers.insert(0, (before[1], True))
         if request.conversation.startswith(THREAD):
-            self._asked.put(request.conversation, (asked, route))
+            self._asked.put(request.conversation, (same, route))
         for answer, has_failed in answers:
             # What one conversation asks for may make every answer fail; that says nothing about those of others.
             fact = (answer.bucket, answer.name)
-            if answer.name in ranks and (not has_failed or self._elsewhere.by_another(fact, request.conversation)):
-                observe(answer.bucket, answer.name, strength=ranks[answer.name], failed=has_failed)
+            if not has_failed or self._elsewhere.by_another(fact, request.conversation):
+                self.outcomes.add(
+                    *fact,
+                    Count(
+                        successes=0.0 if has_failed else answer.chance,
+                        trials=1.0,
+                    ),
+                )
 
-    def answered(self, route: Route, conversation: str, seconds: float, *, tokens: int = 0) -> None:
+    def answered(self, route: Route, conversation: str, *, tokens: int = 0) -> None:
         """Take up that a candidate answered: it is well, the conversation stays with it, and it takes such an input."""
         name = route.name
         for whose in (_of("", name), _of(conversation, name)):
             self._failures.drop(whose)
             if learned := self._learned.get(whose):
                 self._learned.put(whose, unrefuted(learned, tokens))
-        self._seconds.setdefault(name, deque(maxlen=RECENT_ANSWERS)).append(max(0.0, seconds))
         forget = getattr(self._registry, "accepted", None)
         if tokens and forget is not None:
             forget(self._as_read(name).info, tokens)
@@ -369,7 +405,8 @@ class ModelRouter:
         """
         everybody = not conversation or self._elsewhere.by_another(name, conversation)
         self._failures.put(
-            _of("" if everybody else conversation, name), (what, self.clock() + self.config.rest_seconds)
+            _of("" if everybody else conversation, name),
+            (what, self.clock() + self.config.rest_seconds),
         )
 
     def refused(self, route: Route, overflow: ContextOverflow, conversation: str = "") -> None:
@@ -385,7 +422,7 @@ class ModelRouter:
             return
         own = _of(conversation, route.name)
         self._learned.put(own, smaller_of(self._learned.get(own) or {}, stated))
-        if self._registry is not None and getattr(self._registry, "is_shared_memory", True):
+        if getattr(self._registry, "is_shared_memory", True):
             with suppress(ContextWindowError):  # no plausible number for the registry: nothing to learn then
                 self._registry.learn(refusing.info, stated)
 
@@ -415,12 +452,18 @@ class ModelRouter:
             request,
             sizes=self._sizes.of(request, families, headroom=self.config.headroom),
             requires=needed_capabilities(request, self._config(request).required),
+            complexity=request.complexity or self._config(request).complexity,
+            judged=self._judged(request),
             reserve=self._reserve(request),
         )
 
     def _reserve(self, request: RouteRequest) -> int | None:
         """The tokens to keep for the answer; None leaves it to each candidate's own setting."""
-        stated = (request.reserve, request.output_tokens, self._config(request).output_reserve)
+        stated = (
+            request.reserve,
+            request.output_tokens,
+            self._config(request).output_reserve,
+        )
         return next((tokens for tokens in stated if tokens is not None), None)
 
     def _unable(self, candidate: Candidate, request: RouteRequest) -> str:
@@ -445,57 +488,89 @@ class ModelRouter:
         left = until - self.clock()
         return f"failed ({what}), rests for {left:.0f} s more" if left > 0 else ""
 
-    def _wanted(self, can: Sequence[Candidate], request: RouteRequest) -> Choice | None:
+    def _judged(self, request: RouteRequest) -> Complexity:
+        """The complexity that counts: as stated for the request, else for all of them, else as judged."""
+        complexity = request.complexity or self._config(request).complexity
+        complexity = complexity or self._classify(request.messages, request.tools)
+        if complexity not in NEEDED:
+            raise ConfigError(f"complexity={complexity!r}: give one of {', '.join(NEEDED)}, or None to have it judged")
+        return complexity
+
+    def _options(
+        self,
+        can: Sequence[Candidate],
+        candidates: Sequence[Candidate],
+        request: RouteRequest,
+    ) -> list[Option]:
+        """What to expect of each candidate that can take the request."""
+        ranks = strengths([one.info for one in candidates])
+        known = {one.name: rank for one, rank in zip(candidates, ranks, strict=True)} | {**self._strengths}
+        bucket, options = self._bucket(request), []
+        for one in can:
+            expected = presumed(known[one.name], NEEDED[request.judged])
+            chance = self.outcomes.of(bucket, one.name).chance(expected)
+            options.append(Option(candidate=one, chance=chance, cost=self._cost(one, request)))
+        return options
+
+    def _bucket(self, request: RouteRequest) -> str:
+        return bucket_of(
+            asked(request.messages),
+            request.judged,
+            needs_tools=bool(request.tools),
+        )
+
+    def _wanted(self, options: Sequence[Option], request: RouteRequest) -> Choice | None:
         """The candidate that is asked for, else the one that the conversation is with, if it can take the request."""
         wanted = []
         if request.prefer:
-            wanted.append((self._as_read(request.prefer).name, request.prefer_reason or "asked for by name"))
+            wanted.append(
+                (
+                    self._as_read(request.prefer).name,
+                    request.prefer_reason or "asked for by name",
+                )
+            )
         if self._config(request).sticky and not request.renew:
-            wanted.append((request.kept or self.kept(request.conversation), "kept: the conversation's prompt cache"))
+            kept = request.kept or self.kept(request.conversation)
+            is_enough = all(one.is_enough for one in options if one.candidate.name == kept)
+            may_leave = request.complexity is not None or request.judged == "high"
+            if is_enough or not may_leave or not any(one.is_enough for one in options):
+                wanted.append((kept, "kept: the conversation's prompt cache"))
         for name, reason in wanted:
-            if chosen := next((one for one in can if one.name == name), None):
-                others = {one.name: f"fits, but {name} is taken ({reason})" for one in can if one is not chosen}
-                return chosen, reason, others
+            if chosen := next(
+                (one.candidate for one in options if one.candidate.name == name),
+                None,
+            ):
+                others = [one.candidate.name for one in options if one.candidate is not chosen]
+                return (
+                    chosen,
+                    reason,
+                    dict.fromkeys(others, f"fits, but {name} is taken ({reason})"),
+                )
         return None
 
-    def _best(self, can: Sequence[Candidate], candidates: Sequence[Candidate], request: RouteRequest) -> Choice:
-        """The candidate with the highest score; of equal ones the cheapest, then the one that was given first."""
-        names = [one.name for one in candidates]
-        ranks = strengths([one.info for one in candidates])
-        chances = self.quality.chances(request.text, names, strengths=ranks, needs_tools=bool(request.tools))
-        options = self._options(can, dict(zip(names, chances, strict=True)), request)
-        enough = [option for option in options if option.chance >= (self._config(request).least_chance or 0.0)]
-        if enough:
-            best = min(enough, key=lambda option: (-option.score, *option.by_cost))
-        else:
-            best = max(options, key=lambda option: option.chance)
-        left = {}
-        for option in options:
-            why = f"scored {option.score:.3f} against {best.score:.3f}"
-            why = why if option in enough else "is not likely enough to answer well"
-            left[option.candidate.name] = f"fits, but {why} (chance {option.chance:.2f}, {_money(option.cost)})"
-        del left[best.candidate.name]
-        # Others fit where they failed, rest or are excluded.
-        others = [one for one in candidates if one not in can]
-        others_fit = any(not self._unable(one, request) and not one.too_small(request) for one in others)
-        return best.candidate, _reason(best, enough or [best], options, others_fit=others_fit), left
+    def _best(
+        self,
+        options: Sequence[Option],
+        candidates: Sequence[Candidate],
+        request: RouteRequest,
+    ) -> Choice:
+        names = {option.candidate.name for option in options}
+        others = [one for one in candidates if one.name not in names and not self._unable(one, request)]
+        return best(
+            options,
+            self._config(request),
+            asks=f"{request.judged} complexity",
+            others_fit=any(not one.too_small(request) for one in others),
+        )
 
-    def _options(self, can: Sequence[Candidate], chances: Mapping[str, float], request: RouteRequest) -> list[_Option]:
-        """Weigh the chance, cost and usual time of each candidate; costs and times count as shares of the largest.
-
-        An unknown cost counts as the largest, because it may be anything; an unmeasured time as none, so that a model
-        that was not yet asked gets its first measurement.
-        """
-        config, costs = self._config(request), [self._cost(one, request) for one in can]
-        seconds = [median(list(self._seconds.get(one.name) or (0.0,))) for one in can]
-        dearest, slowest, options = max(filter(None, costs), default=Decimal(1)), max(seconds) or 1.0, []
-        for one, cost, taken in zip(can, costs, seconds, strict=True):
-            chance, cost_share = chances[one.name], 1.0 if cost is None else float(cost / dearest)
-            score = config.quality * chance - config.cost * cost_share - config.latency * taken / slowest
-            options.append(_Option(candidate=one, chance=chance, cost=cost, score=score))
-        return options
-
-    def _route(self, candidate: Candidate, request: RouteRequest, *, reason: str, rejected: Mapping[str, str]) -> Route:
+    def _route(
+        self,
+        candidate: Candidate,
+        request: RouteRequest,
+        *,
+        reason: str,
+        rejected: Mapping[str, str],
+    ) -> Route:
         """Write down a decision; the conversation stays with the candidate from now on."""
         route = Route(
             model=candidate.given,
@@ -505,7 +580,7 @@ class ModelRouter:
             rejected=rejected,
             estimated_tokens=request.sizes[candidate.family].tokens,
             estimated_cost=self._cost(candidate, request),
-            bucket=self.quality.bucket(request.text, needs_tools=bool(request.tools)),
+            bucket=self._bucket(request),
         )
         self._keep(request.conversation, route)
         return route
@@ -516,7 +591,10 @@ class ModelRouter:
 
     def _cost(self, candidate: Candidate, request: RouteRequest) -> Decimal | None:
         """USD of one request; what stands in the candidate's prompt cache costs less where there is a price for it."""
-        output, tokens = self._config(request).expected_output_tokens, request.sizes[candidate.family].tokens
+        output, tokens = (
+            self._config(request).expected_output_tokens,
+            request.sizes[candidate.family].tokens,
+        )
         if asked := request.output_tokens or candidate.limits.output_reserve(request.reserve):
             output = min(output, asked)
         name, seen_tokens = self._kept.get(request.conversation) or ("", 0)
@@ -544,62 +622,6 @@ class Corroboration:
 def _of(conversation: str, name: str) -> str:
     """Key of what one conversation knows of a candidate."""
     return f"{conversation}\0{name}"
-
-
-def settings_for(known: RoutingConfig, given: Any) -> RoutingConfig | None:
-    """Return the settings that a call gives for itself; a mapping changes some of the known ones."""
-    if given is None or isinstance(given, RoutingConfig):
-        return given
-    if not isinstance(given, Mapping):
-        raise ConfigError(f"routing={brief(given)}: pass a RoutingConfig, or a mapping such as {{'cost': 0}}")
-    return RoutingConfig(**{**known.model_dump(), **given})
-
-
-Choice = tuple[Candidate, str, Mapping[str, str]]  # who is taken, why, and why not each other one that can be
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Option:
-    """A candidate that can take the request, and what to expect of it."""
-
-    candidate: Candidate
-    chance: float
-    cost: Decimal | None
-    score: float
-
-    @property
-    def by_cost(self) -> tuple[bool, Decimal]:
-        return self.cost is None, self.cost or Decimal(0)
-
-
-def strengths(infos: Sequence[ModelInfo]) -> list[float]:
-    """Return how strong each model presumably is, 0 to 1, by the rank of its price; in the middle when it is unknown.
-
-    Models of one price share a rank. A price says little of one task, but is all that is known before any outcome.
-    """
-    prices = [info.input_price if info.output_price is None else info.output_price for info in infos]
-    ranks = {price: rank for rank, price in enumerate(sorted({price for price in prices if price is not None}))}
-    highest = max(1, len(ranks) - 1)
-    return [PRESUMED_STRENGTH if price is None or len(ranks) == 1 else ranks[price] / highest for price in prices]
-
-
-def _reason(best: _Option, enough: Sequence[_Option], options: Sequence[_Option], *, others_fit: bool) -> str:
-    """Why the best option is taken."""
-    chance, cheapest = f"{best.chance:.2f}", min(enough, key=lambda option: option.by_cost)
-    if len(options) == 1:
-        return f"the only one {'left' if others_fit else 'that fits'} (chance {chance})"
-    if best.cost is not None and best.cost == cheapest.cost and len(enough) > 1:
-        return f"cheapest that fits and is likely enough (chance {chance}, {_money(best.cost)})"
-    if best.chance >= max(option.chance for option in options):
-        return f"most likely to answer well (chance {chance}, {_money(best.cost)})"
-    return f"best balance of chance ({chance}), cost ({_money(best.cost)}) and time"
-
-
-def _money(cost: Decimal | None) -> str:
-    """An amount in cents, or with two significant digits below one."""
-    if cost is None:
-        return "price unknown"
-    return f"${cost:.2f}" if not cost or cost >= CENT else f"${cost:.2g}"
 
 
 def _no_model_fits(rejected: Mapping[str, str]) -> NoModelFitsError:

@@ -3,20 +3,19 @@
 from datetime import date
 from decimal import Decimal
 
-import httpx
 import pytest
 
+from langchain_ctxwin import ModelInfo
 from langchain_ctxwin.models.sources import (
     AnthropicSource,
     CatalogSource,
     GeminiSource,
     OllamaSource,
     OpenAICompatibleSource,
-    http,
+    SourceError,
 )
-from langchain_ctxwin.models.sources.http import SourceError
 from support.model_fleet import ModelFleet
-from support.model_sources import VARIABLES, info
+from support.model_sources import VARIABLES
 
 pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
 
@@ -31,41 +30,42 @@ def shared_fleet():
 
 @pytest.fixture
 def fleet(shared_fleet, monkeypatch):
-    """The fleet without what was asked before, no keys from outside, and waits too short to notice."""
+    """The fleet without what was asked before, and no keys from outside."""
     shared_fleet.asked.clear()
     for name in (*VARIABLES, "OLLAMA_CONTEXT_LENGTH"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(http, "FIRST_WAIT_SECONDS", 0.001)
     return shared_fleet
 
 
 def test_gemini_states_separate_limits_over_all_pages(fleet):
     assert GeminiSource(fleet.url + "/gemini", KEY).fetch(None) == [
         info(
-            "gemini",
             "test-pro",
             provider="google",
             context_window=1_064_000,
             max_input_tokens=1_000_000,
             max_output_tokens=64_000,
         ),
-        info("gemini", "test-light", provider="google", max_input_tokens=32_000),
+        info("test-light", provider="google", max_input_tokens=32_000),
     ]
 
 
 def test_anthropic_states_the_window_and_capabilities_over_all_pages(fleet):
     assert AnthropicSource(fleet.url + "/anthropic", KEY).fetch(None) == [
         info(
-            "anthropic",
             "test-verse-20990101",
             provider="anthropic",
             context_window=200_000,
             max_output_tokens=64_000,
             capabilities=frozenset({"text", "tools", "images", "structured_output", "reasoning"}),
         ),
-        info("anthropic", "test-haiku", provider="anthropic"),
+        info("test-haiku", provider="anthropic"),
     ]
     assert fleet.headers_of("/anthropic/v1/models")["x-api-key"] == KEY
+
+
+def info(name, **facts):
+    return ModelInfo(name=name, **facts)
 
 
 def served(name, window=None, prices=(), can=(), **facts):
@@ -74,7 +74,7 @@ def served(name, window=None, prices=(), can=(), **facts):
     facts |= {field: Decimal(price) for field, price in zip(names, prices, strict=False)}
     facts |= {"context_window": window} if window else {}
     facts |= {"capabilities": frozenset({"text", *can})} if can else {}
-    return info("p", name, provider="p", **facts)
+    return info(name, provider="p", **facts)
 
 
 ROUTED_CAN = ("tools", "structured_output", "temperature", "images", "pdf")
@@ -107,8 +107,8 @@ def test_each_openai_compatible_shape_is_read(fleet, path, expected):
 @pytest.mark.parametrize(
     ("kind", "path", "asked", "name", "aliases"),
     [
-        (GeminiSource, "/gemini", "models/test-pro", "test-pro", ()),
-        (AnthropicSource, "/anthropic", "test-verse", "test-verse-20990101", ("test-verse",)),
+        (GeminiSource, "/gemini", "test-pro", "test-pro", ()),
+        (AnthropicSource, "/anthropic", "test-verse-20990101", "test-verse-20990101", ()),
         (OllamaSource, "/ollama/v1", "test-home:latest", "test-home:latest", ("test-home",)),
         (OpenAICompatibleSource, "/mistral/v1", "test-wind-2099", "test-wind-latest", ("test-wind-2099",)),
     ],
@@ -141,23 +141,12 @@ def test_a_key_from_the_environment_goes_to_no_unknown_host(fleet, monkeypatch, 
         assert not any(KEY in path for _, path, _ in fleet.asked)
 
 
-def test_the_log_of_the_client_holds_no_query_of_a_source(fleet, caplog):
-    """It may be what opens a catalog; the program's own requests are its own business."""
-    caplog.set_level("DEBUG")
-    CatalogSource(fleet.url + "/catalog/api.json?token=hidden").fetch(None)
-    assert "/catalog/api.json?token=hidden" in {path for _, path, _ in fleet.asked}
-    assert "hidden" not in caplog.text
-    httpx.get(fleet.url + "/vllm/v1/models?plan=a")
-    assert "plan=a" in caplog.text
-
-
 def test_ollama_states_the_window_it_runs_with(fleet):
     """The model's own parameter counts, else the window it is loaded with; not what it was trained for."""
     can = frozenset({"text", "structured_output"})
-    wide = info("ollama", "test-home:wide", provider="ollama", context_window=16_384, capabilities=can)
+    wide = info("test-home:wide", provider="ollama", context_window=16_384, capabilities=can)
     assert OllamaSource(fleet.url + "/ollama").fetch(None) == [
         info(
-            "ollama",
             "test-home:latest",
             provider="ollama",
             context_window=8192,
@@ -180,22 +169,20 @@ def test_a_catalog_is_read_from_a_url(fleet, path, names):
 
 
 @pytest.mark.parametrize(
-    ("kind", "reason", "requests"),
+    ("kind", "reason"),
     [
-        ("http500", "answered HTTP 500", 3),
-        ("garbage", "answered 5 bytes that are no JSON", 1),
-        ("html", "answered 33 bytes that are no JSON", 1),
-        ("truncated", "cannot be reached: RemoteProtocolError", 3),
-        ("hang", "cannot be reached: ReadTimeout", 1),
-        ("drip", "did not answer in time", 1),  # no single read takes as long as the source may for everything
+        ("http500", "answered HTTP 500"),
+        ("html", "answered no JSON"),
+        ("truncated", "cannot be reached: RemoteProtocolError"),
+        ("hang", "cannot be reached: ReadTimeout"),
     ],
 )
-def test_a_broken_server_is_a_typed_error(fleet, kind, reason, requests):
+def test_a_broken_server_is_a_typed_error(fleet, kind, reason):
     """The text says what is wrong in the words of this package, and quotes neither the key nor the answer."""
     with pytest.raises(SourceError) as caught:
         OpenAICompatibleSource(f"{fleet.url}/{kind}/v1", KEY, timeout_seconds=0.5).fetch(None)
-    assert str(caught.value) == f"{fleet.url}/{kind}/v1/models {reason}"
-    assert fleet.paths() == [f"/{kind}/v1/models"] * requests
+    assert str(caught.value).startswith(f"{fleet.url}/{kind}/v1/models {reason}")
+    assert fleet.paths() == [f"/{kind}/v1/models"]
 
 
 def test_a_listing_that_repeats_its_cursor_ends(fleet):

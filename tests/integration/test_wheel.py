@@ -110,7 +110,10 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     sources = {path.relative_to(ROOT).as_posix() for path in (ROOT / "langchain_ctxwin").rglob("*.py")}
     assert unwanted(names) == []
-    data = {"langchain_ctxwin/py.typed", "langchain_ctxwin/routing/weights.json"}
+    data = {
+        "langchain_ctxwin/py.typed",
+        "langchain_ctxwin/models/snapshot.json.gz",
+    }
     assert (sources | data) - set(names) == set()
     assert [name for name in names if name.endswith("licenses/LICENSE")]
 

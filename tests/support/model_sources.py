@@ -3,12 +3,13 @@
 import threading
 
 from langchain_ctxwin import ModelInfo
-from langchain_ctxwin.models.sources.platforms import ANTHROPIC, COMPATIBLE, GEMINI
+from langchain_ctxwin.models.apis import ADDRESS_SUFFIXES, ANTHROPIC, COMPATIBLE, GEMINI
 
 VARIABLES = tuple(  # everything in an environment that brings a key or moves it
     variable
     for platform in (GEMINI, ANTHROPIC, *COMPATIBLE)
-    for variable in (*platform.key_variables, *platform.address_variables)
+    for key in platform.variables
+    for variable in (key, *(key.removesuffix("_API_KEY") + suffix for suffix in ADDRESS_SUFFIXES))
 )
 NOON = 1_800_000_000.0
 
@@ -41,13 +42,6 @@ class ListSource:
         return [info for info in self.models if name is None or info.name == name]
 
 
-class AskedSource(ListSource):
-    """Lists nothing and answers by name, as a server with too many models to list."""
-
-    def fetch(self, name):
-        return super().fetch(name or "")
-
-
 class HeldSource(ListSource):
     """Answers when `released` is set, which `held` must ask for before the test ends."""
 
@@ -60,11 +54,6 @@ class HeldSource(ListSource):
         self.asked.set()
         self.released.wait()
         return super().fetch(name)
-
-
-def info(source, name, **facts):
-    """What a source of this name is expected to state."""
-    return ModelInfo(name=name, provenance=dict.fromkeys(facts, source), **facts)
 
 
 def model(name="nova-1", provider="acme", context_window=8192, **facts):

@@ -1,4 +1,4 @@
-"""What routers are tested with: a registry from a table, chances that are given, and models that fail as told."""
+"""What routers are tested with: a registry from a table, candidates that are liked, and models that fail as told."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessageChunk, BaseMessage
 from langchain_core.messages.ai import add_ai_message_chunks
 from langchain_core.outputs import ChatGenerationChunk
 
-from langchain_ctxwin import ModelInfo
+from langchain_ctxwin import ModelInfo, RoutingConfig
 from langchain_ctxwin.core import model_name
 from langchain_ctxwin.errors import UnknownModelError
 from langchain_ctxwin.routing import ModelRouter
@@ -23,25 +23,10 @@ from support.fakes import ScriptedChatModel, SdkError, exact_count
 ANSWER_SHARE = 0.25  # of a window, kept for the answer where nobody says otherwise
 
 
-class FixedQuality:
-    """Gives each model the chance that a test sets, and writes down outcomes."""
-
-    def __init__(self, chances: Mapping[str, float] | None = None) -> None:
-        self.given = chances
-        self.recorded: list[tuple[str, str, bool]] = []
-
-    def bucket(self, text: str, *, needs_tools: bool = False) -> str:
-        return "tools/easy" if needs_tools else "talk/easy"
-
-    def chances(
-        self, text: str, models: Sequence[str], *, strengths: Sequence[float], needs_tools: bool = False
-    ) -> list[float]:
-        if self.given is None:
-            return [0.5 + strength / 2 for strength in strengths]
-        return [self.given[name] for name in models]
-
-    def record(self, bucket: str, model: str, *, success: bool) -> None:
-        self.recorded.append((bucket, model, success))
+def likely(chances: Mapping[str, float] | None = None, config: RoutingConfig | None = None) -> dict[str, Any]:
+    """Return what has a router take the candidate that is given the most, by default the dearest."""
+    settings = {"complexity": "high", **(config.model_dump(exclude_defaults=True) if config else {})}
+    return {"strengths": chances, "config": RoutingConfig(**settings)}
 
 
 @dataclass(slots=True)
@@ -116,8 +101,8 @@ def router(*models: BaseChatModel, prices: Mapping[str, str] | None = None, **op
     for rank, model in enumerate(models):
         name, window = model_name(model), (model.profile or {}).get("max_input_tokens")
         known[name] = info(name, window, (prices or {}).get(name, str(rank + 1)))
-    options.setdefault("quality", FixedQuality())
-    return ModelRouter(list(models), TableRegistry(known), **options)
+    chances, config = options.pop("chances", None), options.pop("config", None)
+    return ModelRouter(list(models), TableRegistry(known), **likely(chances, config), **options)
 
 
 def failing(status: int, text: str, **values: Any) -> Callable[[], Exception]:

@@ -14,7 +14,7 @@ sys.path.insert(0, str(FOLDER))
 import run as bench  # noqa: E402  # stands beside the other benchmarks
 
 # The runner itself; what needs servers of its own, or an earlier version, or runs the others for hours.
-APART = {"run", "fleet", "goldens", "switch_off"}
+APART = {"run", "fleet", "goldens", "switch_off", "model_snapshot"}
 
 
 def scripts():

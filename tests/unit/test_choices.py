@@ -32,7 +32,7 @@ from langchain_ctxwin.routing.candidates import conversation_key
 from langchain_ctxwin.tools import ToolSelector
 from support.agents import THREAD, agent_on, call, is_refused, on_both, values
 from support.fakes import ScriptedChatModel, SdkError, core_overflow, script
-from support.routing import FixedQuality, router, scripted, unavailable
+from support.routing import router, scripted, unavailable
 
 ROOM_TOKENS = 250  # two or three of the tools below
 WORDS = "the quick brown fox jumps over the lazy dog " * 40  # about 400 tokens
@@ -53,7 +53,7 @@ adapters = pytest.mark.parametrize("adapter", ROUTED)
 
 def routed(*models: ScriptedChatModel, **options: Any) -> RoutedChatModel:
     """Return a routed model whose candidates are equally good, so that the cheapest that fits answers."""
-    return RoutedChatModel(router(*models, quality=FixedQuality({one.model_name: 0.9 for one in models}), **options))
+    return RoutedChatModel(router(*models, chances={one.model_name: 0.9 for one in models}, **options))
 
 
 def selector(room_tokens: int = ROOM_TOKENS, *more: Any, **options: Any) -> ToolSelector:

@@ -27,7 +27,7 @@ from langchain_ctxwin.core.limits import (
 )
 from langchain_ctxwin.models.sources import ExplicitSource, LearnedSource
 from support.fakes import ScriptedChatModel, SdkError, core_overflow, exact_count, llama_overflow, openai_overflow
-from support.routing import FixedQuality, router, scripted
+from support.routing import router, scripted
 
 WINDOW = 8192
 MODEL = "scripted"
@@ -292,7 +292,7 @@ def test_a_withdrawn_limit_stays_withdrawn_for_other_processes(tmp_path):
 
 def routed(small):
     large = scripted("large", 128_000)
-    return RoutedChatModel(router(small, large, quality=FixedQuality({"small": 0.9, "large": 0.5})))
+    return RoutedChatModel(router(small, large, chances={"small": 0.9, "large": 0.5}))
 
 
 @pytest.mark.parametrize(

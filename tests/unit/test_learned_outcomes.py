@@ -6,15 +6,13 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, HumanMessage
 from langchain_core.messages.tool import tool_call_chunk
 from pydantic import Field
 
 from langchain_ctxwin import RoutingConfig
 from langchain_ctxwin.protocols import Clock
-from langchain_ctxwin.routing import ModelRouter, Quality, RoutedChatModel
+from langchain_ctxwin.routing import ModelRouter, RoutedChatModel
 from langchain_ctxwin.routing.fallbacks import AnswerSigns
 from support.agents import ADAPTERS, agent_on
 from support.fakes import ScriptedChatModel
@@ -40,12 +38,12 @@ def routed(
     policy = lambda *_: AIMessage("Paris.") if answer is None else answer  # noqa: E731  # as short as its name
     model = Ending(model_name="one", ending=ending or {}, policy=policy, profile={"max_input_tokens": 8_000})
     registry = TableRegistry({"one": info("one", 8_000, "1")})
-    router = ModelRouter([model], registry, RoutingConfig(**config), quality=Quality(), clock=clock)
+    router = ModelRouter([model], registry, RoutingConfig(**config), clock=clock)
     return RoutedChatModel(router)
 
 
 def chance(model: RoutedChatModel) -> float:
-    return model.router.quality.chances(ASKED, ["one"], strengths=[0.5])[0]
+    return model.router.outcomes.of("text/low", "one").chance(1.0)
 
 
 def asked_in(conversation: int) -> list[AnyMessage]:
@@ -132,7 +130,7 @@ def test_a_request_that_a_thread_sends_again_counts_against_the_answer_before():
     assert chance(model) < before
     least = chance(model)
     model.invoke([HumanMessage(ASKED), AIMessage("Paris."), HumanMessage("And of Italy?")], thread)
-    assert chance(model) >= least
+    assert chance(model) == pytest.approx(least)
 
 
 def test_what_is_not_to_be_learned_is_not():
@@ -154,18 +152,3 @@ def test_agents_learn_too(adapter):
     for thread in "st":
         agent_on(adapter, model).invoke({"messages": [HumanMessage(ASKED)]}, {"configurable": {"thread_id": thread}})
     assert chance(model) < before
-
-
-@given(st.integers(0, 40), st.integers(0, 40))
-def test_the_chance_falls_with_the_share_of_failures_alone(failed, other):
-    """Of n answers with f failures it is what it was times 1 - f / (10 + n), in the bucket's usual text."""
-    quality = Quality()
-    bucket = quality.bucket(ASKED)
-    for number in range(failed + other):
-        quality.observe(bucket, "one", strength=0.5, failed=number < failed)
-    known = quality.outcomes.of(bucket, "one")
-    assert known.trials == failed + other
-    if other:
-        expected = known.successes / other
-        share = (10 * expected + known.successes) / (10 + known.trials)
-        assert share == pytest.approx(expected * (1 - failed / (10 + known.trials)))

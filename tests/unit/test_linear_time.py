@@ -24,7 +24,7 @@ from langchain_core.messages import HumanMessage
 import langchain_ctxwin
 from langchain_ctxwin import TokenEstimator, ToolSelector, classify_overflow, search_messages
 from langchain_ctxwin.decompose.parts import pieces_of
-from langchain_ctxwin.routing import Quality
+from langchain_ctxwin.routing import judged
 from langchain_ctxwin.text import terms
 from langchain_ctxwin.tool_results.pages import page_end, passages
 from langchain_ctxwin.tool_results.projection import extract, project_automatically
@@ -322,7 +322,7 @@ def price(text):
 
 
 READS: dict[str, Read] = {
-    "bucket_of_a_task": Quality().bucket,
+    "complexity_of_a_task": lambda text: judged([HumanMessage(text)]),
     "project_automatically": lambda text: project_automatically({"a": text}, text_chars=len(text), shorten=extract),
     "classify_overflow": classify_overflow,
     "cut_into_pieces": lambda text: list(pieces_of(text, len(text) // 40, price)),

@@ -35,8 +35,7 @@ from langchain_ctxwin.core.provider_call import (
     with_prompt_breakpoint,
 )
 from langchain_ctxwin.middleware import ContextWindowMiddleware
-from langchain_ctxwin.models.sources import ExplicitSource
-from langchain_ctxwin.models.sources.catalog import read_price_row
+from langchain_ctxwin.models.sources import ExplicitSource, read_price_row
 
 MARK = {"type": "ephemeral"}
 HOUR = {**MARK, "ttl": "1h"}
@@ -227,7 +226,7 @@ def test_a_source_of_models_may_state_that_a_cache_matches_at_breakpoints():
     assert openai_marks(engine.build(window)) == [1, 0]
     catalog = {"m": {"litellm_provider": "openai", "supports_prompt_cache_breakpoint": True}}
     catalog["m"] |= {"max_input_tokens": 9_000, "supports_function_calling": True}
-    assert "cache_breakpoints" in read_price_row("catalog", "m", catalog["m"]).capabilities
+    assert "cache_breakpoints" in read_price_row("m", catalog["m"]).capabilities
 
 
 def test_of_openais_breakpoints_those_of_others_stay_as_far_as_they_are_written():

@@ -41,12 +41,12 @@ from support.fakes import (
 from support.routing import (
     FAILURES,
     BreakingChatModel,
-    FixedQuality,
     answered,
     busy,
     every_way,
     failing,
     invalid,
+    likely,
     router,
     scripted,
     unavailable,
@@ -114,17 +114,17 @@ class CountingLimiter(BaseRateLimiter):
         return self.acquire(blocking=blocking)
 
 
-def routed(*models: Any, quality: Any = None, **options: Any) -> RoutedChatModel:
+def routed(*models: Any, chances: Any = None, **options: Any) -> RoutedChatModel:
     """Return a routed model over these, with chances by name."""
-    return RoutedChatModel(router(*models, quality=FixedQuality(quality), **options))
+    return RoutedChatModel(router(*models, chances=chances, **options))
 
 
 def two(
     small: Any = None, large: Any = None, **options: Any
 ) -> tuple[RoutedChatModel, ScriptedChatModel, ScriptedChatModel]:
-    """Return a routed model over a cheap small and a dear large candidate of equal quality, and the two."""
+    """Return a routed model over a cheap small and a dear large candidate of equal chances, and the two."""
     first, second = scripted("small", 8_192, **(small or {})), scripted("large", 128_000, **(large or {}))
-    return routed(first, second, **{"quality": {"small": 0.5, "large": 0.5}, **options}), first, second
+    return routed(first, second, **{"chances": {"small": 1, "large": 1}, **options}), first, second
 
 
 def graph_of(answer: Callable[[Any], Any]) -> Any:
@@ -147,13 +147,12 @@ def test_an_answer_is_that_of_the_candidate_with_the_route(how):
     assert answer.response_metadata["model_name"] == "small"
     assert route_of(answer) == {
         "model": "small",
-        "reason": "cheapest that fits and is likely enough (chance 0.50, $0.0016)",
-        "rejected": {"large": "fits, but scored 0.410 against 0.455 (chance 0.50, $0.0032)"},
+        "reason": "cheapest that is strong enough for high complexity (chance 1.00, $0.0016)",
+        "rejected": {"large": "fits, but costs no less (chance 1.00, $0.0032)"},
         "fallbacks": [],
         "estimated_tokens": route_of(answer)["estimated_tokens"],
         "estimated_cost": route_of(answer)["estimated_cost"],
-        "cheapest_cost": route_of(answer)["estimated_cost"],
-        "bucket": "talk/easy",
+        "bucket": "text/high",
     }
     assert (len(small.requests), len(large.requests)) == (1, 0)
 
@@ -197,7 +196,7 @@ def test_an_overflow_skips_candidates_that_are_no_larger():
     """Only a larger input limit can help; another model of the same size is not paid a refusal."""
     small = scripted("small", 8_192, input_limit=500, overflow=lambda tokens, limit: core_overflow(7_000, 6_500))
     twin, large = scripted("twin", 8_192), scripted("large", 128_000)
-    model = routed(small, twin, large, quality={"small": 0.9, "twin": 0.8, "large": 0.7})
+    model = routed(small, twin, large, chances={"small": 0.9, "twin": 0.8, "large": 0.7})
     assert route_of(model.invoke("word " * 2_000))["model"] == "large"
     assert twin.requests == []
 
@@ -212,17 +211,12 @@ def test_a_refusal_without_numbers_leaves_smaller_windows_to_try():
 
 @every_way
 def test_when_all_failed_the_last_error_is_raised_with_its_cause_and_notes(how):
-    """An iteration that ends in a candidate is an error of code like any other."""
     last, notes = unavailable(), ["routing asked small: it was busy", "routing asked large: it was in trouble"]
     last.__cause__ = cause = ValueError("socket closed")
     model, *_ = two(small={"faults": [busy()]}, large={"faults": [last]})
     with pytest.raises(SdkError) as caught:
         answered(model, "hello", how)
     assert (caught.value, caught.value.__cause__, caught.value.__notes__) == (last, cause, notes)
-    model, *_ = two(small={"faults": [busy()]}, large={"faults": [ended := StopIteration("no answer left")]})
-    with pytest.raises(RuntimeError) as caught:
-        answered(model, "hello", how)
-    assert (caught.value.__cause__, caught.value.__notes__) == (ended, notes[:1])
 
 
 ERRORS = {**FAILURES, "overflow": lambda: core_overflow(9_000, 8_192), "openai": lambda: openai_overflow(9_000, 8_192)}
@@ -270,7 +264,7 @@ def without_support() -> ScriptedChatModel:
 def test_a_candidate_that_cannot_take_the_request_is_followed_by_the_next(first, why, is_well, how):
     """A missing package or key concerns one candidate, which rests; one that lacks support is well."""
     candidates = {"first": first(), "large": scripted("large", 128_000)}
-    model = RoutedChatModel(ModelRouter(candidates, quality=FixedQuality({"first": 1, "large": 0.9})))
+    model = RoutedChatModel(ModelRouter(candidates, **likely({"first": 1, "large": 0.9})))
     route = route_of(answered(model.bind_tools([add]), "hello", how))
     assert (route["model"], route["fallbacks"]) == ("large", [f"first: {why}"])
     again = route_of(answered(model, "another", how))
@@ -281,7 +275,7 @@ def test_a_candidate_that_cannot_take_the_request_is_followed_by_the_next(first,
 def test_a_stream_that_broke_is_not_started_again(how):
     """What was shown cannot be taken back; the break is raised, and the candidate rests."""
     breaking = scripted("breaking", 8_192, kind=BreakingChatModel)
-    model = routed(breaking, scripted("large", 128_000), quality={"breaking": 1, "large": 0.9})
+    model = routed(breaking, scripted("large", 128_000), chances={"breaking": 1, "large": 0.9})
     with pytest.raises(ConnectionError) as caught:
         answered(model, "hello", how)
     assert caught.value.__notes__ == ["routing asked breaking: it was not reachable"]
@@ -341,7 +335,7 @@ def test_a_limit_of_one_candidate_is_no_statement_about_another_that_failed():
     """The large one is busy, the middle one refuses: a shorter request could be answered by the middle one."""
     tiny, middle = scripted("tiny", 512), scripted("middle", 64_000, input_limit=9_000)
     large = scripted("large", 128_000, faults=[busy()])
-    model = routed(tiny, middle, large, quality={"tiny": 0.5, "middle": 0.5, "large": 1})
+    model = routed(tiny, middle, large, chances={"tiny": 1, "middle": 1, "large": 1})
     with pytest.raises(RemainingTooSmallError) as caught:
         model.invoke("word " * 10_000, route="large")
     assert caught.value.candidate == "middle"
@@ -350,12 +344,12 @@ def test_a_limit_of_one_candidate_is_no_statement_about_another_that_failed():
 
 
 def test_when_no_candidate_can_be_made_its_error_is_raised():
-    alone = ModelRouter([named("it")], quality=FixedQuality({"nowhere/it": 1}))
+    alone = ModelRouter([named("it")], **likely({"nowhere/it": 1}))
     with pytest.raises(ConfigError, match="'nowhere/it' cannot be made into a chat model"):
         RoutedChatModel(alone).invoke("hello")
     error = unavailable()
     models = [named("it"), scripted("small", 8_192, faults=[error])]
-    both = ModelRouter(models, quality=FixedQuality({"nowhere/it": 0.1, "small": 0.9}))
+    both = ModelRouter(models, **likely({"nowhere/it": 0.1, "small": 0.9}))
     with pytest.raises(SdkError) as caught:
         RoutedChatModel(both).invoke("hello")
     assert caught.value is error
@@ -364,7 +358,7 @@ def test_when_no_candidate_can_be_made_its_error_is_raised():
 @pytest.mark.parametrize("how", ["stream", "astream"])
 def test_an_empty_stream_is_followed_by_the_next_candidate_and_of_the_last_one_an_error(how):
     empty, large = scripted("empty", 8_192, kind=EmptyStream), scripted("large", 128_000)
-    route = route_of(answered(routed(empty, large, quality={"empty": 1, "large": 0.9}), "hello", how))
+    route = route_of(answered(routed(empty, large, chances={"empty": 1, "large": 0.9}), "hello", how))
     assert (route["model"], route["fallbacks"]) == ("large", ["empty: was in trouble (empty stream)"])
     with pytest.raises(ValueError, match="No generation chunks were returned"):
         answered(routed(empty), "hello", how)
@@ -398,11 +392,12 @@ def test_trouble_of_the_network_is_survived_by_another_model_and_that_of_this_ma
 
 def test_a_conversation_stays_with_its_model_by_thread_and_by_first_message():
     """The thread of the config, of the surrounding graph, or the first message tells conversations apart."""
-    model, *_ = two(quality={"small": 0.9, "large": 0.1})
+    liked = {"small": 0.9, "large": 0.1}
+    model, *_ = two(chances=liked)
     config = {"configurable": {"thread_id": "t"}}
     model.invoke("hi", config)
     model.invoke("first")
-    model.router.quality.given = {"small": 0.1, "large": 0.9}
+    liked.update(small=0.1, large=0.9)
     following = [HumanMessage("first"), AIMessage("x"), HumanMessage("more")]
     in_graph = graph_of(lambda state: model.invoke(state["messages"])).invoke({"messages": [("user", "hi")]}, config)
     stay = [model.invoke("other", config), model.invoke(following), *model.stream("new", config)][:3]
@@ -423,7 +418,7 @@ def test_tools_are_formatted_by_the_candidate(how):
 
 def test_bindings_of_a_candidate_stay_and_the_call_wins():
     recording = RecordingModel(profile={"max_input_tokens": 8_192}, calls=[])
-    model = RoutedChatModel(ModelRouter([recording.bind(seed=1, top_p=2)], quality=FixedQuality()))
+    model = RoutedChatModel(ModelRouter([recording.bind(seed=1, top_p=2)], **likely()))
     model.invoke("hi", top_p=3)
     assert recording.calls == [{"stop": None, "seed": 1, "top_p": 3}]
 
@@ -523,7 +518,7 @@ def test_the_model_states_the_smallest_limits_and_what_all_candidates_can_do():
     can = {"max_input_tokens": 8_192, "tool_calling": True, "image_inputs": True, "audio_inputs": True}
     cannot = {"max_input_tokens": 9_000, "tool_calling": True, "image_inputs": False}
     models = [ScriptedChatModel(model_name=name, profile=states) for name, states in (("a", can), ("b", cannot))]
-    routes = ModelRouter(models, quality=FixedQuality())
+    routes = ModelRouter(models, **likely())
     assert RoutedChatModel(routes).profile == {"max_input_tokens": 8_192, "tool_calling": True, "image_inputs": False}
 
 

@@ -15,13 +15,13 @@ from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 
-from langchain_ctxwin import ContextOverflow, ModelLimits, TokenEstimator
+from langchain_ctxwin import ContextOverflow, ModelLimits, ModelRegistry, TokenEstimator
 from langchain_ctxwin.config import RoutingConfig
 from langchain_ctxwin.errors import ConfigError, NoModelFitsError, UnknownModelError
 from langchain_ctxwin.routing import ModelRouter, RouteRequest, Size, conversation_key
 from langchain_ctxwin.routing.router import FACTS_SECONDS
 from support.fakes import ScriptedChatModel
-from support.routing import FixedQuality, TableRegistry, exact, info, scripted
+from support.routing import TableRegistry, exact, info, likely, scripted
 
 DEADLINE_SECONDS = 5  # for what another thread does in milliseconds
 PAUSE_SECONDS = 0.002
@@ -71,7 +71,8 @@ def eventually(read, expected):
 
 def of_infos(*infos, chances=None, **options) -> ModelRouter:
     """Return a router over mere facts, with these chances, else chances by price."""
-    return ModelRouter(list(infos), **{"quality": FixedQuality(chances), **options})
+    config = options.pop("config", None)
+    return ModelRouter(list(infos), **likely(chances, config), **options)
 
 
 def two(price="1", other_price="1", **options) -> ModelRouter:
@@ -79,47 +80,68 @@ def two(price="1", other_price="1", **options) -> ModelRouter:
     return of_infos(info("a", 8_192, price), info("b", 128_000, other_price), **options)
 
 
-LEAST = RoutingConfig(cost=5, least_chance=0.7)
+THREE = (info("a", 8_192, "1"), info("b", 128_000, "10"), info("c", 128_000, "30"))
 
 
-CHEAP, BEST = "cheapest that fits and is likely enough", "most likely to answer well"
-LEFT, UNLIKELY = "fits, but scored {} (chance {})", "fits, but is not likely enough to answer well (chance {})"
+def chosen(routes, text="hi", **call):
+    return routes.route(text, **call).name
 
 
-@pytest.mark.parametrize(
-    ("prices", "chances", "config", "chosen", "reason", "left"),
-    [
-        ("1 10", (0.8, 0.8), None, "a", f"{CHEAP} (chance 0.80, $0.0016)", ("0.710 against 0.791", "0.80, $0.02")),
-        ("1 10", (0.2, 0.9), None, "b", f"{BEST} (chance 0.90, $0.02)", ("0.191 against 0.810", "0.20, $0.0016")),
-        ("1 10", (0.6, 0.9), LEAST, "b", f"{BEST} (chance 0.90, $0.02)", ["0.60, $0.0016"]),
-        ("1 10", (0.6, 0.5), LEAST, "a", f"{BEST} (chance 0.60, $0.0016)", ["0.50, $0.02"]),
-        ("- 0", (0.5, 0.5), None, "b", f"{CHEAP} (chance 0.50, $0.00)", ("0.410 against 0.500", "0.50, price unknown")),
-        (
-            "- 0",
-            (0.9, 0.1),
-            None,
-            "a",
-            f"{BEST} (chance 0.90, price unknown)",
-            ("0.100 against 0.810", "0.10, $0.00"),
-        ),
-    ],
-)
-def test_the_better_model_is_chosen_where_it_is_better_by_more_than_it_costs(
-    prices, chances, config, chosen, reason, left
-):
-    """An unknown price counts as the dearest. A chance below the least one counts only when no other reaches it."""
-    known = [None if price == "-" else price for price in prices.split()]
-    route = two(*known, chances=dict(zip("ab", chances, strict=True)), config=config).route("hi")
-    assert (route.name, route.reason) == (chosen, reason)
-    assert route.rejected == {"b" if chosen == "a" else "a": (LEFT if left[1:] else UNLIKELY).format(*left)}
+def test_the_cheapest_that_is_strong_enough_is_taken():
+    """By rank of price; complexity as the caller says, as all are taken for, as judged, as a function says."""
+    routes = ModelRouter(THREE)
+    assert [chosen(routes, complexity=one) for one in ("low", "medium", "high")] == ["a", "b", "c"]
+    assert [chosen(routes, text) for text in ("hi", "Prove it.", "Prove it, and why `f(x) == x`.")] == ["a", "b", "c"]
+    assert chosen(ModelRouter(THREE, config=RoutingConfig(complexity="high"))) == "c"
+    assert chosen(ModelRouter(THREE, classify=lambda messages, tools: "medium")) == "b"
+    assert chosen(ModelRouter(THREE, strengths={"a": 1.0}), complexity="high") == "a"
+    with pytest.raises(ConfigError, match="complexity='huge': give one of low, medium, high"):
+        routes.route("hi", complexity="huge")
 
 
-def test_the_measured_time_counts_when_it_has_a_weight():
-    """Of two equal candidates the faster one is taken; one that was never asked counts as fast."""
-    quick = two(config=RoutingConfig(latency=0.5))
-    for name, seconds in (("a", 9.0), ("b", 1.0)):
-        quick.answered(quick.route("hi", prefer=name), "", seconds)
-    assert quick.route("hi").name == "b"
+def test_prices_of_public_models_are_known_without_a_registry():
+    public = sorted(ModelRegistry().models("anthropic"), key=lambda one: one.output_price)
+    cheap, dear = (scripted(one.name, 100_000) for one in (public[0], public[-1]))
+    routes = ModelRouter([dear, cheap], clock=lambda: 0.0)  # before any of them retires
+    assert [routes.route("hi", complexity=one).model for one in ("low", "high")] == [cheap, dear]
+
+
+def test_the_reason_says_what_was_asked_and_what_the_others_cost():
+    route = two("1", "10").route("hi", complexity="high")
+    asked = "high complexity"
+    assert route.reason == f"cheapest that is strong enough for {asked} (chance 1.00, $0.02)"
+    assert route.rejected == {"a": f"fits, but is not strong enough for {asked} (chance 0.50, $0.0016)"}
+    route = two("1", "10").route("hi", complexity="low")
+    assert route.rejected == {"b": "fits, but costs no less (chance 1.00, $0.02)"}
+
+
+def test_an_unknown_price_is_the_last_and_says_nothing_of_the_strength():
+    routes = two(None, "0", config=RoutingConfig(complexity="low"))
+    assert chosen(routes) == "b"
+    assert two(None, None).route("hi").reason.startswith("the likeliest to answer well, none is strong enough")
+
+
+def test_outcomes_of_this_kind_of_task_overrule_the_price():
+    """Ten good answers make a cheap model strong enough, four bad ones take that from any."""
+    routes = two("1", "10")
+    route = routes.route("hi", [add], complexity="high")
+    assert (route.name, route.bucket) == ("b", "tools/high")
+    for _ in range(10):
+        routes.record({**route.metadata(), "model": "a"}, True)
+    assert chosen(routes, tools=[add], complexity="high") == "a"
+    assert chosen(routes, complexity="high") == "b"
+    for _ in range(4):
+        routes.record(routes.route("hi", complexity="low"), False)
+    assert chosen(routes, complexity="low") == "b"
+
+
+def test_a_conversation_moves_up_for_a_hard_request_and_never_down():
+    """What only looks harder than before does not break the prompt cache."""
+    routes = ModelRouter(THREE)
+    hard = "Prove it, and why `f(x) == x`."
+    names = [chosen(routes, text, conversation="c") for text in ("hi", "Prove it.", hard, "thanks")]
+    assert names == ["a", "a", "c", "c"]
+    assert [chosen(routes, complexity=one, conversation="d") for one in ("low", "medium", "low")] == ["a", "b", "b"]
 
 
 def test_a_request_goes_where_it_fits():
@@ -127,7 +149,11 @@ def test_a_request_goes_where_it_fits():
     route = two("1", "10", counter=exact).route("word " * 7_000)
     needs, limit = f"may need {ceil(tokens * 1.2):,} input tokens (count {tokens:,})", "its limit is 6,144"
     assert route.rejected == {"a": f"{needs}, {limit} (window 8,192, 2,048 kept for the answer)"}
-    assert (route.name, route.reason, route.estimated_tokens) == ("b", "the only one that fits (chance 1.00)", tokens)
+    assert (route.name, route.reason, route.estimated_tokens) == (
+        "b",
+        "the only one that fits (high complexity)",
+        tokens,
+    )
 
 
 ESTIMATOR = TokenEstimator("openai")
@@ -206,7 +232,7 @@ def test_a_candidate_that_lacks_a_capability_is_left_out(states, content, tools,
 
 def test_a_profile_states_capabilities_too():
     model = ScriptedChatModel(profile={"max_input_tokens": 8_192, "tool_calling": False}, model_name="plain")
-    routes = ModelRouter([model], quality=FixedQuality())
+    routes = ModelRouter([model], **likely())
     assert routes.route("hi").model is model
     with pytest.raises(NoModelFitsError, match="plain: cannot do 'tools'"):
         routes.route("hi", [add])
@@ -256,21 +282,22 @@ def test_the_only_one_left_is_not_called_the_only_one_that_fits(excluded):
     if not excluded:
         routes.failed("a", "busy")
     route = routes.route("hi", exclude=excluded)
-    assert (route.name, route.reason) == ("b", "the only one left (chance 1.00)")
+    assert (route.name, route.reason) == ("b", "the only one left (high complexity)")
 
 
 @pytest.mark.parametrize(
     "leaving",
     [
         *(None, {"renew": True}, {"exclude": ["a"]}, {"estimated_tokens": 50_000}, {"prefer": "b"}),
-        {"config": RoutingConfig(sticky=False)},
+        {"config": RoutingConfig(sticky=False, complexity="high")},
     ],
 )
 def test_a_conversation_stays_with_its_model_while_it_can(leaving):
     """Though another is better now. A new prefix, a failure, a size, a wish or a setting ends the stay."""
-    routes = two(chances={"a": 0.9, "b": 0.5})
+    liked = {"a": 0.9, "b": 0.5}
+    routes = two(chances=liked)
     assert routes.route("hi", conversation="one").name == "a"
-    routes.quality.given = {"a": 0.1, "b": 0.9}
+    liked.update(a=0.1, b=0.9)
     route = routes.route("more", conversation="one", **leaving or {})
     assert route.name == routes.kept("one") == ("b" if leaving else "a")
     assert leaving or route.reason == "kept: the conversation's prompt cache"
@@ -279,9 +306,10 @@ def test_a_conversation_stays_with_its_model_while_it_can(leaving):
 
 def test_without_stickiness_every_request_is_chosen_anew():
     """By the router's own setting."""
-    routes = two(chances={"a": 0.9, "b": 0.5}, config=RoutingConfig(sticky=False))
+    liked = {"a": 0.9, "b": 0.5}
+    routes = two(chances=liked, config=RoutingConfig(sticky=False))
     routes.route("hi", conversation="one")
-    routes.quality.given = {"a": 0.1, "b": 0.9}
+    liked.update(a=0.1, b=0.9)
     assert routes.route("more", conversation="one").name == "b"
 
 
@@ -299,9 +327,7 @@ def test_a_candidate_that_failed_rests_for_a_while():
 def test_a_stated_limit_is_learned():
     """A wrong window is corrected for every later request, and the registry hears of it."""
     registry = TableRegistry({"wrong": info("wrong", 128_000, "1"), "right": info("right", 64_000, "9")})
-    routes = ModelRouter(
-        [scripted("wrong", 128_000), "right"], registry, quality=FixedQuality({"wrong": 1, "right": 1})
-    )
+    routes = ModelRouter([scripted("wrong", 128_000), "right"], registry, **likely({"wrong": 1, "right": 1}))
     routes.refused(routes.route("hi"), ContextOverflow(limit=8_192, actual=9_000))
     assert routes.limits_of("wrong") == ModelLimits(8_192)
     assert registry.learned == [("wrong", {"context_window": 8_192})]
@@ -324,7 +350,7 @@ def test_a_refusal_without_a_limit_says_nothing_to_other_conversations():
 def test_facts_follow_the_registry_except_where_it_hangs_fails_or_forgets():
     clock, registry = Clock(), GatedRegistry({"a": info("a", 8_192, "1")})
     registry.gate.set()
-    routes = ModelRouter(["a"], registry, clock=clock, quality=FixedQuality())
+    routes = ModelRouter(["a"], registry, clock=clock, **likely())
 
     def later() -> ModelLimits:
         clock.now += FACTS_SECONDS
@@ -353,25 +379,17 @@ def test_the_limits_are_the_smallest():
     assert limits == ModelLimits(8_192, 5_000, 1_000)
     assert limits.input_limit(limits.output_reserve()) == 5_000
     writer, small = scripted("writer", 200_000, max_tokens=100_000, kind=Writer), scripted("small", 128_000)
-    limits = ModelRouter([writer, small], quality=FixedQuality()).limits
+    limits = ModelRouter([writer, small], **likely()).limits
     assert limits.input_limit(limits.output_reserve()) == 96_000
-
-
-def test_outcomes_are_recorded_from_routes_and_from_answers():
-    routes = two()
-    route = routes.route("hi", [add])
-    routes.record(route, True)
-    routes.record(route.metadata(), False)
-    assert routes.quality.recorded == [("tools/easy", "a", True), ("tools/easy", "a", False)]
 
 
 def test_candidates_are_models_facts_and_names():
     bound = scripted("bound", 8_192).bind(stop=["x"])
     given = [scripted("model", 8_192), bound, info("facts", 8_192, provider="maker"), "maker:name"]
-    routes = ModelRouter(given, TableRegistry({"maker/name": info("name", 8_192)}), quality=FixedQuality())
+    routes = ModelRouter(given, TableRegistry({"maker/name": info("name", 8_192)}), **likely())
     assert [one.name for one in routes.candidates] == ["model", "bound", "maker/facts", "maker/name"]
     assert [routes.route("hi", prefer=one.name).model for one in routes.candidates] == given
-    twins = ModelRouter({"here": scripted("m", 8_192), "there": scripted("m", 8_192)}, quality=FixedQuality())
+    twins = ModelRouter({"here": scripted("m", 8_192), "there": scripted("m", 8_192)}, **likely())
     assert [one.name for one in twins.candidates] == ["here", "there"]
 
 
@@ -392,7 +410,7 @@ def test_candidates_are_models_facts_and_names():
 )
 def test_unusable_candidates_are_refused_before_any_call(candidates, error, message):
     with pytest.raises(error, match=message):
-        ModelRouter(candidates, quality=FixedQuality())
+        ModelRouter(candidates, **likely())
 
 
 def test_a_name_that_a_mapping_calls_by_another_is_made_by_itself(monkeypatch):
@@ -403,13 +421,13 @@ def test_a_name_that_a_mapping_calls_by_another_is_made_by_itself(monkeypatch):
         lambda name, model_provider: made.append((name, model_provider)) or ScriptedChatModel(),
     )
     registry = TableRegistry({"google/quick": info("quick", 8_192)})
-    ModelRouter({"fast": "google:quick"}, registry, quality=FixedQuality()).instance("fast")
+    ModelRouter({"fast": "google:quick"}, registry, **likely()).instance("fast")
     assert made == [("quick", "google_genai")]
 
 
 async def test_a_name_without_integration_says_what_to_do():
     """The model behind a name is made at first use; trouble then is a typed error."""
-    routes = ModelRouter(["nowhere:name"], TableRegistry({"nowhere/name": info("name", 8_192)}), quality=FixedQuality())
+    routes = ModelRouter(["nowhere:name"], TableRegistry({"nowhere/name": info("name", 8_192)}), **likely())
     with pytest.raises(ConfigError, match="'nowhere/name' cannot be made into a chat model"):
         routes.instance("nowhere/name")
     with pytest.raises(ConfigError, match="cannot be made into a chat model"):
@@ -422,7 +440,7 @@ async def test_a_name_without_integration_says_what_to_do():
         (two().route, {"messages": "hi", "prefer": "nobody"}),
         (two().route, {"messages": "hi", "estimated_tokens": -1}),
         (two().route, {"messages": "hi", "output_tokens": 0}),
-        *((RoutingConfig, one) for one in ({"cost": -1}, {"headroom": 0.5}, {"price": 1})),
+        *((RoutingConfig, one) for one in ({"complexity": "huge"}, {"headroom": 0.5}, {"price": 1})),
     ],
 )
 def test_wrong_arguments_and_settings_are_refused(call, wrong):

@@ -37,7 +37,7 @@ from langchain_ctxwin.tool_results import Cursor
 from langchain_ctxwin.tool_results.stores import MemoryResultStore
 from support.agents import THREAD
 from support.fakes import ScriptedChatModel
-from support.routing import FixedQuality, info
+from support.routing import info
 from support.tool_runs import call, results
 
 ROWS = json.dumps([{"id": number, "name": f"row {number}", "note": "words " * 20} for number in range(200)])
@@ -148,39 +148,30 @@ def test_what_holds_no_settings_of_retrieval_is_refused(kind):
 
 def router(config: Any = None) -> ModelRouter:
     infos = [info("small", 8_000, "1"), info("large", 8_000, "10")]
-    return ModelRouter(infos, config=config, quality=FixedQuality({"small": 0.6, "large": 0.8}))
+    return ModelRouter(infos, config=config)
 
 
 def test_a_router_follows_a_live_configuration():
     """From the next request on."""
-    live = Live(routing={"cost": 0})
+    live = Live(routing={"complexity": "high"})
     routes = router(live)
     assert routes.route("hi").name == "large"
-    live.current = FileConfig(routing={"cost": 5})
+    live.current = FileConfig(routing={"complexity": "low"})
     assert routes.route("hi").name == "small"
     with pytest.raises(ConfigError, match="pass a RoutingConfig, a FileConfig or a ConfigFile"):
         router(RetrievalConfig())
 
 
-def test_a_call_has_weights_of_its_own():
-    """They hold for it alone."""
-    routes = router(RoutingConfig(cost=5))
-    assert routes.route("hi", config=RoutingConfig(cost=0)).name == "large"
-    assert routes.route("hi", config={"cost": 0}).name == "large"
+def test_a_call_says_what_it_asks_of_a_model():
+    """It holds for it alone."""
+    routes = router(RoutingConfig(complexity="low"))
+    assert routes.route("hi", config=RoutingConfig(complexity="high")).name == "large"
     assert routes.route("hi").name == "small"
     models = [ScriptedChatModel(model_name=name, profile={"max_input_tokens": 8_000}) for name in ("small", "large")]
     registry = SimpleNamespace(lookup=lambda model: routes.info(getattr(model, "model_name", model)))
-    quality = FixedQuality({"small": 0.6, "large": 0.8})
-    model = RoutedChatModel(ModelRouter(models, registry, RoutingConfig(cost=5, sticky=False), quality=quality))
-    answered = [model.invoke("hi", **given) for given in ({}, {"routing": {"cost": 0}}, {})]
+    model = RoutedChatModel(ModelRouter(models, registry, RoutingConfig(sticky=False)))
+    answered = [model.invoke("hi", **given) for given in ({}, {"complexity": "high"}, {})]
     assert [one.response_metadata["route"]["model"] for one in answered] == ["small", "large", "small"]
-
-
-@pytest.mark.parametrize("given", [3, {"price": 1}, {"cost": -1}])
-def test_weights_that_are_none_are_refused(given):
-    """Before anybody is asked."""
-    with pytest.raises(ConfigError):
-        router().route("hi", config=given)
 
 
 def test_the_command_explains_a_cursor(capsys):

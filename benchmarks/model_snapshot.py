@@ -1,0 +1,76 @@
+"""Makes the snapshot of limits and prices that comes with the package, from public catalogs.
+
+    python benchmarks/model_snapshot.py CATALOG [CATALOG ...]
+
+A catalog is a file or a URL in the shape of models.dev (https://models.dev/api.json) or of LiteLLM's table of prices
+(model_prices_and_context_window.json of BerriAI/litellm, also inside its wheel); both have the MIT licence. LiteLLM's
+table states the largest input alone: where `genai-prices` is installed (MIT, too) and its window is just that input
+and the output together, both are written down.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from langchain_ctxwin import ModelRegistry
+from langchain_ctxwin.models import names, sources
+
+TARGET = Path(sources.__file__).with_name(sources.SNAPSHOT_FILE)
+
+# Providers that a LangChain integration speaks to; gateways and resellers are left to the catalogs themselves.
+PROVIDERS = {
+    *(
+        "openai",
+        "anthropic",
+        "google",
+        "google-vertex",
+        "google-vertex-anthropic",
+        "azure",
+        "amazon-bedrock",
+        "mistral",
+    ),
+    "azure-ai",
+    *("groq", "deepseek", "xai", "cohere", "togetherai", "fireworks-ai", "openrouter", "perplexity", "alibaba"),
+    *("moonshotai", "zai", "cerebras", "nvidia", "databricks", "meta"),
+}
+LEFT_OUT = {"provenance", "conflicts", "aliases"}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("catalogs", nargs="+", help="files or URLs")
+    registry = ModelRegistry(catalogs=parser.parse_args().catalogs, sources=())
+    windows = stated_windows()
+    listed = [with_window(info, windows) for info in registry.models() if info.provider in PROVIDERS]
+    kept = [info for info in listed if info.limits.known and info.output_price is not None]
+    text = sources.MODELS.dump_json(kept, exclude_defaults=True, exclude={"__all__": LEFT_OUT})
+    TARGET.write_bytes(gzip.compress(text, mtime=0))
+    for fault in (one for one in registry.sources if one.fault):
+        print(f"{fault.name}: {fault.fault}")
+    separate = sum(info.max_input_tokens is not None for info in kept)
+    print(f"{TARGET}: {len(kept)} models, {separate} with an input limit of their own, {TARGET.stat().st_size:,} bytes")
+
+
+def stated_windows():
+    """The windows that `genai-prices` states, by name without a date."""
+    with suppress(ImportError):
+        from genai_prices.data import providers
+
+        return {model.id: model.context_window for one in providers for model in one.models if model.context_window}
+    return {}
+
+
+def with_window(info, windows):
+    plain = names.split_date(names.key_of(info.name))[0]
+    window, output = windows.get(plain), info.max_output_tokens
+    if info.max_input_tokens or not window or not output or window != (info.context_window or 0) + output:
+        return info
+    return replace(info, context_window=window, max_input_tokens=info.context_window)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,557 @@
+"""Sources of facts about models: what the caller states, profiles, catalogs, and what errors of providers stated.
+
+Providers' own lists are in `apis`; they are imported when they are first used, with their HTTP client.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cache, partial
+from importlib import import_module
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from pydantic import TypeAdapter, ValidationError
+
+from langchain_ctxwin.core.limits import ModelLimits, models_behind, unrefuted
+from langchain_ctxwin.core.model_info import (
+    CACHE_BREAKPOINTS,
+    LIMIT_FIELDS,
+    PRICE_FIELDS,
+    ModelInfo,
+    model_name,
+)
+from langchain_ctxwin.errors import (
+    PATH,
+    ConfigError,
+    ContextWindowError,
+    expect,
+    expect_each,
+)
+from langchain_ctxwin.models.reading import (
+    MAX_TOKENS,
+    ONE_TOKEN,
+    capabilities_of,
+    day,
+    mapping,
+    price,
+    provider_id,
+    stated,
+    tokens,
+)
+from langchain_ctxwin.protocols import Clock
+from langchain_ctxwin.util.background import ForkSafeLock, Worker
+from langchain_ctxwin.util.files import SharedFile, place
+from langchain_ctxwin.util.log import log
+
+if TYPE_CHECKING:
+    from langchain_ctxwin.models.apis import (
+        AnthropicSource,
+        GeminiSource,
+        OllamaSource,
+        OpenAICompatibleSource,
+    )
+
+__all__ = [
+    "AnthropicSource",
+    "CatalogSource",
+    "ExplicitSource",
+    "GeminiSource",
+    "LearnedSource",
+    "OllamaSource",
+    "OpenAICompatibleSource",
+    "ProfileSource",
+]
+
+MODELS_DEV = "https://models.dev/api.json"  # the public catalog, as of November 2026
+SNAPSHOT_FILE = "snapshot.json.gz"  # comes with the package; `benchmarks/model_snapshot.py` makes it
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module("langchain_ctxwin.models.apis"), name)
+
+
+class SourceError(ContextWindowError):
+    """A source could not be read. The text names the place and the reason, and never quotes a key or an answer."""
+
+
+Facts = ModelInfo | ModelLimits | Mapping[str, Any] | int  # an int is the context window alone
+
+INFO = TypeAdapter(ModelInfo)
+FACTS = tuple(field.name for field in fields(ModelInfo) if field.name not in {"name", "provenance", "conflicts"})
+
+
+class ExplicitSource:
+    """States what it was given. Without a `provider` a fact holds wherever the model is served.
+
+    Args:
+        facts: Name of a model, as its client spells it -> what is known about it. Of `ModelLimits` the limits of the
+            model count, not what a request asks for.
+
+    Raises:
+        ConfigError: a fact is no value of its field; the text names the model, the field and the value.
+
+    Examples:
+        >>> source = ExplicitSource(
+        ...     {
+        ...         "small": 8192,
+        ...         "house-blend": {
+        ...             "context_window": 128_000,
+        ...             "input_price": 0.25,
+        ...         },
+        ...     }
+        ... )
+        >>> [info.context_window for info in source.fetch(None)]
+        [8192, 128000]
+    """
+
+    name = "explicit"
+    tier = "explicit"
+
+    def __init__(self, facts: Mapping[str, Facts]) -> None:
+        if not isinstance(facts, Mapping):
+            raise ConfigError(f"facts={facts!r}: give a mapping of model names to what is known about each")
+        self._infos = [_info(name, said) for name, said in facts.items()]
+
+    def __repr__(self) -> str:
+        return f"ExplicitSource({[info.name for info in self._infos]})"
+
+    def fetch(self, name: str | None) -> list[ModelInfo]:
+        """Return what was said about one model, by its name or an alias, or about all of them."""
+        return [info for info in self._infos if name is None or name in (info.name, *info.aliases)]
+
+
+def _info(name: str, said: Facts) -> ModelInfo:
+    if isinstance(said, ModelInfo):
+        is_same = name in (said.name, f"{said.provider}/{said.name}")
+        return said if is_same else replace(said, name=name, aliases=(said.name, *said.aliases))
+    if isinstance(said, ModelLimits):
+        said = {field: getattr(said, field) for field in LIMIT_FIELDS}
+    given = dict(said) if isinstance(said, Mapping) else {"context_window": said}
+    if unknown := [str(field) for field in given if field not in FACTS]:
+        raise ConfigError(f"{name}: unknown field {', '.join(unknown)}: give some of {', '.join(FACTS)}")
+    try:
+        info = INFO.validate_python({"name": name, **given})
+    except ValidationError as error:
+        fault = error.errors()[0]
+        field = ".".join(map(str, fault["loc"]))
+        raise ConfigError(f"{name}: {field}={fault['input']!r:.80}: {fault['msg']}, or None when unknown") from error
+    return replace(info, provider=provider_id(info.provider)) if info.provider else info
+
+
+CAPABILITIES = {  # capability -> field of a profile
+    "tools": "tool_calling",
+    "images": "image_inputs",
+    "audio": "audio_inputs",
+    "video": "video_inputs",
+    "pdf": "pdf_inputs",
+    "structured_output": "structured_output",
+    "reasoning": "reasoning_output",
+}
+
+
+class ProfileSource:
+    """Reads the profiles of the given chat models, or runnables around them.
+
+    A profile's `max_input_tokens` is the window that the output shares, more often than not.
+    """
+
+    name = "profile"
+    tier = "profile"
+
+    def __init__(self, models: Sequence[Any] = ()) -> None:
+        self._models = tuple(expect_each(models, object, "models", "a list of chat models"))
+
+    def fetch(self, name: str | None) -> list[ModelInfo]:
+        """Return the profile of one model, or all of them."""
+        parts = [part for model in self._models for part, _ in models_behind(model)]
+        read = [_of_profile(part) for part in parts]
+        return [info for info in read if info is not None and name in (None, info.name)]
+
+
+def _of_profile(model: Any) -> ModelInfo | None:
+    profile = getattr(model, "profile", None)
+    if not isinstance(profile, Mapping) or not profile:
+        return None
+    return stated(
+        model_name(model).removeprefix("models/"),
+        provider=provider_of(model),
+        context_window=tokens(profile.get("max_input_tokens")),
+        max_output_tokens=tokens(profile.get("max_output_tokens")),
+        capabilities=capabilities_of(
+            temperature=profile.get("temperature"),
+            **{capability: profile.get(field) for capability, field in CAPABILITIES.items()},
+        ),
+        deprecated=profile.get("status") == "deprecated",
+    )
+
+
+INTEGRATION = "langchain_"
+COLLECTIONS = (
+    "langchain_core",
+    "langchain_community",
+)  # of many providers, named after none
+
+
+def provider_of(model: Any) -> str | None:
+    """Return the provider that a chat model names for tracing, else the one its integration is named after."""
+    try:
+        named = model._get_ls_params().get("ls_provider")  # noqa: SLF001  # LangChain's own way to ask
+    except Exception:  # noqa: BLE001  # other people's code; who serves a model then stays unknown
+        named = None
+    package = type(model).__module__.partition(".")[0]
+    if not named and package.startswith(INTEGRATION) and package not in COLLECTIONS:
+        named = package.removeprefix(INTEGRATION)
+    return provider_id(named) if isinstance(named, str) and named else None
+
+
+class CatalogSource:
+    """Reads a catalog in the shape of models.dev (`api.json`) or of LiteLLM's price table, whichever it is.
+
+    Rows that cannot be read are passed over and counted in the warning `models.catalog_rows_skipped`. A file is read
+    anew by each `fetch`, so replacing it is enough to update it; it may be packed with gzip.
+
+    Args:
+        path_or_url: A file, or an http(s) URL.
+        name: How the catalog is called where its statements are shown; by default the file's name, or the URL's host.
+
+    Raises:
+        ConfigError: no path was given.
+    """
+
+    tier = "catalog"
+
+    def __init__(self, path_or_url: str | os.PathLike[str], *, name: str | None = None) -> None:
+        given = os.fspath(
+            expect(
+                path_or_url,
+                PATH,
+                "path_or_url",
+                "the path or the URL of a catalog",
+            )
+        ).strip()
+        if not given:
+            raise ConfigError(f"path_or_url={path_or_url!r}: give the path or the URL of a catalog")
+        self._is_url = given.lower().startswith(("http://", "https://"))
+        self._place = given if self._is_url else str(Path(given).expanduser().absolute())
+        self._shown = given.partition("?")[0]  # a query may hold what opens the catalog
+        self.name = name or (urlsplit(given).hostname if self._is_url else Path(given).name) or "catalog"
+        self.cache_key = f"catalog {given}" if self._is_url else ""  # a file is read as fast as a copy of it
+
+    def __repr__(self) -> str:
+        return f"CatalogSource({self._shown!r})"
+
+    def fetch(self, name: str | None) -> list[ModelInfo]:
+        """Return one model, wherever it is served, or all of them; a `SourceError` when nothing can be read."""
+        rows = list(_rows(self._document()))
+        found = [info for info in rows if info is not None]
+        if not found:
+            raise SourceError(f"{self._shown} has no models in the shape of models.dev or of LiteLLM's price table")
+        if len(found) < len(rows):
+            log.warning(
+                "models.catalog_rows_skipped",
+                catalog=self._shown,
+                skipped=len(rows) - len(found),
+            )
+        return [info for info in found if name is None or name in (info.name, f"{info.provider}/{info.name}")]
+
+    def _document(self) -> Any:
+        try:
+            if not self._is_url:
+                content = Path(self._place).read_bytes()
+                return json.loads(gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content)
+        except OSError as error:
+            raise SourceError(f"{self._shown} cannot be read: {error.strerror or type(error).__name__}") from error
+        except (ValueError, EOFError) as error:
+            raise SourceError(f"{self._shown} is no JSON") from error
+        from langchain_ctxwin.models.apis import asked  # noqa: PLC0415  # loads an HTTP client
+
+        return asked(self._place)
+
+
+def _rows(document: Any) -> Iterator[ModelInfo | None]:
+    """Yield the facts of each row, None for one that cannot be read; each entry tells its own shape."""
+    for key, entry in mapping(document).items():
+        models = mapping(entry).get("models")
+        if isinstance(models, dict):
+            provider = provider_id(str(entry.get("id") or key))
+            yield from (read_provider_row(provider, name, row) for name, row in models.items())
+        elif key != "sample_spec":  # the row of LiteLLM's table that explains the others
+            yield read_price_row(key, entry)
+
+
+INPUT_KINDS = {
+    "image": "images",
+    "audio": "audio",
+    "video": "video",
+    "pdf": "pdf",
+}  # models.dev's -> capability
+FLAGS = ("structured_output", "reasoning", "temperature")
+
+
+def read_provider_row(provider: str, name: str, row: Any) -> ModelInfo | None:
+    """Return what a model of a provider states, in the shape of models.dev, or None when it is unreadable."""
+    if not isinstance(row, dict):
+        return None
+    limit, cost = mapping(row.get("limit")), mapping(row.get("cost"))
+    inputs = mapping(row.get("modalities")).get("input") or ()
+    prices: dict[str, Any] = {field: price(cost.get(field.removesuffix("_price"))) for field in PRICE_FIELDS}
+    return stated(
+        name,
+        provider=provider,
+        context_window=tokens(limit.get("context")),
+        max_input_tokens=tokens(limit.get("input")),
+        max_output_tokens=tokens(limit.get("output")),
+        **prices,
+        capabilities=capabilities_of(
+            tools=row.get("tool_call"),
+            **{flag: row.get(flag) for flag in FLAGS},
+            **{name: kind in inputs for kind, name in INPUT_KINDS.items()},
+        ),
+        deprecated=row.get("status") == "deprecated",
+    )
+
+
+SUPPORTS = {  # capability -> field of LiteLLM's table
+    "images": "supports_vision",
+    "structured_output": "supports_response_schema",
+    "reasoning": "supports_reasoning",
+    "audio": "supports_audio_input",
+    "video": "supports_video_input",
+    "pdf": "supports_pdf_input",
+    CACHE_BREAKPOINTS: "supports_prompt_cache_breakpoint",
+}
+COSTS = {  # field -> that of LiteLLM's table
+    "input_price": "input_cost_per_token",
+    "output_price": "output_cost_per_token",
+    "cache_read_price": "cache_read_input_token_cost",
+    "cache_write_price": "cache_creation_input_token_cost",
+    "cache_write_hour_price": "cache_creation_input_token_cost_above_1hr",
+}
+
+
+def read_price_row(key: str, row: Any) -> ModelInfo | None:
+    """Return what a row of LiteLLM's table states, or None when it is none.
+
+    Its `max_input_tokens` is the window that the output shares, more often than not; `max_tokens` is an older name for
+    the output limit, or for the window where no output limit is stated.
+    """
+    served_by = mapping(row).get("litellm_provider")
+    if not isinstance(served_by, str):
+        return None
+    provider = provider_id(served_by)
+    prefix, slash, name = key.partition("/")
+    platform = provider_id(prefix)  # price tables split a platform into parts; what else has a slash is of the name
+    is_prefixed = slash and (provider == platform or provider.startswith(f"{platform}-"))
+    output = tokens(row.get("max_output_tokens"))
+    window = tokens(row.get("max_input_tokens")) or (tokens(row.get("max_tokens")) if output is None else None)
+    prices: dict[str, Any] = {field: price(row.get(column), per=ONE_TOKEN) for field, column in COSTS.items()}
+    return stated(
+        name if is_prefixed else key,
+        provider=provider,
+        context_window=window,
+        max_output_tokens=output,
+        **prices,
+        capabilities=capabilities_of(
+            tools=row.get("supports_function_calling"),
+            **{capability: row.get(field) for capability, field in SUPPORTS.items()},
+        ),
+        retires_on=day(row.get("deprecation_date")),
+    )
+
+
+MODELS = TypeAdapter(list[ModelInfo])
+
+
+@cache
+def snapshot() -> tuple[ModelInfo, ...]:
+    """Return the limits, prices and capabilities that come with the package, as of the day its file was made."""
+    packed = files(__package__).joinpath(SNAPSHOT_FILE).read_bytes()
+    return tuple(MODELS.validate_json(gzip.decompress(packed)))
+
+
+class SnapshotSource:
+    """States what comes with the package, where no other source knows better."""
+
+    name = "snapshot"
+    tier = "snapshot"
+
+    def fetch(self, name: str | None) -> list[ModelInfo]:
+        """Return one model, wherever it is served, or all of them."""
+        return [info for info in snapshot() if name in (None, info.name)]
+
+
+# A month. A limit that is obeyed is never heard again, so only expiry finds out that it was raised; finding out that it
+# was not costs one refused request, which recovers.
+LEARNED_TTL_SECONDS = 30 * 24 * 3600.0
+FLUSH_SECONDS = 5.0  # a few kilobytes take milliseconds, on a network folder perhaps a second
+MAX_MODELS = 1000  # a deployment talks to dozens; this bounds gateways that make up a name per tenant
+MAX_NAME_CHARS = 300  # longer names are made, one for each request
+MAX_WAITING = 64  # changes beside the one that is being saved; those who wait for the end of it count too
+VERSION = 1
+LEARNED_FIELDS = ("context_window", "max_input_tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """One limit as it was heard; 0 tokens say that an accepted request refuted it, which overrules older files."""
+
+    tokens: int
+    heard_at: float  # seconds since the epoch
+
+
+Limits = Mapping[str, Mapping[str, Heard]]  # by model and field, each the newest
+_LIMITS = TypeAdapter(dict[str, dict[str, Heard]])
+
+
+class LearnedSource:
+    """Remembers what providers stated about their limits, for every conversation and, with a path, every process.
+
+    Per field the latest statement wins, be it smaller or larger: a larger one that is heard corrects a stale small one,
+    and a larger request that is taken withdraws it (`accepted`). Each statement expires.
+
+    With a path, statements are kept in a JSON file that processes may share: read when the source is made and by
+    `refresh`, and written in a background thread after `learn`, merged with what others saved meanwhile. Call `flush`
+    before the program ends. Trouble with the file is logged and never raised.
+
+    Raises:
+        ConfigError: the path names no place, or a file that holds something else, which is never written; or
+            `ttl_seconds` is not positive.
+
+    Examples:
+        >>> source = LearnedSource()
+        >>> source.learn("small", {"context_window": 8192})
+        >>> source.recall("small")
+        {'context_window': 8192}
+    """
+
+    name = "learned"
+    tier = "learned"
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        ttl_seconds: float = LEARNED_TTL_SECONDS,
+        clock: Clock = time.time,
+    ) -> None:
+        if not ttl_seconds > 0:
+            raise ConfigError(f"ttl_seconds={ttl_seconds!r}: give a positive number of seconds")
+        self._file = None if path is None else _limits_file(place(path))
+        if self._file:
+            self._file.require_ours()
+        self._ttl_seconds = ttl_seconds
+        self._clock = clock
+        self._heard: Limits = {}  # replaced as a whole, never changed, so that reading it needs no lock
+        self._lock = ForkSafeLock()
+        self._worker = Worker("ctxwin-limits", max_waiting=MAX_WAITING)
+        self.refresh()
+
+    def learn(self, model: str, limits: Mapping[str, int]) -> None:
+        """Remember what a provider just stated; returns at once, also on an event loop.
+
+        An unnamed model (empty name) is not remembered: its limit would apply to every other unnamed model.
+
+        Raises:
+            ConfigError: a field is no limit or a value no plausible number of tokens; nothing was remembered.
+        """
+        for field, value in limits.items():
+            if field not in LEARNED_FIELDS:
+                use = " or ".join(LEARNED_FIELDS)
+                raise ConfigError(f"{model!r}: {field!r} is no limit that can be learned: use {use}")
+            if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_TOKENS:
+                wanted = f"a whole number of tokens from 1 to {MAX_TOKENS:,}"
+                raise ConfigError(f"{model!r}: {field}={value!r}: give {wanted}")
+        self._hear(model, limits)
+
+    def accepted(self, model: str, tokens: int) -> None:
+        """Withdraw the limits below an input that the model took, here and in the file; returns at once."""
+        known = self.recall(model)
+        self._hear(
+            model,
+            dict.fromkeys(known.keys() - unrefuted(known, tokens).keys(), 0),
+        )
+
+    def recall(self, model: str) -> Mapping[str, int]:
+        """Return the limits that were heard and have not expired, by field name; empty when there are none."""
+        said = self._heard.get(model, {}).items()
+        return {field: one.tokens for field, one in said if one.tokens and self._is_live(one)}
+
+    def fetch(self, name: str | None) -> list[ModelInfo]:
+        """Return what is known about one model, or about all of them by name; reads no file."""
+        models = sorted(self._heard) if name is None else [name]
+        infos = [stated(model, **self.recall(model)) for model in models if self.recall(model)]
+        return [info for info in infos if info is not None]
+
+    def refresh(self) -> None:
+        """Take over what other processes saved. Reads the file: in async code call it in a thread."""
+        if self._file and (stored := self._file.read()) is not None:
+            self._absorb(stored)
+
+    def flush(self, timeout_seconds: float = FLUSH_SECONDS) -> bool:
+        """Wait until what was learned is saved, or could not be; false when that takes longer. Blocks its thread."""
+        return self._worker.flush(timeout_seconds)
+
+    def _hear(self, model: str, limits: Mapping[str, int]) -> None:
+        if not limits or not 0 < len(model) <= MAX_NAME_CHARS:
+            return
+        self._absorb({model: {field: Heard(tokens, self._clock()) for field, tokens in limits.items()}})
+        if self._file is None:
+            return
+        try:
+            self._worker.submit(partial(self._file.update, self._absorb))  # a change that waits saves this too
+        except RuntimeError as error:  # the process may have no more threads, or is about to end
+            self._file.not_saved(str(error))
+
+    def _absorb(self, said: Limits) -> Limits:
+        """Take up what was said, and return all that has not expired: per field the newest, then the stricter."""
+        with self._lock.held:
+            both = {model: dict(limits) for model, limits in self._heard.items()}
+            for model, limits in said.items():
+                known = both.setdefault(model, {})
+                for field, one in limits.items():
+                    known[field] = max(
+                        known.get(field, one),
+                        one,
+                        key=lambda one: (one.heard_at, -one.tokens),
+                    )
+            live = {
+                model: {f: one for f, one in limits.items() if self._is_live(one)} for model, limits in both.items()
+            }
+            newest = sorted((max(one.heard_at for one in limits.values()), m) for m, limits in live.items() if limits)
+            self._heard = {model: live[model] for _, model in newest[-MAX_MODELS:]}
+            return self._heard
+
+    def _is_live(self, said: Heard) -> bool:
+        """Not expired; one from as far ahead is the mistake of a clock that was wrong."""
+        return abs(self._clock() - said.heard_at) < self._ttl_seconds
+
+
+def _limits_file(path: Path) -> SharedFile[Limits]:
+    """The file that keeps statements."""
+
+    def read(content: bytes) -> tuple[Limits, str]:
+        try:
+            return _LIMITS.validate_python(mapping(json.loads(content)).get("models")), ""
+        except ValueError:
+            return {}, f"no limits of version {VERSION}"
+
+    def write(limits: Limits) -> str:
+        plain: Any = limits
+        return json.dumps({"version": VERSION, "models": _LIMITS.dump_python(plain)}, indent=1)
+
+    kind: Any = {
+        "events": "models.learned",
+        "key": "models",
+        "version": VERSION,
+    }
+    return SharedFile(path, empty={}, read=read, write=write, **kind)

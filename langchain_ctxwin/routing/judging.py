@@ -1,0 +1,91 @@
+"""How much a request asks of a model, by what people know: its length, code, numbers, questions, words for work."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+from langchain_core.messages import AnyMessage, HumanMessage
+
+from langchain_ctxwin.core.model_info import ModelInfo
+from langchain_ctxwin.core.tool_schemas import name_of
+
+Complexity = Literal["low", "medium", "high"]
+Classify = Callable[[Sequence[AnyMessage], Sequence[Any]], Complexity]
+
+# Chosen on every other prompt of public outcomes (RouteLLM) and every other request of
+# `benchmarks/routing_requests.py`, measured on the others by `benchmarks/routing.py`.
+LONG_CHARS = 80  # of what is asked, beside options to choose from; in less, any model answers nearly as well
+MANY_NUMBERS = 3  # a sum has two
+READ_CHARS = 2_048  # at either end of a longer text, where what is asked stands
+PRESUMED_STRENGTH = 0.5  # in the middle, where prices say nothing
+NEEDED = {"low": 0.0, "medium": 0.5, "high": 1.0}
+"""Complexity -> strength of a model that is enough for it."""
+
+_WORK = re.compile(
+    r"\b(?:algorithms?|analy[sz]e|architect(?:ure)?|compare|construct|debug|deriv(?:e|ation)|design|detect|diagnose"
+    r"|draft|estimate|evaluate|implement|integral|migrat\w+|optimi[sz]e|plan|proofs?|prov(?:e|ing)|recommend|reconcile"
+    r"|refactor|review|rewrite|simplify|step by step|trade-?offs?|walk (?:me )?through|why|how would"
+    r"|write an? \w+ \w+)\b",
+    re.IGNORECASE,
+)
+_CODE = re.compile(
+    r"```|^[ \t]*(?:def|class|import|from|return|func|fn|const|let|var|#include|SELECT|Traceback)\b"
+    r"|[{};][ \t]*$|[=!<>]=|=>|->|::|\w\(\w*\)",
+    re.MULTILINE,
+)
+_OPTION = re.compile(r"^[ \t]*\(?[A-E][.):] .*$\n?", re.MULTILINE)
+_NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
+
+
+def judged(messages: Sequence[AnyMessage], tools: Sequence[Any] = ()) -> Complexity:
+    """Return the complexity of a request by plain signs in its latest user message: none is low, one is medium.
+
+    Examples:
+        >>> (
+        ...     judged([HumanMessage("What is 2+2?")]),
+        ...     judged([HumanMessage("Prove it, and why `f(x) == x`.")]),
+        ... )
+        ('low', 'high')
+    """
+    text = read_part(asked(messages))
+    signs = [
+        len(_OPTION.sub("", text)) >= LONG_CHARS,
+        _WORK.search(text) is not None,
+        _CODE.search(text) is not None,
+        len(_NUMBER.findall(text)) >= MANY_NUMBERS,
+        text.count("?") > 1,
+        any(name and name in text for name in map(name_of, tools)),
+    ]
+    return ("low", "medium", "high")[min(sum(signs), 2)]
+
+
+def asked(messages: Sequence[AnyMessage]) -> str:
+    """Return what the user asks: the text of the last user message."""
+    return next(
+        (message.text for message in reversed(messages) if isinstance(message, HumanMessage)),
+        "",
+    )
+
+
+def read_part(text: str) -> str:
+    """Return what is read of a text: all, or the beginning and the end of a long one."""
+    return text if len(text) <= 2 * READ_CHARS else f"{text[:READ_CHARS]}\n{text[-READ_CHARS:]}"
+
+
+def bucket_of(text: str, complexity: Complexity, *, needs_tools: bool) -> str:
+    """Return kind and complexity of a task, under which outcomes are counted, e.g. `code/high`."""
+    kind = "tools" if needs_tools else "code" if _CODE.search(read_part(text)) else "text"
+    return f"{kind}/{complexity}"
+
+
+def strengths(infos: Sequence[ModelInfo]) -> list[float]:
+    """Return how strong each model presumably is, 0 to 1, by the rank of its price; in the middle when it is unknown.
+
+    Models of one price share a rank.
+    """
+    prices = [info.input_price if info.output_price is None else info.output_price for info in infos]
+    ranks = {price: rank for rank, price in enumerate(sorted({price for price in prices if price is not None}))}
+    highest = max(1, len(ranks) - 1)
+    return [PRESUMED_STRENGTH if price is None or len(ranks) == 1 else ranks[price] / highest for price in prices]

@@ -1,0 +1,176 @@
+"""Outcomes: how often each model answered each kind of task well, in memory or in a file that processes share."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, TypeAdapter
+
+from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.protocols import Clock
+from langchain_ctxwin.util.background import ForkSafeLock, Worker
+from langchain_ctxwin.util.files import SharedFile, place
+
+# Trials after which older ones count for less, so that a model that changed under its name is judged anew: a share of
+# successes is then known to about 3 points.
+MAX_TRIALS = 200.0
+MAX_CELLS = 4096  # pairs of a bucket and a model, about half a megabyte
+MAX_NAME_CHARS = 256  # of a bucket or a model, so that the file stays small; far above any name in use
+PRIOR_TRIALS = 10.0  # outcomes that weigh as much as what is presumed: a share of ten is known to about 15 points
+VERSION = 1
+FLUSH_SECONDS = 5.0  # a file of this size takes milliseconds, on a network folder perhaps a second
+
+_Number = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Count:
+    """Outcomes of one model on one kind of task."""
+
+    successes: _Number = 0.0
+    trials: _Number = 0.0
+    at: _Number = 0.0  # when the latest was recorded, in seconds since the epoch
+
+    def plus(self, other: Count) -> Count:
+        """Return both together, scaled down to `MAX_TRIALS` when there are more."""
+        successes, trials = (
+            self.successes + other.successes,
+            self.trials + other.trials,
+        )
+        share = min(1.0, MAX_TRIALS / trials) if trials else 1.0
+        return Count(
+            successes=successes * share,
+            trials=trials * share,
+            at=max(self.at, other.at),
+        )
+
+    def chance(self, presumed: float) -> float:
+        """Return the chance of a good answer, where one was presumed before anything was counted."""
+        return (PRIOR_TRIALS * presumed + self.successes) / (PRIOR_TRIALS + self.trials)
+
+
+Counts = Mapping[str, Mapping[str, Count]]  # by bucket and model
+_COUNTS = TypeAdapter(dict[str, dict[str, Count]])
+_NONE = Count()
+
+
+class Outcomes:
+    """Counts successes and trials per model and task bucket; thread-safe and bounded.
+
+    With a path, counts are kept in a JSON file that processes may share: each adds what it recorded itself. It is read
+    when the object is made and written in a background thread after `record`. Call `flush` before the program ends.
+    Trouble with the file is logged and never raised: counting goes on in memory.
+
+    Raises:
+        ConfigError: the path names no place, or a file that holds something else, which is never written.
+
+    Examples:
+        >>> outcomes = Outcomes()
+        >>> outcomes.record("code/high", "small", success=True)
+        >>> outcomes.of("code/high", "small").trials
+        1.0
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        clock: Clock = time.time,
+    ) -> None:
+        self._file = None if path is None else _file_of(place(path))
+        if self._file:
+            self._file.require_ours()
+        self._clock = clock
+        self._known: Counts = (self._file.read() if self._file else None) or {}
+        self._new: Counts = {}  # what is not in the file yet; both are replaced as a whole
+        self._lock = ForkSafeLock()
+        self._worker = Worker("ctxwin-outcomes")
+
+    def record(self, bucket: str, model: str, *, success: bool) -> None:
+        """Count one outcome; returns at once, also on an event loop.
+
+        Raises:
+            ConfigError: a name is empty or too long, or `success` is no boolean; nothing was counted.
+        """
+        for what, name in (("bucket", bucket), ("model", model)):
+            if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME_CHARS:
+                raise ConfigError(f"{what}={name!r:.80}: give a name of 1 to {MAX_NAME_CHARS} characters")
+        if not isinstance(success, bool):
+            raise ConfigError(f"success={success!r}: give True or False")
+        self.add(bucket, model, Count(successes=float(success), trials=1.0))
+
+    def add(self, bucket: str, model: str, count: Count) -> None:
+        """Count outcomes as of now; returns at once, also on an event loop."""
+        one = {bucket: {model: replace(count, at=self._clock())}}
+        with self._lock.held:
+            self._known = added(self._known, one)
+            self._new = added(self._new, one) if self._file else {}
+        if self._file is None:
+            return
+        try:  # in a thread: files must not be touched on an event loop; a task that waits saves this one too
+            self._worker.submit(partial(self._save, self._file))
+        except RuntimeError as error:  # the process may have no more threads, or is about to end
+            self._file.not_saved(str(error))
+
+    def of(self, bucket: str, model: str) -> Count:
+        """Return what is known of a model on a kind of task: no trials when nothing is."""
+        return self._known.get(bucket, {}).get(model, _NONE)
+
+    def flush(self, timeout_seconds: float = FLUSH_SECONDS) -> bool:
+        """Wait until what was recorded is saved, or could not be; false when that takes longer. Blocks its thread."""
+        return self._worker.flush(timeout_seconds)
+
+    def _save(self, file: SharedFile[Counts]) -> None:
+        """Save what is new; what fails is kept and tried again with the next outcome."""
+        with self._lock.held:
+            new, self._new = self._new, {}
+        saved = file.update(lambda stored: added(stored, new))
+        with self._lock.held:
+            if saved is None:
+                self._new = added(new, self._new)
+            else:
+                self._known = added(saved, self._new)
+
+
+def added(one: Counts, other: Counts) -> Counts:
+    """Return the sums per cell; of more than `MAX_CELLS` the ones that were heard of last."""
+    both = {bucket: dict(models) for bucket, models in one.items()}
+    for bucket, models in other.items():
+        for model, count in models.items():
+            both.setdefault(bucket, {})[model] = both.get(bucket, {}).get(model, _NONE).plus(count)
+    cells = [(count.at, bucket, model) for bucket, models in both.items() for model, count in models.items()]
+    for _, bucket, model in sorted(cells)[:-MAX_CELLS]:
+        del both[bucket][model]
+    return both
+
+
+def _file_of(path: Path) -> SharedFile[Counts]:
+    """The file that keeps counts."""
+
+    def read(content: bytes) -> tuple[Counts, str]:
+        try:
+            return _COUNTS.validate_python(json.loads(content)["outcomes"]), ""
+        except (ValueError, KeyError, TypeError):
+            return {}, f"no outcomes of version {VERSION}"
+
+    def write(counts: Counts) -> str:
+        plain: Any = counts
+        return json.dumps(
+            {"version": VERSION, "outcomes": _COUNTS.dump_python(plain)},
+            indent=1,
+            sort_keys=True,
+        )
+
+    kind: Any = {
+        "events": "models.outcomes",
+        "key": "outcomes",
+        "version": VERSION,
+    }
+    return SharedFile(path, empty={}, read=read, write=write, **kind)

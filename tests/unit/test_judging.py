@@ -1,0 +1,41 @@
+"""How much a request asks of a model is judged by plain signs, and models are ranked by their prices."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+
+from langchain_ctxwin.routing import judged
+from langchain_ctxwin.routing.judging import LONG_CHARS, bucket_of, strengths
+from support.routing import info
+
+TOOL = {"name": "search_orders", "parameters": {}}
+
+
+@pytest.mark.parametrize(
+    ("text", "complexity"),
+    [
+        *((plain, "low") for plain in ("", "Hi", "What is 2+2?", "Danke!", "word " * (LONG_CHARS // 5 - 1))),
+        *((one, "medium") for one in ("word " * LONG_CHARS, "Prove it.", "`f(x)` fails", "1, 2 and 3", "Who? When?")),
+        ("Use search_orders for mine.", "medium"),
+        *((two, "high") for two in ("Refactor f(x) now.", "Why? And how much is 3 * 4 + 5?")),
+    ],
+)
+def test_each_sign_of_work_raises_the_complexity(text, complexity):
+    """The latest user message counts, whatever stands around it."""
+    history = [SystemMessage("Prove it."), HumanMessage("Prove it."), HumanMessage(text), AIMessage("Why? Who?")]
+    assert judged(history, [TOOL]) == complexity
+
+
+@given(st.text())
+def test_any_text_is_judged_and_has_a_bucket(text):
+    complexity = judged([HumanMessage(text)])
+    kind, level = bucket_of(text, complexity, needs_tools=False).split("/")
+    assert (kind in ("code", "text"), level) == (True, complexity)
+    assert bucket_of(text, "low", needs_tools=True) == "tools/low"
+
+
+def test_a_strength_is_the_rank_of_a_price():
+    prices = ("1", "3", None, "3", "9")
+    assert strengths([info("m", 8_192, price) for price in prices]) == [0.0, 0.5, 0.5, 0.5, 1.0]
+    assert strengths([info("m", 8_192, "1")]) == [0.5]

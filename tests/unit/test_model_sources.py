@@ -1,0 +1,346 @@
+"""Sources state what others wrote, read as what it means: from files, profiles, the user, and servers' entries."""
+
+import gzip
+import json
+from datetime import date
+from decimal import Decimal
+
+import httpx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.language_models import FakeListChatModel
+from langchain_google_genai import ChatGoogleGenerativeAI
+from structlog.testing import capture_logs
+
+from langchain_ctxwin import ModelInfo, ModelLimits
+from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.models import apis
+from langchain_ctxwin.models.reading import MILLION, ONE_TOKEN, SPELLINGS, day, price, provider_id, tokens
+from langchain_ctxwin.models.sources import (
+    AnthropicSource,
+    CatalogSource,
+    ExplicitSource,
+    GeminiSource,
+    OllamaSource,
+    OpenAICompatibleSource,
+    ProfileSource,
+    SourceError,
+    read_price_row,
+    read_provider_row,
+)
+from support.model_shapes import CATALOG, PRICE_TABLE
+
+# Values
+
+
+@pytest.mark.parametrize(
+    ("read", "expected", "written"),
+    [
+        (tokens, 131_072, [131_072, 131_072.0, "131072", " 131072 "]),
+        (tokens, None, [0, -1, "0", 0.5, 10**9 + 1, "1e99", None, True, "", "unlimited", float("nan"), [], {}]),
+        (lambda value: price(value, per=ONE_TOKEN), Decimal("0.25"), [2.5e-07, "0.00000025", "2.5e-7"]),
+        (lambda value: price(value, per=ONE_TOKEN), None, ["-1", None, True, "", "free", "NaN", "inf", [], 1.0]),
+        (lambda value: str(price(value)), "10", [10, "10.00", Decimal("1E+1")]),
+        (day, date(2026, 5, 31), ["2026-05-31", "2026-05-31T23:59:59Z"]),
+        (day, date(2026, 5, 1), ["2026-05"]),
+        (day, date(2026, 1, 1), [1_767_225_600, 1_767_225_600.5]),
+        (day, None, ["2026-02-30", "31.5.2026", "", "soon", 0, 1e300, None, {}]),
+        (provider_id, "google", ["google_genai", "Gemini"]),
+        (provider_id, "google-vertex", ["vertex_ai-language-models"]),
+        (provider_id, "google-vertex-anthropic", ["vertex_ai-anthropic_models"]),
+        (provider_id, "amazon-bedrock", ["bedrock_converse"]),
+        (provider_id, "azure", ["Azure OpenAI"]),
+        (provider_id, "my-gateway", ["My Gateway"]),
+    ],
+)
+def test_a_value_is_read_however_it_is_written_or_unknown(read, expected, written):
+    assert [read(value) for value in written] == [expected] * len(written)
+
+
+@given(st.text() | st.sampled_from(sorted({*SPELLINGS, *SPELLINGS.values()})))
+def test_an_id_of_a_provider_is_its_own_id(text):
+    assert provider_id(provider_id(text)) == provider_id(text)
+
+
+@given(st.decimals(min_value="0.000001", max_value=1000, places=6))
+def test_a_price_per_token_and_per_million_is_the_same_price(per_million):
+    assert price(str(per_million / MILLION), per=ONE_TOKEN) == price(float(per_million)) == per_million
+
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9)
+KEYS = st.sampled_from(
+    [
+        *("id", "name", "limit", "cost", "modalities", "input", "output", "context", "tool_call", "context_length"),
+        *("pricing", "prompt", "top_provider", "meta", "n_ctx", "capabilities", "architecture", "deprecation"),
+        *("litellm_provider", "max_tokens", "max_input_tokens", "max_output_tokens", "inputTokenLimit", "model_info"),
+    ]
+)
+ENTRIES = st.dictionaries(KEYS, SCALARS | st.dictionaries(KEYS, SCALARS, max_size=3), max_size=8)
+
+
+@settings(max_examples=50)
+@given(ENTRIES)
+def test_no_entry_is_too_strange_to_read(entry):
+    read = [
+        apis.read_entry(entry, "p"),
+        read_provider_row("p", "m", entry),
+        read_price_row("m", entry),
+        *(source._info(entry) for source in (GeminiSource(), AnthropicSource())),
+    ]
+    assert all(info is None or info.limits.source for info in read)
+
+
+# Catalogs
+
+
+@pytest.fixture
+def catalog(tmp_path):
+    """Write a document and return the source that reads it."""
+
+    def written(document, name="api.json"):
+        path = tmp_path / name
+        text = json.dumps(document).encode()
+        path.write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
+        return CatalogSource(path)
+
+    return written
+
+
+def test_a_catalog_of_providers_is_read(catalog):
+    assert catalog(CATALOG).fetch(None) == [
+        ModelInfo(
+            name="test-pro",
+            provider="maker",
+            context_window=400_000,
+            max_input_tokens=272_000,
+            max_output_tokens=128_000,
+            input_price=Decimal("1.25"),
+            output_price=Decimal(10),
+            cache_read_price=Decimal("0.125"),
+            capabilities=frozenset({"text", "tools", "reasoning", "temperature", "images", "pdf"}),
+            deprecated=True,
+        ),
+        ModelInfo(name="maker/test-pro", provider="gateway"),
+    ]
+
+
+def test_a_price_table_is_read(catalog):
+    assert catalog(PRICE_TABLE).fetch(None) == [
+        ModelInfo(
+            name="test-pro",
+            provider="maker",
+            context_window=128_000,
+            max_output_tokens=4096,
+            input_price=Decimal("0.25"),
+            output_price=Decimal(2),
+            cache_read_price=Decimal("0.025"),
+            capabilities=frozenset({"text", "tools", "images"}),
+            retires_on=date(2099, 5, 31),
+        ),
+        ModelInfo(name="test-old", provider="maker", context_window=32_000),
+        ModelInfo(name="test-verse@1", provider="google-vertex-anthropic", context_window=200_000),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("row", "facts"),
+    [
+        ({"max_tokens": 4096, "max_output_tokens": 4096}, (None, 4096, set())),  # the oldest field is no window then
+        ({"max_input_tokens": -1, "max_output_tokens": "much"}, (None, None, set())),
+        ({"max_input_tokens": 4096, "max_output_tokens": 8192}, (4096, None, set())),
+        # A set that lacks tools says that there are none; an empty one is unknown.
+        ({"supports_vision": True}, (None, None, set())),
+        ({"supports_function_calling": False}, (None, None, {"text"})),
+    ],
+)
+def test_a_strange_row_states_what_can_be_believed(catalog, row, facts):
+    """A gateway's model keeps the slash of its name."""
+    [found] = catalog({"openrouter/maker/m": {"litellm_provider": "openrouter", **row}}).fetch(None)
+    assert (found.context_window, found.max_output_tokens, found.capabilities) == facts
+    assert (found.provider, found.name) == ("openrouter", "maker/m")
+
+
+def test_rows_that_cannot_be_read_are_counted(catalog):
+    document = {"maker": {"models": {"good": {}, "": {}, "bad": 7}}, "m": {"litellm_provider": 3}, "n": []}
+    with capture_logs() as logs:
+        names = [found.name for found in catalog(document).fetch(None)]
+    assert names == ["good"]
+    assert [(log["event"], log["skipped"]) for log in logs] == [("models.catalog_rows_skipped", 4)]
+
+
+def test_a_catalog_may_be_packed_and_is_read_anew_after_it_was_replaced(catalog):
+    source = catalog(CATALOG, "api.json.gz")
+    assert [found.provider for found in source.fetch("maker/test-pro")] == ["maker", "gateway"]
+    catalog({"maker": {"models": {"new": {}}}}, "api.json.gz")
+    assert [found.name for found in source.fetch(None)] == ["new"]
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        *((content, "is no JSON") for content in (b"", b"<html>", b"\x1f\x8bbroken", gzip.compress(b"{}")[:-4])),
+        *((content, "has no models") for content in (b"[]", b'{"models": {"m": 1}}')),
+        (None, "cannot be read: No such file"),
+    ],
+)
+def test_a_file_that_is_no_catalog_is_a_typed_error(tmp_path, content, reason):
+    path = tmp_path / "api.json"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(SourceError, match=rf"api\.json {reason}"):
+        CatalogSource(path).fetch(None)
+
+
+def test_a_catalog_is_called_after_its_place_and_shows_no_query():
+    source = CatalogSource(" HTTPS://example.com/api.json?token=secret")
+    assert (source.name, repr(source)) == ("example.com", "CatalogSource('HTTPS://example.com/api.json')")
+    with pytest.raises(ConfigError, match="give the path or the URL"):
+        CatalogSource(" ")
+
+
+# What the user states
+
+
+BLEND = {
+    "provider": "google_genai",
+    "context_window": "128000",
+    "input_price": 0.1,
+    "capabilities": ["tools", "images"],
+    "aliases": ("big",),
+    "deprecated": True,
+    "retires_on": "2099-05-31",
+    "cache_read_price": None,
+}
+READ = {
+    "provider": "google",
+    "context_window": 128_000,
+    "input_price": Decimal("0.1"),
+    "capabilities": frozenset({"tools", "images"}),
+    "retires_on": date(2099, 5, 31),
+}
+LIMITS = {"context_window": 8192, "max_input_tokens": 6000, "max_output_tokens": 2000}
+
+
+@pytest.mark.parametrize(
+    ("said", "facts"),
+    [
+        (8192, {"context_window": 8192}),
+        *((nothing, {}) for nothing in (None, {}, {"context_window": None})),
+        (ModelInfo(name="small", provider="maker"), {"provider": "maker"}),
+        (ModelInfo(name="nova-1", aliases=("nova",)), {"aliases": ("nova-1", "nova")}),
+        (ModelLimits(8192, 6000, 2000, 1000), LIMITS),  # without what a request asks for
+        (BLEND, {name: READ.get(name, value) for name, value in BLEND.items() if value is not None}),
+    ],
+)
+def test_what_is_said_about_a_name_holds_under_it(said, facts):
+    source = ExplicitSource({"small": said, "large": {"aliases": ["huge"]}})
+    assert source.fetch("small") == [ModelInfo(name="small", **facts)]
+    assert [one.name for one in source.fetch("huge")] == ["large"]
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        ({"small": 0}, "context_window=0"),
+        ({"small": "large"}, "small: context_window='large'"),
+        ({"small": {"input_price": -1}}, "small: input_price="),
+        ({"small": {"retires_on": "soon"}}, "retires_on='soon'"),
+        ({"small": {"window": 8192}}, "small: unknown field window: give some of provider, context_window"),
+        ({"small": {"context_window": 10, "max_output_tokens": 20}}, "small: max_output_tokens=20 is more than"),
+        ({"": 8192}, "give the model's name"),
+        ([("small", 8192)], "give a mapping of model names"),
+    ],
+)
+def test_a_mistake_is_reported_when_the_source_is_made(facts, said):
+    with pytest.raises(ConfigError, match=said):
+        ExplicitSource(facts)
+
+
+def test_the_profile_of_a_given_model_is_read():
+    profile = {"max_input_tokens": 128_000, "max_output_tokens": 16_000, "tool_calling": True, "status": "deprecated"}
+    chat = ChatGoogleGenerativeAI(model="models/test-pro", google_api_key="x", profile=profile)
+    bare = [FakeListChatModel(responses=["x"], profile=profile) for profile in ({}, None)]
+    source = ProfileSource([chat.bind_tools([]), *bare])
+    assert source.fetch(None) == [
+        ModelInfo(
+            name="test-pro",
+            provider="google",
+            context_window=128_000,
+            max_output_tokens=16_000,
+            capabilities=frozenset({"text", "tools"}),
+            deprecated=True,
+        )
+    ]
+    assert source.fetch("unknown") == []
+
+
+# Servers
+
+
+@pytest.mark.parametrize(
+    ("url", "environment", "key"),
+    [
+        ("https://api.anthropic.com/v1", {}, "k"),
+        ("http://api.anthropic.com/v1", {}, ""),
+        ("https://api.anthropic.com.other.test/v1", {}, ""),
+        ("http://gateway:8080/anthropic", {}, ""),
+        ("http://gateway:8080/anthropic", {"ANTHROPIC_BASE_URL": "http://gateway:8080/"}, "k"),
+        ("http://gateway:9090/anthropic", {"ANTHROPIC_BASE_URL": "http://gateway:8080"}, ""),
+        ("http://gateway:8080/anthropic", {"OPENAI_BASE_URL": "http://gateway:8080"}, ""),
+    ],
+)
+def test_a_key_from_the_environment_goes_where_its_client_sends_it(url, environment, key, monkeypatch):
+    for name, value in {"ANTHROPIC_API_KEY": "k", **environment}.items():
+        monkeypatch.setenv(name, value)
+    assert AnthropicSource(url)._key() == key
+
+
+@pytest.mark.parametrize("kind", [AnthropicSource, GeminiSource, OpenAICompatibleSource])
+def test_what_two_accounts_list_is_stored_apart(kind):
+    """No source shows its key."""
+    one, other = (kind("https://maker.test/v1", key) for key in ("secret-a", "secret-b"))
+    assert one.cache_key != other.cache_key
+    assert "secret" not in f"{one!r} {one.name} {one.cache_key} {other.cache_key}"
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        *((url, "give a URL") for url in ("localhost:8000", "", "file:///etc/passwd", "http://")),
+        *((url, "pass the key as api_key") for url in ("http://user:secret@host/v1", "http://host/v1?key=secret")),
+    ],
+)
+def test_an_address_that_is_none_is_refused(url, said):
+    with pytest.raises(ConfigError, match=said) as caught:
+        OllamaSource(url)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (httpx.Response(503), r"^http://maker\.test/v1/models answered HTTP 503$"),
+        (httpx.Response(302, headers={"location": "http://other.test/"}), "answered HTTP 302"),
+        (httpx.ConnectError("secret"), "cannot be reached: ConnectError$"),
+        (httpx.Response(200, text="<html>"), "answered no JSON"),
+    ],
+)
+def test_what_cannot_be_read_is_a_typed_error_without_a_key(answer, said, monkeypatch):
+    """A redirect would take the key along."""
+
+    def send(client, request, **_):
+        if isinstance(answer, Exception):
+            raise answer
+        answer.request = request
+        return answer
+
+    monkeypatch.setattr(httpx.Client, "send", send)
+    with pytest.raises(SourceError, match=said) as caught:
+        OpenAICompatibleSource("http://maker.test/v1", "secret").fetch(None)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_key_that_is_no_header_is_a_typed_error():
+    with pytest.raises(SourceError, match="the key holds"):
+        AnthropicSource(api_key="s\u00e9cret").fetch(None)
