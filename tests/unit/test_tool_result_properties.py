@@ -4,13 +4,14 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from langchain_ctxwin.tool_results import view as module
+from langchain_ctxwin.core.field_paths import compile_fields
+from langchain_ctxwin.tool_results import showing as module
 from langchain_ctxwin.tool_results.contents import content_of
 from langchain_ctxwin.tool_results.cursors import Style
 from langchain_ctxwin.tool_results.guard import MIN_TOKENS
 from langchain_ctxwin.tool_results.pages import PageRoom
-from langchain_ctxwin.tool_results.reading import Question
-from langchain_ctxwin.tool_results.view import Inside, ResultView, layout_of
+from langchain_ctxwin.tool_results.query import Question
+from langchain_ctxwin.tool_results.showing import Inside, ResultView, layout_of
 from support.walking import PRICE, answers, ask, entries_in, guard_of, pages
 
 RUNS = settings(
@@ -88,7 +89,8 @@ def test_entries_are_all_of_the_result(result):
     elif layout.unit == "fields":
         rebuilt = {key: item for entry in entries for key, item in entry.items()}
     else:
-        rebuilt = put_together(entries[0] if layout.head else {}, layout.path, entries[layout.head :])
+        (keys,) = compile_fields([layout.path]) if layout.path else ((),)
+        rebuilt = put_together(entries[0] if layout.head else {}, keys, entries[layout.head :])
 
     assert exact(rebuilt) == exact(json.loads(as_json(result)))
 
