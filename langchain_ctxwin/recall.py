@@ -7,7 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import islice, pairwise
+from itertools import groupby, islice, pairwise
+from math import hypot
+from operator import mul
 from os.path import commonprefix
 from typing import Annotated, Any
 
@@ -349,38 +351,29 @@ def _word_scores(texts: Sequence[str], owners: Sequence[int], query: str) -> lis
     known = [Counter(term if term in wanted else "" for term in _passage_terms(text)) for text in texts]
     if not any(text.keys() - {""} for text in known):
         return [0.0] * len(texts)
-    import numpy as np  # noqa: PLC0415  # takes longer to import than this package
-
     index = TermIndex(known, saturation=TERM_SATURATION, length_share=LENGTH_NORMALIZATION)
-    own = index.scores(dict.fromkeys(index.numbers(wanted), 1.0))
-    changes = np.diff(owners, prepend=-1, append=-1) != 0
-    is_first, is_last = changes[:-1], changes[1:]
-    owner = np.cumsum(is_first) - 1
-    best = np.maximum.reduceat(own, np.flatnonzero(is_first))
-    scores = own + is_first * _from_before(best)[owner] + is_last * _from_before(best[::-1])[::-1][owner]
-    for distance, share in enumerate(NEIGHBOR_SHARES, start=1):
-        is_same = owner[distance:] == owner[:-distance]
-        scores[distance:] += share * own[:-distance] * is_same
-        scores[:-distance] += share * own[distance:] * is_same
-    result: list[float] = scores.tolist()
-    return result
-
-
-def _from_before(scores: Any) -> Any:
-    """What each one of a numpy vector gets of those before it."""
-    shares = 0 * scores
-    for distance, share in enumerate(NEIGHBOR_SHARES, start=1):
-        shares[distance:] += share * scores[:-distance]
-    return shares
+    own = index.scores(wanted)
+    groups = [list(places) for _, places in groupby(range(len(own)), key=owners.__getitem__)]
+    best = [max(own[place] for place in places) for places in groups]
+    scores = list(own)
+    for number, places in enumerate(groups):
+        for distance, share in enumerate(NEIGHBOR_SHARES, start=1):
+            if number >= distance:
+                scores[places[0]] += share * best[number - distance]
+            if number + distance < len(groups):
+                scores[places[-1]] += share * best[number + distance]
+            for before, after in zip(places, places[distance:], strict=False):
+                scores[after] += share * own[before]
+                scores[before] += share * own[after]
+    return scores
 
 
 def _meaning_scores(texts: list[str], query: str, embeddings: Embeddings) -> list[float]:
     """The cosine between each passage and the query."""
-    from langchain_core.vectorstores import InMemoryVectorStore  # noqa: PLC0415  # imports numpy
-
-    store = InMemoryVectorStore.from_texts(texts, embeddings, [{"place": place} for place in range(len(texts))])
-    found = store.similarity_search_with_score(query, k=len(texts))
-    return [score for _, score in sorted((passage.metadata["place"], score) for passage, score in found)]
+    wanted, vectors = embeddings.embed_query(query), embeddings.embed_documents(texts)
+    lengths = [hypot(*vector) * hypot(*wanted) for vector in vectors]
+    products = [sum(map(mul, vector, wanted)) for vector in vectors]
+    return [product / length if length else 0.0 for product, length in zip(products, lengths, strict=True)]
 
 
 def _fitting(

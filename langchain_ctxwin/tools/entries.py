@@ -165,7 +165,7 @@ LINE_START, LINE_NAME_END = "- ", ": "  # around the name of a tool in a result 
 MAX_REQUEST_CHARS = 4_000  # read of a request or a plan, half at either end: pasted text in between is no request
 MAX_NEEDS = 20  # parts that are ranked each for itself: time grows with them, and longer lists of wishes are rare
 MIN_NEED_TERMS = 2  # a part with fewer words of its own joins the part before it
-SHORT_REQUEST_TERMS = 3  # a request with fewer ("yes, do that") is read with what was said before it
+SHORT_REQUEST_TERMS = 2  # a request with fewer ("yes, do that") is read with what was said before it
 DONE = ("completed", "cancelled")  # states of items on a list of things to do that need no tools any more
 
 _CONJUNCTION = r"(?:and|then|also|plus|as well as|along with|additionally|furthermore|moreover)\b[,\s]*+"
@@ -174,14 +174,6 @@ _PARTS = re.compile(
     rf"(?<=[.?!;:])\s++|(?<!\s)\n++(?:\s++{_CONJUNCTION})?|\n++|(?:,|(?<!\s))\s++{_CONJUNCTION}",
     re.IGNORECASE,
 )
-
-# Words that requests are phrased with; whole words, because "interested" says nothing and "interest" does.
-_PHRASES = """
-able assist assistance curious dear finally first give good great hello help hey hi hope imagine interested interesting
-kind kindly know lastly let like love may maybe might must need next nice ok okay please possible second shall sure tell
-thank thanks think third try trying want wanted wish wonder wondering
-"""
-_PHRASING = re.compile(rf"\b(?:{'|'.join(_PHRASES.split())})\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

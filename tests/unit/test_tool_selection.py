@@ -300,3 +300,16 @@ def test_every_choice_is_deterministic_settles_and_keeps_what_was_there_first(ch
     stayed = tuple(name for name in previous if name not in selection.removed)
     assert selection.names[: len(stayed)] == stayed
     assert set(selection.names) - set(previous) == set(selection.added)
+
+
+@pytest.mark.parametrize("request_", ["Now refund the ticket", "now get me the refund"])
+def test_a_change_of_topic_loads_the_tool_that_it_names(request_):
+    """One word is enough where it names few tools; small talk changes nothing."""
+    refund = definition("refund_payment", "Give money back.")
+    selector = ToolSelector([*TOOLS, refund], 2, counter=one_each)
+    first = selector.select([HumanMessage("an email please")])
+    messages = [HumanMessage("an email please"), AIMessage("It is sent."), HumanMessage(request_)]
+    assert "refund_payment" not in first.names
+    assert selector.select(messages, previous=first.names).added == ("refund_payment",)
+    messages[-1] = HumanMessage("Thank you, that is kind.")
+    assert selector.select(messages, previous=first.names).added == ()
