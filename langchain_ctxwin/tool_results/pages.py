@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -32,7 +31,6 @@ CHARS_PER_TOKEN = 2  # of room, the length before those: a result that is mostly
 MOST_CHARS_PER_TOKEN = 8  # of a page's budget: text of longer tokens is rules and blanks
 PRECISION = 32  # a page is filled up to one part in so many: prices cost time
 SENTENCES_CHARS = 1_200  # how far back from the end of a page the end of a sentence is looked for
-_SPACE = re.compile(r"\s")
 NOTHING = Projected(value=())
 EDGES = "its beginning and its end"  # what a result is called that is shown in one shortened form
 
@@ -241,7 +239,7 @@ def page_end(text: str, start: int, budget_tokens: int, price: WholePrice) -> in
 def tail_start(text: str, budget_tokens: int, price: WholePrice, earliest: int) -> int:
     """Return where the longest end of `text` begins that fits in `budget_tokens`, at `earliest` or after it.
 
-    It begins where a line or a word does; at `len(text)` when nothing fits.
+    It begins where a line does, if one begins soon; at `len(text)` when nothing fits.
     """
     size = len(text)
     most = min(size - earliest, budget_tokens * MOST_CHARS_PER_TOKEN)
@@ -261,10 +259,6 @@ def _last_break(text: str, start: int, stop: int) -> int:
 
 
 def _next_break(text: str, start: int) -> int:
-    """The next line in the first half of the end of a text that begins at `start`; else the next word or character."""
-    middle = (start + len(text)) // 2
-    line = text.find("\n", max(0, start - 1), middle)
-    if line >= 0:
-        return line + 1
-    space = _SPACE.search(text, start, middle)
-    return space.end() if space else next(at for at in range(start, len(text) + 1) if clean_cut(text, 0, at) == at)
+    """The next line in the first half of the end of a text that begins at `start`; else the next character."""
+    line = text.find("\n", max(0, start - 1), (start + len(text)) // 2)
+    return line + 1 if line >= 0 else next(at for at in range(start, len(text) + 1) if clean_cut(text, 0, at) == at)

@@ -167,7 +167,8 @@ def select(question: Question, view: ResultView, tokens: int) -> Selection:
     ]
     counted = Selection(layout=layout, found=len(indexes), of=len(layout.rows))
     if question.count_by:
-        rows = _sorted(_counted(indexes, question.count_by, layout), question.sort, lambda row: row, str)
+        by = list(map(_column, question.sort))
+        rows = _sorted(_counted(indexes, question.count_by, layout), by, lambda row: row, str)
         return _with_rows(counted, rows)
     indexes = _sorted(indexes, question.sort, layout.entry, layout.inside)
     most_tokens = tokens if question.fields else max(ENTRY_TOKENS, ENTRY_SHARE * tokens)
@@ -216,17 +217,13 @@ def _counted(indexes: Sequence[int], paths: Sequence[str], layout: Layout) -> li
             key = tuple(map(json.dumps, group))
             times[key] += 1
             values[key] = group
-    rows = []
-    for key, number in times.most_common():
-        row: dict[str, Any] = {}
-        for path, value in zip(paths, values[key], strict=True):
-            *above, last = map(str, compile_fields([path])[0])
-            node = row
-            for name in above:
-                node = node.setdefault(name, {})
-            node[last] = value
-        rows.append({**row, "count": number})
-    return rows
+    names = [_column(path) for path in paths]
+    return [{**dict(zip(names, values[key], strict=True)), "count": number} for key, number in times.most_common()]
+
+
+def _column(path: str) -> str:
+    """The last key of a path, after `-` where it is sorted by in that way."""
+    return path[: path.startswith("-")] + path.rpartition(".")[2].removeprefix("-").removesuffix("[]")
 
 
 def _sorted(items: list[Any], by: Sequence[str], row_of: Callable[[Any], Any], inside: Callable[[str], str]) -> Any:

@@ -20,19 +20,17 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, reduce
 from itertools import accumulate, chain, islice
-from math import fsum, log
 from typing import Any, Final, Literal
 
 from langchain_ctxwin.core import field_paths
 from langchain_ctxwin.core.blocks import compact_json
 from langchain_ctxwin.core.field_paths import WHOLE, Wanted, after, compile_fields, exists
 from langchain_ctxwin.core.fitting import Fit, take_while_fits
-from langchain_ctxwin.text import Span, clean_cut, query_terms, statement_spans, terms, word_cut
+from langchain_ctxwin.text import Span, clean_cut, query_terms, statement_spans, terms
 from langchain_ctxwin.tool_results.contents import Content, is_media, without_data
 from langchain_ctxwin.tool_results.cursors import Style
 
@@ -496,7 +494,6 @@ def _is_link(key: str, value: Any) -> bool:
 # ------------------------------------------------------------------------------------------------------- long texts
 
 GAP = " … "  # stands where statements between two others were left out
-MIN_CHARS = 60  # the shortest text that has room for a few words and for the count of the others
 MOST_WORDS = 64  # of a question: it has fewer, and of a pasted document the first ones say what it is about
 QUERY_CHARS = 20_000  # of one argument or message are read for words
 READ_CHARS = 24_000  # at the beginning of a text are read for statements, half a dozen printed pages
@@ -505,34 +502,29 @@ READ_CHARS = 24_000  # at the beginning of a text are read for statements, half 
 def extract(text: str, max_chars: int, words: Collection[str] = ()) -> str:
     """Return whole statements of `text` in at most `max_chars`, verbatim and in order: those with most of the words.
 
-    A shorter text is returned as it is. Where room is left, or without any word, statements are added from the
-    beginning. Where statements are missing stands `GAP`, at the end the number of characters that were left out. Less
-    than `MIN_CHARS` are the first characters. Of the words, as `query_words` finds them in a question, one that few
-    statements have counts for more.
+    A shorter text is returned as it is. Among equals the first ones are taken. Where statements are missing stands
+    `GAP`, at the end the number of characters that were left out; of a text without any that fits, the beginning.
 
     Examples:
         >>> text = "It rains today. Trains run on time. Bread costs 4.20. Cats sleep all day."
         >>> extract(text, 65, query_words(["Bread?"]))
-        'It rains today. … Bread costs 4.20. ... [41 more characters]'
+        'It rains today. … Bread costs 4.20. … [41 more characters]'
     """
     if len(text) <= max_chars:
         return text
-    if max_chars < MIN_CHARS:
-        return f"{text[: clean_cut(text, 0, max_chars - 1)]}…" if max_chars > 0 else ""
-    room = max_chars - len(_ending(len(text)))  # each piece takes a gap as well, but for the first one
-    pieces = list(_pieces(text, room - len(GAP)))
-    found = {span: set(terms(text[slice(*span)])).intersection(words) if words else set() for span in pieces}
-    times = Counter(word for having in found.values() for word in having)
-    worth = {span: fsum(log(1 + len(pieces) / times[word]) for word in having) for span, having in found.items()}
-
-    def chars(span: Span) -> int:
-        return span[1] - span[0] + len(GAP)
-
-    telling = sorted((span for span in pieces if worth[span]), key=lambda span: (-worth[span], span))
-    fit: Fit[Span] = take_while_fits(telling, room, chars, on_overflow="skip")
-    others = [span for span in pieces if not worth[span]]
-    rest: Fit[Span] = take_while_fits(others, room - fit.tokens, chars)
-    return _put_together(text, sorted([*fit.kept, *rest.kept]))
+    statements = list(statement_spans(text, 0, min(len(text), READ_CHARS)))
+    worth = {span: len(set(terms(text[slice(*span)])).intersection(words)) if words else 0 for span in statements}
+    best = sorted(statements, key=lambda span: (-worth[span], span))
+    room = max_chars - len(_ending(len(text)))
+    fit: Fit[Span] = take_while_fits(best, room, lambda span: span[1] - span[0] + len(GAP), on_overflow="skip")
+    if not fit.kept:
+        return _beginning(text, max(0, room))
+    shown, end = "", 0
+    for start, stop in sorted(fit.kept):
+        gap = "" if start == end else GAP if shown else GAP.lstrip()
+        shown = (shown.rstrip() if gap else shown) + gap + text[start:stop]
+        end = stop
+    return shown.rstrip() + _ending(len(text) - sum(stop - start for start, stop in fit.kept))
 
 
 def query_words(texts: Iterable[str]) -> tuple[str, ...]:
@@ -546,38 +538,13 @@ def query_words(texts: Iterable[str]) -> tuple[str, ...]:
     return tuple(found)[:MOST_WORDS]
 
 
-def _pieces(text: str, longest: int) -> Iterator[Span]:
-    """The statements of a text without the space around them, in pieces where they are too long."""
-    for first, stop in statement_spans(text, 0, min(len(text), READ_CHARS)):
-        start = first
-        while start < stop:
-            end = stop if stop - start <= longest else word_cut(text, start, start + longest)
-            piece = text[start:end]
-            if not piece.isspace():
-                yield start + len(piece) - len(piece.lstrip()), start + len(piece.rstrip())
-            start = end
-
-
-def _put_together(text: str, kept: Sequence[Span]) -> str:
-    """The kept pieces; what lies between two of them is shown as it is when it is a little white space."""
-    shown, end, left_out = "", 0, 0
-    for start, stop in kept:
-        between = text[end:start]
-        if between.strip():
-            left_out += len(between)
-            between = GAP if shown else GAP.lstrip()
-        shown += (between if len(between) <= len(GAP) else " ") + text[start:stop]
-        end = stop
-    left_out += len(text) - end if text[end:].strip() else 0
-    return shown + (_ending(left_out) if left_out else "")
-
-
 def _ending(chars: int) -> str:
-    return f" ... [{chars:,} more characters]"
+    return f"{GAP}[{chars:,} more characters]"
 
 
 def _beginning(text: str, max_chars: int) -> str:
-    return f"{text[:max_chars]}… [{len(text) - max_chars:,} more characters]"
+    stop = clean_cut(text, 0, max_chars)
+    return f"{text[:stop]}{_ending(len(text) - stop)}"
 
 
 # ------------------------------------------------------------------------------------------------------ large entries
