@@ -101,7 +101,7 @@ def question_of(
     question = Question(
         contains=contains or "", fields=paths, where=where or "", sort=by, count_by=groups, tokens=page_tokens
     )
-    Search(question.contains)
+    Pattern(question.contains)
     condition_of(question.where)
     return question
 
@@ -152,7 +152,7 @@ def select(question: Question, view: ResultView, tokens: int) -> Selection:
     Raises:
         ConfigError: rows are asked for, and the result has none; or the search takes too long.
     """
-    layout, search = view.layout, Search(question.contains)
+    layout, search = view.layout, Pattern(question.contains)
     if layout.unit == "text" and question.contains:
         rows = [{"at": start, "text": layout.rows[0][start:stop]} for start, stop in search.passages(layout.rows[0])]
         return Selection(layout=Layout(unit="rows", rows=rows), found=len(rows), of=len(rows))
@@ -174,7 +174,8 @@ def select(question: Question, view: ResultView, tokens: int) -> Selection:
     most_tokens = tokens if question.fields else max(ENTRY_TOKENS, ENTRY_SHARE * tokens)
     found = {index: _found(index, view, search, int(most_tokens) * CHARS_PER_TOKEN) for index in indexes}
     if layout.unit == "fields":
-        return Selection(layout=Layout(unit="fields", rows=list(found.values())), found=len(found), of=len(layout.rows))
+        rows = [{key: item} for entry in found.values() for key, item in entry.items()]
+        return Selection(layout=Layout(unit="fields", rows=rows), found=len(rows), of=len(layout.rows))
     # What the number of a row is called: something that the rows themselves do not have.
     names = chain(["row"], (f"row_{number}" for number in count()))
     name = next(name for name in names if not any(name in row for row in found.values()))
@@ -185,7 +186,7 @@ def _with_rows(selection: Selection, rows: Sequence[Any]) -> Selection:
     return Selection(layout=Layout(unit="rows", rows=rows), found=selection.found, of=selection.of)
 
 
-def _found(index: int, view: ResultView, search: Search, most_chars: int) -> dict[str, Any]:
+def _found(index: int, view: ResultView, search: Pattern, most_chars: int) -> dict[str, Any]:
     """What is shown of a matching entry: all that is shown of it, and the passages that this leaves out.
 
     Of one that is longer than `most_chars` only the passages are shown.
@@ -272,7 +273,7 @@ TOO_MUCH = (
 )
 
 
-class Search:
+class Pattern:
     """Looks for a regular expression, or for the same characters, whatever their case; an empty one finds nothing."""
 
     def __init__(self, text: str) -> None:

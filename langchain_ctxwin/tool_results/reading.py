@@ -234,7 +234,7 @@ class _Notes:
             return f"{size}: all of it is here, printed compactly."
         if record.fields and page.next is None and not page.form:
             return f"{size}: the chosen fields of all of it are here."
-        return f"{size}: too much to show at once. {_here(layout, page)}"
+        return f"{size}. {_here(layout, page)}"
 
     def _footer(self, page: Page, way_on: str) -> str:
         shown, is_first = page.shown, self.question.is_first

@@ -168,7 +168,7 @@ def _unit(vector: Sequence[float]) -> Vector:
 
 
 def _dot(one: Vector, other: Vector) -> float:
-    return sum(map(operator.mul, one, other))
+    return math.fsum(map(operator.mul, one, other))
 
 
 class WordIndex:

@@ -28,7 +28,7 @@ from langchain_ctxwin.routing import Quality
 from langchain_ctxwin.text import terms
 from langchain_ctxwin.tool_results.cursors import Style
 from langchain_ctxwin.tool_results.pages import page_end
-from langchain_ctxwin.tool_results.query import Search
+from langchain_ctxwin.tool_results.query import Pattern
 from langchain_ctxwin.tool_results.showing import extract, print_value, project_automatically
 from langchain_ctxwin.tools.entries import parts_of
 from support.tool_sets import definition
@@ -331,7 +331,7 @@ READS: dict[str, Read] = {
     "extract": lambda text: extract(text, 200),
     "page": lambda text: page_end(text, 0, len(text) // 8, price),
     "parts_of_a_request": parts_of,
-    "passages": lambda text: list(Search("a").passages(text)),
+    "passages": lambda text: list(Pattern("a").passages(text)),
     "print": lambda text: print_value({text: text}),
     "terms": terms,
 }

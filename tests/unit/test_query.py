@@ -5,7 +5,7 @@ import re
 import pytest
 
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.tool_results.query import SEARCH_SECONDS, Search, condition_of, question_of
+from langchain_ctxwin.tool_results.query import SEARCH_SECONDS, Pattern, condition_of, question_of
 from support.walking import PRICE, ask, body_of, guard_of
 
 CITIES = ["Graz", "Wien", "Bad Ischl"]
@@ -99,7 +99,7 @@ def test_contains_is_a_regular_expression_or_the_same_characters():
     ],
 )
 def test_a_passage_is_a_line_or_some_words_of_a_long_one(text, contains, found):
-    assert [text[start:stop] for start, stop in Search(contains).passages(text)] == found
+    assert [text[start:stop] for start, stop in Pattern(contains).passages(text)] == found
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_an_expression_that_could_search_without_end_is_refused(contains):
 def test_an_expression_that_matches_nothing_or_takes_long_is_refused():
     with pytest.raises(ConfigError, match="matches an empty text"):
         question_of(contains="x*")
-    search = Search("a.*b.*c")
+    search = Pattern("a.*b.*c")
     search._deadline -= SEARCH_SECONDS + 1
     with pytest.raises(ConfigError, match="takes too long"):
         search.finds("ab" * 1_000)
