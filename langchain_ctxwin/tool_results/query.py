@@ -93,32 +93,29 @@ def question_of(
             raise ConfigError(f"{name}={text!r:.60}: give a text of at most {MAX_CHARS} characters")
     if page_tokens is not None and (not isinstance(page_tokens, int) or page_tokens < 1):
         raise ConfigError(f"page_tokens={page_tokens!r:.60}: give a positive number of tokens, or leave it out")
-    paths, by = _paths("fields", fields), _paths("sort", sort)
-    groups = _paths("count_by", count_by)
-    for given in (paths, tuple(path.removeprefix("-") for path in by), groups):
-        if given:
-            compile_fields(given)
-    question = Question(
-        contains=contains or "", fields=paths, where=where or "", sort=by, count_by=groups, tokens=page_tokens
+    Pattern(contains or "")
+    condition_of(where or "")
+    return Question(
+        contains=contains or "",
+        fields=_paths("fields", fields),
+        where=where or "",
+        sort=_paths("sort", sort),
+        count_by=_paths("count_by", count_by),
+        tokens=page_tokens,
     )
-    Pattern(question.contains)
-    condition_of(question.where)
-    return question
 
 
 def _paths(name: str, given: Fields) -> tuple[str, ...]:
-    if not isinstance(given, str | Sequence | None):
-        raise ConfigError(f"{name}={given!r:.60}: give a list of paths")
-    if isinstance(given, str):
-        if len(given) > MAX_FIELDS_CHARS:
-            raise ConfigError(f"{name} has {len(given):,} characters: give at most {MAX_FIELDS_CHARS:,}")
-        listed = json_value(given)
-        given = listed if isinstance(listed, list) else [path.strip() for path in _PATH.findall(given)]
-    if len(given or ()) > MAX_FIELDS:
-        raise ConfigError(f'{name} has {len(given or ())} paths: give at most {MAX_FIELDS}, or fields=["*"] for all')
-    paths = tuple(path for path in given or () if path != "")
-    if not all(isinstance(path, str) for path in paths):
-        raise ConfigError(f"{name}={given!r:.60}: give a list of paths, each a text")
+    listed: Any = given or ()
+    if isinstance(given, str) and len(given) <= MAX_FIELDS_CHARS:
+        value = json_value(given)
+        listed = value if isinstance(value, list) else [path.strip() for path in _PATH.findall(given)]
+    is_list = isinstance(listed, Sequence) and not isinstance(listed, str) and len(listed) <= MAX_FIELDS
+    if not is_list or not all(isinstance(path, str) for path in listed):
+        raise ConfigError(f'{name}={given!r:.60}: give a list of at most {MAX_FIELDS} paths, fields=["*"] for all')
+    paths = tuple(path for path in listed if path)
+    if paths:
+        compile_fields([path.removeprefix("-") for path in paths])
     return paths
 
 

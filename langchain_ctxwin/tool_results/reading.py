@@ -72,7 +72,7 @@ class Reader:
         def page(body_tokens: int) -> Page:
             return first_page(view, config, replace(room, tokens=body_tokens))
 
-        return self._fitted(page, tokens, Question(is_first=True), kept, view.layout, is_stored=is_stored)
+        return self._fitted(page, self._notes(kept, view.layout, Question(is_first=True), tokens), is_stored=is_stored)
 
     def place(self, record: ResultRecord, cursor: str) -> PagePlace:
         """Return the place that a cursor of this result names; other cursors, and old ones, raise a `CursorError`."""
@@ -99,29 +99,20 @@ class Reader:
         if question.selects and not unmatched:
             selection = select(question, view, tokens)
             view = ResultView(selection.layout, Style())
+        notes = self._notes(record, view.layout, question, tokens, selection)
         if unmatched or place.entry >= len(view):
-            text = self._nothing(record, layout, question, unmatched, tokens, selection)
+            text = notes.other_names(unmatched) if unmatched else notes.nothing()
             nothing = Page(body="", start=place, next=None, stop=place.entry)
             return NotedPage(text=text, record=record, page=nothing, layout=layout)
 
         def page(body_tokens: int) -> Page:
             return page_at(view, place, PageRoom(tokens=body_tokens, price=self._price, rows=question.rows))
 
-        return self._fitted(page, tokens, question, record, view.layout, selection)
+        return self._fitted(page, notes)
 
-    def _fitted(
-        self,
-        page_of: Callable[[int], Page],
-        tokens: int,
-        question: Question,
-        record: ResultRecord,
-        layout: Layout,
-        selection: Selection | None = None,
-        *,
-        is_stored: bool = True,
-    ) -> NotedPage:
+    def _fitted(self, page_of: Callable[[int], Page], notes: _Notes, *, is_stored: bool = True) -> NotedPage:
         """Give the notes the room that they take, which is known when they are written, and the data all other."""
-        notes = _Notes(record, layout, question, selection, self._result_id, self._price, tokens)
+        record, layout, tokens = notes.record, notes.layout, notes.tokens
         end = self._cursor(record, PagePlace(entry=len(layout))) if is_stored else ""
         body_tokens, fitting, fillings = _body_tokens(tokens), None, 0
         while True:
@@ -140,21 +131,15 @@ class Reader:
                 return fitting
             body_tokens += left
 
-    def _nothing(
+    def _notes(
         self,
         record: ResultRecord,
         layout: Layout,
         question: Question,
-        unmatched: Sequence[str],
         tokens: int,
-        selection: Selection | None,
-    ) -> str:
-        notes = _Notes(record, layout, question, selection, self._result_id, self._price, tokens)
-        if unmatched:
-            return notes.other_names(unmatched)
-        if selection is not None and not selection.found:
-            return f"[{notes.found()} Ask for less, or read page by page.]"
-        return f'[No more pages: all of the result of {record.tool} was shown. Other fields: add fields=["*"].]'
+        selection: Selection | None = None,
+    ) -> _Notes:
+        return _Notes(record, layout, question, selection, self._result_id, self._price, tokens)
 
     def _cursor(self, record: ResultRecord, place: PagePlace) -> str:
         return self._signer.sign(Cursor(record.tool, record.args_digest, record.thread, self._result_id, place.offset))
@@ -214,6 +199,12 @@ class _Notes:
             f"<data {self.mark}>\n{listed}\n</data {self.mark}>\n"
             "[Ask again with the same cursor and fields of these.]"
         )
+
+    def nothing(self) -> str:
+        """The answer when there is nothing to show."""
+        if self.selection is not None and not self.selection.found:
+            return f"[{self.found()} Ask for less, or read page by page.]"
+        return f'[No more pages: all of the result of {self.record.tool} was shown. Other fields: add fields=["*"].]'
 
     def found(self) -> str:
         """What a question found."""
