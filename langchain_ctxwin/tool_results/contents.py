@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 from langchain_core.tools.base import TOOL_MESSAGE_BLOCK_TYPES
@@ -13,10 +12,8 @@ from langchain_core.utils.utils import LC_AUTO_PREFIX
 from pydantic_core import to_jsonable_python
 
 from langchain_ctxwin.core.blocks import MEDIA_TYPES, compact_json
-from langchain_ctxwin.errors import ContextWindowError
 
 MAX_DEPTH = 100  # levels of a JSON value: far more than any API returns, far fewer than Python can follow
-MAX_ITEMS = 1_000_000  # taken from a generator: it may have no end, and so many of anything are no answer to a call
 MEDIA_DATA = ("data", "base64", "url", "image_url", "file_data", "input_audio", "source")  # keys of a block's data
 LINK_KEYS = ("url", "image_url", "source")  # keys of a block, or of the object under one, that may state an address
 _BLOCK_TYPES = frozenset({*TOOL_MESSAGE_BLOCK_TYPES, *MEDIA_TYPES})  # rows of data may have a `type` as well
@@ -170,14 +167,7 @@ def _parsed(text: str | None) -> Any:
 
 
 def jsonable(value: Any) -> Any:
-    """Return a value of any type in the types of JSON: models and dataclasses as objects, generators as lists.
-
-    A generator of more than `MAX_ITEMS` items raises a `ContextWindowError`; anything else becomes its `str`.
-    """
-    if hasattr(value, "__next__"):
-        value = list(islice(value, MAX_ITEMS + 1))
-        if len(value) > MAX_ITEMS:
-            raise ContextWindowError(f"the tool's generator yields more than {MAX_ITEMS:,} items: return fewer")
+    """Return a value of any type in the types of JSON: models as objects, anything unknown as its `str`."""
     try:
         return to_jsonable_python(value, serialize_unknown=True, inf_nan_mode="constants")
     except (ValueError, RecursionError):  # an object inside itself, or bytes that are no text

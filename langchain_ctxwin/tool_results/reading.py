@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from difflib import SequenceMatcher
 from typing import Any
 
 from langchain_ctxwin.config import ToolResultConfig
@@ -26,7 +25,6 @@ from langchain_ctxwin.tool_results.showing import Layout, ResultView, layout_of
 MAX_NAMES = 12  # fields named one by one; more cost more than they tell
 NAMES_SHARE = 0.1  # largest part of a page that names of fields take, each time that some are named
 NAMED_TOKENS = 200  # for the names that answer a wrong one, at most a third of a page: all fields of an ordinary row
-COMPARED_CHARS = 60  # names are compared by so many: comparing takes time of the product of the lengths
 REPEATED_CHARS = 200  # what was asked for is repeated up to this length: the model still knows the rest
 
 NOTE_TOKENS = 120  # for the notes, before they are written: two lines, names, a cursor
@@ -187,10 +185,11 @@ class _Notes:
         return "\n".join(line for line in lines if line is not None)
 
     def other_names(self, unmatched: Sequence[str]) -> str:
-        """The answer to paths that lead to nothing: the fields that there are, those of like names first."""
+        """The answer to paths that lead to nothing: the fields that there are, those with the same last key first."""
         quoted = self._if_short(_quoted(unmatched), f"{len(unmatched):,} of the paths")
         wrong = f"No field of the result of {self.record.tool} matches {quoted}, so nothing was read."
-        names = sorted(self.layout.field_names(), key=lambda name: -_likeness(name, unmatched))
+        keys = tuple(path.rpartition(".")[2] for path in unmatched)
+        names = sorted(self.layout.field_names(), key=lambda name: not name.endswith(keys))
         if not names:
             return f"[{wrong} It has no fields with names: leave fields out.]"
         listed = self._listed(names, len(names), min(NAMED_TOKENS, self.tokens // 3))
@@ -303,12 +302,6 @@ def _here(layout: Layout, page: Page) -> str:
     if page.inside and (not page.next or page.next.char or not has_rows):
         parts.append(f"part of {page.inside}")
     return f"Here: {', '.join(parts)}."
-
-
-def _likeness(name: str, wanted: Sequence[str]) -> float:
-    """How much a name ends like one that was asked for."""
-    tail = name[-COMPARED_CHARS:].lower()
-    return max(SequenceMatcher(None, tail, path[-COMPARED_CHARS:].lower()).ratio() for path in wanted[:3])
 
 
 def _quoted(asked: Any) -> str:

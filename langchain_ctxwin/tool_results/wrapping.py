@@ -17,8 +17,8 @@ from langgraph.types import Command
 from pydantic import BaseModel, RootModel, create_model
 
 from langchain_ctxwin.core.notes import READ_MORE
-from langchain_ctxwin.errors import ConfigError, ContextWindowError, CursorError
-from langchain_ctxwin.tool_results.contents import MAX_ITEMS, is_blocks, jsonable, repeats
+from langchain_ctxwin.errors import ConfigError, CursorError
+from langchain_ctxwin.tool_results.contents import is_blocks, jsonable, repeats
 
 DESCRIPTION = (
     "Read more of a tool result that was too large to show at once. Copy `cursor` from the note beside the result. "
@@ -62,7 +62,9 @@ def wrapped(tool: BaseTool, guard: Any = None) -> BaseTool:
     @functools.wraps(kind._arun)  # noqa: SLF001
     async def _arun(self: Any, *args: Any, **kwargs: Any) -> Any:
         returned: Any = await kind._arun(tool, *args, **kwargs)  # noqa: SLF001
-        return _returned(self, await _listed(returned) if isinstance(returned, AsyncIterator) else returned)
+        if isinstance(returned, AsyncIterator):
+            returned = [item async for item in returned]
+        return _returned(self, returned)
 
     methods: dict[str, Any] = {"_run": _run}
     if kind._arun is not BaseTool._arun:  # noqa: SLF001  # LangChain asks for the same; the default calls `_run`
@@ -100,15 +102,6 @@ def _guarded(tool: BaseTool, guard: Any) -> dict[str, Any]:
     return {"run": run, "arun": arun, "get_input_schema": get_input_schema}
 
 
-async def _listed(items: AsyncIterator[Any]) -> list[Any]:
-    found: list[Any] = []
-    async for item in items:
-        if len(found) == MAX_ITEMS:
-            raise ContextWindowError(f"the tool's generator yields more than {MAX_ITEMS:,} items: return fewer")
-        found.append(item)
-    return found
-
-
 def _returned(tool: Any, returned: Any) -> Any:
     if tool.response_format == "content_and_artifact" and isinstance(returned, tuple):
         return (*map(_converted, returned[:1]), *returned[1:])
@@ -118,6 +111,8 @@ def _returned(tool: Any, returned: Any) -> Any:
 def _converted(value: Any) -> Any:
     if value is None or isinstance(value, str | ToolOutputMixin) or is_blocks(value) or _is_output_list(value):
         return value
+    if isinstance(value, Iterator):
+        value = list(value)
     try:
         json.dumps(value)
     except (TypeError, ValueError, RecursionError):
@@ -167,7 +162,7 @@ def with_views(output: Any, look: Look, call_id: str | None = None) -> Any:
         changed = _each(output.update, functools.partial(_message, look=look, call_id=call_id))
         return replace(output, update=changed)
     if isinstance(output, Iterator):
-        output = jsonable(output)
+        output = list(output)
     view = look(output)
     return output if view is None else view.content
 

@@ -385,11 +385,6 @@ def store():
     return InMemoryVectorStore.from_texts(TEXTS, DeterministicFakeEmbedding(size=16))
 
 
-def scored(query: str) -> list[Document]:
-    found = store().similarity_search_with_score(query, k=len(TEXTS))
-    return [d.model_copy(update={"metadata": {**d.metadata, "score": score}}) for d, score in found]
-
-
 class _Suite(RetrieversIntegrationTests):
     retriever_constructor = BudgetedRetriever
     retriever_query_example = "Where does the river end?"
@@ -401,12 +396,6 @@ class TestOverAVectorStoreRetriever(_Suite):
     @property
     def retriever_constructor_params(self) -> dict:
         return {"base": store().as_retriever(search_kwargs={"k": len(TEXTS)})}
-
-
-class TestOverARunnableWithScores(_Suite):
-    """The base is a Runnable that puts the vector store's scores into the metadata."""
-
-    retriever_constructor_params = {"base": RunnableLambda(scored)}  # noqa: RUF012  # as the suite wants it
 
 
 # Vector stores

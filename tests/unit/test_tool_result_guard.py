@@ -18,7 +18,6 @@ from pydantic import BaseModel
 from langchain_ctxwin import ToolResultConfig, ToolResultGuard
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.tool_results.guard import ContentPrices
-from langchain_ctxwin.tool_results.stores import MemoryResultStore
 from support.oracle import text_tokens
 from support.result_stores import FakeClock
 from support.tool_runs import WIRINGS, call, everything, results
@@ -156,15 +155,6 @@ def test_structured_content_that_says_something_else_stays(structured):
     assert "artifact_left_out" not in shown.response_metadata["ctxwin"]
 
 
-def test_structured_content_stays_when_the_result_could_not_be_stored():
-    class Full(MemoryResultStore):
-        def put(self, key: str, value: bytes, ttl_seconds: float) -> None:
-            raise OSError("no space left")
-
-    shown = shown_of_mcp([{"type": "text", "text": json.dumps({"items": data()})}], {"items": data()}, Full())
-    assert shown.artifact == {"structured_content": {"items": data()}}
-
-
 @everywhere
 @both
 def test_media_that_fits_stays_beside_the_shortened_text(wiring, is_async):
@@ -249,14 +239,6 @@ def last_of(message: Any) -> str:
     """Return the cursor of a message's metadata, which programs read."""
     cursor: str = message.response_metadata["ctxwin"]["next_cursor"]
     return cursor
-
-
-def test_programs_read_in_the_metadata_what_the_note_tells_the_model():
-    guard = ToolResultGuard(ToolResultConfig(max_tokens=BUDGET))
-    (message,) = results("wrap", guard, [as_json_text], call("as_json_text"))
-    facts_told = message.response_metadata["ctxwin"]
-    assert facts_told["result_chars"] == len(as_json_text.invoke({}))
-    assert f'cursor="{facts_told["next_cursor"]}"' in message.text
 
 
 def test_a_value_outside_of_an_agent_is_handed_on_or_becomes_its_first_page():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import threading
 from types import SimpleNamespace
@@ -16,13 +15,11 @@ from pydantic import ValidationError
 from langchain_ctxwin import ToolResultConfig, ToolResultGuard
 from langchain_ctxwin.errors import (
     ConfigError,
-    ContextWindowError,
     CursorError,
     CursorExpiredError,
     CursorTamperedError,
     ResultGoneError,
 )
-from langchain_ctxwin.tool_results import contents
 from langchain_ctxwin.tool_results import guard as module
 from langchain_ctxwin.tool_results.cursors import ResultRecord
 from langchain_ctxwin.tool_results.guard import MIN_TOKENS
@@ -93,19 +90,6 @@ def test_any_result_is_shown_within_its_budget_and_nothing_of_it_is_lost(name):
     assert [text for text in said if text not in read] == []
 
 
-def test_a_generator_without_an_end_is_refused_and_what_it_raises_is_raised(monkeypatch):
-    monkeypatch.setattr(contents, "MAX_ITEMS", 1_000)
-
-    def broken() -> Any:
-        yield 1
-        raise OSError("the line is dead")
-
-    with pytest.raises(ContextWindowError, match="more than 1,000 items"):
-        returned(guard_of(), lambda: itertools.repeat("and on "))
-    with pytest.raises(OSError, match="the line is dead"):
-        returned(guard_of(), broken)
-
-
 NO_SETTINGS = [
     {"max_tokens": 0}, {"max_tokens": -1}, {"max_share": 0.0}, {"max_share": 1.5}, {"max_share": float("nan")},
     {"ttl_seconds": 0}, {"ttl_seconds": -1}, {"ttl_seconds": float("inf")}, {"page_rows": 0}, {"max_token": 100},
@@ -129,13 +113,6 @@ def test_settings_that_mean_nothing_are_refused(wrong):
 def test_arguments_of_the_wrong_type_are_refused(wrong):
     with pytest.raises(ConfigError, match=next(iter(wrong))):
         ToolResultGuard(**wrong)
-
-
-def test_paths_that_match_nothing_are_named_and_the_rows_stay_readable():
-    guard = ToolResultGuard(ToolResultConfig(max_tokens=600, fields=("no.such.field",)))
-    shown = guard.output(ROWS, "give", {})
-    assert "no.such.field" in shown
-    assert "the note of row 0" in guard.read(last_cursor(shown) or "", fields=["*"])
 
 
 def first_page(guard: ToolResultGuard, **options: Any) -> str:

@@ -160,15 +160,6 @@ def test_what_was_asked_for_is_repeated_so_that_it_can_be_seen():
     assert "fields as before)" in long  # each of them may cost as much as a page
 
 
-def test_the_answer_to_a_wrong_field_fits_in_a_page():
-    rows = [{f"a rather long name of the column {at}": at for at in range(80)} for _ in range(90)]
-
-    (page,) = ask(guard_of(max_tokens=300), rows, fields=["column 9" * 9, *(f"row.{at}" for at in range(90))])
-
-    assert "so nothing was read" in page
-    assert PRICE(page) <= 300
-
-
 def shown_of(guard, content):
     """The first view of a message's content."""
     return guard.output(ToolMessage(content, tool_call_id="c1"), "rows", {}).text

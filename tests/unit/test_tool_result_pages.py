@@ -3,7 +3,7 @@ import re
 import pytest
 
 from langchain_ctxwin.config import ToolOverrides
-from langchain_ctxwin.errors import ConfigError, CursorExpiredError, ResultGoneError
+from langchain_ctxwin.errors import CursorExpiredError, ResultGoneError
 from langchain_ctxwin.tool_results.query import Question
 from support.result_stores import FakeClock
 from support.walking import PRICE, answers, ask, body_of, cursor_in, guard_of, walk
@@ -96,14 +96,6 @@ def test_a_row_larger_than_a_page_is_paged_inside_by_its_path():
     assert text.count(LOGIN.strip()) == 300
 
 
-def test_fields_can_be_named_by_paths_of_the_whole_result():
-    pages = ask(guard_of(max_tokens=600), issues(120), fields=["items[].number", "items[].html_url"])
-
-    assert numbers_in(pages, r"tracker\.example/issues/(\d+)") == list(range(120))
-    assert "total_count" not in body_of(pages[0])
-    assert 'fields=["items[].number", "items[].html_url"]' in pages[0]
-
-
 def test_the_first_page_tells_the_name_of_the_list_that_holds_the_rows():
     page, *_ = walk(guard_of(max_tokens=600), {"result": issues(120)})
 
@@ -123,22 +115,6 @@ def test_a_wrong_field_is_answered_with_the_right_ones_and_spends_no_page(fields
     assert names[0] == "user.login"
     assert {"number", "title", "state", "total_count", "incomplete_results"} < set(names)
     assert numbers_in([guard.read(cursor, fields="number, user.login")], r"(?m:^(\d+)\|)")[:3] == [0, 1, 2]
-
-
-def test_the_path_of_the_list_of_rows_asks_for_all_of_them():
-    by_list, by_parent = (ask(guard_of(max_tokens=600), {"data": issues(40)}, fields=f) for f in ("data.items", "data"))
-
-    assert numbers_in(by_list, r"tracker\.example/issues/(\d+)") == list(range(40))
-    assert numbers_in(by_parent, r"tracker\.example/issues/(\d+)") == list(range(40))
-
-
-@pytest.mark.parametrize("fields", ["x" * 10_001, '"', '"a', "a..b", "[1, 2]", "a,b.*c"])
-def test_a_text_of_paths_that_cannot_be_read_is_refused(fields):
-    guard = guard_of(max_tokens=600)
-    cursor = cursor_in(guard.output(issues(120), "rows", {}))
-
-    with pytest.raises(ConfigError):
-        guard.read(cursor, fields=fields)
 
 
 def test_a_search_shows_passages_of_fields_that_are_not_shown():
@@ -173,13 +149,6 @@ def test_without_pagination_there_is_one_view_and_all_of_it_can_be_read():
     assert "".join(map(body_of, lines)) == log(800)
     assert PRICE(page) <= 600
     assert numbers_in(everything, r"tracker\.example/issues/(\d+)") == list(range(200))
-
-
-def test_without_projection_every_field_is_shown():
-    pages = walk(guard_of(max_tokens=600, projection=False), issues(60))
-
-    assert numbers_in(pages, r"tracker\.example/issues/(\d+)") == list(range(60))
-    assert [page for page in pages if "eft out" in page] == []
 
 
 def test_without_extraction_texts_are_cut_to_their_beginning():
