@@ -1,10 +1,13 @@
 import re
 
 import pytest
+from langgraph.store.memory import InMemoryStore
 
+from langchain_ctxwin import ToolResultConfig, ToolResultGuard
 from langchain_ctxwin.config import ToolOverrides
 from langchain_ctxwin.errors import CursorExpiredError, ResultGoneError
 from langchain_ctxwin.tool_results.query import Question
+from langchain_ctxwin.tool_results.stores import LangGraphResultStore
 from support.result_stores import FakeClock
 from support.walking import PRICE, answers, ask, body_of, cursor_in, guard_of, walk
 
@@ -221,6 +224,20 @@ def test_the_tool_explains_every_mark_that_its_pages_use():
     (read_more,) = guard.tools
     assert [mark for mark, pattern in marks.items() if not re.search(pattern, shown)] == []
     assert [mark for mark in marks if mark not in read_more.description] == []
+
+
+def test_results_live_as_long_as_their_thread_where_there_is_a_store():
+    clock = FakeClock()
+    results = LangGraphResultStore(InMemoryStore(), clock=clock)
+    kept, passing = (
+        ToolResultGuard(ToolResultConfig(max_tokens=600), store=store, clock=clock) for store in (results, None)
+    )
+    page, other = (guard.output(issues(400), "rows", {}) for guard in (kept, passing))
+    assert ("600 seconds" in page, "600 seconds" in other) == (False, True)
+    clock.now += 30 * 86_400
+    assert "Result of rows" in kept.read(cursor_in(page))
+    with pytest.raises(ResultGoneError):
+        passing.read(cursor_in(other))
 
 
 @pytest.mark.parametrize("tokens", [300, 600, 1_000, 2_000])
