@@ -45,6 +45,15 @@ TERM_SATURATION, LENGTH_NORMALIZATION = 1.5, 0.75  # BM25's k1 and b, the usual:
 MAX_QUERIES = 256  # embedded requests that are remembered: the parts of a plan come back step after step
 
 _LETTERS = re.compile(r"[^\W\d_]+")
+# Words that people phrase requests with. In recorded conversations with customers, seven calls of a hundred more have
+# their tool loaded without them.
+_PHRASING = frozenset(
+    terms(
+        "able assist assistance curious dear finally first give good great hello help hey hi hope imagine interested "
+        "interesting kind kindly know lastly let like love may maybe might must need next nice ok okay please possible "
+        "second shall sure tell thank thanks think third try trying want wanted wish wonder wondering"
+    )
+)
 
 Scores = list[float]  # one per tool
 Vector = list[float]
@@ -87,7 +96,7 @@ class Ranker:
             scores = self._custom_scores(self._custom, needs.request)
             wishes = [Wish(scores=scores, is_clear=any(scores))]
         else:
-            wishes = self._wishes((needs.request, *needs.parts))
+            wishes = self._wishes((needs.request, *needs.parts), needs.new)
             scores = self._combined(wishes)
         return Ranking(order=tuple(best_first(scores)), wishes=tuple(wishes), scores=scores)
 
@@ -105,16 +114,20 @@ class Ranker:
             )
         return to_one([min(float(score), 1e9) if score > 0 else 0.0 for score in given])  # NaN is no match
 
-    def _wishes(self, texts: Sequence[str]) -> list[Wish]:
-        """What each text wants, by its words, and by meaning where there are embeddings that answer."""
+    def _wishes(self, texts: Sequence[str], new: Sequence[str]) -> list[Wish]:
+        """What each text wants, by its words, and by meaning where there are embeddings that answer.
+
+        A text that a person has just said is clear by one word that few tools are named by.
+        """
         try:
             cosines = self._cosines(texts)
         except Exception as error:  # noqa: BLE001  # whatever a model's client raises: words rank as well
             log_failure("tools.embeddings_failed", error)
             cosines = [None] * len(texts)
-        return [self._wish(text, cosine) for text, cosine in zip(texts, cosines, strict=True)]
+        found = zip(texts, cosines, strict=True)
+        return [self._wish(text, cosine, by_name=text in new) for text, cosine in found]
 
-    def _wish(self, text: str, cosines: Scores | None) -> Wish:
+    def _wish(self, text: str, cosines: Scores | None, *, by_name: bool) -> Wish:
         index = self._index()
         scores = index.scores(text)
         if cosines is not None:
@@ -124,7 +137,7 @@ class Ranker:
         if best < 0 or scores[best] <= 0:
             return Wish(scores=scores, is_clear=False)
         is_near = cosines is not None and cosines[best] >= CLEAR_COSINE
-        return Wish(scores=scores, is_clear=is_near or index.serves(best, text))
+        return Wish(scores=scores, is_clear=is_near or index.serves(best, text, by_name=by_name))
 
     def _combined(self, wishes: Sequence[Wish]) -> Scores:
         scores = wishes[0].scores
@@ -187,17 +200,19 @@ class WordIndex:
 
     def scores(self, text: str) -> Scores:
         """Return a score per tool, 1 for the best; 0 without a common word or fragment."""
-        telling = set(query_terms(text))
+        telling = set(_wanted(text))
         words = (word for word in _LETTERS.findall(text) if _term(word) in telling)
         near = self._fragments.scores(dict.fromkeys((fragment for word in words for fragment in _cut(word)), 1.0))
         alike = to_one(self._words.scores(dict.fromkeys(_wanted(text), 1.0)))
         return to_one([a + FRAGMENT_SHARE * b for a, b in zip(alike, to_one(near), strict=True)])
 
-    def serves(self, tool: int, text: str) -> bool:
-        """Say whether a tool has enough of a text's words to be what it asks for."""
+    def serves(self, tool: int, text: str, *, by_name: bool) -> bool:
+        """Say whether a tool has enough of a text's words to be what it asks for, or is named by one of them."""
         wanted = [term for term in _wanted(text) if term in self._words]
         shared = [term for term in wanted if term in self._texts[tool]]
-        is_named = any(term in self._names[tool] and self._words.having(term) <= FEW_TOOLS for term in shared)
+        is_named = by_name and any(
+            term in self._names[tool] and self._words.having(term) <= FEW_TOOLS for term in shared
+        )
         return len(shared) >= CLEAR_TERM_SHARE * len(wanted) and (is_named or len(shared) >= CLEAR_TERMS)
 
     def resembling(self, scores: Scores) -> Scores:
@@ -214,7 +229,8 @@ class WordIndex:
 
 def _wanted(text: str) -> list[str]:
     """What a request asks for; plain numbers are values of parameters, and say nothing of the tool."""
-    return [term for term in query_terms(text) if not term.isdigit()]
+    found = [term for term in query_terms(text) if not term.isdigit()]
+    return [term for term in found if term not in _PHRASING] or found
 
 
 def best_first(scores: Scores, most: int | None = None) -> list[int]:
