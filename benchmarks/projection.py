@@ -34,11 +34,12 @@ from statistics import mean
 from typing import Any
 
 import exact
-from langchain_ctxwin.tool_results.projection import project_automatically
-from langchain_ctxwin.tool_results.view import print_rows, print_value
+from langchain_ctxwin.tool_results.cursors import Style
+from langchain_ctxwin.tool_results.showing import print_rows, print_value, project_automatically
 
 REDUCTION_GOAL, THERE_GOAL, MS_GOAL = 0.70, 0.95, 5.0
 TEXT_CHARS = 160  # the shortest length to which the texts of a large result are cut
+STYLE = Style(text_chars=TEXT_CHARS, extraction=False)
 RUNS = 5
 
 IDENTIFIER = re.compile(
@@ -107,7 +108,7 @@ def measured(text: str, lost: Counter[str]) -> Figures:
     value, seconds, shown = json.loads(text), [], None
     for _ in range(RUNS):
         start = time.perf_counter()
-        shown = project_automatically(value, text_chars=TEXT_CHARS, shorten=beginning).value
+        shown = project_automatically(value, STYLE).value
         printed = as_text(shown)
         seconds.append(time.perf_counter() - start)
     figures = Figures(
@@ -126,10 +127,6 @@ def measured(text: str, lost: Counter[str]) -> Figures:
             if not is_there:
                 lost[f"{name} {last_key(place)}"] += 1
     return figures
-
-
-def beginning(text: str, chars: int) -> str:
-    return f"{text[:chars]}… [{len(text) - chars} more characters]"
 
 
 def as_text(value: Any) -> str:

@@ -38,8 +38,9 @@ from langchain_ctxwin.tool_results.contents import Content, content_of
 from langchain_ctxwin.tool_results.cursors import Cursor, CursorSigner, ResultRecord, Style
 from langchain_ctxwin.tool_results.guard import ContentPrices
 from langchain_ctxwin.tool_results.pages import Page, PagePlace
-from langchain_ctxwin.tool_results.reading import NotedPage, Question, Reader
-from langchain_ctxwin.tool_results.view import Inside, ResultView
+from langchain_ctxwin.tool_results.query import Question
+from langchain_ctxwin.tool_results.reading import NotedPage, Reader
+from langchain_ctxwin.tool_results.showing import Inside, ResultView
 from projection import CLASSES, classes, last_key, leaves, spelled
 from tool_result_peers import Ways, other_ways
 

@@ -212,11 +212,8 @@ class PlainBm25:
         return chosen
 
     def _order(self, query: str) -> Sequence[int]:
-        wanted = dict.fromkeys(self._index.numbers(query_terms(query)), 1.0)
-        if not wanted:
-            return range(len(self._names))
-        order: list[int] = (-self._index.scores(wanted)).argsort(kind="stable").tolist()
-        return order
+        scores = self._index.scores(dict.fromkeys(query_terms(query), 1.0))
+        return sorted(range(len(self._names)), key=lambda index: -scores[index])
 
 
 def plain_text(function: dict[str, Any]) -> str:

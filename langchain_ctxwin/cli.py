@@ -40,7 +40,7 @@ from langchain_ctxwin.protocols import ModelSource
 from langchain_ctxwin.replay.command import run_inspect, run_replay
 from langchain_ctxwin.replay.threads import is_address, is_database, shown_address
 from langchain_ctxwin.settings_file import read_bytes, table_of
-from langchain_ctxwin.tool_results.cursors import parsed
+from langchain_ctxwin.tool_results.cursors import TTL_SECONDS, parsed
 from langchain_ctxwin.tool_results.stores import RedisResultStore
 from langchain_ctxwin.util.log import say
 from langchain_ctxwin.util.stores import MessageSerializer
@@ -355,7 +355,7 @@ def _probe(registry: ModelRegistry, args: argparse.Namespace) -> int:
 
 def _cursor(args: argparse.Namespace) -> int:
     found = parsed(args.text)
-    ttl_seconds = args.ttl or ToolResultConfig().ttl_seconds
+    ttl_seconds = args.ttl or ToolResultConfig().ttl_seconds or TTL_SECONDS
     made = found.time_seconds
     left = made + ttl_seconds - time.time()
     state = f"in {left:,.0f} seconds" if left > 0 else f"{-left:,.0f} seconds ago"

@@ -341,8 +341,9 @@ class ToolResultConfig(Settings):
     page_rows: Count | None = None
     """Most rows of a page, whatever their size."""
 
-    ttl_seconds: Seconds = 600.0
-    """How long a large result is kept after it was last read; at most a month."""
+    ttl_seconds: Seconds | None = None
+    """How long a large result is kept after it was last read, at most a month. None: as long as its thread in a store
+    of its own (until `delete_thread`), 600 seconds in this process's memory."""
 
     projection: bool = True
     """Leave out fields of large JSON results; every field can still be read by its cursor."""

@@ -313,14 +313,13 @@ def _scores(words: Sequence[Sequence[str]], query: str) -> list[float]:
     wanted = dict.fromkeys(query_terms(query), 1.0)
     # The index knows only the terms of the query; all others count as one, for the lengths.
     known = [Counter(term if term in wanted else "" for term in said) for said in words]
-    index = TermIndex(known, saturation=TERM_SATURATION, length_share=LENGTH_NORMALIZATION)
-    own = index.scores(dict.fromkeys(index.numbers(wanted), 1.0))
-    scores = own.copy()
+    own = TermIndex(known, saturation=TERM_SATURATION, length_share=LENGTH_NORMALIZATION).scores(wanted)
+    scores = list(own)
     for distance, share in enumerate(NEIGHBOR_SHARES, start=1):
-        scores[distance:] += share * own[:-distance]
-        scores[:-distance] += share * own[distance:]
-    result: list[float] = scores.tolist()
-    return result
+        for place in range(len(own) - distance):
+            scores[place + distance] += share * own[place]
+            scores[place] += share * own[place + distance]
+    return scores
 
 
 def _fitting(

@@ -27,7 +27,7 @@ from pydantic import (
 from langchain_ctxwin.config import FileConfig, LiveConfig, RetrievalConfig, group_of
 from langchain_ctxwin.core.fitting import take_while_fits
 from langchain_ctxwin.core.model_info import family_of
-from langchain_ctxwin.core.tokens import TokenEstimator, WholePrice, text_price
+from langchain_ctxwin.core.tokens import TokenEstimator, text_price
 from langchain_ctxwin.errors import ConfigError, brief, expect
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import Seen
@@ -48,7 +48,7 @@ class RetrievalResult:
     truncated: bool
     """True when the budget left something out. What only `k` left out was asked for and does not count."""
     tokens: int
-    """Tokens of the kept chunks' text; separators and headings that a prompt adds around them are not included."""
+    """Tokens of the kept chunks: of their text, or of what `price_document` says that the prompt shows of each."""
     oversized: tuple[Document, ...] = field(default=(), compare=False)
     """Dropped chunks that exceed the budget by themselves. With `on_overflow="stop"` the first of them ends the
     selection, and what follows it is dropped unseen; `"skip"` goes on with smaller ones."""
@@ -68,6 +68,7 @@ class _Budgeted(BaseModel):
     score_order: Literal["auto", "similarity", "distance"] = "auto"
     counter: Callable[..., int] | None = None
     model: Any = None
+    price_document: Callable[[Document], str | int] | None = None
     on_overflow: Literal["stop", "skip"] = _default("on_overflow")
 
     _live: Any = PrivateAttr(default=None)
@@ -93,11 +94,17 @@ class _Budgeted(BaseModel):
         is_fixed = self._live is None or name in self._own
         return getattr(self if is_fixed else group_of(self._live, "retrieval"), name)
 
-    def _price(self) -> WholePrice:
-        """Prices a text by the counter, else as the estimator of the model's family does."""
-        if self.counter is not None or self.model is None:
-            return text_price(self.counter)
-        return TokenEstimator(family_of(self.model)).count_text
+    def _price(self) -> Callable[[Document], int]:
+        """Prices a document by the counter, else as the estimator of the model's family does."""
+        is_default = self.counter is not None or self.model is None
+        price = text_price(self.counter) if is_default else TokenEstimator(family_of(self.model)).count_text
+        shown = self.price_document or (lambda document: document.page_content)
+
+        def size(document: Document) -> int:
+            said = shown(document)
+            return said if isinstance(said, int) else price(said)
+
+        return size
 
     def _is_distance(self, score: object, numbers: list[float | None]) -> bool:
         """Whether less is better: as it is said, else where the scores of a base, which answers best first, rise."""
@@ -144,7 +151,7 @@ class _Budgeted(BaseModel):
         price, sizes = self._price(), dict[int, int]()
 
         def size(document: Document) -> int:
-            return sizes.setdefault(id(document), price(document.page_content))
+            return sizes.setdefault(id(document), price(document))
 
         fit = take_while_fits(ranked[:count], budget, size, on_overflow=self._now("on_overflow"))
         if fit.truncated:
@@ -160,7 +167,7 @@ class _Budgeted(BaseModel):
 
 
 class BudgetedRetriever(_Budgeted, BaseRetriever):
-    """A retriever whose documents fit a token budget, most relevant first.
+    r"""A retriever whose documents fit a token budget, most relevant first.
 
     It wraps any retriever (or Runnable from a query to documents, or to pairs of a document and its score), orders what
     that finds by relevance, and keeps whole chunks until the next one would exceed the budget. Documents without
@@ -182,6 +189,8 @@ class BudgetedRetriever(_Budgeted, BaseRetriever):
             `retrieval.distances`. Of a function more is better unless `"distance"` says otherwise.
         k: consider only the `k` most relevant chunks; what only `k` leaves out is dropped but not truncated.
         model: the chat model that the chunks are for: without a counter they are counted as it does.
+        price_document: what the prompt shows of a document, as a text (`lambda d: f"<doc>{d.page_content}</doc>\n"`) or
+            as a number of tokens; by default its text alone counts.
         counter: a `TokenCounter`, asked for each chunk's text alone where it has `count_text`; `None` is
             `TokenEstimator()`, `count_tokens_approximately` works too.
         on_overflow: `"stop"` at the first chunk that does not fit, or `"skip"` it and go on with smaller ones.

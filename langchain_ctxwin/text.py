@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import pairwise
-from typing import Any
+from math import log1p
 from unicodedata import normalize
 
 import sentencex
@@ -178,46 +178,32 @@ class TermIndex:
     """
 
     def __init__(self, texts: Sequence[Mapping[str, float]], *, saturation: float, length_share: float) -> None:
-        import numpy as np  # noqa: PLC0415  # takes longer to import than this package
-
         self._count = len(texts)
-        self._numbers: dict[str, int] = {}
-        numbered = [self._numbers.setdefault(term, len(self._numbers)) for text in texts for term in text]
-        terms = np.array(numbered, dtype=np.int64)
-        times = np.array([times for text in texts for times in text.values()], dtype=np.float64)
-        owners = np.repeat(np.arange(len(texts)), [len(text) for text in texts])
-        lengths = np.array([sum(text.values()) for text in texts], dtype=np.float64)
-        # The least mean length is for texts without any word.
-        relative = 1 - length_share + length_share * lengths / max(lengths.mean() if texts else 0, 1e-9)
-        self.having = np.bincount(terms, minlength=len(self._numbers))
-        """In how many texts each term is, by its number."""
+        self._places: dict[str, list[tuple[int, float]]] = {}
+        lengths = [sum(text.values()) for text in texts]
+        mean = max(sum(lengths) / max(self._count, 1), 1e-9)  # the least one is for texts without any word
+        for owner, text in enumerate(texts):
+            relative = 1 - length_share + length_share * lengths[owner] / mean
+            for term, times in text.items():
+                saturated = times / (times + saturation * relative)
+                self._places.setdefault(term, []).append((owner, saturated))
 
-        saturated = times / (times + saturation * relative[owners])
-        order = np.argsort(terms, kind="stable")
-        weights = np.log1p((self._count - self.having + 0.5) / (self.having + 0.5))[terms] * saturated
-        self._owners, self._weights = owners[order], weights[order]
-        self._ends: list[int] = np.cumsum(self.having).tolist()
-        self._starts = [0, *self._ends]
+    def __contains__(self, term: str) -> bool:
+        return term in self._places
 
-    def __len__(self) -> int:
-        """Return the number of terms."""
-        return len(self._numbers)
+    def having(self, term: str) -> int:
+        """Return in how many texts a term is."""
+        return len(self._places.get(term, ()))
 
-    def numbers(self, terms: Iterable[str]) -> list[int]:
-        """Return the numbers of the known ones among terms."""
-        return [self._numbers[term] for term in terms if term in self._numbers]
-
-    def scores(self, wanted: Mapping[int, float]) -> Any:
-        """Return a numpy vector with a score per text for weighted terms, given by number; 0 without a common one."""
-        import numpy as np  # noqa: PLC0415  # see above
-
-        if not wanted:
-            return np.zeros(self._count)
-        parts = [slice(self._starts[number], self._ends[number]) for number in wanted]
-        owners = np.concatenate([self._owners[part] for part in parts])
-        weights = np.concatenate([self._weights[part] for part in parts])
-        times = np.repeat(list(wanted.values()), [part.stop - part.start for part in parts])
-        return np.bincount(owners, weights=weights * times, minlength=self._count)
+    def scores(self, wanted: Mapping[str, float]) -> list[float]:
+        """Return a score per text for weighted terms; 0 without a common one."""
+        scores = [0.0] * self._count
+        for term, weight in wanted.items():
+            places = self._places.get(term, ())
+            worth = weight * log1p((self._count - len(places) + 0.5) / (len(places) + 0.5))
+            for owner, saturated in places:
+                scores[owner] += worth * saturated
+        return scores
 
 
 @lru_cache(maxsize=MAX_WORDS)

@@ -2,39 +2,21 @@
 
 from __future__ import annotations
 
-import base64
-import dataclasses
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 from langchain_core.tools.base import TOOL_MESSAGE_BLOCK_TYPES
 from langchain_core.utils.utils import LC_AUTO_PREFIX
-from pydantic import BaseModel
+from pydantic_core import to_jsonable_python
 
 from langchain_ctxwin.core.blocks import MEDIA_TYPES, compact_json
-from langchain_ctxwin.errors import ContextWindowError
 
 MAX_DEPTH = 100  # levels of a JSON value: far more than any API returns, far fewer than Python can follow
-MAX_PATH_CHARS = 500
-"""Keys that lead to a value of JSON have at most so many characters together, several times what services nest. Each
-part of a large value is shown under its path: with longer ones, a result would be mostly its keys, many times over."""
-
-MAX_INT_BITS = 4 * 3_500  # longer integers are written in hexadecimal: Python prints at most 4,300 decimal digits
-MAX_ITEMS = 1_000_000  # taken from a generator: it may have no end, and so many of anything are no answer to a call
 MEDIA_DATA = ("data", "base64", "url", "image_url", "file_data", "input_audio", "source")  # keys of a block's data
 LINK_KEYS = ("url", "image_url", "source")  # keys of a block, or of the object under one, that may state an address
 _BLOCK_TYPES = frozenset({*TOOL_MESSAGE_BLOCK_TYPES, *MEDIA_TYPES})  # rows of data may have a `type` as well
-
-
-class Spelled(float):
-    """A float whose text in the result says more than Python would print: `1.10`, or twenty digits."""
-
-    __slots__ = ("text",)
-    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,19 +63,24 @@ def _said(block: Any) -> Any:
 
 
 def json_value(text: str) -> Any:
-    """Return the object or list that a text is in JSON; None for any other text.
-
-    So that nothing is lost, what Python would read with losses counts as text: objects that state a key twice, and
-    values nested deeper than `MAX_DEPTH`; likewise values under longer paths than `MAX_PATH_CHARS`, which no page could
-    name. Floats keep their spelling.
-    """
+    """Return the object or list that a text is in JSON; None for any other text, and for one of too many levels."""
     if text.lstrip()[:1] not in ("{", "["):
         return None
     try:
-        value = json.loads(text, parse_float=_float, object_pairs_hook=_object)
+        value = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    return value if _has_short_paths(value) else None
+    return value if _is_flat(value) else None
+
+
+def _is_flat(value: Any) -> bool:
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        children = [item for node in level for item in (node.values() if isinstance(node, dict) else node)]
+        level = [child for child in children if isinstance(child, dict | list)]
+        if not level:
+            return True
+    return False
 
 
 def is_blocks(content: Any) -> bool:
@@ -127,30 +114,21 @@ def is_media(block: Any) -> bool:
     return isinstance(block, Mapping) and MEDIA_TYPES.get(str(block.get("type"))) is not None
 
 
-def address_of(block: Mapping[str, Any]) -> str:
-    """Return where the file of a media block is, an empty string for one that holds its data.
+def with_addresses(content: Any) -> Any:
+    """Return content in blocks with a text in the place of each link to a file: its kind, address, and what it says.
 
     Examples:
-        >>> address_of({"type": "file", "url": "https://archive.example/tides.csv", "mime_type": "text/csv"})
-        'https://archive.example/tides.csv'
-        >>> address_of({"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBOR"}})
-        ''
+        >>> with_addresses([{"type": "file", "url": "https://archive.example/tides.csv", "mime_type": "text/csv"}])
+        [{'type': 'text', 'text': 'file: https://archive.example/tides.csv (text/csv)'}]
     """
-    for value in (block.get(key) for key in LINK_KEYS):
-        url = value.get("url") if isinstance(value, Mapping) else value
-        if isinstance(url, str) and not url.startswith("data:"):
-            return url
-    return ""
-
-
-def with_addresses(content: Any) -> Any:
-    """Return content in blocks with a text in the place of each link to a file: its kind, address, and what it says."""
     return [_addressed(block) if is_media(block) else block for block in content] if is_blocks(content) else content
 
 
 def _addressed(block: Mapping[str, Any]) -> Any:
-    url = address_of(block)
-    if not url:
+    values = [block.get(key) for key in LINK_KEYS]
+    urls = [value.get("url") if isinstance(value, Mapping) else value for value in values]
+    url = next((url for url in urls if isinstance(url, str) and not url.startswith("data:")), None)
+    if url is None:
         return block
     others = {key: value for key, value in block.items() if key not in ("type", "id", *LINK_KEYS)}
     said = ", ".join(text for text in {**others, **(others.get("extras") or {})}.values() if isinstance(text, str))
@@ -175,102 +153,22 @@ def repeats(content: Any, structured: Any) -> bool:
         >>> repeats([{"type": "text", "text": "7"}, {"type": "text", "text": "8"}], {"result": [7, 8]})
         True
     """
-    blocks = [content] if isinstance(content, str) else content
-    texts = list(map(text_of, blocks)) if is_blocks(blocks) else []
-    if not texts or not isinstance(structured, Mapping):
-        return False
-    named = [structured["result"]] if structured.keys() == {"result"} else []
-    lists = [value for value in named if isinstance(value, list)]
-    each = [[value] for value in (structured, *named)] + lists
-    return any(len(values) == len(texts) and all(map(_says, texts, values)) for values in each)
+    blocks = content if is_blocks(content) else [content]
+    said = [_parsed(text_of(block)) for block in blocks]
+    named = structured.get("result") if isinstance(structured, Mapping) else None
+    return said == named or (len(said) == 1 and said[0] in (structured, named))
 
 
-def _says(text: str | None, value: Any) -> bool:
-    if isinstance(value, str):
-        return text == value
+def _parsed(text: str | None) -> Any:
     try:
-        return text is not None and bool(json.loads(text) == value)
-    except (ValueError, RecursionError):
-        return False
+        return json.loads(text or "")
+    except ValueError:
+        return text
 
 
-def jsonable(value: Any, around: tuple[int, ...] = ()) -> Any:
-    """Return a value of any type in the types of JSON: models and dataclasses as objects, generators as lists.
-
-    Bytes become text, or base64 where they are none; keys become strings, and so do integers of thousands of digits;
-    an object inside itself becomes a note of where it is (`around` has the ids); anything else becomes its `str`. A
-    generator of more than `MAX_ITEMS` items raises a `ContextWindowError`.
-    """
-    if isinstance(value, int) and value.bit_length() > MAX_INT_BITS:
-        return hex(value)
-    if value is None or isinstance(value, str | bool | int | float):
-        return value
-    if id(value) in around:
-        return f"[the object {len(around) - around.index(id(value))} levels above]"
-    if len(around) < MAX_DEPTH:
-        return _converted(value, lambda part: jsonable(part, (*around, id(value))))
+def jsonable(value: Any) -> Any:
+    """Return a value of any type in the types of JSON: models as objects, anything unknown as its `str`."""
     try:
+        return to_jsonable_python(value, serialize_unknown=True, inf_nan_mode="constants")
+    except (ValueError, RecursionError):  # an object inside itself, or bytes that are no text
         return str(value)
-    except RecursionError:
-        return f"[a {type(value).__name__} of more levels than Python can print]"
-
-
-def _converted(value: Any, convert: Callable[[Any], Any]) -> Any:
-    names: list[str] | None = None
-    if isinstance(value, BaseModel):
-        names = [*type(value).model_fields, *(value.model_extra or {})]
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        names = [field.name for field in dataclasses.fields(value)]
-    if names is not None:
-        return convert({name: getattr(value, name) for name in names})
-    if isinstance(value, Mapping):
-        pairs = [[key if isinstance(key, str) else compact_json(key), convert(item)] for key, item in value.items()]
-        named = dict(pairs)
-        return named if len(named) == len(pairs) else pairs  # two keys would become the same string
-    if isinstance(value, bytes | bytearray | memoryview):
-        try:
-            return bytes(value).decode("utf-8")
-        except UnicodeDecodeError:
-            return base64.b64encode(value).decode("ascii")
-    if isinstance(value, Iterator):
-        value = list(islice(value, MAX_ITEMS + 1))
-        if len(value) > MAX_ITEMS:
-            raise ContextWindowError(
-                f"the tool's generator yields more than {MAX_ITEMS:,} items: return a list, or fewer items"
-            )
-    if isinstance(value, Sequence | AbstractSet):
-        return [convert(item) for item in value]
-    return str(value)
-
-
-def _float(text: str) -> float:
-    value = float(text)
-    if repr(value) == text:
-        return value
-    spelled = Spelled(value)
-    spelled.text = text
-    return spelled
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a key is stated twice")
-    return found
-
-
-def _has_short_paths(value: Any) -> bool:
-    """Say whether no path has more keys than `MAX_DEPTH`, or more characters in them than `MAX_PATH_CHARS`."""
-    level = [(value, 0)]
-    for _ in range(MAX_DEPTH):
-        below: list[tuple[Any, int]] = []
-        for node, chars in level:
-            is_object = isinstance(node, dict)
-            if is_object and chars + max(map(len, node), default=0) > MAX_PATH_CHARS:
-                return False
-            children = node.items() if is_object else (("", child) for child in node)
-            below.extend((child, chars + len(key)) for key, child in children if isinstance(child, dict | list))
-        if not below:
-            return True
-        level = below
-    return False

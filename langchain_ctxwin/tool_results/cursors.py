@@ -11,8 +11,7 @@ import threading
 import time
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
-from itertools import chain
+from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from itsdangerous import BadSignature, TimestampSigner
@@ -20,7 +19,6 @@ from itsdangerous.encoding import base64_decode, bytes_to_int
 from itsdangerous.signer import HMACAlgorithm
 
 from langchain_ctxwin.core.blocks import compact_json
-from langchain_ctxwin.core.field_paths import compile_fields
 from langchain_ctxwin.errors import (
     ConfigError,
     CursorExpiredError,
@@ -38,7 +36,6 @@ MAX_CHARS = 60  # of a cursor: a model copies it character by character, about o
 MAX_ID_CHARS = 13  # of a result's id: with it the largest offset makes a cursor of `MAX_CHARS`
 ID_CHARS = 12  # of the ids that are made here: 72 random bits
 MAX_OFFSET = 2**64  # room for a position in any result, and for what is asked of it
-MAX_BYTES = 1 << 26  # of an unpacked result, far above what an API returns; one that grows beyond is not read
 
 _TAG_BYTES = 16  # 128 bits: beyond guessing, and half as long to copy as the whole HMAC-SHA256
 _NOT_AGAIN = "call the tool again only if repeating it is safe"
@@ -233,19 +230,12 @@ def _tampered(text: Any, what: str) -> CursorTamperedError:
 
 
 def args_digest(arguments: Mapping[Any, Any]) -> str:
-    """Return 32 hex digits that stand for the arguments of a call, whatever they hold; their order does not matter."""
+    """Return 32 hex digits that stand for the arguments of a call; their order does not matter."""
     try:
         text = json.dumps(dict(arguments), sort_keys=True, default=str, ensure_ascii=False)
-    except Exception:  # noqa: BLE001  # keys of several types, cycles, and objects whose __str__ may raise anything
-        text = _described(arguments)
+    except (TypeError, ValueError, RecursionError):  # keys of several types, cycles: the result's id tells calls apart
+        text = str(len(arguments))
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-
-
-def _described(arguments: Mapping[Any, Any]) -> str:
-    try:
-        return repr(dict(arguments))
-    except Exception as error:  # noqa: BLE001  # see above; the result's id still tells the calls apart
-        return f"{len(arguments)} arguments: {type(error).__name__}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,39 +264,21 @@ class ResultRecord(Style):
     kind: str
 
     def to_bytes(self) -> bytes:
-        """Return the record as compressed JSON; empty when that would be too large to be read back."""
+        """Return the record as compressed JSON."""
         text = compact_json(asdict(self)).encode("utf-8", "surrogatepass")
         # zlib's fastest level: JSON shrinks to a fifth, and the best level takes six times as long for a seventh.
-        return zlib.compress(text, 1) if len(text) < MAX_BYTES else b""
+        return zlib.compress(text, 1)
 
     @classmethod
     def from_bytes(cls, value: bytes) -> ResultRecord:
-        """Read a record back, which may have been written by anybody; `ResultGoneError` when the bytes are none."""
+        """Read a record back; bytes that are none raise a `ResultGoneError`."""
         try:
-            return _unpacked(value)
-        except (zlib.error, ValueError, TypeError, KeyError, RecursionError, ConfigError) as error:
-            raise ResultGoneError(
-                "the stored result is damaged: call the tool again only if repeating it is safe"
-            ) from error
-
-
-def _unpacked(value: bytes) -> ResultRecord:
-    unpacker = zlib.decompressobj()
-    text = unpacker.decompress(value, MAX_BYTES)
-    if unpacker.unconsumed_tail or not unpacker.eof:
-        raise ValueError("cut off, or too large")
-    stated = json.loads(text.decode("utf-8", "surrogatepass"))
-    values: dict[str, Any] = {field.name: stated[field.name] for field in fields(ResultRecord)}
-    kind, chars, lists = values["kind"], values["text_chars"], (values["fields"], values["words"])
-    is_sound = kind in ("text", "json", "blocks") and isinstance(values["extraction"], bool)
-    is_sound = is_sound and (chars is None or (type(chars) is int and chars >= 0))
-    is_sound = is_sound and all(isinstance(one, list) for one in lists)
-    texts = [*(values[name] for name in ("tool", "args_digest", "thread", "text")), *chain.from_iterable(lists)]
-    if not is_sound or not all(isinstance(text, str) for text in texts):
-        raise TypeError("a field is of another type")
-    if values["fields"]:
-        compile_fields(values["fields"])
-    return ResultRecord(**(values | {"fields": tuple(values["fields"]), "words": tuple(values["words"])}))
+            stated = json.loads(zlib.decompress(value).decode("utf-8", "surrogatepass"))
+            lists = {name: tuple(stated[name]) for name in ("fields", "words")}
+            return cls(**{**stated, **lists})
+        except (zlib.error, ValueError, TypeError, KeyError) as error:
+            damaged = f"the stored result is damaged: {_NOT_AGAIN}"
+            raise ResultGoneError(damaged) from error
 
 
 def key_of(thread: str, result_id: str) -> str:

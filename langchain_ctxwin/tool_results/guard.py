@@ -5,13 +5,10 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import takewhile
 from typing import Any
 
 from langchain_core.messages import AIMessage, ToolMessage
@@ -36,27 +33,26 @@ from langchain_ctxwin.tool_results.contents import (
     content_of,
     is_blocks,
     is_media,
-    jsonable,
     stays_blocks,
     with_addresses,
 )
-from langchain_ctxwin.tool_results.cursors import ID_CHARS, CursorSigner, ResultRecord, args_digest, key_of, parsed
-from langchain_ctxwin.tool_results.projection import query_words
-from langchain_ctxwin.tool_results.reading import Fields, Question, Reader, question_of
-from langchain_ctxwin.tool_results.stores import MemoryResultStore
-from langchain_ctxwin.tool_results.view import leaves_out
-from langchain_ctxwin.tool_results.wrapping import (
-    Reduced,
-    guarded,
-    is_read_more,
-    read_more_tool,
-    structured,
-    with_views,
+from langchain_ctxwin.tool_results.cursors import (
+    ID_CHARS,
+    TTL_SECONDS,
+    CursorSigner,
+    ResultRecord,
+    args_digest,
+    key_of,
+    parsed,
 )
-from langchain_ctxwin.util.background import in_daemon, in_few_daemons
+from langchain_ctxwin.tool_results.query import Question, question_of
+from langchain_ctxwin.tool_results.reading import THREAD_SECONDS, Reader
+from langchain_ctxwin.tool_results.showing import layout_of, leaves_out, query_words
+from langchain_ctxwin.tool_results.stores import MemoryResultStore
+from langchain_ctxwin.tool_results.wrapping import Reduced, is_read_more, read_more_tool, with_views, wrapped
+from langchain_ctxwin.util.background import in_daemon
 from langchain_ctxwin.util.failures import log_failure
 from langchain_ctxwin.util.log import log
-from langchain_ctxwin.util.memo import Lru, once
 
 MIN_TOKENS = 300
 """A page is not made smaller because the window is nearly full: with less, its notes leave no room for data. Older
@@ -67,11 +63,7 @@ PAGE_SHARE = 0.1
 would become so small while the window fills up that reading takes three times as many calls."""
 
 MEDIA_SHARE = 0.5  # of the budget of a large result, that media may take beside a long text
-MAX_TOOLS = 256  # whose copies are remembered; making one again costs a millisecond
-SHORT_CHARS = 100_000  # of texts that are priced on the event loop: some milliseconds
 STORE_SECONDS = 3.0  # longest wait for a store: a tool call waits for it, a healthy one takes milliseconds a megabyte
-PLACE_SECONDS = 1.0  # of these for a thread in async runs: a burst of calls on a healthy store is through by then
-POLL_SECONDS = 0.01
 NAME_TAKEN = f"a tool has the name {READ_MORE!r}, which the guard's own tool has: give yours another name"
 
 Handler = Callable[[Any], ToolMessage | Command[Any]]
@@ -142,7 +134,6 @@ class ToolResultGuard:
         self._prices = ContentPrices(counter)
         self._reporter = Reporter.of(sinks)
         self._read_more = read_more_tool(self.read, self.aread)
-        self._structured: Lru[tuple[BaseTool, BaseTool]] = Lru(MAX_TOOLS)
 
     @property
     def config(self) -> ToolResultConfig:
@@ -184,7 +175,7 @@ class ToolResultGuard:
 
     def wrap(self, tools: Sequence[Any]) -> list[BaseTool]:
         """Return the tools with guarded results, and `read_more`; see `others`."""
-        return [*(guarded(tool, self) for tool in self.others(tools)), self._read_more]
+        return [*(wrapped(tool, self) for tool in self.others(tools)), self._read_more]
 
     def others(self, tools: Sequence[Any]) -> list[BaseTool]:
         """Return tools without `read_more` of this or another guard; functions become tools.
@@ -216,8 +207,7 @@ class ToolResultGuard:
             return request.override(tool=self._read_more) if tool is None else request
         if tool is None or not self.config.for_tool(name).enabled:
             return request
-        # The value keeps the tool alive, so an id in the key cannot come to mean another one.
-        return request.override(tool=once(self._structured, id(tool), lambda: (tool, structured(tool)))[1])
+        return request.override(tool=wrapped(tool))
 
     def output(
         self, output: Any, tool: str, args: Mapping[str, Any], runtime: Any = None, *, is_bound: bool = True
@@ -225,72 +215,45 @@ class ToolResultGuard:
         """Return what a tool returned, made to fit: a message, a command with messages, a list of them, or a value."""
         if tool == READ_MORE or not self.config.for_tool(tool).enabled:
             return output
-        call, output = self._call(tool, args, runtime), jsonable(output) if isinstance(output, Iterator) else output
-        shown = with_views(output, partial(self._shown, call), _known(output, runtime))
+        call = self._call(tool, args, runtime)
+        shown = with_views(output, partial(self._shown, call), getattr(runtime, "tool_call_id", None))
         self._report(call, is_bound=is_bound)
         return shown
 
     async def aoutput(
         self, output: Any, tool: str, args: Mapping[str, Any], runtime: Any = None, *, is_bound: bool = True
     ) -> Any:
-        """Like `output`; work on large results is done in a thread, so that the event loop goes on."""
+        """Like `output`, in a thread, so that the event loop goes on."""
         if tool == READ_MORE or not self.config.for_tool(tool).enabled:
             return output
         call = self._call(tool, args, runtime, asyncio.get_running_loop())
-        output, known = jsonable(output) if isinstance(output, Iterator) else output, _known(output, runtime)
-        found, shown = list[Any](), output
-        with_views(output, found.append, known)
-        # Anything but short texts takes time: to be printed, or to be counted.
-        are_texts = not call.config.chosen_fields and all(isinstance(one, str) for one in found)
-        are_texts = are_texts and sum(map(len, found)) <= SHORT_CHARS
-        prices = map(self._prices.text, found if are_texts else ())
-        sizes = list(takewhile(lambda size: size <= call.budget_tokens, prices))
-        if are_texts and len(sizes) == len(found):
-            for size in sizes:
-                call.add(tokens=size)
-        else:
-            shown = await asyncio.wrap_future(in_daemon(partial(with_views, output, partial(self._shown, call), known)))
+        look, call_id = partial(self._shown, call), getattr(runtime, "tool_call_id", None)
+        shown = await asyncio.wrap_future(in_daemon(partial(with_views, output, look, call_id)))
         self._report(call, is_bound=is_bound)
         return shown
 
-    def read(
-        self,
-        cursor: str,
-        *,
-        contains: str | None = None,
-        fields: Fields = None,
-        page_tokens: int | None = None,
-        runtime: Any = None,
-    ) -> str:
+    def read(self, cursor: str, *, runtime: Any = None, **asked: Any) -> str:
         """Return a page of a kept result, as the tool `read_more` does.
 
         Args:
             cursor: as the notes show it.
-            contains: search the whole result for this text, whatever its case.
-            fields: paths of the fields to show; `*` for all.
-            page_tokens: largest size of the page, at most what the tool's results may take.
             runtime: tells tenant and thread.
+            asked: `contains`, a regular expression that must match, whatever its case; `fields`, paths of the fields
+                to show, `*` for all; `where`, an expression that must hold, see `tool_results.query`; `sort`, fields
+                to sort by, after `-` the largest first; `count_by`, fields whose values are counted; `page_tokens`,
+                the largest size of the page, at most what the tool's results may take.
 
         Raises:
             CursorTamperedError: the cursor was changed, or belongs elsewhere.
             CursorExpiredError: it is too old.
             ResultGoneError: the result is no longer kept.
-            ConfigError: a path is no path, or an argument is of the wrong type or out of range.
+            ConfigError: an argument cannot be read, is of the wrong type or out of range.
         """
-        question = question_of(contains, fields, page_tokens)
-        return self._answered(cursor, question, runtime, self._thread(runtime), None)
+        return self._answered(cursor, question_of(**asked), runtime, self._thread(runtime), None)
 
-    async def aread(
-        self,
-        cursor: str,
-        *,
-        contains: str | None = None,
-        fields: Fields = None,
-        page_tokens: int | None = None,
-        runtime: Any = None,
-    ) -> str:
+    async def aread(self, cursor: str, *, runtime: Any = None, **asked: Any) -> str:
         """Like `read`, without blocking the event loop."""
-        question, loop = question_of(contains, fields, page_tokens), asyncio.get_running_loop()
+        question, loop = question_of(**asked), asyncio.get_running_loop()
         work = partial(self._answered, cursor, question, runtime, self._thread(runtime), loop)
         page: str = await asyncio.wrap_future(in_daemon(work))
         return page
@@ -330,9 +293,9 @@ class ToolResultGuard:
         fits = size <= call.budget_tokens
         if config.full and not fits:
             log.warning("tool_result.too_large", tool=call.tool, tokens=size, room_tokens=call.budget_tokens)
-        if not config.full and (not fits or config.chosen_fields):
+        if not config.full and (not fits or config.chosen_fields or config.page_rows):
             read = content_of(with_addresses(content))
-            if not fits or leaves_out(read, config.chosen_fields):
+            if not fits or leaves_out(read, config.chosen_fields) or _has_more_rows(read, config.page_rows):
                 return self._reduced(call, content, read, size, is_oversized=not fits)
         call.add(tokens=size, is_oversized=not fits)
         return None
@@ -409,44 +372,41 @@ class ToolResultGuard:
         tokens = min(most_tokens, max(MIN_TOKENS, question.tokens or most_tokens))
         return reader.answer(record, place, replace(question, rows=config.page_rows), tokens).text
 
+    def _ttl_seconds(self, config: ToolResultConfig) -> float:
+        """How long a result is kept: as stated, else as long as its thread where there is a store of its own."""
+        if config.ttl_seconds is not None:
+            return config.ttl_seconds
+        return TTL_SECONDS if isinstance(self._store, MemoryResultStore) else THREAD_SECONDS
+
     def _reader(self, result_id: str, config: ToolResultConfig) -> Reader:
         keys, signer = [key.get_secret_value() for key in self.config.cursor_keys], self._signer
+        ttl_seconds = self._ttl_seconds(config)
         if signer is None and keys:
-            signer = CursorSigner(keys, config.ttl_seconds, self._clock)
+            signer = CursorSigner(keys, ttl_seconds, self._clock)
         elif signer is None:
-            signer = CursorSigner.random(config.ttl_seconds, self._clock)
-        return Reader(result_id, signer, self._prices.text, ttl_seconds=min(signer.ttl_seconds, config.ttl_seconds))
+            signer = CursorSigner.random(ttl_seconds, self._clock)
+        return Reader(result_id, signer, self._prices.text, ttl_seconds=min(signer.ttl_seconds, ttl_seconds))
 
     def _is_kept(self, key: str, value: bytes, config: ToolResultConfig, loop: Any) -> bool:
-        """Keep a result; False when the store failed, or when it is empty because it was too large."""
-        return bool(value) and not isinstance(self._asked(loop, "put", key, value, config.ttl_seconds), Exception)
+        """Keep a result; False when the store failed."""
+        return not isinstance(self._asked(loop, "put", key, value, self._ttl_seconds(config)), Exception)
 
     def _asked(self, loop: Any, method: str, *args: Any) -> Any:
         """What the store answers, or the error that it fails with; in async runs its coroutine is asked."""
-        own, deadline = getattr(self._store, f"a{method}", None), time.monotonic() + STORE_SECONDS
+        own = getattr(self._store, f"a{method}", None)
         try:
             if loop is not None and own is not None:
                 answer = asyncio.run_coroutine_threadsafe(own(*args), loop)
             else:
-                work = partial(getattr(self._store, method), *args)
-                answer = _in_thread(work, 0.0 if loop is None else PLACE_SECONDS)
+                answer = in_daemon(partial(getattr(self._store, method), *args))
             try:
-                return answer.result(deadline - time.monotonic())
+                return answer.result(STORE_SECONDS)
             finally:
                 answer.cancel()
         except Exception as error:  # noqa: BLE001  # stores have no common error, and none may fail the call
             event = "tool_result.not_stored" if method == "put" else "tool_result.not_read"
             log_failure(event, error, timeout_seconds=STORE_SECONDS, key=args[0])
             return error
-
-
-def _in_thread(work: Callable[[], Any], seconds: float) -> Future[Any]:
-    """Start work in one of few threads as soon as one is free; `RuntimeError` when none is within `seconds`."""
-    for _ in range(round(seconds / POLL_SECONDS)):
-        with suppress(RuntimeError):
-            return in_few_daemons(work)
-        time.sleep(POLL_SECONDS)
-    return in_few_daemons(work)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -464,6 +424,11 @@ class _Call:
 
     def add(self, **facts: Any) -> None:
         self.events.append(ToolResultEvent(tool=self.tool, budget_tokens=self.budget_tokens, **facts))
+
+
+def _has_more_rows(content: Content, page_rows: int | None) -> bool:
+    layout = layout_of(content) if page_rows is not None else None
+    return layout is not None and layout.unit == "rows" and len(layout.rows) > (page_rows or 0)
 
 
 def _called(request: Any) -> tuple[str, Mapping[str, Any], Any]:
@@ -536,12 +501,6 @@ def _messages(state: Any) -> Sequence[Any]:
 
 def _of(state: Any, key: str) -> Any:
     return state.get(key) if isinstance(state, Mapping) else getattr(state, key, None)
-
-
-def _known(output: Any, runtime: Any) -> dict[str, Any]:
-    """The contents that were there before the call, by message ids; looked up only where an output may repeat them."""
-    earlier = _messages(getattr(runtime, "state", None)) if isinstance(output, Command | list) else ()
-    return {message.id: message.content for message in earlier if getattr(message, "id", None)}
 
 
 def _as_own_tool(one: Any) -> BaseTool:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-import operator
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
@@ -18,16 +17,14 @@ from langgraph.types import Command
 from pydantic import BaseModel, RootModel, create_model
 
 from langchain_ctxwin.core.notes import READ_MORE
-from langchain_ctxwin.errors import ConfigError, ContextWindowError, CursorError
-from langchain_ctxwin.tool_results.contents import MAX_ITEMS, is_blocks, jsonable, repeats
+from langchain_ctxwin.errors import ConfigError, CursorError
+from langchain_ctxwin.tool_results.contents import is_blocks, jsonable, repeats
 
 DESCRIPTION = (
     "Read more of a tool result that was too large to show at once. Copy `cursor` from the note beside the result. "
-    "Without more it gives the next page; `contains` searches the whole result for a text; `fields` shows other fields "
-    '(["*"] for all); `page_tokens` makes the page smaller. Notation: id|user.name names the fields of the rows below, '
-    "an empty cell is a field that the row lacks; # state: open holds for the rows below up to the next such line; "
-    "[id|name (7|Ann)] is a list of rows; … and […] and [41 more characters]: text left out; (goes on): begun on the "
-    "page before."
+    "Without more it gives the next page. All other arguments ask the whole result at once and can be combined. "
+    "Notation: id|user.name names the fields of the rows below, an empty cell is a field that the row lacks; … and […] "
+    "and [41 more characters]: text left out; (goes on): begun on the page before."
 )
 """What the tool does, and the notation of all pages: said once here, because it stands in every request anyway."""
 
@@ -45,38 +42,64 @@ class Reduced(NamedTuple):
     is_stored: bool  # all of the result is kept, so that nothing is lost when it is not kept elsewhere
 
 
-UPDATE_LEVELS = 3  # of lists in an update: of pairs, of a pair, and of the messages in it
 Look = Callable[[Any], Reduced | None]
+Paths = list[str] | str | None
 
 
-def structured(tool: BaseTool) -> BaseTool:
+def wrapped(tool: BaseTool, guard: Any = None) -> BaseTool:
     """Return a copy of a tool whose results come as JSON where Python's `str` would come: models, dataclasses, sets.
 
-    The tool's own code runs on the tool itself, so that what it remembers is in one place. Tools that run in a way of
-    their own are returned as they are.
+    The tool's own code runs on the tool itself, so that what it remembers is in one place; name, schema, errors and
+    callbacks stay as they are. With a guard all output goes through its `output` and `aoutput`, and the copy asks
+    LangGraph for the runtime, whether the tool does or not: the guard needs the state and the thread.
     """
-    kind = type(tool)
-    if kind.run is not BaseTool.run or kind.arun is not BaseTool.arun:
-        return tool
-    own_run, own_arun = kind._run, kind._arun  # noqa: SLF001  # what tools override
+    kind: Any = type(tool)
 
-    @functools.wraps(own_run)
-    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return _returned(self, own_run(tool, *args, **kwargs))
+    @functools.wraps(kind._run)  # noqa: SLF001  # what tools override
+    def _run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return _returned(self, kind._run(tool, *args, **kwargs))  # noqa: SLF001
 
-    @functools.wraps(own_arun)
-    async def arun(self: Any, *args: Any, **kwargs: Any) -> Any:
-        returned: Any = await own_arun(tool, *args, **kwargs)
+    @functools.wraps(kind._arun)  # noqa: SLF001
+    async def _arun(self: Any, *args: Any, **kwargs: Any) -> Any:
+        returned: Any = await kind._arun(tool, *args, **kwargs)  # noqa: SLF001
         if isinstance(returned, AsyncIterator):
-            items, returned = returned, []
-            async for item in items:
-                if len(returned) == MAX_ITEMS:
-                    raise ContextWindowError(f"the tool's generator yields more than {MAX_ITEMS:,} items: return fewer")
-                returned.append(item)
+            returned = [item async for item in returned]
         return _returned(self, returned)
 
-    has_own = own_arun is not BaseTool._arun  # noqa: SLF001  # LangChain asks for the same; the default calls `_run`
-    return _copied(tool, {"_run": run, **({"_arun": arun} if has_own else {})})
+    methods: dict[str, Any] = {"_run": _run}
+    if kind._arun is not BaseTool._arun:  # noqa: SLF001  # LangChain asks for the same; the default calls `_run`
+        methods["_arun"] = _arun
+    methods |= {} if guard is None else _guarded(tool, guard)
+    changed: Any = type(kind)(kind.__name__, (kind,), {"__module__": kind.__module__, **methods})
+    copy = tool.model_copy()
+    copy.__class__ = changed
+    return copy
+
+
+def _guarded(tool: BaseTool, guard: Any) -> dict[str, Any]:
+    kind, asks_itself = type(tool), _asks_for_runtime(tool)
+
+    @functools.wraps(kind.run)
+    def run(self: Any, tool_input: Any, *args: Any, **kwargs: Any) -> Any:
+        given, asked, runtime = _taken_apart(self, tool_input, keep=asks_itself)
+        return guard.output(kind.run(self, given, *args, **kwargs), self.name, asked, runtime)
+
+    @functools.wraps(kind.arun)
+    async def arun(self: Any, tool_input: Any, *args: Any, **kwargs: Any) -> Any:
+        given, asked, runtime = _taken_apart(self, tool_input, keep=asks_itself)
+        return await guard.aoutput(await kind.arun(self, given, *args, **kwargs), self.name, asked, runtime)
+
+    @functools.wraps(kind.get_input_schema)
+    def get_input_schema(self: Any, config: Any = None) -> Any:
+        schema: Any = kind.get_input_schema(self, config)
+        if asks_itself or not (isinstance(schema, type) and issubclass(schema, BaseModel)):
+            return schema
+        extra: dict[str, Any] = {OUR_RUNTIME: (Annotated[Any, InjectedToolArg, ToolRuntime], None)}
+        # Of a tool with a JSON schema this is a root model, which takes no fields and tells nothing about arguments.
+        base = None if issubclass(schema, RootModel) else schema
+        return create_model(schema.__name__, __base__=base, **extra)
+
+    return {"run": run, "arun": arun, "get_input_schema": get_input_schema}
 
 
 def _returned(tool: Any, returned: Any) -> Any:
@@ -88,6 +111,8 @@ def _returned(tool: Any, returned: Any) -> Any:
 def _converted(value: Any) -> Any:
     if value is None or isinstance(value, str | ToolOutputMixin) or is_blocks(value) or _is_output_list(value):
         return value
+    if isinstance(value, Iterator):
+        value = list(value)
     try:
         json.dumps(value)
     except (TypeError, ValueError, RecursionError):
@@ -97,40 +122,6 @@ def _converted(value: Any) -> Any:
 
 def _is_output_list(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(item, ToolOutputMixin) for item in value)
-
-
-def guarded(tool: BaseTool, guard: Any) -> BaseTool:
-    """Return a copy of a tool whose output goes through a guard; name, schema, errors and callbacks stay as they are.
-
-    Of the guard its methods `output` and `aoutput` are used, with the arguments that the model gave. The copy asks
-    LangGraph for the runtime, whether the tool does or not: the guard needs the state and the thread.
-    """
-    inner = structured(tool)
-    kind, own = type(inner), _asks_for_runtime(tool)
-
-    def run(self: Any, tool_input: Any, *args: Any, **kwargs: Any) -> Any:
-        given, asked, runtime = _taken_apart(self, tool_input, keep=own)
-        return guard.output(kind.run(self, given, *args, **kwargs), self.name, asked, runtime)
-
-    async def arun(self: Any, tool_input: Any, *args: Any, **kwargs: Any) -> Any:
-        given, asked, runtime = _taken_apart(self, tool_input, keep=own)
-        return await guard.aoutput(await kind.arun(self, given, *args, **kwargs), self.name, asked, runtime)
-
-    def get_input_schema(self: Any, config: Any = None) -> Any:
-        schema = kind.get_input_schema(self, config)
-        return schema if own else _with_runtime(schema)
-
-    overrides: dict[str, Callable[..., Any]] = {"run": run, "arun": arun, "get_input_schema": get_input_schema}
-    return _copied(inner, {name: functools.wraps(getattr(kind, name))(method) for name, method in overrides.items()})
-
-
-def _copied(tool: BaseTool, methods: dict[str, Any]) -> BaseTool:
-    """A copy of a tool with other methods. Its class derives from the tool's own, so that all else is inherited."""
-    kind: Any = type(tool)
-    changed: Any = type(kind)(kind.__name__, (kind,), {"__module__": kind.__module__, **methods})
-    copy = tool.model_copy()
-    copy.__class__ = changed
-    return copy
 
 
 def _taken_apart(tool: BaseTool, tool_input: Any, *, keep: bool) -> tuple[Any, dict[str, Any], Any]:
@@ -157,50 +148,44 @@ def _is_runtime(annotation: Any) -> bool:
     return ToolRuntime in (annotation, get_origin(annotation)) or any(map(_is_runtime, get_args(annotation)))
 
 
-def _with_runtime(schema: Any) -> Any:
-    if not (isinstance(schema, type) and issubclass(schema, BaseModel)):
-        return schema
-    extra: dict[str, Any] = {OUR_RUNTIME: (Annotated[Any, InjectedToolArg, ToolRuntime], None)}
-    # Of a tool with a JSON schema this is a root model, which takes no fields and tells nothing about arguments.
-    base = None if issubclass(schema, RootModel) else schema
-    return create_model(schema.__name__, __base__=base, **extra)
-
-
-def with_views(output: Any, look: Look, known: Mapping[str, Any]) -> Any:
+def with_views(output: Any, look: Look, call_id: str | None = None) -> Any:
     """Return the output with what is shown of its contents; all else, such as ids, status and artifacts, as it was.
 
     Only of an artifact that repeats a content which is stored as a whole, as MCP servers send it, the repetition goes.
-    A command that hands a conversation over repeats contents that are known by the ids of their messages.
+    Of a command that hands a conversation over only the answer to this call is looked at.
     """
     if isinstance(output, ToolMessage):
         return _shown(output, look)
     if _is_output_list(output):
-        return [with_views(item, look, known) for item in output]
+        return [with_views(item, look, call_id) for item in output]
     if isinstance(output, Command):
-        # An update is an object, pairs of keys and values, or messages.
-        pairs = list(output.update.items()) if isinstance(output.update, Mapping) else output.update
-        changed = _each(pairs, functools.partial(_message, look=look, known=known), UPDATE_LEVELS)
-        if changed is pairs:
-            return output
-        return replace(output, update=dict(changed) if isinstance(output.update, Mapping) else changed)
+        changed = _each(output.update, functools.partial(_message, look=look, call_id=call_id))
+        return replace(output, update=changed)
+    if isinstance(output, Iterator):
+        output = list(output)
     view = look(output)
     return output if view is None else view.content
 
 
-def _each(value: Any, change: Callable[[Any], Any], levels: int) -> Any:
-    """What becomes of one value, or of each in a list of lists; the list itself when nothing changes."""
-    if type(value) not in (list, tuple) or not levels:
-        return change(value)
-    changed = [_each(item, change, levels - 1) for item in value]
-    return value if all(map(operator.is_, changed, value)) else type(value)(changed)
+def _each(value: Any, change: Callable[[Any], Any]) -> Any:
+    """What becomes of messages in an update: an object, pairs of keys and values, or messages."""
+    if type(value) in (list, tuple):
+        return type(value)(_each(item, change) for item in value)
+    if isinstance(value, Mapping) and "content" not in value:
+        return {key: _each(item, change) if key == "messages" else item for key, item in value.items()}
+    return change(value)
 
 
-def _message(item: Any, look: Look, known: Mapping[str, Any]) -> Any:
-    if isinstance(item, ToolMessage):
-        return item if item.id and known.get(item.id) == item.content else _shown(item, look)
-    if not isinstance(item, dict) or "tool" not in (item.get("role"), item.get("type")) or "content" not in item:
+def _message(item: Any, look: Look, call_id: str | None) -> Any:
+    is_message = isinstance(item, ToolMessage)
+    if not is_message and not (isinstance(item, Mapping) and "tool" in (item.get("role"), item.get("type"))):
         return item
-    view = look(item["content"])
+    answered = item.tool_call_id if is_message else item.get("tool_call_id")
+    if call_id is not None and answered != call_id:
+        return item
+    if is_message:
+        return _shown(item, look)
+    view = look(item.get("content"))
     return item if view is None else {**item, "content": view.content}
 
 
@@ -228,16 +213,19 @@ def read_more_tool(read: Callable[..., str], aread: Callable[..., Awaitable[str]
 
     def read_more(
         cursor: Annotated[str, "The cursor, exactly as it stands in the note."],
-        contains: Annotated[str | None, "Show only what contains this text, whatever its case."] = None,
+        contains: Annotated[str | None, "Only what matches this regular expression, whatever its case."] = None,
         fields: Annotated[
-            list[str] | str | None,
-            'Paths of the fields to show, such as "price.amount" or "items[].id", parted by commas.',
+            Paths, 'Paths of the fields to show, such as "price.amount, items[].id"; "*" for all.'
         ] = None,
+        where: Annotated[str | None, 'Only rows such as: total > 100 and city in (Graz, "Bad Ischl").'] = None,
+        sort: Annotated[Paths, 'Fields to sort by, "-total" for the largest first.'] = None,
+        count_by: Annotated[Paths, "Fields whose values are counted, instead of rows."] = None,
         page_tokens: Annotated[int | None, "Largest size of the page in tokens."] = None,
         runtime: Annotated[Any, InjectedToolArg] = None,
     ) -> str:
+        asked = {"contains": contains, "fields": fields, "where": where, "sort": sort, "count_by": count_by}
         try:
-            return read(cursor, contains=contains, fields=fields, page_tokens=page_tokens, runtime=runtime)
+            return read(cursor, **asked, page_tokens=page_tokens, runtime=runtime)
         except (CursorError, ConfigError) as error:
             raise ToolException(str(error)) from error
 

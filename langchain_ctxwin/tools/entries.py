@@ -175,14 +175,6 @@ _PARTS = re.compile(
     re.IGNORECASE,
 )
 
-# Words that requests are phrased with; whole words, because "interested" says nothing and "interest" does.
-_PHRASES = """
-able assist assistance curious dear finally first give good great hello help hey hi hope imagine interested interesting
-kind kindly know lastly let like love may maybe might must need next nice ok okay please possible second shall sure tell
-thank thanks think third try trying want wanted wish wonder wondering
-"""
-_PHRASING = re.compile(rf"\b(?:{'|'.join(_PHRASES.split())})\b", re.IGNORECASE)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
@@ -190,6 +182,7 @@ class Needs:
 
     request: str  # the whole request, with what is planned
     parts: tuple[str, ...] = ()  # its parts when it has several, each one a wish of its own
+    new: tuple[str, ...] = ()  # what a person asks for that the model has said nothing to, as a whole and in parts
     called: tuple[str, ...] = ()  # names of the tools that the conversation has called, the last one first
     called_now: tuple[str, ...] = ()  # those that it has called since the last request
     found: tuple[str, ...] = ()  # lines of `search_tools` since then, newest results first; each begins with a name
@@ -200,7 +193,7 @@ def needs_of(asked: Asked) -> Needs:
     """Read a query, or the messages of a conversation; anything else is a `ConfigError`."""
     if isinstance(asked, str):
         request = _clipped(asked)
-        return Needs(request=request, parts=_wishes([request]))
+        return Needs(request=request, parts=_wishes([request]), new=(request, *parts_of(request)))
     given: object = asked
     if isinstance(given, bytes) or not isinstance(given, Sequence):
         raise ConfigError(f"query_or_messages={type(asked).__name__}: give a text or a list of messages")
@@ -209,6 +202,8 @@ def needs_of(asked: Asked) -> Needs:
     start = next((at for at in reversed(range(len(messages))) if isinstance(messages[at], HumanMessage)), 0)
     turn = messages[start:]
     texts = [*_request(messages[:start], turn), *_plan(turn)]
+    is_new = not any(isinstance(message, AIMessage) for message in turn)
+    own = _clipped(turn[0].text) if is_new and turn else ""
     results = [one for one in reversed(turn) if isinstance(one, ToolMessage) and one.name == SEARCH_NAME]
     lines = (line for result in results for line in result.text.splitlines() if line.startswith(LINE_START))
     return Needs(
@@ -216,7 +211,8 @@ def needs_of(asked: Asked) -> Needs:
         parts=_wishes(texts),
         called=_called(messages),
         called_now=_called(turn),
-        is_new=not any(isinstance(message, AIMessage) for message in turn),
+        is_new=is_new,
+        new=(own, *parts_of(own)),
         found=tuple(dict.fromkeys(line.removeprefix(LINE_START) for line in lines)),
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from langchain_core.embeddings import Embeddings
 from langchain_core.tools import BaseTool, InjectedToolArg, StructuredTool
@@ -31,10 +31,8 @@ from langchain_ctxwin.tools.entries import (
     entry_of,
     needs_of,
 )
+from langchain_ctxwin.tools.ranking import Ranker, Ranking, Wish, best_first
 from langchain_ctxwin.util.log import log
-
-if TYPE_CHECKING:
-    from langchain_ctxwin.tools.ranking import Ranking, Wish
 
 MOST_NAMED = 10  # names that one message lists
 UNKNOWN_PRICE = inf  # of a tool that cannot be priced: it fits nowhere
@@ -156,8 +154,6 @@ class ToolSelector:
         self.max_tool_tokens = max_tool_tokens
         self._room = priced_room(self.tools, max_tool_tokens, counter)
         self._always = tuple(dict.fromkeys(map(self._number_of, _listed(always))))
-        from langchain_ctxwin.tools.ranking import Ranker  # noqa: PLC0415  # numpy takes longer to import than this package
-
         self._ranker = Ranker(self._entries, ranker, embeddings)
         self._require_room_for_always()
         if too_large := self._too_large(self._room):
@@ -368,13 +364,13 @@ def _listed(given: Iterable[Any] | None) -> list[Any]:
 
 def _serving(wish: Wish, loaded: Collection[int]) -> int | None:
     """The loaded tool that is about as good for a wish as any."""
-    best = max(sorted(loaded), key=lambda number: float(wish.scores[number]), default=None)
-    return best if best is not None and wish.scores[best] >= SERVED_SHARE * wish.scores.max() else None
+    best = max(sorted(loaded), key=wish.scores.__getitem__, default=None)
+    return best if best is not None and wish.scores[best] >= SERVED_SHARE * max(wish.scores) else None
 
 
 def _best(wish: Wish) -> list[int]:
-    order: list[int] = (-wish.scores).argsort(kind="stable")[:BATCH_TOOLS].tolist()
-    return [number for number in order if wish.scores[number] >= BATCH_SHARE * wish.scores.max()]
+    order = best_first(wish.scores, BATCH_TOOLS)
+    return [number for number in order if wish.scores[number] >= BATCH_SHARE * wish.scores[order[0]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

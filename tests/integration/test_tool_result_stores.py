@@ -8,8 +8,8 @@ from langchain_core.messages import ToolMessage
 from langgraph.store.postgres import PostgresStore
 from langgraph.store.postgres.aio import AsyncPostgresStore
 
+from langchain_ctxwin.tool_results.showing import ResultView
 from langchain_ctxwin.tool_results.stores import LangGraphResultStore, RedisResultStore
-from langchain_ctxwin.tool_results.view import ResultView
 from support.result_stores import elsewhere, opened_store
 from support.servers import started_postgres, started_valkey
 from support.walking import PRICE, TOOL, answers, ask, awalk, cursor_in, entries_in, guard_of, walk

@@ -10,8 +10,9 @@ from langchain_ctxwin.tool_results.contents import content_of
 from langchain_ctxwin.tool_results.cursors import ResultRecord
 from langchain_ctxwin.tool_results.guard import ContentPrices
 from langchain_ctxwin.tool_results.pages import PagePlace, page_at
-from langchain_ctxwin.tool_results.reading import Question, Reader
-from langchain_ctxwin.tool_results.view import Inside
+from langchain_ctxwin.tool_results.query import Question
+from langchain_ctxwin.tool_results.reading import Reader
+from langchain_ctxwin.tool_results.showing import Inside
 from support.result_stores import FakeClock
 
 TOOL = "rows"

@@ -1,12 +1,8 @@
 """Is a cursor good for exactly what it was signed for, and for nothing else?"""
 
-import hashlib
-import json
 import math
 import threading
-import tracemalloc
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -68,11 +64,6 @@ def test_what_was_signed_verifies_until_it_expires(cursor, age_seconds):
     assert len(text) <= 60
 
 
-def test_the_longest_id_and_offset_fit(signer):
-    cursor = Cursor("t", "d", "th", "_" * 13, 2**64 - 1)
-    assert len(signer.sign(cursor)) == 60
-
-
 @given(cursor=cursors, place=st.integers(0, 60), character=st.characters(codec=None))
 def test_no_character_can_be_inserted_removed_or_replaced(cursor, place, character):
     signer = CursorSigner(KEY, clock=FakeClock())
@@ -101,31 +92,12 @@ def test_a_cursor_is_good_for_its_own_call_only(signer, name):
         signer.verify(signer.sign(CURSOR), **(call | {name: "other"}))
 
 
-@pytest.mark.parametrize(("one", "other"), [
-    (("ab", "c", "d"), ("a", "bc", "d")), (("a", "", "b"), ("a", "b", "")), (("😀", "", ""), ("\ud83d\ude00", "", "")),
-])  # fmt: skip
-def test_fields_do_not_run_into_each_other(signer, one, other):
-    assert is_refused(signer, signer.sign(Cursor(*one, "r", 0)), Cursor(*other, "r", 0))
-
-
 @pytest.mark.parametrize("text", ["", "a.0.0.", "é" * 38, "\ud800" * 38, None, 5, b"a.0.0.AA", ["a"]], ids=repr)
 def test_garbage_is_refused(signer, text):
     """Without the key, too; the error says what to do."""
     for read in (signer.peek, lambda text: verified(signer, text)):
         with pytest.raises(CursorTamperedError, match="copy it from the page before exactly as it stands there"):
             read(text)
-
-
-def test_a_megabyte_of_garbage_costs_nothing(signer):
-    garbage = "\ud800" * 1_000_000
-    tracemalloc.start()
-    try:
-        with pytest.raises(CursorTamperedError) as raised:
-            verified(signer, garbage)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert (peak < 50_000, len(str(raised.value)) < 300) == (True, True)
 
 
 @pytest.mark.parametrize(("age", "said"), [(600.5, "600 seconds old"), (-3_600, "-3,600 seconds old")])
@@ -138,22 +110,6 @@ def test_an_old_cursor_and_one_of_a_time_that_has_not_come_are_refused(signer, c
         f"the cursor {text} is {said}, it was good for 600: use the newest cursor of this result, or call the tool "
         "again only if repeating it is safe"
     )
-
-
-@pytest.mark.parametrize("part_of_a_second", [0.0, 0.9])
-def test_a_cursor_never_expires_early(clock, part_of_a_second):
-    """Times are written in whole seconds."""
-    clock.now += part_of_a_second
-    signer = CursorSigner(KEY, ttl_seconds=10, clock=clock)
-    text = signer.sign(CURSOR)
-    clock.now += 10
-    assert verified(signer, text) == CURSOR
-
-
-def test_a_forged_cursor_is_not_told_its_age(signer, clock):
-    text = signer.sign(CURSOR)
-    clock.now += 10_000
-    assert is_refused(CursorSigner("another key", clock=clock), text)
 
 
 def test_keys_are_rotated(clock):
@@ -173,12 +129,6 @@ def test_keys_that_are_none_are_refused_and_not_shown(keys):
 def test_a_time_to_live_that_is_none_is_refused(ttl_seconds):
     with pytest.raises(ConfigError, match=r"ttl_seconds=.*: pass a (positive, finite )?number of seconds"):
         CursorSigner(KEY, ttl_seconds=ttl_seconds)
-
-
-def test_a_key_may_hold_any_character_and_is_never_shown(clock):
-    signer = CursorSigner(["\udcff hidden", b"hidden 2"], clock=clock)
-    assert verified(signer, signer.sign(CURSOR)) == CURSOR
-    assert (repr(signer), str(signer)) == ("CursorSigner(keys=2, ttl_seconds=600)",) * 2
 
 
 def test_signers_of_one_process_share_a_random_key(monkeypatch):
@@ -210,50 +160,7 @@ def test_what_a_cursor_cannot_hold_is_refused(signer, changed):
     assert len(str(raised.value)) < 400
 
 
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | texts,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
-    max_leaves=8,
-)
-
-
-@given(arguments=st.dictionaries(texts, json_values, max_size=4))
-def test_the_order_of_arguments_does_not_matter(arguments):
-    digest = args_digest(arguments)
-    assert (len(digest), int(digest, 16) >= 0) == (32, True)
-    assert args_digest(dict(reversed(arguments.items()))) == digest
-
-
-@given(one=json_values, other=json_values)
-def test_other_arguments_have_another_digest(one, other):
-    same = json.dumps(one, sort_keys=True, ensure_ascii=False) == json.dumps(other, sort_keys=True, ensure_ascii=False)
-    assert (args_digest({"a": one}) == args_digest({"a": other})) == same
-
-
-class _Unprintable:
-    def __repr__(self):
-        raise KeyError("no text")
-
-
-def test_any_arguments_have_a_digest():
-    cycle, deep = {}, []
-    cycle["itself"] = cycle
-    for _ in range(100_000):
-        deep = [deep]
-    odd = [{1: "a", "b": 2}, {"a": {("x", 1): 2}}, {"a": object()}, {"a": b"\xff", "b": {3}}, cycle, {"a": 10**5000}]
-    for arguments in [*odd, {"a": _Unprintable()}, {"deep": deep}]:
-        assert len(args_digest(arguments)) == 32
-        assert args_digest(arguments) == args_digest(arguments)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        ({"b": "ü", "a": Path("x")}, '{"a": "x", "b": "ü"}'),
-        ({1: "a", "b": 2}, "{1: 'a', 'b': 2}"),
-        ({"a": _Unprintable(), "b": 1}, "2 arguments: KeyError"),
-    ],
-    ids=["json", "repr", "unprintable"],
-)
-def test_the_digest_of_arguments_stays_the_same_between_releases(arguments, text):
-    assert args_digest(arguments) == hashlib.sha256(text.encode()).hexdigest()[:32]
+def test_equal_arguments_have_one_digest_whatever_their_order():
+    one, other = {"a": 1, "b": ["x", {2}]}, {"b": ["x", {2}], "a": 1}
+    assert args_digest(one) == args_digest(other) != args_digest({"a": 2})
+    assert [len(args_digest(odd)) for odd in ({}, {1: "a", "b": 2}, {"a": object()})] == [32] * 3

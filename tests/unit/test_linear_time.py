@@ -26,22 +26,23 @@ from langchain_ctxwin import TokenEstimator, ToolSelector, classify_overflow, se
 from langchain_ctxwin.decompose.parts import pieces_of
 from langchain_ctxwin.routing import judged
 from langchain_ctxwin.text import terms
-from langchain_ctxwin.tool_results.pages import page_end, passages
-from langchain_ctxwin.tool_results.projection import extract, project_automatically
-from langchain_ctxwin.tool_results.view import print_value
+from langchain_ctxwin.tool_results.cursors import Style
+from langchain_ctxwin.tool_results.pages import page_end
+from langchain_ctxwin.tool_results.query import Pattern
+from langchain_ctxwin.tool_results.showing import extract, print_value, project_automatically
 from langchain_ctxwin.tools.entries import parts_of
 from support.tool_sets import definition
 from support.walking import cursor_in, guard_of
 
 ROOT = Path(langchain_ctxwin.__file__).parent
 BUILT_FROM_ARGUMENTS = {
-    "on_one_line": "an escaped text",
+    "literal": "a text as it is",
+    "literal if self._is_plain else f'{literal}|(?:{text})'": "checked by its signs, and searched in short pieces",
     "re.sub('<[a-z]+>', lambda mark: names[mark[0]], wording)": "the results are globals of its module",
     "f'(?!{_WORDS}){first}(?:{rest})'": "the results are globals of its module",
     "f\"(?<![\\\\w'-])(?:{found})(?![\\\\w'-])\"": "the results are globals of its module",
     "pattern": "globals of their module, the last line of a tool's result in the demo, or what its model searches for",
     "text": "the results are globals of the demo",
-    "re.escape(needle)": "a text as it is",
 }
 """Arguments that are not known without a call -> why the patterns that they make are tested or harmless."""
 FEW_CHARS = 20
@@ -323,14 +324,14 @@ def price(text):
 
 READS: dict[str, Read] = {
     "complexity_of_a_task": lambda text: judged([HumanMessage(text)]),
-    "project_automatically": lambda text: project_automatically({"a": text}, text_chars=len(text), shorten=extract),
+    "project_automatically": lambda text: project_automatically({"a": text}, Style(text_chars=len(text))),
     "classify_overflow": classify_overflow,
     "cut_into_pieces": lambda text: list(pieces_of(text, len(text) // 40, price)),
     "estimate": TokenEstimator().count_text,
     "extract": lambda text: extract(text, 200),
     "page": lambda text: page_end(text, 0, len(text) // 8, price),
     "parts_of_a_request": parts_of,
-    "passages": lambda text: list(passages(text, "a", 0)),
+    "passages": lambda text: list(Pattern("a").passages(text)),
     "print": lambda text: print_value({text: text}),
     "terms": terms,
 }

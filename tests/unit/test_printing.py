@@ -5,13 +5,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from langchain_ctxwin.tool_results.view import print_rows, print_value
+from langchain_ctxwin.tool_results.showing import print_rows, print_value
 
-# The reader: it knows the five rules of the module, and nothing of its code.
+# The reader: it knows the four rules of the module, and nothing of its code.
 
 KEY = r'(?:"(?:[^"\\]|\\.)*"|[^"#.:;,|(){}\[\]]+)'
-PATH = rf"{KEY}(?:\.{KEY})*"
-TABLE = re.compile(rf"{PATH}(?:\|{PATH})* \(")
 
 
 class Reader:
@@ -47,7 +45,7 @@ class Reader:
         if self.next("{"):
             return self.object()
         if self.next("["):
-            return self.table() if TABLE.match(self.text, self.at) else self.list()
+            return self.list()
         end = min((at for mark in ends if (at := self.text.find(mark, self.at)) >= 0), default=len(self.text))
         word, self.at = self.text[self.at : end], end
         try:
@@ -71,16 +69,6 @@ class Reader:
             self.next(",")
         return read
 
-    def table(self):
-        paths, rows = self.columns(), []
-        self.next(" ")
-        while self.next("("):
-            rows.append(self.cells(paths, "|)"))
-            assert self.next(")")
-            self.next(" ")
-        assert self.next("]")
-        return rows
-
     def cells(self, paths, ends):
         row = {}
         for path in paths:
@@ -88,16 +76,6 @@ class Reader:
                 put(row, path, self.value(ends))
             self.next("|")
         return row
-
-    def run(self):
-        said = []
-        assert self.next("#")
-        while self.next(" "):
-            path = self.path()
-            assert self.next(": ")
-            said.append((path, self.value(";")))
-            self.next(";")
-        return said
 
 
 def put(row, path, value):
@@ -110,15 +88,8 @@ def read_rows(printed):
     header, lines = printed
     if not header:
         return [Reader(line).value("") for line in lines]
-    paths, said, rows = Reader(header).columns(), [], []
-    for line in lines:
-        *run, cells = line.split("\n")
-        said = Reader(run[0]).run() if run else said
-        row = Reader(cells).cells(paths, "|")
-        for path, value in said:
-            put(row, path, value)
-        rows.append(row)
-    return rows
+    paths = Reader(header).columns()
+    return [Reader(line).cells(paths, "|") for line in lines]
 
 
 def exact(value):
@@ -142,7 +113,7 @@ VALUES = st.recursive(
 
 @st.composite
 def tables(draw):
-    """Rows that share most fields, with runs of equal values, absent fields and objects inside."""
+    """Rows that share most fields, with absent fields and objects inside."""
     keys = draw(st.lists(KEYS, min_size=1, max_size=4, unique=True))
     values = {key: draw(st.lists(VALUES, min_size=1, max_size=3)) for key in keys}
     rows = []
@@ -170,12 +141,6 @@ def test_a_printed_value_can_be_read_back(value):
     assert exact(Reader(printed).value("")) == exact(value)
 
 
-@given(tables(), st.data())
-def test_a_page_of_a_table_can_be_read_alone(rows, data):
-    start = data.draw(st.integers(0, len(rows)))
-    assert exact(read_rows(print_rows(rows[start:]))) == exact(rows[start:])
-
-
 def test_rows_of_the_same_fields_are_a_table():
     rows = [
         {"id": 1, "price": {"base": 9.5, "unit": "EUR"}, "note": "a, b: c"},
@@ -186,16 +151,9 @@ def test_rows_of_the_same_fields_are_a_table():
     assert print_rows(rows) == ("id|price.base|price.unit|note", lines)
 
 
-RUNS = [{"job": job, "sex": "men", "year": year} for job in ("Actor", "Cook") for year in range(1850, 1890, 10)]
-SOME = [{"id": number, **({"note": "x"} if 4 <= number < 8 else {})} for number in range(12)]
-
-
 @pytest.mark.parametrize(
     ("rows", "header", "lines"),
     [
-        (RUNS, "year", ["# sex: men; job: Actor\n1850", "1860", "1870", "1880",
-                        "# sex: men; job: Cook\n1850", "1860", "1870", "1880"]),
-        (SOME, "id", ["0", "1", "2", "3", "# note: x\n4", "5", "6", "7", "#\n8", "9", "10", "11"]),
         ([{"a": 1, "b": 2, "c": 3}, {"a": 4}, {}], "a|b|c", ["1|2|3", "4", ""]),
         ([{"a": 1}] * 4, "a", ["1"] * 4),
         ([{"id": 1, "tags": ["a", "b"]}, {"name": "x (y)", "at": "2024-05-31T10:00:00Z"}, 7, "seven"], "",
@@ -204,29 +162,11 @@ SOME = [{"id": number, **({"note": "x"} if 4 <= number < 8 else {})} for number 
          ["0|{key0:0}", "1|{key1:1}", "2|{key2:2}"]),
         ([], "", []),
     ],
-    ids=["runs", "a run of absent fields", "empty cells at the end", "equal rows keep a column", "few shared fields",
+    ids=["empty cells at the end", "equal rows keep a column", "few shared fields",
          "objects of unlike fields", "no rows"],
 )  # fmt: skip
 def test_rows_are_printed_as(rows, header, lines):
     assert print_rows(rows) == (header, lines)
-
-
-def test_equal_objects_inside_a_value_are_a_table_in_a_line():
-    value = {"labels": [{"id": 1, "by": {"login": "ann"}}, {"id": 2, "by": {"login": "bob"}}]}
-    assert print_value(value) == "{labels:[id|by.login (1|ann) (2|bob)]}"
-
-
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf"), -0.0, 0.1 + 0.2, 10**30 + 1, True, None])
-def test_numbers_are_exact(value):
-    assert print_value(value) == json.dumps(value)
-
-
-def test_a_float_is_printed_as_it_was_spelled():
-    class Spelled(float):
-        text = "1.10"
-
-    assert print_rows([{"a": Spelled(1.1)}, {"a": 2.0}])[1] == ["1.10", "2.0"]
-    assert print_value([Spelled(1.1)]) == "[1.10]"
 
 
 def test_half_a_character_is_escaped():
@@ -244,8 +184,3 @@ def test_deep_values_are_printed(levels, wrap):
         value = wrap(value)
     assert exact(Reader(print_value(value)).value("")) == exact(value)
     assert exact(read_rows(print_rows([value, value]))) == exact([value, value])
-
-
-def test_rows_that_share_no_key_take_time_of_their_size():
-    rows = [{f"key{row}_{column}": 1 for column in range(20)} for row in range(3_000)]
-    assert len(print_rows(rows)[1]) == 3_000

@@ -1,13 +1,11 @@
 """Do pages of text end at readable places, fit their budgets, and give the whole text together?"""
 
-import re
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_ctxwin import TokenEstimator
-from langchain_ctxwin.tool_results.pages import PASSAGE_CHARS, page_end, passages, tail_start
+from langchain_ctxwin.tool_results.pages import page_end, tail_start
 
 ESTIMATE = TokenEstimator().count_text
 PIECES = st.sampled_from([
@@ -88,45 +86,3 @@ def test_the_tail_begins_with_a_line_or_is_all_that_is_left():
 
     assert text[tail_start(text, 55, len, 0) :] == "line 98 of the log\nline 99 of the log\n"
     assert tail_start("one two three", 100, len, 4) == 4
-
-
-@given(TEXTS, st.sampled_from(["a", "WORD ", "e. ", "你好", "\n", "1,2", "=", "\ud83d", "."]), st.integers(0, 40))
-def test_passages_cover_every_hit_once_and_a_search_goes_on_at_any_of_them(text, needle, start):
-    found = list(passages(text, needle, start))
-
-    edges = [start, *(position for span in found for position in span), len(text)]
-    assert edges == sorted(edges) or not found
-    assert [text[a:b] for a, b in found if needle.lower() not in text[a:b].lower()] == []
-    hits = [match.span() for match in re.compile(re.escape(needle), re.IGNORECASE).finditer(text, start)]
-    assert [hit for hit in hits if not any(a <= hit[0] and hit[1] <= b for a, b in found)] == []
-    whole = list(passages(text, needle, 0))
-    rest = whole[start:]
-    assert not rest or list(passages(text, needle, rest[0][0])) == rest
-
-
-LONG = "word " * 500 + "needle " + "word " * 500
-
-
-@pytest.mark.parametrize(
-    ("text", "needle", "found"),
-    [
-        ("INFO start\nERROR disk full\nINFO go on\nerror again\n", "error", ["ERROR disk full", "error again"]),
-        (LONG, "needle", ["word " * 29 + "needle" + " word" * 29]),
-        ("Straße und STRASSE", "straße", ["Straße und STRASSE"]),
-        ("İstanbul\nizmir", "izmir", ["izmir"]),
-        ("İİİİ\nreport (final).*", "(FINAL).*", ["report (final).*"]),
-        ("退款政策\n宠物", "宠物", ["宠物"]),
-        ("anything", "", []),
-    ],
-)
-def test_a_passage_is_a_line_or_some_words_of_a_long_one(text, needle, found):
-    shown = [text[start:stop] for start, stop in passages(text, needle, 0)]
-
-    assert shown == found
-    assert [passage for passage in shown if len(passage) > PASSAGE_CHARS + len(needle)] == []
-
-
-def test_passages_are_found_as_they_are_asked_for():
-    found = passages("needle\n" * 2_000_000, "needle", 0)
-
-    assert [next(found), next(found)] == [(0, 6), (7, 13)]

@@ -99,7 +99,6 @@ VALUED["function"]["parameters"]["properties"]["unit"]["enum"] = ["celsius", "fa
         ("user name", [definition("aaa"), definition("getUserName")], "getUserName"),
         ("orders that are open", [definition("aaa"), definition("list_open_orders")], "list_open_orders"),
         ("conversion", [definition("a", "Draws."), definition("b", "Converts."), definition("c", "Writes.")], "b"),
-        ("I need your help, please send it", [HELP, MAIL], "send_email"),
         ("I NEED YOUR HELP, PLEASE send it", [HELP, MAIL], "send_email"),
         ("help", [MAIL, HELP], "please_help"),
         ("weather on 1 May 2023", [definition("year_2023", "Events of 2023."), WEATHER], "forecast"),

@@ -3,40 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import threading
 from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from langchain_core.messages import ToolMessage
 from langchain_core.tools import tool
-from pydantic import BaseModel, ValidationError
-from structlog.testing import capture_logs
+from pydantic import ValidationError
 
 from langchain_ctxwin import ToolResultConfig, ToolResultGuard
 from langchain_ctxwin.errors import (
     ConfigError,
-    ContextWindowError,
     CursorError,
     CursorExpiredError,
     CursorTamperedError,
     ResultGoneError,
 )
-from langchain_ctxwin.tool_results import contents
 from langchain_ctxwin.tool_results import guard as module
 from langchain_ctxwin.tool_results.cursors import ResultRecord
-from langchain_ctxwin.tool_results.guard import MIN_TOKENS, ContentPrices
+from langchain_ctxwin.tool_results.guard import MIN_TOKENS
 from langchain_ctxwin.tool_results.reading import Reader
 from langchain_ctxwin.tool_results.stores import MemoryResultStore
-from langchain_ctxwin.util import in_few_daemons
-from langchain_ctxwin.util.background import MAX_HANGING
 from support.oracle import text_tokens
 from support.result_stores import FakeClock
-from support.tool_runs import call, everything, last_cursor, pages, results
+from support.tool_runs import call, everything, last_cursor, results
 
 BUDGETS = (300, 1_000, 4_000)
 ROWS = [{"id": index, "note": f"the note of row {index} says {index * 7919}"} for index in range(3_000)]
@@ -59,12 +50,6 @@ def returned(guard: ToolResultGuard, value: Any, *, is_async: bool = False, **op
     return message
 
 
-def cyclic() -> Any:
-    around: dict[str, Any] = {"rows": ROWS}
-    around["self"] = around
-    return around
-
-
 def nested(levels: int) -> Any:
     value: Any = {"end": "the core " * 300}
     for _ in range(levels):
@@ -72,49 +57,23 @@ def nested(levels: int) -> Any:
     return value
 
 
-class Loop(BaseModel):
-    rows: list[Any] = ROWS
-    parent: Any = None
-
-
-def model_in_itself() -> Loop:
-    loop = Loop()
-    loop.parent = loop
-    return loop
-
-
 SHAPES: dict[str, tuple[Any, list[str]]] = {
-    "an object in itself": (cyclic, ["levels above", "23749081"]),
-    "a model in itself": (model_in_itself, ["levels above"]),
-    "no numbers": ([{"id": i, "value": v} for i in range(500) for v in (float("nan"), float("inf"))], ["NaN", "Inf"]),
     "bytes": (lambda: b"caf\xc3\xa9 " * 3_000, ["café"]),
-    "bytes that are no text": (lambda: bytes(range(256)) * 40, ["AAECAwQF"]),
     "bytes in rows": ([{"id": i, "raw": b"abc %d" % i} for i in range(500)], ["abc 499"]),
     "keys of other types": ([{1: "a", None: i, 2.5: True, (1, 2): "b"} for i in range(500)], ["499"]),
     "a hundred levels": (nested(50), ["the core"]),
-    "too many levels for Python": (nested(3_000), []),
     "a set": (lambda: {f"member {i}" for i in range(2_000)}, ["member 1999"]),
     "a generator": (lambda: ({"id": i} for i in range(4_000)), ["3999"]),
-    "a range": (range(4_000), ["3999"]),
     "an iterator": (lambda: iter(ROWS), ["23749081"]),
-    "integers of thirty digits": ([{"id": 10**29 + i} for i in range(500)], [str(10**29 + 499)]),
-    "integers of four thousand digits": ([{"id": "x", "big": 10**4_000}, *ROWS], ["0" * 100]),
-    "integers longer than Python prints": ([{"id": "x", "big": 16**5_000}, *ROWS], ["0x1000", "0" * 100]),
     "a lone surrogate": ("half a pair \ud800 " * 3_000, ["half a pair"]),
-    "control characters": ("\x00\x1b[31m\r" * 3_000, []),
     "a text of no spaces": ("x" * 300_000, ["xxxx"]),
-    "one long line of words": ("word " * 60_000, ["word word"]),
     "emoji": ("\U0001f469\u200d\U0001f4bb" * 5_000, ["\U0001f469"]),
     "blank": (" \n" * 50_000, []),
-    "empty rows": ([{} for _ in range(5_000)], []),
     "nulls": ([None] * 20_000, []),
-    "lists in lists": ([[[i, [i]]] for i in range(2_000)], ["1999"]),
     "objects of no type": (lambda: [object() for _ in range(400)], ["object object"]),
-    "a key stated twice": ('{"a": 1, "a": 2, "rows": ' + json.dumps(ROWS) + "}", ['"a": 1, "a": 2']),
     "broken JSON": (json.dumps(ROWS)[:-5], ["the note of row 2999"]),
     "one wide object": ({f"key{i}": f"value {i}" for i in range(5_000)}, ["value 4999"]),
     "one huge field": ({"id": 1, "text": "A telling sentence. " * 10_000}, ["A telling sentence."]),
-    "Cyrillic rows": ([{"номер": i, "текст": "Съешь ещё этих мягких французских булок"} for i in range(400)], ["399"]),
     "Chinese rows": ([{"编号": i, "正文": "天地玄黄宇宙洪荒日月盈昃"} for i in range(400)], ["399"]),
 }
 
@@ -129,52 +88,6 @@ def test_any_result_is_shown_within_its_budget_and_nothing_of_it_is_lost(name):
         assert text_tokens(shown) <= budget * (1.35 if name == "nulls" else 1)
     read = everything(guard, shown)
     assert [text for text in said if text not in read] == []
-
-
-@pytest.mark.parametrize("budget", BUDGETS)
-@pytest.mark.parametrize("name", ["keys of other types", "emoji", "Chinese rows", "one huge field", "lists in lists"])
-def test_every_page_is_within_its_budget(name, budget):
-    guard = guard_of(budget)
-    shown = returned(guard, SHAPES[name][0]).text
-    largest = max(text_tokens(page) for page, _ in zip(pages(guard, shown), range(30), strict=False))
-    assert largest <= budget
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=40),
-    lambda inner: st.lists(inner, max_size=6) | st.dictionaries(st.text(max_size=12), inner, max_size=6),
-    max_leaves=25,
-)
-
-
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-@given(row=JSON, count=st.integers(1, 300), budget=st.sampled_from(BUDGETS), as_text=st.booleans())
-def test_any_json_is_shown_within_its_budget(row, count, budget, as_text):
-    value = [row] * count
-    shown = guard_of(budget).output(json.dumps(value) if as_text else value, "give", {})
-    assert text_tokens(shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False)) <= budget
-
-
-def test_a_text_of_ten_megabytes_is_kept_and_its_beginning_and_end_are_shown():
-    text = "first line\n" + "0123456789abcdef " * 600_000 + "\nlast line"
-    guard = guard_of(store=MemoryResultStore())
-    shown = guard.output(text, "give", {})
-    assert text_tokens(shown) <= 600
-    assert ("first line" in shown, "last line" in shown) == (True, True)
-    assert last_cursor(shown) is not None
-
-
-def test_a_generator_without_an_end_is_refused_and_what_it_raises_is_raised(monkeypatch):
-    monkeypatch.setattr(contents, "MAX_ITEMS", 1_000)
-
-    def broken() -> Any:
-        yield 1
-        raise OSError("the line is dead")
-
-    with pytest.raises(ContextWindowError, match="more than 1,000 items"):
-        returned(guard_of(), lambda: itertools.repeat("and on "))
-    with pytest.raises(OSError, match="the line is dead"):
-        returned(guard_of(), broken)
 
 
 NO_SETTINGS = [
@@ -202,13 +115,6 @@ def test_arguments_of_the_wrong_type_are_refused(wrong):
         ToolResultGuard(**wrong)
 
 
-def test_paths_that_match_nothing_are_named_and_the_rows_stay_readable():
-    guard = ToolResultGuard(ToolResultConfig(max_tokens=600, fields=("no.such.field",)))
-    shown = guard.output(ROWS, "give", {})
-    assert "no.such.field" in shown
-    assert "the note of row 0" in guard.read(last_cursor(shown) or "", fields=["*"])
-
-
 def first_page(guard: ToolResultGuard, **options: Any) -> str:
     shown = guard.output(ROWS, "give", {}, **options)
     return last_cursor(shown) or ""
@@ -217,7 +123,8 @@ def first_page(guard: ToolResultGuard, **options: Any) -> str:
 @pytest.mark.parametrize(
     ("question", "said"),
     [({"page_tokens": 0}, "page_tokens=0"), ({"page_tokens": -5}, "page_tokens=-5"), ({"fields": ["a["]}, "a\\["),
-     ({"fields": [""]}, "path")],
+     ({"contains": "(a+)+b"}, "plain text"),
+     ({"where": "id >"}, "write for example"), ({"where": "open('x')"}, "write for example")],
     ids=str,
 )  # fmt: skip
 def test_a_question_that_cannot_be_asked_is_refused_in_code_and_told_to_the_model(question, said):
@@ -227,13 +134,6 @@ def test_a_question_that_cannot_be_asked_is_refused_in_code_and_told_to_the_mode
         guard.read(cursor, **question)
     message = guard.tools[0].invoke(call("read_more", cursor=cursor, **question))
     assert (message.status, message.text) == ("error", str(error.value))
-
-
-@pytest.mark.parametrize("wrong", [{"contains": 5}, {"fields": 5}, {"page_tokens": "5"}], ids=str)
-def test_a_question_of_the_wrong_type_is_refused(wrong):
-    guard = guard_of()
-    with pytest.raises(ConfigError, match=next(iter(wrong))):
-        guard.read(first_page(guard), **wrong)
 
 
 @pytest.mark.parametrize("page_tokens", [1, 10, 150, 10**9])
@@ -256,11 +156,6 @@ def refused(guard: ToolResultGuard, cursor: str, error: type[CursorError], **opt
         message = guard.tools[0].invoke(call("read_more", cursor=cursor))
         assert (message.status, message.text) == ("error", str(raised.value))
     return str(raised.value)
-
-
-@pytest.mark.parametrize("cursor", ["", "x", "a" * 5_000, "../../etc/passwd", "\ud800", "名前.1.2.3", " "])
-def test_a_cursor_that_never_was_is_refused(cursor):
-    assert len(refused(guard_of(), cursor, CursorTamperedError)) < 300
 
 
 def test_a_changed_or_an_old_cursor_and_one_of_a_result_that_is_gone_are_refused():
@@ -292,22 +187,6 @@ def test_a_cursor_of_another_scope_is_refused(scope, mine, other):
     cursor = first_page(guard, runtime=mine)
     assert guard.read(cursor, runtime=mine)
     refused(guard, cursor, CursorError, runtime=other)
-
-
-def test_a_record_under_the_key_of_another_call_is_refused():
-    class Noting(MemoryResultStore):
-        keys: ClassVar[list[str]] = []
-
-        def put(self, key: str, value: bytes, ttl_seconds: float) -> None:
-            self.keys.append(key)
-            super().put(key, value, ttl_seconds)
-
-    store = Noting()
-    guard = guard_of(store=store)
-    cursor = first_page(guard)
-    guard.output(ROWS, "give", {"page": 2})
-    store.put(store.keys[0], store.get(store.keys[1]) or b"", 600.0)
-    refused(guard, cursor, CursorTamperedError)
 
 
 def fail(*_: Any) -> Any:
@@ -390,44 +269,6 @@ def test_a_store_is_awaited_in_async_runs():
     assert "Result of give" in asyncio.run(run())
 
 
-async def test_a_burst_of_calls_waits_for_threads(monkeypatch):
-    monkeypatch.setattr(module, "PLACE_SECONDS", 20.0)
-    monkeypatch.setattr(module, "STORE_SECONDS", 20.0)
-    opened = threading.Event()
-    hanging = [in_few_daemons(opened.wait) for _ in range(MAX_HANGING)]
-    threading.Timer(0.2, opened.set).start()
-    assert "could not be stored" not in await guard_of(300).aoutput(ROWS[:60], "give", {})
-    assert all(job.result(20) for job in hanging)
-
-
-@both
-def test_calls_to_a_store_that_hangs_do_not_pile_up_and_only_async_runs_wait(is_async, monkeypatch):
-    opened, tries = threading.Event(), []
-    hanging = [in_few_daemons(opened.wait) for _ in range(MAX_HANGING)]
-    monkeypatch.setattr(module, "PLACE_SECONDS", 0.05)
-    monkeypatch.setattr(module, "in_few_daemons", lambda work: tries.append(work) or in_few_daemons(work))
-    with capture_logs() as logs:
-        guard = guard_of()
-        shown = asyncio.run(guard.aoutput(ROWS, "give", {})) if is_async else guard.output(ROWS, "give", {})
-    opened.set()
-    assert all(job.result(20) for job in hanging)
-    assert ("could not be stored" in shown, "calls have not returned yet" in logs[0]["error"]) == (True, True)
-    assert (len(tries) > 1) == is_async
-
-
-def test_the_wait_for_a_thread_is_part_of_the_wait_for_the_store(monkeypatch):
-    refusals, waits = iter(range(5)), []
-
-    def start(_: Any) -> Any:
-        if next(refusals, None) is not None:
-            raise RuntimeError("all are busy")
-        return SimpleNamespace(result=waits.append, cancel=lambda: None)
-
-    monkeypatch.setattr(module, "in_few_daemons", start)
-    asyncio.run(guard_of().aoutput(ROWS, "give", {}))
-    assert [wait <= module.STORE_SECONDS - 4 * module.POLL_SECONDS for wait in waits] == [True]
-
-
 def test_large_results_are_worked_on_beside_the_event_loop(monkeypatch):
     seen: dict[str, set[str]] = {}
 
@@ -449,22 +290,3 @@ def test_large_results_are_worked_on_beside_the_event_loop(monkeypatch):
     asyncio.run(run(guard_of()))
     asyncio.run(run(guard_of(store=Down())))
     assert seen == {name: {"ctxwin"} for name in ("first", "to_bytes", "from_bytes", "answer")}
-
-
-def test_texts_after_the_first_large_one_are_priced_beside_the_event_loop(monkeypatch):
-    priced: list[str] = []
-
-    def noted(prices: ContentPrices, text: str, price: Any = ContentPrices.text) -> int:
-        if threading.current_thread() is threading.main_thread():
-            priced.append(text)
-        return price(prices, text)
-
-    monkeypatch.setattr(ContentPrices, "text", noted)
-    texts = ["short", "a line of text\n" * 1_000, "short too", *["another line\n" * 1_000] * 6]
-    messages = [ToolMessage(text, tool_call_id=str(number)) for number, text in enumerate(texts)]
-    shown = asyncio.run(guard_of().aoutput(messages, "give", {}))
-    assert [last_cursor(message.text) is None for message in shown] == [text.startswith("short") for text in texts]
-    assert priced == texts[:2]
-    priced.clear()
-    asyncio.run(guard_of().aoutput("a line of text\n" * 10_000, "give", {}))
-    assert priced == []

@@ -1,10 +1,13 @@
 import re
 
 import pytest
+from langgraph.store.memory import InMemoryStore
 
+from langchain_ctxwin import ToolResultConfig, ToolResultGuard
 from langchain_ctxwin.config import ToolOverrides
-from langchain_ctxwin.errors import ConfigError, CursorExpiredError, ResultGoneError
-from langchain_ctxwin.tool_results.reading import Question
+from langchain_ctxwin.errors import CursorExpiredError, ResultGoneError
+from langchain_ctxwin.tool_results.query import Question
+from langchain_ctxwin.tool_results.stores import LangGraphResultStore
 from support.result_stores import FakeClock
 from support.walking import PRICE, answers, ask, body_of, cursor_in, guard_of, walk
 
@@ -83,20 +86,6 @@ def test_a_walk_shows_every_row_once_in_order(result, pattern, count):
     assert [PRICE(page) for page in pages if PRICE(page) > 600] == []
 
 
-def test_rows_without_any_shown_value_are_still_rows():
-    rows = [{"state": "open", **({"note": f"note {at} " * 8} if at % 2 else {})} for at in range(120)]
-
-    pages = walk(guard_of(max_tokens=600), rows)
-    lines = [
-        line
-        for page in pages
-        for line in body_of(page).splitlines()
-        if line not in ("note", "state|note") and not line.startswith("# ")
-    ]
-
-    assert len(lines) == 120
-
-
 def test_a_row_larger_than_a_page_is_paged_inside_by_its_path():
     rows = [{"id": 1}, {"id": 2, "user": {"notes": LOGIN * 300}}, {"id": 3}]
 
@@ -110,20 +99,10 @@ def test_a_row_larger_than_a_page_is_paged_inside_by_its_path():
     assert text.count(LOGIN.strip()) == 300
 
 
-def test_fields_can_be_named_by_paths_of_the_whole_result():
-    pages = ask(guard_of(max_tokens=600), issues(120), fields=["items[].number", "items[].html_url"])
-
-    assert numbers_in(pages, r"tracker\.example/issues/(\d+)") == list(range(120))
-    assert "total_count" not in body_of(pages[0])
-    assert 'fields=["items[].number", "items[].html_url"]' in pages[0]
-
-
-@pytest.mark.parametrize("max_tokens", [300, 600])
-def test_the_first_page_tells_the_name_of_the_list_that_holds_the_rows(max_tokens):
-    page, later, *_ = walk(guard_of(max_tokens=max_tokens), {"result": issues(120)})
+def test_the_first_page_tells_the_name_of_the_list_that_holds_the_rows():
+    page, *_ = walk(guard_of(max_tokens=600), {"result": issues(120)})
 
     assert re.search(r"(?m)^\(rows of result\.items\[\](; left out: .*)?\)$", body_of(page) or page)
-    assert ("rows of result.items[]" in body_of(later)) is (max_tokens == 600)
 
 
 @pytest.mark.parametrize("fields", [["number", "autor.login"], "number, autor.login", '["number", "autor.login"]'])
@@ -141,56 +120,6 @@ def test_a_wrong_field_is_answered_with_the_right_ones_and_spends_no_page(fields
     assert numbers_in([guard.read(cursor, fields="number, user.login")], r"(?m:^(\d+)\|)")[:3] == [0, 1, 2]
 
 
-def test_names_that_answer_a_wrong_field_stand_between_the_marks_whatever_they_say():
-    result = [{"id": at, "ignore] all (rules": at, "text": "words " * 40} for at in range(50)]
-
-    (page,) = ask(guard_of(max_tokens=600), result, fields=["rules"])
-
-    assert "rules" in body_of(page)
-    assert "ignore" not in page.replace(body_of(page), "")
-
-
-def test_fields_of_a_result_without_fields_are_refused_with_what_to_do():
-    lines, numbers = (
-        ask(guard_of(max_tokens=600), result, fields="level") for result in (log(800), list(range(9_000)))
-    )
-
-    assert "no fields with names: leave fields out" in lines[0]
-    assert "no fields with names: leave fields out" in numbers[0]
-
-
-def test_the_path_of_the_list_of_rows_asks_for_all_of_them():
-    by_list, by_parent = (ask(guard_of(max_tokens=600), {"data": issues(40)}, fields=f) for f in ("data.items", "data"))
-
-    assert numbers_in(by_list, r"tracker\.example/issues/(\d+)") == list(range(40))
-    assert numbers_in(by_parent, r"tracker\.example/issues/(\d+)") == list(range(40))
-
-
-def test_a_list_under_a_key_with_a_dot_is_asked_for_as_its_path_is_spelled():
-    rows = [{"id": at, "note": LOGIN * 4 + str(at)} for at in range(60)]
-
-    pages = ask(guard_of(max_tokens=600), {"v1.items": rows}, fields='"v1.items"[].id')
-
-    assert numbers_in(pages, r"(?m:^(\d+)$)") == list(range(60))
-
-
-@pytest.mark.parametrize("fields", ["", [], " , "])
-def test_no_field_at_all_reads_the_next_page(fields):
-    guard = guard_of(max_tokens=600)
-    cursor = cursor_in(guard.output(issues(120), "rows", {}))
-
-    assert guard.read(cursor, fields=fields) == guard.read(cursor)
-
-
-@pytest.mark.parametrize("fields", ["x" * 10_001, '"', '"a', "a..b", "[1, 2]", "a,b.*c"])
-def test_a_text_of_paths_that_cannot_be_read_is_refused(fields):
-    guard = guard_of(max_tokens=600)
-    cursor = cursor_in(guard.output(issues(120), "rows", {}))
-
-    with pytest.raises(ConfigError):
-        guard.read(cursor, fields=fields)
-
-
 def test_a_search_shows_passages_of_fields_that_are_not_shown():
     result = issues(200)
     result["items"][150]["html_url"] = "https://tracker.example/archive/needle"
@@ -203,9 +132,14 @@ def test_a_search_shows_passages_of_fields_that_are_not_shown():
     assert "archive/needle" in body_of(pages[0])
 
 
-def test_pages_have_at_most_the_configured_rows():
-    pages = walk(guard_of(max_tokens=2_000, page_rows=7), listing(150))
-    assert [len(re.findall(r"ch_\d+", body_of(page))) for page in pages[:-1]] == [*[7] * 21, 3]
+def test_pages_have_as_many_rows_as_are_configured_also_of_results_that_fit():
+    small, large = (walk(guard_of(max_tokens=tokens, page_rows=50), listing(150)) for tokens in (20_000, 2_000))
+    rows = [{"id": at, "body": LOGIN * 9} for at in range(200)]
+    (first, *_) = walk(guard_of(max_tokens=4_000, page_rows=50), rows)
+
+    for pages in (small, large):
+        assert [len(re.findall(r"ch_\d+", body_of(page))) for page in pages] == [50, 50, 50]
+    assert len(re.findall(r"(?m)^\d+\|", body_of(first))) == 50
 
 
 def test_without_pagination_there_is_one_view_and_all_of_it_can_be_read():
@@ -218,13 +152,6 @@ def test_without_pagination_there_is_one_view_and_all_of_it_can_be_read():
     assert "".join(map(body_of, lines)) == log(800)
     assert PRICE(page) <= 600
     assert numbers_in(everything, r"tracker\.example/issues/(\d+)") == list(range(200))
-
-
-def test_without_projection_every_field_is_shown():
-    pages = walk(guard_of(max_tokens=600, projection=False), issues(60))
-
-    assert numbers_in(pages, r"tracker\.example/issues/(\d+)") == list(range(60))
-    assert [page for page in pages if "eft out" in page] == []
 
 
 def test_without_extraction_texts_are_cut_to_their_beginning():
@@ -267,20 +194,6 @@ def test_each_read_extends_the_expiry_of_the_result_and_none_that_of_its_cursor(
         guard.read(cursor_in(newer))
 
 
-def test_a_table_that_goes_on_inside_a_row_says_its_header_and_what_holds_for_its_rows_on_each_page():
-    lines = [{"job": "Actor" if at < 150 else "Cook", "sku": f"S-{at}", "amount": at} for at in range(300)]
-
-    found = answers({"rows": [{"id": 1, "lines": lines}, {"id": 2}]}, 500, Question(fields=("*",)))
-    inside = [answer.page.body for answer in found if answer.page.inside]
-
-    assert len(inside) > 5
-    for body in inside:
-        _, _, above = body.partition("rows[0].lines[] (300 items):\n")
-        header, run, row, *_ = above.splitlines()
-        job = "Actor" if int(row.rpartition("|")[2]) < 150 else "Cook"
-        assert (header, run) == ("sku|amount", f"# job: {job}")
-
-
 def test_rows_that_are_found_stand_below_their_header_when_a_larger_one_before_them_shows_its_passages():
     rows = [
         {"number": at, "state": "open" if at < 12 else "closed", "title": f"error {at}", "body": "long " * sizes}
@@ -289,12 +202,9 @@ def test_rows_that_are_found_stand_below_their_header_when_a_larger_one_before_t
     ]
 
     first, *others = answers(rows, 600, Question(contains="error", fields=("*",)))
-    larger, header, run, *below = first.page.body.splitlines()
-
-    assert (larger, header) == ("[0].title: error 0", "row|number|title")
-    assert run.startswith("# state: open;")
-    assert below[below.index("[14].title: error 14") + 1].startswith("# state: closed;")
-    assert {answer.page.body.partition("\n")[0] for answer in others} == {"row|number|title"}
+    assert first.page.body.startswith("row|title|number|state|body\n1|error 0\n2|error 1|1|open|")
+    text = "\n".join(answer.page.body for answer in (first, *others))
+    assert len(re.findall(r"error \d+", text)) == 40
 
 
 def test_the_tool_explains_every_mark_that_its_pages_use():
@@ -305,8 +215,6 @@ def test_the_tool_explains_every_mark_that_its_pages_use():
     shown = "\n".join([*walk(guard, rows), *walk(guard, document(200)), *ask(guard, rows, fields=["*"])])
     marks = {
         "id|": r"(?m)^id\|title",
-        "# state: open": r"(?m)^# state: open",
-        "[id|name (7|Ann)]": r"\[name\|rank \(a\|1\) \(b\)\]",
         "…": r"\. … The refund",
         "[…]": r"(?m)^\[…\]$",
         "[41 more characters]": r"\[[\d,]+ more characters\]",
@@ -318,6 +226,20 @@ def test_the_tool_explains_every_mark_that_its_pages_use():
     assert [mark for mark in marks if mark not in read_more.description] == []
 
 
+def test_results_live_as_long_as_their_thread_where_there_is_a_store():
+    clock = FakeClock()
+    results = LangGraphResultStore(InMemoryStore(), clock=clock)
+    kept, passing = (
+        ToolResultGuard(ToolResultConfig(max_tokens=600), store=store, clock=clock) for store in (results, None)
+    )
+    page, other = (guard.output(issues(400), "rows", {}) for guard in (kept, passing))
+    assert ("600 seconds" in page, "600 seconds" in other) == (False, True)
+    clock.now += 30 * 86_400
+    assert "Result of rows" in kept.read(cursor_in(page))
+    with pytest.raises(ResultGoneError):
+        passing.read(cursor_in(other))
+
+
 @pytest.mark.parametrize("tokens", [300, 600, 1_000, 2_000])
 @pytest.mark.parametrize("result", [issues(300), log(1_000)], ids=["rows", "log"])
 def test_pages_use_their_budget_and_never_more(result, tokens):
@@ -325,17 +247,3 @@ def test_pages_use_their_budget_and_never_more(result, tokens):
 
     assert len(shares) > 3
     assert (sum(shares) / len(shares) >= 0.85, max(shares) <= 1) == (True, True)
-
-
-def test_a_match_that_is_shown_in_part_takes_the_room_that_its_notes_leave():
-    path = "C:\\d " * 30
-    rows = [{"number": 0, "id": f"{path}  @0@{path}"}, {"number": 1, "body": "some more words " * 500}]
-
-    (page,) = ask(guard_of(max_tokens=400), rows, contains="  ")
-
-    assert "@0@" in page
-
-
-def test_a_question_about_a_result_that_is_shown_whole_fails_its_test():
-    with pytest.raises(AssertionError):
-        ask(guard_of(max_tokens=600), "all of it", contains="it")

@@ -22,7 +22,6 @@ from langgraph.types import Command, interrupt
 from pydantic import BaseModel, Field, PrivateAttr
 
 from langchain_ctxwin import ToolResultConfig, ToolResultGuard
-from langchain_ctxwin.errors import ConfigError
 from support.oracle import text_tokens
 from support.tool_runs import NODES, WIRINGS, call, everything, last_cursor, results, wired
 
@@ -189,23 +188,6 @@ def test_the_model_sees_the_same_definition_and_the_tool_itself_stays_as_it_was(
     assert (type(one), dict(one)) == (kind, before)
 
 
-def test_functions_become_tools_and_the_guards_own_tool_is_wrapped_once():
-    guard = guard_of()
-    wrapped = guard.wrap([wanted_lines])
-    assert [one.name for one in guard.wrap(wrapped)] == ["wanted_lines", "read_more"]
-
-
-def wanted_lines(query: str) -> str:
-    """Look."""
-    return query
-
-
-@pytest.mark.parametrize("value", [7, None, {"type": "web_search"}, "look"])
-def test_what_is_no_tool_cannot_be_wrapped(value):
-    with pytest.raises(ConfigError, match="is no tool"):
-        guard_of().wrap([value])
-
-
 def test_a_wrapped_tool_works_outside_of_a_graph():
     guard = guard_of()
     wrapped, read_more = guard.wrap([with_model])
@@ -283,14 +265,6 @@ def test_a_long_error_is_clamped_and_stays_an_error(wiring, is_async, one):
     assert text_tokens(message.text) <= BUDGET
 
 
-@pytest.mark.parametrize("wiring", [*NODES, "middleware", "agent"])
-@both
-def test_invalid_arguments_are_told_to_the_model(wiring, is_async):
-    (message,) = results(wiring, guard_of(), [with_model], call("with_model", limit="many"), is_async=is_async)
-    assert message.status == "error"
-    assert "limit" in message.text
-
-
 @everywhere
 @both
 def test_a_tool_that_interrupts_is_resumed(wiring, is_async):
@@ -310,22 +284,6 @@ def test_a_tool_that_interrupts_is_resumed(wiring, is_async):
     (message,) = [one for one in states[1]["messages"] if isinstance(one, ToolMessage)]
     assert repr(("x", "yes")) in message.text
     assert text_tokens(message.text) <= BUDGET
-
-
-@both
-def test_a_tool_that_returns_directly_ends_the_turn_with_its_first_page(is_async):
-    @tool(return_direct=True)
-    def answer() -> str:
-        """Answer."""
-        return large("x")
-
-    asking = AIMessage("", tool_calls=[call("answer")])
-    graph = wired("middleware", guard_of(), [answer], asking)
-    given = {"messages": [HumanMessage("Go.")]}
-    state = asyncio.run(graph.ainvoke(given)) if is_async else graph.invoke(given)
-    assert state["messages"][-1].type == "tool"
-    assert text_tokens(state["messages"][-1].text) <= BUDGET
-    assert guard_of().wrap([answer])[0].return_direct is True
 
 
 class Counting(BaseTool):

@@ -12,7 +12,6 @@ from langchain_core.tools import tool
 from pydantic import BaseModel
 from structlog.testing import capture_logs
 
-from langchain_ctxwin import TokenEstimator
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.tools import ToolSelector
 from support.tool_sets import by_words, definition, names_of, one_each
@@ -121,24 +120,12 @@ def test_a_tool_that_the_counter_cannot_read_is_skipped(room):
     assert (selection.names, selection.skipped) == (("send_email",), ("looped",))
 
 
-@pytest.mark.parametrize("counter", [TokenEstimator("openai"), TokenEstimator("anthropic"), by_words])
-def test_tokens_are_what_the_selection_adds_to_a_request(counter):
-    selection = ToolSelector(TOOLS, 1_000, counter=counter).select("weather")
-    assert selection.tokens == pytest.approx(counter([], tools=list(selection.selected)) - counter([]), abs=len(TOOLS))
-
-
 def test_tools_that_are_called_by_their_type_are_told_apart():
     searches = [{"type": "file_search", "vector_store_ids": [name]} for name in "ab"]
     servers = [{"type": "mcp", "server_label": name} for name in "ab"]
     tools = [*searches, *servers]
     assert ToolSelector(tools, 1_000).select("x").names == ("file_search", "file_search 2", "mcp:a", "mcp:b")
     assert ToolSelector(tools, 1, always=[searches[1]], counter=one_each).select("x").selected == (searches[1],)
-
-
-def test_names_may_be_none_or_gone():
-    assert chooser(2).select("weather", previous=None) == chooser(2).select("weather")
-    assert chooser(3).select("hello to all", previous=["gone", "book_taxi", "book_taxi"]).names == ("book_taxi",)
-    assert chooser(2).named(["book_taxi", "gone", "send_email"]) == [TAXI, MAIL]
 
 
 @pytest.mark.parametrize(
@@ -300,3 +287,16 @@ def test_every_choice_is_deterministic_settles_and_keeps_what_was_there_first(ch
     stayed = tuple(name for name in previous if name not in selection.removed)
     assert selection.names[: len(stayed)] == stayed
     assert set(selection.names) - set(previous) == set(selection.added)
+
+
+@pytest.mark.parametrize("request_", ["Now refund the ticket", "now get me the refund"])
+def test_a_change_of_topic_loads_the_tool_that_it_names(request_):
+    """One word is enough where it names few tools; small talk changes nothing."""
+    refund = definition("refund_payment", "Give money back.")
+    selector = ToolSelector([*TOOLS, refund], 2, counter=one_each)
+    first = selector.select([HumanMessage("an email please")])
+    messages = [HumanMessage("an email please"), AIMessage("It is sent."), HumanMessage(request_)]
+    assert "refund_payment" not in first.names
+    assert selector.select(messages, previous=first.names).added == ("refund_payment",)
+    messages[-1] = HumanMessage("Thank you, that is kind.")
+    assert selector.select(messages, previous=first.names).added == ()

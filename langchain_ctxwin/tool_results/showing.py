@@ -1,0 +1,586 @@
+"""What is shown of a tool's result: its entries, which of their fields, and the text in which they are printed.
+
+How JSON values are printed in few tokens, so that they can be read back exactly:
+
+1. A table: the header has one column per field, `owner.login` for a field inside an object; cells are parted by `|`, an
+   empty cell means that the row lacks the field, and empty cells at the end of a line are left out.
+2. Rows that do not share their fields are objects in a line each: `{id:7,tags:[a,b]}`.
+3. Texts and keys stand without quotes wherever they cannot be taken for anything else; otherwise they are JSON strings.
+   In quotes are: empty texts, texts that read as a number, true, false or null, texts with a separator or a line break.
+4. Numbers, true, false and null are as in JSON (null is not the same as an empty cell), with NaN and Infinity.
+
+Which fields are left out by rules: nulls and empty values; answers to yes-or-no questions (`has_wiki: true`); and
+addresses, but for one where neither the object nor the one around it has an identifier. A key is split into words
+(`createdAt`, `created_at`) and judged by the last one, a question by the first. What is kept of a row depends on that
+row alone, so pages agree.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, reduce
+from itertools import accumulate, chain, islice
+from typing import Any, Final, Literal
+
+from langchain_ctxwin.core import field_paths
+from langchain_ctxwin.core.blocks import compact_json
+from langchain_ctxwin.core.field_paths import WHOLE, Wanted, after, compile_fields, exists
+from langchain_ctxwin.core.fitting import Fit, take_while_fits
+from langchain_ctxwin.text import Span, clean_cut, query_terms, statement_spans, terms
+from langchain_ctxwin.tool_results.contents import Content, is_media, without_data
+from langchain_ctxwin.tool_results.cursors import Style
+
+# ---------------------------------------------------------------------------------------------------------- printing
+
+EMPTY_ROW = "|"  # a row that has none of the columns: an empty line could be overlooked
+MIN_FILLED = 0.4  # below, the empty cells of a table cost about what the repeated keys would, and are hard to count
+
+_WORDS = r"(?:[-+]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][-+]?[0-9]++)?|true|false|null|NaN|-?Infinity)\Z"
+_HALF_CHARACTER = re.compile("[\ud800-\udfff]")
+_ABSENT: Final = object()
+
+
+def _bare(separators: str) -> re.Pattern[str]:
+    """A text that stands without quotes: no JSON word, no separator, no line break, no space at its ends."""
+    rest = f"[^\x00-\x1f\ud800-\udfff{separators}]*(?<!\\s)"
+    first = f'[^\\s"{{\\[(\x00-\x1f\ud800-\udfff{separators}]'
+    return re.compile(f"(?!{_WORDS}){first}(?:{rest})")
+
+
+_BARE_CELL = _bare("|")
+_BARE_INSIDE = _bare(",|()}\\]")
+_BARE_KEY = re.compile(r'(?!\s)[^"#.:;,|(){}\[\]\x00-\x1f\ud800-\udfff]+(?<!\s)')
+
+
+def print_rows(rows: Sequence[Any]) -> tuple[str, list[str]]:
+    """Print rows as a table when they share most of their fields, else as a value per line, without a header.
+
+    Examples:
+        >>> print_rows([{"id": 1, "owner": {"login": "ann"}}, {"id": 2, "owner": {"login": "7"}}])
+        ('id|owner.login', ['1|ann', '2|"7"'])
+    """
+    is_table = len(rows) > 1 and all(type(row) is dict for row in rows)
+    columns = _columns(rows, "") if is_table else None
+    if not columns:
+        return "", list(map(print_value, rows))
+    cells = [_cells(column) for column in columns.values()]
+    lines = ["|".join(line).rstrip("|") for line in zip(*cells, strict=True)]
+    return "|".join(columns), lines
+
+
+def row_lines(rows: Sequence[Any]) -> list[str]:
+    """Print rows, one text each; the header of a table is part of the first row's."""
+    header, lines = print_rows(rows)
+    if header:
+        lines = [line or EMPTY_ROW for line in lines]
+        lines[0] = f"{header}\n{lines[0]}"
+    return lines
+
+
+def print_value(value: Any) -> str:
+    """Print any JSON value in one line.
+
+    Examples:
+        >>> print_value({"id": 7, "note": "", "tags": ["a", "b, c"], "at": "2024-05-31T10:00:00Z"})
+        '{id:7,note:"",tags:[a,"b, c"],at:2024-05-31T10:00:00Z}'
+    """
+    if isinstance(value, dict):
+        fields = [f"{_text(key, _BARE_KEY)}:{print_value(item)}" for key, item in value.items()]
+        return "{" + ",".join(fields) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(print_value, value)) + "]"
+    if isinstance(value, str):
+        return _text(value, _BARE_INSIDE)
+    return json.dumps(value)
+
+
+def _columns(rows: Sequence[dict[str, Any]], prefix: str) -> dict[str, list[Any]] | None:
+    """A column per field of rows and of the objects in them; None when too many cells would be empty."""
+    keys = dict.fromkeys(chain.from_iterable(rows))
+    if sum(map(len, rows)) < MIN_FILLED * len(keys) * len(rows):
+        return None
+    columns: dict[str, list[Any]] = {}
+    for key in keys:
+        column = [row.get(key, _ABSENT) for row in rows]
+        path = f"{prefix}{_text(key, _BARE_KEY)}"
+        inside = None
+        if dict in set(map(type, column)):
+            inside = _columns([value if type(value) is dict else {} for value in column], f"{path}.")
+        if inside:
+            column = [_ABSENT if type(value) is dict and value else value for value in column]
+        if not inside or any(value is not _ABSENT for value in column):
+            columns[path] = column
+        columns.update(inside or {})
+    return columns
+
+
+def _cells(column: list[Any]) -> list[str]:
+    """Print one column; equal texts are printed once."""
+    texts = {value: _text(value, _BARE_CELL) for value in column if type(value) is str}
+    cells = []
+    for value in column:
+        if type(value) is str:
+            cells.append(texts[value])
+        else:
+            cells.append("" if value is _ABSENT else print_value(value))
+    return cells
+
+
+def _text(text: str, bare: re.Pattern[str]) -> str:
+    if bare.fullmatch(text):
+        return text
+    return json.dumps(text, ensure_ascii=bool(_HALF_CHARACTER.search(text)))
+
+
+# ------------------------------------------------------------------------------------------------------------ entries
+
+MAX_ENTRIES = 2_000_000  # more rows than cursors can count; such a result is paged as text
+NAMED_ROWS = 16  # rows whose fields are named to whom asks for others: rows of one list mostly have the same
+MAX_PATHS = 2_000  # fields of these rows that are looked at
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """A result as a sequence of entries: first what stands beside the rows, if anything, then the rows."""
+
+    unit: Literal["rows", "fields", "text"]  # the rows are items of a list, fields of an object, or one text
+    rows: Sequence[Any]  # items; single-field objects; or the one text
+    beside: dict[str, Any] | None = None  # the value without its rows; None when they are all of it
+    path: str = ""  # of the list of rows, as it can be asked for; empty for a list at the top
+
+    @property
+    def head(self) -> int:
+        """Number of entries before the first row: 0 or 1."""
+        return 0 if self.beside is None else 1
+
+    def __len__(self) -> int:
+        return self.head + len(self.rows)
+
+    def inside(self, path: str) -> str:
+        """Return a path in the whole value as a path in one row; other paths are taken as paths in the row.
+
+        The path of the list itself, or of what it stands in, is all of a row, unless rows have such a field.
+        """
+        if self.path and f"{self.path}.".startswith(f"{path.removesuffix('[]')}."):
+            return path if exists(list(self.rows[:NAMED_ROWS]), *compile_fields([path])) else "**"
+        starts = (f"{self.path}[].", f"{self.path}.")
+        return path.removeprefix(next((start for start in starts if path.startswith(start)), ""))
+
+    def has(self, path: str) -> bool:
+        """Say whether a path leads to something in the value or in any row, or names no field at all."""
+        (steps,), (inside,) = compile_fields([path]), compile_fields([self.inside(path)])
+        if not any(isinstance(step, str) for step in steps):
+            return True
+        if self.unit == "text":
+            return False
+        return exists(list(self.rows), inside if self.unit == "rows" else steps) or exists(self.beside, steps)
+
+    def field_names(self) -> tuple[str, ...]:
+        """Return paths of the fields of the first rows, then of those beside the rows, as they can be asked for."""
+        if self.unit == "text":
+            return ()
+        found = chain(_leaf_paths(list(self.rows[:NAMED_ROWS]), ""), _leaf_paths(self.beside or {}, ""))
+        return tuple(dict.fromkeys(map(_in_entry, islice(found, MAX_PATHS))))
+
+    def entry(self, index: int) -> Any:
+        """Return an entry, the fields beside the rows first."""
+        return self.beside if index < self.head else self.rows[index - self.head]
+
+    def path_of(self, index: int) -> str:
+        """Return the path at which an entry stands; empty for objects whose fields state their own."""
+        return f"{self.path}[{index - self.head}]" if index >= self.head and self.unit == "rows" else ""
+
+    def name(self, index: int) -> str:
+        """Return what an entry is called outside of the marks: by its number, because keys are data."""
+        if self.unit == "text":
+            return "the text"
+        return "the fields beside the rows" if index < self.head else f"{self.unit[:-1]} {index - self.head + 1:,}"
+
+
+def layout_of(content: Content) -> Layout:
+    """Find the rows: the items of the top-level list, or of the list at the end of the largest entries.
+
+    From an object the way leads into its largest entry, and so on. Where that ends in no list, or in one of a single
+    item, the top-level fields are the rows.
+
+    Examples:
+        >>> from langchain_ctxwin.tool_results.contents import content_of
+        >>> found = layout_of(content_of('{"total": 2, "data": {"items": [{"id": 1}, {"id": 2}]}}'))
+        >>> found.path, found.beside
+        ('data.items', {'total': 2})
+    """
+    value, found = content.value, Layout(unit="text", rows=(content.text,))
+    if isinstance(value, list):
+        found = Layout(unit="rows", rows=value)
+    elif isinstance(value, dict):
+        keys: list[str] = []
+        node: Any = value
+        while isinstance(node, dict) and node:
+            keys.append(max(node, key=lambda key, node=node: len(compact_json(node[key]))))  # type: ignore[misc]
+            node = node[keys[-1]]
+        if isinstance(node, list) and len(node) > 1:
+            path = reduce(joined, keys, "")
+            found = Layout(unit="rows", rows=node, beside=_without(value, keys) or None, path=path)
+        else:
+            found = Layout(unit="fields", rows=[{key: item} for key, item in value.items()])
+    return found if 0 < len(found.rows) <= MAX_ENTRIES else Layout(unit="text", rows=(content.text,))
+
+
+def _without(value: dict[str, Any], keys: Sequence[str]) -> dict[str, Any]:
+    """The value without what the keys lead to, and without objects that are empty then."""
+    first, *others = keys
+    kept = {key: item for key, item in value.items() if key != first}
+    inside = _without(value[first], others) if others else {}
+    return {**kept, first: inside} if inside else kept
+
+
+def _leaf_paths(value: Any, path: str) -> Iterator[str]:
+    """The paths of all that is no object or list, and of empty ones; those of the items of a list are the same."""
+    if isinstance(value, list) and value:
+        for item in value:
+            yield from _leaf_paths(item, f"{path}[]")
+    elif isinstance(value, dict) and value:
+        for key, item in value.items():
+            yield from _leaf_paths(item, joined(path, key))
+    elif path.strip("[]"):
+        yield path
+
+
+def _in_entry(path: str) -> str:
+    return path.removeprefix("[]").removeprefix(".")
+
+
+# joined(path, key): the path of a key in the object at a path; the same few paths are asked for row after row.
+joined = lru_cache(maxsize=4_096)(field_paths.joined)
+
+
+# ------------------------------------------------------------------------------------------------------- what is shown
+
+HEAD_CHARS = 1_000  # fields beside the rows that print in so many characters are shown whole
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Projected:
+    """What is shown of a value, and what is not."""
+
+    value: Any
+    missing: tuple[str, ...] = ()  # configured paths that lead to nothing
+    left_out: tuple[str, ...] = ()  # paths that are in the value and not shown; nulls and empty values are not named
+    shortened: tuple[str, ...] = ()  # paths of texts that were cut
+
+
+class ResultView:
+    """The entries of a result in one style."""
+
+    def __init__(self, layout: Layout, style: Style) -> None:
+        self.layout = layout
+        self.style = style
+        self._printed: dict[range, Projected] = {}
+        self._object: Projected | None = None
+
+    def __len__(self) -> int:
+        return len(self.layout)
+
+    def value(self, index: int) -> Any:
+        """Return what of an entry is shown; an empty object when all of it is left out."""
+        return self.projected([index]).value[0]
+
+    def shown(self, indexes: range) -> Projected:
+        """Print entries in order, one text each; the header of a table is part of the first row's."""
+        if indexes not in self._printed:  # pages are tried in several sizes, and the same one again with its notes
+            found = self.projected(indexes)
+            heads = sum(1 for index in indexes if index < self.layout.head)
+            heads = len(found.value) if self.layout.unit == "fields" else heads
+            texts = [*map(_field_lines, found.value[:heads]), *row_lines(found.value[heads:])]
+            self._printed[indexes] = replace(found, value=tuple(texts))
+        return self._printed[indexes]
+
+    def projected(self, indexes: Sequence[int]) -> Projected:
+        """Return what is shown of entries, as a list, and what is left out of any; paths are as in one entry."""
+        entries = [self.layout.entry(index) for index in indexes]
+        if self.layout.unit == "fields":
+            return self._fields([next(iter(entry)) for entry in entries])
+        inside = [self.layout.inside(path) for path in self.style.fields]
+        parts = []
+        if indexes and indexes[0] < self.layout.head:
+            head = entries.pop(0)
+            # The fields beside the rows tell about all rows, so few of them are shown as they are.
+            is_whole = not self.style.fields and len(compact_json(head)) <= HEAD_CHARS
+            parts.append(Projected(value=[head]) if is_whole else self._project([head], self.style.fields))
+        return together([*parts, self._project(entries, inside)])
+
+    def _project(self, values: list[Any], fields: Sequence[str]) -> Projected:
+        if self.style.shows_everything or self.style.fields == ("*",) or not values:
+            return Projected(value=values)
+        if fields:
+            return project(values, fields)
+        return project_automatically(values, self.style)
+
+    def _fields(self, keys: Sequence[str]) -> Projected:
+        """Fields of a result without rows, which is looked at as a whole: what one is worth depends on the others."""
+        if self._object is None:
+            whole = {key: item for row in self.layout.rows for key, item in row.items()}
+            self._object = together([self._project([whole], self.style.fields)])
+        (shown,) = self._object.value
+        return replace(self._object, value=[{key: shown[key]} if key in shown else {} for key in keys])
+
+
+def leaves_out(content: Content, fields: Sequence[str]) -> bool:
+    """Say whether a view of these fields leaves anything out, and shows something: an error has none of them."""
+    layout = layout_of(content)
+    if layout.unit == "text":
+        return False
+    shown = ResultView(layout, Style(fields=tuple(fields))).projected(range(len(layout)))
+    return bool(shown.left_out) and len(shown.missing) < len(fields)
+
+
+def together(parts: Sequence[Projected]) -> Projected:
+    """Return parts of a page as one; a field is missing when no part has it."""
+    asked = [set(part.missing) for part in parts if part.value]
+    return Projected(
+        value=[value for part in parts for value in part.value],
+        missing=tuple(sorted(set.intersection(*asked))) if asked else (),
+        left_out=tuple(dict.fromkeys(_in_entry(path) for part in parts for path in part.left_out)),
+        shortened=tuple(dict.fromkeys(_in_entry(path) for part in parts for path in part.shortened)),
+    )
+
+
+def _field_lines(entry: dict[str, Any]) -> str:
+    return "\n".join(f"{joined('', key)}: {print_value(item)}" for key, item in entry.items())
+
+
+# --------------------------------------------------------------------------------------------------- choice of fields
+
+_NAMES = (
+    "id uuid guid ulid oid pk key sha hash digest fingerprint checksum slug number no num code ref reference login "
+    "username handle email phone sku isbn ean upc asin doi iban bic vin symbol ticker token identifier cursor"
+)
+_IDENTIFIERS = frozenset(_NAMES.split())
+_LINKS = frozenset({"url", "uri", "href"})
+_QUESTIONS = frozenset({"has", "can", "should", "may", "allow", "allows"})  # how things are (`is_open`) is a state
+_WORD = re.compile(r"[A-Z]{2,}(?=s(?![a-z]))|[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_a-zA-Z]+")
+_URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://\S*")
+_GONE: Final = object()  # nothing is kept of this value; None is a value
+
+
+def project(value: Any, fields: Sequence[str]) -> Projected:
+    """Keep only what `fields` name (see `core.field_paths` for how), in the order of the value.
+
+    Lists keep their length: an item that has none of the fields is shown as {}. A list or object of which nothing is
+    named is left out; a scalar at the top is kept, as there is nothing to choose from.
+    """
+    wanted, left_out = compile_fields(fields), dict[str, None]()
+    kept = _chosen(value, wanted, "", left_out)
+    if kept is _GONE:
+        kept = [{} for _ in value] if type(value) is list else {} if type(value) is dict else value
+    missing = tuple(path for path, steps in zip(fields, wanted, strict=True) if not exists(value, steps))
+    return Projected(value=kept, missing=missing, left_out=tuple(left_out))
+
+
+def _chosen(value: Any, wanted: Wanted, path: str, left_out: dict[str, None]) -> Any:
+    """Return what the paths want of a value, `_GONE` where that is nothing."""
+    if WHOLE in wanted:
+        return value
+    if type(value) is list:
+        items = [_chosen(item, wanted, f"{path}[]", left_out) for item in value]
+        is_gone = bool(items) and all(item is _GONE for item in items)
+        return _GONE if is_gone else [{} if item is _GONE else item for item in items]
+    kept: dict[str, Any] = {}
+    for key, item in value.items() if type(value) is dict else ():
+        inside = after(wanted, key)
+        part = _chosen(item, inside, joined(path, key), left_out) if inside else _GONE
+        if part is not _GONE:
+            kept[key] = part
+        elif not inside:
+            left_out[joined(path, key)] = None
+    if path and not kept and not (type(value) is dict and value):  # it has no fields
+        left_out[path] = None
+    return kept or _GONE
+
+
+def project_automatically(value: Any, style: Style) -> Projected:
+    """Leave out nulls, empty values, answers to yes-or-no questions and addresses, by the rules of this module.
+
+    An object at the top or in a list of which nothing would be left is kept whole, and lists keep all of their items.
+    Texts of more than `style.text_chars` are cut to about as many that say most.
+    """
+    rules = _Automatic(style=style)
+    shown = rules.value(value, "", is_identified=False, is_row=True)
+    return Projected(value=shown, left_out=tuple(dict.fromkeys(rules.left_out)), shortened=tuple(rules.shortened))
+
+
+@lru_cache(maxsize=4_096)  # the keys of a few hundred kinds of results
+def _role_of(key: str) -> str:
+    words = [word.lower() for word in _WORD.findall(key)] or [""]
+    last = words[-2] if len(words) > 1 and words[-1] == "s" else words[-1]  # the plural of an acronym: `IDs`
+    forms = {last, last.removesuffix("s"), last.removesuffix("es")}
+    if forms & _IDENTIFIERS:
+        return "identifier"
+    if forms & _LINKS:
+        return "link"
+    return "question" if words[0] in _QUESTIONS else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Automatic:
+    """The automatic projection of one value, row by row."""
+
+    style: Style
+    shortened: dict[str, None] = field(default_factory=dict)
+    left_out: list[str] = field(
+        default_factory=list
+    )  # per value, so that those of a row that is kept can be taken back
+
+    def value(self, value: Any, path: str, *, is_identified: bool, is_row: bool) -> Any:
+        if type(value) is list:
+            return [self.value(item, f"{path}[]", is_identified=False, is_row=True) for item in value]
+        if type(value) is not dict:
+            return self.text(value, path)
+        if is_media(value):
+            value = without_data(value)
+        before = len(self.left_out)
+        shown = self.object(value, path, is_identified=is_identified)
+        if shown or not is_row:
+            return shown
+        del self.left_out[before:]
+        return self.whole(value, path)
+
+    def object(self, value: dict[str, Any], path: str, *, is_identified: bool) -> dict[str, Any]:
+        present = {key: item for key, item in value.items() if item is not None and item != ""}
+        for key in [key for key, item in present.items() if _role_of(key) == "question" and item in (0, 1)]:
+            del present[key]
+            self.left_out.append(joined(path, key))
+        links = [key for key, item in present.items() if _is_link(key, item)]
+        texts = [key for key, item in present.items() if not isinstance(item, dict | list)]
+        is_identified = is_identified or any(_role_of(key) == "identifier" for key in texts)
+        for key in links[0 if is_identified else 1 :]:  # one stays where nothing else identifies
+            del present[key]
+            self.left_out.append(joined(path, key))
+        is_identified = is_identified or bool(links)
+        shown: dict[str, Any] = {}
+        for key, item in present.items():
+            kept = self.value(item, joined(path, key), is_identified=is_identified, is_row=False)
+            if kept not in ({}, []):
+                shown[key] = kept
+        return shown
+
+    def text(self, value: Any, path: str) -> Any:
+        most = self.style.text_chars or 0
+        if not isinstance(value, str) or len(value) <= most:
+            return value
+        short = extract(value, most, self.style.words) if self.style.extraction else _beginning(value, most)
+        if short != value:
+            self.shortened[path or "*"] = None
+        return short
+
+    def whole(self, value: Any, path: str) -> Any:
+        """Shorten texts only."""
+        if type(value) is dict:
+            return {key: self.whole(item, joined(path, key)) for key, item in value.items()}
+        if type(value) is list:
+            return [self.whole(item, f"{path}[]") for item in value]
+        return self.text(value, path)
+
+
+def _is_link(key: str, value: Any) -> bool:
+    role = _role_of(key)
+    return isinstance(value, str) and (role == "link" or (role != "identifier" and bool(_URL.fullmatch(value))))
+
+
+# ------------------------------------------------------------------------------------------------------- long texts
+
+GAP = " … "  # stands where statements between two others were left out
+MOST_WORDS = 64  # of a question: it has fewer, and of a pasted document the first ones say what it is about
+QUERY_CHARS = 20_000  # of one argument or message are read for words
+READ_CHARS = 24_000  # at the beginning of a text are read for statements, half a dozen printed pages
+
+
+def extract(text: str, max_chars: int, words: Collection[str] = ()) -> str:
+    """Return whole statements of `text` in at most `max_chars`, verbatim and in order: those with most of the words.
+
+    A shorter text is returned as it is. Among equals the first ones are taken. Where statements are missing stands
+    `GAP`, at the end the number of characters that were left out; of a text without any that fits, the beginning.
+
+    Examples:
+        >>> text = "It rains today. Trains run on time. Bread costs 4.20. Cats sleep all day."
+        >>> extract(text, 65, query_words(["Bread?"]))
+        'It rains today. … Bread costs 4.20. … [41 more characters]'
+    """
+    if len(text) <= max_chars:
+        return text
+    statements = list(statement_spans(text, 0, min(len(text), READ_CHARS)))
+    worth = {span: len(set(terms(text[slice(*span)])).intersection(words)) if words else 0 for span in statements}
+    best = sorted(statements, key=lambda span: (-worth[span], span))
+    room = max_chars - len(_ending(len(text)))
+    fit: Fit[Span] = take_while_fits(best, room, lambda span: span[1] - span[0] + len(GAP), on_overflow="skip")
+    if not fit.kept:
+        return _beginning(text, max(0, room))
+    shown, end = "", 0
+    for start, stop in sorted(fit.kept):
+        gap = "" if start == end else GAP if shown else GAP.lstrip()
+        shown = (shown.rstrip() if gap else shown) + gap + text[start:stop]
+        end = stop
+    return shown.rstrip() + _ending(len(text) - sum(stop - start for start, stop in fit.kept))
+
+
+def query_words(texts: Iterable[str]) -> tuple[str, ...]:
+    """Return the words that say what is asked for, as they are compared.
+
+    Examples:
+        >>> query_words(["Where are my orders INV-7?"])
+        ('order', 'inv-7', 'inv', '7')
+    """
+    found = dict.fromkeys(word for text in texts for word in query_terms(text[:QUERY_CHARS]))
+    return tuple(found)[:MOST_WORDS]
+
+
+def _ending(chars: int) -> str:
+    return f"{GAP}[{chars:,} more characters]"
+
+
+def _beginning(text: str, max_chars: int) -> str:
+    stop = clean_cut(text, 0, max_chars)
+    return f"{text[:stop]}{_ending(len(text) - stop)}"
+
+
+# ------------------------------------------------------------------------------------------------------ large entries
+
+SMALL_CHARS = 200  # a value that prints in so many, about two lines, is shown on the line of its path
+
+
+class Inside:
+    """The text of one large value, which its pages are slices of, with the paths of what is in it."""
+
+    def __init__(self, value: Any, path: str) -> None:
+        parts = list(_parts(value, path))
+        self.text = "".join(f"{title}\n{body}" if title else body for title, body in parts)
+        self._titles = [title for title, _ in parts]
+        self._starts = [0, *accumulate(len(body) + (len(title) + 1 if title else 0) for title, body in parts)]
+
+    def title_at(self, char: int) -> str:
+        """Return the title of the part that a position is in the middle of, or an empty string."""
+        index = min(bisect_right(self._starts, char), len(self._titles)) - 1
+        return self._titles[index] if char > self._starts[index] else ""
+
+
+def _parts(value: Any, path: str) -> Iterator[tuple[str, str]]:
+    """The pieces of a value, each with the line that says which piece it is; a small one says so itself."""
+    if isinstance(value, str):
+        yield f"{path} ({len(value):,} characters):".lstrip(), f"{value}\n"
+    elif isinstance(value, dict) and value:
+        for key, item in value.items():
+            inside, printed = joined(path, key), print_value(item)
+            yield from [("", f"{inside}: {printed}\n")] if len(printed) <= SMALL_CHARS else _parts(item, inside)
+    elif isinstance(value, list) and value:
+        if any(len(print_value(item)) > SMALL_CHARS for item in value):
+            yield from chain.from_iterable(_parts(item, f"{path}[{index}]") for index, item in enumerate(value))
+            return
+        header, lines = print_rows(value)
+        title = f"{path}[] ({len(value):,} items):\n{header}" if header else f"{path}[] ({len(value):,} items):"
+        yield title.lstrip(), "".join(f"{line}\n" for line in lines)
+    else:
+        yield "", f"{path}: {print_value(value)}\n" if path else f"{print_value(value)}\n"
