@@ -4,17 +4,18 @@ Every bar is one request that the offline model was sent, as `StepEvent`s tell o
 Run it with matplotlib installed: `python docs/images/draw_window.py`.
 """
 
+from itertools import accumulate
 from pathlib import Path
 
 import langchain_core
-from langchain_core.messages import AnyMessage
+from langchain_core.messages import AnyMessage, SystemMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from matplotlib.figure import Figure
 
-from langchain_ctxwin import TokenEstimator, create_context_agent
+from langchain_ctxwin import create_context_agent
 from langchain_ctxwin.demo.explore import SYSTEM_PROMPT, Interview
 from langchain_ctxwin.demo.folder import Folder
-from langchain_ctxwin.demo.offline_model import OfflineChatModel
+from langchain_ctxwin.demo.offline_model import OfflineChatModel, request_tokens
 from langchain_ctxwin.demo.tools import FolderTools
 from langchain_ctxwin.observe import CompactionEvent, MemorySink, StepEvent
 
@@ -43,21 +44,36 @@ def explore(steps: int = STEPS) -> tuple[MemorySink, list[AnyMessage]]:
     return sink, agent.get_state(thread).values["messages"]
 
 
+def unmanaged(history: list[AnyMessage]) -> list[int]:
+    """Tokens that each request would have had with the whole history in it, as the model itself counts."""
+    fixed = request_tokens([SystemMessage(SYSTEM_PROMPT)])
+    sums = accumulate((request_tokens([message]) for message in history), initial=fixed)
+    return [total for total, message in zip(sums, history, strict=False) if message.type == "ai"]
+
+
 def draw(sink: MemorySink, history: list[AnyMessage], path: Path) -> None:
-    """Draw the regions of each request under the limit."""
+    """Draw what was sent beside what would have been, above the regions of each request."""
     requests, compactions = sink.of(StepEvent), sink.of(CompactionEvent)
-    figure = Figure(figsize=(9, 3.6), layout="constrained")
-    axes, numbers, bottoms = figure.subplots(), range(1, len(requests) + 1), [0] * len(requests)
+    limit, numbers = requests[-1].input_limit, range(1, len(requests) + 1)
+    figure = Figure(figsize=(9, 5.4), layout="constrained")
+    top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(1, 1.6))
+    sums = [0] * len(requests)
     for region, (label, color) in REGIONS.items():
         heights = [request.regions.get(region, 0) for request in requests]
-        axes.bar(numbers, heights, bottom=bottoms, width=1.0, label=label, color=color)
-        bottoms = [bottom + height for bottom, height in zip(bottoms, heights, strict=True)]
-    limit = requests[-1].input_limit
-    axes.axhline(limit, color="#bf616a", linestyle="--", linewidth=1.2, label=f"input limit ({limit:,})")
-    facts = f"{len(requests)} requests, the largest {max(bottoms):,} tokens; {len(compactions)} compactions"
-    title = f"{facts}; {TokenEstimator()(history):,} tokens of history in the state"
-    axes.set(title=title, xlabel="request", ylabel="tokens", ylim=(0, 1.4 * limit), xlim=(0.5, len(requests) + 0.5))
-    axes.legend(ncols=3, fontsize=8, loc="upper left")
+        bottom.bar(numbers, heights, bottom=sums, width=1.0, label=label, color=color)
+        sums = [total + height for total, height in zip(sums, heights, strict=True)]
+    without = unmanaged(history)
+    top.plot(range(1, len(without) + 1), without, color="#9a9a9a", linewidth=2, label="would have been sent unmanaged")
+    top.plot(numbers, sums, color="#5e81ac", linewidth=1.5, label="was sent")
+    for axes in (top, bottom):
+        axes.axhline(limit, color="#bf616a", linestyle="--", linewidth=1.2, label=f"input limit ({limit:,})")
+        axes.yaxis.set_major_formatter("{x:,.0f}")
+        axes.set_ylabel("tokens")
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(ncols=3, fontsize=8, loc="upper left", frameon=False)
+    facts = f"{len(requests)} requests, the largest {max(sums):,} tokens; {len(compactions)} compactions"
+    top.set_title(f"{facts}; {without[-1]:,} tokens in the last one unmanaged", fontsize=10)
+    bottom.set(xlabel="request", ylim=(0, 1.45 * limit), xlim=(0.5, len(requests) + 0.5))
     figure.savefig(path, dpi=110, metadata={"Software": None})
 
 
