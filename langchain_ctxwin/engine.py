@@ -612,7 +612,8 @@ def check_collaborators(*, config: Any, counter: Any, learned: Any, jobs: Any, *
     if jobs is not None and not _is_made(jobs, "start", "find", "forget", "cancel"):
         raise ConfigError(f"jobs={brief(jobs)}: pass a SummaryJobs, or None for those that the process shares")
     for name, hook in hooks.items():
-        if hook is not None and (not callable(hook) or iscoroutinefunction(hook) or isinstance(hook, type)):
+        is_class = isinstance(hook, type) and name != "pin_when"  # `bool` says which messages are pinned, too
+        if hook is not None and (not callable(hook) or iscoroutinefunction(hook) or is_class):
             raise ConfigError(f"{name}={brief(hook)}: pass a plain function that {HOOKS[name]}, or None")
 
 

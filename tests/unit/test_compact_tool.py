@@ -26,7 +26,7 @@ from support.agents import (
     talk,
     values,
 )
-from support.conversations import CharCounter, payload
+from support.conversations import payload
 from support.fakes import exact_count, script
 
 LIMIT = 4_000
@@ -208,20 +208,6 @@ def test_a_message_of_blocks_gets_a_block_and_by_default_none_gets_a_line():
 def test_after_a_compaction_the_line_says_what_is_left():
     after, _ = compacted(showing(400), talk(18, 20))
     assert told(after.messages)[-1] == int(10 * after.report["utilization"]) * 10 < 100
-
-
-def test_a_request_that_is_measured_again_is_not_priced_again():
-    priced = []
-
-    def count(messages, *, tools=None):
-        priced.extend(messages)
-        return CharCounter()(messages, tools=tools)
-
-    engine, history = engine_of(1_000, count, show_fill=True), talk(12, 20)
-    engine.measure(history)
-    first = len(priced)
-    engine.measure(history)
-    assert len(priced) == first
 
 
 async def test_nodes_and_middleware_show_the_same_lines_sync_and_async():
