@@ -133,6 +133,7 @@ _INDIRECT = re.compile(
     r"|\b(?:if|when|as soon as) (?:possible|needed|necessary|available|you can)\b",
     re.IGNORECASE,
 )
+_LABEL = re.compile(r"[A-Z][A-Z ]{2,30}:\s")
 _LATIN, _OTHER_SCRIPT = re.compile(r"[A-Za-z\u00c0-\u024f]"), re.compile(r"[^\W\d_\u0000-\u024f\u1e00-\u1eff]")
 _FIRST_WORD = re.compile(r"([^\W\d_][^\W\d_A-Z]+)(?:-\w+)*(?:,? (\S+)|\W*$)")
 _STATES = (
@@ -191,6 +192,11 @@ def is_standing(sentence: str) -> bool:
     if _CASE.match(plain):
         return bool(_TO_ME.search(plain))
     return _is_order(plain) and bool(_MANY.search(plain) or _CASE.search(_INDIRECT.sub("", plain)))
+
+
+def is_labelled(line: str) -> bool:
+    """True for a line that begins with a label in capitals, such as "RULES:"."""
+    return bool(_LABEL.match(line))
 
 
 def _is_order(clause: str) -> bool:
