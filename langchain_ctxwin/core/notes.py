@@ -59,6 +59,7 @@ OUTPUT_CHARS = 400  # the same for one that answers a block of code, as agents w
 SHORT_CHARS = 40  # an answer that says no more than that it was one
 ANSWER_CHARS, CALL_CHARS, ARGUMENT_CHARS, SCRIPT_CHARS, OUTCOME_CHARS = 200, 200, 120, 40, 120  # read at a glance
 ROW_CHARS, TEXT_VALUE_CHARS, LABEL_CHARS = 160, 48, 40  # of a row, of a text field kept whole, and of its name
+SHORT_WORD = 5  # of a field: "yes" and "False" say nothing without its name
 LISTING_LINES, LISTING_SHARE = 40, 0.8  # lines, most of them of one word: a listing, which leaves its size only
 TAIL_CHARS = 4_000  # of a result: where programs say how they ended
 
@@ -380,7 +381,7 @@ def _row(fields: Mapping[str, str], key: str, parameters: Collection[str]) -> It
         if not is_word:
             yield from _values(f"{_name(name)} {text}", key, uses=SHOWN)
         elif text.strip() and len(text) <= MAX_VALUE_CHARS:
-            is_plain = text[0].isalpha() and text not in {"True", "False"} and not _KEY_FIELD.search(name)
+            is_plain = text[0].isalpha() and (len(text) > SHORT_WORD or text.isupper()) and not _KEY_FIELD.search(name)
             shown.append(_thing(text) if is_plain else f"{_name(name)}={_thing(text)}")
     is_taken = any(_plain(name) in parameters for name in fields)
     for row in wrap(" ".join(shown), ROW_CHARS, break_long_words=False, break_on_hyphens=False):
