@@ -79,10 +79,15 @@ _RUN = re.compile(r"(.)\1+")
 _SHAPE = str.maketrans("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", "a" * 26 + "A" * 26 + "9" * 10)
 _CODE = re.compile(r"```[^\n`]*\n(.*?)(?:```|\Z)", re.DOTALL)
 _NEXT = re.compile(r"\b(?:I['\u2019]ll|I will|I'm going to|let me|next,? I|now I|I need to|I still)\b", re.IGNORECASE)
+_FINDING = re.compile(
+    r"\b(?:the (?:issue|problem|bug|cause|fix|error|reason)\b.* (?:is|was|lies)|because|root cause|turns out|found that"
+    r"|confirm(?:s|ed)|decided|instead of|passes|fail(?:s|ed)|fixed)\b",
+    re.IGNORECASE,
+)
 _SENTENCE_END = re.compile(
     r"(?<=[.!?])(?<!\b(?:Mr|Ms|Dr|St|No)\.)(?<!\b(?:Mrs|e\.g|i\.e|etc)\.)\s+(?=[^\sa-z])|(?<=[。\uff01\uff1f])|\n+"
 )
-_CALL_LINE = re.compile(r"[\w.-]{1,64}\(|ran |answered: ")
+_CALL_LINE = re.compile(r"[\w.-]{1,64}\(|ran |answered: |noted: ")
 
 # What names an object among others of its kind, and what says how something went.
 _KEY_FIELD = re.compile(r"(?:^|_)(?:id|key|uuid|sku|path|url|email|number)s?$|[a-z](?:I[dD]|Key|Number)s?$")
@@ -227,6 +232,10 @@ def _of_answer(
         yield RecordLine("done", f"ran {_clipped(command, CALL_CHARS)}", key, USED)
     if len(text.strip()) > SHORT_CHARS and not (commands or message.tool_calls):
         yield RecordLine("done", f"answered: {_clipped(text, ANSWER_CHARS)}", key, USED)
+    sentences = _sentences(text[:DOCUMENT_CHARS])
+    findings = [sentence for sentence in sentences if _FINDING.search(sentence) and not _NEXT.search(sentence)]
+    if message.tool_calls and findings:
+        yield RecordLine("done", f"noted: {_clipped(findings[-1], STATEMENT_CHARS)}", key, USED)
     yield from _values(text, key, uses=NAMED)
     for call, found in zip(message.tool_calls, results, strict=True):
         result, result_key = found or (None, key)  # who deletes a result takes back what it said
