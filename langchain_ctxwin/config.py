@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol, Self, runtime_checkable
 
@@ -100,6 +101,17 @@ Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 """Importance of one goal; only the relation between the weights counts."""
 
 ToolNames = tuple[Annotated[str, Field(pattern=r"\S")], ...]
+
+
+def _pattern(pattern: str) -> str:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"{pattern!r} is no regular expression: {error}") from error
+    return pattern
+
+
+Pattern = Annotated[str, AfterValidator(_pattern)]
 FieldPath = Annotated[str, AfterValidator(_checked_path)]
 CursorKey = Annotated[SecretStr, Field(min_length=1)]
 
@@ -215,6 +227,10 @@ class ContextConfig(Settings):
 
     record_share: Annotated[float, Field(ge=0, le=0.8, allow_inf_nan=False)] = 0.28
     """Part of the room for history and pins that the record of what left may take."""
+
+    rules: Pattern | Callable[[str], bool] | None = None
+    """Which sentences of a person hold from then on, beside those that the record knows by their words: a regular
+    expression, or in code a function of a sentence."""
 
     clear_tools: ToolNames = ()
     """Tools whose old results are cleared in place before anything is dropped."""

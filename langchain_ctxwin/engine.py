@@ -646,6 +646,7 @@ def _goal(settings: ContextConfig, tools: Sequence[Any], limit: int, is_checked:
         summarize=settings.summarize,
         summary_max_tokens=settings.summary_max_tokens,
         record_share=settings.record_share,
+        rules=settings.rules,
         clear_tools=frozenset(settings.clear_tools),
         spare_tools=spared.union(settings.spare_tools),
         max_history_tokens=settings.max_history_tokens,

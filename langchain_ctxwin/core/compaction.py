@@ -18,6 +18,7 @@ from langchain_ctxwin.core.fitting import take_while_fits
 from langchain_ctxwin.core.notes import lasting, record_lines
 from langchain_ctxwin.core.priced_view import PricedView, RequestParts, last_user, pins_before
 from langchain_ctxwin.core.record import RecordLine, extended, fitted
+from langchain_ctxwin.core.standing import Rules, rules_of
 from langchain_ctxwin.core.turns import Step, split_steps, starts_turn, tool_of
 from langchain_ctxwin.core.view import Clamp, View, message_id, position_of
 from langchain_ctxwin.errors import expect_each
@@ -117,6 +118,7 @@ class Goal:
     record_share: float  # part of the room, pins included, that the lines of the record may take
     max_history_tokens: int | None
     pin_first_user: bool
+    rules: str | Callable[[str], bool] | None = None  # which other sentences of people hold from then on
     max_messages: int | None = None  # largest number of messages in the view; None for any
     clear_tools: frozenset[str] = frozenset()  # tools whose results are cleared in place before anything is dropped
     spare_tools: frozenset[str] = frozenset()
@@ -310,7 +312,7 @@ def with_record(
         _, free = record_room(request, after, goal.beside_cuts)
         most = max(0, goal.beside_cuts.likely_limit(after) - others)
         free = max(free, min(int((1 - NEWEST_SHARE) * most), most - portion(goal.keep, most)))
-    lines = chain(_lines(request, sorted({*left, *edited}), room), request.keeps)
+    lines = chain(_lines(request, sorted({*left, *edited}), room, rules_of(goal.rules)), request.keeps)
     shown = "\n".join(text_of(m.content) for step in (*after.pinned, *after.steps) for m in step.messages)
     record = replace(record, **sums)
     record = extended(record, lines, shown=shown, room_tokens=room, free_tokens=free, price=request.text_tokens)
@@ -347,7 +349,7 @@ def _sums(request: RequestParts, before: PricedView, positions: Sequence[int]) -
     return {"turns": turns, "steps": steps, "messages": len(positions), "tokens": tokens}
 
 
-def _lines(request: RequestParts, positions: Sequence[int], room_tokens: int) -> Iterator[RecordLine]:
+def _lines(request: RequestParts, positions: Sequence[int], room_tokens: int, rules: Rules) -> Iterator[RecordLine]:
     """The lines of messages, as far as any record could have a place for them.
 
     A long history that is met at once is read from the newest message on until there is several times as much as a
@@ -363,14 +365,14 @@ def _lines(request: RequestParts, positions: Sequence[int], room_tokens: int) ->
         parts.append([])
         for run in _runs(positions[start:stop]):
             ids = [message_id(messages, i) for i in run]
-            parts[-1] += record_lines([messages[i] for i in run], ids, messages[run[0] - 1] if run[0] else None)
+            parts[-1] += record_lines([messages[i] for i in run], ids, messages[run[0] - 1] if run[0] else None, rules)
         for line in parts[-1]:
             tier = "calls" if line.kind == "done" else "used" if line.uses else "seen"
             room_chars[tier] -= len(line.text) if line.kind in {"done", "seen"} else 0
         stop = start
     for i in positions[:stop]:
         if is_user(messages[i]):
-            yield from lasting(messages[i], message_id(messages, i), messages[i - 1] if i else None)
+            yield from lasting(messages[i], message_id(messages, i), messages[i - 1] if i else None, rules)
     yield from chain.from_iterable(reversed(parts))
 
 

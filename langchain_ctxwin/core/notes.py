@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from textwrap import wrap
 from typing import Any
@@ -36,7 +36,7 @@ from langchain_ctxwin.core.record import (
     is_value,
     one_line,
 )
-from langchain_ctxwin.core.standing import is_labelled, is_standing
+from langchain_ctxwin.core.standing import Rules, is_labelled, is_standing
 from langchain_ctxwin.core.view import Position, message_id
 
 # Key in `additional_kwargs` that marks the answer of the tool by which an agent compacts; its value is what must stay.
@@ -67,7 +67,6 @@ TAIL_CHARS = 4_000  # of a result: where programs say how they ended
 TERMINAL = re.compile(r"\x1b\[[0-?]*+[ -/]*+[@-~]|\x1b\][^\x07\x1b]*+(?:\x07|\x1b\\)?|\x1b[ -/]*+[0-Z\\^-~]")
 
 Result = tuple[ToolMessage, str]  # a result with the id of its message
-Rules = Callable[[str], object]  # says whether a sentence of a person goes on to hold
 _PLAIN_WORD = re.compile(r"[^\W\d_]{3,24}")
 _SMALL_WORDS = frozenset(
     ("the", "this", "that", "and", "are", "was", "has", "had", "not", "for", "its", "from", "with")

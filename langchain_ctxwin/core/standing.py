@@ -14,6 +14,7 @@ costs room, a rule that is lost is broken.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 # In a list of words `_` is a space, `*` any ending.
 _LASTS = """
@@ -192,6 +193,17 @@ def is_standing(sentence: str) -> bool:
     if _CASE.match(plain):
         return bool(_TO_ME.search(plain))
     return _is_order(plain) and bool(_MANY.search(plain) or _CASE.search(_INDIRECT.sub("", plain)))
+
+
+Rules = Callable[[str], bool]  # says whether a sentence of a person goes on to hold
+
+
+def rules_of(others: str | Rules | None) -> Rules:
+    """Return what tells standing instructions, with others by a pattern or a function beside those known by words."""
+    if others is None:
+        return is_standing
+    is_other = re.compile(others).search if isinstance(others, str) else others
+    return lambda sentence: is_standing(sentence) or bool(is_other(sentence))
 
 
 def is_labelled(line: str) -> bool:

@@ -597,6 +597,15 @@ def test_the_frame_is_opened_and_closed_once(text, summary):
     assert (block.count("<record>"), block.count("</record>")) in {(0, 0), (1, 1)}
 
 
+@pytest.mark.parametrize("rules", ["(?i)mandatum", lambda sentence: "MANDATUM" in sentence])
+def test_other_rules_are_told_by_a_pattern_or_a_function(rules):
+    own, history = engine(rules=rules), long_talk()
+    history.insert(1, HumanMessage("MANDATUM tabulam noli tangere.", id="rule"))
+    window = own.measure(history)
+    lines = own.apply(own.emergency(window), window)["context_record"]["lines"]
+    assert ["said", "MANDATUM tabulam noli tangere.", "rule", HOLDS] in lines
+
+
 @pytest.mark.parametrize(
     "mark",
     [
