@@ -77,7 +77,10 @@ _NAMING = re.compile(r"\d{6}|[A-Za-z][\w-]*\d|\d[\d-]*[A-Za-z]|\w/\w")
 _RUN = re.compile(r"(.)\1+")
 _SHAPE = str.maketrans("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", "a" * 26 + "A" * 26 + "9" * 10)
 _CODE = re.compile(r"```[^\n`]*\n(.*?)(?:```|\Z)", re.DOTALL)
-_NEXT = re.compile(r"\b(?:I['\u2019]ll|I will|I'm going to|let me|next,? I|now I|I need to|I still)\b", re.IGNORECASE)
+_NEXT = re.compile(
+    r"\b(?:I['\u2019]ll|I will|I'm going to|let (?:me|us)|let['\u2019]s|next,? I|now I|I need to|I still)\b",
+    re.IGNORECASE,
+)
 _FINDING = re.compile(
     r"\b(?:the (?:issue|problem|bug|cause|fix|error|reason)\b.* (?:is|was|lies)|because|root cause|turns out|found that"
     r"|confirm(?:s|ed)|decided|instead of|passes|fail(?:s|ed)|fixed)\b",

@@ -325,11 +325,8 @@ def _joined(lines: Iterable[RecordLine]) -> tuple[RecordLine, ...]:
 
 def _text(lines: Iterable[RecordLine]) -> str:
     """The lines as they are shown: rules, then what happened in its order, then what is open."""
-    rules, story, ends = list[RecordLine](), list[RecordLine](), list[RecordLine]()
-    for line in lines:
-        is_rule = line.kind == "said" and line.uses >= HOLDS
-        (rules if is_rule else ends if line.kind == "open" else story).append(line)
-    return "\n".join(_paragraphs([*rules, *story, *ends]))
+    rules_first = sorted(lines, key=lambda line: (line.kind == "open", line.kind != "said" or line.uses < HOLDS))
+    return "\n".join(_paragraphs(rules_first))
 
 
 def _paragraphs(lines: Sequence[RecordLine]) -> Iterator[str]:

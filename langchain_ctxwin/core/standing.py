@@ -166,7 +166,7 @@ _LASTING, _MANNER, _CASE, _MANY = map(_words, (_LASTS, _MANNERS, _CASES, _EACH))
 _EVERY = _words("each every")
 _STATEMENT_WORDS = frozenset(_NO_ORDERS.split())
 # Orders that end as plurals do ("Tests fail when ..." is none).
-_ORDERS_IN_S = frozenset(("focus", "mets", "dis", "fais", "finis", "prends", "traduis"))
+_ORDERS_IN_S = frozenset(("focus", "mets", "lis", "dis", "fais", "finis", "prends", "traduis"))
 
 
 def is_standing(sentence: str) -> bool:
