@@ -17,7 +17,7 @@ from langchain_ctxwin.core.edits import clampable_chars
 from langchain_ctxwin.core.fitting import take_while_fits
 from langchain_ctxwin.core.notes import lasting, record_lines
 from langchain_ctxwin.core.priced_view import PricedView, RequestParts, last_user, pins_before
-from langchain_ctxwin.core.record import RecordLine, extended, fitted
+from langchain_ctxwin.core.record import USED, RecordLine, extended, fitted
 from langchain_ctxwin.core.standing import Rules, rules_of
 from langchain_ctxwin.core.turns import Step, split_steps, starts_turn, tool_of
 from langchain_ctxwin.core.view import Clamp, View, message_id, position_of
@@ -357,7 +357,7 @@ def _lines(request: RequestParts, positions: Sequence[int], room_tokens: int, ru
     statements of people that go on to hold, or have a value, compete with that.
     """
     messages, parts, stop = request.messages, list[list[RecordLine]](), len(positions)
-    room_chars = dict.fromkeys(("calls", "used", "seen"), OLDER_CHARS * room_tokens)
+    room_chars = dict.fromkeys(("done", "used", "seen"), OLDER_CHARS * room_tokens)
     while stop and (not parts or max(room_chars.values()) > 0):
         start = max(0, stop - NOTED_AT_ONCE)
         while start and result_ids(messages[positions[start]]):
@@ -367,8 +367,10 @@ def _lines(request: RequestParts, positions: Sequence[int], room_tokens: int, ru
             ids = [message_id(messages, i) for i in run]
             parts[-1] += record_lines([messages[i] for i in run], ids, messages[run[0] - 1] if run[0] else None, rules)
         for line in parts[-1]:
-            tier = "calls" if line.kind == "done" else "used" if line.uses else "seen"
-            room_chars[tier] -= len(line.text) if line.kind in {"done", "seen"} else 0
+            if line.kind == "seen" and line.uses >= USED:
+                room_chars["used"] -= len(line.text)
+            if line.kind in room_chars:
+                room_chars[line.kind] -= len(line.text)
         stop = start
     for i in positions[:stop]:
         if is_user(messages[i]):
