@@ -89,6 +89,7 @@ _FINDING = re.compile(
 _SENTENCE_END = re.compile(
     r"(?<=[.!?])(?<!\b(?:Mr|Ms|Dr|St|No)\.)(?<!\b(?:Mrs|e\.g|i\.e|etc)\.)\s+(?=[^\sa-z])|(?<=[。\uff01\uff1f])|\n+"
 )
+_NUMBERING = re.compile(r"\d{1,2}[.)]")
 _CALL_LINE = re.compile(r"[\w.-]{1,64}\(|ran |answered: |noted: ")
 
 # What names an object among others of its kind, and what says how something went.
@@ -284,9 +285,9 @@ def _statements(text: str, key: str, rules: Rules) -> list[RecordLine]:
 
 
 def _sentences(text: str) -> list[str]:
-    """Return the sentences and lines of a text."""
+    """Return the sentences and lines of a text; a number of a list alone is none."""
     found = (" ".join(part.split()) for part in _SENTENCE_END.split(text))
-    return [part for part in found if len(part) > 1]
+    return [part for part in found if len(part) > 1 and not _NUMBERING.fullmatch(part)]
 
 
 def _has_value(statement: str) -> bool:
