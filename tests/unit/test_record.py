@@ -549,6 +549,17 @@ def test_only_what_is_free_is_shown_and_the_rest_waits(price, before, free):
     assert added(record, [], price=price).lines == added(Record(), before, price=price).lines
 
 
+def test_rules_of_all_languages_stand_whole_among_much_work():
+    rules = [rule for language in RULES for rule in RULES[language][:5]]
+    history = []
+    for at, rule in enumerate(rules):
+        history.append(said(f"It rained. {rule} Go on.", f"u{at}"))
+        for row in range(10):
+            history += call(f"/srv/{at}/{row}.py", json.dumps([{"id": f"W-{at}{row}{n}", "at": n} for n in range(9)]))
+    shown = render_record(record_of(*history, room=1_500, price=PRICES["estimate"]))
+    assert [rule for rule in rules if rule not in shown] == []
+
+
 def test_rules_outlive_values_and_talk():
     talk = [said(f"It rained in town number {at} all day long.", f"t{at}") for at in range(60)]
     values = [result(f"row {10_000 + at}", call_id=f"c{at}", key=f"r{at}") for at in range(60)]
