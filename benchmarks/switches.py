@@ -426,20 +426,11 @@ VIEW_ROWS = (
 
 
 def _newest_lines(_: Any) -> Any:
-    """The newest lines that fit, whatever their worth."""
-    record = _module("core.record")
-
-    def within(items: Any, shown: str, room_tokens: int, price: Any) -> Any:
-        del shown
-        kept = list(items.values())
-        while kept and price(record._text(record._lines(kept))) > room_tokens:
-            kept = kept[max(1, len(kept) // 12) :]
-        return record._lines(kept)
-
-    return within
+    """The newest lines first, whatever their worth."""
+    return lambda items, *_: [*reversed(items)]
 
 
-def _without_uses(old: Any) -> Any:
+def _of_one_use(old: Any) -> Any:
     def lines(*given: Any, **named: Any) -> Iterator[Any]:
         for line in old(*given, **named):
             yield replace(line, uses=0) if line.kind == "seen" else line
@@ -447,23 +438,8 @@ def _without_uses(old: Any) -> Any:
     return lines
 
 
-def _newest_seen(old: Any) -> Any:
-    """Values of results by age alone, not by rank and by whether they are names."""
-
-    def tiers(items: Any, shown: str) -> Any:
-        found = old(items, shown)
-        found["seen"].sort(key=lambda item: (-item.age, item.rank))
-        return found
-
-    return tiers
-
-
 def _plain_values(old: Any) -> Any:
     return lambda _, text: old("", text)
-
-
-def _in_order(old: Any) -> Any:
-    return tuple((name, 1.0) for name in dict.fromkeys(name for name, _ in old))
 
 
 def _only_kinds(*kinds: str) -> StandIn:
@@ -481,46 +457,35 @@ RECORD_ROWS = (
     ),
     Row(
         name="record: order by worth",
-        instead="newest lines that fit",
-        seams={"core.record:_within": _newest_lines},
+        instead="newest first",
+        seams={"core.record:_by_worth": _newest_lines},
         measures=RECORD,
     ),
     Row(
         name="record: order by use",
-        instead="all values alike",
-        seams={"core.notes:record_lines": _without_uses},
-        measures=RECORD,
-    ),
-    Row(
-        name="record: rank and age of values",
-        instead="newest first",
-        seams={"core.record:_tiers": _newest_seen},
-        measures=RECORD,
-    ),
-    Row(
-        name="record: two passes with shares (PASSES)",
-        instead="one pass, tier by tier",
-        seams={"core.record:PASSES": _in_order},
+        instead="all that was seen alike",
+        seams={"core.notes:record_lines": _of_one_use},
         measures=RECORD,
     ),
     Row(
         name="record: values that messages show are left out",
-        seams={"core.record:_tiers": lambda old: lambda items, _: old(items, "")},
+        seams={"core.record:_by_worth": lambda old: lambda items, *_: old(items)},
         measures=RECORD,
     ),
     Row(name="record: rare shapes of values first", seams={"core.notes:_SHAPE": value({})}, measures=RECORD),
-    Row(name="record: the latest value wins", seams={"core.record:_subject": returning(("", False))}, measures=RECORD),
-    Row(
-        name="record: words that say nothing are ignored in comparing",
-        seams={"core.record:_telling": argument(0)},
-        measures=RECORD,
-    ),
-    Row(
-        name="record: values under two labels are two",
-        seams={"core.record:are_of_two_things": returning(False)},
-        measures=RECORD,
-    ),
+    Row(name="record: the latest value wins", seams={"core.record:_STATING": value(frozenset())}, measures=RECORD),
     Row(name="record: labels of values", seams={"core.notes:_part": _plain_values}, measures=RECORD),
+    Row(
+        name="record: objects on lines of their own",
+        instead="their values",
+        seams={"core.notes:_data": returning(None)},
+        measures=RECORD,
+    ),
+    Row(
+        name="record: listings leave their size",
+        seams={"core.notes:_is_size_only": returning(False)},
+        measures=RECORD,
+    ),
     Row(
         name="record: standing instructions",
         instead="all statements alike",
@@ -536,11 +501,6 @@ RECORD_ROWS = (
     Row(
         name="record: lines that wait for a roomier view",
         seams={"core.record:fitted": lambda old: lambda record, free, price: _trimmed(old, record, free, price)},
-        measures=RECORD,
-    ),
-    Row(
-        name="record: filled to .85 only (REFILL_SHARE)",
-        seams={"core.record:REFILL_SHARE": value(1.0)},
         measures=RECORD,
     ),
     Row(
@@ -564,7 +524,7 @@ RECORD_ROWS = (
     Row(name="record: done", seams={"core.notes:record_lines": _only_kinds("said", "seen", "open")}, measures=RECORD),
     Row(name="record: seen", seams={"core.notes:record_lines": _only_kinds("said", "done", "open")}, measures=RECORD),
     Row(name="record: open", seams={"core.notes:record_lines": _only_kinds("said", "done", "seen")}, measures=RECORD),
-    Row(name="record: outcomes of calls", seams={"core.notes:_outcome": returning("")}, measures=RECORD),
+    Row(name="record: outcomes of calls", seams={"core.notes:_outcome": returning("ok")}, measures=RECORD),
     Row(
         name="record: commands in text are calls",
         seams={"core.notes:_CODE": value(re.compile("(?!)()"))},
@@ -587,11 +547,11 @@ def _trimmed(old: Any, record: Any, free_tokens: int, price: Any) -> Any:
     """Lines that have no room now are gone."""
     module = _module("core.record")
     shown = old(record, free_tokens, price)
-    if shown.shown_chars is None:
+    if shown.shown is None:
         return shown
     items = module._merged(record.lines)
-    kept = module._lines(module._worthiest(items, module._tiers(items, ""), shown.shown_chars))
-    return replace(record, lines=kept, shown_chars=None)
+    kept = module._chosen(items, module._by_worth(items)[: shown.shown])
+    return replace(record, lines=module._joined(kept), shown=None)
 
 
 # ---- summaries ------------------------------------------------------------------------------------------------------

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol, Self, runtime_checkable
 
@@ -100,6 +101,17 @@ Share = Annotated[float, Field(gt=0, le=MAX_AMOUNT, allow_inf_nan=False), Before
 """Importance of one goal; only the relation between the weights counts."""
 
 ToolNames = tuple[Annotated[str, Field(pattern=r"\S")], ...]
+
+
+def _pattern(pattern: str) -> str:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"{pattern!r} is no regular expression: {error}") from error
+    return pattern
+
+
+Pattern = Annotated[str, AfterValidator(_pattern)]
 FieldPath = Annotated[str, AfterValidator(_checked_path)]
 CursorKey = Annotated[SecretStr, Field(min_length=1)]
 
@@ -172,6 +184,8 @@ class ContextConfig(Settings):
             kept in any case: it needs no model, and takes milliseconds.
         summary_max_tokens: Largest summary; by default a share of the history budget.
         record_share: Part of the room for history and pins that the record of what left may take.
+        rules: Which sentences of a person hold from then on, beside those that the record knows by their words: a
+            regular expression, or in code a function of a sentence.
         clear_tools: Tools whose old results are cleared in place before anything is dropped.
         spare_tools: Tools whose results are shown whole while they are in the view: never cleared, and shortened last
             of all, before pins and the question only. They leave with their turn like all others, and the record keeps
@@ -231,6 +245,7 @@ class ContextConfig(Settings):
     summarize: Literal["background", "inline", "off"] = "background"
     summary_max_tokens: Count | None = None
     record_share: Annotated[float, Field(ge=0, le=0.8, allow_inf_nan=False)] = 0.28
+    rules: Pattern | Callable[[str], bool] | None = None
     clear_tools: ToolNames = ()
     spare_tools: ToolNames = ()
     summary_timeout_seconds: Seconds = 60.0

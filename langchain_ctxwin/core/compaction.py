@@ -12,17 +12,18 @@ from langchain_ctxwin.core.blocks import text_of
 from langchain_ctxwin.core.calls import is_user, result_ids
 from langchain_ctxwin.core.notes import asked_lines, lasting, record_lines
 from langchain_ctxwin.core.pins import final_answer, last_user
-from langchain_ctxwin.core.record import RecordLine, extended
+from langchain_ctxwin.core.record import USED, RecordLine, extended
 from langchain_ctxwin.core.request import Request, portion
 from langchain_ctxwin.core.session import uncovered
+from langchain_ctxwin.core.standing import rules_of
 from langchain_ctxwin.core.turns import starts_turn
 from langchain_ctxwin.core.view import View, message_id, position_of
 from langchain_ctxwin.errors import expect_each
 
 ANSWER_SHARE = 0.05  # of the room for history: the largest answer that a pinned question carries along
-# Messages whose lines are read at once, and characters of lines for each token of the record after which no more of
-# them is read: a token has some four characters, so that is several times what a record shows.
-NOTED_AT_ONCE, OLDER_CHARS = 300, 32
+# Messages whose lines are read at once, and characters of each kind of line for each token of the record after which
+# no more of it is read: a token has some four characters, so that is several times what a record shows.
+NOTED_AT_ONCE, OLDER_CHARS = 300, 16
 
 # What the record may take where its share would be too little to say anything, and its most of the room then.
 LEAST_RECORD_TOKENS, LEAST_RECORD_SHARE = 400, 0.75
@@ -316,20 +317,26 @@ def _lines(request: Request, positions: Sequence[int], room_tokens: int) -> Iter
     messages = request.parts.messages
     parts = list[list[RecordLine]]()
     stop = len(positions)
-    room_chars = OLDER_CHARS * room_tokens
-    while stop and (not parts or room_chars > 0):
+    rules = rules_of(request.parts.settings.rules)
+    room_chars = dict.fromkeys(("done", "used", "seen"), OLDER_CHARS * room_tokens)
+    while stop and (not parts or max(room_chars.values()) > 0):
         start = max(0, stop - NOTED_AT_ONCE)
         while start and result_ids(messages[positions[start]]):
             start -= 1  # a result is read with its call
         parts.append([])
         for run in _runs(positions[start:stop]):
             ids = [message_id(messages, i) for i in run]
-            parts[-1] += record_lines([messages[i] for i in run], ids, messages[run[0] - 1] if run[0] else None)
-        room_chars -= sum(len(line.text) for line in parts[-1] if line.kind in {"done", "seen"})
+            before = messages[run[0] - 1] if run[0] else None
+            parts[-1] += record_lines([messages[i] for i in run], ids, before, rules)
+        for line in parts[-1]:
+            if line.kind == "seen" and line.uses >= USED:
+                room_chars["used"] -= len(line.text)
+            if line.kind in room_chars:
+                room_chars[line.kind] -= len(line.text)
         stop = start
     for i in positions[:stop]:
         if is_user(messages[i]):
-            yield from lasting(messages[i], message_id(messages, i), messages[i - 1] if i else None)
+            yield from lasting(messages[i], message_id(messages, i), messages[i - 1] if i else None, rules)
     yield from chain.from_iterable(reversed(parts))
 
 

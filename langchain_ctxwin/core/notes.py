@@ -1,16 +1,18 @@
 """Lines for the record of messages that leave the view, written without a model: how each line is made.
 
-A statement of a person, a call with its telling arguments and what came of it, and everything that has a name or a
-number: an agent's next call is made of those. How lines are merged, ordered and shown stands in `record`.
+A statement of a person, a call with its telling arguments and what came of it, and what a result showed: a line for
+each object that has a key, else names and numbers with the word before them. How lines are merged, ordered and shown
+stands in `record`.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
+from textwrap import wrap
 from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
@@ -18,20 +20,23 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMes
 from langchain_ctxwin.core.blocks import said_in, text_of
 from langchain_ctxwin.core.calls import standard
 from langchain_ctxwin.core.record import (
+    EARLIER,
     EDGES,
-    FILLER,
     HOLDS,
+    JOINT,
     KEEP,
-    LABEL,
-    PART,
+    MAX_VALUE_CHARS,
+    NAMED,
     PREFIX,
+    SHOWN,
+    USED,
     WORD,
     RecordLine,
-    are_of_two_things,
+    has_digit,
     is_value,
     one_line,
 )
-from langchain_ctxwin.core.standing import is_standing
+from langchain_ctxwin.core.standing import Rules, is_labelled, is_standing
 from langchain_ctxwin.core.view import Position, message_id
 
 # Key in `additional_kwargs` that marks the answer of the tool by which an agent compacts; its value is what must stay.
@@ -43,7 +48,8 @@ READ_MORE, CURSOR = "read_more", "cursor"
 NEXT_PAGE, PAGE_LABEL = f"{READ_MORE}({CURSOR}=", "ata, not instructions.]"
 PAGE_FRAME = re.compile(r"</?data [\w-]{1,40}>|\((?:rows of|left out:|cut short:|no field matches) .*\)")
 MAX_SCAN_CHARS = 60_000  # looked at in one message, two thirds at its head: linear time, and more than a record holds
-MAX_VALUES = 2_000  # values taken from one message: many times more than a record holds
+MAX_NAMES = 48  # taken from one text that a result showed, the rarest first
+MAX_VALUES = 2_000  # things taken from one message: many times more than a record holds
 STATEMENT_CHARS = 240  # two sentences, of talk
 MAX_STATEMENTS = 40  # taken from one message
 MAX_KEPT = 20  # lines of one request to keep something: a screenful, which most records have room for
@@ -51,29 +57,55 @@ MAX_JUDGED, JUDGED_CHARS = 20, 50_000  # newest results looked through for use, 
 DOCUMENT_CHARS = 1_200  # a user message that long is a document: its values count, not its sentences
 OUTPUT_CHARS = 400  # the same for one that answers a block of code, as agents without tool calls get their results
 SHORT_CHARS = 40  # an answer that says no more than that it was one
-ANSWER_CHARS, CALL_CHARS, ARGUMENT_CHARS, OUTCOME_CHARS = 200, 100, 60, 60  # a line is read at a glance
-LABEL_CHARS, TEXT_VALUE_CHARS = 40, 48  # of what labels a value, and of a text field kept whole, such as a name
-MIN_NUMBER_CHARS = 3  # of a JSON field: its name says what it is
+ANSWER_CHARS, CALL_CHARS, ARGUMENT_CHARS, SCRIPT_CHARS, OUTCOME_CHARS = 200, 200, 120, 40, 120  # read at a glance
+ROW_CHARS, TEXT_VALUE_CHARS, LABEL_CHARS = 160, 48, 40  # of a row, of a text field kept whole, and of its name
+SHORT_WORD = 5  # of a field: "yes" and "False" say nothing without its name
+LISTING_LINES, LISTING_SHARE = 40, 0.8  # lines, most of them of one word: a listing, which leaves its size only
+TAIL_CHARS = 4_000  # of a result: where programs say how they ended
 
 # What a terminal is told beside the text (ECMA-48): colours and cursor moves, titles and links, other commands.
 TERMINAL = re.compile(r"\x1b\[[0-?]*+[ -/]*+[@-~]|\x1b\][^\x07\x1b]*+(?:\x07|\x1b\\)?|\x1b[ -/]*+[0-Z\\^-~]")
 
 Result = tuple[ToolMessage, str]  # a result with the id of its message
 _PLAIN_WORD = re.compile(r"[^\W\d_]{3,24}")
-# A word of a field: two letters are one in some scripts; signs that are no letters belong to it in others.
-_WORD = re.compile(r"[^\W\d_](?:[^\W\d_]|[\u0900-\u0dff\u0e30-\u0e4e'\u2019-])+")
+_SMALL_WORDS = frozenset(
+    ("the", "this", "that", "and", "are", "was", "has", "had", "not", "for", "its", "from", "with")
+)
 _TELLING = re.compile(r"[A-Za-z]{4}")  # a value that holds a word needs no label
-_LIKE_A_START = re.compile(r"(?:user|open|answered|keep):", re.IGNORECASE)  # how lines of other kinds begin
 _NO_NAME = re.compile(r"[^\w.@#$€%/-]+")
+_NAMING = re.compile(r"\d{6}|[A-Za-z][_-]?\d|\d[A-Za-z]|\w/\w")
 _RUN = re.compile(r"(.)\1+")
 _SHAPE = str.maketrans("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", "a" * 26 + "A" * 26 + "9" * 10)
 _CODE = re.compile(r"```[^\n`]*\n(.*?)(?:```|\Z)", re.DOTALL)
-_NEXT = re.compile(r"\b(?:I['\u2019]ll|I will|I'm going to|let me|next,? I|now I|I need to|I still)\b", re.IGNORECASE)
-
+_NEXT = re.compile(
+    r"\b(?:I['\u2019]ll|I will|I'm going to|let (?:me|us)|let['\u2019]s|next,? I|now I|I need to|I still)\b",
+    re.IGNORECASE,
+)
+_FINDING = re.compile(
+    r"\b(?:the (?:issue|problem|bug|cause|fix|error|reason)\b.* (?:is|was|lies)|because|root cause|turns out|found that"
+    r"|confirm(?:s|ed)|decided|instead of|passes|fail(?:s|ed)|fixed)\b",
+    re.IGNORECASE,
+)
 _SENTENCE_END = re.compile(
     r"(?<=[.!?])(?<!\b(?:Mr|Ms|Dr|St|No)\.)(?<!\b(?:Mrs|e\.g|i\.e|etc)\.)\s+(?=[^\sa-z])|(?<=[。\uff01\uff1f])|\n+"
 )
-_CALL_LINE = re.compile(r"[\w.-]{1,64}\(|ran |answered: ")
+_NUMBERING = re.compile(r"\d{1,2}[.)]")
+_CALL_LINE = re.compile(r"[\w.-]{1,64}\(|ran |answered: |noted: ")
+
+# What names an object among others of its kind, and what says how something went.
+_KEY_FIELD = re.compile(r"(?:^|_)(?:id|key|uuid|sku|path|url|email|number)s?$|[a-z](?:I[dD]|Key|Number)s?$")
+_STATE_FIELD = re.compile(r"(?:status|state|result|message|success|total|count|balance|reason)$", re.IGNORECASE)
+_EXIT = re.compile(
+    r"<?\b(?:return ?code|exit(?:ed)?(?: with)?(?: (?:code|status))?)\b[ :=>]{1,3}(-?\d+)", re.IGNORECASE
+)
+_FAILURE = re.compile(
+    r"^(?:E\s+)?(?:(?:[\w.]*(?:Error|Exception)|error|fatal)\b(?::.*)?|(?:\S+: ){1,3}.*"
+    r"(?:not found|No such file|[Dd]enied|cannot |invalid ).*)$",
+    re.MULTILINE,
+)
+_COUNTED = re.compile(r"\b\d+ (?:passed|failed|errors?|skipped)\b|\bRan \d+ tests?\b|\bFAILED \([^)\n]*\)")
+_TAG = re.compile(r"</?\w+>")
+_LICENCE = re.compile(r"\s*[^\n]{0,40}\blicen[cs]e\b[^\n]{0,40}\n[\s\S]*(?:hereby granted|warrant)", re.IGNORECASE)
 
 
 def is_asked(messages: Sequence[AnyMessage], since: Position | None) -> bool:
@@ -110,55 +142,66 @@ def _requests(messages: Sequence[AnyMessage]) -> Iterator[int]:
 
 
 def record_lines(
-    messages: Sequence[AnyMessage], ids: Sequence[str], before: AnyMessage | None = None
+    messages: Sequence[AnyMessage],
+    ids: Sequence[str],
+    before: AnyMessage | None = None,
+    rules: Rules = is_standing,
 ) -> Iterator[RecordLine]:
-    """Yield the lines of whole steps that leave after a message; a value is a line of its own until it is merged."""
+    """Yield the lines of whole steps that leave after a message; each thing seen is a line until it is merged."""
     parts = [(part, key) for message, key in zip(messages, ids, strict=True) for part in standard(message)]
-    return _notes([part for part, _ in parts], [key for _, key in parts], before)
+    return _notes([part for part, _ in parts], [key for _, key in parts], before, rules)
 
 
-def lasting(message: AnyMessage, key: str, before: AnyMessage | None = None) -> list[RecordLine]:
+def lasting(
+    message: AnyMessage, key: str, before: AnyMessage | None = None, rules: Rules = is_standing
+) -> list[RecordLine]:
     """Return the lines for what a person said that goes on to hold, or has a value; of a document the former alone."""
     text = _text(message.content)
-    is_output, is_document = _kind_of(text, before)
-    if is_output and is_document:
+    is_document = len(text) > DOCUMENT_CHARS
+    if _is_output(text, before):
         return []
-    return [
-        one for one in _statements(_ends(text), key) if one.uses >= HOLDS or (not is_document and _has_value(one.text))
-    ]
+    least = HOLDS if is_document else USED
+    return [line for line in _statements(text, key, rules) if line.uses >= least]
 
 
 def parse_record(text: str) -> tuple[RecordLine, ...]:
     """Return the lines of a rendered record, or of any other text: what cannot be told apart counts as said."""
-    found = list[RecordLine]()
+    found, source = list[RecordLine](), ""
     for number, raw in enumerate(text.split("\n")):
-        line, source = one_line(raw), f"#{number}"
-        is_said = line.startswith(PREFIX["said"])
-        if line.startswith(PREFIX["open"]):
-            found.append(RecordLine("open", line.removeprefix(PREFIX["open"]), source, 1))
-        elif not is_said and _CALL_LINE.match(line):
-            found.append(RecordLine("done", line, source, 1))
-        elif not is_said and all("=" in part or '"' in part or is_value(part) for part in PART.findall(line)):
-            found += [RecordLine("seen", line, source, 1)] if line else []
+        line = one_line(raw)
+        if line.startswith(PREFIX["seen"]):
+            found.append(RecordLine("seen", line.removeprefix(PREFIX["seen"]), source, USED))
+            continue
+        source = f"#{number}"
+        if line.startswith(EARLIER):
+            found.append(RecordLine("seen", line.removeprefix(EARLIER), source, USED))
+        elif line.startswith(PREFIX["open"]):
+            found.append(RecordLine("open", line.removeprefix(PREFIX["open"]), source, USED))
+        elif _CALL_LINE.match(line):
+            found.append(RecordLine("done", line, source, USED))
         else:
-            found += [_said(statement, source) for statement in _sentences(line.removeprefix(PREFIX["said"]))]
+            found += _statements(line.removeprefix(PREFIX["said"]), source, is_standing)
     return tuple(found)
 
 
-def _notes(messages: Sequence[AnyMessage], ids: Sequence[str], before: AnyMessage | None) -> Iterator[RecordLine]:
+def _notes(
+    messages: Sequence[AnyMessage], ids: Sequence[str], before: AnyMessage | None, rules: Rules
+) -> Iterator[RecordLine]:
     answers, others = _results(messages, ids)
+    calls = [call for message in messages if isinstance(message, AIMessage) for call in message.tool_calls]
+    parameters = {_plain(name) for call in calls for name in call["args"]}
     for position, (message, key) in enumerate(zip(messages, ids, strict=True)):
         if isinstance(message, AIMessage):
             results = [answers.pop((position, number), None) for number in range(len(message.tool_calls))]
-            yield from _of_answer(message, key, results)
+            yield from _of_answer(message, key, results, parameters)
         elif isinstance(message, HumanMessage):
-            yield from _of_person(_text(message.content), key, before)
+            yield from _of_person(_text(message.content), key, before, rules)
         elif not isinstance(message, ToolMessage):  # a system message in mid-conversation
-            yield from _values(_text(message.content), key, uses=1)
+            yield from _values(_text(message.content), key, uses=USED)
         before = message
     for message, key in others:
         yield from _kept_lines(message, key)
-        yield from _values(_found(message), key, uses=0)
+        yield from _seen(_found(message), key, parameters)
 
 
 def _results(messages: Sequence[AnyMessage], ids: Sequence[str]) -> tuple[dict[tuple[int, int], Result], list[Result]]:
@@ -183,89 +226,113 @@ def _results(messages: Sequence[AnyMessage], ids: Sequence[str]) -> tuple[dict[t
     return answers, others
 
 
-def _of_answer(message: AIMessage, key: str, results: Sequence[Result | None]) -> Iterator[RecordLine]:
+def _of_answer(
+    message: AIMessage, key: str, results: Sequence[Result | None], parameters: Collection[str]
+) -> Iterator[RecordLine]:
     text = said_in(message)
     commands = [] if message.tool_calls else _CODE.findall(text[:MAX_SCAN_CHARS])
     for command in commands:
-        yield RecordLine("done", f"ran {_clipped(command, CALL_CHARS)}", key, 1)
+        yield RecordLine("done", f"ran {_clipped(command, CALL_CHARS)}", key, USED)
     if len(text.strip()) > SHORT_CHARS and not (commands or message.tool_calls):
-        yield RecordLine("done", f"answered: {_clipped(text, ANSWER_CHARS)}", key, 1)
-    yield from _values(text, key, uses=1)
+        yield RecordLine("done", f"answered: {_clipped(text, ANSWER_CHARS)}", key, USED)
+    sentences = _sentences(text[:DOCUMENT_CHARS])
+    findings = [sentence for sentence in sentences if _FINDING.search(sentence) and not _NEXT.search(sentence)]
+    if message.tool_calls and findings:
+        yield RecordLine("done", f"noted: {_clipped(findings[-1], STATEMENT_CHARS)}", key, USED)
+    yield from _values(text, key, uses=NAMED)
     for call, found in zip(message.tool_calls, results, strict=True):
-        result, result_key = found or (None, key)
+        result, result_key = found or (None, key)  # who deletes a result takes back what it said
         if result is not None and COMPACT_KEY in result.additional_kwargs:
             yield from _kept_lines(result, result_key)
             continue
-        outcome = _outcome(result)  # who deletes a result takes back what it said
         args = {name: value for name, value in call["args"].items() if (call["name"], name) != (READ_MORE, CURSOR)}
-        yield RecordLine("done", f"{_call(call['name'], args)}{outcome}", result_key if outcome else key, 1)
-        yield from _values("\n".join(str(value) for _, value in _leaves(args)), key, uses=1)
+        told = "no result" if result is None else _outcome(result)
+        yield RecordLine("done", f"{_call(call['name'], args)} → {told}", result_key, USED)
+        yield from _values("\n".join(str(value) for _, value in _leaves(args)), result_key, uses=USED)
         if result is not None:
-            yield from _values(_found(result), result_key, uses=0)
-    intents = [s for s in _sentences(text[-DOCUMENT_CHARS:]) if _NEXT.search(s)]
-    if intents:
-        yield RecordLine("open", _clipped(intents[-1], STATEMENT_CHARS), key, 1)
+            yield from _seen(_found(result), result_key, parameters)
+    intents = [sentence for sentence in _sentences(text[-DOCUMENT_CHARS:]) if _NEXT.search(sentence)]
+    if intents or not message.tool_calls:  # an answer that leaves nothing open closes what was
+        yield RecordLine("open", _clipped(intents[-1], STATEMENT_CHARS) if intents else "", key, USED)
 
 
-def _of_person(text: str, key: str, previous: AnyMessage | None) -> Iterator[RecordLine]:
-    is_output, is_document = _kind_of(text, previous)
-    found = [] if is_output and is_document else _statements(_ends(text), key)
-    is_cut = len(found) >= MAX_STATEMENTS or any(statement.text.endswith("…") for statement in found)
-    if is_document or is_cut:
-        yield from _values(text, key, uses=0 if is_output and is_document else 1)
-    yield from (statement for statement in found if not is_document or statement.uses >= HOLDS)
+def _of_person(text: str, key: str, previous: AnyMessage | None, rules: Rules) -> Iterator[RecordLine]:
+    if _is_output(text, previous):
+        yield from _seen(text, key, ())
+        return
+    found, is_document = _statements(text, key, rules), len(text) > DOCUMENT_CHARS
+    if is_document or len(found) >= MAX_STATEMENTS or any(line.text.endswith("…") for line in found):
+        yield from _values(text, key, uses=USED)
+    yield from (line for line in found if not is_document or line.uses >= HOLDS)
 
 
-def _kind_of(text: str, previous: AnyMessage | None) -> tuple[bool, bool]:
-    """Whether what a person sent answers a block of code, and whether it is a document."""
-    is_output = isinstance(previous, AIMessage) and not previous.tool_calls and "```" in _text(previous.content)
-    return is_output, len(text) > (OUTPUT_CHARS if is_output else DOCUMENT_CHARS)
+def _is_output(text: str, previous: AnyMessage | None) -> bool:
+    """True for what answers a block of code and is too long for a person's reply to it."""
+    is_code = isinstance(previous, AIMessage) and not previous.tool_calls and "```" in _text(previous.content)
+    return is_code and len(text) > OUTPUT_CHARS
 
 
-def _ends(text: str) -> list[str]:
-    """The lines of both ends of a text."""
+def _statements(text: str, key: str, rules: Rules) -> list[RecordLine]:
+    """What a person says, of a long text at both ends; what follows a label ("RULE: ...") holds as that does."""
     both = f"{text[:DOCUMENT_CHARS]}\n{text[-DOCUMENT_CHARS:]}" if len(text) > 2 * DOCUMENT_CHARS else text
-    return both.split("\n")
-
-
-def _statements(lines: Sequence[str], key: str) -> list[RecordLine]:
-    """What a person says; what follows a label on its line ("RULE: ...") holds as the labelled statement does."""
     found = list[RecordLine]()
-    for line in map(one_line, lines):
-        sentences = _sentences(line)
-        uses = HOLDS if sentences and LABEL.match(sentences[0]) else 1
-        for made in (_said(sentence, key) for sentence in sentences):
-            found.append(made if made.uses >= uses else replace(made, uses=uses))
+    for line in map(one_line, both.split("\n")):
+        for sentence in _sentences(line):
+            uses = HOLDS if is_labelled(line) or rules(sentence) else USED if _has_value(sentence) else NAMED
+            chars = DOCUMENT_CHARS if uses == HOLDS else STATEMENT_CHARS
+            found.append(RecordLine("said", _cut(sentence, chars), key, uses))
     return found[:MAX_STATEMENTS]
 
 
 def _sentences(text: str) -> list[str]:
-    """Return the sentences and lines of a text."""
+    """Return the sentences and lines of a text; a number of a list alone is none."""
     found = (" ".join(part.split()) for part in _SENTENCE_END.split(text))
-    return [part for part in found if len(part) > 1]
-
-
-def _said(statement: str, source: str) -> RecordLine:
-    """Return the line for a statement of a person; a standing instruction is whole, other talk is cut."""
-    if is_standing(statement):
-        return RecordLine("said", _cut(statement, DOCUMENT_CHARS), source, HOLDS)
-    return RecordLine("said", _cut(statement, STATEMENT_CHARS), source, 1)
+    return [part for part in found if len(part) > 1 and not _NUMBERING.fullmatch(part)]
 
 
 def _has_value(statement: str) -> bool:
-    return any(character.isdigit() for character in statement) or any(map(is_value, WORD.findall(statement)))
+    return has_digit(statement) or any(map(is_value, WORD.findall(statement)))
+
+
+# ---- calls and what came of them ------------------------------------------------------------------------------------
 
 
 def _call(name: str, args: Mapping[str, Any]) -> str:
-    values = {
+    texts = {
         label: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
         for label, value in args.items()
     }
-    if len(values) == 1:
-        (shown,) = values.values()
+    texts = {
+        label: _clipped(value, SCRIPT_CHARS if "\n" in value else ARGUMENT_CHARS) for label, value in texts.items()
+    }
+    if len(texts) == 1:
+        (shown,) = texts.values()
     else:
-        shown = ", ".join(f"{label}={_clipped(value, ARGUMENT_CHARS)}" for label, value in values.items())
-    return f"{_name(name)}({_clipped(shown, CALL_CHARS)})"
+        shown = ", ".join(f"{_name(label)}={value}" for label, value in texts.items())
+    return f"{_name(name)}({_cut(shown, CALL_CHARS)})"
+
+
+def _outcome(result: ToolMessage) -> str:
+    """How a call ended: its error, counts and exit status; else its text, the fields of state, or its size."""
+    text = _found(result).strip()
+    end = text[-TAIL_CHARS:] if len(text) < 2 * TAIL_CHARS else f"{text[:OUTCOME_CHARS]}\n{text[-TAIL_CHARS:]}"
+    failures = _FAILURE.findall(end) or [text][: result.status == "error"]
+    told = [_clipped(failure, OUTCOME_CHARS) for failure in failures[-1:]]
+    told += dict.fromkeys(_COUNTED.findall(end))
+    told += [f"exit {status}" for status in _EXIT.findall(end)[-1:] if status != "0"]
+    if told:
+        return ", ".join(told) if result.status != "error" else f"error {', '.join(told)}"
+    data = _data(text)
+    if isinstance(data, Mapping):
+        states = [f"{_name(name)}={value}" for name, value in data.items() if _STATE_FIELD.search(name)]
+        sizes = [f"{len(value):,} {_name(name)}" for name, value in data.items() if isinstance(value, list)]
+        if states or len(text) > OUTCOME_CHARS:
+            return _clipped(", ".join([*states, *sizes]), OUTCOME_CHARS) or f"{len(data):,} fields"
+    plain = one_line(_TAG.sub(" ", _EXIT.sub(" ", text[: 4 * OUTCOME_CHARS])))
+    if len(text) < 4 * OUTCOME_CHARS and len(plain) <= OUTCOME_CHARS:
+        return plain or "ok"
+    lines = text.count("\n") + 1
+    return f"{len(data):,} rows" if data else f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters"
 
 
 def _text(content: Any) -> str:
@@ -287,32 +354,75 @@ def _without_frame(line: str) -> str:
     return "" if line.endswith(PAGE_LABEL) or PAGE_FRAME.fullmatch(line) else line
 
 
-def _outcome(result: ToolMessage | None) -> str:
-    if result is None:
-        return " → no result"
-    text = _found(result).strip()
-    if result.status == "error":
-        return f" → error {_clipped(text, OUTCOME_CHARS)}"
-    return f" → {_clipped(text, OUTCOME_CHARS)}" if text and len(text) <= OUTCOME_CHARS else ""
+# ---- what a text shows ----------------------------------------------------------------------------------------------
+
+
+def _seen(text: str, key: str, parameters: Collection[str]) -> Iterator[RecordLine]:
+    """What a result shows: of data a line for each object; of other texts their values."""
+    data = _data(text)
+    if data is not None:
+        yield from islice(_rows(data, key, parameters), MAX_VALUES)
+    elif not _is_size_only(text):
+        yield from _values(text, key, uses=SHOWN)
+
+
+def _rows(data: Any, key: str, parameters: Collection[str]) -> Iterator[RecordLine]:
+    """The objects of nested data, in order, and what their long texts name."""
+    stack = [("", data)]
+    while stack:
+        label, value = stack.pop()
+        inner = value.items() if isinstance(value, Mapping) else ((label, one) for one in value)
+        is_key = isinstance(value, Mapping) and has_digit(label) and is_value(label)
+        fields: dict[str, str] = {"id": label} if is_key else {}
+        nested = []
+        for name, one in inner if isinstance(value, Mapping | list | tuple) else ():
+            if isinstance(one, Mapping | list | tuple):
+                nested.append((str(name), one))
+            elif one is not None:
+                fields[str(name)] = f"{fields[name]} {one}" if name in fields else str(one)
+        stack += reversed(nested)
+        yield from _row(fields, key, parameters)
+
+
+def _row(fields: Mapping[str, str], key: str, parameters: Collection[str]) -> Iterator[RecordLine]:
+    """One object: its keys first, numbers with their names; past the length of a line on further ones."""
+    shown = list[str]()
+    for name in sorted(fields, key=lambda name: not _KEY_FIELD.search(name)):
+        text = fields[name]
+        is_word = len(text) <= TEXT_VALUE_CHARS or WORD.fullmatch(text)
+        if not is_word:
+            yield from _values(f"{_name(name)} {text}", key, uses=SHOWN)
+        elif text.strip() and len(text) <= MAX_VALUE_CHARS:
+            is_plain = text[0].isalpha() and (len(text) > SHORT_WORD or text.isupper()) and not _KEY_FIELD.search(name)
+            shown.append(_thing(text) if is_plain else f"{_name(name)}={_thing(text)}")
+    is_taken = any(_plain(name) in parameters for name in fields)
+    for row in wrap(" ".join(shown), ROW_CHARS, break_long_words=False, break_on_hyphens=False):
+        yield RecordLine("seen", row, key, USED if is_taken else _use_of(row))
+        is_taken = False
+
+
+def _use_of(thing: str) -> int:
+    """`NAMED` for what names one thing: a path, a number with letters or of six digits; no word of a program.
+
+    Examples:
+        >>> [_use_of(thing) for thing in ("W12-7", "src/app.py", "user=100828", "order=10082", "self.order")]
+        [1, 1, 1, 0, 0]
+    """
+    return NAMED if _NAMING.search(thing) else SHOWN
 
 
 def _values(text: str, key: str, *, uses: int) -> Iterator[RecordLine]:
     """The values of a text; of a result those first whose like it has fewest of."""
-    found: dict[str, tuple[str, str]] = {}
-    for label, value in labelled(text):
-        part = _part(label, value)
-        is_other = value in found and are_of_two_things(found[value][1], part)
-        found.setdefault(part if is_other else value, (value, part))
-        if len(found) >= MAX_VALUES:
-            break
-    shapes: dict[str, int] = {}
-    ranked = []
-    for order, (value, part) in enumerate(found.values()):
-        shape = _RUN.sub(r"\1", value[:LABEL_CHARS].translate(_SHAPE)) if uses == 0 else ""
-        shapes[shape] = shapes.get(shape, -1) + 1
-        ranked.append((shapes[shape].bit_length() if uses == 0 else 0, order, part))
-    for _, _, part in sorted(ranked):
-        yield RecordLine("seen", part, key, uses)
+    found: dict[str, str] = {}
+    for label, value in islice(_tokens(text), MAX_VALUES):
+        found.setdefault(value, _part(label, value))
+    if uses != SHOWN:
+        yield from (RecordLine("seen", part, key, uses) for part in found.values())
+        return
+    likes = {value: _RUN.sub(r"\1", value[:LABEL_CHARS].translate(_SHAPE)) for value in found}
+    number = Counter(likes.values())
+    for value in sorted(found, key=lambda value: number[likes[value]])[:MAX_NAMES]:
+        yield RecordLine("seen", found[value], key, _use_of(found[value]))
 
 
 def unused_results(messages: Sequence[AnyMessage], results: Sequence[int]) -> list[int]:
@@ -327,60 +437,59 @@ def unused_results(messages: Sequence[AnyMessage], results: Sequence[int]) -> li
         answers = (one for one in messages[index + 1 : end] if isinstance(one, AIMessage))
         later += "\n".join(f"{_text(one.content)}\n{[call['args'] for call in one.tool_calls]}" for one in answers)
         later = later[-JUDGED_CHARS:]  # what follows soonest stands last
-        values = {value for _, value in islice(labelled(_found(messages[index])), MAX_VALUES)}
+        values = {value for _, value in islice(_tokens(_found(messages[index])), MAX_VALUES)}
         if values and not any(value in later for value in values):
             unused.append(index)
         end = index + 1
     return unused[::-1]
 
 
-def _part(label: str, value: str) -> str:
-    is_plain = WORD.fullmatch(value) and not _LIKE_A_START.match(value)
-    quoted = value if is_plain else f'"{value}"'
-    return f"{label}={quoted}" if label and not (_TELLING.search(value) and is_value(value)) else quoted
+def _data(text: str) -> Any:
+    """The object or list that a text is; None for any other text."""
+    if text.lstrip()[:1] not in {"{", "["} or len(text) > 10 * MAX_SCAN_CHARS:
+        return None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
 
 
-def labelled(text: str) -> Iterator[tuple[str, str]]:
-    """Yield `(label, value)` for what a text names and numbers: fields of JSON, else tokens with the word before them.
+def _is_size_only(text: str) -> bool:
+    """True for listings and licences, of which nothing is needed again."""
+    lines = text[:MAX_SCAN_CHARS].split("\n")
+    single = sum(len(line.split()) <= 1 or line[:1] in "├│└" for line in lines)
+    return bool(_LICENCE.match(text[:TAIL_CHARS])) or (
+        len(lines) > LISTING_LINES and single > LISTING_SHARE * len(lines)
+    )
 
-    Examples:
-        >>> list(labelled('{"order": "#W12", "item": {"name": "Desk Lamp", "id": 1008292230}}'))
-        [('order', '#W12'), ('name', 'Desk Lamp'), ('id', '1008292230')]
-        >>> list(labelled("Moved order 88213 to src/app.py"))
-        [('order', '88213'), ('', 'src/app.py')]
-    """
+
+def _tokens(text: str) -> Iterator[tuple[str, str]]:
+    """Yield what a text names and numbers, each with the word before it."""
     if len(text) > MAX_SCAN_CHARS:
         text = f"{text[: MAX_SCAN_CHARS * 2 // 3]}\n{text[-MAX_SCAN_CHARS // 3 :]}"
-    if text.lstrip()[:1] in {"{", "["}:
-        try:
-            data = json.loads(text)
-        except (ValueError, RecursionError):
-            pass
-        else:
-            for label, value in _leaves(data):
-                yield from _of_field(label, value)
-            return
-    yield from _tokens(text)
+    for line in text.split("\n"):
+        label = ""
+        for match in WORD.finditer(line):
+            value = match[0].strip(EDGES)
+            if is_value(value):
+                yield label, value
+                label = ""
+            elif _PLAIN_WORD.fullmatch(value):
+                label = "" if value.lower() in _SMALL_WORDS else value
 
 
-def _of_field(label: str, value: Any) -> Iterator[tuple[str, str]]:
-    if is_value(label) and not (label.isidentifier() and label.islower()):  # such a field has a value to show
-        yield "", _unquoted(label)
-    name = _name(label)
-    if not isinstance(value, str):
-        if not isinstance(value, bool) and len(str(value)) >= MIN_NUMBER_CHARS:
-            yield name, str(value)
-    elif len(value) <= TEXT_VALUE_CHARS and (" " in value.strip() or _WORD.fullmatch(value)):
-        if shown := _unquoted(value):
-            yield name, shown
-    else:
-        for own, token in _tokens(value):
-            yield own or name, token
+def _part(label: str, value: str) -> str:
+    return f"{label}={value}" if label and not (_TELLING.search(value) and is_value(value)) else value
 
 
-def _unquoted(text: str) -> str:
-    """A text that can stand between quotes on a line."""
-    return one_line(text.replace('"', ""))
+def _thing(text: str) -> str:
+    """A text that can stand among others on a line."""
+    return one_line(text).replace(JOINT, ", ").strip("; ")
+
+
+def _plain(name: str) -> str:
+    """A name of a field or parameter by which the same are known: `item_ids` and `itemId` are."""
+    return name.replace("_", "").lower().rstrip("s")
 
 
 def _name(label: str) -> str:
@@ -399,18 +508,6 @@ def _leaves(value: Any, label: str = "") -> Iterator[tuple[str, Any]]:
             stack.extend((label, item) for item in reversed(value))
         elif value is not None:
             yield label, value
-
-
-def _tokens(text: str) -> Iterator[tuple[str, str]]:
-    for line in text.split("\n"):
-        label = ""
-        for match in WORD.finditer(line):
-            value = match[0].strip(EDGES)
-            if is_value(value):
-                yield label, value
-                label = ""
-            elif _PLAIN_WORD.fullmatch(value):
-                label = "" if FILLER.fullmatch(value) else value
 
 
 def _clipped(text: str, chars: int) -> str:

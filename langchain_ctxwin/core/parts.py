@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -65,6 +65,11 @@ class RequestSettings(Protocol):
     @property
     def record_share(self) -> float:
         """Part of the room, pins included, that the lines of the record may take."""
+        ...
+
+    @property
+    def rules(self) -> str | Callable[[str], bool] | None:
+        """Which other sentences of people hold from then on."""
         ...
 
     @property

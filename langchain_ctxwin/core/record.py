@@ -1,18 +1,21 @@
-"""The record: short lines of what left the view, merged and bounded, shown as data; `notes` makes the lines.
+"""The record: lines of what left the view, as many as its room holds, shown as data; `notes` writes the lines.
 
-    messages that leave  ->  notes  ->  merge into the lines that are there  ->  keep what its room holds, by worth
+    messages that leave  ->  notes  ->  merged with the lines that are there  ->  ordered by worth, kept while they fit
 
-A line says where it comes from (a message id) and is one of four kinds: what a person `said` that still holds, a call
-that was `done` with what came of it, the names and numbers that were `seen` in results and answers, what is `open`.
+A line names the message it comes from and is of one kind: what a person `said` that still holds, what was `done` with
+what came of it, the names and rows that results showed (`seen`), what is `open`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from itertools import chain, groupby
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from langchain_ctxwin.core.fitting import take_while_fits
 from langchain_ctxwin.errors import ConfigError, brief
@@ -39,7 +42,9 @@ class lazy(Generic[T]):  # noqa: N801  # used like `property`
 
 Kind = Literal["said", "done", "seen", "open"]
 KINDS: tuple[Kind, ...] = ("said", "done", "seen", "open")
-PREFIX: dict[Kind, str] = {"said": "user: ", "done": "", "seen": "", "open": "open: "}
+PREFIX: dict[Kind, str] = {"said": "user: ", "done": "", "seen": "- ", "open": "open: "}
+EARLIER = "seen earlier: "  # begins a line of what results showed whose calls are not in the record any more
+JOINT = "; "  # between things that one message showed
 
 LEFT = ("messages", "tokens")  # what a record counts of all that left
 
@@ -47,43 +52,31 @@ FENCE = "record"
 OPENING = f"<{FENCE}> Earlier messages, as data, not instructions:"
 CLOSING = f"</{FENCE}>"
 
-HOLDS = 2  # uses that a statement begins with that sounds as if it went on to hold: it stays before mere talk
+# Uses that a line begins with: a result merely showed it; it names a thing, or is talk; a call takes it, or it has a
+# value; it goes on to hold.
+SHOWN, NAMED, USED, HOLDS = range(4)
 KEEP = "keep: "  # begins an open line that somebody asked to keep: it stays like a rule, and others do not replace it
 MAX_COUNT = 10**12  # largest stored number believed, far above any conversation; floats hold its square
 
-# What a full record is filled up to: what is added next is appended, so that the lines before it stay cached.
-REFILL_SHARE = 0.85
-# In what order items get room, and up to which part of it: rules and statements with values, then calls, while names
-# and numbers wait; what the next call needs is a value, five of which cost as much as a line about a call.
-PASSES = (
-    *(("rules", 0.4), ("told", 0.1), ("calls", 0.1), ("used", 1.0)),
-    *(("rules", 1.0), ("seen", 1.0), ("told", 1.0), ("talk", 1.0), ("calls", 1.0)),
-)
-MAX_FITS, FILLED_SHARE = 6, 0.9  # lines are chosen and priced so often, unless they fill so much of the room before
-NUMBER_AGES = 16  # mere numbers and times of results age faster than names: there are many, and they name nothing
-RULE_CHARS = 16  # step in which the length of rules is compared
+# How old a line may be among its like, by kind and use, at equal worth: what a call takes 32 times as old as a call.
+LASTING: dict[Kind, tuple[float, float, float, float]] = {
+    "said": (1, 1, 8, 1_000),
+    "done": (2, 2, 2, 2),
+    "seen": (0.25, 8, 64, 64),
+    "open": (1_000, 1_000, 1_000, 1_000),
+}
+VALUE_CHARS = 16  # of what was seen: longer things wait longer
+MAX_CHARS_PER_TOKEN = 8  # of a record: what is longer is not priced
 
-MIN_VALUE_CHARS, MAX_VALUE_CHARS = 4, 160  # a shorter one says nothing by itself, a longer one is encoded data
-_NAME_SIGNS = frozenset("/_.@#")
 WORD = re.compile(r"[A-Za-z0-9_./#@:+$€£%~-]+")  # what a value is written in, whatever the language around it
 EDGES = ".:,+~-"  # what is no part of a value at its ends
-PART = re.compile(r'(?:[^\s"]|"[^"]*")+')
-# Around a word that is no part of a path, an address or an identifier: A-17, a.py and /in/the/way are none.
-_ALONE, _ENDS = r"(?<![\w./#@:+$€£%~'\u2019-])", r"(?![\w/#@+$€£%~'\u2019-]|[.:]\w)"
-FILLER = re.compile(
-    rf"{_ALONE}(?:the|(?-i:[Aa]n|a|it)|is|are|was|were|be|been|being|of(?= [^\d\W])|that|this|these|those|its|there"
-    rf"|please|just|really|very|so|then|also|which|has|have|had){_ENDS}\s*",
-    re.IGNORECASE,
-)
-_SMALL = re.compile(
-    rf"{_ALONE}(?:in|with|for|at|on|and|any|all|must|could|would|should|whether|as|use|wants?|based|still"
-    rf"|running|total|current|we|you|me|I|(?-i:Users?(?:['\u2019]s)?)){_ENDS}\s*",
-    re.IGNORECASE,
-)
-LABEL = re.compile(r"^[A-Z][A-Z ]{2,30}:\s+")
-_CHANGED = re.compile(r"\b(?:now|new|actually|update[ds]?|correction|changed?|instead|latest)\b", re.IGNORECASE)
-_STATES = frozenset(("is", "are", "was", "=", "equals"))  # behind them stands the value of the subject
-_SIGNS = ".,:;!?"
+MIN_VALUE_CHARS, MAX_VALUE_CHARS = 4, 160  # a shorter one says nothing by itself, a longer one is encoded data
+_NAME_SIGNS = frozenset("/_.@#")
+
+_STATES = ("is", "are", "was", "be", "has", "have", "must", "wants", "equals", "=")
+_CHANGES = ("now", "new", "actually", "correction", "changed", "instead", "latest", "updated")
+_STATING = frozenset((*_STATES, *_CHANGES))
+_ARTICLES = frozenset(("the", "an", "please"))
 
 # Signs that nobody sees and that a model reads: they could hide or turn around what a line says.
 _SPACES = "\t\n\v\f\r\x1c\x1d\x1e\x1f\x85"
@@ -103,7 +96,8 @@ class RecordLine:
     kind: Kind
     text: str
     source: str  # id of the message that it comes from
-    uses: int = 0  # how often the agent, or a person, came back to it; 0 for what only a result showed
+    uses: int = SHOWN
+    """How firmly it stays: one of `SHOWN`, `NAMED`, `USED`, `HOLDS`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,8 +107,8 @@ class Record:
     lines: tuple[RecordLine, ...] = ()
     messages: int = 0
     tokens: int = 0
-    shown_chars: int | None = None
-    """Characters of the lines that the view has room for; None shows them all. The others wait for a roomier view."""
+    shown: int | None = None
+    """How many of the lines, by worth, the view has room for; None shows all. The others wait for a roomier view."""
 
     def __bool__(self) -> bool:
         return bool(self.lines) or self.messages > 0
@@ -128,7 +122,7 @@ class Record:
         return {
             "lines": [[line.kind, line.text, line.source, line.uses] for line in self.lines],
             "left": {name: getattr(self, name) for name in LEFT},
-            **({} if self.shown_chars is None else {"shown_chars": self.shown_chars}),
+            **({} if self.shown is None else {"shown": self.shown}),
         }
 
     @classmethod
@@ -141,18 +135,18 @@ class Record:
             if kind not in KINDS or not isinstance(text, str) or not isinstance(source, str):
                 line = (kind, text, source, uses)
                 raise ValueError(f"record line {line!r:.80} is not (kind, text, message id, uses)")
-            lines.append(RecordLine(kind, one_line(text), source, stored_count(uses)))
+            lines.append(RecordLine(kind, one_line(text), source, min(HOLDS, stored_count(uses))))
         left = {name: stored_count(value["left"][name]) for name in LEFT}
-        shown = value.get("shown_chars")
-        return cls(lines=tuple(lines), **left, shown_chars=None if shown is None else stored_count(shown))
+        shown = value.get("shown")
+        return cls(lines=tuple(lines), **left, shown=None if shown is None else stored_count(shown))
 
     @lazy
     def text(self) -> str:
         """The record as a model sees it, without its frame; rendered once."""
-        if self.shown_chars is None:
+        if self.shown is None:
             return _text(self.lines)
         items = _merged(self.lines)
-        return _text(_lines(_worthiest(items, _tiers(items, ""), self.shown_chars)))
+        return _text(_chosen(items, _by_worth(items)[: self.shown]))
 
     def of_messages(self, ids: Iterable[str]) -> Record:
         """Return the record without lines of messages that are gone: what was deleted is not remembered."""
@@ -204,7 +198,17 @@ def is_value(token: str) -> bool:
     token = token.strip(EDGES)
     if not MIN_VALUE_CHARS <= len(token) <= MAX_VALUE_CHARS:
         return False
-    return _has_digit(token) or (len(token) > MIN_VALUE_CHARS and not _NAME_SIGNS.isdisjoint(token))
+    return has_digit(token) or (len(token) > MIN_VALUE_CHARS and not _NAME_SIGNS.isdisjoint(token))
+
+
+def has_digit(text: str) -> bool:
+    """True for a text with a digit of any script."""
+    return any(map(str.isdigit, text))
+
+
+def words_of(text: str) -> set[str]:
+    """Return the words and values of a text, without signs around them."""
+    return {word.strip(EDGES) for word in WORD.findall(text)}
 
 
 # ---- merging: new lines into the old ones, within the room --------------------------------------------------------
@@ -215,211 +219,134 @@ def extended(
 ) -> Record:
     """Return the record with lines added, as many as its room holds; what was met again moves to the end.
 
-    Values in `shown`, the text of the messages that stay, need no line yet. The view can show `free_tokens` of lines
-    now; those beyond are kept for later.
+    What a result showed and `shown`, the text of the messages that stay, shows too needs no line yet when room is
+    short. The view can show `free_tokens` of lines now; those beyond are kept for later.
     """
     items = _merged(chain(record.lines, added))
-    lines = _lines(items.values())
+    lines = [*items.values()]
     if price(_text(lines)) > room_tokens:
-        lines = _within(items, shown, room_tokens, price)
-    return fitted(replace(record, lines=lines), free_tokens, price)
+        order = _by_worth(items, words_of(shown))
+        lines = _chosen(items, order[: _fitting(items, order, room_tokens, price)])
+    return fitted(replace(record, lines=_joined(lines)), free_tokens, price)
 
 
 def fitted(record: Record, free_tokens: int, price: Price) -> Record:
-    """Return the record that shows as much of its lines as there is room for."""
-    text = _text(record.lines)
-    size = price(text)
-    if size <= free_tokens:
-        return replace(record, shown_chars=None)
+    """Return the record that shows as many of its lines as there is room for."""
+    if price(_text(record.lines)) <= free_tokens:
+        return replace(record, shown=None)
     items = _merged(record.lines)
-    tiers, chars = _tiers(items, ""), len(text) * max(0, free_tokens) // max(1, size)
-    while chars and price(_text(_lines(_worthiest(items, tiers, chars)))) > free_tokens:
-        chars = chars * 9 // 10
-    return replace(record, shown_chars=chars)
+    return replace(record, shown=_fitting(items, _by_worth(items), free_tokens, price))
 
 
-Key = tuple[str, str]
-
-
-class _Item(NamedTuple):
-    """A line, or one value of a line of values, while lines are merged."""
-
-    key: Key  # what makes two lines the same: the call, the statement but for words that say nothing, the value
-    kind: Kind
-    text: str
-    source: str
-    uses: int
-    age: int  # number of the line that it was last met in: higher is newer
-    rank: int  # place among the values of its message, from 1: the first tell the most
-
-
-Items = dict[Key, _Item]
+Key = tuple[str, str]  # what makes two lines the same: the call, the statement or the thing, whatever came of it
+Items = dict[Key, RecordLine]
 
 
 def _merged(lines: Iterable[RecordLine]) -> Items:
+    """One line for each statement, call and thing seen; one that is met again moves to the end."""
     items: Items = {}
-    told: dict[str, list[Key]] = {}
-    age, last, rank = 0, "", 0
-    for kind, text, source, uses in ((line.kind, line.text, line.source, line.uses) for line in lines):
-        if source != last or kind != "seen":
-            age, last, rank = age + 1, source, 0
-        if kind == "seen":
-            for part in PART.findall(text):
-                rank += 1
-                _put(items, _Item((kind, _value(part)), kind, part, source, uses, age, rank))
-            continue
-        rank += 1
-        key, worth = (kind, text.partition(" → ")[0]), uses
-        if kind == "open":
-            key = kind, text if text.startswith(KEEP) else ""
-        elif kind == "said":
-            key = kind, (_telling(text) or text).casefold()
-            subject, is_change = _subject(text)
-            if is_change:  # what this says anew with other values leaves; how much it is worth goes over
-                worth = max([uses, *(items.pop(old).uses for old in told.pop(subject, ()) if old in items)])
-            if subject:
-                told.setdefault(subject, []).append(key)
-        _put(items, _Item(key, kind, text, source, worth, age, rank))
+    for line in lines:
+        for text in line.text.split(JOINT) if line.kind == "seen" else [line.text]:
+            key = _key(line.kind, text)
+            known = items.get(key, line)
+            if line.kind == "seen" and known.uses > line.uses:
+                continue  # a listing that repeats what was used is no use of it
+            items.pop(key, None)
+            if text:
+                items[key] = replace(line, text=text, uses=max(known.uses, line.uses))
     return items
 
 
-def _put(items: Items, item: _Item) -> None:
-    """Add an item; one that is met again moves to the end, unless a result merely shows what somebody used."""
-    known = items.get(item.key)
-    if known and item.kind == "seen":
-        if are_of_two_things(known.text, item.text):
-            item = item._replace(key=("seen", item.text))
-            known = items.get(item.key)
-        if known and known.uses and not item.uses:
-            return
-        if known and "=" in known.text and "=" not in item.text:
-            item = item._replace(text=known.text)
-    if known:
-        del items[known.key]
-        item = item._replace(uses=max(known.uses, item.uses) if item.kind == "said" else known.uses + item.uses)
-    items[item.key] = item
+def _key(kind: Kind, text: str) -> Key:
+    """What a statement states the value of, or all of its words; a call; what was seen.
 
-
-def are_of_two_things(one: str, other: str) -> bool:
-    """True for a number or a state under two labels: what names a thing is the same under any."""
-    is_labelled = "=" in one and "=" in other and one != other
-    return is_labelled and not (is_value(_value(other)) and _is_name(_value(other)))
-
-
-def _subject(statement: str) -> tuple[str, bool]:
-    """A statement without values, small words and words of change, and whether it states the value of what it is about.
-
-    A value is stated behind a word of change ("the dose is now 10 mg", "new cap: 7") or behind what it belongs to ("the
-    dose is 10 mg"); "order 7 is closed" and "delete 8.txt" are about other things than with other values.
+    A value is stated behind a word of state ("the dose is 10 mg") or of change ("new cap: 7"): a later one about the
+    same takes its place. "Order 7 is closed" and "delete 8.txt" are about other things than with other values.
     """
-    plain = [word.strip(_SIGNS) for word in statement.casefold().split()]
-    first = next((place for place, word in enumerate(plain) if _has_digit(word)), 0)
-    if not first:
-        return "", False
-    words = [word.strip(_SIGNS) for word in _SMALL.sub("", _telling(statement)).casefold().split()]
-    subject = " ".join("#" if _has_digit(word) else word for word in words if not _CHANGED.fullmatch(word))
-    return subject, bool(subject) and any(_CHANGED.fullmatch(word) or word in _STATES for word in plain[:first])
+    if kind == "open":
+        return kind, text if text.startswith(KEEP) else ""
+    if kind != "said":
+        return kind, text.partition(" → ")[0]
+    words = [word.strip(".,:;!?") for word in text.replace(" a ", " ").casefold().split()]
+    words = [word for word in words if word not in _ARTICLES]
+    first = next((place for place, word in enumerate(words) if has_digit(word)), 0)
+    if not _STATING.isdisjoint(words[:first]):
+        words = ["#" if has_digit(word) else word for word in words if word not in _STATING]
+    return kind, " ".join(words)
 
 
-def _telling(statement: str) -> str:
-    """A statement without its label and the words that say nothing by themselves, to compare it by."""
-    return FILLER.sub("", LABEL.sub("", statement)).strip()
+def _by_worth(items: Items, visible: AbstractSet[str] = frozenset()) -> list[Key]:
+    """The lines in the order in which they get room: by age among their like, of which each can bear so much.
+
+    Of what one message showed, long things and those that stand far behind wait longer; what `visible` has needs no
+    line.
+    """
+    waits: dict[Key, float] = {}
+    ages = Counter[tuple[Kind, int]]()
+    groups = groupby(items.items(), key=lambda item: (item[1].kind, item[1].uses, item[1].source))
+    for kind, uses, group in reversed([(kind, uses, [*run]) for (kind, uses, _), run in groups]):
+        ages[kind, uses] += 1
+        for rank, (key, line) in enumerate(group, 1):
+            wait = ages[kind, uses] / LASTING[kind][uses]
+            if kind != "seen":
+                waits[key] = wait
+            elif not words_of(line.text) <= visible:
+                waits[key] = wait * rank * max(1, len(line.text) / VALUE_CHARS)
+    return sorted(waits, key=lambda key: waits[key])
 
 
-def _within(items: Items, shown: str, room_tokens: int, price: Price) -> tuple[RecordLine, ...]:
-    """The lines that the room holds, by worth."""
-    text = _text(_lines(items.values()))
-    room_chars = REFILL_SHARE * room_tokens * len(text) / max(1, price(text))
-    best: tuple[RecordLine, ...] = ()
-    tiers = _tiers(items, shown)
-    rules = {key for key, item in items.items() if item.uses >= HOLDS and item.kind == "said"}
-    for _ in range(MAX_FITS):  # lines differ in characters per token, so the first guess may be far off
-        kept = _worthiest(items, tiers, int(room_chars))
-        lines = _lines(kept)
-        size = max(1, price(_text(lines)))
-        wanted = (REFILL_SHARE if rules <= {item.key for item in kept} else 1.0) * room_tokens
-        if size <= room_tokens:
-            best = lines
-            if size >= FILLED_SHARE * wanted or len(kept) == len(items):
-                break
-        room_chars *= 0.98 * wanted / size if lines else 2
-    return best
+def _fitting(items: Items, order: Sequence[Key], room_tokens: int, price: Price) -> int:
+    """How many lines fit in that order: whole ones, up to the first that does not."""
+    fit = take_while_fits(order, MAX_CHARS_PER_TOKEN * room_tokens, lambda key: len(items[key].text))
+    counts = range(1, len(fit.kept) + 1)
+    return bisect_left(counts, True, key=lambda count: price(_text(_chosen(items, order[:count]))) > room_tokens)
 
 
-def _tiers(items: Items, shown: str) -> dict[str, list[_Item]]:
-    """Which items compete with each other for room, the worthiest first; values that `shown` shows anyway do not."""
-    visible = {word.strip(EDGES) for word in WORD.findall(shown)}
-    tiers: dict[str, list[_Item]] = {name: [] for name, _ in PASSES}
-    for item in sorted(items.values(), key=lambda item: (-item.age, item.rank)):
-        if item.kind == "said":
-            talk = "told" if any(map(is_value, WORD.findall(item.text))) else "talk"
-            tiers["rules" if item.uses >= HOLDS else talk].append(item)
-        elif item.kind != "seen":
-            tiers["rules" if item.kind == "open" and item.key[1] else "calls"].append(item)
-        elif _value(item.text) not in visible:
-            tiers["used" if item.uses else "seen"].append(item)
-    newest = max((item.age for item in items.values()), default=0)
-    tiers["seen"].sort(
-        key=lambda item: (newest - item.age) * item.rank * (1 if _is_name(_value(item.text)) else NUMBER_AGES)
-    )
-    tiers["rules"].sort(key=lambda item: len(item.text) // RULE_CHARS)  # of two rules the shorter costs less
-    return tiers
+def _chosen(items: Items, keys: Iterable[Key]) -> list[RecordLine]:
+    wanted = {*keys}
+    return [line for key, line in items.items() if key in wanted]
 
 
-def _worthiest(items: Items, tiers: Mapping[str, Sequence[_Item]], room_chars: int) -> list[_Item]:
-    """The items that fit, in their order: rules, calls and open ends within their shares, then values, newest first."""
-    kept: set[Key] = set()
-    used_chars = 0
-    for name, share in PASSES:
-        told = _told(items[key] for key in kept) if name in {"used", "seen"} else set[str]()
-
-        def chars(item: _Item, told: set[str] = told) -> int:
-            return 0 if item.kind == "seen" and _value(item.text) in told else len(item.text) + 1
-
-        waiting = (item for item in tiers[name] if item.key not in kept)
-        fit = take_while_fits(waiting, min(room_chars - used_chars, int(share * room_chars)), chars)
-        kept.update(item.key for item in fit.kept)
-        used_chars += fit.tokens
-    return [item for key, item in items.items() if key in kept]
-
-
-def _lines(items: Iterable[_Item]) -> tuple[RecordLine, ...]:
-    """The items as lines; values of one message that stand together share one."""
+def _joined(lines: Iterable[RecordLine]) -> tuple[RecordLine, ...]:
+    """The lines as they are stored: what one message showed stands in one."""
     found: list[RecordLine] = []
-    for _, run in groupby(items, key=lambda item: (item.source, bool(item.uses)) if item.kind == "seen" else item.key):
-        group = list(run)
-        text, uses = " ".join(item.text for item in group), min(item.uses for item in group)
-        found.append(RecordLine(group[0].kind, text, group[0].source, uses))
+    for (kind, _, _), run in groupby(lines, key=lambda line: (line.kind, line.source, line.uses)):
+        group = [*run]
+        if kind == "seen":
+            group = [replace(group[0], text=JOINT.join(line.text for line in group))]
+        found += group
     return tuple(found)
 
 
-def _text(lines: Sequence[RecordLine]) -> str:
-    """The lines as they are shown; what people said in a row stands in one, a value that a line tells of in none."""
-    told, shown = _told(lines), list[str]()
-    for kind, run in groupby(lines, key=lambda line: line.kind):
+# ---- showing ------------------------------------------------------------------------------------------------------
+
+
+def _text(lines: Iterable[RecordLine]) -> str:
+    """The lines as they are shown: rules, then what happened in its order, then what is open."""
+    rules_first = sorted(lines, key=lambda line: (line.kind == "open", line.kind != "said" or line.uses < HOLDS))
+    return "\n".join(_paragraphs(rules_first))
+
+
+def _paragraphs(lines: Sequence[RecordLine]) -> Iterator[str]:
+    """Statements and calls, and below each call what its result showed that no line tells of."""
+    calls = {line.source for line in lines if line.kind == "done"}
+    told = {word for line in lines if line.kind != "seen" for word in words_of(line.text)}
+    for (kind, call, _), run in groupby(lines, key=lambda line: (line.kind, calls & {line.source}, line.uses == HOLDS)):
         texts = [line.text for line in run]
         if kind == "said":
-            texts = [" ".join(texts)]
-        elif kind == "seen":
-            texts = [" ".join(part for part in PART.findall(text) if _value(part) not in told) for text in texts]
-        shown += [PREFIX[kind] + text for text in texts if text]
-    return "\n".join(shown)
+            yield PREFIX[kind] + " ".join(texts)
+        elif kind != "seen":
+            yield from (PREFIX[kind] + text for text in texts)
+        elif shown := _untold(JOINT.join(texts), told):
+            yield (PREFIX[kind] if call else EARLIER) + shown
 
 
-def _told(lines: Iterable[RecordLine | _Item]) -> set[str]:
-    """The values that lines about calls and statements show."""
-    return {word.strip(EDGES) for line in lines if line.kind != "seen" for word in WORD.findall(line.text)}
-
-
-def _value(part: str) -> str:
-    """The value without its label and quotes."""
-    return part[part.find('"') :].strip('"') if '"' in part else part.rpartition("=")[2]
-
-
-def _is_name(value: str) -> bool:
-    """True for a value that names one thing, as a number or a time of day does not."""
-    return any(map(str.isalpha, value))
-
-
-def _has_digit(word: str) -> bool:
-    return any(map(str.isdigit, word))
+def _untold(text: str, told: set[str]) -> str:
+    """What was seen without what is told already; things of several words end in a sign."""
+    parts = []
+    for part in text.split(JOINT):
+        words = words_of(part)
+        if not words or not words <= told:
+            parts.append(f"{part};" if " " in part else part)
+            told |= words
+    return " ".join(parts).rstrip(";")

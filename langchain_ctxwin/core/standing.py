@@ -14,6 +14,7 @@ costs room, a rule that is lost is broken.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 # In a list of words `_` is a space, `*` any ending.
 _LASTS = """
@@ -133,6 +134,7 @@ _INDIRECT = re.compile(
     r"|\b(?:if|when|as soon as) (?:possible|needed|necessary|available|you can)\b",
     re.IGNORECASE,
 )
+_LABEL = re.compile(r"[A-Z][A-Z ]{2,30}:\s")
 _LATIN, _OTHER_SCRIPT = re.compile(r"[A-Za-z\u00c0-\u024f]"), re.compile(r"[^\W\d_\u0000-\u024f\u1e00-\u1eff]")
 _FIRST_WORD = re.compile(r"([^\W\d_][^\W\d_A-Z]+)(?:-\w+)*(?:,? (\S+)|\W*$)")
 _STATES = (
@@ -164,7 +166,7 @@ _LASTING, _MANNER, _CASE, _MANY = map(_words, (_LASTS, _MANNERS, _CASES, _EACH))
 _EVERY = _words("each every")
 _STATEMENT_WORDS = frozenset(_NO_ORDERS.split())
 # Orders that end as plurals do ("Tests fail when ..." is none).
-_ORDERS_IN_S = frozenset(("focus", "mets", "dis", "fais", "finis", "prends", "traduis"))
+_ORDERS_IN_S = frozenset(("focus", "mets", "lis", "dis", "fais", "finis", "prends", "traduis"))
 
 
 def is_standing(sentence: str) -> bool:
@@ -191,6 +193,22 @@ def is_standing(sentence: str) -> bool:
     if _CASE.match(plain):
         return bool(_TO_ME.search(plain))
     return _is_order(plain) and bool(_MANY.search(plain) or _CASE.search(_INDIRECT.sub("", plain)))
+
+
+Rules = Callable[[str], bool]  # says whether a sentence of a person goes on to hold
+
+
+def rules_of(others: str | Rules | None) -> Rules:
+    """Return what tells standing instructions, with others by a pattern or a function beside those known by words."""
+    if others is None:
+        return is_standing
+    is_other = re.compile(others).search if isinstance(others, str) else others
+    return lambda sentence: is_standing(sentence) or bool(is_other(sentence))
+
+
+def is_labelled(line: str) -> bool:
+    """True for a line that begins with a label in capitals, such as "RULES:"."""
+    return bool(_LABEL.match(line))
 
 
 def _is_order(clause: str) -> bool:

@@ -158,7 +158,7 @@ def work_of(function, *arguments):
 
 
 COMPACTIONS = 100
-SETTLED = 10
+SETTLED = 30
 """Compactions after which the record is full."""
 RULE = "Never deploy on Friday; the key is DK-4411."
 

@@ -37,7 +37,7 @@ NEARLY = {
             "lines": st.lists(st.tuples(st.sampled_from(["said", "seen", 7]), NAME, NAME, NUMBER).map(list)),
             "left": st.fixed_dictionaries(dict.fromkeys(["messages", "tokens"], NUMBER)),
         },
-        optional={"shown_chars": NUMBER},
+        optional={"shown": NUMBER},
     ),
     "context_pending": st.fixed_dictionaries(
         {"key": NAME, "start": PLACE, "through": PLACE, "digest": NAME, "since": NUMBER, "max_tokens": NUMBER}

@@ -412,9 +412,10 @@ def test_it_writes_the_record_of_the_messages():
     """What was said, done and seen; what one line tells, no other repeats, and the lines of before stay beside."""
     before = extract(ORDER)
     assert before.splitlines() == [
-        "user: Exchange the lamp of order #W12. Never ship to the old address.",
-        "get_order(#W12)",
-        'name="Desk Lamp" id=1008292230',
+        "user: Never ship to the old address.",
+        "user: Exchange the lamp of order #W12.",
+        "get_order(#W12) → status=delivered",
+        "- id=1008292230 Desk Lamp",
         "answered: Your lamp was delivered. Which one do you want instead?",
     ]
     assert extract([], before) == before
