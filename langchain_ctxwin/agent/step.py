@@ -20,7 +20,7 @@ from langchain_ctxwin.core.events import NoticeEvent, OverflowEvent
 from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.session import MAX_INEFFECTIVE, read_key
 from langchain_ctxwin.core.updates import own_words, update_after_measure
-from langchain_ctxwin.engine import ContextEngine
+from langchain_ctxwin.engine import ContextEngine, settings_of
 from langchain_ctxwin.errors import BudgetExceededError, ContextWindowError, NoModelFitsError
 from langchain_ctxwin.reporting import metadata_of
 from langchain_ctxwin.util.work import Wait, Work
@@ -84,9 +84,11 @@ class AgentStep:
     def take_over(self, before: AgentStep) -> None:
         """Take the request that an earlier node made, where it is that of this very state and setup.
 
-        LangGraph hands the nodes of a run the same list of messages until somebody writes to it.
+        LangGraph hands the nodes of a run the same list of messages until somebody writes to it. Settings that changed
+        since make another request.
         """
-        if self._identity() == before._identity():
+        is_current = before._window is None or settings_of(before._window) is self.engine.config
+        if is_current and self._identity() == before._identity():
             self._window, self._request = before._window, before._request
 
     def _identity(self) -> tuple[Any, ...]:

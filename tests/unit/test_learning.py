@@ -342,7 +342,7 @@ def test_no_report_leads_to_a_refusal_of_what_fits_by_our_plain_count(factors):
 
 
 def test_a_ratio_from_other_tools_does_not_refuse():
-    chat = Chat(Provider(slope=0.9, noise=0))
+    chat = Chat(Provider(slope=0.6, noise=0))
     chat.talk(20)
     chat.messages = [HumanMessage("a question " * 900, id="again")]
     windows = [chat.measure(tools=tools) for tools in (TOOLS, TOOLS[:2])]
