@@ -20,7 +20,8 @@ from langchain_ctxwin.core.turns import starts_turn
 from langchain_ctxwin.core.view import View, message_id, position_of
 from langchain_ctxwin.errors import expect_each
 
-ANSWER_SHARE = 0.05  # of the room for history: the largest answer that a pinned question carries along
+# The largest answer that a pinned question carries along: a share of the room for history, at least two sentences.
+ANSWER_SHARE, LEAST_ANSWER_TOKENS = 0.05, 60
 # Messages whose lines are read at once, and characters of each kind of line for each token of the record after which
 # no more of it is read: a token has some four characters, so that is several times what a record shows.
 NOTED_AT_ONCE, OLDER_CHARS = 300, 16
@@ -209,7 +210,8 @@ def _pinned_before(request: Request, start: int) -> set[int]:
     shown = parts.history.in_steps(before) | parts.kept_compactions(request.view)
     for index in before:
         answer = None if index == current else final_answer(messages, index, start)
-        if answer is not None and parts.price(messages[answer]) <= ANSWER_SHARE * request.room:
+        most = max(LEAST_ANSWER_TOKENS, ANSWER_SHARE * request.room)
+        if answer is not None and parts.price(messages[answer]) <= most:
             shown.add(answer)
     return {index for index in shown if index < start}
 
