@@ -22,7 +22,7 @@ from langchain_ctxwin.core.pins import pin
 from langchain_ctxwin.core.record import render_record
 from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.tokens import CharRatioCounter, TokenEstimator
-from langchain_ctxwin.engine import ContextEngine
+from langchain_ctxwin.engine import ContextEngine, Fitted
 from langchain_ctxwin.errors import (
     BudgetExceededError,
     ConfigError,
@@ -110,6 +110,7 @@ __all__ = [
     "CursorTamperedError",
     "ExtractiveSummarizer",
     "FileConfig",
+    "Fitted",
     "Forgotten",
     "ModelInfo",
     "ModelLimits",

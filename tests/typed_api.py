@@ -33,6 +33,7 @@ from langchain_ctxwin import (
     CursorSigner,
     ExtractiveSummarizer,
     FileConfig,
+    Fitted,
     Forgotten,
     ModelInfo,
     ModelLimits,
@@ -154,6 +155,11 @@ async def engine(model: BaseChatModel, tools: Sequence[BaseTool], messages: list
     """One step is measure, plan, apply, build."""
     ContextEngine(limits=model, summarizer=model)
     limits = ModelLimits(context_window=8192)
+    fitted = ContextEngine(limits).fit([("user", "Hi"), {"role": "user", "content": "Hi"}, "Hi"], session=None)
+    assert_type(fitted, Fitted)
+    assert_type(fitted.request, list[AnyMessage])
+    assert_type(fitted.session, dict[str, Any])
+    assert_type(fitted.report, dict[str, Any])
     agent_engine = ContextEngine(limits=limits, counter=TokenEstimator(), summarizer=None, config=ContextConfig())
     session: dict[str, Any] = {"context_summary": ""}
     window = agent_engine.measure(messages, system_prompt="You are ...", tools=tools, session=session, model=model)

@@ -28,6 +28,7 @@ PUBLIC_NAMES = {
     "CursorTamperedError",
     "ExtractiveSummarizer",
     "FileConfig",
+    "Fitted",
     "Forgotten",
     "ModelInfo",
     "ModelLimits",
