@@ -377,6 +377,10 @@ class ContextEngine:
         """
         return self._agreed(window, planning.relieve)
 
+    def asked(self, window: Window, *, summarize: bool = True) -> Compaction | None:
+        """Return what leaves when the host asks to compact, or None when the history is small already."""
+        return self._agreed(window, partial(planning.asked, is_local=self.is_local or not summarize))
+
     def emergency(self, window: Window, *, target_tokens: int | None = None) -> Compaction | None:
         """Return what has to leave so that the request fits, or None when it fits; pure, calls no model.
 
@@ -565,6 +569,8 @@ class ContextEngine:
         if self.reporter.sinks:
             self._summarizer_info()  # prices are looked up while it is written
         summarizer, messages = self.summarizer, shown_part(window, start, stop)
+        if window.parts.focus and isinstance(summarizer, ModelSummarizer):
+            summarizer = summarizer.focused(window.parts.focus)
         if not isinstance(summarizer, ModelSummarizer) and not self.is_local:
             messages = [message.model_copy(deep=True) for message in messages]  # what anybody wrote may change them
         elif isinstance(summarizer, ModelSummarizer) and call is not None:

@@ -61,6 +61,7 @@ PASSES = (
 )
 MAX_FITS, FILLED_SHARE = 6, 0.9  # lines are chosen and priced so often, unless they fill so much of the room before
 NUMBER_AGES = 16  # mere numbers and times of results age faster than names: there are many, and they name nothing
+NAMED = 1000  # uses of a line that a host named when it asked to compact: more than any line comes to by itself
 RULE_CHARS = 16  # step in which the length of rules is compared
 
 MIN_VALUE_CHARS, MAX_VALUE_CHARS = 4, 160  # a shorter one says nothing by itself, a longer one is encoded data
@@ -134,7 +135,7 @@ class Record:
     @classmethod
     def from_json(cls, value: Mapping[str, Any] | None) -> Record:
         """Read the JSON form; raises KeyError, TypeError or ValueError for what `to_json` does not write."""
-        if not value:
+        if not value or value.keys() == {"former"}:  # beside a record stands what `undo` brings back
             return cls()
         lines = []
         for kind, text, source, uses in value["lines"]:
@@ -355,7 +356,8 @@ def _tiers(items: Items, shown: str) -> dict[str, list[_Item]]:
             talk = "told" if any(map(is_value, WORD.findall(item.text))) else "talk"
             tiers["rules" if item.uses >= HOLDS else talk].append(item)
         elif item.kind != "seen":
-            tiers["rules" if item.kind == "open" and item.key[1] else "calls"].append(item)
+            is_kept = item.uses >= NAMED or (item.kind == "open" and item.key[1])
+            tiers["rules" if is_kept else "calls"].append(item)
         elif _value(item.text) not in visible:
             tiers["used" if item.uses else "seen"].append(item)
     newest = max((item.age for item in items.values()), default=0)
