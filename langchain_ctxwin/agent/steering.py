@@ -265,7 +265,7 @@ def _seeking(steps: list[AgentStep]) -> Iterator[None]:
 
 def _stored(agent: Any, config: Any, update: Update) -> Work[None]:
     """Write to an idle thread, which stays idle."""
-    yield Wait(lambda: agent.update_state(config, update), lambda: agent.aupdate_state(config, update))
-    found = yield Wait(lambda: agent.get_state(config), lambda: agent.aget_state(config))
+    new = yield Wait(lambda: agent.update_state(config, update), lambda: agent.aupdate_state(config, update))
+    found = yield Wait(lambda: agent.get_state(new), lambda: agent.aget_state(new))
     if found.next:
-        yield Wait(lambda: agent.update_state(config, None, END), lambda: agent.aupdate_state(config, None, END))
+        yield Wait(lambda: agent.update_state(new, None, END), lambda: agent.aupdate_state(new, None, END))

@@ -63,6 +63,16 @@ def test_a_preview_changes_nothing_and_says_what_then_happens(adapter):
 
 
 @on_both
+def test_an_answer_carries_the_report_of_its_request(adapter):
+    agent, _ = talked(adapter)
+    state = values(agent)
+    told = state["messages"][-1].response_metadata["ctxwin"]
+    assert told.keys() == state["context_report"].keys()
+    assert told["total_tokens"] < told["input_limit"] == LIMIT
+    assert json.loads(json.dumps(told)) == told
+
+
+@on_both
 def test_undo_brings_the_former_view_back_and_the_next_request_shows_it(adapter):
     heard = MemorySink()
     agent, model = talked(adapter, sinks=[heard])
