@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import set_config_context
+from langgraph.errors import InvalidUpdateError
 from langgraph.graph import END, START, StateGraph
 from langgraph.pregel import Pregel
 
@@ -190,6 +191,7 @@ def _undoing(agent: Any, config: Any) -> Work[None]:
 
 # ---- the step of a thread, from its compiled graph ------------------------------------------------------------------
 
+MODEL = "model"  # what `create_agent` calls the node that the middleware stands in
 WANTED_CONFIG = 'the config of the thread, such as {"configurable": {"thread_id": "42"}}'
 NO_NODES = (
     "has neither ContextNodes nor ContextWindowMiddleware: pass a compiled graph that was built by "
@@ -205,8 +207,8 @@ def _step_of(agent: Any, config: Any) -> Work[AgentStep]:
         raise ConfigError(f"agent={brief(agent)} has no checkpointer: compile it with one, which keeps its threads")
     if not config.get("configurable", {}).get("thread_id"):
         raise ConfigError(f"config={brief(config)} names no thread: pass {WANTED_CONFIG}")
-    node = next((one.bound for one in graph.nodes.values() if isinstance(one.bound, ContextNode)), None)
-    if node is None and not {"context_view", "messages"} <= graph.channels.keys():
+    name = _own_node(graph)
+    if name is None and not {"context_view", "messages"} <= graph.channels.keys():
         raise ConfigError(f"agent={brief(agent)} {NO_NODES}")
     found: Any = yield Wait(lambda: graph.get_state(config), lambda: graph.aget_state(config))
     thread = config["configurable"]["thread_id"]
@@ -216,9 +218,16 @@ def _step_of(agent: Any, config: Any) -> Work[AgentStep]:
         raise ContextWindowError(
             f"thread {thread!r} is in the middle of a run (next: {', '.join(found.next)}): resume or end it first"
         )
-    if node is not None:
-        return node.step(found.values)
+    if name is not None:
+        node: Any = graph.nodes[name].bound
+        step: AgentStep = node.step(found.values)
+        return step
     return (yield from _middleware_step(graph, found.values))
+
+
+def _own_node(graph: Any) -> str | None:
+    """Return the name of one of our nodes; None where a graph has none."""
+    return next((name for name, node in graph.nodes.items() if isinstance(node.bound, ContextNode)), None)
 
 
 class _FoundError(BaseException):
@@ -228,11 +237,11 @@ class _FoundError(BaseException):
 def _middleware_step(graph: Any, values: Update) -> Work[AgentStep]:
     """Return the step that the middleware makes of the agent's next model call, which is not made."""
     # Only a thread in which the middleware answered has a report: a model that nobody manages is not called.
-    if "model" not in graph.nodes or not values.get("context_report"):
+    if MODEL not in graph.nodes or not values.get("context_report"):
         raise ConfigError(f"agent={brief(graph)} {NO_NODES}")
     call = StateGraph(graph.builder.state_schema)
-    call.add_node("model", graph.nodes["model"].bound)
-    call.add_edge(START, "model")
+    call.add_node(MODEL, graph.nodes[MODEL].bound)
+    call.add_edge(START, MODEL)
     only_call = call.compile(checkpointer=False)
     steps: list[AgentStep] = []
 
@@ -265,7 +274,14 @@ def _seeking(steps: list[AgentStep]) -> Iterator[None]:
 
 def _stored(agent: Any, config: Any, update: Update) -> Work[None]:
     """Write to an idle thread, which stays idle."""
-    new = yield Wait(lambda: agent.update_state(config, update), lambda: agent.aupdate_state(config, update))
+
+    def written(by: str | None) -> Wait:
+        return Wait(lambda: agent.update_state(config, update, by), lambda: agent.aupdate_state(config, update, by))
+
+    try:
+        new = yield written(None)
+    except InvalidUpdateError:  # several nodes came last, so LangGraph wants to know which one writes
+        new = yield written(_own_node(agent) or MODEL)
     found = yield Wait(lambda: agent.get_state(new), lambda: agent.aget_state(new))
     if found.next:
         yield Wait(lambda: agent.update_state(new, None, END), lambda: agent.aupdate_state(new, None, END))

@@ -16,8 +16,12 @@ from langgraph.types import interrupt
 from langchain_ctxwin import (
     ConfigError,
     ContextConfig,
+    ContextEngine,
+    ContextNodes,
+    ContextState,
     ContextWindowError,
     acompact,
+    add_context_nodes,
     aundo,
     compact,
     create_context_agent,
@@ -194,6 +198,21 @@ def test_what_cannot_be_compacted_says_what_to_pass():
     with pytest.raises(ContextWindowError, match="nothing to undo"):
         undo(agent, THREAD)
     assert compact(agent, THREAD) is None
+
+
+def test_a_graph_that_ends_in_parallel_nodes_stays_idle():
+    model = model_of(LIMIT, policy=script("done"))
+    nodes = ContextNodes(ContextEngine(model, exact_count, config=ContextConfig(output_reserve=0)))
+    builder, ran = StateGraph(ContextState), []
+    add_context_nodes(builder, nodes, model=model, after="log")
+    for name in ("log", "left", "right"):
+        builder.add_node(name, lambda _: ran.append(1))
+    builder.add_edge("__start__", "budget_check").add_edge("agent", "maybe_summarize")
+    builder.add_edge("log", "left").add_edge("log", "right")
+    graph = builder.compile(checkpointer=InMemorySaver())
+    graph.invoke({"messages": talk(12)}, THREAD)
+    assert compact(graph, THREAD).left
+    assert (graph.get_state(THREAD).next, len(ran)) == ((), 3)
 
 
 @tool
