@@ -179,7 +179,10 @@ def test_a_catalog_may_be_packed_and_is_read_anew_after_it_was_replaced(catalog)
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        *((content, "is no JSON") for content in (b"", b"<html>", b"\x1f\x8bbroken", gzip.compress(b"{}", mtime=0)[:-4])),
+        *(
+            (content, "is no JSON")
+            for content in (b"", b"<html>", b"\x1f\x8bbroken", gzip.compress(b"{}", mtime=0)[:-4])
+        ),
         *((content, "has no models") for content in (b"[]", b'{"models": {"m": 1}}')),
         (None, "cannot be read: No such file"),
     ],
