@@ -22,7 +22,7 @@ from langchain_ctxwin.core.pins import pin
 from langchain_ctxwin.core.record import render_record
 from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.tokens import CharRatioCounter, TokenEstimator
-from langchain_ctxwin.engine import ContextEngine
+from langchain_ctxwin.engine import ContextEngine, Fitted
 from langchain_ctxwin.errors import (
     BudgetExceededError,
     ConfigError,
@@ -41,6 +41,7 @@ from langchain_ctxwin.summarize import ExtractiveSummarizer, ModelSummarizer
 if TYPE_CHECKING:
     from langchain_ctxwin.agent.middleware import ContextAgentState as ContextAgentState
     from langchain_ctxwin.agent.middleware import ContextWindowMiddleware as ContextWindowMiddleware
+    from langchain_ctxwin.agent.steering import ThreadCompaction, acompact, aundo, compact, undo
     from langchain_ctxwin.decompose import create_map_reduce_graph
     from langchain_ctxwin.deletion import Forgotten, aforget, forget
     from langchain_ctxwin.hooks import create_compact_tool
@@ -59,6 +60,11 @@ _LAZY = {
     "BudgetedRetriever": "retrieval",
     "ContextAgentState": "middleware",
     "ContextWindowMiddleware": "middleware",
+    "ThreadCompaction": "agent.steering",
+    "acompact": "agent.steering",
+    "aundo": "agent.steering",
+    "compact": "agent.steering",
+    "undo": "agent.steering",
     "create_compact_tool": "hooks",
     "create_map_reduce_graph": "decompose",
     "create_recall_tool": "recall",
@@ -110,6 +116,7 @@ __all__ = [
     "CursorTamperedError",
     "ExtractiveSummarizer",
     "FileConfig",
+    "Fitted",
     "Forgotten",
     "ModelInfo",
     "ModelLimits",
@@ -124,6 +131,7 @@ __all__ = [
     "RoutingConfig",
     "SummarizationError",
     "SummaryJobs",
+    "ThreadCompaction",
     "TokenBudget",
     "TokenEstimator",
     "ToolOverrides",
@@ -133,9 +141,12 @@ __all__ = [
     "UnknownModelError",
     "Window",
     "__version__",
+    "acompact",
     "add_context_nodes",
     "aforget",
+    "aundo",
     "classify_overflow",
+    "compact",
     "create_compact_tool",
     "create_context_agent",
     "create_map_reduce_graph",
@@ -144,4 +155,5 @@ __all__ = [
     "pin",
     "render_record",
     "search_messages",
+    "undo",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from inspect import iscoroutinefunction
 from typing import Any, cast
@@ -38,6 +38,7 @@ from langchain_ctxwin.core.updates import (
     own_words,
     update_after_compaction,
     update_after_failure,
+    update_after_measure,
     update_after_summary,
 )
 from langchain_ctxwin.core.usage import fault_of
@@ -60,7 +61,21 @@ from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import MAX_TEXTS, Lru, Seen, once
 from langchain_ctxwin.util.work import Wait, Work, arun, run
 
-__all__ = ["Compacted", "ContextEngine", "check_collaborators", "settings_of"]
+__all__ = ["Compacted", "ContextEngine", "Fitted", "check_collaborators", "settings_of"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fitted:
+    """A request that fits its model, and what to keep of it for the next one."""
+
+    request: list[AnyMessage]
+    """The messages to send, the system message first when there is one."""
+
+    session: dict[str, Any]
+    """What the next call of `ContextEngine.fit` takes as `session`; JSON."""
+
+    report: dict[str, Any]
+    """Tokens of the request by region, its limit, and what was cut: what graphs call `context_report`."""
 
 
 class ContextEngine:
@@ -102,11 +117,9 @@ class ContextEngine:
 
     Use:
         ```python
-        window = engine.measure(messages, system_prompt="You are ...", tools=tools, session=state)
-        if compaction := engine.plan(window) or engine.emergency(window):
-            state = state | engine.apply(compaction, window)
-            window = engine.measure(messages, system_prompt="You are ...", tools=tools, session=state)
-        request = engine.build(window)
+        fitted = engine.fit(messages, session=session, system_prompt="You are ...", tools=tools)
+        answer = model.invoke(fitted.request)
+        session = fitted.session
         ```
 
     Raises:
@@ -194,6 +207,60 @@ class ContextEngine:
         else:
             self._settings = now
         return self._settings
+
+    def fit(
+        self,
+        messages: Sequence[MessageLikeRepresentation] | str,
+        *,
+        session: Mapping[str, Any] | None = None,
+        system_prompt: str | SystemMessage = "",
+        tools: Sequence[Any] = (),
+    ) -> Fitted:
+        """Return the request for a history: the same messages where they fit, compacted where they do not.
+
+        It measures, compacts what is due, and builds. A summary that is due is written within the call, whatever
+        `ContextConfig.summarize` says of the background; without a summarizer nothing is waited for.
+
+        Args:
+            messages: the full history, system prompt not included; also dicts, pairs and texts.
+            session: what the call before returned; None starts fresh.
+            system_prompt: what leads the request.
+            tools: the definitions bound to the model.
+
+        Raises:
+            BudgetExceededError: the request cannot be made to fit, whatever leaves.
+            ConfigError: a limit leaves no room for input, or something is no message or tool.
+
+        Examples:
+            >>> from langchain_ctxwin import ContextEngine, ModelLimits
+            >>> engine = ContextEngine(ModelLimits(context_window=8192, max_output_tokens=1024))
+            >>> fitted = engine.fit([("user", "Hello!")], system_prompt="You are brief.")
+            >>> [message.content for message in fitted.request]
+            ['You are brief.', 'Hello!']
+        """
+        return run(self._fitting(messages, session, system_prompt=system_prompt, tools=tools))
+
+    async def afit(
+        self,
+        messages: Sequence[MessageLikeRepresentation] | str,
+        *,
+        session: Mapping[str, Any] | None = None,
+        system_prompt: str | SystemMessage = "",
+        tools: Sequence[Any] = (),
+    ) -> Fitted:
+        """Like `fit`, awaiting the summarizer and a counter that asks its provider."""
+        return await arun(self._fitting(messages, session, system_prompt=system_prompt, tools=tools))
+
+    def _fitting(self, messages: Any, session: Mapping[str, Any] | None, **fixed: Any) -> Work[Fitted]:
+        window = yield from self.verifying(self.measure(messages, session=session, **fixed))
+        for planned in (self.plan, self.emergency, self.relieve):
+            compaction = planned(window)
+            if compaction is not None:
+                update = yield from self.applying(compaction, window)
+                window = self.measure(messages, session=update, **fixed)
+        kept = update_after_measure(window)
+        report = kept.pop("context_report")
+        return Fitted(request=self.build(window), session=kept, report=report)
 
     def measure(
         self,
@@ -309,6 +376,10 @@ class ContextEngine:
         down to the low-water mark.
         """
         return self._agreed(window, planning.relieve)
+
+    def asked(self, window: Window, *, summarize: bool = True) -> Compaction | None:
+        """Return what leaves when the host asks to compact, or None when the history is small already."""
+        return self._agreed(window, partial(planning.asked, is_local=self.is_local or not summarize))
 
     def emergency(self, window: Window, *, target_tokens: int | None = None) -> Compaction | None:
         """Return what has to leave so that the request fits, or None when it fits; pure, calls no model.
@@ -498,6 +569,8 @@ class ContextEngine:
         if self.reporter.sinks:
             self._summarizer_info()  # prices are looked up while it is written
         summarizer, messages = self.summarizer, shown_part(window, start, stop)
+        if window.parts.focus and isinstance(summarizer, ModelSummarizer):
+            summarizer = summarizer.focused(window.parts.focus)
         if not isinstance(summarizer, ModelSummarizer) and not self.is_local:
             messages = [message.model_copy(deep=True) for message in messages]  # what anybody wrote may change them
         elif isinstance(summarizer, ModelSummarizer) and call is not None:

@@ -10,9 +10,11 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
+from langgraph.graph.state import CompiledStateGraph
 from langgraph.store.memory import InMemoryStore
 
 from langchain_ctxwin import (
@@ -33,6 +35,7 @@ from langchain_ctxwin import (
     CursorSigner,
     ExtractiveSummarizer,
     FileConfig,
+    Fitted,
     Forgotten,
     ModelInfo,
     ModelLimits,
@@ -44,6 +47,7 @@ from langchain_ctxwin import (
     RoutedChatModel,
     RoutingConfig,
     SummarizationError,
+    ThreadCompaction,
     TokenBudget,
     TokenEstimator,
     ToolOverrides,
@@ -53,9 +57,12 @@ from langchain_ctxwin import (
     UnknownModelError,
     Window,
     __version__,
+    acompact,
     add_context_nodes,
     aforget,
+    aundo,
     classify_overflow,
+    compact,
     create_compact_tool,
     create_context_agent,
     create_recall_tool,
@@ -63,6 +70,7 @@ from langchain_ctxwin import (
     pin,
     render_record,
     search_messages,
+    undo,
 )
 from langchain_ctxwin.core.turns import Turn, safe_boundary, split_turns, turn_starts
 from langchain_ctxwin.counting import AnthropicCounter, GeminiCounter, TokenizerFileCounter, VocabularyCounter
@@ -154,6 +162,11 @@ async def engine(model: BaseChatModel, tools: Sequence[BaseTool], messages: list
     """One step is measure, plan, apply, build."""
     ContextEngine(limits=model, summarizer=model)
     limits = ModelLimits(context_window=8192)
+    fitted = ContextEngine(limits).fit([("user", "Hi"), {"role": "user", "content": "Hi"}, "Hi"], session=None)
+    assert_type(fitted, Fitted)
+    assert_type(fitted.request, list[AnyMessage])
+    assert_type(fitted.session, dict[str, Any])
+    assert_type(fitted.report, dict[str, Any])
     agent_engine = ContextEngine(limits=limits, counter=TokenEstimator(), summarizer=None, config=ContextConfig())
     session: dict[str, Any] = {"context_summary": ""}
     window = agent_engine.measure(messages, system_prompt="You are ...", tools=tools, session=session, model=model)
@@ -232,6 +245,14 @@ def ready_agent(model: BaseChatModel, tools: list[BaseTool]) -> None:
         after_compaction=after_compaction,
     )
     agent.invoke({"messages": [HumanMessage("Hello")]})
+
+
+async def steering(agent: CompiledStateGraph[Any, Any, Any, Any], config: RunnableConfig) -> None:
+    """A host that compacts threads."""
+    assert_type(compact(agent, config, focus="the refund", preview=True), ThreadCompaction | None)
+    assert_type(await acompact(agent, config), ThreadCompaction | None)
+    undo(agent, config)
+    await aundo(agent, config)
 
 
 def langchains_agent(model: BaseChatModel, tools: list[BaseTool], engine: ContextEngine) -> None:

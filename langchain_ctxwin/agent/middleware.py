@@ -13,6 +13,7 @@ from langgraph.types import Command, TracePolicy, omit_payload
 from langchain_ctxwin.agent.choices import Choices, asked_by, limited_by, router_of, runnable_tools, unknown_tools
 from langchain_ctxwin.agent.model_call import Attempt, ModelCall
 from langchain_ctxwin.agent.state import OUR_KEYS, RECORD_CHANNEL, MessagesDeltaChannel, State, newer, turn_is_finished
+from langchain_ctxwin.agent.steering import sought_step
 from langchain_ctxwin.agent.step import AgentStep, CallSetup, is_large
 from langchain_ctxwin.agent.storage import place_of
 from langchain_ctxwin.config import ContextConfig, LiveConfig
@@ -113,12 +114,13 @@ class AgentCall:
         self._request = request
         stored: State = request.state
         state = {key: stored[key] for key in OUR_KEYS if key in stored}
-        self._step = AgentStep({**state, "messages": request.messages}, setup)
+        self.step = AgentStep({**state, "messages": request.messages}, setup)
+        """What is done around the call."""
         self._answer: ModelResponse[Any] = ModelResponse(result=[])
 
     def work(self, handler: Callable[[ModelRequest[Any]], Any], validator: Validator | None) -> Work[Any]:
         """Make the request fit, call the model through `handler`, recover, and return the response with its update."""
-        step = self._step
+        step = self.step
 
         def send(attempt: Attempt) -> Wait:
             return Wait(lambda: self._called(attempt, handler), lambda: self._acalled(attempt, handler))
@@ -144,15 +146,15 @@ class AgentCall:
             system_message=system,
             messages=attempt.request[1:] if system else attempt.request,
             model_settings={**self._request.model_settings, **attempt.arguments},
-            tools=[] if attempt.extras.get("tools") == [] else list(self._step.tools),
+            tools=[] if attempt.extras.get("tools") == [] else list(self.step.tools),
         )
 
     def _called(self, attempt: Attempt, handler: Callable[[ModelRequest[Any]], Any]) -> AIMessage | None:
-        with calls_carry(self._step.metadata()):
+        with calls_carry(self.step.metadata()):
             return self._hear(handler(self._ask(attempt)))
 
     async def _acalled(self, attempt: Attempt, handler: Callable[[ModelRequest[Any]], Any]) -> AIMessage | None:
-        with calls_carry(self._step.metadata()):
+        with calls_carry(self.step.metadata()):
             return self._hear(await handler(self._ask(attempt)))
 
     def _hear(self, answer: ModelResponse[Any] | AIMessage) -> AIMessage | None:
@@ -373,7 +375,10 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
             bind=lambda tools: bound_by_agent(request, model, tools),
             place=place_of(request.runtime, prompt),
         )
-        return AgentCall(request, setup).work(handler, self.validator)
+        call = AgentCall(request, setup)
+        if found := sought_step.get():
+            found(call.step)
+        return call.work(handler, self.validator)
 
     def _choices_of(self, request: ModelRequest[ContextT], engine: ContextEngine) -> Choices:
         """The choices for one request; a routed model brings its router along."""

@@ -269,15 +269,16 @@ class ModelCall:
                 "wrap a chat model, or a callable that returns its answer"
             )
         # The anchor refers to the answer by id, so the id must exist before LangGraph would stamp it.
-        answer = reply if reply.id else reply.model_copy(update={"id": str(uuid4())})
+        about = {**reply.response_metadata, "ctxwin": dict(window.report)}
+        answer = reply.model_copy(update={"id": reply.id or str(uuid4()), "response_metadata": about})
         if was_cut:  # its size is that of what the server made of the request
             return answer, dict(window.session.counts)
         lesson = from_answer(window, answer)
         if lesson.accepted_tokens:
             self._engine.accepted(window, lesson.accepted_tokens)
         if lesson.ignored:
-            about = {"reason": lesson.ignored}
-            self._report(NoticeEvent(model=window.parts.model, notice="usage_ignored", about=about))
+            reason = {"reason": lesson.ignored}
+            self._report(NoticeEvent(model=window.parts.model, notice="usage_ignored", about=reason))
         return answer, self._validated(window, answer, lesson)
 
     def _validated(self, window: Window, answer: AIMessage, lesson: Lesson) -> dict[str, Any]:

@@ -72,6 +72,10 @@ class ContextNode(Runnable[Any, Any]):
         self._do = do
         self._start = start
 
+    def step(self, state: Any) -> AgentStep:
+        """Return the step of this state, outside of a run."""
+        return self._start(as_mapping(state))
+
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002  # base class
         """Return the state update."""
         return run(self._do(self._start(as_mapping(input)), config))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, groupby
 from typing import Literal
@@ -12,7 +12,7 @@ from langchain_ctxwin.core.blocks import text_of
 from langchain_ctxwin.core.calls import is_user, result_ids
 from langchain_ctxwin.core.notes import asked_lines, lasting, record_lines
 from langchain_ctxwin.core.pins import final_answer, last_user
-from langchain_ctxwin.core.record import USED, RecordLine, extended
+from langchain_ctxwin.core.record import FOCUSED, USED, RecordLine, extended
 from langchain_ctxwin.core.request import Request, portion
 from langchain_ctxwin.core.session import uncovered
 from langchain_ctxwin.core.standing import rules_of
@@ -32,6 +32,7 @@ RECORD_FRAME_TOKENS = 24  # tokens around the lines of the record: its marks, an
 RECORDED_SHARE = 0.98  # of the limit: where record and messages that had to be cut end, so that a short step fits, too
 NEWEST_SHARE = 0.5  # of the room beside fixed regions: what the newest results take at least, beside the record
 MIN_PROGRESS = 0.1  # smallest reduction of the request that a summary must promise; less would be repeated at once
+LEAST_FOCUS_CHARS = 4  # of a word of a focus: shorter ones stand in every line
 # Longest accepted summary over the size asked for: models cannot count their own tokens, and our count estimates.
 LENGTH_TOLERANCE = 1.5
 
@@ -265,11 +266,14 @@ def recorded(after: Request, before: Request, *, summary_tokens: int = 0, is_fir
         most = max(0, beside.likely_limit - after.fixed_tokens + after.text_tokens(after.record))
         share = min(int((1 - NEWEST_SHARE) * most), most - portion(parts.settings.keep, most))
         free = max(record_room(beside)[1], share)
-    lines = chain(
+    lines: Iterable[RecordLine] = chain(
         _lines(after, sorted({*left, *edited}), room),
         asked_lines(parts.messages),
         parts.keeps,
     )
+    if parts.focus:
+        lines = _named([*record.lines, *lines], parts.focus)
+        record = replace(record, lines=())
     shown = "\n".join(text_of(message.content) for message in after.messages)
     record = extended(
         record,
@@ -340,6 +344,16 @@ def _lines(request: Request, positions: Sequence[int], room_tokens: int) -> Iter
         if is_user(messages[i]):
             yield from lasting(messages[i], message_id(messages, i), messages[i - 1] if i else None, rules)
     yield from chain.from_iterable(reversed(parts))
+
+
+def _named(lines: Sequence[RecordLine], focus: str) -> list[RecordLine]:
+    """Return the lines, of which those that share most words with the focus stay longest."""
+    words = {word.casefold() for word in focus.split() if len(word) >= LEAST_FOCUS_CHARS}
+    shared = [sum(word in line.text.casefold() for word in words) for line in lines]
+    most = max(shared, default=0)
+    return [
+        replace(line, uses=FOCUSED) if 2 * count > most else line for line, count in zip(lines, shared, strict=True)
+    ]
 
 
 def _runs(positions: Sequence[int]) -> Iterator[list[int]]:

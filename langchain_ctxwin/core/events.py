@@ -366,10 +366,12 @@ Notice = Literal[
     "reasoning_left_out",
     "newest_clamped",
     "tools_chosen",
+    "compaction_undone",
 ]
 """A reported size could not be used; what was learned about sizes is forgotten; stored state was not as this package
 writes it; no summary is tried any more; a provider refused reasoning that is tied to another prefix; the current
-user message or the newest results were cut to what fits; the set of tools in the requests of a conversation changed."""
+user message or the newest results were cut to what fits; the set of tools in the requests of a conversation changed;
+the host took the latest compaction back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -382,8 +384,8 @@ class NoticeEvent(Event):
 
     @property
     def level(self) -> Level:
-        """A choice of tools is no trouble."""
-        return "info" if self.notice == "tools_chosen" else "warning"
+        """What somebody chose is no trouble."""
+        return "info" if self.notice in {"tools_chosen", "compaction_undone"} else "warning"
 
     def facts(self) -> dict[str, Any]:
         """Return what it is about."""

@@ -174,6 +174,9 @@ class Parts:
     keeps: tuple[RecordLine, ...] = ()
     """What the record takes up with the next compaction, whatever leaves: somebody asked to keep it."""
 
+    focus: str = ""
+    """What a host named when it asked to compact: lines of the record with its words are kept first."""
+
     recall: str = ""
     """Name of the agent's tool that reads what was cut; empty when it has none."""
 

@@ -59,6 +59,7 @@ MIN_LEFT_OUT_RATIO = 2.0  # a summary of what left without one has to replace at
 MIN_CLEAR_TOKENS = 50  # smallest saving for which a tool result is cleared: about twice its stub
 EXCERPT_CHARS = 40  # part of a text that says which one is meant: half a line
 ASKED = "the agent asked to compact"
+ASKED_BY_HOST = "asked by the host"
 
 Tier = Callable[[Request], Request]
 Need = Literal["over", "asked"]
@@ -224,6 +225,15 @@ def relieve(request: Request) -> Compaction | None:
     after = recorded(with_summary(request, summary), request)
     reason = "the summary of messages that had left is ready"
     return Compaction(kind="force", reason=reason, before=request, after=after) if after.is_halfway else None
+
+
+def asked(request: Request, *, is_local: bool) -> Compaction | None:
+    """Return what leaves when the host asks to compact, although the request may fit: by a summary where one is due."""
+    may_summarize = not is_local and request.parts.settings.summarize != "off" and not request.over_by
+    summary = _summary(request, ASKED_BY_HOST) if may_summarize else None
+    compaction = summary or _compaction(request, ASKED_BY_HOST, "asked")
+    is_worth = compaction is not None and (request.over_by or _pays(request, compaction.tokens_after))
+    return compaction if is_worth else None
 
 
 def past_bound(request: Request) -> str:

@@ -115,6 +115,7 @@ class Session:
     summary: str = ""
     counts: Mapping[str, Any] = field(default_factory=dict)  # what was learned of sizes and limits: see `_COUNTS`
     guard: Mapping[str, Any] = field(default_factory=dict)  # what became of compactions and summaries
+    former: Mapping[str, Any] = field(default_factory=dict)  # keys of view, summary and record before the latest one
     pending: Pending | None = None  # the summary that is being written or waits to be shown
     faults: tuple[str, ...] = ()  # what did not match the history and was mended, one line each
     has_edits: bool = False  # something that left was edited or removed since: the record has to be written anew
@@ -167,7 +168,7 @@ class Session:
         return {
             "context_view": self.view.to_json(),
             "context_summary": self.summary,
-            "context_record": self.view.record.to_json(),
+            "context_record": self.view.record.to_json() | ({"former": dict(self.former)} if self.former else {}),
             "context_counts": dict(self.counts),
             "context_guard": dict(self.guard),
             "context_pending": self.pending.to_json() if self.pending else {},
@@ -326,6 +327,7 @@ def read_session(
         faults.append("the summary on its way is of messages that are not in this branch: it was dropped")
     return Session(
         view=located,
+        former=_former(state) if not is_edited and located == view else {},
         summary=summary,
         counts=counts,
         guard=guard,
@@ -333,6 +335,13 @@ def read_session(
         faults=tuple(faults),
         has_edits=is_edited,
     )
+
+
+def _former(state: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """What the record holds beside its lines: the keys before the latest compaction; they are read when undone."""
+    record = (state or {}).get("context_record")
+    former = record.get("former") if isinstance(record, Mapping) else None
+    return former if isinstance(former, Mapping) else {}
 
 
 def _deleted(counts: Mapping[str, Any], messages: Sequence[AnyMessage]) -> list[str]:

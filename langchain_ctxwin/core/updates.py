@@ -14,7 +14,7 @@ from langchain_ctxwin.core.compaction import MIN_PROGRESS, Compaction, accepted_
 from langchain_ctxwin.core.limits import unrefuted
 from langchain_ctxwin.core.pins import last_user
 from langchain_ctxwin.core.request import LastReport, Request, Window
-from langchain_ctxwin.core.session import Pending, Session, counted, last_position
+from langchain_ctxwin.core.session import Pending, Session, counted, last_position, read_session
 from langchain_ctxwin.core.sizing import ReportedSize, Sizes, Span, is_plausible
 from langchain_ctxwin.core.usage import (
     agrees,
@@ -58,8 +58,30 @@ def update_after_compaction(compaction: Compaction, window: Window, summary: str
         counts["sizes"] = {name: _since(stored, start) for name, stored in sizes.items()}
     pending = None if is_summary or not _is_current(session.pending, window) else session.pending
     view = with_checksum(compaction.view, window.parts.messages)
-    after = replace(session, view=view, summary=summary, guard=guard, counts=counts, pending=pending)
+    former = {
+        "context_view": session.view.to_json(),
+        "context_summary": session.summary,
+        "context_record": session.view.record.to_json(),
+    }
+    after = replace(session, view=view, summary=summary, guard=guard, counts=counts, pending=pending, former=former)
     return after.to_json()
+
+
+def update_after_undo(window: Window) -> dict[str, Any] | None:
+    """Return the state with the view before the latest compaction; None where its messages are gone, or there is none.
+
+    Counts as a compaction, because the prefix changes.
+    """
+    session = window.session
+    messages = window.parts.messages
+    if not session.former:
+        return None
+    before = read_session(session.former, messages)
+    if before.faults:
+        return None
+    guard = counted(session, messages, reason="the latest compaction was taken back")
+    counts = {key: value for key, value in session.counts.items() if key != "anchor"}
+    return replace(before, counts=counts, guard=guard).to_json()
 
 
 def update_without_reasoning(window: Window) -> dict[str, Any]:

@@ -70,6 +70,29 @@ def test_the_regions_add_up():
     assert of_langchain.report["counted_by"] == "estimate"
 
 
+def test_one_call_compacts_as_its_steps_do_and_goes_on_from_its_session():
+    engine, history, session = engine_of(900), turns(40), None
+    for count in (3, 81):
+        state = json.loads(json.dumps(session))
+        window = engine.measure(history[:count], system_prompt="Be brief.", session=state)
+        if compaction := engine.plan(window) or engine.emergency(window):
+            state = engine.apply(compaction, window)
+            window = engine.measure(history[:count], system_prompt="Be brief.", session=state)
+        fitted = engine.fit(history[:count], session=session, system_prompt="Be brief.")
+        session = fitted.session
+        assert (fitted.request, fitted.report) == (engine.build(window), window.report)
+        assert not fitted.report["over_by"]
+    assert asyncio.run(engine.afit(history, session=session, system_prompt="Be brief.")) == fitted
+    assert session["context_guard"]["compactions"] >= 1
+
+
+def test_one_call_writes_the_summary_that_is_due_and_goes_on_without_one_that_fails():
+    for summarizer, summary in ((lambda _: "A summary.", "A summary."), (fail, "")):
+        fitted = engine_of(900, summarizer=summarizer, summary_max_tokens=20).fit(turns(20))
+        assert fitted.session["context_summary"] == summary
+        assert not fitted.report["over_by"]
+
+
 def test_a_margin_decides_compaction_but_never_refuses():
     """Compaction uses the upper bound, but not before a size was reported: what probably fits is sent whole."""
     engine = engine_of(200, counter=Margin())

@@ -27,6 +27,7 @@ from langchain_ctxwin.core import (
 from langchain_ctxwin.core import (
     plan as planning,
 )
+from langchain_ctxwin.core.updates import update_after_undo
 from support.conversations import CharCounter, conversations, payload, ready
 
 COUNTER = CharCounter()
@@ -329,3 +330,24 @@ def test_a_bad_summarizer_loses_nothing(messages, window, written):
         assert update["context_guard"]["reason"].startswith("summary refused: ")
     after = measured(engine, messages, update)
     assert after.total_tokens <= max(before.total_tokens, window)
+
+
+@given(messages=conversations(), window=WINDOWS)
+@RUNS
+def test_undo_restores_the_view_before_the_latest_compaction(messages, window):
+    engine, state = engine_of(window, summarize="inline"), {}
+    for stop in range(1, len(messages) + 1):
+        if not ready(messages[:stop]):
+            continue
+        before = measured(engine, messages[:stop], state)
+        try:
+            compaction = engine.plan(before) or engine.emergency(before)
+        except BudgetExceededError:
+            return
+        state = json.loads(json.dumps(engine.apply(compaction, before) or before.session.to_json()))
+        if state["context_guard"].get("compactions", 0) > before.session.compactions:
+            undone = update_after_undo(measured(engine, messages[:stop], state))
+            assert undone is not None
+            kept = replace(before.session, former={}).to_json()
+            for key in ("context_view", "context_summary", "context_record"):
+                assert undone[key] == kept[key]

@@ -28,6 +28,7 @@ PUBLIC_NAMES = {
     "CursorTamperedError",
     "ExtractiveSummarizer",
     "FileConfig",
+    "Fitted",
     "Forgotten",
     "ModelInfo",
     "ModelLimits",
@@ -42,6 +43,7 @@ PUBLIC_NAMES = {
     "RoutingConfig",
     "SummarizationError",
     "SummaryJobs",
+    "ThreadCompaction",
     "TokenBudget",
     "TokenEstimator",
     "ToolOverrides",
@@ -51,9 +53,12 @@ PUBLIC_NAMES = {
     "UnknownModelError",
     "Window",
     "__version__",
+    "acompact",
     "add_context_nodes",
     "aforget",
+    "aundo",
     "classify_overflow",
+    "compact",
     "create_compact_tool",
     "create_context_agent",
     "create_map_reduce_graph",
@@ -62,6 +67,7 @@ PUBLIC_NAMES = {
     "pin",
     "render_record",
     "search_messages",
+    "undo",
 }
 
 

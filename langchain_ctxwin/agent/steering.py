@@ -1,0 +1,287 @@
+"""What a host does with a thread between its runs: compact it now, see what would leave, take it back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import set_config_context
+from langgraph.errors import InvalidUpdateError
+from langgraph.graph import END, START, StateGraph
+from langgraph.pregel import Pregel
+
+from langchain_ctxwin.agent.nodes import ContextNode
+from langchain_ctxwin.agent.step import AgentStep
+from langchain_ctxwin.core.compaction import Compaction, left_behind
+from langchain_ctxwin.core.events import NoticeEvent
+from langchain_ctxwin.core.request import Window
+from langchain_ctxwin.core.updates import update_after_undo
+from langchain_ctxwin.core.view import message_id
+from langchain_ctxwin.errors import ConfigError, ContextWindowError, brief, expect
+from langchain_ctxwin.util.work import Wait, Work, arun, run
+
+Update = dict[str, Any]
+
+sought_step: ContextVar[Callable[[AgentStep], None] | None] = ContextVar("sought_step", default=None)
+"""Called by the middleware with the step of a model call, before it does anything."""
+
+
+class LeftMessage(NamedTuple):
+    """A message that leaves the view; it stays in the history."""
+
+    id: str
+    kind: str
+    """`human`, `ai`, `tool` or `system`."""
+
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThreadCompaction:
+    """What a compaction of a thread did, or would do."""
+
+    reason: str
+    tokens_before: int
+    tokens_after: int
+    """Input tokens of the next request before and after it."""
+
+    left: tuple[LeftMessage, ...]
+    """The messages that are no longer shown."""
+
+    actions: tuple[str, ...]
+    """All that it does, one line each, for people."""
+
+    record: str
+    """The record as the model sees it afterwards."""
+
+    summary: str
+    """The summary as the model sees it afterwards; in a preview, before a model writes a new one, the one so far."""
+
+
+def compact(agent: Any, config: RunnableConfig, *, focus: str = "", preview: bool = False) -> ThreadCompaction | None:
+    """Compact a thread now, down to the low-water mark (`ContextConfig.keep`), although its next request may fit.
+
+    The thread must be idle. Where a model writes summaries it is called, within this call.
+
+    Args:
+        agent: the compiled graph, with its checkpointer: one with `ContextNodes`, what `create_context_agent` returns,
+            or a `create_agent` agent with `ContextWindowMiddleware`.
+        config: names the thread: `{"configurable": {"thread_id": "42"}}`.
+        focus: what matters most from now on, in a few words. Lines of the record with one of its words are kept first,
+            and a model that writes summaries is told. A summarizer class of your own is not told.
+        preview: change nothing, call no model, and return what would happen.
+
+    Returns:
+        What left; None when the history is so small already that nothing does, or a `before_compaction` hook vetoed.
+
+    Raises:
+        ConfigError: the graph has no checkpointer, or none of our nodes and no middleware, or the config no thread.
+        ContextWindowError: the thread does not exist, or is in the middle of a run.
+
+    Examples:
+        ```python
+        thread = {"configurable": {"thread_id": "42"}}
+        print(compact(agent, thread, focus="the refund of order 8812", preview=True).left)
+        compact(agent, thread, focus="the refund of order 8812")
+        undo(agent, thread)
+        ```
+    """
+    done: ThreadCompaction | None = _in_thread(
+        config, lambda: run(_compacting(agent, config, focus, is_preview=preview))
+    )
+    return done
+
+
+async def acompact(
+    agent: Any, config: RunnableConfig, *, focus: str = "", preview: bool = False
+) -> ThreadCompaction | None:
+    """Like `compact`, awaiting the checkpointer and the summarizer."""
+    done: ThreadCompaction | None = await _in_thread(
+        config, lambda: asyncio.create_task(arun(_compacting(agent, config, focus, is_preview=preview)))
+    )
+    return done
+
+
+def undo(agent: Any, config: RunnableConfig) -> None:
+    """Bring the view before the latest compaction of a thread back; one step, whoever asked for the compaction.
+
+    Where the next request does not fit with it, that request is compacted again.
+
+    Args:
+        agent: the compiled graph, as for `compact`.
+        config: names the thread.
+
+    Raises:
+        ConfigError: as for `compact`.
+        ContextWindowError: there is nothing to undo, or messages of that view were edited or removed since; the thread
+            does not exist, or is in the middle of a run.
+    """
+    _in_thread(config, lambda: run(_undoing(agent, config)))
+
+
+async def aundo(agent: Any, config: RunnableConfig) -> None:
+    """Like `undo`, awaiting the checkpointer."""
+    await _in_thread(config, lambda: asyncio.create_task(arun(_undoing(agent, config))))
+
+
+def _in_thread(config: Any, work: Callable[[], Any]) -> Any:
+    """Do the work where events find the thread that they are about."""
+    expect(config, dict, "config", WANTED_CONFIG)
+    with set_config_context(config) as context:
+        return context.run(work)
+
+
+def _compacting(agent: Any, config: Any, focus: str, *, is_preview: bool) -> Work[ThreadCompaction | None]:
+    expect(focus, str, "focus", "what matters most, as a text")
+    step = yield from _step_of(agent, config)
+    engine = step.engine
+    window = replace(step.window, parts=replace(step.window.parts, focus=focus))
+    compaction = engine.asked(window)
+    if compaction is None:
+        return None
+    if is_preview:
+        return _told(compaction, window, window.session.summary if compaction.snapshot else compaction.after.summary)
+    update = yield from engine.applying(compaction, window, call=step.called)
+    if compaction.snapshot and update["context_view"] == window.session.view.to_json():  # the summarizer failed
+        compaction = engine.asked(window, summarize=False)
+        if compaction is None:
+            return None
+        update = engine.apply(compaction, window)
+    step.compacted(window, update)
+    yield from _stored(agent, config, step.news)
+    return _told(compaction, window, update["context_summary"])
+
+
+def _told(compaction: Compaction, window: Window, summary: str) -> ThreadCompaction:
+    messages = window.parts.messages
+    left = left_behind(compaction.after, window.session.view)
+    return ThreadCompaction(
+        reason=compaction.reason,
+        tokens_before=compaction.tokens_before,
+        tokens_after=compaction.tokens_after,
+        left=tuple(
+            LeftMessage(message_id(messages, index), messages[index].type, window.parts.price(messages[index]))
+            for index in left
+        ),
+        actions=compaction.actions,
+        record=compaction.view.record.text,
+        summary=summary,
+    )
+
+
+def _undoing(agent: Any, config: Any) -> Work[None]:
+    step = yield from _step_of(agent, config)
+    window = step.window
+    update = update_after_undo(window)
+    if update is None:
+        raise ContextWindowError(
+            "nothing to undo: no compaction was made in this thread since the last undo, or messages of the view "
+            "before it were edited or removed"
+        )
+    step.compacted(window, update)
+    yield from _stored(agent, config, step.news)
+    about = {"tokens_before": window.total_tokens, "tokens_after": step.window.total_tokens}
+    step.engine.reporter.emit(NoticeEvent(model=window.parts.model, notice="compaction_undone", about=about))
+
+
+# ---- the step of a thread, from its compiled graph ------------------------------------------------------------------
+
+MODEL = "model"  # what `create_agent` calls the node that the middleware stands in
+WANTED_CONFIG = 'the config of the thread, such as {"configurable": {"thread_id": "42"}}'
+NO_NODES = (
+    "has neither ContextNodes nor ContextWindowMiddleware: pass a compiled graph that was built by "
+    "add_context_nodes(builder, nodes, ...), create_context_agent(...), or "
+    "create_agent(..., middleware=[ContextWindowMiddleware()])"
+)
+
+
+def _step_of(agent: Any, config: Any) -> Work[AgentStep]:
+    """Return the step that the next request of an idle thread begins with."""
+    graph = expect(agent, Pregel, "agent", "the compiled graph of an agent")
+    if graph.checkpointer is None or isinstance(graph.checkpointer, bool):
+        raise ConfigError(f"agent={brief(agent)} has no checkpointer: compile it with one, which keeps its threads")
+    if not config.get("configurable", {}).get("thread_id"):
+        raise ConfigError(f"config={brief(config)} names no thread: pass {WANTED_CONFIG}")
+    name = _own_node(graph)
+    if name is None and not {"context_view", "messages"} <= graph.channels.keys():
+        raise ConfigError(f"agent={brief(agent)} {NO_NODES}")
+    found: Any = yield Wait(lambda: graph.get_state(config), lambda: graph.aget_state(config))
+    thread = config["configurable"]["thread_id"]
+    if not found.values:
+        raise ContextWindowError(f"thread {thread!r} has no messages: pass the id of a thread that was run")
+    if found.next:
+        raise ContextWindowError(
+            f"thread {thread!r} is in the middle of a run (next: {', '.join(found.next)}): resume or end it first"
+        )
+    if name is not None:
+        node: Any = graph.nodes[name].bound
+        step: AgentStep = node.step(found.values)
+        return step
+    return (yield from _middleware_step(graph, found.values))
+
+
+def _own_node(graph: Any) -> str | None:
+    """Return the name of one of our nodes; None where a graph has none."""
+    return next((name for name, node in graph.nodes.items() if isinstance(node.bound, ContextNode)), None)
+
+
+class _FoundError(BaseException):
+    """Ends a model call before it is made; no exception that other middleware would answer."""
+
+
+def _middleware_step(graph: Any, values: Update) -> Work[AgentStep]:
+    """Return the step that the middleware makes of the agent's next model call, which is not made."""
+    # Only a thread in which the middleware answered has a report: a model that nobody manages is not called.
+    if MODEL not in graph.nodes or not values.get("context_report"):
+        raise ConfigError(f"agent={brief(graph)} {NO_NODES}")
+    call = StateGraph(graph.builder.state_schema)
+    call.add_node(MODEL, graph.nodes[MODEL].bound)
+    call.add_edge(START, MODEL)
+    only_call = call.compile(checkpointer=False)
+    steps: list[AgentStep] = []
+
+    def invoke() -> None:
+        with _seeking(steps):
+            only_call.invoke(values)
+
+    async def ainvoke() -> None:
+        with _seeking(steps):
+            await only_call.ainvoke(values)
+
+    yield Wait(invoke, ainvoke)
+    return steps[0]
+
+
+@contextmanager
+def _seeking(steps: list[AgentStep]) -> Iterator[None]:
+    def found(step: AgentStep) -> None:
+        steps.append(step)
+        raise _FoundError
+
+    token = sought_step.set(found)
+    try:
+        yield
+    except _FoundError:
+        pass
+    finally:
+        sought_step.reset(token)
+
+
+def _stored(agent: Any, config: Any, update: Update) -> Work[None]:
+    """Write to an idle thread, which stays idle."""
+
+    def written(by: str | None) -> Wait:
+        return Wait(lambda: agent.update_state(config, update, by), lambda: agent.aupdate_state(config, update, by))
+
+    try:
+        new = yield written(None)
+    except InvalidUpdateError:  # several nodes came last, so LangGraph wants to know which one writes
+        new = yield written(_own_node(agent) or MODEL)
+    found = yield Wait(lambda: agent.get_state(new), lambda: agent.aget_state(new))
+    if found.next:
+        yield Wait(lambda: agent.update_state(new, None, END), lambda: agent.aupdate_state(new, None, END))

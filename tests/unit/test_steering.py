@@ -1,0 +1,230 @@
+"""Can a host compact a thread now, see what would leave, and take it back?"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import MessagesState, StateGraph
+from langgraph.types import interrupt
+
+from langchain_ctxwin import (
+    ConfigError,
+    ContextConfig,
+    ContextEngine,
+    ContextNodes,
+    ContextState,
+    ContextWindowError,
+    acompact,
+    add_context_nodes,
+    aundo,
+    compact,
+    create_context_agent,
+    undo,
+)
+from langchain_ctxwin.observe import CompactionEvent, MemorySink
+from support.agents import THREAD, WORD, agent_on, ask, model_of, on_both, talk, values
+from support.fakes import exact_count, script
+
+LIMIT = 4_000
+SUMMARY = "They talked of the fox."
+SESSION = ("context_view", "context_summary")
+
+
+def talked(adapter, turns=12, *, before=(), **options):
+    """Return an agent that answered a question after so many turns, and its model."""
+    model = model_of(LIMIT, policy=script(*["done"] * 9))
+    settings = ContextConfig(output_reserve=0, **options.pop("config", {}))
+    agent = agent_on(adapter, model, config=settings, counter=exact_count, **options)
+    agent.invoke({"messages": [*before, *talk(turns)]}, THREAD)
+    return agent, model
+
+
+@on_both
+def test_a_preview_changes_nothing_and_says_what_then_happens(adapter):
+    agent, model = talked(adapter)
+    state = agent.get_state(THREAD)
+    seen = compact(agent, THREAD, preview=True)
+    assert agent.get_state(THREAD) == state
+    assert compact(agent, THREAD) == seen
+    assert seen.reason == "asked by the host"
+    assert [message.id for message in seen.left][:3] == ["q1", "a1", "q2"]
+    assert {message.kind for message in seen.left} == {"human", "ai"}
+    assert seen.tokens_before - seen.tokens_after > 400
+    assert sum(message.tokens for message in seen.left) >= seen.tokens_before - seen.tokens_after
+    assert "question 1" in seen.record
+    assert agent.get_state(THREAD).next == ()
+    ask(agent, "Go on.")
+    assert len(model.requests) == 2
+    shown = {message.id for message in model.requests[-1].messages}
+    assert not shown & {message.id for message in seen.left}
+    assert compact(agent, THREAD) is None
+
+
+@on_both
+def test_an_answer_carries_the_report_of_its_request(adapter):
+    agent, _ = talked(adapter)
+    state = values(agent)
+    told = state["messages"][-1].response_metadata["ctxwin"]
+    assert told.keys() == state["context_report"].keys()
+    assert told["total_tokens"] < told["input_limit"] == LIMIT
+    assert json.loads(json.dumps(told)) == told
+
+
+@on_both
+def test_undo_brings_the_former_view_back_and_the_next_request_shows_it(adapter):
+    heard = MemorySink()
+    agent, model = talked(adapter, sinks=[heard])
+    before = values(agent)
+    left = compact(agent, THREAD).left
+    undo(agent, THREAD)
+    after = values(agent)
+    assert after["messages"] == before["messages"]
+    assert {key: after.get(key) or None for key in SESSION} == {key: before.get(key) or None for key in SESSION}
+    assert not after["context_record"]
+    assert json.loads(json.dumps(after["context_guard"])) == after["context_guard"]
+    ask(agent, "Go on.")
+    assert {message.id for message in left} <= {message.id for message in model.requests[-1].messages}
+    assert [event.notice for event in heard.events if hasattr(event, "notice")] == ["compaction_undone"]
+    told = [event.reason for event in heard.events if isinstance(event, CompactionEvent)]
+    assert told == ["asked by the host"]
+    assert {event.thread for event in heard.events} == {"1"}
+    with pytest.raises(ContextWindowError, match="nothing to undo"):
+        undo(agent, THREAD)
+
+
+@on_both
+def test_undo_after_a_second_compaction_goes_back_to_the_first_and_no_further(adapter):
+    agent, _ = talked(adapter)
+    compact(agent, THREAD)
+    first = values(agent)
+    agent.invoke({"messages": talk(9)[:-1] and [m.model_copy(update={"id": f"x{m.id}"}) for m in talk(9)]}, THREAD)
+    compact(agent, THREAD)
+    second = values(agent)
+    assert second["context_view"]["start"] != first["context_view"]["start"]
+    undo(agent, THREAD)
+    after = values(agent)
+    assert after["context_view"] == first["context_view"]
+    assert after["context_record"] == {k: v for k, v in first["context_record"].items() if k != "former"}
+
+
+@on_both
+def test_nothing_is_brought_back_when_its_messages_were_removed(adapter):
+    agent, _ = talked(adapter)
+    compact(agent, THREAD)
+    agent.update_state(THREAD, {"messages": [RemoveMessage(id="q1"), RemoveMessage(id="a1")]})
+    with pytest.raises(ContextWindowError, match="edited or removed"):
+        undo(agent, THREAD)
+
+
+@on_both
+def test_async_hosts_get_the_same(adapter):
+    agent, _ = talked(adapter)
+    other, _ = talked(adapter)
+
+    async def both():
+        made = await acompact(other, THREAD)
+        state = values(other)
+        await aundo(other, THREAD)
+        return made, state
+
+    made, state = asyncio.run(both())
+    assert made == compact(agent, THREAD)
+    assert state["context_view"] == values(agent)["context_view"]
+    assert not values(other).get("context_view")
+
+
+@on_both
+def test_a_focus_keeps_its_lines_in_a_record_that_holds_few(adapter):
+    facts = [
+        message
+        for n in range(60)
+        for message in (
+            HumanMessage(f"The parcel number {n} of customer K-{1000 + n} went to the depot of town {n}.", id=f"f{n}"),
+            AIMessage("Noted.", id=f"n{n}"),
+        )
+    ]
+    agent, _ = talked(adapter, before=facts, config={"record_share": 0.05})
+    assert "K-1003" not in compact(agent, THREAD, preview=True).record
+    assert "K-1003" in compact(agent, THREAD, focus="customer K-1003", preview=True).record
+
+
+@on_both
+def test_a_model_writes_the_summary_with_the_focus_and_one_that_fails_leaves_the_record(adapter):
+    asked = []
+
+    def write(messages):
+        asked.append(messages[-1].content)
+        return SUMMARY
+
+    def fail(_):
+        raise RuntimeError("down")
+
+    agent, _ = talked(adapter, 20, summarizer=write, config={"summary_max_tokens": 100})
+    made = compact(agent, THREAD, focus="the red fox")
+    assert made.summary == values(agent)["context_summary"] == SUMMARY
+    assert any("the red fox" in text for text in asked)
+    undo(agent, THREAD)
+    assert not values(agent)["context_summary"]
+    agent, _ = talked(adapter, 20, summarizer=fail, config={"summary_max_tokens": 100})
+    made = compact(agent, THREAD)
+    assert made.left
+    assert not made.summary
+
+
+def test_what_cannot_be_compacted_says_what_to_pass():
+    agent, _ = talked("nodes", turns=1)
+    without = create_context_agent(model_of(LIMIT, policy=script("done")), [])
+    builder = StateGraph(MessagesState).add_node("agent", lambda _: {}).add_edge("__start__", "agent")
+    foreign = builder.compile(checkpointer=InMemorySaver())
+    foreign.invoke({"messages": ["Hi"]}, THREAD)
+    bare = create_agent(model_of(LIMIT, policy=script("done")), checkpointer=InMemorySaver())
+    for graph in (foreign, bare):
+        with pytest.raises(ConfigError, match="neither ContextNodes nor ContextWindowMiddleware"):
+            compact(graph, THREAD)
+    with pytest.raises(ConfigError, match="has no checkpointer"):
+        compact(without, THREAD)
+    with pytest.raises(ConfigError, match="pass the compiled graph"):
+        compact("agent", THREAD)
+    with pytest.raises(ConfigError, match="thread_id"):
+        undo(agent, {})
+    with pytest.raises(ContextWindowError, match="thread '2' has no messages"):
+        compact(agent, {"configurable": {"thread_id": "2"}})
+    with pytest.raises(ContextWindowError, match="nothing to undo"):
+        undo(agent, THREAD)
+    assert compact(agent, THREAD) is None
+
+
+def test_a_graph_that_ends_in_parallel_nodes_stays_idle():
+    model = model_of(LIMIT, policy=script("done"))
+    nodes = ContextNodes(ContextEngine(model, exact_count, config=ContextConfig(output_reserve=0)))
+    builder, ran = StateGraph(ContextState), []
+    add_context_nodes(builder, nodes, model=model, after="log")
+    for name in ("log", "left", "right"):
+        builder.add_node(name, lambda _: ran.append(1))
+    builder.add_edge("__start__", "budget_check").add_edge("agent", "maybe_summarize")
+    builder.add_edge("log", "left").add_edge("log", "right")
+    graph = builder.compile(checkpointer=InMemorySaver())
+    graph.invoke({"messages": talk(12)}, THREAD)
+    assert compact(graph, THREAD).left
+    assert (graph.get_state(THREAD).next, len(ran)) == ((), 3)
+
+
+@tool
+def approve() -> str:
+    """Ask a person."""
+    return str(interrupt("Approve?"))
+
+
+@on_both
+def test_a_thread_in_the_middle_of_a_run_is_left_alone(adapter):
+    asking = AIMessage("", tool_calls=[{"name": "approve", "args": {}, "id": "c1"}])
+    agent = agent_on(adapter, model_of(LIMIT, policy=script(asking, WORD)), [approve], counter=exact_count)
+    ask(agent, "Go on.")
+    with pytest.raises(ContextWindowError, match="middle of a run"):
+        compact(agent, THREAD)
