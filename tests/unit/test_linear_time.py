@@ -43,7 +43,6 @@ BUILT_FROM_ARGUMENTS = {
     "f\"(?<![\\\\w'-])(?:{found})(?![\\\\w'-])\"": "the results are globals of its module",
     "pattern": "globals of their module, the last line of a tool's result in the demo, or what its model searches for",
     "text": "the results are globals of the demo",
-    "re.escape(needle)": "a text as it is",
     "others": "a pattern of the settings, by who runs the program",
 }
 """Arguments that are not known without a call -> why the patterns that they make are tested or harmless."""

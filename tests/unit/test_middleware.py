@@ -241,7 +241,7 @@ def test_structured_output_by_a_tool_counts_and_ends_the_turn(strategy):
     assert held(agent, 10, 540)["structured_response"] == Answer(text=LONG, pages=1)
     assert [request.refused for request in model.requests] == [False] * 10
     stored = values(agent)
-    assert stored["context_report"]["tool_tokens"] > 30
+    assert stored["context_report"]["tool_tokens"] > 20
     assert stored["context_guard"]["compactions"] > 0
     assert len(stored["messages"]) == 30
 
