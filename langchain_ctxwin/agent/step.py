@@ -232,15 +232,14 @@ class AgentStep:
         if compaction is None:
             self._uncompacted(window)
         else:
-            self.compacted(window, self.engine.apply(compaction, window))
+            self.compacted(window, (yield from self.engine.applying(compaction, window)))
 
-    def compacted(self, window: Window, update: Update) -> None:
-        """Take up a compaction that was carried out, with the report of the request as it is now."""
-        after = self.engine.continued(AgentStep({**self.state, **update}, self.setup).window, window)
+    def compacted(self, window: Window, after: Window) -> None:
+        """Take up the request after a compaction."""
         reason = str(after.session.guard.get("reason", ""))
         if after.session.compactions <= window.session.compactions and reason:
             self.engine.report_summary(window, "refused", "", reason=reason)
-        self.update({**update, **self._pending(after), "context_report": after.report}, after)
+        self._take(after)
 
     @contextmanager
     def reporting_refusal(self) -> Iterator[None]:
@@ -305,6 +304,9 @@ class AgentStep:
 
     def _uncompacted(self, window: Window) -> None:
         self._note({**window.session.to_json(), **self._pending(window), "context_report": window.report}, window)
+
+    def _take(self, window: Window) -> None:
+        self.update({**window.session.to_json(), **self._pending(window), "context_report": window.report}, window)
 
     def _note(self, update: Update, window: Window) -> None:
         """Take up what changed, and the window unless its guard changed, which a measure would tell of."""
