@@ -33,12 +33,12 @@ REFUSED = "summary refused: "  # begins the stored reason of a summary that came
 MAX_MODELS = 4  # models remembered per conversation; of more, the one learned first leaves
 
 
-def update_after_measure(window: Window) -> dict[str, Any]:
-    """Return the state after a measure: mended positions, how many messages were seen, the report."""
+def after_measure(window: Window) -> Session:
+    """Return the session after a measure: mended positions, and how many messages were seen."""
     messages = window.parts.messages
     first = message_id(messages, 0) if messages else None
     counts = {**window.session.counts, "messages": len(messages), "first": first}
-    return {**window.session.to_json(), "context_counts": counts, "context_report": window.report}
+    return replace(window.session, counts=counts, faults=())
 
 
 # ---- after a compaction ---------------------------------------------------------------------------------------------

@@ -17,12 +17,12 @@ from langchain_ctxwin import BudgetExceededError
 from langchain_ctxwin.core import (
     Record,
     View,
+    after_measure,
     find_faults,
     is_empty,
     is_pinned,
     last_user,
     message_id,
-    update_after_measure,
 )
 from langchain_ctxwin.core import (
     plan as planning,
@@ -55,7 +55,7 @@ def measured(engine, messages, state):
 def advance(engine, messages, state):
     """Do what the nodes do before a model call; return the window that is sent, and the new state."""
     window = measured(engine, messages, state)
-    state = state | update_after_measure(window)
+    state = state | after_measure(window).to_json()
     if plan := engine.plan(window):
         state = state | engine.apply(plan, window)
         window = measured(engine, messages, state)
