@@ -140,7 +140,7 @@ def check_json(history, window, state, old):
 
 def check_monotonic(history, window, state, old):
     """The start never moves back, and what was cleared or clamped stays so while it is in view."""
-    new = View.from_json(state["context_view"], Record.from_json(state.get("context_record")))
+    new = replace(View.from_json(state["context_view"]), record=Record.from_json(state.get("context_record")))
     start = new.start.index if new.start else 0
     assert start >= (old.start.index if old.start else 0)
     ids = {message_id(history, i) for i in range(start, len(history))} | {p.id for p in new.pinned}
