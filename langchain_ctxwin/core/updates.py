@@ -70,7 +70,15 @@ def after_compaction(compaction: Compaction, window: Window, shown: Request) -> 
         pending=None if is_summary or not _is_current(session.pending, window) else session.pending,
     )
     sizing = replace(shown.sizing, spans=tuple(span for span in shown.sizing.spans if span.stop > start))
-    return replace(shown, parts=window.parts, session=after, sizing=sizing, view=view, limit=shown.input_limit)
+    return replace(
+        shown,
+        parts=window.parts,
+        session=after,
+        sizing=sizing,
+        view=view,
+        limit=shown.input_limit,
+        unbound=shown.unbound_under(shown.view),
+    )
 
 
 def update_without_reasoning(window: Window) -> dict[str, Any]:

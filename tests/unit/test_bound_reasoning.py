@@ -14,6 +14,7 @@ from langchain_ctxwin.core import after_measure
 from langchain_ctxwin.core.updates import update_without_reasoning
 from langchain_ctxwin.middleware import ContextWindowMiddleware
 from langchain_ctxwin.observe import MemorySink, NoticeEvent
+from langchain_ctxwin.util.work import run
 
 LIMITS = ModelLimits(context_window=8_000, max_output_tokens=1_000)
 THREAD = {"configurable": {"thread_id": "Ann"}}
@@ -60,10 +61,13 @@ def reasoned(request):
 
 
 def compacted(engine, history, called, session=None):
-    """The window after the compaction that a history needs."""
+    """The window after the compaction that a history needs, which is the same where it is measured anew."""
     window = engine.measure(history, called=called, session=session)
-    update = engine.apply(engine.emergency(window), window)
-    return engine.measure(history, called=called, session=after_measure(window).to_json() | update)
+    after = run(engine.applying(engine.emergency(window), window))
+    update = after_measure(window).to_json() | after.session.to_json()
+    again = engine.measure(history, called=called, session=update)
+    assert after.shown_as(after.view).assembled() == again.assembled()
+    return again
 
 
 @pytest.mark.parametrize("block", FORMS.values(), ids=FORMS)

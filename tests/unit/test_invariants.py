@@ -27,6 +27,7 @@ from langchain_ctxwin.core import (
 from langchain_ctxwin.core import (
     plan as planning,
 )
+from langchain_ctxwin.util.work import run
 from support.conversations import CharCounter, conversations, payload, ready
 
 COUNTER = CharCounter()
@@ -196,6 +197,24 @@ def test_a_refusal_means_that_even_the_floor_does_not_fit(messages, window):
     with pytest.raises(BudgetExceededError, match="What to change") as refused:
         engine.emergency(before)
     assert refused.value.report["total_tokens"] > window
+
+
+@RUNS
+@given(messages=conversations(), window=WINDOWS)
+def test_a_compaction_leaves_the_request_that_a_measure_of_its_state_gives(messages, window):
+    engine = engine_of(window)
+    before = measured(engine, messages, None)
+    try:
+        compaction = engine.emergency(before) or engine.plan(before)
+    except BudgetExceededError:
+        return
+    if compaction:
+        after = run(engine.applying(compaction, before))
+        again = measured(engine, messages, json.loads(json.dumps(after.session.to_json())))
+        assert (after.report, after.size, after.view, after.digest) == (
+            *(again.report, again.size, again.view, again.digest),
+        )
+        assert after.assembled() == again.assembled()
 
 
 @RUNS
