@@ -14,7 +14,7 @@ from langchain_ctxwin.core.compaction import MIN_PROGRESS, Compaction, accepted_
 from langchain_ctxwin.core.limits import unrefuted
 from langchain_ctxwin.core.pins import last_user
 from langchain_ctxwin.core.request import LastReport, Request, Window
-from langchain_ctxwin.core.session import Pending, Session, counted, last_position
+from langchain_ctxwin.core.session import Session, counted, last_position
 from langchain_ctxwin.core.sizing import ReportedSize, Sizes, Span, is_plausible
 from langchain_ctxwin.core.usage import (
     agrees,
@@ -67,7 +67,7 @@ def after_compaction(compaction: Compaction, window: Window, shown: Request) -> 
         summary=shown.summary,
         guard=guard,
         counts=counts,
-        pending=None if is_summary or not _is_current(session.pending, window) else session.pending,
+        pending=None if is_summary else session.pending,
     )
     sizing = replace(shown.sizing, spans=tuple(span for span in shown.sizing.spans if span.stop > start))
     return replace(
@@ -117,11 +117,6 @@ def with_cost(session: Session, cost: Mapping[str, int]) -> Session:
     before: Mapping[str, int] = session.guard.get("summarizer") or {}
     total = {name: before.get(name, 0) + amount for name, amount in {"summaries": 1, **cost}.items()}
     return replace(session, guard={**session.guard, "summarizer": total})
-
-
-def _is_current(pending: Pending | None, window: Window) -> bool:
-    """False for a finished summary whose messages were edited since it was begun."""
-    return pending is None or not pending.text or pending.matches(window.parts.messages)
 
 
 def _accepted(summary: str, compaction: Compaction, window: Window) -> Request:
