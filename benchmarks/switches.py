@@ -611,7 +611,13 @@ SUMMARY_ROWS = (
         seams={"core.compaction:MIN_PROGRESS": value(0.0)},
         measures=("servers", "shown", *SUMMARY),
     ),
-    Row(name="a summary that is too long is cut", seams={"core.updates:_accepted": argument(0)}, measures=SUMMARY),
+    Row(
+        name="a summary that is too long is cut",
+        seams={
+            "core.updates:_accepted": lambda _: lambda text, plan, *_: plan.after.shown_as(plan.after.view, text),
+        },
+        measures=SUMMARY,
+    ),
     Row(
         name="summary of messages edited since is refused",
         seams={"core.session:Pending.matches": returning(True)},

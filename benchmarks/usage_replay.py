@@ -14,7 +14,7 @@ from langchain_core.messages.utils import count_tokens_approximately
 
 from langchain_ctxwin import Compaction, ContextEngine, ModelInfo, ModelLimits, TokenEstimator, Window
 from langchain_ctxwin.core.pins import last_user
-from langchain_ctxwin.core.updates import from_answer, update_after_measure
+from langchain_ctxwin.core.updates import after_measure, from_answer
 from langchain_ctxwin.core.view import View, position_of
 from usage_sizes import Sized
 
@@ -102,7 +102,7 @@ class Replay:
         pinned = tuple(position_of(messages, i) for i in range(window.parts.first, begin))
         left = window.shown_as(View(start=position_of(messages, cut), pinned=pinned), "")
         compaction = Compaction(kind="force", reason="half of it leaves", before=window, after=left)
-        after = self.measure(messages, {**update_after_measure(window), **self.engine.apply(compaction, window)})
+        after = self.measure(messages, {**after_measure(window).to_json(), **self.engine.apply(compaction, window)})
         assert after.start == cut, after.session.faults
         left_tokens = self.talk.true_tokens(cut) - self.talk.true_tokens(begin)
         return after, self.talk.true_tokens(point) - left_tokens
@@ -125,7 +125,7 @@ class Replay:
         point, following = self.talk.points[number : number + 2]
         messages = self.talk.messages
         other = self.other_engine.measure(
-            messages[:point], tools=self.talk.tools, session=update_after_measure(window), model=self.other
+            messages[:point], tools=self.talk.tools, session=after_measure(window).to_json(), model=self.other
         )
         # Nobody knows its true size: what is shown is how far the first model's reports leak into the plain estimate.
         yield self.sighting("other", number, other, other.estimates.total_tokens)
@@ -140,7 +140,7 @@ class Replay:
 
 def learned(window: Window, reply: AnyMessage) -> State:
     assert isinstance(reply, AIMessage)
-    return {**update_after_measure(window), "context_counts": from_answer(window, reply).counts}
+    return {**after_measure(window).to_json(), "context_counts": from_answer(window, reply).counts}
 
 
 def replayed(talk: Sized) -> list[Sighting]:

@@ -33,13 +33,13 @@ from langchain_ctxwin.core.session import Pending, Session, read_key, read_sessi
 from langchain_ctxwin.core.tool_schemas import listed, recall_name
 from langchain_ctxwin.core.turns import as_messages
 from langchain_ctxwin.core.updates import (
+    after_compaction,
+    after_failure,
+    after_measure,
+    after_summary,
     expected_sizes,
     from_count,
     own_words,
-    update_after_compaction,
-    update_after_failure,
-    update_after_measure,
-    update_after_summary,
 )
 from langchain_ctxwin.core.usage import fault_of
 from langchain_ctxwin.errors import ConfigError, SummarizationError, brief, expect
@@ -256,11 +256,9 @@ class ContextEngine:
         for planned in (self.plan, self.emergency, self.relieve):
             compaction = planned(window)
             if compaction is not None:
-                update = yield from self.applying(compaction, window)
-                window = self.measure(messages, session=update, **fixed)
-        kept = update_after_measure(window)
-        report = kept.pop("context_report")
-        return Fitted(request=self.build(window), session=kept, report=report)
+                window = yield from self.applying(compaction, window)
+        kept = after_measure(window).to_json()
+        return Fitted(request=self.build(window), session=kept, report=window.report)
 
     def measure(
         self,
@@ -306,13 +304,6 @@ class ContextEngine:
             return read_key(name, value)
         # The value in the value stays alive, so an id in the key cannot come to mean another one.
         return once(self._records, id(value), lambda: (value, read_key(name, value)))[1]
-
-    def continued(self, window: Window, before: Window) -> Window:
-        """Return the window of a request that goes on with what `before` began, by the settings that held then."""
-        settings = settings_of(before)
-        if settings_of(window) is settings:
-            return window
-        return self._window(replace(window.parts, settings=settings), window.session, window.limits)
 
     def verify(self, window: Window) -> Window:
         """Ask the provider how large a request is that may or may not fit; any other window is returned as it is.
@@ -409,31 +400,31 @@ class ContextEngine:
             call: what the agent's requests go to, tools bound. A summarizer that is the same model object is asked by
                 extending the last request, whose prefix the provider has in its cache.
         """
-        return run(self.applying(compaction, window, call=call))
+        return {} if compaction is None else run(self.applying(compaction, window, call=call)).session.to_json()
 
     async def aapply(self, compaction: Compaction | None, window: Window, *, call: Any = None) -> dict[str, Any]:
         """Like `apply`, awaiting the summarizer."""
-        return await arun(self.applying(compaction, window, call=call))
-
-    def applying(self, compaction: Compaction | None, window: Window, *, call: Any = None) -> Work[dict[str, Any]]:
-        """The work of `apply`, for sync and async callers."""
         if compaction is None:
             return {}
+        return (await arun(self.applying(compaction, window, call=call))).session.to_json()
+
+    def applying(self, compaction: Compaction, window: Window, *, call: Any = None) -> Work[Window]:
+        """The work of `apply`, for sync and async callers: the request afterwards, priced, with its session."""
         expect(compaction, Compaction, "compaction", "what plan or emergency returned")
         began = time.perf_counter()
         if compaction.snapshot is None:
-            update = update_after_compaction(compaction, window, compaction.after.summary)
+            after = after_compaction(compaction, window, compaction.after)
         else:
             start, stop = compaction.snapshot
             task = self._task(window, start, stop, compaction.summary_max_tokens, call)
             try:
                 written = yield from writing_summary(**task)
             except SummarizationError as error:
-                return update_after_failure(window, str(error))
-            update = update_after_summary(compaction, window, written.text, written.cost)
+                return replace(window, session=after_failure(window, str(error)))
+            after = after_summary(compaction, window, written.text, written.cost)
             self.report_summary(window, "ready", "", written, messages=stop - start)
-        seconds = time.perf_counter() - began
-        return tell(self._after, self.reporter, compaction, window, update, seconds=seconds)
+        tell(self._after, self.reporter, compaction, window, after, seconds=time.perf_counter() - began)
+        return after
 
     def build(self, window: Window) -> list[AnyMessage]:
         """Return the message list that the model sees, the system message first when there is one.
@@ -495,13 +486,17 @@ class ContextEngine:
         Raises:
             BudgetExceededError: the request is at its smallest and still too large.
         """
+        return self.recovered(window, overflow, is_stated=is_stated).session.to_json()
+
+    def recovered(self, window: Window, overflow: ContextOverflow, *, is_stated: bool = True) -> Window:
+        """Like `recover`, and return the request that follows, priced."""
         again = self.learn(window, overflow, is_stated=is_stated)
         if again.view.without_media - window.view.without_media:
-            return again.session.to_json()
+            return again
         compaction = self.emergency(again, target_tokens=retry_target(again, overflow))
         if compaction is None:
             raise planning.refusal_of(again)
-        return self.apply(compaction, again)
+        return run(self.applying(compaction, again))
 
     def may_show(self, window: Window, pending: Pending) -> bool:
         """False when a finished summary is needed now and its messages were edited since; looked at only then."""

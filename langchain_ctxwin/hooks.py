@@ -85,17 +85,16 @@ def tell(
     reporter: Reporter,
     compaction: Compaction,
     window: Window,
-    update: dict[str, Any],
+    after: Window,
     *,
     seconds: float,
-) -> dict[str, Any]:
-    """Return the state update of a compaction that took so long, and tell what it changed."""
-    if update["context_guard"].get("compactions", 0) <= window.session.compactions:
-        return update
+) -> None:
+    """Tell what a compaction changed that took so long; nothing where it came to nothing."""
+    if after.session.compactions <= window.session.compactions:
+        return
     messages, model, limit = window.parts.messages, window.parts.model, window.input_limit
     left = left_behind(compaction.after, window.session.view)
     results = [index for index in left if isinstance(messages[index], ToolMessage)]
-    after = compaction.after.shown_as(compaction.view, update["context_summary"])
     facts: dict[str, Any] = {
         "kind": compaction.kind,
         "reason": compaction.reason,
@@ -113,7 +112,7 @@ def tell(
         unused_results=len(unused_results(messages, results)),
     )
     reporter.emit(event)
-    before, clamped = window.view.clamped, compaction.view.clamped
+    before, clamped = window.view.clamped, after.view.clamped
     cut = after.clamped_newest()
     new = {name: sizes for name, sizes in cut.items() if before.get(name) != clamped[name]}
     if new:  # what was just said, or just found, is not shown whole
@@ -121,7 +120,6 @@ def tell(
         reporter.emit(NoticeEvent(model=model, notice="newest_clamped", about=about))
     if hook is not None:
         hook(Compacted(**facts, left=tuple(messages[index] for index in left), thread=thread_of_run()))
-    return update
 
 
 def _ignored(compaction: Compaction, reason: str) -> Compaction:

@@ -1,4 +1,4 @@
-"""The graph that the fleet serves: our nodes, a tool with large results, cursors and leases that all workers share."""
+"""The graph that the fleet serves: our nodes, a tool with large results, and cursors that all workers share."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from langchain_ctxwin import (
     ToolResultGuard,
     add_context_nodes,
 )
-from langchain_ctxwin.summarize import ModelSummarizer, RedisLease, SummaryJobs
+from langchain_ctxwin.summarize import ModelSummarizer
 from langchain_ctxwin.tool_results.stores import RedisResultStore
 
 LIMITS = ModelLimits(context_window=4_000, max_output_tokens=500)
@@ -73,7 +73,6 @@ def build(place: Place) -> StateGraph[Any, Any, Any, Any]:
         LIMITS,
         counter=TokenEstimator("openai"),
         summarizer=ModelSummarizer(Summarizer(diary, place.summary_seconds), max_input_tokens=SUMMARIZER_TOKENS),
-        jobs=SummaryJobs(lease=RedisLease.from_url(place.valkey)),
         pin_when=is_policy,
     )
     tools = [list_stock, *guard.tools]

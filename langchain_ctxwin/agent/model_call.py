@@ -27,7 +27,7 @@ from langchain_ctxwin.core.updates import Lesson, from_answer, small_report, upd
 from langchain_ctxwin.core.usage import answered_by, sent_tokens
 from langchain_ctxwin.engine import settings_of
 from langchain_ctxwin.errors import BudgetExceededError, ContextWindowError, NoModelFitsError, RemainingTooSmallError
-from langchain_ctxwin.util.work import Wait, Work
+from langchain_ctxwin.util.work import Wait, Work, run
 
 if TYPE_CHECKING:
     from langchain_ctxwin.observe.validation import Validator  # takes a while to import
@@ -179,11 +179,12 @@ class ModelCall:
         # Whoever of several candidates stated a limit, the router has learned it under that one's name.
         is_stated = error is not None and self._router is None
         has_moved = error is not None and self._router is not None and self._has_moved(error)
-        if not has_moved and not (yield from self._has_fewer_tools(overflow, is_stated=is_stated)):
-            step.update(self._engine.recover(window, overflow, is_stated=is_stated))
+        if has_moved or (yield from self._has_fewer_tools(overflow, is_stated=is_stated)):
+            step.update({"context_report": step.window.report}, step.window)
+        else:
+            smaller = self._engine.recovered(window, overflow, is_stated=is_stated)
+            step.update({**smaller.session.to_json(), "context_report": smaller.report}, smaller)
         self._report(event)
-        smaller = self._engine.continued(step.window, window)
-        step.update({"context_report": smaller.report}, smaller)
         return self._attempt()
 
     def _less_output(self, attempt: Attempt, overflow: ContextOverflow, error: Exception | None) -> dict[str, int]:
@@ -330,4 +331,4 @@ def fit(step: AgentStep) -> None:
     window = step.window
     compaction = step.engine.emergency(window)
     if compaction is not None:
-        step.compacted(window, step.engine.apply(compaction, window))
+        step.compacted(window, run(step.engine.applying(compaction, window)))

@@ -20,7 +20,7 @@ from langchain_ctxwin.agent.step import AgentStep
 from langchain_ctxwin.core.compaction import Compaction, left_behind
 from langchain_ctxwin.core.events import NoticeEvent
 from langchain_ctxwin.core.request import Window
-from langchain_ctxwin.core.updates import update_after_undo
+from langchain_ctxwin.core.updates import after_undo
 from langchain_ctxwin.core.view import message_id
 from langchain_ctxwin.errors import ConfigError, ContextWindowError, brief, expect
 from langchain_ctxwin.util.work import Wait, Work, arun, run
@@ -146,15 +146,15 @@ def _compacting(agent: Any, config: Any, focus: str, *, is_preview: bool) -> Wor
         return None
     if is_preview:
         return _told(compaction, window, window.session.summary if compaction.snapshot else compaction.after.summary)
-    update = yield from engine.applying(compaction, window, call=step.called)
-    if compaction.snapshot and update["context_view"] == window.session.view.to_json():  # the summarizer failed
+    after = yield from engine.applying(compaction, window, call=step.called)
+    if compaction.snapshot and after.session.view == window.session.view:  # the summarizer failed
         compaction = engine.asked(window, summarize=False)
         if compaction is None:
             return None
-        update = engine.apply(compaction, window)
-    step.compacted(window, update)
+        after = yield from engine.applying(compaction, window)
+    step.compacted(window, after)
     yield from _stored(agent, config, step.news)
-    return _told(compaction, window, update["context_summary"])
+    return _told(compaction, window, after.session.summary)
 
 
 def _told(compaction: Compaction, window: Window, summary: str) -> ThreadCompaction:
@@ -177,13 +177,14 @@ def _told(compaction: Compaction, window: Window, summary: str) -> ThreadCompact
 def _undoing(agent: Any, config: Any) -> Work[None]:
     step = yield from _step_of(agent, config)
     window = step.window
-    update = update_after_undo(window)
-    if update is None:
+    session = after_undo(window)
+    if session is None:
         raise ContextWindowError(
             "nothing to undo: no compaction was made in this thread since the last undo, or messages of the view "
             "before it were edited or removed"
         )
-    step.compacted(window, update)
+    step.update(session.to_json())
+    step.compacted(window, step.window)
     yield from _stored(agent, config, step.news)
     about = {"tokens_before": window.total_tokens, "tokens_after": step.window.total_tokens}
     step.engine.reporter.emit(NoticeEvent(model=window.parts.model, notice="compaction_undone", about=about))

@@ -19,7 +19,7 @@ from langchain_ctxwin.core import plan as planning
 from langchain_ctxwin.core.events import NoticeEvent, OverflowEvent
 from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.session import MAX_INEFFECTIVE, read_key
-from langchain_ctxwin.core.updates import own_words, update_after_measure
+from langchain_ctxwin.core.updates import after_measure, own_words
 from langchain_ctxwin.engine import ContextEngine, settings_of
 from langchain_ctxwin.errors import BudgetExceededError, ContextWindowError, NoModelFitsError
 from langchain_ctxwin.reporting import metadata_of
@@ -169,9 +169,7 @@ class AgentStep:
             self.engine.jobs.cancel(key)
         if self.engine.in_background(window):
             window = self.summaries.advance(window, found)
-        update = update_after_measure(window)
-        update["context_pending"] = {**update["context_pending"], **self._flags(window)}
-        self._note(update, replace(window, session=replace(window.session, counts=update["context_counts"], faults=())))
+        self._take(replace(window, session=after_measure(window)), self._flags(window))
 
     def choose(self) -> Work[None]:
         """Choose the tools and the model of the request, where there are several.
@@ -211,13 +209,13 @@ class AgentStep:
         if self.engine.in_background(window):
             pending = window.session.pending
             if is_due and pending is not None:
-                self._uncompacted((yield from self.summaries.written_here(window, pending)))
+                self._take((yield from self.summaries.written_here(window, pending)))
             else:
-                self._uncompacted(self.summaries.advance(window))
+                self._take(self.summaries.advance(window))
             return
         plan = self.engine.plan(window) if is_due or not self._may_move(window) else None
         if plan is None:
-            self._uncompacted(window)
+            self._take(window)
         else:
             self.compacted(window, (yield from self.engine.applying(plan, window, call=self.called)))
 
@@ -232,17 +230,16 @@ class AgentStep:
         with self.reporting_refusal():
             compaction = self.engine.emergency(window) or self.engine.relieve(window)
         if compaction is None:
-            self._uncompacted(window)
+            self._take(window)
         else:
-            self.compacted(window, self.engine.apply(compaction, window))
+            self.compacted(window, (yield from self.engine.applying(compaction, window)))
 
-    def compacted(self, window: Window, update: Update) -> None:
-        """Take up a compaction that was carried out, with the report of the request as it is now."""
-        after = self.engine.continued(AgentStep({**self.state, **update}, self.setup).window, window)
+    def compacted(self, window: Window, after: Window) -> None:
+        """Take up the request after a compaction."""
         reason = str(after.session.guard.get("reason", ""))
         if after.session.compactions <= window.session.compactions and reason:
             self.engine.report_summary(window, "refused", "", reason=reason)
-        self.update({**update, **self._pending(after), "context_report": after.report}, after)
+        self._take(after, is_compacted=True)
 
     @contextmanager
     def reporting_refusal(self) -> Iterator[None]:
@@ -299,19 +296,20 @@ class AgentStep:
         """True while the router is to be asked, once the request does not fit, whether the conversation moves."""
         return not planning.past_bound(window) and self.choices.may_move(self.state, window)
 
-    def _pending(self, window: Window) -> Update:
-        """The summary on its way, and whether a request waits behind the step that was due."""
+    def _take(self, window: Window, flags: Update | None = None, *, is_compacted: bool = False) -> None:
+        """Take up a request, its session and its report.
+
+        Flags say what happens next; by default whether the request waits behind the step that was due.
+        """
         pending = window.session.pending
-        waits = {"request_waits": True} if flags_of(self.state).get("due") else {}
-        return {"context_pending": {**(pending.to_json() if pending else {}), **waits}}
-
-    def _uncompacted(self, window: Window) -> None:
-        self._note({**window.session.to_json(), **self._pending(window), "context_report": window.report}, window)
-
-    def _note(self, update: Update, window: Window) -> None:
-        """Take up what changed, and the window unless its guard changed, which a measure would tell of."""
-        is_measured = window.session.guard == self.window.session.guard
-        self.update(changed(self.state, update), window if is_measured else None)
+        if flags is None:
+            flags = {"request_waits": True} if flags_of(self.state).get("due") else {}
+        update = {
+            **window.session.to_json(),
+            "context_pending": {**(pending.to_json() if pending else {}), **flags},
+            "context_report": window.report,
+        }
+        self.update(update if is_compacted else changed(self.state, update), window)
 
     def _report_faults(self, window: Window, faults: Sequence[str]) -> None:
         """Report what in the stored state was not ours, and, once, why no summary is tried any more."""

@@ -9,7 +9,7 @@ from langchain_ctxwin.core.record import Record, RecordLine, extended
 from langchain_ctxwin.core.session import Pending, Session
 from langchain_ctxwin.core.sizing import Doubt, Sizes
 from langchain_ctxwin.core.tool_schemas import FRAMING
-from langchain_ctxwin.core.updates import from_answer, update_after_measure
+from langchain_ctxwin.core.updates import after_measure, from_answer
 from langchain_ctxwin.core.view import Clamp, Position, View, message_id, position_of
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "Session",
     "Sizes",
     "View",
+    "after_measure",
     "extended",
     "find_faults",
     "from_answer",
@@ -38,5 +39,4 @@ __all__ = [
     "record_text",
     "repair_step",
     "text_of",
-    "update_after_measure",
 ]

@@ -439,53 +439,37 @@ def budget_table(report: Mapping[str, object]) -> str:
 
 
 def refusal(report: Mapping[str, object], kept: Sequence[tuple[str, int]]) -> BudgetExceededError:
-    """Build the error for a request that nothing can make fit: a headline, the table, and what to change.
+    """Build the error for a request that nothing can make fit: a sentence, the table, and what to change.
 
-    `report` is that of the request at its smallest. `kept` are names and tokens of explicit pins and constraints; the
-    headline blames them when the request would fit without them.
+    `report` is that of the request at its smallest. `kept` are names and tokens of explicit pins and constraints; they
+    are to change first when the request would fit without them.
     """
-    kept_tokens, total, limit = sum(tokens for _, tokens in kept), _total(report), _count(report, "input_limit")
-    advice = _advice(report)
-    headline = _headline(report, advice)
-    if kept and total - kept_tokens <= limit:
-        headline = (
-            f"pinned messages and constraints need {kept_tokens:,} of {limit:,} tokens, the rest at its smallest "
-            f"{max(0, total - kept_tokens):,}: unpin or shorten some of them, or raise context_window"
-        )
-        advice.insert(
-            0, "unpin or shorten pinned messages, drop or shorten constraints: the list above has their sizes"
-        )
-    parts = [headline, budget_table(report)]
-    if kept:
-        by_size = sorted(kept, key=lambda part: -part[1])
-        lines = [f"- {name}: {tokens:,} tokens" for name, tokens in by_size[:MAX_NAMED]]
-        if more := by_size[MAX_NAMED:]:
-            lines.append(f"- {len(more):,} more: {sum(tokens for _, tokens in more):,} tokens")
-        parts.append("\n".join(("Verbatim in every request:", *lines)))
-    parts.append("\n".join(("What to change:", *(f"- {line}" for line in advice))))
-    return BudgetExceededError("\n\n".join(parts), report=report)
-
-
-def _headline(report: Mapping[str, object], advice: Sequence[str]) -> str:
-    """One readable sentence: the sizes and the first piece of advice."""
-    regions, limit, needed = _regions(report), _count(report, "input_limit"), _total(report)
-    subject, fixed = "the request needs", {name: size for name, size in regions.items() if name != "history"}
+    limit = _count(report, "input_limit")
+    regions = _regions(report)
+    by_size = sorted(regions, key=lambda name: -regions[name])
+    changes = [ADVICE[name] for name in by_size if regions[name] >= max(1, LARGE_SHARE * limit)]
+    if _count(report, "reserved_tokens") >= max(1, LARGE_SHARE * _count(report, "context_window")):
+        changes.append("lower output_reserve")
+    if kept and _total(report) - sum(tokens for _, tokens in kept) <= limit:
+        changes.insert(0, "unpin or shorten pinned messages, drop or shorten constraints")
+    subject = "the request needs"
+    needed = _total(report)
+    fixed = {name: tokens for name, tokens in regions.items() if name != "history"}
     if sum(fixed.values()) > limit:
-        subject, regions, needed = "fixed regions need", fixed, sum(fixed.values())
+        subject = "fixed regions need"
+        regions = fixed
+        needed = sum(fixed.values())
     sizes = ", ".join(f"{name} {tokens:,}" for name, tokens in regions.items() if tokens)
-    detail = f" ({sizes})" if sizes else ""
-    change = " or ".join([*(advice[:1] if len(advice) > 1 else ()), "raise context_window"])
-    return f"{subject} {needed:,} of {limit:,} tokens{detail}: {change}"
-
-
-def _advice(report: Mapping[str, object]) -> list[str]:
-    """Advice for the large regions, largest first, then the reserve, then the window."""
-    limit, window = _count(report, "input_limit"), _count(report, "context_window")
-    by_size = sorted(_regions(report).items(), key=lambda region: -region[1])
-    advice = [ADVICE[name] for name, tokens in by_size if tokens >= LARGE_SHARE * limit and tokens]
-    if window and _count(report, "reserved_tokens") >= LARGE_SHARE * window:
-        advice.append("lower output_reserve")
-    return [*advice, "raise context_window (use a model with a larger one)"]
+    change = " or ".join([*changes[:1], "raise context_window"])
+    parts = [f"{subject} {needed:,} of {limit:,} tokens ({sizes}): {change}", budget_table(report)]
+    if kept:
+        named = sorted(kept, key=lambda part: -part[1])
+        lines = [f"- {name}: {tokens:,} tokens" for name, tokens in named[:MAX_NAMED]]
+        more = [f"- {len(named) - MAX_NAMED:,} more"] if len(named) > MAX_NAMED else []
+        parts.append("\n".join(["Verbatim in every request:", *lines, *more]))
+    changes.append("raise context_window (use a model with a larger one)")
+    parts.append("\n".join(["What to change:", *(f"- {change}" for change in changes)]))
+    return BudgetExceededError("\n\n".join(parts), report=report)
 
 
 def _regions(report: Mapping[str, object]) -> dict[str, int]:

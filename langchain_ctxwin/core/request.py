@@ -131,7 +131,7 @@ class Request:
         parts = self.parts
         summary = self.summary if summary is None else summary
         start = parts.start_of(view)
-        unbound = self._unbound_under(view)
+        unbound = self.unbound_under(view)
         media = self._left_out_media(view, start)
         view = view if media == view.without_media else replace(view, without_media=media)
         record = record_text(summary, view.record)
@@ -289,7 +289,7 @@ class Request:
                 shown[key] = size
         return left_out(shown, spared, parts.media)
 
-    def _unbound_under(self, view: View) -> int:
+    def unbound_under(self, view: View) -> int:
         """Position up to which reasoning is left out: another view changes what all of it is tied to."""
         messages = self.parts.messages
         rules = self.parts.rules

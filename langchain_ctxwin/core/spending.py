@@ -1,4 +1,4 @@
-"""What a model call cost, by the usage that came with its answer, and what a compaction saves."""
+"""What a model call cost, by the usage that came with its answer."""
 
 from __future__ import annotations
 
@@ -129,41 +129,3 @@ def _as_metadata(raw: Mapping[str, Any]) -> dict[str, Any]:
     details = {**(kinds if isinstance(kinds, Mapping) else {}), "cache_read": read, "cache_creation": written}
     size = (count_of(raw.get("input_tokens")) or 0) + (read or 0) + (written or 0)
     return {"input_tokens": size, "output_tokens": raw.get("output_tokens"), "input_token_details": details}
-
-
-def _call_cost(info: ModelInfo | None, tokens: int, *, cached: int, output: int = 0) -> Decimal | None:
-    return Usage(input_tokens=tokens, cached_tokens=min(cached, tokens), output_tokens=output).cost(info)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompactionWorth:
-    """What a compaction costs once, and what it saves with each call that follows; None where a price is unknown."""
-
-    # USD more for the first call after it, which finds only the prompt and the tools in the cache.
-    once_cost: Decimal | None = None
-    saved_cost: Decimal | None = None  # USD less for each call, because less is read from the cache
-
-    @property
-    def pays_after_calls(self) -> float | None:
-        """Calls after which it has paid for itself; None when it never does, or nobody knows."""
-        if self.once_cost is None or not self.saved_cost or self.saved_cost <= 0:
-            return None
-        return float(self.once_cost / self.saved_cost)
-
-
-def worth_of(info: ModelInfo | None, *, before: int, after: int, prefix: int) -> CompactionWorth:
-    """Return what a compaction is worth by the prices of its model.
-
-    Sizes are input tokens of the request before and after it; `prefix` are those of the system prompt and the tools,
-    which stay in the cache.
-
-    Examples:
-        >>> info = ModelInfo(name="m", input_price=Decimal(1), output_price=Decimal(4), cache_read_price=Decimal("0.1"))
-        >>> worth_of(info, before=8_000, after=4_000, prefix=1_000).pays_after_calls
-        6.75
-    """
-    cold, warm = _call_cost(info, after, cached=prefix), _call_cost(info, after, cached=after)
-    full = _call_cost(info, before, cached=before)
-    if cold is None or warm is None or full is None:
-        return CompactionWorth()
-    return CompactionWorth(once_cost=cold - warm, saved_cost=full - warm)

@@ -14,7 +14,7 @@ from langchain_ctxwin.core.compaction import MIN_PROGRESS, Compaction, accepted_
 from langchain_ctxwin.core.limits import unrefuted
 from langchain_ctxwin.core.pins import last_user
 from langchain_ctxwin.core.request import LastReport, Request, Window
-from langchain_ctxwin.core.session import Pending, Session, counted, last_position, read_session
+from langchain_ctxwin.core.session import Session, counted, last_position, read_session
 from langchain_ctxwin.core.sizing import ReportedSize, Sizes, Span, is_plausible
 from langchain_ctxwin.core.usage import (
     agrees,
@@ -33,42 +33,62 @@ REFUSED = "summary refused: "  # begins the stored reason of a summary that came
 MAX_MODELS = 4  # models remembered per conversation; of more, the one learned first leaves
 
 
-def update_after_measure(window: Window) -> dict[str, Any]:
-    """Return the state after a measure: mended positions, how many messages were seen, the report."""
+def after_measure(window: Window) -> Session:
+    """Return the session after a measure: mended positions, and how many messages were seen."""
     messages = window.parts.messages
     first = message_id(messages, 0) if messages else None
     counts = {**window.session.counts, "messages": len(messages), "first": first}
-    return {**window.session.to_json(), "context_counts": counts, "context_report": window.report}
+    return replace(window.session, counts=counts, faults=())
 
 
 # ---- after a compaction ---------------------------------------------------------------------------------------------
 
 
-def update_after_compaction(compaction: Compaction, window: Window, summary: str) -> dict[str, Any]:
-    """Return the state after a compaction; the anchor goes, because the request it counted is no longer a prefix."""
+def after_compaction(compaction: Compaction, window: Window, shown: Request) -> Request:
+    """Return the request after a compaction that shows it like this, with the session that is stored from now on.
+
+    It is priced already. The anchor goes, because the request that it counted is no longer a prefix.
+    """
     session = window.session
-    is_summary = compaction.kind == "summarize" or compaction.summary is not None
+    messages = window.parts.messages
     dropped = int(session.guard.get("dropped_turns", 0)) + compaction.dropped_turns
-    guard = counted(session, window.parts.messages, reason=compaction.reason, dropped_turns=dropped)
+    guard = counted(session, messages, reason=compaction.reason, dropped_turns=dropped)
+    is_summary = compaction.kind == "summarize" or compaction.summary is not None
     if is_summary:
-        guard |= {"ineffective": 0} if _frees_enough(window, compaction, summary) else _ineffective(window)
+        guard |= {"ineffective": 0} if _frees_enough(window, compaction, shown) else _ineffective(window)
     counts = {key: value for key, value in session.counts.items() if key != "anchor"}
-    start = window.parts.start_of(compaction.view)
+    start = window.parts.start_of(shown.view)
     if sizes := counts.get("sizes"):
         counts["sizes"] = {name: _since(stored, start) for name, stored in sizes.items()}
-    pending = None if is_summary or not _is_current(session.pending, window) else session.pending
-    view = with_checksum(compaction.view, window.parts.messages)
     former = {
         "context_view": session.view.to_json(),
         "context_summary": session.summary,
         "context_record": session.view.record.to_json(),
     }
-    after = replace(session, view=view, summary=summary, guard=guard, counts=counts, pending=pending, former=former)
-    return after.to_json()
+    view = with_checksum(shown.view, messages)
+    after = replace(
+        session,
+        view=view,
+        summary=shown.summary,
+        guard=guard,
+        counts=counts,
+        former=former,
+        pending=None if is_summary else session.pending,
+    )
+    sizing = replace(shown.sizing, spans=tuple(span for span in shown.sizing.spans if span.stop > start))
+    return replace(
+        shown,
+        parts=window.parts,
+        session=after,
+        sizing=sizing,
+        view=view,
+        limit=shown.input_limit,
+        unbound=shown.unbound_under(shown.view),
+    )
 
 
-def update_after_undo(window: Window) -> dict[str, Any] | None:
-    """Return the state with the view before the latest compaction; None where its messages are gone, or there is none.
+def after_undo(window: Window) -> Session | None:
+    """Return the session with the view before the latest compaction; None without one, or when its messages are gone.
 
     Counts as a compaction, because the prefix changes.
     """
@@ -81,7 +101,7 @@ def update_after_undo(window: Window) -> dict[str, Any] | None:
         return None
     guard = counted(session, messages, reason="the latest compaction was taken back")
     counts = {key: value for key, value in session.counts.items() if key != "anchor"}
-    return replace(before, counts=counts, guard=guard).to_json()
+    return replace(before, counts=counts, guard=guard)
 
 
 def update_without_reasoning(window: Window) -> dict[str, Any]:
@@ -92,18 +112,13 @@ def update_without_reasoning(window: Window) -> dict[str, Any]:
     return {"context_guard": guard, "context_counts": counts}
 
 
-def update_after_summary(compaction: Compaction, window: Window, text: str, cost: Mapping[str, int]) -> dict[str, Any]:
-    """Return the state after a summary was written: it is paid for, whether it can be used or not."""
+def after_summary(compaction: Compaction, window: Window, text: str, cost: Mapping[str, int]) -> Request:
+    """Return the request after a summary was written: it is paid for, whether it can be used or not."""
     charged = replace(window, session=with_cost(window.session, cost))
     try:
-        return update_after_compaction(compaction, charged, _accepted(text, compaction, charged))
+        return after_compaction(compaction, charged, _accepted(text, compaction, charged))
     except SummarizationError as error:
-        return update_after_failure(charged, str(error))
-
-
-def update_after_failure(window: Window, reason: str) -> dict[str, Any]:
-    """Return the state after a summary that failed."""
-    return after_failure(window, reason).to_json()
+        return replace(charged, session=after_failure(charged, str(error)))
 
 
 def after_failure(window: Window, reason: str) -> Session:
@@ -127,34 +142,33 @@ def with_cost(session: Session, cost: Mapping[str, int]) -> Session:
     return replace(session, guard={**session.guard, "summarizer": total})
 
 
-def _is_current(pending: Pending | None, window: Window) -> bool:
-    """False for a finished summary whose messages were edited since it was begun."""
-    return pending is None or not pending.text or pending.matches(window.parts.messages)
-
-
-def _accepted(summary: str, compaction: Compaction, window: Window) -> str:
-    """The summary, or its first part where it is much longer than was planned, or longer and frees too little."""
-    request, before, planned = window.parts, compaction.tokens_before, compaction.summary_max_tokens
-    summary = first_part(summary, accepted_tokens(planned), request.price_text)
-    wanted = 1 if window.parts.settings.trigger_messages is not None else MIN_PROGRESS * before
-    if summary and before - compaction.after.shown_as(compaction.view, summary).total_tokens >= wanted:
-        return summary
-    first = first_part(summary, planned, request.price_text)
-    after = compaction.after.shown_as(compaction.view, first).total_tokens
-    if after >= before or not first:
+def _accepted(summary: str, compaction: Compaction, window: Window) -> Request:
+    """The request with the summary, or with its first part where it is too long, or longer and frees too little."""
+    after = compaction.after
+    before_tokens = compaction.tokens_before
+    planned = compaction.summary_max_tokens
+    price = window.parts.price_text
+    summary = first_part(summary, accepted_tokens(planned), price)
+    wanted = 1 if window.parts.settings.trigger_messages is not None else MIN_PROGRESS * before_tokens
+    shown = after.shown_as(after.view, summary)
+    if summary and before_tokens - shown.total_tokens >= wanted:
+        return shown
+    first = first_part(summary, planned, price)
+    shown = after.shown_as(after.view, first)
+    if shown.total_tokens >= before_tokens or not first:
         raise SummarizationError(
-            f"with {planned:,} tokens of the summary the request has {after:,} tokens, before it "
-            f"had {before:,}: lower summary_max_tokens"
+            f"with {planned:,} tokens of the summary the request has {shown.total_tokens:,} tokens, before it "
+            f"had {before_tokens:,}: lower summary_max_tokens"
         )
-    return first
+    return shown
 
 
-def _frees_enough(window: Window, compaction: Compaction, summary: str) -> bool:
+def _frees_enough(window: Window, compaction: Compaction, shown: Request) -> bool:
     """False for a summary that frees too little, which counts like one that failed."""
-    before, after = compaction.tokens_before, compaction.after.shown_as(compaction.view, summary).total_tokens
-    is_late = after >= before  # it tells of messages that had left before
+    freed_tokens = compaction.tokens_before - shown.total_tokens
+    is_late = freed_tokens <= 0  # it tells of messages that had left before
     is_by_number = window.parts.settings.trigger_messages is not None  # what counts is how many messages are shown
-    return is_late or is_by_number or before - after >= MIN_PROGRESS * before
+    return is_late or is_by_number or freed_tokens >= MIN_PROGRESS * compaction.tokens_before
 
 
 def _ineffective(window: Window) -> dict[str, Any]:

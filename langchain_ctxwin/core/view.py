@@ -99,8 +99,8 @@ class View:
         return value
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any], record: Record | None = None) -> View:
-        """Read the JSON form; missing keys take their defaults, what earlier versions stored beside them is left.
+    def from_json(cls, value: Mapping[str, Any]) -> View:
+        """Read the JSON form; missing keys take their defaults.
 
         Raises AttributeError, KeyError, TypeError or ValueError for what `to_json` does not write.
         """
@@ -114,7 +114,6 @@ class View:
                 tool=stored_text(how.get("tool") or ""),
             )
             for key, how in (value.get("clamped") or {}).items()
-            if "head_chars" in how
         }
         return cls(
             start=Position.from_json(start) if start else None,
@@ -125,7 +124,6 @@ class View:
             covered_tokens=stored_count(covered.get("left") or 0),
             left_checksum=None if value.get("checksum") is None else stored_checksum(value["checksum"]),
             begun_by=stored_text(value.get("begun_by") or ""),
-            record=record or Record(),
         )
 
 

@@ -1,13 +1,12 @@
 """Summaries, written by a model or extracted without one, on the critical path or off it.
 
 model       who writes: a model (with prompts, in parts where its window is small), or the lines of the record
-jobs        writing in time and at known cost, also in the background; what processes share of it: finished texts in a
-            LangGraph store, and a lease on what is being written
+jobs        writing in time and at known cost, also in the background; processes share finished texts through a
+            LangGraph store
 """
 
 from langchain_ctxwin.summarize.jobs import (
     Job,
-    RedisLease,
     SummaryJobs,
     SummaryStore,
     Written,
@@ -20,7 +19,6 @@ __all__ = [
     "ExtractiveSummarizer",
     "Job",
     "ModelSummarizer",
-    "RedisLease",
     "SummaryJobs",
     "SummaryStore",
     "Written",

@@ -6,7 +6,6 @@ import asyncio
 import atexit
 import hashlib
 import json
-import os
 import threading
 import time
 import weakref
@@ -17,9 +16,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field
 from functools import cache
-from math import ceil
-from typing import Any, Literal, Protocol, runtime_checkable
-from uuid import uuid4
+from typing import Any, Literal
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, AnyMessage
@@ -34,7 +31,7 @@ from langchain_ctxwin.protocols import Clock, Summarizer
 from langchain_ctxwin.summarize.model import CALL_CONFIG, caller_loop
 from langchain_ctxwin.util.background import bare_context, in_daemon, renew_after_fork
 from langchain_ctxwin.util.failures import log_failure
-from langchain_ctxwin.util.stores import asking, redis_client
+from langchain_ctxwin.util.stores import asking
 from langchain_ctxwin.util.work import Wait, Work, arun, run
 
 MAX_RUNNING = 4  # providers limit parallel requests, and no turn waits for a summary
@@ -78,13 +75,12 @@ class SummaryJobs:
 
     Key init args:
         max_running: summaries written at a time.
-        lease: lets one process of a fleet write what several of them find due.
         drain_seconds: longest wait at exit for summaries that go to a store.
         clock: monotonic seconds.
 
     Use:
         ```python
-        jobs = SummaryJobs(lease=RedisLease.from_url("redis://localhost:6379/0"))
+        jobs = SummaryJobs()
         jobs.start(key, lambda: summarizer.summarize(messages, previous="", max_tokens=500), timeout_seconds=60)
         if (job := jobs.find(key)) and job.written:
             print(job.written.text)
@@ -95,7 +91,6 @@ class SummaryJobs:
         self,
         *,
         max_running: int = MAX_RUNNING,
-        lease: Lease | None = None,
         drain_seconds: float = DRAIN_SECONDS,
         clock: Clock = time.monotonic,
     ) -> None:
@@ -103,9 +98,7 @@ class SummaryJobs:
             raise ConfigError(f"max_running={max_running!r}: give a whole number of summaries, at least 1")
         if not isinstance(drain_seconds, int | float) or not drain_seconds >= 0:
             raise ConfigError(f"drain_seconds={drain_seconds!r}: give a number of seconds, 0 to wait for nothing")
-        expect(lease, Lease | None, "lease", "an object with acquire and release, RedisLease.from_url(url), or None")
         self._max_running = max_running
-        self._lease = lease
         self._drain_seconds = drain_seconds
         self._clock = clock
         self._lock = threading.Lock()
@@ -201,20 +194,13 @@ class SummaryJobs:
 
     def _work(self, run: _Run, write: Callable[[], str], enter: Callable[[], None]) -> None:
         """What the thread of a job does; nobody is there to catch what it raises."""
-        has_lease = False
         try:
             if run.store is not None:
                 run.written = run.store.get(run.key)
             if run.written is None:
-                has_lease = self._acquired(run)
-                if has_lease:
-                    self._write(run, write, enter)
-                else:  # another process writes and stores it
-                    self.cancel(run.key)
+                self._write(run, write, enter)
         except BaseException as error:  # noqa: BLE001  # also a crash of the store, such as a panic in an extension
             run.reason = str(error)
-            if has_lease and run.written is None:
-                self._released(run)  # before a second attempt can begin, which needs it
         run.has_ended = True
 
     def _write(self, run: _Run, write: Callable[[], str], enter: Callable[[], None]) -> None:
@@ -226,22 +212,6 @@ class SummaryJobs:
             run.store.put(run.key, written)
             if run.cancelled.is_set():  # by somebody who may have looked into the store before
                 run.store.drop()
-
-    def _acquired(self, run: _Run) -> bool:
-        """True when no other process writes it; a lease that fails grants everything: work twice rather than never."""
-        try:
-            return self._lease is None or self._lease.acquire(run.key, run.timeout_seconds)
-        except Exception as error:  # noqa: BLE001  # a lease may be anybody's code
-            log_failure("summary.lease_failed", error, key=run.key)
-            return True
-
-    def _released(self, run: _Run) -> None:
-        """Let anybody write it: nothing came of this attempt. A lease that fails runs out by itself."""
-        try:
-            if self._lease is not None and self._clock() < run.deadline:
-                self._lease.release(run.key)
-        except Exception as error:  # noqa: BLE001  # see `_acquired`
-            log_failure("summary.lease_not_released", error, key=run.key)
 
     def _job(self, run: _Run) -> Job:
         is_over = self._clock() >= run.deadline
@@ -403,7 +373,6 @@ def _metering(kind: type[BaseException] | tuple[type[BaseException], ...]) -> It
 NAMESPACE = ("ctxwin", "summaries")
 READ_SECONDS = 1.0  # a turn waits for the store, and a healthy one answers within milliseconds
 TTL_MINUTES = 7 * 24 * 60.0  # where the store removes items: a conversation idle for a week summarizes again if it must
-RELEASE_SCRIPT = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0"
 COUNTS = ("calls", "input_tokens", "output_tokens", "cached_tokens", "cache_write_tokens")
 
 
@@ -494,69 +463,3 @@ def namespace_of_summaries(thread_id: str) -> tuple[str, ...]:
 def _digest(text: str) -> str:
     """A name that every database takes; lone surrogates cannot be encoded strictly."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-@runtime_checkable
-class Lease(Protocol):
-    """Lets one of several processes do a piece of work; may be asked by any thread."""
-
-    def acquire(self, key: str, ttl_seconds: float) -> bool:
-        """Return True when the work is ours until `ttl_seconds` have passed, False when another process has it."""
-        ...
-
-    def release(self, key: str) -> None:
-        """Let others do a piece of work that came to nothing; no effect on a lease that another process has."""
-        ...
-
-
-class RedisLease:
-    """A lease kept by a Redis server, or any server that speaks its protocol.
-
-    While the server fails, `SummaryJobs` takes every lease as granted, with a warning: work done twice is better than
-    work never done.
-
-    Setup:
-        `pip install "langchain-ctxwin[redis]"`
-
-    Key init args:
-        client: a `redis.Redis` client of your own; give it time-outs.
-        prefix: start of every key.
-
-    Use:
-        ```python
-        jobs = SummaryJobs(lease=RedisLease.from_url("redis://localhost:6379/0"))
-        ```
-    """
-
-    def __init__(self, client: Any, *, prefix: str = "ctxwin:lease:") -> None:
-        self._client = client
-        self._prefix = prefix
-        self._name = uuid4().hex
-
-    @classmethod
-    def from_url(cls, url: str, *, prefix: str = "ctxwin:lease:", **options: Any) -> RedisLease:
-        """Connect at the first use; `options` go to `redis.Redis.from_url`.
-
-        Unless options say otherwise, the server has a second to answer and is asked once.
-
-        Raises:
-            ConfigError: the URL is no URL of a Redis server, or the extra `redis` is not installed.
-        """
-        return cls(redis_client(url, **options), prefix=prefix)
-
-    def acquire(self, key: str, ttl_seconds: float) -> bool:
-        """Return True when nobody else holds the key; the error of a broken server is raised.
-
-        A client that repeats a request whose answer got lost is not refused by its own first attempt.
-        """
-        is_set = self._client.set(f"{self._prefix}{key}", self._token, nx=True, px=max(1, ceil(ttl_seconds * 1000)))
-        return bool(is_set) or self._client.get(f"{self._prefix}{key}") in (self._token, self._token.encode())
-
-    def release(self, key: str) -> None:
-        """Delete our lease, in one step; one that ran out, or that another process has, is left alone."""
-        self._client.eval(RELEASE_SCRIPT, 1, f"{self._prefix}{key}", self._token)
-
-    @property
-    def _token(self) -> str:
-        """What tells this process from others, those that were forked from it included."""
-        return f"{self._name}-{os.getpid()}"

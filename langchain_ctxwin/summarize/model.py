@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import json
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import ContextVar, copy_context
 from copy import copy
 from hashlib import blake2b
 from math import ceil
-from typing import Any, cast
+from typing import Any
 from uuid import uuid4
 
 from langchain_core.language_models import BaseChatModel
@@ -24,7 +23,6 @@ from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.utils import is_async_callable
 from langgraph.constants import TAG_NOSTREAM
 
-from langchain_ctxwin.core.blocks import REASONING_TYPES, spoken
 from langchain_ctxwin.core.calls import standard
 from langchain_ctxwin.core.clamping import first_part
 from langchain_ctxwin.core.compaction import LENGTH_TOLERANCE, accepted_tokens
@@ -34,6 +32,7 @@ from langchain_ctxwin.core.model_info import model_name
 from langchain_ctxwin.core.notes import parse_record, record_lines
 from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.core.plan import LastRequest
+from langchain_ctxwin.core.readable import readable_text
 from langchain_ctxwin.core.record import Record, extended, render_record
 from langchain_ctxwin.core.tokens import TokenEstimator, text_price
 from langchain_ctxwin.core.view import message_id
@@ -419,7 +418,6 @@ MARK_BYTES = 6  # of the code in the marks around data: whoever wrote a part of 
 _HEAD_SHARE = 0.7  # openings say what a text is about; the end often holds the outcome
 _SHRINK = 0.95  # a cut aims a little below its budget, so that one or two attempts settle it
 _SEAM_TOKENS = 1  # counts of parts may each be rounded down by less than one token
-_SHOWN_AS_CALLS = frozenset({"tool_use", "tool_call", "tool_call_chunk", "function_call", "input_json_delta"})
 _UNSAFE_IN_LABEL = re.compile(r"[()\s]+")
 
 
@@ -474,8 +472,7 @@ def _affordable(max_tokens: int, input_limit: int) -> int:
 
 def _extension(unseen: Sequence[AnyMessage], seen: Sequence[AnyMessage], max_tokens: int) -> str:
     """Ask for a summary up to the last message seen; what left the view without one is quoted."""
-    texts = [_text(message.content) or shown for message, shown in zip(seen, _transcript(seen), strict=True)]
-    quote = next(filter(None, reversed(texts)), "")[:QUOTE_CHARS]
+    quote = next(filter(None, map(readable_text, reversed(seen))), "")[:QUOTE_CHARS]
     left = "\n\n".join(filter(None, _transcript(unseen)))
     mark = _mark_of(quote, left)
     question = EXTENSION.format(quote=quote, sections=SECTIONS, max_tokens=f"{max_tokens:,}", mark=mark)
@@ -498,47 +495,30 @@ def _mark_of(*texts: str) -> str:
     return blake2b("\0".join(texts).encode(errors="replace"), digest_size=MARK_BYTES).hexdigest()
 
 
-def _transcript(messages: Sequence[BaseMessage]) -> list[str]:
-    """Each message as text: who speaks and what is said, then one line per tool call; empty without anything to show.
+def _transcript(messages: Sequence[AnyMessage]) -> list[str]:
+    """Each message as text: who speaks, what is said, one line per tool call; empty without anything to show.
 
-    Reasoning is left out, media become markers, and a tool result is labelled with the name of the call it answers.
+    A tool result is labelled with the name of the call it answers.
     """
     tool_names: dict[str | None, str] = {}
-    parts = [standard(cast("AnyMessage", message)) for message in messages]
-    return ["\n".join(line for part in found for line in _told(part, tool_names)) for found in parts]
+    texts = list[str]()
+    for message in messages:
+        shown = list[str]()
+        for part in standard(message):
+            if isinstance(part, AIMessage):
+                tool_names |= {call["id"]: call["name"] for call in part.tool_calls}
+            if text := readable_text(part).strip():
+                shown.append(f"{_label(part, tool_names)}: {text}")
+        texts.append("\n".join(shown))
+    return texts
 
 
-def _told(message: AnyMessage, tool_names: dict[str | None, str]) -> Iterator[str]:
-    """What a message says, then one line per call; the names of the calls are noted for their results."""
-    who = {"ai": "Assistant", "human": "User"}.get(message.type, "Note")
-    if isinstance(message, ToolMessage):
-        who = "Tool error" if message.status == "error" else "Tool result"
-        if name := message.name or tool_names.get(message.tool_call_id):
-            who = f"{who} ({_UNSAFE_IN_LABEL.sub('_', name)})"
-    if said := _text(message.content) or spoken(message):
-        yield f"{who}: {said}"
+def _label(message: AnyMessage, tool_names: Mapping[str | None, str]) -> str:
+    """Who speaks."""
     if isinstance(message, AIMessage):
-        for call in message.tool_calls:
-            tool_names[call["id"]] = call["name"]
-            arguments = json.dumps(call["args"], ensure_ascii=False, default=str)
-            yield f"Assistant called: {call['name']}({arguments})"
-        for broken in message.invalid_tool_calls:
-            yield f"Assistant called: {broken.get('name') or 'unknown'}({broken.get('args') or ''})"
-
-
-def _text(content: Any) -> str:
-    if isinstance(content, str):
-        return content.strip()
-    return "\n".join(filter(None, map(_block_text, content))).strip() if isinstance(content, list) else ""
-
-
-def _block_text(block: Any) -> str:
-    if isinstance(block, str):
-        return block
-    if not isinstance(block, Mapping):
-        return ""
-    kind = str(block.get("type") or "")
-    if kind in REASONING_TYPES or kind in _SHOWN_AS_CALLS:
-        return ""
-    text = block.get("text")
-    return text if isinstance(text, str) else f"[{block.get('mime_type') or kind or 'content'}]"
+        return "Assistant, calling tools" if message.tool_calls or message.invalid_tool_calls else "Assistant"
+    if not isinstance(message, ToolMessage):
+        return "User" if message.type == "human" else "Note"
+    who = "Tool error" if message.status == "error" else "Tool result"
+    name = message.name or tool_names.get(message.tool_call_id)
+    return f"{who} ({_UNSAFE_IN_LABEL.sub('_', name)})" if name else who

@@ -1,8 +1,7 @@
-"""Do processes share summaries through real stores and a real lease server, and does an exit leave none behind?"""
+"""Do processes share summaries through real stores, and does an exit leave none behind?"""
 
 import asyncio
 import json
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -15,7 +14,7 @@ from langgraph.store.postgres.aio import AsyncPostgresStore
 from langgraph.store.sqlite import SqliteStore
 from structlog.testing import capture_logs
 
-from langchain_ctxwin.summarize import RedisLease, SummaryJobs, SummaryStore, Written
+from langchain_ctxwin.summarize import SummaryJobs, SummaryStore, Written
 from langchain_ctxwin.summarize import jobs as summary_store
 from langchain_ctxwin.util import in_daemon
 
@@ -27,7 +26,7 @@ CHILD = """\
 import json, sys, time
 from pathlib import Path
 from langgraph.store.sqlite import SqliteStore
-from langchain_ctxwin.summarize import RedisLease, SummaryJobs, SummaryStore
+from langchain_ctxwin.summarize import SummaryJobs, SummaryStore
 
 options = json.loads(sys.argv[1])
 opened = SqliteStore.from_conn_string(options["store"])
@@ -38,34 +37,14 @@ def write():
     with open(options["log"], "a") as log:
         log.write("called\\n")
     time.sleep(options.get("seconds", 0))
-    while not Path(options.get("until", options["log"])).exists():
-        time.sleep(0.02)
     return options["text"]
 
-lease = RedisLease.from_url(options["lease"]) if options.get("lease") else None
-jobs = SummaryJobs(lease=lease, drain_seconds=options.get("drain_seconds", 5))
+jobs = SummaryJobs(drain_seconds=options.get("drain_seconds", 5))
 summaries = SummaryStore(store, "thread") if options.get("is_stored", True) else None
 """
 LEAVES = f"""{CHILD}
 assert jobs.start("key", write, timeout_seconds=60, store=summaries)
 print(time.time(), flush=True)
-"""
-STAYS = f"""{CHILD}
-print("ready", flush=True)
-sys.stdin.readline()
-assert jobs.start("key", write, timeout_seconds=60, store=summaries)
-seen = set()
-deadline = time.monotonic() + 30
-while time.monotonic() < deadline:
-    job = jobs.find("key")
-    seen.add(job.state if job else "elsewhere")
-    if job is None:
-        Path(options["until"]).touch()
-    written = (job and job.written) or summaries.get("key")
-    if written:
-        break
-    time.sleep(0.02)
-print(json.dumps([sorted(seen), written and written.text]))
 """
 
 
@@ -113,74 +92,6 @@ def test_the_exit_does_not_wait_for_a_summarizer_that_hangs(options, told):
     """It takes the drain's time and no more; without a store none, because nobody could read what would be written."""
     seconds = leave(options | {"seconds": 3600} | told)
     assert (seconds < PATIENCE, stored(options), calls(options) <= 1) == (True, None, True)
-
-
-def test_two_processes_write_one_summary(options, valkey_url):
-    """The other sees that it is written elsewhere and finds the text in the shared store."""
-    told = options | {"lease": valkey_url, "until": f"{options['log']}.seen"}  # a text comes when somebody waits for it
-    assert stored(options) is None  # the tables are there before two processes want to create them at once
-    processes = [child(STAYS, told, stdin=subprocess.PIPE) for _ in range(2)]
-    assert [process.stdout.readline() for process in processes] == ["ready\n"] * 2
-    for process in processes:
-        process.stdin.write("go\n")
-        process.stdin.flush()
-    answers = []
-    for process in processes:
-        output, errors = process.communicate(timeout=PATIENCE)
-        assert (process.returncode, errors) == (0, "")
-        answers.append(json.loads(output.splitlines()[-1]))
-    assert ([text for _, text in answers], calls(options)) == ([TEXT, TEXT], 1)
-    assert sorted("elsewhere" in seen for seen, _ in answers) == [False, True]
-
-
-def test_a_lease_ends_with_its_time(valkey_url):
-    """A process that died holds a key no longer than it said; keys do not disturb each other."""
-    ours, theirs = (RedisLease.from_url(valkey_url, prefix="time:") for _ in range(2))
-    assert (ours.acquire("a", 0.2), theirs.acquire("a", 60), theirs.acquire("b", 60)) == (True, False, True)
-    time.sleep(0.3)
-    assert theirs.acquire("a", 60)
-
-
-def test_a_lease_is_released_by_its_owner_alone(valkey_url):
-    """Another process gets the key at once, and keeps it whatever the first one does later."""
-    ours, theirs = (RedisLease.from_url(valkey_url, prefix="release:") for _ in range(2))
-    assert (ours.acquire("key", 60), theirs.acquire("key", 60)) == (True, False)
-    theirs.release("key")
-    assert not theirs.acquire("key", 60)
-    ours.release("key")
-    assert theirs.acquire("key", 60)
-    ours.release("key")
-    assert not ours.acquire("key", 60)
-
-
-@pytest.mark.parametrize("decode_responses", [False, True])
-def test_a_request_that_was_repeated_is_not_refused_by_itself(valkey_url, decode_responses):
-    """The server did it, the answer got lost, the client asks again: the lease is still ours."""
-    from redis import Redis
-
-    class Repeating(Redis):
-        def set(self, *args, **options):
-            super().set(*args, **options)
-            return super().set(*args, **options)
-
-    client = Repeating.from_url(valkey_url, decode_responses=decode_responses)
-    lease = RedisLease(client, prefix=f"repeated {decode_responses}:")
-    other = RedisLease.from_url(valkey_url, prefix=f"repeated {decode_responses}:")
-    assert (lease.acquire("key", 60), other.acquire("key", 60)) == (True, False)
-
-
-@pytest.mark.parametrize("is_up", [False, True], ids=["gone", "silent"])
-def test_a_lease_server_that_does_not_answer_stops_no_work(is_up):
-    """Work twice rather than never, with a warning, and soon."""
-    with socket.socket() as silent, capture_logs() as logs:
-        silent.bind(("127.0.0.1", 0))
-        if is_up:
-            silent.listen()
-        lease = RedisLease.from_url(f"redis://127.0.0.1:{silent.getsockname()[1]}/0", socket_timeout=0.05)
-        jobs = SummaryJobs(lease=lease)
-        jobs.start("key", lambda: TEXT, timeout_seconds=60)
-        assert (jobs.drain(PATIENCE), jobs.find("key").state) == (0, "ready")
-    assert [(entry["event"], entry["key"]) for entry in logs] == [("summary.lease_failed", "key")]
 
 
 def test_a_summary_waits_in_postgres(postgres_dsn):

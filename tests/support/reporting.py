@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ContextOverflow, ModelLimits, TokenEstimator
-from langchain_ctxwin.core import from_answer, recovery, update_after_measure
+from langchain_ctxwin.core import after_measure, from_answer, recovery
 
 COUNTER = TokenEstimator("openai")
 BASE = COUNTER([])
@@ -86,7 +86,7 @@ class Chat:
             reply.usage_metadata = {"input_tokens": tokens, "output_tokens": output, "total_tokens": 0}
         self.add(reply, self.rng.randint(5, 60))
         lesson = from_answer(window, reply)
-        self.state |= update_after_measure(window) | {"context_counts": lesson.counts}
+        self.state |= after_measure(window).to_json() | {"context_counts": lesson.counts}
         return lesson
 
     def talk(self, steps=20, **answer):

@@ -10,10 +10,11 @@ from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_ctxwin import ContextEngine, ModelLimits, create_context_agent
-from langchain_ctxwin.core import update_after_measure
+from langchain_ctxwin.core import after_measure
 from langchain_ctxwin.core.updates import update_without_reasoning
 from langchain_ctxwin.middleware import ContextWindowMiddleware
 from langchain_ctxwin.observe import MemorySink, NoticeEvent
+from langchain_ctxwin.util.work import run
 
 LIMITS = ModelLimits(context_window=8_000, max_output_tokens=1_000)
 THREAD = {"configurable": {"thread_id": "Ann"}}
@@ -60,10 +61,13 @@ def reasoned(request):
 
 
 def compacted(engine, history, called, session=None):
-    """The window after the compaction that a history needs."""
+    """The window after the compaction that a history needs, which is the same where it is measured anew."""
     window = engine.measure(history, called=called, session=session)
-    update = engine.apply(engine.emergency(window), window)
-    return engine.measure(history, called=called, session=update_after_measure(window) | update)
+    after = run(engine.applying(engine.emergency(window), window))
+    update = after_measure(window).to_json() | after.session.to_json()
+    again = engine.measure(history, called=called, session=update)
+    assert after.shown_as(after.view).assembled() == again.assembled()
+    return again
 
 
 @pytest.mark.parametrize("block", FORMS.values(), ids=FORMS)
@@ -79,7 +83,7 @@ def test_reasoning_of_before_a_compaction_leaves_and_that_of_later_answers_stays
     assert sum(isinstance(message, AIMessage) for message in before) > 3
     for n in range(60, 63):
         history += [answered(n, block), HumanMessage(f"more {n}", id=f"q{n}")]
-        window = engine.measure(history, called=model, session=update_after_measure(window))
+        window = engine.measure(history, called=model, session=after_measure(window).to_json())
         request = engine.build(window)
         assert [message.text for message in request[: len(before)]] == [message.text for message in before]
         assert reasoned(request[: len(before)]) == reasoned(before)
@@ -92,13 +96,13 @@ def test_reasoning_of_before_a_lost_view_leaves_also_after_a_refusal_of_some():
     engine, model = ContextEngine(LIMITS), claude()
     history = chat(60, FORMS["thinking"])
     refused = compacted(engine, history, model)
-    session = update_after_measure(refused) | update_without_reasoning(refused)
+    session = after_measure(refused).to_json() | update_without_reasoning(refused)
     history += [answered(60, FORMS["thinking"]), HumanMessage("more", id="more")]
     window = engine.measure(history, called=model, session=session)
     assert reasoned(engine.build(window)) == ["a60"]
     start = window.session.view.start.index
     branch = [*history[:2], *history[start + 2 :]]
-    lost = engine.measure(branch, called=model, session=update_after_measure(window))
+    lost = engine.measure(branch, called=model, session=after_measure(window).to_json())
     assert lost.session.view.start is None
     assert reasoned(engine.build(lost)) == []
 
@@ -124,7 +128,7 @@ def test_a_pending_call_keeps_its_reasoning_where_the_api_wants_it(thinking):
     kept = ["a99"] if thinking == MANUAL else []
     assert reasoned(engine.build(window)) == kept
     history += [answered(100, FORMS["thinking"]), HumanMessage("Thanks.", id="thanks")]
-    window = engine.measure(history, called=model, session=update_after_measure(window))
+    window = engine.measure(history, called=model, session=after_measure(window).to_json())
     assert reasoned(engine.build(window)) == [*kept, "a100"]
 
 

@@ -28,7 +28,7 @@ from langchain_ctxwin import (
     UnknownModelError,
     pin,
 )
-from langchain_ctxwin.core import Sizes, find_faults, from_answer, update_after_measure
+from langchain_ctxwin.core import Sizes, after_measure, find_faults, from_answer
 from langchain_ctxwin.core.history import read_history
 from langchain_ctxwin.core.limits import budget_table, refusal
 from langchain_ctxwin.util import Lru, PerMessage, Seen, once
@@ -57,7 +57,10 @@ def asked(engine, messages, tokens, state=None):
     """Return history and state after a model answered with a reported size."""
     window = engine.measure(messages, session=state)
     answer = reply(tokens, id=f"r{len(messages)}")
-    return [*messages, answer], {**update_after_measure(window), "context_counts": from_answer(window, answer).counts}
+    return [*messages, answer], {
+        **after_measure(window).to_json(),
+        "context_counts": from_answer(window, answer).counts,
+    }
 
 
 def test_the_regions_add_up():
@@ -266,9 +269,9 @@ def test_an_engine_without_room_for_input_is_refused(limits, error, message):
 def test_a_shrunken_history_is_said_loudly():
     """Also without ids; a removal at the end is not one."""
     engine = engine_of()
-    state = update_after_measure(engine.measure([HumanMessage("a"), AIMessage("b"), HumanMessage("c")]))
+    state = after_measure(engine.measure([HumanMessage("a"), AIMessage("b"), HumanMessage("c")])).to_json()
     assert engine.measure([HumanMessage("a")], session=state).session.faults == ()
-    state = update_after_measure(engine.measure(turns(2)))
+    state = after_measure(engine.measure(turns(2))).to_json()
     (fault,) = engine.measure(turns(2)[2:], session=state).session.faults
     assert fault.startswith("history has 3 messages, the state remembers 5")
 

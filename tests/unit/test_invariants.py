@@ -17,17 +17,18 @@ from langchain_ctxwin import BudgetExceededError
 from langchain_ctxwin.core import (
     Record,
     View,
+    after_measure,
     find_faults,
     is_empty,
     is_pinned,
     last_user,
     message_id,
-    update_after_measure,
 )
 from langchain_ctxwin.core import (
     plan as planning,
 )
-from langchain_ctxwin.core.updates import update_after_undo
+from langchain_ctxwin.core.updates import after_undo
+from langchain_ctxwin.util.work import run
 from support.conversations import CharCounter, conversations, payload, ready
 
 COUNTER = CharCounter()
@@ -56,7 +57,7 @@ def measured(engine, messages, state):
 def advance(engine, messages, state):
     """Do what the nodes do before a model call; return the window that is sent, and the new state."""
     window = measured(engine, messages, state)
-    state = state | update_after_measure(window)
+    state = state | after_measure(window).to_json()
     if plan := engine.plan(window):
         state = state | engine.apply(plan, window)
         window = measured(engine, messages, state)
@@ -141,7 +142,7 @@ def check_json(history, window, state, old):
 
 def check_monotonic(history, window, state, old):
     """The start never moves back, and what was cleared or clamped stays so while it is in view."""
-    new = View.from_json(state["context_view"], Record.from_json(state.get("context_record")))
+    new = replace(View.from_json(state["context_view"]), record=Record.from_json(state.get("context_record")))
     start = new.start.index if new.start else 0
     assert start >= (old.start.index if old.start else 0)
     ids = {message_id(history, i) for i in range(start, len(history))} | {p.id for p in new.pinned}
@@ -197,6 +198,24 @@ def test_a_refusal_means_that_even_the_floor_does_not_fit(messages, window):
     with pytest.raises(BudgetExceededError, match="What to change") as refused:
         engine.emergency(before)
     assert refused.value.report["total_tokens"] > window
+
+
+@RUNS
+@given(messages=conversations(), window=WINDOWS)
+def test_a_compaction_leaves_the_request_that_a_measure_of_its_state_gives(messages, window):
+    engine = engine_of(window)
+    before = measured(engine, messages, None)
+    try:
+        compaction = engine.emergency(before) or engine.plan(before)
+    except BudgetExceededError:
+        return
+    if compaction:
+        after = run(engine.applying(compaction, before))
+        again = measured(engine, messages, json.loads(json.dumps(after.session.to_json())))
+        assert (after.report, after.size, after.view, after.digest) == (
+            *(again.report, again.size, again.view, again.digest),
+        )
+        assert after.assembled() == again.assembled()
 
 
 @RUNS
@@ -346,8 +365,8 @@ def test_undo_restores_the_view_before_the_latest_compaction(messages, window):
             return
         state = json.loads(json.dumps(engine.apply(compaction, before) or before.session.to_json()))
         if state["context_guard"].get("compactions", 0) > before.session.compactions:
-            undone = update_after_undo(measured(engine, messages[:stop], state))
+            undone = after_undo(measured(engine, messages[:stop], state))
             assert undone is not None
             kept = replace(before.session, former={}).to_json()
             for key in ("context_view", "context_summary", "context_record"):
-                assert undone[key] == kept[key]
+                assert undone.to_json()[key] == kept[key]

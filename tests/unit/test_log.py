@@ -83,10 +83,6 @@ class FailingResults:
     put = get = delete = fails
 
 
-class FailingLease:
-    acquire = release = fails
-
-
 @tool
 def rows() -> str:
     """List all rows there are."""
@@ -95,7 +91,7 @@ def rows() -> str:
 
 EXPECTED = {
     "context.summary_refused", "context.summary_failed", "summary.not_stored",
-    "summary.not_read", "summary.lease_failed", "tool_result.not_stored", "results.damaged", "tools.embeddings_failed",
+    "summary.not_read", "tool_result.not_stored", "results.damaged", "tools.embeddings_failed",
     "decompose.part_failed", "decompose.question_unsplit", "config.callback_failed",
 }  # fmt: skip
 LASTING = {"metrics.sink_failed"}  # of a failure that lasts only the class is ever written
@@ -114,9 +110,6 @@ def all_fail(path):
     store = SummaryStore(FailingStore(), "thread")
     store.put("key", Written(text="x"))
     store.get("key")
-    jobs = SummaryJobs(lease=FailingLease())
-    jobs.start("key", lambda: "text", timeout_seconds=PATIENCE_SECONDS)
-    jobs.drain(PATIENCE_SECONDS)
     ToolResultGuard(ToolResultConfig(max_tokens=100), store=FailingResults()).wrap([rows])[0].invoke({})
     damaged = InMemoryStore()
     results = LangGraphResultStore(damaged)

@@ -13,7 +13,7 @@ from langchain_google_genai import ChatGoogleGenerativeAI
 from langchain_openai import ChatOpenAI
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ModelInfo, ModelLimits, Window
-from langchain_ctxwin.core import update_after_measure
+from langchain_ctxwin.core import after_measure
 from langchain_ctxwin.core.native import COMPACTED_TEXT, UNREADABLE_TEXT, compaction_in, readable
 from langchain_ctxwin.observe import StepEvent
 from support.oracle import pairing_problem
@@ -64,7 +64,7 @@ def engine(**config):
 
 def measured(history, called=None, before=None, tools=()):
     """The request to a provider, after the window `before` or the state of it."""
-    session = update_after_measure(before) if isinstance(before, Window) else before
+    session = after_measure(before).to_json() if isinstance(before, Window) else before
     return engine().measure(history, called=MODELS.get(called), session=session, tools=tools)
 
 
@@ -103,7 +103,7 @@ def test_a_view_that_the_provider_began_stays():
         history += [AIMessage("w " * 200, id=f"l{n}"), HumanMessage(f"more {n}")]
     window = measured(history, "anthropic", window)
     window = measured(
-        history, "anthropic", update_after_measure(window) | engine().apply(engine().emergency(window), window)
+        history, "anthropic", after_measure(window).to_json() | engine().apply(engine().emergency(window), window)
     )
     request = engine().build(window)
     first = first_answer(request)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits, TokenEstimator, pin
-from langchain_ctxwin.core import is_pinned, last_user, message_id, update_after_measure
+from langchain_ctxwin.core import after_measure, is_pinned, last_user, message_id
 from langchain_ctxwin.errors import BudgetExceededError, ConfigError
 from support import agents
 from support.agents import RUNS, THREAD, agent_on, called, compacted, model_of
@@ -125,7 +125,7 @@ def user(key, tokens=0, *, what="keep this"):
 def sent(engine, messages, state=None):
     """Return what the engine sends, by id, the window, and the state."""
     window = engine.measure(messages, session=state)
-    state = {**(state or {}), **update_after_measure(window)}
+    state = {**(state or {}), **after_measure(window).to_json()}
     if compaction := engine.emergency(window):
         state |= engine.apply(compaction, window)
         window = engine.measure(messages, session=state)
@@ -258,7 +258,7 @@ def test_many_pins_are_named_up_to_a_screenful():
     kept = str(refusal_of(engine_of(), chat(25, **replaced))).split("\n\n")[2].splitlines()
     assert len(kept) == 22
     assert kept[1].startswith("- q24 (human")
-    assert kept[-1].startswith("- 5 more: ")
+    assert kept[-1] == "- 5 more"
 
 
 def test_a_refusal_for_another_reason_does_not_blame_the_pins():
@@ -315,7 +315,7 @@ def requests(engine, messages, *, forced=False, is_async=False):
         if not ready(history):
             continue
         window = engine.measure(history, session=json.loads(json.dumps(state)))
-        state = state | update_after_measure(window)
+        state = state | after_measure(window).to_json()
         target = window.upper_tokens * 2 // 3 if forced else None
         for make in (engine.plan, lambda window, target=target: engine.emergency(window, target_tokens=target)):
             if compaction := make(window):

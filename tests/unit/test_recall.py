@@ -26,7 +26,8 @@ from langchain_ctxwin import (
     create_recall_tool,
     search_messages,
 )
-from langchain_ctxwin.recall import Excerpt, Found, asearch_messages, readable_text
+from langchain_ctxwin.core.readable import readable_text
+from langchain_ctxwin.recall import Excerpt, Found, asearch_messages
 from support.conversations import conversations
 from support.fakes import ScriptedChatModel
 

@@ -17,9 +17,9 @@ from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits, ToolResu
 from langchain_ctxwin.config import ToolResultConfig
 from langchain_ctxwin.core import Record, RecordLine, extended, record_text
 from langchain_ctxwin.core.notes import MAX_NAMES, STATEMENT_CHARS, record_lines
+from langchain_ctxwin.core.readable import readable_text
 from langchain_ctxwin.core.record import HOLDS, NAMED, SHOWN, USED, one_line
 from langchain_ctxwin.core.session import read_key
-from langchain_ctxwin.recall import readable_text
 from support.recording import (
     HOSTILE,
     PRICES,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_ctxwin import ContextEngine, ModelLimits
-from langchain_ctxwin.core import Sizes, View, from_answer, update_after_measure
+from langchain_ctxwin.core import Sizes, View, after_measure, from_answer
 from langchain_ctxwin.core.session import read_key
 
 HISTORY = [HumanMessage("question " * 40, id="q"), AIMessage("answer " * 40, id="a"), HumanMessage("next", id="n")]
@@ -94,7 +94,7 @@ def test_garbage_never_stops_a_thread(counts, guard, view, summary, report):
     state = {"context_counts": counts, "context_guard": guard, "context_view": view}
     state |= {"context_summary": summary, "context_report": report}
     window = engine().measure(HISTORY, session=state)
-    again = engine().measure(HISTORY, session=update_after_measure(window))
+    again = engine().measure(HISTORY, session=after_measure(window).to_json())
     assert again.total_tokens == window.total_tokens
     assert not [fault for fault in again.session.faults if "dropped" in fault]
 
@@ -106,7 +106,7 @@ def test_what_is_nearly_a_state_never_stops_a_thread_either(state):
     window = measuring.measure(HISTORY, session=state)
     measuring.plan(window)
     compaction = measuring.emergency(window, target_tokens=100)
-    stored = measuring.apply(compaction, window) if compaction else update_after_measure(window)
+    stored = measuring.apply(compaction, window) if compaction else after_measure(window).to_json()
     assert measuring.build(window)
     assert json.loads(json.dumps(stored, allow_nan=False)) == stored
 
@@ -146,8 +146,8 @@ def test_measuring_again_changes_nothing(reported, offset, ratio, prompt):
     answered = HISTORY[1].model_copy(update={"usage_metadata": usage})
     history = [HISTORY[0], answered, HISTORY[2]]
     state = {"context_counts": {"sizes": {"": known.to_json()}}}
-    once = update_after_measure(engine().measure(history, system_prompt=prompt, session=state))
-    twice = update_after_measure(engine().measure(history, system_prompt=prompt, session=once))
+    once = after_measure(engine().measure(history, system_prompt=prompt, session=state)).to_json()
+    twice = after_measure(engine().measure(history, system_prompt=prompt, session=once)).to_json()
     assert twice == once
 
 

@@ -84,7 +84,7 @@ def test_one_call_holds_instructions_previous_summary_transcript_and_length():
             HumanMessage(
                 f"<previous_summary {mark}>\nIt rained.\n</previous_summary {mark}>\n\n"
                 f'<transcript {mark} part="1 of 1">\n'
-                'Assistant called: search({"query": "parser"})\n\n'
+                'Assistant, calling tools: search {"query":"parser"}\n\n'
                 "Tool result (search): src/parse.py:12 class Parser\n\n"
                 "Assistant: It is src/parse.py.\n"
                 f"</transcript {mark}>\n\n"
@@ -115,12 +115,12 @@ def test_a_transcript_shows_what_was_said_and_called():
     summarize(model, messages)
     transcript = model.requests[0].split("\n", 1)[1].split("\n</transcript")[0]
     assert transcript == (
-        "User: Look:\n[image_url]\n[application/pdf]\n[video]\nand go\n\n"
+        "User: Look:\n[image]\n[file]\n[video]\nand go\n\n"
         "Assistant: I see.\n\n"
-        "Assistant called: ls({})\n\n"
+        "Assistant, calling tools: ls {}\n\n"
         "Tool error (ls): no such folder\n\n"
         "Note: Be brief.\n\n"
-        "Assistant called: run({oops)"
+        "Assistant, calling tools: run {oops"
     )
 
 

@@ -22,7 +22,6 @@ from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.summarize import (
     Job,
-    RedisLease,
     SummaryJobs,
     SummaryStore,
     Written,
@@ -31,10 +30,8 @@ from langchain_ctxwin.summarize import (
     writer_of,
 )
 from langchain_ctxwin.summarize import jobs as module
-from langchain_ctxwin.summarize.jobs import RELEASE_SCRIPT
 from langchain_ctxwin.util import in_few_daemons
 from langchain_ctxwin.util.background import MAX_HANGING
-from langchain_ctxwin.util.failures import digest_of
 from support.fakes import ScriptedChatModel
 from support.forking import forked
 from support.graphs import chat_on
@@ -263,87 +260,12 @@ def test_a_store_that_hangs_does_not_fail_the_job(gate):
     assert (jobs.find("key").state, jobs.find("key").written.text) == ("ready", "text")
 
 
-class Lease:
-    """Grants nothing, as when another process has every key; or raises what a test says."""
-
-    def __init__(self, error=None):
-        self.error = error
-
-    def acquire(self, key, ttl_seconds):
-        if self.error:
-            raise self.error
-        return False
-
-    def release(self, key):
-        raise self.error or AssertionError("it was never granted")
-
-
-def test_a_job_of_another_process_is_none_of_this_one(gate, store):
-    """No call is made and nothing is remembered, unless the store has the text already."""
-    jobs = Jobs(lease=Lease())
-    jobs.begin(gate, seconds=30, store=store)
-    assert (jobs.ended(), gate.calls) == (None, 0)
-    store.put("finished", Written(text="stored"))
-    jobs.begin(gate, "finished", store=store)
-    assert jobs.ended("finished") == done("stored")
-
-
-def test_a_lease_that_fails_does_not_stop_the_work():
-    """Twice is better than never, and one that cannot be released runs out by itself; a warning says each."""
-    jobs = Jobs(lease=Lease(ConnectionError("gone")))
-    with capture_logs() as logs:
-        jobs.begin(key="good")
-        assert jobs.ended("good") == done("text")
-        jobs.begin(raising(ValueError()), "bad")
-        assert jobs.ended("bad").state == "failed"
-    told = {"error": "ConnectionError", "digest": digest_of("gone"), "log_level": "warning"}
-    assert logs == [
-        {"event": "summary.lease_failed", "key": "good", **told},
-        {"event": "summary.lease_failed", "key": "bad", **told},
-        {"event": "summary.lease_not_released", "key": "bad", **told},
-    ]
-
-
-class FakeRedis:
-    """The commands of a Redis server that a lease uses, without its clock."""
-
-    def __init__(self):
-        self.values = {}
-
-    def set(self, name, token, *, nx, px):
-        return None if name in self.values else self.values.setdefault(name, token)
-
-    def get(self, name):
-        return self.values.get(name)
-
-    def eval(self, script, number, name, token):
-        assert (script, number) == (RELEASE_SCRIPT, 1)
-        if self.values.get(name) == token:
-            del self.values[name]
-
-
-def test_a_summary_that_came_to_nothing_gives_its_lease_back():
-    """Before anybody can know that it failed."""
-    redis = FakeRedis()
-    jobs = Jobs(lease=RedisLease(redis))
-    jobs.begin(raising(ConnectionError("busy")))
-    assert (jobs.ended().state, redis.values) == ("failed", {})
-    jobs.forget("key")
-    jobs.begin()
-    assert (jobs.ended(), list(redis.values)) == (done("text"), ["ctxwin:lease:key"])
-
-
 @pytest.mark.parametrize(
     ("setting", "told"),
     [
         ({"max_running": 0}, "max_running=0: give a whole number of summaries, at least 1"),
         ({"max_running": "4"}, "max_running='4': give a whole number of summaries, at least 1"),
         ({"drain_seconds": float("nan")}, "drain_seconds=nan: give a number of seconds, 0 to wait for nothing"),
-        (
-            {"lease": "redis://"},
-            "lease='redis://': pass an object with acquire and release, RedisLease.from_url(url), or ",
-        ),
-        ({"lease": RedisLease}, "lease=<class 'langchain_ctxwin.summarize.jobs.RedisLease'>: pass an object with "),
     ],
 )
 def test_settings_that_cannot_work_are_refused(setting, told):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,7 +20,6 @@ from langchain_ctxwin import (
     ContextConfig,
     CursorSigner,
     FileConfig,
-    ModelInfo,
     ModelRouter,
     RetrievalConfig,
     RoutedChatModel,
@@ -31,7 +29,6 @@ from langchain_ctxwin import (
     ToolResultGuard,
 )
 from langchain_ctxwin.cli import main
-from langchain_ctxwin.core.spending import worth_of
 from langchain_ctxwin.observe import MemorySink, ToolResultEvent
 from langchain_ctxwin.tool_results import Cursor
 from langchain_ctxwin.tool_results.stores import MemoryResultStore
@@ -186,15 +183,6 @@ def test_the_command_explains_a_cursor(capsys):
     assert "not verified" in out
     assert main(["cursor", text[:-1]]) == 2
     assert "the cursor" in capsys.readouterr().err
-
-
-def test_what_a_compaction_is_worth_follows_from_the_prices():
-    """The arithmetic is that of the calls."""
-    priced = ModelInfo(name="m", input_price=Decimal(10), output_price=Decimal(1), cache_read_price=Decimal(1))
-    worth = worth_of(priced, before=800, after=500, prefix=100)
-    assert (worth.saved_cost, worth.once_cost) == (Decimal(300) / 1_000_000, Decimal(9 * 400) / 1_000_000)
-    assert worth_of(None, before=10, after=5, prefix=1).pays_after_calls is None
-    assert worth_of(priced, before=5, after=5, prefix=1).pays_after_calls is None
 
 
 def test_messages_of_a_guarded_agent_are_not_touched_by_the_switch():
