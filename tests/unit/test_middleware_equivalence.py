@@ -19,11 +19,15 @@ RUNS = settings(
 
 
 async def outcome(scenario, adapter, is_async):
-    """Return what was sent, the history, the error, and the session but for the time of day."""
+    """Return what was sent, the history, the error, and the session.
+
+    Without the time of day, and without the key of a summary: each agent has a summarizer of its own here.
+    """
     agent, sent, error = await play(scenario, adapter, is_async)
     values = agent.get_state(THREAD).values
     session = {key: value for key, value in values.items() if key.startswith("context_")}
-    session["context_pending"] = {k: v for k, v in session.get("context_pending", {}).items() if k != "since"}
+    pending = session.get("context_pending", {})
+    session["context_pending"] = {name: value for name, value in pending.items() if name not in {"since", "key"}}
     return sent, [*map(plain, values["messages"])], error, {} if error else session
 
 
