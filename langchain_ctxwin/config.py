@@ -98,8 +98,6 @@ Samples = Annotated[int, Field(gt=0, le=10_000)]  # some 100 kB; what is shared 
 Share = Annotated[float, Field(gt=0, le=MAX_AMOUNT, allow_inf_nan=False), BeforeValidator(_size)]
 """A share of the history budget when at most 1, else an absolute number of tokens."""
 
-"""Importance of one goal; only the relation between the weights counts."""
-
 ToolNames = tuple[Annotated[str, Field(pattern=r"\S")], ...]
 
 

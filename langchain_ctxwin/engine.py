@@ -94,7 +94,8 @@ class ContextEngine:
             alone tells of what left. The object that is also the agent's model reads the conversation from the
             provider's prompt cache.
         config: when to compact and what to keep; a `ConfigFile` is followed while the program runs.
-        learned: remembers limits that providers state; by default this engine does, those that two conversations heard.
+        learned: tells other conversations of limits that providers state, where they are plausible for the model; None
+            tells nobody: a limit holds in the conversation that heard it.
         jobs: writes summaries in the background; by default one set of threads for the whole process.
         pin_when: a function that takes a message and says whether it is pinned, as if it were marked through `pin`. It
             is asked once about a message that does not change, so its answer must depend on the message alone.

@@ -72,12 +72,13 @@ def compact(agent: Any, config: RunnableConfig, *, focus: str = "", preview: boo
         agent: the compiled graph, with its checkpointer: one with `ContextNodes`, what `create_context_agent` returns,
             or a `create_agent` agent with `ContextWindowMiddleware`.
         config: names the thread: `{"configurable": {"thread_id": "42"}}`.
-        focus: what matters most from now on, in a few words. Lines of the record with one of its words are kept first,
-            and a model that writes summaries is told. A summarizer class of your own is not told.
+        focus: what matters most from now on, in a few words. Lines of the record that share most of its words are kept
+            first, and a model that writes summaries is told. A summarizer class of your own is not told.
         preview: change nothing, call no model, and return what would happen.
 
     Returns:
-        What left; None when the history is so small already that nothing does, or a `before_compaction` hook vetoed.
+        What left; None when a compaction would free less than a tenth of the request, or a `before_compaction` hook
+            vetoed.
 
     Raises:
         ConfigError: the graph has no checkpointer, or none of our nodes and no middleware, or the config no thread.
