@@ -146,32 +146,35 @@ def _compacting(agent: Any, config: Any, focus: str, *, is_preview: bool) -> Wor
     if compaction is None:
         return None
     if is_preview:
-        return _told(compaction, window, window.session.summary if compaction.snapshot else compaction.after.summary)
+        return _told(compaction, window)
     after = yield from engine.applying(compaction, window, call=step.called)
-    if compaction.snapshot and after.session.view == window.session.view:  # the summarizer failed
-        compaction = engine.asked(window, summarize=False)
-        if compaction is None:
-            return None
-        after = yield from engine.applying(compaction, window)
     step.compacted(window, after)
+    if compaction.snapshot and after.session.view == window.session.view:  # the summarizer failed, which was told
+        window = after
+        compaction = engine.asked(window, summarize=False)
+        if compaction is not None:
+            after = yield from engine.applying(compaction, window)
+            step.compacted(window, after)
     yield from _stored(agent, config, step.news)
-    return _told(compaction, window, after.session.summary)
+    return None if compaction is None else _told(compaction, window, after)
 
 
-def _told(compaction: Compaction, window: Window, summary: str) -> ThreadCompaction:
+def _told(compaction: Compaction, window: Window, after: Window | None = None) -> ThreadCompaction:
+    """What left, and the request that is left: the planned one where it did not happen yet."""
     messages = window.parts.messages
-    left = left_behind(compaction.after, window.session.view)
+    shown = after or compaction.after
+    written_later = after is None and compaction.snapshot is not None
     return ThreadCompaction(
         reason=compaction.reason,
         tokens_before=compaction.tokens_before,
-        tokens_after=compaction.tokens_after,
+        tokens_after=after.total_tokens if after else compaction.tokens_after,
         left=tuple(
             LeftMessage(message_id(messages, index), messages[index].type, window.parts.price(messages[index]))
-            for index in left
+            for index in left_behind(shown, window.session.view)
         ),
         actions=compaction.actions,
-        record=compaction.view.record.text,
-        summary=summary,
+        record=shown.view.record.text,
+        summary=window.session.summary if written_later else shown.summary,
     )
 
 
@@ -256,6 +259,11 @@ def _middleware_step(graph: Any, values: Update) -> Work[AgentStep]:
             await only_call.ainvoke(values)
 
     yield Wait(invoke, ainvoke)
+    if not steps:
+        raise ContextWindowError(
+            "the model call of this agent does not reach ContextWindowMiddleware: other middleware answers before it, "
+            "so put it after ContextWindowMiddleware"
+        )
     return steps[0]
 
 

@@ -7,6 +7,7 @@ import json
 
 import pytest
 from langchain.agents import create_agent
+from langchain.agents.middleware import ModelResponse, wrap_model_call
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -27,6 +28,8 @@ from langchain_ctxwin import (
     create_context_agent,
     undo,
 )
+from langchain_ctxwin.demo.offline_model import OfflineChatModel
+from langchain_ctxwin.middleware import ContextWindowMiddleware
 from langchain_ctxwin.observe import CompactionEvent, MemorySink
 from support.agents import THREAD, WORD, agent_on, ask, model_of, on_both, talk, values
 from support.fakes import exact_count, script
@@ -168,13 +171,30 @@ def test_a_model_writes_the_summary_with_the_focus_and_one_that_fails_leaves_the
     agent, _ = talked(adapter, 20, summarizer=write, config={"summary_max_tokens": 100})
     made = compact(agent, THREAD, focus="the red fox")
     assert made.summary == values(agent)["context_summary"] == SUMMARY
+    assert made.tokens_after == values(agent)["context_report"]["total_tokens"]
     assert any("the red fox" in text for text in asked)
     undo(agent, THREAD)
     assert not values(agent)["context_summary"]
-    agent, _ = talked(adapter, 20, summarizer=fail, config={"summary_max_tokens": 100})
+    agent, _ = talked(adapter, 20, summarizer=fail, config={"summary_max_tokens": 100, "summarize": "inline"})
     made = compact(agent, THREAD)
     assert made.left
     assert not made.summary
+    assert values(agent)["context_guard"]["ineffective"] == 1  # the next steps know of the failure
+
+
+def test_a_call_that_other_middleware_answers_first_is_told():
+    is_answered = []
+
+    @wrap_model_call
+    def answers(request, handler):
+        return ModelResponse(result=[AIMessage("from a cache")]) if is_answered else handler(request)
+
+    model = OfflineChatModel(context_window=8_192, max_tokens=1_024)
+    agent = create_agent(model, middleware=[answers, ContextWindowMiddleware()], checkpointer=InMemorySaver())
+    agent.invoke({"messages": [HumanMessage("hi")]}, THREAD)
+    is_answered.append(True)
+    with pytest.raises(ContextWindowError, match="does not reach ContextWindowMiddleware"):
+        compact(agent, THREAD)
 
 
 def test_what_cannot_be_compacted_says_what_to_pass():
