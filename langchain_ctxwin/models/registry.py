@@ -261,7 +261,9 @@ class ModelRegistry:
     def refresh(self) -> None:
         """Ask every source now and wait for the answers, for each only its limited time; failures are logged."""
         self._memory.refresh()
-        wait([*self._running.values()], self._timeout_seconds)  # these answers do not count
+        with self._lock.held:  # all sources that somebody is asking just now, not the first of them alone
+            running = [*self._running.values()]
+        wait(running, self._timeout_seconds)  # these answers do not count
         self._ask(self._sources)
         wait([*self._running.values()], self._timeout_seconds)
 
@@ -376,8 +378,8 @@ class ModelRegistry:
 
     def _ask(self, names: Iterable[str]) -> None:
         """Ask each source in a thread of its own; one that hangs is not asked again."""
-        for name in names:
-            with self._lock.held:
+        with self._lock.held:
+            for name in names:
                 if name not in self._running or self._running[name].done():
                     self._running[name] = in_daemon(partial(self._fetch, name))
                 self._due[name] = max(self._due[name], self._clock() + RETRY_SECONDS)
