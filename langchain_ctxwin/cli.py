@@ -42,6 +42,7 @@ from langchain_ctxwin.replay.threads import is_address, is_database, shown_addre
 from langchain_ctxwin.settings_file import read_bytes, table_of
 from langchain_ctxwin.tool_results.cursors import TTL_SECONDS, parsed
 from langchain_ctxwin.tool_results.stores import RedisResultStore
+from langchain_ctxwin.util.chat_models import chat_model_named
 from langchain_ctxwin.util.log import say
 from langchain_ctxwin.util.stores import MessageSerializer
 
@@ -236,7 +237,7 @@ def _demo(args: argparse.Namespace) -> int:
         return _complain("the demo needs rich: pip install 'langchain-ctxwin[cli]'", EXIT_USAGE)
     if args.model and args.larger_window:
         raise ConfigError("a second window is for the offline models: leave out --model or --larger-window")
-    model = _real_model(args.model, "--model") if args.model else None
+    model = chat_model_named(args.model, "--model") if args.model else None
     try:
         held = [screen.claims(claims) for claims in _stories(screen, args, model)]
     except Exception as error:  # providers have no common error
@@ -326,7 +327,7 @@ def _show_models(registry: ModelRegistry, args: argparse.Namespace) -> int:
 
 def _probe(registry: ModelRegistry, args: argparse.Namespace) -> int:
     """Probe a model after saying what that costs at most, and have what was found remembered."""
-    model = _real_model(args.probe, "--probe")
+    model = chat_model_named(args.probe, "--probe")
     info = registry.explain(model).info
     stated = info.limits if info else ModelLimits()
     high = args.high or int(PROBED_BEYOND * (stated.max_input_tokens or stated.context_window or 0))
@@ -510,18 +511,6 @@ def _postgres(place: str) -> Iterator[dict[str, Any]]:
 def _print_lines(lines: Iterable[str]) -> None:
     for line in lines:
         say(line)
-
-
-def _real_model(name: str, option: str) -> BaseChatModel:
-    try:
-        from langchain.chat_models import init_chat_model  # noqa: PLC0415  # extra `agents`
-    except ImportError as error:
-        raise ConfigError(f"{option} needs langchain: pip install 'langchain-ctxwin[agents]'") from error
-    try:
-        model: BaseChatModel = init_chat_model(name)
-    except Exception as error:  # providers raise their own errors for what they miss
-        raise ConfigError(f"{option} {name}: {_first_line(error)}") from error
-    return model
 
 
 def _first_line(error: Exception) -> str:

@@ -98,7 +98,15 @@ Samples = Annotated[int, Field(gt=0, le=10_000)]  # some 100 kB; what is shared 
 Share = Annotated[float, Field(gt=0, le=MAX_AMOUNT, allow_inf_nan=False), BeforeValidator(_size)]
 """A share of the history budget when at most 1, else an absolute number of tokens."""
 
-ToolNames = tuple[Annotated[str, Field(pattern=r"\S")], ...]
+
+def _texts(value: Any) -> Any:
+    return (value,) if isinstance(value, str) else value
+
+
+Texts = Annotated[tuple[str, ...], BeforeValidator(_texts)]
+"""Several texts; a single one stands for itself."""
+
+ToolNames = Annotated[tuple[Annotated[str, Field(pattern=r"\S")], ...], BeforeValidator(_texts)]
 
 
 def _pattern(pattern: str) -> str:
@@ -250,7 +258,7 @@ class ContextConfig(Settings):
     summary_placement: Literal["system", "user"] = "user"
     pin_first_user: bool = True
     client_pins: bool = True
-    constraints: tuple[str, ...] = ()
+    constraints: Texts = ()
     show_fill: bool = False
     prompt_cache: Literal["5m", "1h", "off"] = "5m"
     max_request_bytes: Count | None = None

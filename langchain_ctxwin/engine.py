@@ -90,9 +90,9 @@ class ContextEngine:
         limits: `ModelLimits`, or anything `ModelLimits.of` reads (a chat model, a `ModelInfo`). A `ModelRegistry` is
             asked about the model of each request, and so is one in `learned` about a `ModelInfo`, looked up in it.
         counter: any callable shaped like `count_tokens_approximately`; by default an estimator for the model's family.
-        summarizer: a chat model, a Runnable or a callable (sync or async) that writes summaries; with None the record
-            alone tells of what left. The object that is also the agent's model reads the conversation from the
-            provider's prompt cache.
+        summarizer: a chat model or its name, a Runnable or a callable (sync or async) that writes summaries; with None
+            the record alone tells of what left. The object that is also the agent's model reads the conversation from
+            the provider's prompt cache.
         config: when to compact and what to keep; a `ConfigFile` is followed while the program runs.
         learned: tells other conversations of limits that providers state, where they are plausible for the model; None
             tells nobody: a limit holds in the conversation that heard it.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import Runnable
 from langchain_core.runnables.base import RunnableBindingBase
+from langchain_core.tools import BaseTool
 
 from langchain_ctxwin.agent.state import State, Update, tools_of
 from langchain_ctxwin.config import ContextConfig
@@ -20,7 +21,7 @@ from langchain_ctxwin.core.model_info import arguments_of, family_of, model_name
 from langchain_ctxwin.core.native import is_deferred
 from langchain_ctxwin.core.recovery import output_tokens_of
 from langchain_ctxwin.core.request import Window
-from langchain_ctxwin.core.tool_schemas import name_of
+from langchain_ctxwin.core.tool_schemas import listed, name_of
 from langchain_ctxwin.engine import ContextEngine, settings_of
 from langchain_ctxwin.errors import (
     BudgetExceededError,
@@ -28,6 +29,7 @@ from langchain_ctxwin.errors import (
     NoModelFitsError,
     RemainingTooSmallError,
     brief,
+    expect,
 )
 from langchain_ctxwin.reporting import Reporter
 
@@ -311,6 +313,15 @@ def require_free_name(selector: ToolSelector, tools: Sequence[Any]) -> None:
     search = selector.search_tools
     if any(name_of(tool) == search.name and tool is not search for tool in tools):
         raise ConfigError(f"a tool is called {search.name!r}, like the tool by which a model finds more: rename it")
+
+
+def checked_tools(given: Any) -> list[Any]:
+    """Return the tools as a list; anything that is none raises a `ConfigError`."""
+    tools = listed(given)
+    for number, tool in enumerate(tools):
+        if not callable(tool):
+            expect(tool, BaseTool | Mapping, f"tools[{number}]", "a function, a BaseTool, or a definition as a dict")
+    return tools
 
 
 def unknown_tools(config: ContextConfig, tools: Iterable[Any], selector: ToolSelector | None) -> str:

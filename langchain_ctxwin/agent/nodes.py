@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
-from langchain_core.messages import AnyMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langgraph.graph import END, StateGraph
 from langgraph.runtime import Runtime, get_runtime
@@ -18,6 +18,7 @@ from langchain_ctxwin.agent.choices import (
     Choices,
     asked_by,
     bind_inside,
+    checked_tools,
     require_router,
     require_tool_binding,
     unknown_tools,
@@ -30,17 +31,21 @@ from langchain_ctxwin.agent.state import (
     StepState,
     Update,
     as_mapping,
+    report_of,
     turn_is_finished,
 )
 from langchain_ctxwin.agent.step import AgentStep, CallSetup, Destination, is_large, request_waits, route_of
 from langchain_ctxwin.agent.storage import place_of
+from langchain_ctxwin.core.model_info import arguments_of
 from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.core.request import Window
-from langchain_ctxwin.core.tool_schemas import listed
+from langchain_ctxwin.core.tool_schemas import name_of
+from langchain_ctxwin.core.usage import sent_tokens
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import ConfigError, ContextWindowError, expect
 from langchain_ctxwin.reporting import with_metadata
-from langchain_ctxwin.util.memo import Lru
+from langchain_ctxwin.util.log import log
+from langchain_ctxwin.util.memo import Lru, Seen
 from langchain_ctxwin.util.work import Wait, Work, arun, run
 
 if TYPE_CHECKING:  # these take a while to import
@@ -57,6 +62,9 @@ PerRequest = Callable[[Any, Any], T]
 
 MAX_STEPS = 64
 """Conversations between two nodes of one step whose measured request is kept; losing it costs one measure."""
+
+UNREAD_RATIO = 1.5
+"""Times a request as we count it from which on another one was sent: no estimate is so far off."""
 
 UNCHECKED = (
     "build_messages found no context_report in the state: either no edge leads through budget_check, or the state has "
@@ -116,7 +124,8 @@ class ContextNodes:
     Key init args:
         engine: the `ContextEngine` that decides.
         system_prompt: a text, a `SystemMessage`, or a callable `(state, runtime)` that returns one.
-        tools: the tools bound to the model, or such a callable.
+        tools: the tools bound to the model, or such a callable; by default those that `model_node` finds bound to its
+            model.
         model: the model of each request, or such a callable, when its limits differ from the engine's.
         validator: compares counts with what providers report, and samples with exact counts.
         tool_selector: chooses further tools for each request, within its number of tokens; give its tools, and its
@@ -148,18 +157,17 @@ class ContextNodes:
         expect(engine, ContextEngine, "engine", "a ContextEngine, as in ContextNodes(ContextEngine(limits=model))")
         wanted = "a text, a SystemMessage, or a function of state and runtime"
         expect(system_prompt, str | SystemMessage | Callable, "system_prompt", wanted)
-        tools = tools if _is_per_request(tools) else listed(tools)
+        tools = tools if _is_per_request(tools) else checked_tools(tools)
         if router is not None and model is not None:
             raise ConfigError("router and model were given: leave out model, the router chooses it for each request")
-        given: Any = tools
-        if tools and not _is_per_request(tools) and (fault := unknown_tools(engine.config, given, tool_selector)):
-            raise ConfigError(fault)
         self.engine = engine
         self._system_prompt = system_prompt
-        self._tools = tools
+        self._tools: Any = tools
         self._model = model
         self.choices = Choices(router=router, selector=tool_selector, reporter=engine.reporter)
         """Chooses the tools and the model of each request."""
+        self._require_tools()
+        self._told = Seen()
         self._steps: Lru[AgentStep] = Lru(MAX_STEPS, of_conversations=True)
         self._call: Runnable[Any, Any] | None = None
         self.validator = validator
@@ -167,7 +175,7 @@ class ContextNodes:
         # What is asked for per request may depend on any key of the state: such a node takes all of it.
         takes_all = any(map(_is_per_request, (system_prompt, tools, model)))
         self._node = partial(ContextNode if takes_all else StepNode, start=self._step)
-        self.budget_check = self._node("budget_check", self._doing(AgentStep.check))
+        self.budget_check = self._node("budget_check", self._doing(self._check))
         """Chooses tools and model, measures the next request and decides where to go."""
         self.select_model = self._node("select_model", self._doing(AgentStep.choose))
         """Chooses tools and model only, for graphs without `budget_check`."""
@@ -198,6 +206,7 @@ class ContextNodes:
         if self.choices.selector is not None:
             require_tool_binding(call)
         self.choices = replace(self.choices, asked=asked_by(call))
+        self._read_tools(arguments_of(call).get("tools") or ())
         self._call = runnable = call if isinstance(call, Runnable) else RunnableLambda(call)
 
         def answer(step: AgentStep, config: RunnableConfig | None) -> Work[Update]:
@@ -255,6 +264,44 @@ class ContextNodes:
             step.take_over(before)
         return step
 
+    def _require_tools(self) -> None:
+        """Raise `ConfigError` where a setting names a tool that the agent does not have."""
+        if not self._tools or _is_per_request(self._tools):
+            return
+        if fault := unknown_tools(self.engine.config, self._tools, self.choices.selector):
+            raise ConfigError(fault)
+
+    def _read_tools(self, bound: Sequence[Any]) -> None:
+        """Take the tools that are bound to the model, where none were given; tell of those that were left out."""
+        if _is_per_request(self._tools) or self.choices.selector is not None:
+            return
+        if not self._tools:
+            self._tools = list(bound)
+            self._require_tools()
+            return
+        known = {name_of(tool) for tool in self._tools}
+        missing = [name_of(tool) for tool in bound if name_of(tool) not in known]
+        if missing:
+            advice = "pass them as ContextNodes(tools=...), or their tokens are not counted"
+            log.warning("nodes.tools_missing", model_has=missing, nodes_have=sorted(known), do=advice)
+
+    def _check(self, step: AgentStep) -> Work[None]:
+        """Measure the next request and decide where to go."""
+        self._tell_unread(step.state)
+        yield from step.check()
+
+    def _tell_unread(self, state: State) -> None:
+        """Tell once of a model node of somebody's own that sends something else than the request which was built."""
+        built = report_of(state).get("total_tokens") or 0
+        newest_first = reversed(state.get("messages") or ())
+        last = next((message for message in newest_first if isinstance(message, AIMessage)), None)
+        if last is None or "ctxwin" in last.response_metadata or not state.get("context_view"):
+            return
+        reported = sent_tokens(last) or 0
+        if reported > UNREAD_RATIO * built > 0 and self._told.is_new("unread"):
+            advice = "call the model with state['llm_input_messages'], or use nodes.model_node(model)"
+            log.warning("nodes.request_unread", built_tokens=built, reported_tokens=reported, do=advice)
+
     def _bound(self, model: Runnable[Any, Any], tools: Sequence[Any]) -> Runnable[Any, Any]:
         """The model with the tools that a selector chose for this request."""
         return model if self.choices.selector is None else bind_inside(model, tools)
@@ -279,6 +326,7 @@ class ContextNodes:
         return _unstreamed({"llm_input_messages": request})
 
     def _prepare(self, step: AgentStep, _: RunnableConfig | None) -> Work[Update | Command[Any]]:
+        self._tell_unread(step.state)
         yield from step.prepare()
         return _unstreamed({**step.news, "llm_input_messages": step.request()})
 

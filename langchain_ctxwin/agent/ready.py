@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import SystemMessage, ToolMessage
 from langchain_core.runnables import Runnable
-from langchain_core.tools import BaseTool
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.store.base import BaseStore
 from langgraph.types import Checkpointer
 
-from langchain_ctxwin.agent.choices import router_of, runnable_tools
+from langchain_ctxwin.agent.choices import checked_tools, router_of, runnable_tools
 from langchain_ctxwin.agent.nodes import ContextNodes, add_context_nodes
 from langchain_ctxwin.agent.state import ContextState, State
 from langchain_ctxwin.config import ContextConfig, LiveConfig
@@ -26,7 +25,6 @@ from langchain_ctxwin.core.limits import NamedLimits, limits_given
 from langchain_ctxwin.core.model_info import family_of, model_name
 from langchain_ctxwin.core.pins import PinWhen
 from langchain_ctxwin.core.tokens import TokenEstimator
-from langchain_ctxwin.core.tool_schemas import listed
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import ConfigError, expect
 from langchain_ctxwin.hooks import AfterCompaction, BeforeCompaction
@@ -34,6 +32,7 @@ from langchain_ctxwin.limit_memory import FollowedLimits, is_registry
 from langchain_ctxwin.protocols import LimitMemory, MetricsSink, TokenCounter
 from langchain_ctxwin.reporting import Reporter
 from langchain_ctxwin.summarize import SummaryJobs
+from langchain_ctxwin.util.chat_models import chat_model_named
 
 if TYPE_CHECKING:
     from langchain_ctxwin.observe.validation import Validator  # take a while to import
@@ -106,7 +105,7 @@ def create_context_agent(
         ```
     """
     _require_known(compile_options)
-    chat, tools = _chat_model(model), _checked_tools(tools)
+    chat, tools = _chat_model(model), checked_tools(tools)
     router = router_of(chat) if limits is None else None
     counted_by = counter or TokenEstimator(family_of(chat))
     engine = ContextEngine(
@@ -129,15 +128,6 @@ def create_context_agent(
     call = chat if tool_selector or not bound else chat.bind_tools(bound)
     graph = _graph(StateGraph(state_schema, context_schema), nodes, call, tool_node)
     return graph.compile(checkpointer=checkpointer, store=store, **compile_options)
-
-
-def _checked_tools(given: Any) -> list[Any]:
-    """The tools as a list; anything that is none raises a `ConfigError`."""
-    tools = listed(given)
-    for number, tool in enumerate(tools):
-        if not callable(tool):
-            expect(tool, BaseTool | Mapping, f"tools[{number}]", "a function, a BaseTool, or a definition as a dict")
-    return tools
 
 
 def _require_known(options: Mapping[str, Any]) -> None:
@@ -196,13 +186,4 @@ def _chat_model(name: str | BaseChatModel) -> BaseChatModel:
     if not isinstance(name, str):
         chat: BaseChatModel = expect(name, Runnable, "model", "a chat model, or its name such as 'provider:name'")
         return chat
-    try:
-        from langchain.chat_models import init_chat_model  # noqa: PLC0415  # optional package, only for strings
-    except ImportError as error:
-        raise ConfigError(
-            f"model={name!r} is a string: install langchain-ctxwin[agents] or pass a chat model"
-        ) from error
-    try:
-        return init_chat_model(name)
-    except ValueError as error:
-        raise ConfigError(f"model={name!r}: {error}") from error
+    return chat_model_named(name, "model")

@@ -360,6 +360,7 @@ REGIONS = {
     "system": "system_tokens",
     "tools": "tool_tokens",
     "summary": "summary_tokens",
+    "record": "record_tokens",
     "pinned": "pinned_tokens",
     "history": "history_tokens",
 }
@@ -368,7 +369,8 @@ REGIONS = {
 ADVICE = {
     "system": "shorten the system prompt",
     "tools": "bind fewer tools",
-    "summary": "lower summary_max_tokens or record_share",
+    "summary": "lower summary_max_tokens",
+    "record": "lower record_share",
     "pinned": "unpin messages",
     "history": "shorten the current message",
 }

@@ -412,12 +412,23 @@ def _may_summarize(request: Request) -> bool:
 
 
 def _overdue(request: Request, most_tokens: int, messages: int | None) -> str:
-    """Why a summary is due, by the size of the history and the number of its messages; empty when it is not."""
+    """Why a summary is due, by the size of the history and the number of its messages; empty when it is not.
+
+    It names the setting that says so, else the share of the room that was left.
+    """
+    settings, room = request.parts.settings, request.room
     if request.history_tokens > most_tokens:
-        return f"history of {request.history_tokens:,} tokens is past the trigger of {most_tokens:,}"
-    if _has_too_many(request, messages):
-        return f"{request.shown_messages:,} messages are past the trigger of {messages:,}"
-    return ""
+        share = round(100 * most_tokens / room) if room else 0
+        bound = f"{share} % of the {room:,} tokens left for history"
+        if room == settings.max_history_tokens:
+            bound = f"{share} % of max_history_tokens={room:,}"
+        if settings.trigger is not None and most_tokens == request.most_history:
+            bound = f"trigger={settings.trigger:g} ({most_tokens:,} tokens)"
+        return f"history of {request.history_tokens:,} tokens is past {bound}"
+    if not _has_too_many(request, messages):
+        return ""
+    part = "" if messages == settings.trigger_messages else f"{messages:,} of "
+    return f"{request.shown_messages:,} messages are past {part}trigger_messages={settings.trigger_messages:,}"
 
 
 def _has_too_many(request: Request, messages: int | None) -> bool:

@@ -367,10 +367,13 @@ class Request:
         """The `context_report`: tokens per region, which add up to `total_tokens`, limits, utilization."""
         regions = self.size.regions
         guard = self.session.guard
+        record_tokens = max(0, regions.summary_tokens - self.text_tokens(self.summary)) if self.view.record.text else 0
         return {
             "context_window": self.limits.context_window or self.input_limit + self.reserved_tokens,
             "input_limit": self.input_limit,
             **{name: getattr(regions, name) for name in REGIONS},
+            "summary_tokens": regions.summary_tokens - record_tokens,
+            "record_tokens": record_tokens,
             "reserved_tokens": self.reserved_tokens,
             "total_tokens": self.total_tokens,
             "utilization": round(self.total_tokens / self.input_limit, 4),

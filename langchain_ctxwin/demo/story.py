@@ -38,6 +38,7 @@ REGIONS = (
     ("system", "system_tokens", "blue", "s"),
     ("tools", "tool_tokens", "cyan", "t"),
     ("summary", "summary_tokens", "magenta", "m"),
+    ("record", "record_tokens", "bright_magenta", "n"),
     ("pinned", "pinned_tokens", "yellow", "p"),
     ("history", "history_tokens", "green", "h"),
     ("free", "free_tokens", "bright_black", "."),

@@ -21,7 +21,8 @@ from langchain_ctxwin.util.files import replace_text
 REGIONS = {
     "system": "system messages",
     "tool": "tools",
-    "summary": "record and summary",
+    "summary": "summary",
+    "record": "record",
     "pinned": "kept although older",
     "history": "messages",
 }

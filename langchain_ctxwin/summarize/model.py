@@ -38,6 +38,7 @@ from langchain_ctxwin.core.tokens import TokenEstimator, text_price
 from langchain_ctxwin.core.view import message_id
 from langchain_ctxwin.errors import ConfigError, SummarizationError, expect
 from langchain_ctxwin.protocols import Summarizer, TokenCounter
+from langchain_ctxwin.util.chat_models import chat_model_named
 from langchain_ctxwin.util.work import Wait, Work, arun, run
 
 Replier = Callable[[Sequence[AnyMessage]], Any]  # returns a text or a message, or an awaitable of one
@@ -264,19 +265,21 @@ def as_summarizer(
 ) -> Summarizer:
     """Return a summarizer for `value`.
 
-    None is the extractive one, an object with a `summarize` method is itself, and a chat model, a Runnable or a
-    callable (sync or async) writes through `ModelSummarizer`. `max_input_tokens` bounds a model that states no limits,
-    from `LEAST_WINDOW_TOKENS` on.
+    None is the extractive one, an object with a `summarize` method is itself, and a chat model, its name
+    ("google_genai:..."), a Runnable or a callable (sync or async) writes through `ModelSummarizer`. `max_input_tokens`
+    bounds a model that states no limits, from `LEAST_WINDOW_TOKENS` on.
 
     Raises:
-        ConfigError: `value` is none of these, e.g. a model's name or a class.
+        ConfigError: `value` is none of these, e.g. a class, or no model has this name.
     """
     if value is None:
         return ExtractiveSummarizer(counter=counter)
+    if isinstance(value, str):
+        value = chat_model_named(value, "summarizer")
     if isinstance(value, type) or not (isinstance(value, Summarizer | Runnable) or callable(value)):
         raise ConfigError(
-            f"summarizer={value!r} cannot summarize: pass a chat model, a Runnable, a callable that takes messages, "
-            "an object with a summarize method, or None"
+            f"summarizer={value!r} cannot summarize: pass a chat model or its name, a Runnable, a callable that takes "
+            "messages, an object with a summarize method, or None"
         )
     if isinstance(value, Summarizer):
         return value

@@ -318,13 +318,21 @@ def _screen(written, **options):
 
 
 @given(
-    sizes=st.lists(st.integers(0, 5_000), min_size=6, max_size=6),
+    sizes=st.lists(st.integers(0, 5_000), min_size=7, max_size=7),
     limit=st.integers(0, 30_000),
     width=st.integers(1, 80),
 )
 def test_a_gauge_fills_its_width_whatever_the_sizes(sizes, limit, width):
-    keys = ("system_tokens", "tool_tokens", "summary_tokens", "pinned_tokens", "history_tokens", "reserved_tokens")
-    report = dict(zip(keys, sizes, strict=True)) | {"input_limit": limit, "total_tokens": sum(sizes[:5])}
+    keys = (
+        "system_tokens",
+        "tool_tokens",
+        "summary_tokens",
+        "record_tokens",
+        "pinned_tokens",
+        "history_tokens",
+        "reserved_tokens",
+    )
+    report = dict(zip(keys, sizes, strict=True)) | {"input_limit": limit, "total_tokens": sum(sizes[:6])}
     cells = sum(len(text) for text, _ in bar(report, width, is_plain=True))
     assert cells == (width if sum(sizes) + limit else 0)
 

@@ -65,7 +65,7 @@ def asked(engine, messages, tokens, state=None):
 
 def test_the_regions_add_up():
     window = engine_of().measure(turns(2), system_prompt="S" * 40, tools=[{"name": "f"}])
-    names = ("system_tokens", "tool_tokens", "summary_tokens", "pinned_tokens", "history_tokens")
+    names = ("system_tokens", "tool_tokens", "summary_tokens", "record_tokens", "pinned_tokens", "history_tokens")
     assert sum(window.report[name] for name in names) == window.total_tokens
     assert (window.report["counted_by"], window.report["input_limit"]) == ("exact", 600)
     assert window.report["utilization"] == round(window.total_tokens / 600, 4)
@@ -298,6 +298,7 @@ REPORT = {
     "system_tokens": 2000,
     "tool_tokens": 7200,
     "summary_tokens": 0,
+    "record_tokens": 0,
     "pinned_tokens": 0,
     "history_tokens": 10,
     "reserved_tokens": 2048,
@@ -333,6 +334,7 @@ def test_the_table_shows_every_region_with_its_share():
         "system                 2,000      24.4%",
         "tools                  7,200      87.9%",
         "summary                    0       0.0%",
+        "record                     0       0.0%",
         "pinned                     0       0.0%",
         "history                   10       0.1%",
         "total                  9,210     112.4%",
@@ -359,7 +361,7 @@ LONG = {"context_window": 4096, "input_limit": 4096, "system_tokens": 100, "hist
             [
                 "shorten the system prompt",
                 "unpin messages",
-                "lower summary_max_tokens or record_share",
+                "lower summary_max_tokens",
                 "lower output_reserve",
             ],
         ),
@@ -377,7 +379,7 @@ def test_a_refusal_names_value_limit_regions_and_what_to_change(report, need, ad
 
 @given(report=st.dictionaries(st.sampled_from(sorted(REPORT)), st.none() | TOKENS))
 def test_any_report_can_be_printed(report):
-    assert len(budget_table(report).splitlines()) == 11
+    assert len(budget_table(report).splitlines()) == 12
     assert "raise context_window" in str(refusal(report, [])).splitlines()[0]
 
 

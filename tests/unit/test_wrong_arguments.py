@@ -174,6 +174,9 @@ USUAL: dict[str, tuple[Callable[[], Any], str]] = {
     "guard settings as a dict": (lambda: ctx.ToolResultGuard({"max_tokens": 900}), "ToolResultConfig"),
     "a number as the tools of an agent": (lambda: ctx.create_context_agent(MODEL, 5, limits=LIMITS), "a list of tools"),
     "a number as tools": (lambda: ctx.ContextNodes(ENGINE, tools=5), "a list of tools"),
+    "a number among the tools of nodes": (lambda: ctx.ContextNodes(ENGINE, tools=[5]), "tools[0]=5: pass a function"),
+    "a number as system prompt of nodes": (lambda: ctx.ContextNodes(ENGINE, system_prompt=3), "system_prompt=3: pass"),
+    "a name of no summarizer": (lambda: ctx.ContextEngine(LIMITS, summarizer="a-model"), "summarizer='a-model'"),
     "names as tools": (lambda: ctx.create_context_agent(MODEL, ["weather"], limits=LIMITS), "tools[0]='weather'"),
     "a text as the tools of a request": (lambda: ENGINE.measure(ASKED, tools="weather"), "a list of tools"),
     "a number as the tools of a route": (lambda: ROUTER.route(ASKED, 5), "a list of tools"),
@@ -213,6 +216,7 @@ def test_what_can_only_mean_one_thing_works() -> None:
     agent = ctx.create_context_agent(MODEL, weather, limits=8_192)
     assert agent.invoke({"messages": [{"role": "user", "content": "Hi"}]})["messages"][-1].text == "Sunny."
     assert ctx.ContextNodes(ENGINE, tools=weather)
+    assert ctx.ContextConfig(constraints="Be brief.").constraints == ("Be brief.",)
     one, several = (ENGINE.measure(ASKED, tools=given).report["tool_tokens"] for given in (weather, [weather]))
     assert one == several > 0
     assert ctx.ToolSelector(weather, max_tool_tokens=900).tools == [weather]
