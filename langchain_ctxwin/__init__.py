@@ -33,6 +33,7 @@ from langchain_ctxwin.errors import (
     NoModelFitsError,
     ResultGoneError,
     SummarizationError,
+    ThreadBudgetError,
     UnknownModelError,
 )
 from langchain_ctxwin.graph.state import ContextOutput, ContextState
@@ -131,6 +132,7 @@ __all__ = [
     "RoutingConfig",
     "SummarizationError",
     "SummaryJobs",
+    "ThreadBudgetError",
     "ThreadCompaction",
     "TokenBudget",
     "TokenEstimator",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol, Self, runtime_checkable
 
@@ -93,6 +94,9 @@ Seconds = Annotated[float, Field(gt=0, le=MAX_SECONDS, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
 Rate = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
 """A part of something that there can be more than."""
+
+Money = Annotated[Decimal, Field(gt=0, le=MAX_AMOUNT, allow_inf_nan=False)]
+"""USD."""
 
 Samples = Annotated[int, Field(gt=0, le=10_000)]  # some 100 kB; what is shared by more is looked up in a history
 Share = Annotated[float, Field(gt=0, le=MAX_AMOUNT, allow_inf_nan=False), BeforeValidator(_size)]
@@ -213,6 +217,11 @@ class ContextConfig(Settings):
         max_recoveries: How often one model call is repeated after the provider refused it as too large.
         output_reserve: Tokens reserved for the answer; by default what the model is set to request, else a bounded
             share.
+        max_thread_cost: USD that all model calls of a thread may cost together, summaries included; needs `prices=`. An
+            event tells when 0.8 of it is spent, and the next call after the whole is not made.
+        max_thread_tokens: The same in tokens, input and output together.
+        on_budget: Raise `ThreadBudgetError` then, or ask for more by LangGraph's `interrupt`: resume with
+            `Command(resume={"max_thread_cost": 5})`.
         allow_guess: Accept a guessed context window (from the output limit) when no source states one.
 
     Examples:
@@ -266,6 +275,9 @@ class ContextConfig(Settings):
     max_recoveries: CountOrZero = 2
     output_reserve: CountOrZero | None = None
     allow_guess: bool = False
+    max_thread_cost: Money | None = None
+    max_thread_tokens: Count | None = None
+    on_budget: Literal["raise", "interrupt"] = "raise"
 
     @property
     def media(self) -> MediaLimits:
@@ -623,4 +635,6 @@ def shown(value: Any) -> Any:
     """Return a value as plain JSON, every secret masked, whatever its length."""
     if isinstance(value, SecretStr):
         return "**********"
+    if isinstance(value, Decimal):
+        return str(value)
     return [shown(item) for item in value] if isinstance(value, tuple | list) else value

@@ -551,19 +551,19 @@ class ContextEngine:
         if written is not None:
             facts = written.cost | {"seconds": round(written.seconds, 3)}
             facts["tokens"] = window.parts.price_text(written.text)
-            facts["cost"] = written.usage.cost(self._summarizer_info()) if written.calls else None
+            facts["cost"] = written.usage.cost(self.summarizer_info()) if written.calls else None
         facts |= {"reason": own_words(reason), "quoting": {"reason": reason}, "messages": messages}
         self.reporter.emit(SummaryEvent(status=status, model=self.summarizer_model, key=key, **facts))
 
-    def _summarizer_info(self) -> ModelInfo | None:
-        """The prices of the model that writes summaries; those of the agent's are not taken for another's."""
+    def summarizer_info(self) -> ModelInfo | None:
+        """Return the prices of the model that writes summaries; those of the agent's are not taken for another's."""
         name = self.summarizer_model
         return self.prices.of(name) if name == self.model else self.prices.of_other(name)
 
     def _task(self, window: Window, start: int, stop: int, max_tokens: int, call: Any) -> dict[str, Any]:
         """Who writes a summary of the messages in `[start, stop)`, and from what."""
         if self.reporter.sinks:
-            self._summarizer_info()  # prices are looked up while it is written
+            self.summarizer_info()  # prices are looked up while it is written
         summarizer, messages = self.summarizer, shown_part(window, start, stop)
         if window.parts.focus and isinstance(summarizer, ModelSummarizer):
             summarizer = summarizer.focused(window.parts.focus)

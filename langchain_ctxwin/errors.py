@@ -2,6 +2,7 @@
 
     ContextWindowError
     |-- BudgetExceededError     the request cannot fit, whatever is compacted
+    |-- ThreadBudgetError       the thread spent all that it may
     |-- SummarizationError      no usable summary (soft: compaction goes on without it)
     |-- UnknownModelError       no source states the model's limits
     |-- NoModelFitsError        no candidate can take the request
@@ -52,6 +53,18 @@ class BudgetExceededError(ContextWindowError):
         super().__init__(message)
         self.report: dict[str, object] = dict(report or {})
         """The `context_report` of the refused request (tokens per region); empty when unknown."""
+
+
+class ThreadBudgetError(ContextWindowError):
+    """A thread spent what `max_thread_cost` or `max_thread_tokens` allows; the next model call was not made."""
+
+    def __init__(self, message: str, *, setting: str = "", spent: str = "", limit: str = "") -> None:
+        super().__init__(message)
+        self.setting = setting
+        """`max_thread_cost` or `max_thread_tokens`."""
+
+        self.spent, self.limit = spent, limit
+        """USD or tokens, as exact text."""
 
 
 class SummarizationError(ContextWindowError):

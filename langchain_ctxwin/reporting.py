@@ -234,6 +234,12 @@ class Prices:
                 in_few_daemons(partial(self._look_up, self._ask, model))
         return info
 
+    def asked(self, model: str, stated: Any = None) -> ModelInfo | None:
+        """Like `of`, waiting for what nobody has looked up yet."""
+        if self._ask is not None and model and self._answers.get(model) is None:
+            self._look_up(self._ask, model)
+        return self.of(model, stated)
+
     def of_other(self, model: str) -> ModelInfo | None:
         """Like `of`, for another model than the agent's: a single `ModelInfo` has to be of its name."""
         if self._info is not None and not may_be(self._info.name, model):

@@ -13,6 +13,7 @@ from langchain_core.messages import AIMessage, AnyMessage
 from langgraph.errors import GraphBubbleUp
 
 from langchain_ctxwin.agent.choices import known_name
+from langchain_ctxwin.agent.spending import spent_update
 from langchain_ctxwin.agent.state import tools_of
 from langchain_ctxwin.agent.step import AgentStep
 from langchain_ctxwin.core.events import NoticeEvent, OverflowEvent, StepEvent
@@ -86,8 +87,10 @@ class ModelCall:
             fit(step)
         most = settings_of(step.window).max_recoveries
         attempt = self._attempt()
+        paid = list[AIMessage]()
         for number in count(1):
             attempt, reply, overflow, error = yield from self._tried(attempt)
+            paid += [reply] if isinstance(reply, AIMessage) else []
             if overflow is None:
                 break
             if number > most:
@@ -111,6 +114,7 @@ class ModelCall:
         # A candidate that took over is told of with its own limits and prices; measured only where somebody listens.
         told = step.window if self._engine.reporter.sinks else window
         answer, counts = self._learned(window, reply, was_cut=overflow is not None)
+        spent_update(step, step.window if self._router else window, paid)
         step.update({"context_counts": counts})
         self._report_step(told, answer, seconds=perf_counter() - began, calls=number)
         return answer

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from langchain_core.messages import AnyMessage, SystemMessage
 
 from langchain_ctxwin.agent.choices import Choices, limited_by
+from langchain_ctxwin.agent.spending import within_budget
 from langchain_ctxwin.agent.state import SESSION, State, Update, changed, flags_of, report_of, tools_of
 from langchain_ctxwin.agent.storage import NOWHERE, BackgroundSummaries, RunPlace
 from langchain_ctxwin.core import plan as planning
@@ -159,6 +160,7 @@ class AgentStep:
         """Choose tools and model, measure, collect and begin summaries, and say what has to happen before the call."""
         faults = read_key("context_tools", self.state.get("context_tools"))[1]
         yield from self.choose()
+        yield from within_budget(self)
         window = yield from self.engine.verifying(self.window)
         found = yield from self.summaries.stored(window)
         self._report_faults(window, (*window.session.faults, *faults))

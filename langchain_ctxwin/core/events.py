@@ -367,11 +367,13 @@ Notice = Literal[
     "newest_clamped",
     "tools_chosen",
     "compaction_undone",
+    "budget_near",
+    "budget_spent",
 ]
 """A reported size could not be used; what was learned about sizes is forgotten; stored state was not as this package
 writes it; no summary is tried any more; a provider refused reasoning that is tied to another prefix; the current
 user message or the newest results were cut to what fits; the set of tools in the requests of a conversation changed;
-the host took the latest compaction back."""
+the host took the latest compaction back; a thread spent most, or all, of what it may."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

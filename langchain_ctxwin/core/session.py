@@ -16,6 +16,7 @@ from langchain_ctxwin.core.history import MessageHistory
 from langchain_ctxwin.core.pins import last_user
 from langchain_ctxwin.core.record import MAX_COUNT, Record, stored_count
 from langchain_ctxwin.core.sizing import Sizes
+from langchain_ctxwin.core.spending import as_money
 from langchain_ctxwin.core.turns import checksum
 from langchain_ctxwin.core.view import (
     Position,
@@ -220,7 +221,9 @@ _COUNTS = {
     "first": _or_none(str),
     "resets": int,
 }
+_SPENT = {"tokens": int, "cost": lambda value: isinstance(value, str) and as_money(value) >= 0}
 _GUARD = {
+    **dict.fromkeys(("spent", "allowed"), _SPENT),
     **dict.fromkeys(("compactions", "dropped_turns", "ineffective"), int),
     "asked": _or_none(int),
     **dict.fromkeys(("since", "unbound"), _is_position),

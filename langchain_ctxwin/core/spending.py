@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from langchain_core.messages import AIMessage
@@ -24,6 +24,21 @@ def count_of(value: object) -> int | None:
     if not isinstance(value, int) or isinstance(value, bool):
         return None
     return value if 0 <= value <= MAX_TOKENS else None
+
+
+def as_money(value: object) -> Decimal:
+    """Read an amount of at least 0, exactly as it is written.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        amount = Decimal(str(value))
+    except InvalidOperation:
+        amount = Decimal("NaN")
+    if not amount.is_finite() or amount < 0:
+        raise ValueError(f"{value!r} is no amount")
+    return amount
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

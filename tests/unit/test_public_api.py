@@ -43,6 +43,7 @@ PUBLIC_NAMES = {
     "RoutingConfig",
     "SummarizationError",
     "SummaryJobs",
+    "ThreadBudgetError",
     "ThreadCompaction",
     "TokenBudget",
     "TokenEstimator",
