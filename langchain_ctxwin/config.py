@@ -25,6 +25,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from langchain_ctxwin.core.field_paths import compile_fields
 from langchain_ctxwin.core.media import MediaLimits
+from langchain_ctxwin.core.summary_prompt import checked_prompt
 from langchain_ctxwin.errors import PATH, ConfigError, expect
 from langchain_ctxwin.settings_file import explained, read_bytes, table_of
 
@@ -122,6 +123,7 @@ def _pattern(pattern: str) -> str:
 
 
 Pattern = Annotated[str, AfterValidator(_pattern)]
+SummaryPrompt = Annotated[str, AfterValidator(checked_prompt)]
 FieldPath = Annotated[str, AfterValidator(_checked_path)]
 CursorKey = Annotated[SecretStr, Field(min_length=1)]
 
@@ -193,6 +195,9 @@ class ContextConfig(Settings):
         summarize: Let a model summarize beside the agent, on the critical path, or never. The record of what left is
             kept in any case: it needs no model, and takes milliseconds.
         summary_max_tokens: Largest summary; by default a share of the history budget.
+        summary_prompt: A prompt of your own for the model that writes summaries, with the places {previous_summary} and
+            {conversation}; {focus}, {sections} and {max_tokens} are filled in, too. Read when an engine is made.
+        summary_sections: The headings of a summary, each with a colon and what belongs there if you like.
         record_share: Part of the room for history and pins that the record of what left may take.
         rules: Which sentences of a person hold from then on, beside those that the record knows by their words: a
             regular expression, or in code a function of a sentence.
@@ -259,6 +264,8 @@ class ContextConfig(Settings):
     max_history_tokens: Count | None = None
     summarize: Literal["background", "inline", "off"] = "background"
     summary_max_tokens: Count | None = None
+    summary_prompt: SummaryPrompt | None = None
+    summary_sections: Texts = ()
     record_share: Annotated[float, Field(ge=0, le=0.8, allow_inf_nan=False)] = 0.28
     rules: Pattern | Callable[[str], bool] | None = None
     clear_tools: ToolNames = ()

@@ -162,7 +162,10 @@ class ContextEngine:
         self._learned = learned
         reserve = self._limits.output_reserve(self._settings.output_reserve)
         room = self._limits.input_limit(reserve) if self._limits.known else None
-        self.summarizer = as_summarizer(summarizer, counter=self._pricings.default.count, max_input_tokens=room)
+        writes = as_summarizer(summarizer, counter=self._pricings.default.count, max_input_tokens=room)
+        if isinstance(writes, ModelSummarizer):
+            writes = writes.written_as(self._settings.summary_prompt, self._settings.summary_sections)
+        self.summarizer = writes
         """Writes the summaries."""
         self.summarizer_model = model_name(self.summarizer)
         """Name of the model that writes the summaries; empty when there is none, or nobody knows."""

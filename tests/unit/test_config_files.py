@@ -1,6 +1,7 @@
 """Which settings does a file give, what is refused, and what is never shown?"""
 
 import traceback
+from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
@@ -197,3 +198,8 @@ def test_paths_of_fields_are_checked():
     for path in ("", " ", ".", "a.", ".a", "a..b", "..[", "a[[b", "a[0]", '"a', 'a"b"', "a*", "**.a", "a.[]"):
         with pytest.raises(ConfigError, match="give keys joined by dots"):
             ToolResultConfig(fields=[path])
+
+
+def test_every_setting_has_a_row_in_the_docs():
+    page = (Path(__file__).parents[2] / "docs/settings.md").read_text(encoding="utf-8")
+    assert [name for name in ContextConfig.model_fields if f"`{name}`" not in page] == []

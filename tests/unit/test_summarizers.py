@@ -20,12 +20,14 @@ from langchain_core.messages import (
 )
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.runnables import RunnableConfig, RunnableLambda
+from langchain_openai import ChatOpenAI
 from langgraph.graph import START, MessagesState, StateGraph
 
-from langchain_ctxwin import ModelLimits, TokenEstimator
+from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits, TokenEstimator
 from langchain_ctxwin.core.compaction import LENGTH_TOLERANCE
+from langchain_ctxwin.core.summary_prompt import sections_text
 from langchain_ctxwin.errors import ConfigError, SummarizationError
-from langchain_ctxwin.summarize import ExtractiveSummarizer, ModelSummarizer, as_summarizer
+from langchain_ctxwin.summarize import ExtractiveSummarizer, ModelSummarizer, as_summarizer, writer_of
 from langchain_ctxwin.summarize.model import MIN_TRANSCRIPT_TOKENS, SUMMARY_INSTRUCTIONS
 
 CHAT: list[AnyMessage] = [
@@ -80,7 +82,7 @@ def test_one_call_holds_instructions_previous_summary_transcript_and_length():
     mark = re.search("<transcript ([0-9a-f]{12})", model.requests[0])[1]
     assert model.prompts == [
         [
-            SystemMessage(SUMMARY_INSTRUCTIONS),
+            SystemMessage(SUMMARY_INSTRUCTIONS.format(sections=sections_text())),
             HumanMessage(
                 f"<previous_summary {mark}>\nIt rained.\n</previous_summary {mark}>\n\n"
                 f'<transcript {mark} part="1 of 1">\n'
@@ -313,7 +315,7 @@ def test_summary_tokens_stay_out_of_the_users_stream(wrapped):
     assert [(config["tags"], config["metadata"]["lc_source"]) for config in seen] == [(["nostream"], "summarization")]
 
 
-@pytest.mark.parametrize("value", ["provider:name", 7, [], ModelSummarizer, ModelLimits(8192)])
+@pytest.mark.parametrize("value", [7, [], ModelSummarizer, ModelLimits(8192)])
 def test_what_cannot_summarize_is_refused(value):
     """A name, a class, a value or a senseless window, at once; a summarizer is itself, and none is the record."""
     own = ExtractiveSummarizer()
@@ -445,3 +447,43 @@ def test_what_cannot_be_summarized_is_refused(messages, max_tokens, says):
     """With the value and what to do."""
     with pytest.raises(SummarizationError, match=says):
         extract(messages, max_tokens=max_tokens)
+
+
+def test_a_prompt_of_ones_own_is_filled_in_and_sections_take_the_place_of_ours():
+    heard: list[Any] = []
+
+    def model(messages):
+        heard.append(messages)
+        return "## Orders\nA-1 is open."
+
+    config = ContextConfig(
+        summary_prompt="Notes so far: {previous_summary} New: {conversation} About {focus}. {sections}",
+        summary_sections="Orders: every number, with its state",
+    )
+    written = ContextEngine(ModelLimits(8_000), summarizer=model, config=config).summarizer
+    talk = [HumanMessage("Order A-1, please.")]
+    assert written.focused("refunds").summarize(talk, previous="None yet.", max_tokens=50) == "## Orders\nA-1 is open."
+    (asked,) = heard[0]
+    assert re.sub(r" \w{12}>", ">", asked.text).startswith(
+        "Notes so far: <previous_summary>\nNone yet.\n</previous_summary> New: <transcript"
+    )
+    assert "User: Order A-1, please." in asked.text
+    assert "About refunds." in asked.text
+    assert "## Orders\nevery number, with its state" in asked.text
+    assert "## Decisions" not in asked.text
+
+
+def test_summarizers_with_other_prompts_are_other_writers():
+    model = ChatOpenAI(model="a", api_key="unused")
+    plain, own = ModelSummarizer(model), ModelSummarizer(model, sections=["Orders"])
+    assert writer_of(own) != writer_of(plain) == writer_of(ModelSummarizer(model))
+
+
+@pytest.mark.parametrize(
+    ("prompt", "said"),
+    [("Sum up.", "has no place {previous_summary}"), ("{previous_summary}{conversation}{who}", "has the place {who}")],
+)
+def test_a_prompt_without_its_places_is_refused_when_it_is_given(prompt, said):
+    for make in (lambda: ContextConfig(summary_prompt=prompt), lambda: ModelSummarizer(print, prompt=prompt)):
+        with pytest.raises(ConfigError, match=re.escape(said)):
+            make()

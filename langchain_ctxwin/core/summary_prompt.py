@@ -1,0 +1,78 @@
+"""What a summary model is told: the sections of a summary, and prompts of one's own with their places."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from string import Formatter
+
+from langchain_ctxwin.errors import ConfigError, brief
+
+NEEDED_PLACES = ("previous_summary", "conversation")
+PLACES = (*NEEDED_PLACES, "focus", "sections", "max_tokens")
+"""What a prompt of one's own may hold in braces."""
+
+DEFAULT_SECTIONS = """\
+## Goal and constraints
+What the user wants. The user's rules, preferences and corrections word for word; a correction replaces what it \
+corrects.
+## Decisions
+What was decided and why, and what was rejected.
+## Facts
+Names, identifiers, paths, numbers, dates and error texts exactly as written, each with its latest value.
+## Files and artifacts
+What was read, created or changed, and its present state.
+## Open items
+What is unfinished, unanswered or failing, and the next step."""
+
+SECTIONS = """\
+Use these sections and leave out the empty ones:
+
+{sections}
+
+Put what the previous summary lists under other headings into these sections. Keep what still holds, update what \
+changed, drop what is settled and no longer needed. Invent nothing. Write in the user's language. Reply with the \
+summary alone."""
+
+
+def sections_text(sections: Sequence[str] = ()) -> str:
+    """Return the instructions about sections; one of somebody's own is a heading, or that, a colon and what goes there.
+
+    Examples:
+        >>> print(sections_text(["Orders: every number, with its state"])[50:95])
+        ## Orders
+        every number, with its state
+        <BLANKLINE>
+        Put
+    """
+    pairs = [text.partition(":") for text in sections]
+    own = [f"## {name.strip()}\n{about.strip()}".strip() for name, _, about in pairs]
+    return SECTIONS.format(sections="\n".join(own) or DEFAULT_SECTIONS)
+
+
+def checked_prompt(prompt: str) -> str:
+    """Return a prompt of one's own whose places are known and complete.
+
+    Raises:
+        ConfigError: it has no place for what a summary is written from, another one, or a brace that opens nothing.
+
+    Examples:
+        >>> checked_prompt("Summarize {conversation} for {who}.")
+        Traceback (most recent call last):
+            ...
+        langchain_ctxwin.errors.ConfigError: summary_prompt='Summarize {conversation} for {who}.' has the place {who}: \
+use {previous_summary}, {conversation}, {focus}, {sections}, {max_tokens}, and write other braces twice
+    """
+    known = ", ".join(f"{{{name}}}" for name in PLACES)
+    advice = f"use {known}, and write other braces twice"
+    try:
+        parts = list(Formatter().parse(prompt))
+    except ValueError as error:
+        raise ConfigError(f"summary_prompt={brief(prompt)}: {error}: {advice}") from error
+    found = [name for _, name, _, _ in parts if name is not None]
+    for name in found:
+        if name not in PLACES:
+            raise ConfigError(f"summary_prompt={brief(prompt)} has the place {{{name}}}: {advice}")
+    for name in NEEDED_PLACES:
+        if name not in found:
+            raise ConfigError(f"summary_prompt={brief(prompt)} has no place {{{name}}}: {advice}")
+    return prompt
