@@ -7,6 +7,8 @@ import time
 from collections import Counter
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableLambda
@@ -22,8 +24,15 @@ from langchain_ctxwin import (
     ModelLimits,
     TokenEstimator,
 )
-from langchain_ctxwin.decompose import asplit_question, create_map_reduce_graph, split_question
-from langchain_ctxwin.decompose.parts import PartSplitter, chunk_of, no_counts
+from langchain_ctxwin.decompose import (
+    CITED,
+    _chunk,
+    _no_counts,
+    _Parts,
+    _places,
+    _split,
+    create_map_reduce_graph,
+)
 from langchain_ctxwin.errors import UnknownModelError
 from support.fakes import ScriptedChatModel, SdkError, openai_overflow, script
 
@@ -36,8 +45,6 @@ DOORS = "The door of oak has two hinges of brass. "
 TALES = [f"Tale {number} begins. {DOORS * 40}" for number in range(9)]
 QUESTION = {"question": "Which doors are there?", "documents": TALES}
 ANSWER = ", ".join(f"Tale {number}" for number in range(9))
-BOTH = ("Which doors are there?", "Which keys are there?")
-BOTH_AS_JSON = '["Which doors are there?", "Which keys are there?"]'
 WAIT_SECONDS = 5.0  # for other calls to arrive; they do at once
 _TALE = re.compile(r"Tale (\d+)")
 _PART = re.compile(r"\(part (\d+) of")
@@ -65,15 +72,6 @@ def failing(*parts, error=None):
     return answer
 
 
-def splitting(reply, answer=tales):
-    """Answer like `tales`, and split a question so."""
-    return lambda messages, tools=(): AIMessage(reply) if is_split(messages) else answer(messages)
-
-
-def is_split(messages):
-    return messages[0].text.startswith("Split")
-
-
 def model_of(policy=tales, limit=INPUT, **fields):
     return ScriptedChatModel(policy=policy, input_limit=limit, overflow=openai_overflow, **fields)
 
@@ -89,7 +87,7 @@ def texts_of(model):
 def test_what_fits_makes_exactly_one_call():
     model = model_of()
     result = graph_of(model).invoke({"question": "Which doors are there?", "documents": ["Tale 1.", "Tale 2."]})
-    report = {"parts": [1], "calls": 1, "refused": 0, "cut_off": 0, "cuts": [], "clamped": [], "sub_questions": []}
+    report = {"parts": [1], "calls": 1, "refused": 0, "cut_off": 0, "cuts": [], "shortened": 0}
     usage = {"input_tokens": model.requests[0].tokens, "output_tokens": result["report"]["output_tokens"]}
     assert result == {"answer": "Tale 1, Tale 2", "failures": [], "parts": 1, "report": {**report, **usage}}
 
@@ -120,8 +118,7 @@ def test_long_answers_are_combined_again_until_one_is_left(times, is_shortened):
     levels = report["parts"]
     assert (sorted(levels, reverse=True), levels[-1], len(levels) > 2) == (levels, 1, True)
     assert (report["refused"], model.largest_tokens <= INPUT) == (0, True)
-    assert {entry["level"] for entry in report["clamped"]} == (set(range(1, len(levels))) if is_shortened else set())
-    assert all(entry["kept_tokens"] < entry["tokens"] for entry in report["clamped"])
+    assert (report["shortened"] > 0) is is_shortened
     assert all(("characters left out" in text) is is_shortened for text in texts_of(model) if "<answer" in text)
 
 
@@ -132,7 +129,7 @@ def test_a_failed_part_is_reported_with_its_chunks():
     (failure,) = result["failures"]
     missing = {place["document"] for place in failure.pop("chunks")}
     error = "SdkError: the service is down"
-    assert failure == {"level": 0, "part": 2, "sub_question": "", "error": error}
+    assert failure == {"level": 0, "part": 2, "error": error}
     assert {int(number) for number in _TALE.findall(result["answer"])} == set(range(9)) - missing
     assert missing
 
@@ -358,10 +355,10 @@ def test_what_no_run_could_succeed_with_is_refused_at_once(options, error, probl
 
 @pytest.mark.parametrize("times", [270, 2_000])
 def test_a_question_that_leaves_no_room_is_refused_with_the_numbers(times):
-    """Before the first call is paid, also where the request to split it would fit."""
-    model = model_of(script(BOTH_AS_JSON))
+    """Before the first call is paid."""
+    model = model_of()
     with pytest.raises(BudgetExceededError, match=r"of an input limit of 1,200 \(output reserve 400\)"):
-        graph_of(model, sub_questions=True).invoke({"question": "Which door? " * times, "text": "a"})
+        graph_of(model).invoke({"question": "Which door? " * times, "text": "a"})
     assert model.requests == []
 
 
@@ -381,12 +378,12 @@ async def test_nothing_is_priced_on_the_event_loop():
     refusals = iter([openai_overflow(1_300, 900)])
 
     async def answer(messages):
-        if not is_split(messages) and (refusal := next(refusals, None)):
+        if refusal := next(refusals, None):
             raise refusal
         return AIMessage("ok")
 
     model = RunnableLambda(lambda messages: AIMessage("ok"), afunc=answer)
-    graph = graph_of(model, counter=Watched("openai"), sub_questions=True)
+    graph = graph_of(model, counter=Watched("openai"))
     threads.clear()
     result = await graph.ainvoke({"question": "Which?", "text": DOORS * 300})
     assert (result["report"]["parts"][-1], result["report"]["refused"]) == (1, 1)
@@ -395,27 +392,24 @@ async def test_nothing_is_priced_on_the_event_loop():
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-@pytest.mark.parametrize("where", ["A key is here. ", "Split"])
-async def test_an_interrupt_is_no_failure(is_async, where):
+async def test_an_interrupt_is_no_failure(is_async):
     """A model that asks a person stops the graph; with the reply the run goes on."""
 
     def answer(messages):
-        return AIMessage(interrupt("May I?") if where in messages[0].text + messages[-1].text else "ok")
+        return AIMessage(interrupt("May I?") if "A key is here. " in messages[-1].text else "ok")
 
     async def aanswer(messages):
         return answer(messages)
 
-    model = RunnableLambda(answer, afunc=aanswer)
-    graph = graph_of(model, checkpointer=InMemorySaver(), sub_questions=where == "Split")
+    graph = graph_of(RunnableLambda(answer, afunc=aanswer), checkpointer=InMemorySaver())
     documents = [DOORS * 60, "A key is here. " * 60, DOORS * 60]
 
     async def run(values):
         return await graph.ainvoke(values, CONFIG) if is_async else graph.invoke(values, CONFIG)
 
     assert (await run({"question": "Which?", "documents": documents}))["__interrupt__"][0].value == "May I?"
-    result = await run(Command(resume=BOTH_AS_JSON))
+    result = await run(Command(resume="yes"))
     assert (result["answer"], result["failures"]) == ("ok", [])
-    assert result["report"]["sub_questions"] == (list(BOTH) if where == "Split" else [])
 
 
 def test_the_drawing_shows_the_flow():
@@ -424,99 +418,96 @@ def test_the_drawing_shows_the_flow():
     assert edges == {("__start__", "split"), ("split", "map"), ("map", "collect"), *loop}
 
 
-# Sub-questions
-
-
-def test_sub_questions_are_answered_one_by_one():
-    """Each is shown with the whole question, combined on its own, and then with the others."""
-
-    def answer(messages):
-        about = re.search(r"Answer only this part of it: Which (\w+)", messages[-1].text)
-        return AIMessage(f"{about[1] if about else 'both'}: {tales(messages).text}")
-
-    model = model_of(splitting(BOTH_AS_JSON, answer))
-    question = "Which doors are there and which keys?"
-    result = graph_of(model, sub_questions=True).invoke({"question": question, "documents": TALES[:3]})
-    assert result["report"]["sub_questions"] == [*BOTH]
-    assert result["report"]["calls"] == len(model.requests)
-    assert result["report"]["input_tokens"] == sum(request.tokens for request in model.requests)
-    assert result["answer"] == "both: Tale 0, Tale 1, Tale 2"
-    assert all(question in text for text in texts_of(model))
-    assert all(f'sub_question="{each}"' in texts_of(model)[-1] for each in BOTH)
-
-
-def test_sub_questions_that_leave_no_room_are_dropped():
-    model = model_of(splitting(f'["{"first part " * 150}", "{"second one " * 150}"]'))
-    graph = graph_of(model, sub_questions=True, limits=ModelLimits(1200, requested_output_tokens=300))
-    result = graph.invoke({"question": "Which door? " * 62, "text": "Tale 1. " * 75})
-    assert (result["answer"], result["report"]["sub_questions"]) == ("Tale 1", [])
-
-
-@pytest.mark.parametrize(
-    ("reply", "questions"),
-    [
-        (BOTH_AS_JSON, BOTH),
-        (f"```json\n{BOTH_AS_JSON}\n```", BOTH),
-        ('Here they are: ["Which doors are there?", " Which keys are there? ", "Which doors are there?"]', BOTH),
-        (f'{{"questions": {BOTH_AS_JSON}}}', BOTH),
-        ('["Who signed it until when?"]', ("All?",)),
-        *((reply, ("All?",)) for reply in ("", "No.", "[1, 2]", "[", "[]", '["a", 3]', "[" * 100_000, str([*BOTH]))),
-        (str([1.5] * 40).replace("1.5", '"Q?"'), ("All?",)),
-    ],
-)
-async def test_a_question_is_split_as_the_model_says(reply, questions):
-    """An array in any usual form; nothing that a model writes can spoil the run."""
-    assert split_question(" All? ", model_of(script(reply))) == questions
-    assert await asplit_question(" All? ", model_of(script(reply))) == questions
-
-
-@pytest.mark.parametrize(
-    ("question", "parts"),
-    [
-        (" ".join(BOTH), BOTH),
-        ("門はどこですか\uff1f鍵は誰が持っていますか\uff1f", ("門はどこですか\uff1f", "鍵は誰が持っていますか\uff1f")),
-        ("Who signed it? When does it end? Be brief.", None),
-        ("Is https://a.example/?q=1&b=2 a link of ours?", None),
-        ("Who signed the lease? Why?", None),
-        ("Who are they? " * 40, None),
-        ("", None),
-    ],
-)
-async def test_without_a_usable_reply_the_marks_decide(question, parts):
-    """A text is cut only where it is surely several questions."""
-
-    def fail(messages):
-        raise TimeoutError
-
-    expected = parts or (question.strip(),)
-    assert split_question(question) == await asplit_question(question) == expected
-    assert split_question(question, RunnableLambda(fail)) == expected
-    assert await asplit_question(question, RunnableLambda(fail)) == expected
+def parts_of(window=WINDOW, counter=None):
+    limits = ModelLimits(window, requested_output_tokens=window // 8)
+    return _Parts(model_of(), limits, counter, None, ("Answer.", "Combine."))
 
 
 @pytest.mark.parametrize("window", [4_096, 8_192])
-def test_the_number_of_parts_follows_the_size(window):
+@pytest.mark.parametrize("counter", [None, CharRatioCounter()])
+def test_the_number_of_parts_follows_the_size(window, counter):
     """A few characters more of the question, or of each document, are no reason for twice the calls."""
-    splitter = PartSplitter(model_of(), limits=ModelLimits(window, max_output_tokens=window // 8))
+    splitter = parts_of(window, counter)
     line, uneven = "Candles burn low in every niche. " * 50, {}
     for chars in range(885, 1_450, 37):
         texts = [f"# Room {number}\n{line[:chars]}" for number in range(80)]
-        inputs = {"documents": [chunk_of(at, text) for at, text in enumerate(texts)]}
-        inputs["one text"] = [chunk_of(0, "\n\n".join(texts))]
+        inputs = ([_chunk(at, text) for at, text in enumerate(texts)], [_chunk(0, "\n\n".join(texts))])
         counts = [
-            len(splitter.of_documents(question, chunks, no_counts()))
+            len(splitter.of_documents(question, chunks, _no_counts()))
             for question in ("Why?", "Which keys?", "Which old keys are kept in the tower?")
-            for chunks in inputs.values()
+            for chunks in inputs
         ]
         if max(counts) > min(counts) * 4 // 3 + 1:
             uneven[chars] = counts
     assert uneven == {}
 
 
-def test_a_counter_that_rounds_down_makes_no_more_parts():
-    """The whole request has a token more than its chunks then: parts that are a little smaller, not two of each."""
-    splitter = PartSplitter(model_of(), limits=ModelLimits(2_048, max_output_tokens=256), counter=CharRatioCounter())
-    text = "Candles burn low in every niche, and the 12 keys (of 1874) hang there. " * 1_500
-    chunks = [chunk_of(at, text[start : start + 300]) for at, start in enumerate(range(0, len(text), 300))]
-    sizes = [len(part["chunks"]) for part in splitter.of_documents("Why?", chunks, no_counts())[:-1]]
-    assert max(sizes) <= min(sizes) * 4 // 3
+def growing(messages, tools=None):
+    """A counter whose requests cost more than their parts: the overhead grows with the square of the size."""
+    tokens = sum(len(message.text) for message in messages) // 4
+    return tokens + tokens * tokens // 20_000
+
+
+growing.exact = True
+
+PHRASES = st.sampled_from(["door", "hinge.", "Oak!", "\n", "\n\n", "# Doors\n", "a" * 90, "\f", "门", "\r"])
+TEXTS = st.lists(PHRASES, max_size=60).map(" ".join) | st.text(max_size=300) | st.just(DOORS * 20)
+
+
+@given(st.lists(TEXTS.map(lambda text: text * 9), min_size=1, max_size=9), st.sampled_from([None, growing]))
+@settings(max_examples=60)
+def test_every_character_is_in_one_part_in_order_and_every_request_fits(texts, counter):
+    """What counts is the request as a whole; each cut is reported, and long answers are shortened."""
+    splitter, counts = parts_of(counter=counter), _no_counts()
+    chunks = [_chunk(number, text) for number, text in enumerate(texts)]
+    works = splitter.of_documents("Which doors?", chunks, counts)
+    assert [work["part"] for work in works] == list(range(1, len(works) + 1))
+    found = dict.fromkeys(range(len(texts)), "")
+    for work in works:
+        for chunk in work["chunks"]:
+            assert chunk["start"] == len(found[chunk["document"]])
+            found[chunk["document"]] += chunk["text"]
+    assert list(found.values()) == texts
+    assert len(counts["cuts"]) == sum(len(work["chunks"]) for work in works) - len(texts)
+    combined = splitter.of_answers("Which doors?", 1, [_chunk(0, text) for text in texts], counts)
+    assert len(combined) < len(texts) or len(texts) == 1
+    asked = [*works, *(work for work in combined if len(work["chunks"]) > 1)]
+    assert not any(splitter._is_over(work) for work in asked)
+
+
+TABLE = "".join(f"{number},door,oak\n" for number in range(4))
+
+
+@pytest.mark.parametrize(
+    ("text", "room", "pieces"),
+    [
+        ("First one.\n\nNext.\n", 14, [("First one.\n\n", "paragraph"), ("Next.\n", "end")]),
+        ("# A\n\nOne.\n\n# B\n\nTwo.", 12, [("# A\n\nOne.\n\n", "paragraph"), ("# B\n\nTwo.", "end")]),
+        (TABLE[:22], 14, [("0,door,oak\n", "line"), ("1,door,oak\n", "end")]),
+        (
+            "A door is. Another one is. Gone.",
+            20,
+            [("A door is. ", "sentence"), ("Another one is. ", "sentence"), ("Gone.", "end")],
+        ),
+        ("one two three four five six", 20, [("one two ", "hard"), ("three four five six", "end")]),
+        ("x" * 50, 27, [("x" * 25, "hard"), ("x" * 25, "end")]),
+    ],
+)
+def test_a_text_is_cut_where_a_reader_would_cut(text, room, pieces):
+    """At paragraphs, lines, sentences, words, characters; a heading stays with what follows it."""
+    assert list(_split(text, room, len)) == pieces
+
+
+def test_a_source_that_leaves_no_room_is_refused():
+    documents = [{"page_content": DOORS * 200, "metadata": dict.fromkeys(CITED, "x1 " * 90)}]
+    with pytest.raises(BudgetExceededError, match=r"around documents\[0\] needs .* tokens of a room of"):
+        graph_of(model_of(), limits=ModelLimits(900, requested_output_tokens=100)).invoke(
+            {"question": "Which?", "documents": documents}
+        )
+
+
+def test_places_name_documents_and_characters():
+    """Pieces of one document that follow each other are one place."""
+    door, key = {**_chunk(0, "do"), "covers": []}, _chunk(1, "key")
+    place = {"document": 0, "source": {}, "start": 0, "stop": 4}
+    assert _places([door, {**door, "start": 2, "text": "or"}, key]) == [place, {**place, "document": 1, "stop": 3}]
