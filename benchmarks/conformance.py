@@ -17,8 +17,7 @@ from typing import Any
 import pytest
 
 from langchain_ctxwin import ModelLimits, create_context_agent
-from langchain_ctxwin.conformance import ContextMiddlewareTests
-from langchain_ctxwin.conformance.suite import SYSTEM_PROMPT
+from langchain_ctxwin.conformance import SYSTEM_PROMPT, ContextMiddlewareTests
 from langchain_ctxwin.middleware import ContextWindowMiddleware
 
 TRIGGER_SHARE, KEEP_SHARE = 0.8, 0.3  # of the room; SummarizationMiddleware's documented example
@@ -26,7 +25,7 @@ SUMMARY_TOKENS = 256
 
 
 def limits_of(model) -> ModelLimits:
-    return ModelLimits(context_window=model.context_window, max_output_tokens=model.max_tokens)
+    return ModelLimits(context_window=model.window, max_output_tokens=model.max_tokens)
 
 
 def room_of(model) -> int:

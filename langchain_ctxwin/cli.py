@@ -8,24 +8,20 @@ import io
 import json
 import os
 import re
-import sqlite3
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import langchain_core
 
 from langchain_ctxwin import __version__
-from langchain_ctxwin.config import FileConfig, ToolResultConfig, changes, defaults, listed, origins, shown
+from langchain_ctxwin.config import FileConfig, changes, defaults, listed, origins, shown
 from langchain_ctxwin.core.limits import ModelLimits, budget_table
 from langchain_ctxwin.core.overflow import classify_overflow
-from langchain_ctxwin.deletion import forget
-from langchain_ctxwin.demo import big_results, choice, decompose, explore
+from langchain_ctxwin.demo import stories
 from langchain_ctxwin.demo.folder import Folder
 from langchain_ctxwin.demo.story import Promise, Screen
 from langchain_ctxwin.errors import ConfigError, ContextWindowError, escaped
@@ -35,23 +31,17 @@ from langchain_ctxwin.models.probing import LOW_TOKENS, most_calls, most_cost, p
 from langchain_ctxwin.models.registry import ModelRegistry
 from langchain_ctxwin.models.sources import CatalogSource
 from langchain_ctxwin.observe import DEFAULT_GATES, History, quality_report, report
-from langchain_ctxwin.observe.history import APPLICATION_ID
 from langchain_ctxwin.protocols import ModelSource
 from langchain_ctxwin.replay.command import run_inspect, run_replay
-from langchain_ctxwin.replay.threads import is_address, is_database, shown_address
 from langchain_ctxwin.settings_file import read_bytes, table_of
-from langchain_ctxwin.tool_results.cursors import TTL_SECONDS, parsed
-from langchain_ctxwin.tool_results.stores import RedisResultStore
 from langchain_ctxwin.util.chat_models import chat_model_named
 from langchain_ctxwin.util.log import say
-from langchain_ctxwin.util.stores import MessageSerializer
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
 DEFAULT_WINDOW_TOKENS = 8_192  # small, so that a short run outgrows it many times
-DEFAULT_STEPS, CHOICE_STEPS = 60, 20  # model calls about a folder: a dozen turns, a few seconds
-LARGER = 2  # windows of the small model that the larger one has
+DEFAULT_STEPS = 60  # model calls about a folder: a dozen turns, a few seconds
 
 SOURCE_KINDS = {
     "openai": "OpenAICompatibleSource",
@@ -74,8 +64,6 @@ UNIT_SECONDS = {"h": 3_600, "d": 86_400, "w": 604_800}  # of `--since`
 MAX_SINCE_CHARS = 9  # longer numbers are before all history, and some are none that a clock can count back to
 
 GATE = re.compile(r"(?P<name>[^<>=]*[^<>=\s])\s*(?P<sign>>=|<=)\s*(?P<bound>\d+(?:\.\d+)?)")
-
-REDIS = ("redis://", "rediss://", "unix://")  # how the addresses of its servers begin
 
 PROBED_BEYOND = 1.25  # times the limit that is stated: one that is stated too low is found, too
 EXIT_FAILED, EXIT_USAGE = 1, 2
@@ -116,28 +104,12 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("path", nargs="?", type=Path, default=default, help="folder to explore (langchain_core's source)")
     demo.add_argument("--model", metavar="PROVIDER:NAME", help="a real chat model (default: an offline one)")
     demo.add_argument("--window", type=_positive, default=DEFAULT_WINDOW_TOKENS, help="context window in tokens")
-    help_text = "only the choice of tools and models: the dearer model has this window"
-    demo.add_argument("--larger-window", type=_positive, metavar="TOKENS", help=help_text)
     demo.add_argument("--steps", type=_positive, default=DEFAULT_STEPS, help="model calls, about")
     demo.add_argument("--seed", type=int, default=0, help="another number asks other questions")
-    demo.add_argument("--big-results", action="store_true", help="only the questions about a huge tool result")
+    demo.add_argument("--all", action="store_true", help="play also the stories about many tools, models and parts")
     demo.set_defaults(run=_demo)
     for add in (_add_config, _add_models, _add_history, _add_replay):
         add(commands)
-    cursor = commands.add_parser("cursor", help="explain a cursor of a large tool result, as far as it tells by itself")
-    cursor.add_argument("text", help="the cursor, as a page shows it")
-    help_text = "how long results are kept (default: that of the settings)"
-    cursor.add_argument("--ttl", type=_positive, metavar="SECONDS", help=help_text)
-    cursor.set_defaults(run=_cursor)
-    forgotten = commands.add_parser(
-        "forget", help="delete a conversation from the places where something of it is kept"
-    )
-    forgotten.add_argument("thread", metavar="THREAD", help="id of the thread; it must be idle")
-    help_text = "a SQLite file (checkpoints, store, history of events), postgresql://... or redis://... (results)"
-    forgotten.add_argument("places", nargs="+", metavar="PLACE", help=help_text)
-    help_text = "tenant and thread, where the tool result guard has a scope= of its own (default: the thread)"
-    forgotten.add_argument("--scope", metavar="TEXT", help=help_text)
-    forgotten.set_defaults(run=_forget)
     return parser
 
 
@@ -174,16 +146,14 @@ def _add_history(commands: Any) -> None:
     shown.add_argument("--model", metavar="M", help="events about this model alone")
     shown.add_argument("--thread", metavar="T", help="events of this thread alone")
     shown.add_argument("--json", action="store_true", help="print JSON")
+    shown.add_argument("--check", action="store_true", help="judge by gates instead; exit code 1 when one fails")
+    help_text = "with --check: another gate, or another bound of one, such as 'utilization>=0.8' (repeatable)"
+    shown.add_argument("--gate", metavar="NAME>=RATIO", action="append", default=[], help=help_text)
+    shown.add_argument("--only", action="store_true", help="judge what --gate names, and none of the default gates")
+    shown.add_argument("--strict", action="store_true", help="fail, too, when too little is known for a gate")
+    shown.add_argument("file", type=Path, help="the file that a HistorySink writes")
+    shown.add_argument("--since", metavar="TIME", help="12h, 7d, 2w, or a date such as 2030-01-31 (UTC)")
     shown.set_defaults(run=_report)
-    check = commands.add_parser("check", help="judge the requests in a history by gates; exit code 1 when one fails")
-    help_text = "another gate, or another bound of one, such as 'utilization>=0.8' (repeatable)"
-    check.add_argument("--gate", metavar="NAME>=RATIO", action="append", default=[], help=help_text)
-    check.add_argument("--only", action="store_true", help="judge what --gate names, and none of the default gates")
-    check.add_argument("--strict", action="store_true", help="fail, too, when too little is known for a gate")
-    check.set_defaults(run=_check_history)
-    for command in (shown, check):
-        command.add_argument("file", type=Path, help="the file that a HistorySink writes")
-        command.add_argument("--since", metavar="TIME", help="12h, 7d, 2w, or a date such as 2030-01-31 (UTC)")
 
 
 def _add_replay(commands: Any) -> None:
@@ -235,35 +205,31 @@ def _demo(args: argparse.Namespace) -> int:
         screen = Screen.standard()
     except ImportError:
         return _complain("the demo needs rich: pip install 'langchain-ctxwin[cli]'", EXIT_USAGE)
-    if args.model and args.larger_window:
-        raise ConfigError("a second window is for the offline models: leave out --model or --larger-window")
+    if args.model and args.all:
+        raise ConfigError("the other stories are for the offline models: leave out --model or --all")
     model = chat_model_named(args.model, "--model") if args.model else None
     try:
-        held = [screen.claims(claims) for claims in _stories(screen, args, model)]
+        claims = []
+        for story in _stories(screen, args, model):
+            screen.claims(story)
+            claims += story
     except Exception as error:  # providers have no common error
         if classify_overflow(error) is not None:  # nothing could help
             return _complain(f"raise --window, {error}\n\n{budget_table(screen.report)}", EXIT_USAGE)
         if model is None or isinstance(error, ContextWindowError | BrokenPipeError):
             raise
         return _complain(f"the model failed: {type(error).__name__}: {_first_line(error)}", EXIT_FAILED)
-    return 0 if all(held) else EXIT_FAILED
+    return 0 if screen.ending(claims) else EXIT_FAILED
 
 
 def _stories(screen: Screen, args: argparse.Namespace, model: BaseChatModel | None) -> Iterator[list[Promise]]:
-    """Play the story that the arguments ask for, else one after the other."""
-    window, about = args.window, {"window_tokens": args.window, "seed": args.seed}
-    is_all = not (args.big_results or args.larger_window or args.model)
-    folder = None if args.big_results else Folder.open(args.path)
-    if folder and not args.larger_window:
-        yield explore.play(screen, folder, steps=args.steps, model=model, **about)
-    if is_all or args.big_results:
-        yield big_results.play(screen, model=model, **about)
-    if folder and (is_all or args.larger_window):
-        larger = args.larger_window or LARGER * window
-        steps = args.steps if args.larger_window else min(args.steps, CHOICE_STEPS)
-        yield choice.play(screen, folder, larger_tokens=larger, steps=steps, **about)
-    if folder and is_all:
-        yield decompose.play(screen, folder, **about)
+    """Play one story after the other."""
+    folder, about = Folder.open(args.path), {"window": args.window, "seed": args.seed}
+    yield stories.long_work(screen, folder, steps=args.steps, model=model, **about)
+    yield stories.large_results(screen, model=model, **about)
+    if args.all:
+        yield stories.choices(screen, folder, **about)
+        yield stories.any_size(screen, folder, **about)
 
 
 def _check(args: argparse.Namespace) -> int:
@@ -354,30 +320,12 @@ def _probe(registry: ModelRegistry, args: argparse.Namespace) -> int:
     return 0
 
 
-def _cursor(args: argparse.Namespace) -> int:
-    found = parsed(args.text)
-    ttl_seconds = args.ttl or ToolResultConfig().ttl_seconds or TTL_SECONDS
-    made = found.time_seconds
-    left = made + ttl_seconds - time.time()
-    state = f"in {left:,.0f} seconds" if left > 0 else f"{-left:,.0f} seconds ago"
-    say(f"result   {found.result_id}")
-    say(f"offset   {found.offset:,}")
-    say(f"made     {_utc(made)}")
-    say(f"expires  {_utc(made + ttl_seconds)} ({state}, when results are kept for {ttl_seconds:,.0f} seconds)")
-    say("tag      not verified: that takes the key it was signed with, its tool, arguments and thread")
-    return 0
-
-
-def _utc(seconds: float) -> str:
-    try:
-        return datetime.fromtimestamp(seconds, tz=UTC).isoformat(timespec="seconds")
-    except (ValueError, OverflowError, OSError):
-        return f"{seconds:,.0f} seconds after 1970, which is no date"
-
-
 def _report(args: argparse.Namespace) -> int:
     history = History(args.file)
-    found = report(history.events(since=_since(args.since), model=args.model, thread=args.thread))
+    events = history.events(since=_since(args.since), model=args.model, thread=args.thread)
+    if args.check:
+        return _judge(history, events, args)
+    found = report(events)
     if args.json:
         print(json.dumps({**found.to_dict(), "skipped": history.skipped}))
     else:
@@ -386,7 +334,7 @@ def _report(args: argparse.Namespace) -> int:
     return 0
 
 
-def _check_history(args: argparse.Namespace) -> int:
+def _judge(history: History, events: Iterable[Any], args: argparse.Namespace) -> int:
     gates = {} if args.only else dict(DEFAULT_GATES)
     for text in args.gate:
         found = GATE.fullmatch(text)
@@ -395,8 +343,7 @@ def _check_history(args: argparse.Namespace) -> int:
         least, most = gates.get(found["name"], (None, None))
         bound = float(found["bound"])
         gates[found["name"]] = (bound, most) if found["sign"] == ">=" else (least, bound)
-    history = History(args.file)
-    judged = quality_report(history.events(since=_since(args.since)), gates=gates)
+    judged = quality_report(events, gates=gates)
     _print_lines(judged.table().splitlines() if judged.requests else ["no requests"])
     _print_skipped(history)
     if judged.undecided:
@@ -422,90 +369,6 @@ def _since(text: str | None) -> float | None:
     except ValueError as error:
         raise ConfigError(f"--since {text}: give 12h, 7d, 2w, or a date such as 2030-01-31") from error
     return moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
-
-
-def _forget(args: argparse.Namespace) -> int:
-    for place in args.places:
-        shown = shown_address(place) if is_address(place) else place
-        with _opened(place, shown) as given:
-            if not given:
-                raise ConfigError(f"{shown} holds no checkpoints, store or history of events: name another place")
-            done = forget(args.thread, scope=args.scope, **given)
-        counts = {"summaries": done.summaries, "results": done.results, "events": done.events}
-        found = ["checkpoints"] if done.had_checkpoints else []
-        found += [f"{count:,} {name}" for name, count in counts.items() if count]
-        say(f"{shown}: {', '.join(found) or 'nothing'} of thread {args.thread}")
-    return 0
-
-
-@contextmanager
-def _opened(place: str, shown: str) -> Iterator[dict[str, Any]]:
-    """What `forget` is given for a place."""
-    is_server = is_address(place)
-    try:
-        if is_server and place.startswith(REDIS):
-            yield {"results": RedisResultStore.from_url(place)}
-            return
-        with (_postgres if is_server else _sqlite)(place) as given:
-            yield given
-    except ImportError as error:
-        package = f"langgraph-checkpoint-{'postgres' if is_server else 'sqlite'}"
-        raise ConfigError(f"{shown} cannot be opened: pip install {package}") from error
-    except ContextWindowError:
-        raise
-    except Exception as error:  # of drivers that are optional; what one says of a server may hold a password
-        told = type(error).__name__ if is_server else _first_line(error)
-        raise ConfigError(f"{shown} cannot be used: {told}") from error
-
-
-@contextmanager
-def _sqlite(place: str) -> Iterator[dict[str, Any]]:
-    """A database file, which is written anew without what was deleted."""
-    if not is_database(place):
-        raise ConfigError(f"{place} is no SQLite database")
-    address = f"{Path(place).resolve().as_uri()}?mode=rw"
-    with closing(sqlite3.connect(address, uri=True, check_same_thread=False, isolation_level=None)) as connection:
-        if connection.execute("PRAGMA application_id").fetchone()[0] == APPLICATION_ID:
-            yield {"history": place}
-            return
-        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        given = dict[str, Any]()
-        if "checkpoints" in tables:
-            from langgraph.checkpoint.sqlite import SqliteSaver  # noqa: PLC0415  # optional packages
-
-            given["checkpointer"] = SqliteSaver(connection, serde=MessageSerializer())
-        if "store" in tables:
-            from langgraph.store.sqlite import SqliteStore  # noqa: PLC0415
-
-            given["store"] = SqliteStore(connection)
-        yield given
-        try:
-            connection.execute("VACUUM")
-            is_busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
-        except sqlite3.OperationalError as error:
-            is_busy = str(error)
-        if is_busy:
-            raise ConfigError(
-                f"{place} is in use: the thread is deleted, but its bytes are still in the file: repeat this "
-                "when nobody uses it"
-            )
-
-
-@contextmanager
-def _postgres(place: str) -> Iterator[dict[str, Any]]:
-    import psycopg  # noqa: PLC0415  # optional packages
-    from langgraph.checkpoint.postgres import PostgresSaver  # noqa: PLC0415
-    from langgraph.store.postgres import PostgresStore  # noqa: PLC0415
-    from psycopg.rows import dict_row  # noqa: PLC0415
-
-    with psycopg.connect(place, autocommit=True, prepare_threshold=0, row_factory=dict_row) as connection:
-        query = "SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema()"
-        tables = {row["table_name"] for row in connection.execute(query)}
-        kinds: dict[str, tuple[str, Any]] = {
-            "checkpoints": ("checkpointer", partial(PostgresSaver, serde=MessageSerializer())),
-            "store": ("store", PostgresStore),
-        }
-        yield {name: kind(connection) for table, (name, kind) in kinds.items() if table in tables}
 
 
 def _print_lines(lines: Iterable[str]) -> None:

@@ -13,11 +13,11 @@ from langgraph.checkpoint.memory import InMemorySaver
 from matplotlib.figure import Figure
 
 from langchain_ctxwin import create_context_agent
-from langchain_ctxwin.demo.explore import SYSTEM_PROMPT, Interview
+from langchain_ctxwin.demo.explorer import Interview, explore
 from langchain_ctxwin.demo.folder import Folder
-from langchain_ctxwin.demo.offline_model import OfflineChatModel, request_tokens
-from langchain_ctxwin.demo.tools import FolderTools
+from langchain_ctxwin.demo.stories import EXPLORER_PROMPT, offline
 from langchain_ctxwin.observe import CompactionEvent, MemorySink, StepEvent
+from langchain_ctxwin.testing import count_tokens
 
 WINDOW = 8_192
 STEPS = 90
@@ -30,13 +30,15 @@ REGIONS = {
 }
 
 
-def explore(steps: int = STEPS) -> tuple[MemorySink, list[AnyMessage]]:
+def explored(steps: int = STEPS) -> tuple[MemorySink, list[AnyMessage]]:
     """Let the demo's agent answer questions until about `steps` requests were sent: events and history."""
     sink = MemorySink()
     folder = Folder.open(Path(langchain_core.__file__).parent)
-    model = OfflineChatModel(context_window=WINDOW, max_tokens=1_024)
-    tools, thread = FolderTools(folder).tools(), {"configurable": {"thread_id": "1"}}
-    agent = create_context_agent(model, tools, system_prompt=SYSTEM_PROMPT, checkpointer=InMemorySaver(), sinks=[sink])
+    model = offline(WINDOW, explore)
+    tools, thread = folder.tools(), {"configurable": {"thread_id": "1"}}
+    agent = create_context_agent(
+        model, tools, system_prompt=EXPLORER_PROMPT, checkpointer=InMemorySaver(), sinks=[sink]
+    )
     for question, _ in Interview(folder, window_tokens=WINDOW).questions():
         agent.invoke({"messages": [("user", question)]}, thread)
         if len(sink.of(StepEvent)) >= steps:
@@ -46,8 +48,8 @@ def explore(steps: int = STEPS) -> tuple[MemorySink, list[AnyMessage]]:
 
 def unmanaged(history: list[AnyMessage]) -> list[int]:
     """Tokens that each request would have had with the whole history in it, as the model itself counts."""
-    fixed = request_tokens([SystemMessage(SYSTEM_PROMPT)])
-    sums = accumulate((request_tokens([message]) for message in history), initial=fixed)
+    fixed = count_tokens([SystemMessage(EXPLORER_PROMPT)])
+    sums = accumulate((count_tokens([message]) for message in history), initial=fixed)
     return [total for total, message in zip(sums, history, strict=False) if message.type == "ai"]
 
 
@@ -78,4 +80,4 @@ def draw(sink: MemorySink, history: list[AnyMessage], path: Path) -> None:
 
 
 if __name__ == "__main__":
-    draw(*explore(), Path(__file__).with_name("window.png"))
+    draw(*explored(), Path(__file__).with_name("window.png"))

@@ -1,1 +1,1 @@
-"""Demo scenarios, one file each."""
+"""The demo: `ctxwin demo` plays its stories; `langgraph dev` serves its agent."""

@@ -12,15 +12,12 @@ import os
 from pathlib import Path
 
 from langchain_ctxwin.agent.ready import create_context_agent
-from langchain_ctxwin.demo.explore import SYSTEM_PROMPT
+from langchain_ctxwin.demo.explorer import explore
 from langchain_ctxwin.demo.folder import Folder
-from langchain_ctxwin.demo.offline_model import OfflineChatModel
-from langchain_ctxwin.demo.tools import FolderTools
+from langchain_ctxwin.demo.stories import EXPLORER_PROMPT, offline
 from langchain_ctxwin.observe import StreamSink
 
 # the window is small enough that a handful of questions fills it
-model = os.environ.get("CTXWIN_DEMO_MODEL") or OfflineChatModel(model="offline", context_window=4_000, max_tokens=400)
+model = os.environ.get("CTXWIN_DEMO_MODEL") or offline(4_000, explore)
 folder = Folder.open(Path(os.environ.get("CTXWIN_DEMO_FOLDER") or Path(__file__).parent).expanduser())
-graph = create_context_agent(
-    model, FolderTools(folder).tools(), system_prompt=SYSTEM_PROMPT, sinks=[StreamSink(steps=True)]
-)
+graph = create_context_agent(model, folder.tools(), system_prompt=EXPLORER_PROMPT, sinks=[StreamSink(steps=True)])

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langgraph.graph.state import CompiledStateGraph
 
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.overflow import classify_overflow
-from langchain_ctxwin.core.pairing import find_faults
-from langchain_ctxwin.demo.offline_model import OfflineChatModel, request_tokens, text_tokens
+from langchain_ctxwin.testing import count_tokens, request_faults
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -116,13 +114,23 @@ class Screen:
         why = event.get("reason") or event.get("fault")
         self.line((INDENT, ""), (done, DID), (f"  ({why})" if why else "", REASON))
 
-    def claims(self, claims: Sequence[Promise]) -> bool:
-        """Print the claims of a story with their figures; return whether all hold."""
+    def claims(self, claims: Sequence[Promise]) -> None:
+        """Print the claims of a story with their figures."""
         self.line()
         for claim in claims:
             mark, style = {None: ("      ", ""), True: ("ok    ", GOOD), False: ("FAILED", BAD)}[claim.holds]
             self.line((f"{mark} ", style), (f"{claim.text:<42}", "cyan"), (claim.figure, ""))
-        return all(claim.holds is not False for claim in claims)
+
+    def ending(self, claims: Sequence[Promise]) -> bool:
+        """Print one line about the claims of all stories; return whether all hold."""
+        checked = [claim for claim in claims if claim.holds is not None]
+        failed = [claim.text for claim in checked if not claim.holds]
+        self.line()
+        if failed:
+            self.line((f"FAILED: {'; '.join(failed)}", BAD))
+        else:
+            self.line((f"All {len(checked)} claims that were checked hold.", GOOD))
+        return not failed
 
 
 def bar(report: Mapping[str, Any], width: int, *, is_plain: bool) -> list[Part]:
@@ -144,7 +152,7 @@ def _safe(text: str, max_chars: int = MAX_CHARS) -> str:
 
 
 class Recorder(BaseCallbackHandler):
-    """Sees every request on its way to the model and what came of it, the refused ones too."""
+    """Sees every request of the agent on its way to the model and what came of it, the refused ones too."""
 
     raise_error = True  # a fault in the checks must not pass for a clean run
 
@@ -163,18 +171,17 @@ class Recorder(BaseCallbackHandler):
             return
         tools = about.get("invocation_params", {}).get("tools", ())
         self.tools.append(tools)
-        self._under_way[about["run_id"]] = request_tokens(messages[0]) + text_tokens(str(tools))
-        self.faults.extend(find_faults(messages[0]))  # type: ignore[arg-type]  # the requests of a chat model
+        self._under_way[about["run_id"]] = count_tokens(messages[0], tools)
+        self.faults.extend(request_faults(messages[0]))
         self.without_question += not any(self.question in message.text for message in messages[0])
 
     def on_llm_end(self, response: Any, *, run_id: UUID, **kwargs: Any) -> None:  # noqa: ARG002
         """Note a request that was answered."""
         counted = self._under_way.pop(run_id, None)
-        if counted is None:
-            return
-        message = response.generations[0][0].message
-        self.sizes.append((message.usage_metadata or {}).get("input_tokens", 0) or counted)
-        self.models.append(message.response_metadata.get("route", {}).get("model", ""))
+        if counted is not None:
+            message = response.generations[0][0].message
+            self.sizes.append((message.usage_metadata or {}).get("input_tokens", 0) or counted)
+            self.models.append(message.response_metadata.get("route", {}).get("model", ""))
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:  # noqa: ARG002
         """Note a request that was refused as too large; other failures end the run."""
@@ -183,24 +190,19 @@ class Recorder(BaseCallbackHandler):
 
 
 @dataclass(slots=True, kw_only=True)
-class StoryThread:
+class Talk:
     """One thread of an agent, played question by question; what was sent is measured, what is answered is checked."""
 
     graph: CompiledStateGraph[Any, Any, Any, Any]
     screen: Screen
     limits: ModelLimits
-    model: BaseChatModel | None = None  # the answers of one that is not offline are not checked
-    wrote: Callable[[AnyMessage], None] = lambda _: None  # hears of every message that is written
+    is_offline: bool = True  # the answers of a real model are not checked
     recorder: Recorder = field(default_factory=Recorder)
+    results: list[ToolMessage] = field(default_factory=list)  # as they are in the history
     turns: int = 0
     true_answers: int = 0
     kept_rules: int = 0
     compactions: int = 0
-
-    @property
-    def is_strict(self) -> bool:
-        """True when the answers come from a model that was told how to write them."""
-        return self.model is None or isinstance(self.model, OfflineChatModel)
 
     def ask(self, question: str, expected: str) -> None:
         """Run the graph for one question; the answer has to begin as expected, and to end as the first one demanded."""
@@ -218,7 +220,7 @@ class StoryThread:
         rule = ("rule kept", GOOD) if keeps_rule else ("RULE BROKEN", BAD)
         truth = ("verified", GOOD) if is_true else (f"WRONG: {expected}", BAD)
         screen.line((f"{INDENT}=> {' '.join(answer.split())}", "bold"))
-        screen.line((f"{INDENT}   ", ""), truth if self.is_strict else ("facts not checked", REASON), (", ", ""), rule)
+        screen.line((f"{INDENT}   ", ""), truth if self.is_offline else ("facts not checked", REASON), (", ", ""), rule)
 
     def _answer(self, question: str) -> str:
         """Stream what the graph does about a question to the screen; return the last text of the model."""
@@ -237,37 +239,37 @@ class StoryThread:
                     if isinstance(message, AIMessage):
                         answer = message.text or answer
                         self.screen.step(len(self.recorder.sizes), self.recorder.sizes[-1], message)
-                    self.wrote(message)
+                    elif isinstance(message, ToolMessage):
+                        self.results.append(message)
         return answer
 
     def claims(self) -> list[Promise]:
         """Return what every conversation promises, and what it came to."""
         sizes, turns, limit = self.recorder.sizes, self.turns, input_limit(self.limits)
-        steps, largest, faults, lost = len(sizes), max(sizes), self.recorder.faults, self.recorder.without_question
+        steps, faults, lost = len(sizes), self.recorder.faults, self.recorder.without_question
         refused = f"; {self.recorder.refused} refused, sent again smaller" if self.recorder.refused else ""
-        true = Promise("answers", "not checked (not the offline model)")
-        if self.is_strict:
-            found = f"{self.true_answers} of {turns}, as plain code finds them"
-            true = Promise("every answer is true", found, self.true_answers == turns)
-        keeps_rule = self.kept_rules == turns if self.is_strict else None
-        orphans = f"{len(faults)} faults in {steps} requests {'; '.join(faults[:1])}"
-        return [
-            Promise("every request fits", f"up to {largest:,} of {limit:,}{refused}", largest <= limit),
-            Promise("nothing is orphaned", orphans, not faults),
+        claims = [
+            Promise("every request fits", f"up to {max(sizes):,} of {limit:,}{refused}", max(sizes) <= limit),
+            Promise("nothing is orphaned", f"{len(faults)} faults in {steps} requests", not faults),
             Promise("the question is in every request", f"{steps - lost} of {steps}, word by word", not lost),
-            true,
-            Promise("the rule of the first message is kept", f"{self.kept_rules} of {turns} answers", keeps_rule),
         ]
+        if self.is_offline:
+            true, kept = (f"{count} of {turns} answers" for count in (self.true_answers, self.kept_rules))
+            claims += [
+                Promise("every answer is true", f"{true}, as plain code finds them", self.true_answers == turns),
+                Promise("the rule of the first message is kept", kept, self.kept_rules == turns),
+            ]
+        return claims
 
     def savings(self) -> list[Promise]:
         """Return what was sent, beside what would have been with the whole history each time."""
         history = self.graph.get_state(THREAD).values["messages"]
-        whole = self.recorder.sizes[0] - request_tokens(history[:1])  # system prompt and tools
+        whole = self.recorder.sizes[0] - count_tokens(history[:1])  # system prompt and tools
         unmanaged = []
         for message in history:
             if isinstance(message, AIMessage):
                 unmanaged.append(whole)
-            whole += request_tokens([message])
+            whole += count_tokens([message])
         first = next((step for step, tokens in enumerate(unmanaged, 1) if tokens > input_limit(self.limits)), 0)
         failure = f"too large from step {first} on" if first else "never too large"
         sent = f"{sum(self.recorder.sizes):,} tokens, {self.compactions} compactions"

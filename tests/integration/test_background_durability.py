@@ -16,9 +16,10 @@ from langgraph.store.sqlite import SqliteStore
 from langgraph.types import Command, interrupt
 
 from langchain_ctxwin.summarize import SummaryJobs
+from langchain_ctxwin.testing import request_faults
 from support.agents import THREAD
 from support.checkpoints import sqlite_saver
-from support.fakes import ScriptedChatModel, pairing_problem
+from support.fakes import ScriptedChatModel
 from support.forking import copier
 from support.graphs import chat_on
 from support.spoiled import WINDOW, WORDS, Chat, engine_of
@@ -110,7 +111,7 @@ def deadly(messages, log):
 
 def check_requests(model):
     assert [request.refused for request in model.requests if request.refused] == []
-    assert [pairing_problem(request.messages) for request in model.requests] == [None] * len(model.requests)
+    assert [request_faults(request.messages) for request in model.requests] == [[]] * len(model.requests)
 
 
 def calls(log):

@@ -5,9 +5,8 @@ from __future__ import annotations
 import base64
 import gc
 import json
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,7 +36,6 @@ from langchain_ctxwin import (
     forget,
     search_messages,
 )
-from langchain_ctxwin.cli import main
 from langchain_ctxwin.observe import History, HistorySink
 from langchain_ctxwin.summarize import SummaryJobs, SummaryStore, Written
 from langchain_ctxwin.tool_results.cursors import ResultRecord, namespace_of_results
@@ -229,59 +227,6 @@ def test_no_byte_stays_in_a_sqlite_file_that_is_written_anew(tmp_path, request):
         assert files_with(OTHER, tmp_path)
 
 
-def test_the_command_deletes_a_conversation_from_files_and_servers(tmp_path, request, capsys):
-    with opened("sqlite", tmp_path, request) as places:
-        places.talk(SECRET, SECRET)
-        places.talk("other", OTHER)
-    path, history = str(tmp_path / "threads.db"), str(places.history)
-    assert main(["forget", SECRET, path, history]) == 0
-    told = capsys.readouterr().out
-    assert f"{path}: checkpoints, 1 summaries, 1 results of thread {SECRET}" in told
-    assert f"{history}: " in told
-    assert files_with(SECRET, tmp_path) == []
-    assert files_with(OTHER, tmp_path)
-    assert main(["forget", SECRET, path, history]) == 0
-    assert f"{path}: nothing of thread" in capsys.readouterr().out
-
-
-def test_the_command_tells_when_the_bytes_cannot_go_because_somebody_reads_the_file(tmp_path, request, capsys):
-    with opened("sqlite", tmp_path, request) as places:
-        places.talk(SECRET, SECRET)
-    path = str(tmp_path / "threads.db")
-    with closing(sqlite3.connect(path)) as reader:
-        reader.execute("BEGIN")
-        reader.execute("SELECT count(*) FROM checkpoints").fetchone()
-        assert main(["forget", SECRET, path]) == 2
-        assert "is in use: the thread is deleted, but its bytes are still in the file" in capsys.readouterr().err
-    assert main(["forget", SECRET, path]) == 0
-    assert files_with(SECRET, tmp_path) == ["history.db"]
-
-
-def test_the_command_deletes_a_conversation_from_servers(tmp_path, request, capsys):
-    dsn, url = request.getfixturevalue("postgres_dsn"), request.getfixturevalue("valkey_url")
-    with opened("servers", tmp_path, request) as places:
-        places.talk(SECRET, SECRET)
-        assert main(["forget", SECRET, dsn, url]) == 0
-        assert {name for name, held in places.texts().items() if SECRET in held} == {"jobs"}  # those of this process
-    assert "checkpoints, 1 summaries of thread" in capsys.readouterr().out
-
-
-def test_the_command_names_a_place_that_it_cannot_use(tmp_path, capsys):
-    (tmp_path / "notes.txt").write_text("nothing")
-    with closing(sqlite3.connect(tmp_path / "other.db")) as connection:
-        connection.execute("CREATE TABLE notes (text)")
-    for place, why in [
-        (tmp_path / "gone.db", "is no SQLite database"),
-        (tmp_path / "notes.txt", "is no SQLite database"),
-        (tmp_path / "other.db", "holds no checkpoints, store or history of events"),
-        ("postgresql://me:secret@127.0.0.1:9/none", "postgresql://127.0.0.1:9/none cannot be used"),
-    ]:
-        assert main(["forget", "1", str(place)]) == 2
-        said = capsys.readouterr().err
-        assert why in said
-        assert "secret" not in said
-
-
 async def test_async_checkpointers_and_stores_are_emptied_alike(tmp_path):
     path = str(tmp_path / "threads.db")
     async with AsyncSqliteSaver.from_conn_string(path) as saver, AsyncSqliteStore.from_conn_string(path) as store:
@@ -367,8 +312,3 @@ def test_bad_input_is_refused_before_anything_is_deleted(thread, given, why):
             thread, **{"results": store, **given} if "results" not in given else {"results": [store, given["results"]]}
         )
     assert len(store) == 1
-
-
-def test_a_server_of_results_that_does_not_answer_is_named(capsys):
-    assert main(["forget", "42", "redis://user:pass@127.0.0.1:1/0"]) == 2
-    assert capsys.readouterr().err == "ctxwin: redis://127.0.0.1:1/0 cannot be used: ConnectionError\n"

@@ -8,11 +8,12 @@ from langgraph.checkpoint.memory import InMemorySaver
 from structlog.testing import capture_logs
 
 from langchain_ctxwin.core import RECORD_ID
+from langchain_ctxwin.testing import request_faults
 from support.checkpoints import async_sqlite_saver
 from support.desk import CONFIG, TOOLS, agent_of, answered, ask, not_json, payloads, state_of
 from support.fakes import ScriptedChatModel, tool_loop
 from support.killing import KILL_POINTS, check_resume
-from support.oracle import exact_count, pairing_problem
+from support.oracle import exact_count
 
 pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
 
@@ -62,7 +63,7 @@ def ask_and_check(agent, model, question, config=CONFIG):
         agent.invoke(ask(question), config)
     assert sum(request.refused for request in model.requests[before:]) <= 1
     for request in model.requests[before:]:
-        assert pairing_problem(request.messages) is None
+        assert request_faults(request.messages) == []
         assert [m.text for m in request.messages if m.type == "human" and m.id != RECORD_ID][-1] == question
     assert answered(agent)
     return [log["fault"] for log in logs if log["event"] == "context.session_mended"]

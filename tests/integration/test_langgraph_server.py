@@ -15,7 +15,7 @@ import httpx
 import pytest
 from langgraph_sdk import get_client
 
-from langchain_ctxwin.demo.offline_model import QUESTIONS
+from langchain_ctxwin.demo.explorer import QUESTIONS
 from support import server_graphs
 
 pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
@@ -105,7 +105,7 @@ async def test_the_shipped_graph_streams_its_gauge(client):
     """Each request says how full its window is, each compaction what it freed, and the client draws it."""
     thread = (await client.threads.create())["thread_id"]
     told = []
-    tour = QUESTIONS["tour"].format(file="offline_model.py", last=350, page=50, term="model")
+    tour = QUESTIONS["tour"].format(file="stories.py", last=350, page=50, term="model")
     for question in (QUESTIONS["largest"], tour):
         asked = {"messages": [{"role": "user", "content": question}]}
         async for part in client.runs.stream(thread, "explorer", input=asked, stream_mode="custom"):

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
-from langchain_core.callbacks import CallbackManagerForLLMRun
 from langchain_core.exceptions import ContextOverflowError
-from langchain_core.language_models import BaseChatModel, LanguageModelInput
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
-from langchain_core.messages.ai import UsageMetadata
-from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
-from langchain_core.runnables import Runnable
-from langchain_core.utils.function_calling import convert_to_openai_tool
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from pydantic import Field
 
-from support.oracle import exact_count, message_tokens, pairing_problem
+from langchain_ctxwin import testing
+from langchain_ctxwin.testing import InvalidRequestError, ScriptedRequest
+from support.oracle import exact_count
 
 __all__ = [
     "InvalidRequestError",
@@ -30,34 +25,15 @@ __all__ = [
     "exact_count",
     "llama_overflow",
     "openai_overflow",
-    "pairing_problem",
     "script",
     "tool_loop",
 ]
 
-STREAM_CHUNK_CHARS = 24  # several chunks even for a short answer
 QUOTE_CHARS = 60  # enough of a text to recognise it
 
 Tools = list[dict[str, Any]]
 Policy = Callable[[list[BaseMessage], Tools], AIMessage]
 Overflow = Callable[[int, int], Exception]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScriptedRequest:
-    """One request as the model saw it."""
-
-    messages: tuple[BaseMessage, ...]
-    tools: tuple[dict[str, Any], ...]
-    tokens: int
-    """Exact input tokens."""
-
-    refused: bool
-    """True when the request got an exception instead of an answer."""
-
-
-class InvalidRequestError(Exception):
-    """The request breaks a rule that strict providers enforce."""
 
 
 class SdkError(Exception):
@@ -131,101 +107,30 @@ def tool_loop(*, steps: int, parallel: int = 1, args: dict[str, Any] | None = No
     return decide
 
 
-class ScriptedChatModel(BaseChatModel):
-    """A deterministic chat model with real limits, exact usage and strict rules; every request is recorded."""
+class ScriptedChatModel(testing.ScriptedChatModel):
+    """The scripted model with an exact tokenizer, faults in advance, and a limit that its profile does not state."""
 
+    counter: Callable[..., int] = exact_count
+    overflow: testing.Overflow | None = core_overflow
     policy: Policy = echo
     input_limit: int | None = None
     """Largest input in tokens under `counter`; a larger one raises what `overflow` builds."""
 
-    overflow: Overflow = core_overflow
-    counter: Callable[..., int] = exact_count
-    strict: bool = True
-    """Refuse requests whose calls and results do not pair up."""
-
     faults: list[Exception] = Field(default_factory=list)
     """Raised one per request, first to last, before anything else is looked at."""
 
-    requests: list[ScriptedRequest] = Field(default_factory=list)
-    model_name: str = "scripted"
-
-    @property
-    def _llm_type(self) -> str:
-        return "scripted"
-
-    @property
-    def largest_tokens(self) -> int:
-        """Size of the largest request that was answered."""
-        return max((request.tokens for request in self.requests if not request.refused), default=0)
-
-    def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Runnable[LanguageModelInput, AIMessage]:
-        """Bind tool definitions in the OpenAI form."""
-        return self.bind(tools=[convert_to_openai_tool(tool) for tool in tools], **kwargs)
-
-    def _generate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> ChatResult:
-        return ChatResult(generations=[ChatGeneration(message=self._answer(messages, kwargs.get("tools") or []))])
-
-    def _stream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> Iterator[ChatGenerationChunk]:
-        for message in _chunks(self._answer(messages, kwargs.get("tools") or [])):
-            chunk = ChatGenerationChunk(message=message)
-            if run_manager and message.text:
-                run_manager.on_llm_new_token(message.text, chunk=chunk)
-            yield chunk
-
-    def _answer(self, messages: list[BaseMessage], tools: Tools) -> AIMessage:
-        tokens = self.counter(messages, tools=tools)
-        problem = self._refusal(messages, tokens)
-        seen = tuple(message.model_copy(deep=True) for message in messages)
-        self.requests.append(
-            ScriptedRequest(messages=seen, tools=tuple(tools), tokens=tokens, refused=problem is not None)
-        )
-        if problem is not None:
-            raise problem
-        return self._metered(self.policy(list(seen), tools), tokens)
-
-    def _refusal(self, messages: list[BaseMessage], tokens: int) -> Exception | None:
+    def _refusal(self, messages: list[BaseMessage], tokens: int, options: dict[str, Any]) -> Exception | None:
         if self.faults:
             return self.faults.pop(0)
-        if self.strict and (problem := pairing_problem(messages)):
-            return InvalidRequestError(problem)
-        if self.input_limit is not None and tokens > self.input_limit:
+        problem = super()._refusal(messages, tokens, options)
+        if problem is None and self.input_limit is not None and tokens > self.input_limit:
             return self.overflow(tokens, self.input_limit)
-        return None
+        return problem
 
-    def _metered(self, answer: AIMessage, tokens: int) -> AIMessage:
-        output = max(1, message_tokens(answer))
-        usage = UsageMetadata(input_tokens=tokens, output_tokens=output, total_tokens=tokens + output)
-        fresh = {"id": None, "usage_metadata": usage, "response_metadata": {"model_name": self.model_name}}
-        return answer.model_copy(deep=True, update=fresh)
+    def _next(self, messages: list[BaseMessage], tools: list[Any]) -> Any:
+        return self.policy(messages, tools)
 
 
 def _current_turn(messages: list[BaseMessage]) -> list[BaseMessage]:
     start = max((i for i, message in enumerate(messages) if isinstance(message, HumanMessage)), default=-1)
     return messages[start + 1 :]
-
-
-def _chunks(answer: AIMessage) -> Iterator[AIMessageChunk]:
-    text = answer.content if isinstance(answer.content, str) else ""
-    for start in range(0, len(text), STREAM_CHUNK_CHARS):
-        yield AIMessageChunk(text[start : start + STREAM_CHUNK_CHARS])
-    yield AIMessageChunk(
-        content="" if text else answer.content,
-        tool_calls=answer.tool_calls,
-        invalid_tool_calls=answer.invalid_tool_calls,
-        additional_kwargs=answer.additional_kwargs,
-        usage_metadata=answer.usage_metadata,
-        response_metadata=answer.response_metadata,
-        chunk_position="last",
-    )

@@ -1,15 +1,14 @@
-"""What is true about a request: its exact size under a real tokenizer, and whether its calls and results pair up."""
+"""The exact size of a request under a real tokenizer."""
 
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 import quicktok
-from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 ENCODING = "o200k_base"
@@ -62,50 +61,9 @@ def message_tokens(message: BaseMessage) -> int:
     return tokens
 
 
-def pairing_problem(messages: Sequence[BaseMessage]) -> str | None:
-    """Return why providers would refuse the order of `messages`, or None when it is valid.
-
-    Valid: system messages come first, then a human message; each AI message with tool calls is followed at once by
-    exactly one result per call; there is no other result.
-    """
-    body = list(messages)
-    while body and isinstance(body[0], SystemMessage):
-        body.pop(0)
-    if not body:
-        return "no message besides system messages"
-    if body[0].type != "human":
-        return f"first non-system message is {body[0].type}, not human"
-    return next((problem for i in range(len(body)) if (problem := _problem_at(body, i))), None)
-
-
 def _definition(tool: Any) -> Any:
     converted = convert_to_openai_tool(tool)
     return converted.get("function", converted)
-
-
-def _problem_at(body: list[BaseMessage], index: int) -> str | None:
-    message = body[index]
-    if isinstance(message, SystemMessage):
-        return f"system message at {index} behind the start"
-    if isinstance(message, ToolMessage):
-        before = body[index - 1]
-        answered = isinstance(before, ToolMessage) or (isinstance(before, AIMessage) and before.tool_calls)
-        return None if answered else f"result {message.tool_call_id!r} at {index} follows no call"
-    if isinstance(message, AIMessage) and message.tool_calls:
-        return _step_problem(message, body[index + 1 :])
-    return None
-
-
-def _step_problem(message: AIMessage, rest: list[BaseMessage]) -> str | None:
-    results: list[str] = []
-    for follower in rest:
-        if not isinstance(follower, ToolMessage):
-            break
-        results.append(follower.tool_call_id)
-    calls = [call["id"] or "" for call in message.tool_calls]
-    if Counter(results) == Counter(calls):
-        return None
-    return f"calls {calls} are answered by results {results}"
 
 
 def _blocks(content: Any) -> list[Any]:

@@ -50,7 +50,7 @@ class BreakingChatModel(ScriptedChatModel):
     """Streams two chunks, then its connection breaks."""
 
     def _stream(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> Iterator[ChatGenerationChunk]:
-        self._answer(messages, [])
+        self._answered(messages, {})
         yield ChatGenerationChunk(message=AIMessageChunk("half an "))
         yield ChatGenerationChunk(message=AIMessageChunk("ans"))
         raise ConnectionError("the connection was reset")

@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage
 from langchain_ctxwin import __version__, config
 from langchain_ctxwin.cli import main
 from langchain_ctxwin.config import FileConfig
-from langchain_ctxwin.demo.offline_model import OfflineChatModel
+from langchain_ctxwin.testing import ScriptedChatModel
 
 
 @pytest.fixture
@@ -36,19 +36,10 @@ def test_the_version_is_printed(capsys):
     assert (exit_.value.code, capsys.readouterr().out) == (0, f"ctxwin {__version__}\n")
 
 
-def test_a_second_window_takes_over_when_the_first_is_outgrown(folder, capsys):
-    assert main(["demo", str(folder), "--steps", "12", "--window", "2500", "--larger-window", "8000"]) == 0
-    out = capsys.readouterr().out
-    small, large = (f"> offline-{size} answers from here on" for size in ("small", "large"))
-    assert 0 < out.index(small) < out.index(large)
-    assert "FAILED" not in out
-
-
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["texts", "--window", "4000", "--larger-window", "4000"], "--larger-window 4,000 is not above --window 4,000"),
-        (["texts", "--larger-window", "9000", "--model", "fake:model"], "leave out --model or --larger-window"),
+        (["texts", "--all", "--model", "fake:model"], "leave out --model or --all"),
         (["missing"], "does not exist"),
         (["texts/file0.txt"], "is a file"),
         (["empty"], "holds no text files"),
@@ -121,7 +112,8 @@ def test_a_real_model_is_judged_by_its_requests_and_the_rule_alone(folder, capsy
     assert main(["demo", str(folder), "--model", "some:model", "--steps", "3"]) == 0
     out = capsys.readouterr().out
     assert "facts not checked, rule kept" in out
-    assert "not checked (not the offline model)" in out
+    assert "every answer is true" not in out
+    assert "All 7 claims that were checked hold." in out
 
 
 def test_a_real_model_that_fails_ends_the_run_in_one_line(folder, capsys, monkeypatch):
@@ -131,19 +123,9 @@ def test_a_real_model_that_fails_ends_the_run_in_one_line(folder, capsys, monkey
 
 
 def test_a_fault_of_our_own_is_not_hidden(folder, monkeypatch):
-    monkeypatch.setattr(OfflineChatModel, "_generate", BrokenModel._generate)
+    monkeypatch.setattr(ScriptedChatModel, "_generate", BrokenModel._generate)
     with pytest.raises(ConnectionError):
         main(["demo", str(folder)])
-
-
-def test_the_same_seed_asks_the_same_and_another_seed_asks_otherwise(folder, capsys):
-    """Questions and answers are the same; sizes vary with the random message ids."""
-    texts = []
-    for seed in ("1", "1", "2"):
-        main(["demo", str(folder), "--steps", "8", "--seed", seed, "--window", "3000", "--larger-window", "6000"])
-        out = capsys.readouterr().out
-        texts.append([line for line in out.splitlines() if line.lstrip().startswith(("Turn", "=>"))])
-    assert texts[0] == texts[1] != texts[2]
 
 
 @pytest.fixture

@@ -8,21 +8,15 @@ from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_ctxwin import ModelLimits, create_context_agent
-from langchain_ctxwin.conformance import (
-    ContextMiddlewareTests,
-    InvalidRequestError,
-    StrictChatModel,
-    Summaries,
-    problem_of,
-)
-from langchain_ctxwin.conformance.suite import BLOCKS, SYSTEM_PROMPT
+from langchain_ctxwin.conformance import SYSTEM_PROMPT, ContextMiddlewareTests, Summaries
 from langchain_ctxwin.middleware import ContextWindowMiddleware
+from langchain_ctxwin.testing import InvalidRequestError
 
 TURNS = 18  # they fill the window more than once
 
 
 def limits_of(model):
-    return ModelLimits(context_window=model.context_window, max_output_tokens=model.max_tokens)
+    return ModelLimits(context_window=model.window, max_output_tokens=model.max_tokens)
 
 
 class TestMiddleware(ContextMiddlewareTests):
@@ -185,28 +179,6 @@ def test_what_is_wrong_is_seen(name):
 def test_a_class_that_says_nothing_is_told_what_to_say():
     with pytest.raises(TypeError, match="override `middleware"):
         ContextMiddlewareTests().test_requests_fit_their_window()
-
-
-def test_the_model_keeps_the_rules_of_providers():
-    call = AIMessage("", tool_calls=[{"name": "f", "args": {}, "id": "a"}])
-    assert problem_of([]) == "there is no message beside the system prompt"
-    assert problem_of([AIMessage("Hi")]) == "the first message is of the ai, not of the user"
-    assert problem_of([HumanMessage("Hi"), call]) == "the calls ['a'] have no results"
-    assert problem_of([HumanMessage("Hi"), call, HumanMessage("So?")]) == "the calls ['a'] have no results"
-    assert problem_of([HumanMessage("")]) == "a user message is empty"
-    assert problem_of([HumanMessage("Hi"), call, ToolMessage("1", tool_call_id="a")]) == ""
-    with pytest.raises(ContextOverflowError, match="prompt is too long: 1004 tokens > 900 maximum"):
-        StrictChatModel(context_window=1_000, max_tokens=100).invoke("x" * 4_000)
-
-
-def test_a_stream_is_the_answer_in_chunks():
-    call = {"name": "f", "args": {"a": [1]}, "id": "a", "type": "tool_call"}
-    for _, content, beside_it in (*BLOCKS.values(), (None, "Done.", {})):
-        made = AIMessage(content, tool_calls=[call], additional_kwargs=beside_it)
-        model = StrictChatModel(context_window=1_000, answer=lambda _, made=made: made)
-        chunks = list(model.stream("Hi"))
-        whole = sum(chunks[1:], chunks[0])
-        assert (whole.content, whole.tool_calls) == (made.content, [call])
 
 
 def test_summarizers_are_what_their_kind_says():

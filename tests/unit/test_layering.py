@@ -47,7 +47,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "models": BASE | {"reporting"},
     "routing": BASE | {"limit_memory", "models", "reporting"},
     **dict.fromkeys(("agent", "replay", "decompose"), BASE | COLLABORATORS | MIDDLE),
-    "conformance": set(),
+    "testing": set(),
+    "conformance": {"testing"},
     # What is replayed is what the agent does around each call, not something like it.
     "replay": BASE | COLLABORATORS | MIDDLE | {"agent"},
     "graph": {"agent"},

@@ -16,7 +16,7 @@ from langchain_ctxwin import ContextConfig, ContextEngine, ModelInfo, ModelLimit
 from langchain_ctxwin.core import after_measure
 from langchain_ctxwin.core.native import COMPACTED_TEXT, UNREADABLE_TEXT, compaction_in, readable
 from langchain_ctxwin.observe import StepEvent
-from support.oracle import pairing_problem
+from langchain_ctxwin.testing import request_faults
 
 LIMITS = ModelLimits(context_window=8_000, max_output_tokens=1_000)
 PROVIDERS = ("anthropic", "openai", "gemini")
@@ -108,7 +108,7 @@ def test_a_view_that_the_provider_began_stays():
     request = engine().build(window)
     first = first_answer(request)
     assert (window.over_by, first.content, first.tool_calls) == (0, [SUMMARY], [])
-    assert pairing_problem(request) is None
+    assert request_faults(request) == []
 
 
 @pytest.mark.parametrize("called", ["gemini", "openai", "other"])

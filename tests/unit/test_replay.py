@@ -26,7 +26,6 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_ctxwin import ConfigError, ContextConfig, ModelLimits, TokenEstimator, create_context_agent
 from langchain_ctxwin.cli import main
-from langchain_ctxwin.conformance import StrictChatModel, problem_of
 from langchain_ctxwin.counting import VocabularyCounter
 from langchain_ctxwin.errors import (
     BudgetExceededError,
@@ -46,6 +45,7 @@ from langchain_ctxwin.replay import (
     recommended,
     replay,
 )
+from langchain_ctxwin.testing import ScriptedChatModel, request_faults
 
 WINDOW = 2_000
 THREAD = {"configurable": {"thread_id": "recorded"}}
@@ -81,7 +81,7 @@ def test_a_replay_sends_what_the_agent_sent():
     """Request by request: the conversation of a live agent is recorded, and replayed by the same settings."""
     count = VocabularyCounter("o200k_base")
 
-    def answer(messages):
+    def answer(messages, tools):
         if isinstance(messages[-1], ToolMessage):
             return AIMessage("It was paid. " * 5)
         return AIMessage(
@@ -89,7 +89,7 @@ def test_a_replay_sends_what_the_agent_sent():
         )
 
     reserve = WINDOW // 4
-    model = StrictChatModel(context_window=WINDOW, max_tokens=reserve, answer=answer, count=count)
+    model = ScriptedChatModel(window=WINDOW, max_tokens=reserve, script=answer, counter=count)
     limits = ModelLimits(context_window=WINDOW, requested_output_tokens=reserve)
     options = {"counter": TokenEstimator("openai"), "checkpointer": InMemorySaver()}
     agent = create_context_agent(model, [find], system_prompt="You are a clerk.", limits=limits, **options)
@@ -103,8 +103,8 @@ def test_a_replay_sends_what_the_agent_sent():
     def payload(requests):
         return [[(m.type, m.text, getattr(m, "tool_calls", None)) for m in request] for request in requests]
 
-    assert payload(sent) == payload(model.requests)
-    assert result.requests == len(model.requests) == 60
+    assert payload(sent) == payload([request.messages for request in model.answered])
+    assert result.requests == len(model.answered) == 60
     compactions = agent.get_state(THREAD).values["context_guard"]["compactions"]
     assert 2 < result.compactions <= compactions  # one that is behind the last answer is in no request
     assert (result.over_limit, result.refused) == (len(model.refusals), 0)
@@ -124,7 +124,7 @@ def test_every_policy_plays_a_conversation_to_its_end(name):
     assert [one.tokens <= result.limit_tokens / result.sent for one in sent] == [one.fits for one in sent]
     assert sum(one.fits for one in sent) == result.sent == 60 - result.unsent
     assert result.compactions == sum(one.fits and not one.is_extended for one in sent)
-    problems = [problem for one in sent if (problem := problem_of(one.request))]
+    problems = [problem for one in sent for problem in request_faults(one.request)]
     assert [problem for problem in problems if "first message" not in problem] == []
 
 

@@ -1,4 +1,4 @@
-"""What do reports and gates say of a history, as values and by the commands `ctxwin report` and `ctxwin check`?"""
+"""What do reports and gates say of a history, as values and by the commands `ctxwin report`?"""
 
 import json
 import time
@@ -11,8 +11,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_ctxwin import ModelInfo, create_context_agent
 from langchain_ctxwin.cli import main
-from langchain_ctxwin.demo.offline_model import OfflineChatModel
 from langchain_ctxwin.observe import History, HistorySink, MemorySink, StepEvent, quality_report, report
+from langchain_ctxwin.testing import ScriptedChatModel
 from support.agents import PATIENCE
 from support.told import EVENTS, STEP
 
@@ -122,7 +122,7 @@ def test_since_counts_back_from_now(tmp_path, capsys, since, seconds):
 
 
 def test_a_history_that_nothing_is_known_of_is_one_line(path, capsys):
-    codes = [main([command, str(path), "--since", "2031-01-01"]) for command in ("report", "check")]
+    codes = [main(["report", str(path), "--since", "2031-01-01", *check]) for check in ([], ["--check"])]
     assert (codes, capsys.readouterr().out.splitlines()[:2]) == ([0, 0], ["no events", "no requests"])
 
 
@@ -131,7 +131,7 @@ def test_names_cannot_write_lines_of_their_own(capsys, tmp_path):
     sink = HistorySink(tmp_path / "history.db")
     sink.emit(StepEvent(model="a\nTotals \x1b[31m", route={"reason": "b\nTotals \x1b[31m"}))
     assert sink.flush(PATIENCE)
-    assert [main([command, str(sink.path)]) for command in ("report", "check")] == [0, 0]
+    assert [main(["report", str(sink.path), *check]) for check in ([], ["--check"])] == [0, 0]
     out = capsys.readouterr().out
     assert "\n\nTools: none\n\nCompactions: none\n\n" in out
     assert ("\x1b" in out, "\nTotals \x1b" in out) == (False, False)
@@ -140,7 +140,7 @@ def test_names_cannot_write_lines_of_their_own(capsys, tmp_path):
 
 def test_the_gates_judge_a_history(path, capsys):
     """One request was refused by its provider, and another one got no answer."""
-    assert main(["check", str(path)]) == 1
+    assert main(["report", "--check", str(path)]) == 1
     said = capsys.readouterr()
     assert said.err == "ctxwin: failed: limit_compliance, fallback_success\n"
 
@@ -160,11 +160,11 @@ def test_gates_are_added_and_chosen(tmp_path, capsys, options, code):
     sink = HistorySink(tmp_path / "history.db")
     sink.emit(STEP)
     assert sink.flush(PATIENCE)
-    assert main(["check", str(sink.path), *options]) == code
+    assert main(["report", "--check", str(sink.path), *options]) == code
 
 
 def test_the_command_gives_the_verdicts_of_the_library(path, capsys):
-    main(["check", str(path)])
+    main(["report", "--check", str(path)])
     table = quality_report(EVENTS).table()
     assert capsys.readouterr().out.startswith(f"{table}\n")
 
@@ -173,14 +173,14 @@ def test_the_command_gives_the_verdicts_of_the_library(path, capsys):
     ("arguments", "complaint"),
     [
         (["report", "missing.db"], "there is no history"),
-        (["check", "missing.db"], "there is no history"),
+        (["report", "--check", "missing.db"], "there is no history"),
         (["report", "notes.txt"], "file is not a database"),
         (["report", "history.db", "--since", "yesterday"], "--since yesterday: give 12h, 7d, 2w, or a date"),
-        (["check", "history.db", "--since", f"{'9' * 400}d"], "give 12h, 7d, 2w, or a date"),
-        (["check", "history.db", "--since", ""], "give 12h, 7d, 2w, or a date"),
-        (["check", "history.db", "--gate", "utilization"], "--gate utilization: give NAME>=RATIO"),
-        (["check", "history.db", "--gate", "utilization>=1.2.3"], "give NAME>=RATIO"),
-        (["check", "history.db", "--gate", "speed>=0.5"], "gates for speed: no such measure"),
+        (["report", "--check", "history.db", "--since", f"{'9' * 400}d"], "give 12h, 7d, 2w, or a date"),
+        (["report", "--check", "history.db", "--since", ""], "give 12h, 7d, 2w, or a date"),
+        (["report", "--check", "history.db", "--gate", "utilization"], "--gate utilization: give NAME>=RATIO"),
+        (["report", "--check", "history.db", "--gate", "utilization>=1.2.3"], "give NAME>=RATIO"),
+        (["report", "--check", "history.db", "--gate", "speed>=0.5"], "gates for speed: no such measure"),
     ],
 )
 def test_bad_input_is_named_in_one_line(path, capsys, monkeypatch, arguments, complaint):
@@ -195,7 +195,7 @@ def test_an_agent_writes_the_history_that_the_command_reads(tmp_path, capsys):
     memory, history = MemorySink(), HistorySink(tmp_path / "history.db")
     prices = ModelInfo(name="offline", input_price=Decimal(1), output_price=Decimal(4))
     agent = create_context_agent(
-        OfflineChatModel(context_window=1_000, max_tokens=100),
+        ScriptedChatModel(window=1_000, max_tokens=100),
         [],
         sinks=[memory, history],
         prices=prices,
@@ -210,4 +210,4 @@ def test_an_agent_writes_the_history_that_the_command_reads(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out) == {**expected.to_dict(), "skipped": 0}
     (totals,), (compactions,) = expected.tables["totals"], expected.tables["compactions"]
     assert (totals["requests"], totals["cost"] > 0, compactions["compactions"] > 0) == (12, True, True)
-    assert main(["check", str(history.path)]) == 0
+    assert main(["report", "--check", str(history.path)]) == 0

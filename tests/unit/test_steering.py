@@ -28,9 +28,9 @@ from langchain_ctxwin import (
     create_context_agent,
     undo,
 )
-from langchain_ctxwin.demo.offline_model import OfflineChatModel
 from langchain_ctxwin.middleware import ContextWindowMiddleware
 from langchain_ctxwin.observe import CompactionEvent, MemorySink
+from langchain_ctxwin.testing import ScriptedChatModel
 from support.agents import THREAD, WORD, agent_on, ask, model_of, on_both, talk, values
 from support.fakes import exact_count, script
 
@@ -189,7 +189,7 @@ def test_a_call_that_other_middleware_answers_first_is_told():
     def answers(request, handler):
         return ModelResponse(result=[AIMessage("from a cache")]) if is_answered else handler(request)
 
-    model = OfflineChatModel(context_window=8_192, max_tokens=1_024)
+    model = ScriptedChatModel(window=8_192, max_tokens=1_024)
     agent = create_agent(model, middleware=[answers, ContextWindowMiddleware()], checkpointer=InMemorySaver())
     agent.invoke({"messages": [HumanMessage("hi")]}, THREAD)
     is_answered.append(True)

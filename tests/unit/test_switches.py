@@ -18,7 +18,6 @@ from langchain_ctxwin import (
     BudgetedRetriever,
     ConfigError,
     ContextConfig,
-    CursorSigner,
     FileConfig,
     ModelRouter,
     RetrievalConfig,
@@ -28,9 +27,7 @@ from langchain_ctxwin import (
     ToolResultConfig,
     ToolResultGuard,
 )
-from langchain_ctxwin.cli import main
 from langchain_ctxwin.observe import MemorySink, ToolResultEvent
-from langchain_ctxwin.tool_results import Cursor
 from langchain_ctxwin.tool_results.stores import MemoryResultStore
 from support.agents import THREAD
 from support.fakes import ScriptedChatModel
@@ -169,20 +166,6 @@ def test_a_call_says_what_it_asks_of_a_model():
     model = RoutedChatModel(ModelRouter(models, registry, RoutingConfig(sticky=False)))
     answered = [model.invoke("hi", **given) for given in ({}, {"complexity": "high"}, {})]
     assert [one.response_metadata["route"]["model"] for one in answered] == ["small", "large", "small"]
-
-
-def test_the_command_explains_a_cursor(capsys):
-    """As far as its text tells; without the key nobody can say that it is true."""
-    signer = CursorSigner([b"k" * 32], clock=lambda: 1_900_000_000)
-    text = signer.sign(Cursor(tool="t", args_digest="d", thread="1", result_id="0123456789ab", offset=1_234))
-    assert main(["cursor", text, "--ttl", "60"]) == 0
-    out = capsys.readouterr().out
-    assert "offset   1,234" in out
-    assert "made     2030-03-17T17:46:40+00:00" in out
-    assert "expires  2030-03-17T17:47:40+00:00" in out
-    assert "not verified" in out
-    assert main(["cursor", text[:-1]]) == 2
-    assert "the cursor" in capsys.readouterr().err
 
 
 def test_messages_of_a_guarded_agent_are_not_touched_by_the_switch():

@@ -26,8 +26,8 @@ from langchain_ctxwin.core.assembly import append_text, assemble, constraints_te
 from langchain_ctxwin.core.edits import clamp_message, clamp_text, clampable_chars, edit
 from langchain_ctxwin.core.pairing import note_message, unique_calls
 from langchain_ctxwin.core.turns import call_ids, safe_boundary, split_steps, split_turns, starts_turn, turn_starts
+from langchain_ctxwin.testing import request_faults
 from support.conversations import conversations
-from support.oracle import pairing_problem
 
 PICTURE = {"type": "image", "base64": "QUJD", "mime_type": "image/png"}
 
@@ -103,7 +103,7 @@ def test_a_repaired_history_has_no_faults(messages):
     shown = repaired(messages)
     assert find_faults(shown) == []
     has_invalid = any(getattr(message, "invalid_tool_calls", None) for message in shown)
-    assert not shown or has_invalid or pairing_problem(shown) is None
+    assert not shown or has_invalid or request_faults(shown) == []
 
 
 @given(messages=conversations(broken=False))

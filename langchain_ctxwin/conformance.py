@@ -1,161 +1,58 @@
-"""`ContextMiddlewareTests`: what every context middleware should keep, checked by a strict model; pytest runs it."""
+"""Tests for any context middleware, hook or agent: subclass `ContextMiddlewareTests` in a test module of your own.
+
+```python
+from langchain_ctxwin.conformance import ContextMiddlewareTests
+
+
+class TestMine(ContextMiddlewareTests):
+    def middleware(self, model, summarizer):
+        return [MyMiddleware(model, summarizer=summarizer)]
+```
+
+Needs pytest and LangChain's agents: `pip install pytest 'langchain-ctxwin[agents]'`.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any, ClassVar
 
 import pytest
-from langchain_core.exceptions import ContextOverflowError
-from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import (
-    AIMessage,
-    AIMessageChunk,
-    AnyMessage,
-    BaseMessage,
-    HumanMessage,
-    SystemMessage,
-    ToolMessage,
-)
-from langchain_core.messages.ai import UsageMetadata
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.messages.utils import count_tokens_approximately
-from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.tools import tool
-from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
-from pydantic import Field
 
-Count = Callable[..., int]
-Answer = Callable[[Sequence[BaseMessage]], AIMessage]
+from langchain_ctxwin.testing import ScriptedChatModel, ScriptedRequest
+
+__all__ = ["ContextMiddlewareTests", "Summaries"]
+
+Answer = Callable[..., AIMessage]
 
 SLOW_SECONDS = 0.2  # what a slow summarizer takes: enough to be noticed, little enough to wait for
 SUMMARY_MARK = "SUMMARY-MARK"  # begins every summary, so that one is known wherever it turns up
 LYING_WORDS = 4_000  # of a summary that is longer than what it is made of
 
 
-class InvalidRequestError(ValueError):
-    """What a provider says to a request that breaks its rules."""
-
-
-class StrictChatModel(BaseChatModel):
-    """Answers by a function, refuses what a provider refuses, and keeps every request.
-
-    It counts as `count_tokens_approximately` of LangChain does, so that middleware which counts by it is exact.
-
-    Examples:
-        >>> model = StrictChatModel(context_window=1_000, max_tokens=100)
-        >>> model.invoke("Hi").text
-        'Done.'
-    """
-
-    context_window: int
-    """Tokens that a request and the answer it asks for may have together."""
-
-    max_tokens: int = 100
-    """Tokens that each answer asks for."""
-
-    answer: Answer = lambda _: AIMessage("Done.")
-    count: Count = count_tokens_approximately
-    requests: list[list[BaseMessage]] = Field(default_factory=list)
-    """Every request that was answered."""
-
-    refusals: list[str] = Field(default_factory=list)
-    """What was said to every other one."""
-
-    @property
-    def _llm_type(self) -> str:
-        return "strict"
-
-    @property
-    def input_limit(self) -> int:
-        """Largest request, in tokens."""
-        return self.context_window - self.max_tokens
-
-    def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Any:
-        """Bind tools in OpenAI's form."""
-        return self.bind(tools=[convert_to_openai_tool(tool) for tool in tools], **kwargs)
-
-    def _generate(self, messages: list[BaseMessage], *_: Any, **kwargs: Any) -> ChatResult:
-        return ChatResult(generations=[ChatGeneration(message=self._answered(messages, kwargs.get("tools")))])
-
-    def _stream(self, messages: list[BaseMessage], *_: Any, **kwargs: Any) -> Iterator[ChatGenerationChunk]:
-        whole = self._answered(messages, kwargs.get("tools"))
-        calls = [{**call, "args": json.dumps(call["args"]), "index": n} for n, call in enumerate(whole.tool_calls)]
-        fields = {"content": whole.content, "usage_metadata": whole.usage_metadata, "tool_call_chunks": calls}
-        kept = {"additional_kwargs": whole.additional_kwargs, "response_metadata": whole.response_metadata}
-        yield ChatGenerationChunk(message=AIMessageChunk(**fields, **kept))
-
-    def _answered(self, messages: list[BaseMessage], tools: list[Any] | None) -> AIMessage:
-        tokens = self.count(messages, tools=tools)
-        if problem := problem_of(messages):
-            self.refusals.append(problem)
-            raise InvalidRequestError(problem)
-        if tokens > self.input_limit:
-            text = f"prompt is too long: {tokens} tokens > {self.input_limit} maximum"
-            self.refusals.append(text)
-            raise ContextOverflowError(text)
-        self.requests.append([message.model_copy(deep=True) for message in messages])
-        reply = self.answer(messages)
-        output = max(1, self.count([reply]))
-        usage = UsageMetadata(input_tokens=tokens, output_tokens=output, total_tokens=tokens + output)
-        return reply.model_copy(deep=True, update={"id": None, "usage_metadata": usage})
-
-
-def problem_of(messages: Sequence[BaseMessage]) -> str:
-    """Return which rule of most providers a request breaks; empty when it breaks none.
-
-    Examples:
-        >>> problem_of([HumanMessage("Hi"), ToolMessage("7", tool_call_id="a")])
-        "the result of 'a' follows no call"
-    """
-    body = [message for message in messages if not isinstance(message, SystemMessage)]
-    if not body:
-        return "there is no message beside the system prompt"
-    if not isinstance(body[0], HumanMessage):
-        return f"the first message is of the {body[0].type}, not of the user"
-    waiting: list[str] = []
-    for message in body:
-        if isinstance(message, ToolMessage):
-            if message.tool_call_id not in waiting:
-                return f"the result of {message.tool_call_id!r} follows no call"
-            waiting.remove(message.tool_call_id)
-            continue
-        if waiting:
-            return f"the calls {waiting} have no results"
-        if isinstance(message, AIMessage):
-            waiting = [str(call["id"]) for call in message.tool_calls]
-        elif not message.content:
-            return "a user message is empty"
-    return f"the calls {waiting} have no results" if waiting else ""
-
-
-class Summaries(BaseChatModel):
+class Summaries(ScriptedChatModel):
     """A summarizer: a good one keeps every sentence with a rule, the others fail in one way each."""
 
     KINDS: ClassVar[tuple[str, ...]] = ("good", "failing", "empty", "slow", "lying")
     kind: str = "good"
-    calls: list[list[BaseMessage]] = Field(default_factory=list)
 
-    @property
-    def _llm_type(self) -> str:
-        return f"summaries-{self.kind}"
-
-    def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
-        self.calls.append(messages)
+    def _next(self, messages: list[BaseMessage], tools: list[Any]) -> Any:  # noqa: ARG002  # as the base
         if self.kind == "failing":
-            raise ConnectionError("the summarizer is down")
+            return ConnectionError("the summarizer is down")
         if self.kind == "slow":
             time.sleep(SLOW_SECONDS)
         text = {"empty": "", "lying": f"{SUMMARY_MARK} " + "All is well. " * LYING_WORDS}.get(self.kind)
         said = " ".join(message.text for message in messages).replace("\n", ". ").split(". ")
         rules = dict.fromkeys(sentence.strip() for sentence in said if "must" in sentence)
-        kept = f"{SUMMARY_MARK} " + ". ".join(rules) if text is None else text
-        return ChatResult(generations=[ChatGeneration(message=AIMessage(kept))])
+        return f"{SUMMARY_MARK} " + ". ".join(rules) if text is None else text
 
 
 SYSTEM_PROMPT = "You are a careful clerk. You must answer in French. " * 4
@@ -206,10 +103,10 @@ def approve(name: str) -> str:
     return f"{name}: {interrupt('May it be sent?')}"
 
 
-def calling(steps: int, *, name: str = "read", parallel: int = 1, ids: str = "new") -> Callable[..., AIMessage]:
+def calling(steps: int, *, name: str = "read", parallel: int = 1, ids: str = "new") -> Answer:
     """Return a model's part: so many steps of calls for each question, then an answer."""
 
-    def answer(messages: Sequence[BaseMessage]) -> AIMessage:
+    def answer(messages: Sequence[BaseMessage], _tools: Any) -> AIMessage:
         start = max((i for i, message in enumerate(messages) if _asks(message)), default=0)
         done = sum(isinstance(message, ToolMessage) for message in messages[start:]) // parallel
         asked = messages[start].text.split(":")[0]
@@ -222,11 +119,11 @@ def calling(steps: int, *, name: str = "read", parallel: int = 1, ids: str = "ne
     return answer
 
 
-def counting(steps: int) -> Callable[..., AIMessage]:
+def counting(steps: int) -> Answer:
     """Return a model's part that counts its own steps, where a request may not show them all."""
     left = iter(range(steps))
 
-    def answer(_: Sequence[BaseMessage]) -> AIMessage:
+    def answer(*_: Any) -> AIMessage:
         step = next(left, None)
         calls = [] if step is None else [{"name": "read", "args": {"name": f"f{step}"}, "id": f"c{step}"}]
         return AIMessage("" if calls else "All is done.", tool_calls=calls)
@@ -262,17 +159,17 @@ class ContextMiddlewareTests:
     most_refusals: int = 1
     """Requests that the provider may refuse as too large in one conversation, when sizes are learned from the first."""
 
-    def middleware(self, model: StrictChatModel, summarizer: Summaries) -> Any:
+    def middleware(self, model: ScriptedChatModel, summarizer: Summaries) -> Any:
         """Return one middleware or a list of them, made anew for each agent.
 
         Args:
-            model: the agent's model; `model.context_window` and `model.max_tokens` say what fits.
+            model: the agent's model; `model.window` and `model.max_tokens` say what fits.
             summarizer: what writes summaries; leave it out where none are written.
         """
         advice = "override `middleware(self, model, summarizer)`, or `agent`"
-        raise TypeError(f"{type(self).__name__}: {advice} (window {model.context_window:,}, {summarizer.kind})")
+        raise TypeError(f"{type(self).__name__}: {advice} (window {model.window}, {summarizer.kind})")
 
-    def agent(self, model: StrictChatModel, tools: Sequence[Any], summarizer: Summaries, saver: Any) -> Any:
+    def agent(self, model: ScriptedChatModel, tools: Sequence[Any], summarizer: Summaries, saver: Any) -> Any:
         """Return a compiled graph over `messages` with these parts."""
         from langchain.agents import create_agent  # noqa: PLC0415
 
@@ -282,22 +179,27 @@ class ContextMiddlewareTests:
 
     # What plays the conversations.
 
-    def model(self, answer: Callable[..., AIMessage], **options: Any) -> StrictChatModel:
+    def model(self, answer: Answer, **options: Any) -> ScriptedChatModel:
         """Return the strict model with a part to play."""
-        sizes = {"context_window": self.context_window, "max_tokens": self.max_tokens}
-        return StrictChatModel(answer=answer, **sizes | options)
+        sizes = {"window": self.context_window, "max_tokens": self.max_tokens}
+        return ScriptedChatModel(script=answer, counter=count_tokens_approximately, **sizes | options)
 
     def talk(
-        self, model: StrictChatModel, asked: Sequence[AnyMessage], *, kind: str = "good", tools: Sequence[Any] = (read,)
+        self,
+        model: ScriptedChatModel,
+        asked: Sequence[AnyMessage],
+        *,
+        kind: str = "good",
+        tools: Sequence[Any] = (read,),
     ) -> list[AnyMessage]:
         """Ask one question after the other; return the question of each request that was answered."""
         agent, current = self.agent(model, tools, Summaries(kind=kind), InMemorySaver()), list[AnyMessage]()
         for message in asked:
             agent.invoke({"messages": [message]}, {**THREAD, "recursion_limit": 1_000})
-            current += [message] * (len(model.requests) - len(current))
+            current += [message] * (len(model.answered) - len(current))
         return current
 
-    def long_talk(self, answer: Callable[..., AIMessage] | None = None, *, kind: str = "good") -> StrictChatModel:
+    def long_talk(self, answer: Answer | None = None, *, kind: str = "good") -> ScriptedChatModel:
         """Hold the long conversation; the rule is stated first."""
         model = self.model(answer or calling(1))
         self.talk(model, self.questions(), kind=kind)
@@ -308,32 +210,32 @@ class ContextMiddlewareTests:
         first = HumanMessage(f"{RULE}. Question 0: what of it?", id="question-0")
         return [first, *(question(number) for number in range(1, self.turns))]
 
-    def require_fitting(self, model: StrictChatModel) -> None:
+    def require_fitting(self, model: ScriptedChatModel) -> None:
         """Fail when the provider refused more requests than may be."""
         count, first = len(model.refusals), model.refusals[:3]
-        assert count <= self.most_refusals, f"{count} of {count + len(model.requests)} requests were refused: {first}"
+        assert count <= self.most_refusals, f"{count} of {count + len(model.answered)} requests were refused: {first}"
 
     # What every context middleware should keep.
 
     def test_requests_fit_their_window(self) -> None:
         """System prompt, tools and the room of the answer included."""
         model = self.long_talk()
-        assert len(model.requests) >= 2 * self.turns
+        assert len(model.answered) >= 2 * self.turns
         self.require_fitting(model)
 
     def test_a_turn_of_many_steps_fits(self) -> None:
         """An agent that works for long on one question fills the window within one turn."""
         model = self.model(counting(STEPS))
         self.talk(model, [question(0)])
-        assert len(model.requests) == STEPS + 1
+        assert len(model.answered) == STEPS + 1
         self.require_fitting(model)
-        assert all(_shows(request, question(0).text) for request in model.requests)
+        assert all(_shows(request, question(0).text) for request in model.answered)
 
     def test_the_system_prompt_is_in_every_request(self) -> None:
         """Whole, and before all else."""
         model = self.long_talk()
-        assert all(isinstance(request[0], SystemMessage) for request in model.requests)
-        assert all(SYSTEM_PROMPT.strip() in request[0].text for request in model.requests)
+        assert all(isinstance(request.messages[0], SystemMessage) for request in model.answered)
+        assert all(SYSTEM_PROMPT.strip() in request.messages[0].text for request in model.answered)
 
     def test_the_current_question_is_in_every_request(self) -> None:
         """Whole: what is asked is the last thing that may be left out or summed up."""
@@ -341,20 +243,20 @@ class ContextMiddlewareTests:
         current = self.talk(model, self.questions())
         assert len(current) >= 4 * self.turns
         missing = [
-            asked.text[:20] for asked, sent in zip(current, model.requests, strict=True) if not _shows(sent, asked.text)
+            asked.text[:20] for asked, sent in zip(current, model.answered, strict=True) if not _shows(sent, asked.text)
         ]
         assert not missing, f"{len(missing)} of {len(current)} requests lack their question, first {missing[0]!r}"
 
     def test_a_rule_that_was_stated_early_is_still_shown(self) -> None:
         """Verbatim, as a summary or as a note: the model has to know it to keep it."""
         model = self.long_talk()
-        assert _shows(model.requests[-1], RULE)
+        assert _shows(model.answered[-1], RULE)
 
     @pytest.mark.parametrize("ids", ["new", "reused"])
     def test_calls_and_their_results_stay_together(self, ids: str) -> None:
         """Parallel ones too, and where a provider gives the same id in every turn."""
         model = self.long_talk(calling(2, parallel=3, ids=ids))
-        assert [text for text in model.refusals if "too long" not in text] == []
+        assert [text for text in model.refusals if "context length" not in text] == []
 
     def test_a_result_larger_than_the_window_fits(self) -> None:
         """Its tool may be anybody's: what is too large is shown in part."""
@@ -377,14 +279,14 @@ class ContextMiddlewareTests:
     def test_a_bad_summarizer_fails_no_turn(self, kind: str) -> None:
         """One that fails, says nothing, is slow or writes far too much; the conversation goes on."""
         model = self.long_talk(kind=kind)
-        assert len(model.requests) >= 2 * self.turns
+        assert len(model.answered) >= 2 * self.turns
         self.require_fitting(model)
 
     def test_requests_extend_each_other(self) -> None:
         """What changes in the middle of a request is paid for in full by whoever caches prefixes."""
         model = self.long_talk()
-        pairs = list(pairwise(model.requests))
-        stable = sum(_payload(after)[: len(before)] == _payload(before) for before, after in pairs)
+        pairs = list(pairwise(model.answered))
+        stable = sum(_payload(after)[: len(before.messages)] == _payload(before) for before, after in pairs)
         share = stable / len(pairs)
         assert share >= self.least_stability, f"{share:.0%} of the requests extend the one before"
 
@@ -394,11 +296,13 @@ class ContextMiddlewareTests:
         maker, content, beside = BLOCKS[name]
         made = AIMessage(content, id="made", additional_kwargs=beside, response_metadata={"model_provider": maker})
         answers = iter([made])
-        model = self.model(lambda _: next(answers, AIMessage("Next.")))
+        model = self.model(lambda *_: next(answers, AIMessage("Next.")))
         self.talk(model, [question(n) for n in range(3)])
-        for request in model.requests[1:]:
-            found = [message for message in request if isinstance(message, AIMessage) and message.content == content]
-            assert found, f"the blocks of the answer are gone: {[type(m).__name__ for m in request]}"
+        for request in model.answered[1:]:
+            found = [
+                message for message in request.messages if isinstance(message, AIMessage) and message.content == content
+            ]
+            assert found, f"the blocks of the answer are gone: {[type(m).__name__ for m in request.messages]}"
             assert found[0].additional_kwargs == beside
 
     @pytest.mark.parametrize("name", ["anthropic compaction", "openai compaction"])
@@ -408,9 +312,9 @@ class ContextMiddlewareTests:
         made = AIMessage(content, response_metadata={"model_provider": maker})
         answers = iter([made])
         play = calling(1)
-        model = self.model(lambda messages: next(answers, None) or play(messages))
+        model = self.model(lambda *request: next(answers, None) or play(*request))
         self.talk(model, [question(n) for n in range(self.turns)])
-        lists = [message.content for message in model.requests[-1] if isinstance(message.content, list)]
+        lists = [message.content for message in model.answered[-1].messages if isinstance(message.content, list)]
         assert content[0] in [block for blocks in lists for block in blocks]
 
     def test_no_summary_leaks_into_the_stream_of_an_answer(self) -> None:
@@ -429,13 +333,13 @@ class ContextMiddlewareTests:
         agent = self.agent(model, [read, approve], Summaries(), saver)
         for number in range(self.turns):
             agent.invoke({"messages": [question(number)]}, THREAD)
-        model.answer = calling(1, name="approve")
+        model.script = calling(1, name="approve")
         agent.invoke({"messages": [question(self.turns)]}, THREAD)
         again = self.agent(model, [read, approve], Summaries(), saver)
         state = again.invoke(Command(resume="yes, again"), THREAD)
         assert state["messages"][-1].text.startswith(f"Question {self.turns} is done")
-        assert _shows(model.requests[-1], "yes, again")
-        assert _shows(model.requests[-1], question(self.turns).text)
+        assert _shows(model.answered[-1], "yes, again")
+        assert _shows(model.answered[-1], question(self.turns).text)
         self.require_fitting(model)
 
     def test_sync_and_async_runs_send_the_same_requests(self) -> None:
@@ -450,17 +354,17 @@ class ContextMiddlewareTests:
                 await agent.ainvoke({"messages": [message]}, THREAD)
 
         asyncio.run(talk())
-        assert list(map(_payload, other.requests)) == list(map(_payload, sync.requests))
+        assert list(map(_payload, other.answered)) == list(map(_payload, sync.answered))
 
 
 def _asks(message: BaseMessage) -> bool:
     return isinstance(message, HumanMessage) and message.text.startswith(("Question", RULE))
 
 
-def _shows(request: Sequence[BaseMessage], text: str) -> bool:
-    return any(text in message.text for message in request)
+def _shows(request: ScriptedRequest, text: str) -> bool:
+    return any(text in message.text for message in request.messages)
 
 
-def _payload(request: Sequence[BaseMessage]) -> list[Any]:
+def _payload(request: ScriptedRequest) -> list[Any]:
     """What of a request a provider reads."""
-    return [(message.type, message.content, getattr(message, "tool_calls", None)) for message in request]
+    return [(message.type, message.content, getattr(message, "tool_calls", None)) for message in request.messages]
