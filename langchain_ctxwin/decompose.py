@@ -28,14 +28,13 @@ from langgraph.constants import TAG_NOSTREAM
 from langgraph.errors import GraphBubbleUp
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
-from langgraph.store.base import BaseStore
 from langgraph.types import Command, Overwrite, Send
 
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.model_info import family_of
 from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.core.recovery import LENGTH_STOPS, STOP_KEYS
-from langchain_ctxwin.core.tokens import TokenEstimator, WholePrice, text_price
+from langchain_ctxwin.core.tokens import TokenEstimator, text_price
 from langchain_ctxwin.errors import (
     BudgetExceededError,
     ConfigError,
@@ -46,9 +45,8 @@ from langchain_ctxwin.errors import (
 )
 from langchain_ctxwin.pricing import Pricing
 from langchain_ctxwin.protocols import TokenCounter
-from langchain_ctxwin.text import sentence_spans, word_cut
+from langchain_ctxwin.text import pieces_of, word_cut
 from langchain_ctxwin.util.failures import log_failure
-from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.work import Wait, Work, arun, run
 
 __all__ = ["MapReduceInput", "MapReduceOutput", "create_map_reduce_graph"]
@@ -70,6 +68,7 @@ MAX_CONCURRENCY = 8  # few enough for the rate limits of a usual account, and an
 PLAIN_MARGIN = 1.2  # over the counts of a counter that states no bounds: the usual error of an estimate
 LEAST_ROOM_TOKENS = 256  # less is no room for a part: two paragraphs, or two short answers to combine
 LEAST_PART_TOKENS = 64  # a part that is refused although it is smaller is not refused for its size
+LEAST_PIECE_TOKENS = 32  # a smaller piece of a text is not worth a call
 LEAST_HALVED_ANSWERS = 4  # fewer are shortened instead: each half has to combine two, or there would be no end
 LONGEST_ERROR_CHARS = 500  # error texts may quote the request; a report needs their beginning
 LONGEST_CITED_CHARS = 200  # a longer value of metadata is no source id; its beginning is shown
@@ -84,9 +83,6 @@ ROOM = "__room_for_calls"
 """Key of what bounds the calls of a streamed run; LangGraph stores no key that begins like this."""
 
 _FENCES = re.compile(r"<(/?)(?=(?:document|answer)\b)", re.IGNORECASE)  # in quoted text, these would close its fence
-_HEADING = re.compile(r"\s*#{1,6} [^\n]*\s*")
-_PARAGRAPH_END = re.compile(r"\n(?:[^\S\n]*+\n)++")
-_LINE_END = re.compile(r"\n|\r(?!\n)")
 
 
 def create_map_reduce_graph(
@@ -99,7 +95,6 @@ def create_map_reduce_graph(
     max_concurrency: int = MAX_CONCURRENCY,
     output_reserve: int | None = None,
     checkpointer: BaseCheckpointSaver[Any] | None = None,
-    store: BaseStore | None = None,
     **compile_options: Any,
 ) -> CompiledStateGraph[Any, Any, Any, Any]:
     """Return a compiled graph: split the input into parts that fit, answer from each, combine the answers.
@@ -123,7 +118,6 @@ def create_map_reduce_graph(
         max_concurrency: calls at a time; `max_concurrency` in the config of a run wins.
         output_reserve: tokens kept for each answer.
         checkpointer: makes runs resumable.
-        store: passed on to the graph.
         **compile_options: passed to `StateGraph.compile`.
 
     Raises:
@@ -152,7 +146,7 @@ def create_map_reduce_graph(
     builder.add_edge(START, "split")
     builder.add_edge("map", "collect")
     builder.add_edge("reduce", "collect")
-    graph = builder.compile(checkpointer=checkpointer, store=store, **compile_options)
+    graph = builder.compile(checkpointer=checkpointer, **compile_options)
     return _Graph(**vars(graph)).with_config(max_concurrency=max_concurrency)
 
 
@@ -292,7 +286,6 @@ class _Nodes:
         report: RunReport = {**_no_counts(), "parts": []}
         works = self._parts.of_documents(question, _chunks_of(state), report)
         report["parts"] = [len(works)]
-        _tell("decompose.level_started", level=0, parts=len(works), cuts=len(report["cuts"]))
         update = {"level": 0, "parts": len(works), "failures": [], "report": report, "outcomes": Overwrite([])}
         return Command(update=update, goto=_sends(works))
 
@@ -316,16 +309,16 @@ class _Nodes:
                     waiting += found[::-1]
                     continue
                 given_up, waiting = [part, *waiting[::-1]], []
-            outcome["failures"].append(_failure(error, given_up))
-            log_failure("decompose.part_failed", error, level=work["level"], part=work["part"])
+            place: Any = {"level": work["level"], "part": work["part"]}
+            places = _places(chunk for one in given_up for chunk in one["chunks"])
+            told = f"{type(error).__name__}: {error}"[:LONGEST_ERROR_CHARS]
+            outcome["failures"].append({**place, "chunks": places, "error": told})
+            log_failure("decompose.part_failed", error, **place)
         if not outcome["answers"]:
             if work["must_answer"] and error is not None:
                 raise error
             outcome = {**outcome, "cuts": [], "shortened": 0, "work": work}  # tried again as it was
-        place = {"level": work["level"], "part": work["part"], "refused": outcome["refused"]}
-        if outcome["refused"]:
-            log.warning("decompose.part_split", **place)
-        _stream("decompose.part_done", **place, parts=work["parts"], failed=bool(outcome["failures"]))
+        _tell_done(work, outcome)
         return {"outcomes": [outcome]}
 
     def _asked(self, part: Part, config: RunnableConfig, outcome: Outcome) -> Work[Exception | None]:
@@ -362,9 +355,10 @@ class _Nodes:
         When every part failed, all are tried again, and what is raised then leaves the graph: it can be resumed.
         """
         outcomes = sorted(state["outcomes"], key=lambda outcome: outcome["part"])
-        report: RunReport = {**state["report"]}
+        report: Any = {**state["report"]}
         for outcome in outcomes:
-            report = {**report, **{name: report[name] + outcome[name] for name in _no_counts()}}  # type: ignore[typeddict-item,literal-required]  # counts of both
+            for name in _no_counts():
+                report[name] = report[name] + outcome[name]  # type: ignore[literal-required]  # names of both
         report["cuts"] = sorted(report["cuts"], key=lambda cut: (cut["document"], cut["at"]))
         called = [outcome for outcome in outcomes if outcome["calls"]]
         if called and not any(outcome["answers"] for outcome in called):
@@ -373,7 +367,7 @@ class _Nodes:
             return Command(update={"report": report, "outcomes": Overwrite(kept)}, goto=_sends(again))
         answers = [answer for outcome in outcomes for answer in outcome["answers"]]
         failures = [*state["failures"], *(failure for outcome in outcomes for failure in outcome["failures"])]
-        update = {"failures": failures, "report": report}
+        update: dict[str, Any] = {"failures": failures, "report": report}
         if len(answers) == 1:
             return Command(update={**update, "answer": answers[0]["text"], "outcomes": Overwrite([])}, goto=END)
         level = state["level"] + 1
@@ -382,7 +376,6 @@ class _Nodes:
         # an answer that is alone in its part goes to the next level as it is
         kept = [_outcome(work["part"], work["chunks"][0]) for work in works if len(work["chunks"]) == 1]
         report["parts"] = [*report["parts"], len(asked)]
-        _tell("decompose.level_started", level=level, parts=len(asked))
         return Command(update={**update, "level": level, "outcomes": Overwrite(kept)}, goto=_sends(asked))
 
 
@@ -442,7 +435,7 @@ class _Parts:
         if not work["level"]:
             frame = max(map(self._frame, chunks))
             room = (tokens + frame) // 2  # each half shows a frame
-            if room - frame < LEAST_PART_TOKENS // 2:
+            if room - frame < LEAST_PIECE_TOKENS:
                 return []
             parts = self._packed(work, self._pieces(chunks, room), room, counts)
             return parts if len(parts) > 1 else []
@@ -480,7 +473,7 @@ class _Parts:
                 yield chunk
                 continue
             frame = self._frame({**chunk, "start": _stop(chunk)})  # shows the largest position
-            if room - frame < LEAST_PART_TOKENS // 2:
+            if room - frame < LEAST_PIECE_TOKENS:
                 raise BudgetExceededError(
                     f"what is shown around documents[{chunk['document']}] needs {frame:,} tokens of a room of "
                     f"{room:,}, which leaves {max(0, room - frame):,} for its text: shorten its metadata or use a "
@@ -488,14 +481,14 @@ class _Parts:
                     report={"input_limit": room, "total_tokens": frame},
                 )
             start = chunk["start"]
-            for text, ends in _split(chunk["text"], room - frame, self._price):
+            for text, ends in pieces_of(chunk["text"], room - frame, self._price):
                 yield {**chunk, "start": start, "text": text, "ends": ends}
                 start += len(text)
 
     def _shortened(self, chunk: Chunk, most_tokens: int, counts: Counts) -> Chunk:
         """The chunk with beginning and end of its text, and a marker between that says how much is missing."""
         text = found = chunk["text"]
-        most = max(LEAST_PART_TOKENS // 2, most_tokens - self._frame(chunk))
+        most = max(LEAST_PIECE_TOKENS, most_tokens - self._frame(chunk))
         kept_chars = len(text)
         while (tokens := self._price(found)) > most and kept_chars:
             kept_chars = min(kept_chars - 1, int(kept_chars * SHRINK * most / tokens))
@@ -540,31 +533,6 @@ class _Parts:
             return tokens
         upper = getattr(self._pricing.count, "upper", None)
         return ceil(upper(tokens) if upper else tokens * PLAIN_MARGIN)
-
-
-def _split(text: str, room: int, price: WholePrice, level: int = 0, ends: str = "end") -> Iterator[tuple[str, str]]:
-    """Yield the pieces of a text that fit, with what ends there: paragraphs, else lines, sentences, words.
-
-    A heading stays with what follows it. Only a single character may cost more than the room.
-    """
-    if level and (len(text) <= 1 or price(text) <= room):
-        yield text, ends
-        return
-    kind, stops_of = _LEVELS[min(level, len(_LEVELS) - 1)]
-    stops = [stop for stop in stops_of(text) if 0 < stop < len(text)]
-    start = 0
-    for stop in [*stops, len(text)]:
-        if stop == len(text) or not _HEADING.fullmatch(text, start, stop):
-            yield from _split(text[start:stop], room, price, level + 1, ends if stop == len(text) else kind)
-            start = stop
-
-
-_LEVELS: tuple[tuple[str, Callable[[str], Iterable[int]]], ...] = (
-    ("paragraph", lambda text: (match.end() for match in _PARAGRAPH_END.finditer(text))),
-    ("line", lambda text: (match.end() for match in _LINE_END.finditer(text))),
-    ("sentence", lambda text: (end for _, end in sentence_spans(text, 0, len(text)))),
-    ("hard", lambda text: [word_cut(text, 0, len(text) // 2)]),
-)
 
 
 def _node(name: str, work_of: Callable[[Any, RunnableConfig], Work[Any]]) -> Runnable[Any, Any]:
@@ -679,21 +647,10 @@ def _outcome(part: int, *answers: Chunk) -> Outcome:
     return Outcome(**_no_counts(), part=part, answers=[*answers], failures=[], work=None)
 
 
-def _failure(error: Exception, works: list[Part]) -> Failure:
-    """The report of parts that are given up, as one."""
-    places = _places(chunk for work in works for chunk in work["chunks"])
-    told = f"{type(error).__name__}: {error}"[:LONGEST_ERROR_CHARS]
-    return Failure(level=works[0]["level"], part=works[0]["part"], chunks=places, error=told)
-
-
-def _tell(event: str, **facts: Any) -> None:
-    log.info(event, **facts)
-    _stream(event, **facts)
-
-
-def _stream(event: str, **facts: Any) -> None:
+def _tell_done(work: Part, outcome: Outcome) -> None:
     try:
         writer = get_stream_writer()
     except (RuntimeError, KeyError):  # called outside a graph: there is no stream
         return
-    writer({"type": event, **facts})
+    place = {"level": work["level"], "part": work["part"], "parts": work["parts"]}
+    writer({"type": "decompose.part_done", **place, "failed": bool(outcome["failures"]), "refused": outcome["refused"]})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import pairwise
 from math import log1p
@@ -17,6 +17,7 @@ LONGEST_SENTENCE_CHARS = 600  # as much is segmented at once: time can grow with
 SHORT_LINE_CHARS = 60  # a line up to this length is one statement: what it holds belongs together
 WRAPPED_LINE_CHARS = 40  # lines that are broken for their width are at least this long
 _WRAPPED_SHARE = 1 / 3  # of the lines of wrapped prose that many go on in lower case; of logs and tables hardly any do
+_HEADING = re.compile(r"\s*#{1,6} [^\n]*\s*")
 _BLANK_LINES = re.compile(r"\n(?:[^\S\n]*+\n)++")
 _SPACES_OF_THAI = re.compile(r"(?<=[\u0e00-\u0eff])[ \t]++(?=[\u0e00-\u0eff])")
 _LINE_END = re.compile(r"\n(?:[^\S\n]*+\n)*+")
@@ -54,6 +55,33 @@ def sentence_spans(text: str, start: int, stop: int) -> Iterator[Span]:
         for end in ends:
             yield start, end
             start = end
+
+
+def pieces_of(
+    text: str, room: int, price: Callable[[str], int], level: int = 0, ends: str = "end"
+) -> Iterator[tuple[str, str]]:
+    """Yield the pieces of a text that fit, with what ends there: paragraphs, else lines, sentences, words.
+
+    A heading stays with what follows it. Only a single character may cost more than the room.
+    """
+    if level and (len(text) <= 1 or price(text) <= room):
+        yield text, ends
+        return
+    kind, stops_of = _UNITS[min(level, len(_UNITS) - 1)]
+    stops = [stop for stop in stops_of(text) if 0 < stop < len(text)]
+    start = 0
+    for stop in [*stops, len(text)]:
+        if stop == len(text) or not _HEADING.fullmatch(text, start, stop):
+            yield from pieces_of(text[start:stop], room, price, level + 1, ends if stop == len(text) else kind)
+            start = stop
+
+
+_UNITS: tuple[tuple[str, Callable[[str], Iterable[int]]], ...] = (
+    ("paragraph", lambda text: (match.end() for match in _BLANK_LINES.finditer(text))),
+    ("line", lambda text: (match.end() for match in _LINE_END.finditer(text))),
+    ("sentence", lambda text: (end for _, end in sentence_spans(text, 0, len(text)))),
+    ("hard", lambda text: [word_cut(text, 0, len(text) // 2)]),
+)
 
 
 def word_cut(text: str, start: int, limit: int) -> int:
