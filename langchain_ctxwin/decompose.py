@@ -309,11 +309,10 @@ class _Nodes:
                     waiting += found[::-1]
                     continue
                 given_up, waiting = [part, *waiting[::-1]], []
-            place: Any = {"level": work["level"], "part": work["part"]}
             places = _places(chunk for one in given_up for chunk in one["chunks"])
             told = f"{type(error).__name__}: {error}"[:LONGEST_ERROR_CHARS]
-            outcome["failures"].append({**place, "chunks": places, "error": told})
-            log_failure("decompose.part_failed", error, **place)
+            outcome["failures"].append(Failure(level=work["level"], part=work["part"], chunks=places, error=told))
+            log_failure("decompose.part_failed", error, level=work["level"], part=work["part"])
         if not outcome["answers"]:
             if work["must_answer"] and error is not None:
                 raise error
