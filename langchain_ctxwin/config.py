@@ -461,22 +461,8 @@ class RoutingConfig(Settings):
     complexity: Literal["low", "medium", "high"] | None = None
     """How much every request asks of a model, where the call does not say so; None has each judged."""
 
-    required: tuple[str, ...] = ()
-    """Capabilities that every request needs, e.g. `structured_output`."""
-
-    headroom: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.2
-    """Factor on counts of a plain callable, which says nothing about how far off it may be; counters that state an
-    upper bound, or are exact, need none."""
-
     output_reserve: CountOrZero | None = None
     """Tokens reserved for the answer; by default what is requested, else a bounded share of each window."""
-
-    expected_output_tokens: CountOrZero = 400
-    """Length of a usual answer, a few paragraphs or two tool calls, for the estimated cost."""
-
-    learn_outcomes: bool = True
-    """Count an answer against its model that was refused, cut off, empty, or asked for again, without anybody's
-    `record`; all other answers leave its chances as they are."""
 
     sticky: bool = True
     """Stay with one model within a conversation, so that the provider's prompt cache is read, not written anew."""
@@ -484,10 +470,6 @@ class RoutingConfig(Settings):
     when_full: Literal["compact", "move"] = "compact"
     """What an agent does whose conversation no longer fits its model: compact and stay, or move whole to a larger
     model. What cannot be made to fit moves. For the nodes and the middleware; a `RoutedChatModel` alone moves."""
-
-    rest_seconds: Seconds = 30.0
-    """How long a candidate that failed is passed over while others can answer. Most rate limits and restarts are over
-    by then; a shorter rest would pay for the same failure again and again."""
 
 
 class AlertConfig(Settings):

@@ -52,6 +52,7 @@ INTEGRATIONS = {
 # What a model has to be able to take for each kind of media; files are sent as text by some integrations.
 MEDIA_CAPABILITIES = {"image": "images", "audio": "audio", "video": "video"}
 
+HEADROOM = 1.2  # factor on counts of a plain callable, which says nothing about how far off it may be
 THREAD = "thread:"  # begins the key of a conversation that is a thread
 KEY_BYTES = 12  # by chance, two of ten thousand conversations share a digest in 1 of 10**21 cases
 
@@ -303,8 +304,8 @@ class RouteRequest:
     renew: bool = False  # the prefix changed, so that there is no prompt cache to stay for
 
 
-def needed_capabilities(request: RouteRequest, required: Iterable[str] = ()) -> tuple[str, ...]:
-    """Return what a model has to be able to do: take tools and media that the request has, and what is required."""
+def needed_capabilities(request: RouteRequest) -> tuple[str, ...]:
+    """Return what a model has to be able to do: take tools and media that the request has, and what it requires."""
     needed = ["tools"] if request.tools else []
     blocks = (b for message in request.messages if isinstance(message.content, list) for b in message.content)
     for block in blocks:
@@ -314,7 +315,7 @@ def needed_capabilities(request: RouteRequest, required: Iterable[str] = ()) -> 
                 kind = str(block.get("mime_type") or "").partition("/")[0]
             if kind in MEDIA_CAPABILITIES:
                 needed.append(MEDIA_CAPABILITIES[kind])
-    return tuple(dict.fromkeys([*needed, *required, *request.requires]))
+    return tuple(dict.fromkeys([*needed, *request.requires]))
 
 
 def conversation_key(messages: Sequence[AnyMessage], config: Mapping[str, Any] | None = None) -> str:
@@ -349,11 +350,8 @@ class RequestSizes:
         self._given = counter.estimator if isinstance(counter, RequestCounter) else counter
         self._estimates: dict[str, _Estimates] = {}
 
-    def of(self, request: RouteRequest, families: Iterable[str], *, headroom: float) -> Mapping[str, Size]:
-        """Return the size for each family: as measured elsewhere, else counted once per tokenizer.
-
-        The headroom is a factor on the counts of a counter that states no bounds of its own.
-        """
+    def of(self, request: RouteRequest, families: Iterable[str]) -> Mapping[str, Size]:
+        """Return the size for each family: as measured elsewhere, else counted once per tokenizer."""
         missing, measured = (
             set(families) - request.sizes.keys(),
             request.estimated_tokens,
@@ -363,7 +361,7 @@ class RequestSizes:
         if measured is not None:
             counted = dict.fromkeys(missing, Size(tokens=measured, upper=measured, lower=measured))
         elif self._given is not None:
-            counted = dict.fromkeys(missing, _whole(self._given, request, headroom))
+            counted = dict.fromkeys(missing, _whole(self._given, request))
         else:
             known = {family: self._estimates.get(family) or _Estimates(family) for family in missing}
             self._estimates |= known
@@ -371,14 +369,14 @@ class RequestSizes:
         return {**counted, **request.sizes}
 
 
-def _whole(counter: TokenCounter, request: RouteRequest, headroom: float) -> Size:
+def _whole(counter: TokenCounter, request: RouteRequest) -> Size:
     """The size by a counter that is asked about the whole request: one that we do not know need not be additive."""
     if takes_tools(counter):
         tokens = int(counter(list(request.messages), tools=list(request.tools) or None))
     else:
         shown = [SystemMessage(compact_json(tool_definition(tool))) for tool in request.tools]
         tokens = int(counter([*shown, *request.messages]))
-    factor = 1.0 if getattr(counter, "exact", False) else headroom
+    factor = 1.0 if getattr(counter, "exact", False) else HEADROOM
     upper, lower = (
         getattr(counter, "upper", None),
         getattr(counter, "lower", None),

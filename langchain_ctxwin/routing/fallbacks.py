@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import errno
-import json
 import re
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 
-from langchain_ctxwin.core.events import finish_reason_of
 from langchain_ctxwin.core.limits import models_behind
 from langchain_ctxwin.core.overflow import ContextOverflow, Evidence, classify_overflow, evidence_of
 from langchain_ctxwin.core.recovery import CALL_ARGUMENTS, stated_input
@@ -72,13 +69,6 @@ UNSUPPORTED = re.compile(
     re.IGNORECASE,
 )
 
-# Why an answer ends that is none, cut off or refused, in the words of OpenAI, Anthropic, Gemini and Mistral.
-NO_ANSWER = re.compile(
-    r"^(?:length|max_?tokens|max_output_tokens|model_length|content_?filter|refusal|safety|recitation|blocklist"
-    r"|prohibited_content|spii|malformed_function_call|model_context_window_exceeded)$",
-    re.IGNORECASE,
-)
-
 # What wrong code raises: it would fail with every model.
 OUR_FAULTS = (
     TypeError,
@@ -107,46 +97,6 @@ class CandidateFailure:
     def needs_rest(self) -> bool:
         """True when the candidate is in trouble; False when only this request was nothing for it."""
         return self.what not in {TOO_SMALL, UNSUITED, NO_TOOLS}
-
-    @property
-    def may_be_asked_for(self) -> bool:
-        """True for what a request can bring about: nobody can send one that makes credentials or a model go away."""
-        return self.meaning in {TROUBLE, LATE}
-
-
-@dataclass(slots=True)
-class AnswerSigns:
-    """What an answer says of itself, whole or in chunks: enough to see that it is none."""
-
-    reason: str = ""
-    has_content: bool = False
-    has_refusal: bool = False
-    has_invalid_calls: bool = False
-    # Of calls that come in chunks, whose parts are not valid by themselves.
-    arguments: defaultdict[Any, list[str]] = field(default_factory=lambda: defaultdict(list))
-
-    def note(self, reply: AIMessage) -> None:
-        """Take up an answer or a chunk of one."""
-        self.reason = finish_reason_of(reply.response_metadata) or self.reason
-        blocks = reply.content if isinstance(reply.content, list) else [reply.content]
-        says = any(one if isinstance(one, str) else one.get("type") != "text" or one.get("text") for one in blocks)
-        refused = any(isinstance(one, dict) and one.get("type") == "refusal" for one in blocks)
-        chunks = getattr(reply, "tool_call_chunks", None)
-        for chunk in chunks or ():
-            self.arguments[chunk.get("index")].append(chunk.get("args") or "")
-        self.has_content = self.has_content or bool(says or reply.tool_calls or chunks)
-        self.has_refusal = self.has_refusal or refused or bool(reply.additional_kwargs.get("refusal"))
-        self.has_invalid_calls = self.has_invalid_calls or bool(reply.invalid_tool_calls and chunks is None)
-
-    @property
-    def failed(self) -> bool:
-        """True for an answer that was refused, cut off or empty, or that calls tools in a form that nobody can run."""
-        if NO_ANSWER.search(self.reason) or self.has_refusal or self.has_invalid_calls or not self.has_content:
-            return True
-        try:
-            return not all(isinstance(json.loads("".join(parts) or "{}"), dict) for parts in self.arguments.values())
-        except (ValueError, RecursionError):
-            return True
 
 
 class Fallbacks:
@@ -179,7 +129,7 @@ class Fallbacks:
         """
         while True:
             self._route = self._chosen()
-            self._accepted_tokens, self._answer = 0, AnswerSigns()
+            self._accepted_tokens = 0
             name = self._route.name
             try:
                 instance = yield Wait(
@@ -215,9 +165,8 @@ class Fallbacks:
             self._error = error
 
     def note(self, reply: BaseMessage) -> None:
-        """Look at an answer or a chunk of one; the largest reported size of the request counts: chunks may add up."""
+        """Take the largest size of the request that an answer, or its chunks, report: chunks may add up."""
         if isinstance(reply, AIMessage):
-            self._answer.note(reply)
             tokens = sent_tokens(reply)
             if not fault_of(tokens, (self._route.estimated_tokens,)):
                 self._accepted_tokens = max(self._accepted_tokens, tokens)
@@ -229,7 +178,6 @@ class Fallbacks:
             self._request.conversation,
             tokens=self._accepted_tokens,
         )
-        self._router.observed(self._route, self._request, failed=self._answer.failed)
 
     def metadata(self) -> dict[str, Any]:
         """Return the route as it stands, for the metadata of the answer."""
@@ -279,11 +227,7 @@ class Fallbacks:
                 above_tokens = max(limit, above_tokens)
             self._router.refused(self._route, overflow, self._request.conversation)
         elif failure.needs_rest:
-            self._router.failed(
-                name,
-                failure.what,
-                self._request.conversation if failure.may_be_asked_for else "",
-            )
+            self._router.failed(name, failure.what)
         self._tried.append((name, failure))
         exclude = {**self._request.exclude, name: f"failed: {failure.what}"}
         self._request = replace(

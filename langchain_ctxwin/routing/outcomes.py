@@ -6,7 +6,7 @@ import json
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -104,11 +104,7 @@ class Outcomes:
                 raise ConfigError(f"{what}={name!r:.80}: give a name of 1 to {MAX_NAME_CHARS} characters")
         if not isinstance(success, bool):
             raise ConfigError(f"success={success!r}: give True or False")
-        self.add(bucket, model, Count(successes=float(success), trials=1.0))
-
-    def add(self, bucket: str, model: str, count: Count) -> None:
-        """Count outcomes as of now; returns at once, also on an event loop."""
-        one = {bucket: {model: replace(count, at=self._clock())}}
+        one = {bucket: {model: Count(successes=float(success), trials=1.0, at=self._clock())}}
         with self._lock.held:
             self._known = added(self._known, one)
             self._new = added(self._new, one) if self._file else {}

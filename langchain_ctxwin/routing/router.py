@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -35,7 +34,6 @@ from langchain_ctxwin.models.names import declared_limits
 from langchain_ctxwin.models.registry import ModelRegistry
 from langchain_ctxwin.protocols import Clock, RequestCounter, TokenCounter
 from langchain_ctxwin.routing.candidates import (
-    THREAD,
     Candidate,
     CandidateModel,
     Instance,
@@ -59,12 +57,13 @@ from langchain_ctxwin.routing.judging import (
     judged,
     strengths,
 )
-from langchain_ctxwin.routing.outcomes import Count, Outcomes
+from langchain_ctxwin.routing.outcomes import Outcomes
 from langchain_ctxwin.util.background import ForkSafeLock, in_few_daemons
 from langchain_ctxwin.util.memo import Lru
 
 FACTS_SECONDS = 60.0  # until the registry is asked again: it keeps its own, longer time to live
-ELSEWHERE_SECONDS = 3_600.0  # what fails in two conversations within this is due to the candidate, not to what was sent
+REST_SECONDS = 30.0  # that a failed candidate is passed over: most rate limits and restarts are over by then
+EXPECTED_OUTPUT_TOKENS = 400  # of a usual answer, a few paragraphs or two tool calls, for the estimated cost
 MAX_CONVERSATIONS = 10_000  # whose model is remembered, about 2 MB; one that is forgotten is routed anew
 
 
@@ -167,12 +166,9 @@ class ModelRouter:
         self._read = candidates_of(candidates, self._registry)
         self._read_at = clock()
         # What happened so far; losing it costs a few refused requests.
-        # What failed, and until when it rests: by candidate and conversation, and for everybody under an empty one.
-        self._failures: Lru[tuple[str, float]] = Lru(MAX_CONVERSATIONS)
-        self._elsewhere = Corroboration(ELSEWHERE_SECONDS, clock)
+        self._failures: dict[str, tuple[str, float]] = {}  # what failed, and until when the candidate rests
         self._learned: Lru[Mapping[str, int]] = Lru(MAX_CONVERSATIONS)  # limits by candidate and conversation
         self._kept: Lru[tuple[str, int]] = Lru(MAX_CONVERSATIONS)  # candidate, and tokens in its prompt cache
-        self._asked: Lru[tuple[object, Route]] = Lru(MAX_CONVERSATIONS)  # the latest request, and who answered
         self._made: dict[str, BaseChatModel] = {}
         self._making = ForkSafeLock()
 
@@ -297,7 +293,7 @@ class ModelRouter:
         can = [one for one in candidates if one.name not in rejected]
         if not can:
             raise _no_model_fits(rejected)
-        resting = {one.name: why for one in can if (why := self._resting(one.name, request.conversation))}
+        resting = {one.name: why for one in can if (why := self._resting(one.name))}
         if awake := [one for one in can if one.name not in resting]:  # when all rest, the best of them is taken
             rejected, can = rejected | resting, awake
         options = self._options(can, candidates, request)
@@ -336,7 +332,7 @@ class ModelRouter:
         """Return who takes the largest input for such a request, and its tokens; "" and 0 when none can answer it."""
         candidates, request = self._measured(request)
         able = self._able(candidates, request)
-        awake = [one for one in able if not self._resting(one.name, request.conversation)]
+        awake = [one for one in able if not self._resting(one.name)]
         rooms = [(one.name, one.input_limit(request)) for one in awake or able]
         return max(rooms, key=lambda room: room[1], default=("", 0))
 
@@ -354,60 +350,20 @@ class ModelRouter:
         bucket, name = (route.bucket, route.name) if isinstance(route, Route) else (route["bucket"], route["model"])
         self.outcomes.record(bucket, name, success=success)
 
-    def observed(self, route: Route, request: RouteRequest, *, failed: bool) -> None:
-        """Count an answer that nobody judged, `failed` when it was refused, cut off or empty.
-
-        A request of a thread that is sent once more as it was says that its answer before was no good. An answer
-        without such a sign leaves the chances of its model as they are.
-        """
-        if not self.config.learn_outcomes:
-            return
-        answers = [(route, failed)]
-        text = asked(request.messages)
-        same = (
-            len(request.messages),
-            hashlib.blake2b(text.encode("utf-8", "surrogatepass")).digest(),
-        )
-        before = self._asked.get(request.conversation)
-        if before is not None and before[0] == same:
-            answers.insert(0, (before[1], True))
-        if request.conversation.startswith(THREAD):
-            self._asked.put(request.conversation, (same, route))
-        for answer, has_failed in answers:
-            # What one conversation asks for may make every answer fail; that says nothing about those of others.
-            fact = (answer.bucket, answer.name)
-            if not has_failed or self._elsewhere.by_another(fact, request.conversation):
-                self.outcomes.add(
-                    *fact,
-                    Count(
-                        successes=0.0 if has_failed else answer.chance,
-                        trials=1.0,
-                    ),
-                )
-
     def answered(self, route: Route, conversation: str, *, tokens: int = 0) -> None:
         """Take up that a candidate answered: it is well, the conversation stays with it, and it takes such an input."""
         name = route.name
-        for whose in (_of("", name), _of(conversation, name)):
-            self._failures.drop(whose)
-            if learned := self._learned.get(whose):
-                self._learned.put(whose, unrefuted(learned, tokens))
+        self._failures.pop(name, None)
+        if learned := self._learned.get(own := _of(conversation, name)):
+            self._learned.put(own, unrefuted(learned, tokens))
         forget = getattr(self._registry, "accepted", None)
         if tokens and forget is not None:
             forget(self._as_read(name).info, tokens)
         self._keep(conversation, route)
 
-    def failed(self, name: str, what: str, conversation: str = "") -> None:
-        """Take up that a candidate is in trouble: the conversation passes it over for a while.
-
-        So do all others when it fails in a second one meanwhile, or where nobody knows whose request it was: one
-        conversation alone may have sent what makes every server fail.
-        """
-        everybody = not conversation or self._elsewhere.by_another(name, conversation)
-        self._failures.put(
-            _of("" if everybody else conversation, name),
-            (what, self.clock() + self.config.rest_seconds),
-        )
+    def failed(self, name: str, what: str) -> None:
+        """Take up that a candidate is in trouble: everybody passes it over for a while."""
+        self._failures[name] = (what, self.clock() + REST_SECONDS)
 
     def refused(self, route: Route, overflow: ContextOverflow, conversation: str = "") -> None:
         """Take up that a request was too large for a candidate: the limit that was stated holds for its conversation.
@@ -450,8 +406,8 @@ class ModelRouter:
         families = {one.family for one in candidates}
         return candidates, replace(
             request,
-            sizes=self._sizes.of(request, families, headroom=self.config.headroom),
-            requires=needed_capabilities(request, self._config(request).required),
+            sizes=self._sizes.of(request, families),
+            requires=needed_capabilities(request),
             complexity=request.complexity or self._config(request).complexity,
             judged=self._judged(request),
             reserve=self._reserve(request),
@@ -481,10 +437,9 @@ class ModelRouter:
         """The candidates that can do what the request asks for, whatever its size."""
         return [one for one in candidates if one.name not in request.exclude and not self._unable(one, request)]
 
-    def _resting(self, name: str, conversation: str) -> str:
-        """Why a candidate rests for a conversation, and for how long; empty when it does not."""
-        known = (self._failures.get(_of(whose, name)) or ("", 0.0) for whose in ("", conversation))
-        what, until = max(known, key=lambda failure: failure[1])
+    def _resting(self, name: str) -> str:
+        """Why a candidate rests, and for how long; empty when it does not."""
+        what, until = self._failures.get(name, ("", 0.0))
         left = until - self.clock()
         return f"failed ({what}), rests for {left:.0f} s more" if left > 0 else ""
 
@@ -591,10 +546,7 @@ class ModelRouter:
 
     def _cost(self, candidate: Candidate, request: RouteRequest) -> Decimal | None:
         """USD of one request; what stands in the candidate's prompt cache costs less where there is a price for it."""
-        output, tokens = (
-            self._config(request).expected_output_tokens,
-            request.sizes[candidate.family].tokens,
-        )
+        output, tokens = EXPECTED_OUTPUT_TOKENS, request.sizes[candidate.family].tokens
         if asked := request.output_tokens or candidate.limits.output_reserve(request.reserve):
             output = min(output, asked)
         name, seen_tokens = self._kept.get(request.conversation) or ("", 0)
@@ -602,21 +554,6 @@ class ModelRouter:
         if candidate.name == (request.kept or name) and not request.renew:
             cached = min(tokens, seen_tokens if candidate.name == name else 0)
         return Usage(input_tokens=tokens, cached_tokens=cached, output_tokens=output).cost(candidate.info)
-
-
-class Corroboration:
-    """Tells what two different conversations met within a time from what only one did; thread-safe, bounded."""
-
-    def __init__(self, seconds: float, clock: Clock) -> None:
-        self._seconds, self._clock = seconds, clock
-        self._met: Lru[tuple[str, float]] = Lru(MAX_CONVERSATIONS)
-
-    def by_another(self, fact: Hashable, conversation: str) -> bool:
-        """Note that a conversation met a fact; true when the one that met it last is another, and not long ago."""
-        now = self._clock()
-        known, at = self._met.get(fact) or (conversation, now)
-        self._met.put(fact, (conversation, now))
-        return known != conversation and now - at < self._seconds
 
 
 def _of(conversation: str, name: str) -> str:

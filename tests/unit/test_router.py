@@ -270,10 +270,10 @@ def test_the_largest_window_takes_what_may_still_fit():
 
 
 def test_the_estimated_cost_counts_cached_input_and_the_usual_answer():
-    routes = of_infos(info("a", 128_000, "1"), counter=exact, config=RoutingConfig(expected_output_tokens=100))
+    routes = of_infos(info("a", 128_000, "1"), counter=exact)
     first, second = (routes.route("x", conversation="c", estimated_tokens=tokens) for tokens in (1_000, 1_500))
-    assert first.estimated_cost == Decimal("0.001") + Decimal("0.0004")
-    assert second.estimated_cost == Decimal("0.0005") + Decimal("0.0001") + Decimal("0.0004")
+    assert first.estimated_cost == Decimal("0.001") + Decimal("0.0016")
+    assert second.estimated_cost == Decimal("0.0005") + Decimal("0.0001") + Decimal("0.0016")
 
 
 @pytest.mark.parametrize("excluded", [{}, {"a": "failed: busy"}])
@@ -440,7 +440,7 @@ async def test_a_name_without_integration_says_what_to_do():
         (two().route, {"messages": "hi", "prefer": "nobody"}),
         (two().route, {"messages": "hi", "estimated_tokens": -1}),
         (two().route, {"messages": "hi", "output_tokens": 0}),
-        *((RoutingConfig, one) for one in ({"complexity": "huge"}, {"headroom": 0.5}, {"price": 1})),
+        *((RoutingConfig, one) for one in ({"complexity": "huge"}, {"headroom": 2}, {"price": 1})),
     ],
 )
 def test_wrong_arguments_and_settings_are_refused(call, wrong):
