@@ -14,7 +14,6 @@ nothing else is: each conversation fails alone.
 
 from __future__ import annotations
 
-import codecs
 import gzip
 import zlib
 from collections import Counter
@@ -35,13 +34,6 @@ from langchain_ctxwin.replay.threads import is_address, is_database, shown_addre
 SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz")
 SIDE_FILES = ("-wal", "-shm", "-journal")  # stand beside a SQLite database that is in use
 
-# UTF-32 comes first, because its mark begins with that of UTF-16
-MARKS = {
-    codecs.BOM_UTF32_LE: "utf-32",
-    codecs.BOM_UTF32_BE: "utf-32",
-    codecs.BOM_UTF16_LE: "utf-16",
-    codecs.BOM_UTF16_BE: "utf-16",
-}
 MAX_CHARS = 32_000_000
 """Of a line, of a file without lines, and of what is joined out of the lines of a file: the conversation of a
 million-token agent has some five million, and parsed text takes up to twenty times its size in memory."""
@@ -327,17 +319,13 @@ def _lines(path: Path, tell: Tell) -> Iterator[tuple[int, str]]:
     opener: Any = gzip.open if path.name.lower().endswith(".gz") else open
     is_empty = True
     try:
-        with opener(path, "rb") as file:
-            start = file.read(4)
-        encoding = MARKS.get(start) or MARKS.get(start[:2]) or "utf-8"
         # bytes that are no UTF-8 become surrogates: U+FFFD may stand in the file itself
-        errors = "surrogateescape" if encoding == "utf-8" else "replace"
-        with opener(path, "rt", encoding=encoding, errors=errors) as file:
+        with opener(path, "rt", encoding="utf-8", errors="surrogateescape") as file:
             for number, given in _bounded(file):
-                line = given if errors == "replace" else given.lstrip("\ufeff")  # of each of files that were joined
+                line = given.lstrip("\ufeff")  # of each of files that were joined
                 clean = line.encode(errors="surrogateescape").decode(errors="replace")
-                if clean != line or (errors == "replace" and "\ufffd" in line):
-                    tell(f"{path}:{number}: bytes that are no {encoding.upper()} were replaced")
+                if clean != line:
+                    tell(f"{path}:{number}: bytes that are no UTF-8 were replaced")
                 if not clean.strip():
                     continue
                 is_empty = False

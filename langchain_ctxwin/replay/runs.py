@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Any
 
 from langchain_core.messages import AIMessage
@@ -26,8 +25,6 @@ ASIDE = ("tool", "retriever", "embedding", "parser", "prompt")
 
 Key = tuple[Any, ...]
 
-FIRST_PRUNED = 16  # traces of a thread that are held before some are dropped
-
 
 @dataclass(slots=True)
 class _Trace:
@@ -36,10 +33,6 @@ class _Trace:
     keys: list[Key]
     tools: list[Any]
     chars: int
-
-    def begins(self) -> list[int]:
-        """Return a number for each beginning of the trace, the same for the same messages."""
-        return [*accumulate(self.keys, lambda before, key: hash((before, key)), initial=0)][1:]
 
 
 def is_run(row: Any) -> bool:
@@ -59,10 +52,8 @@ class Traces:
     """Joins runs to conversations, whatever the order in which runs come."""
 
     def __init__(self, most_chars: int) -> None:
-        self._most_chars = most_chars
+        self._most_chars, self._chars = most_chars, 0
         self._threads: dict[str, dict[str, _Trace]] = {}
-        self._enough: dict[str, int] = {}  # traces of a thread at which some are dropped
-        self._chars = self._taken = 0
         self.unused = 0  # runs of agents and models that hold no messages, and what is no run; those of tools never do
         self.too_many = 0  # runs for which there was no room any more
 
@@ -74,41 +65,35 @@ class Traces:
             return
         extra = _mapping(run.get("extra"))
         metadata, invocation = _mapping(extra.get("metadata")), _mapping(extra.get("invocation_params"))
-        thread = next((metadata[name] for name in THREAD_KEYS if metadata.get(name)), None)
-        thread = str(thread or run.get("trace_id") or run.get("id") or "trace")
+        name = str(run.get("trace_id") or run.get("id") or "trace")
+        thread = str(next((metadata[key] for key in THREAD_KEYS if metadata.get(key)), None) or name)
         tools = invocation.get("tools") or _mapping(run.get("inputs")).get("tools")
         tools, start = tools if isinstance(tools, list) else [], str(run.get("start_time") or "")
-        if self._chars + chars > self._most_chars and thread in self._threads:
-            self._prune(thread)
-        if self.too_many or self._chars + chars > self._most_chars:
-            self.too_many += 1
-            return
-        self._taken += 1
+        trace = _Trace(start, messages, list(map(_key, messages)), tools, chars)
         traces = self._threads.setdefault(thread, {})
-        name = str(run.get("trace_id") or run.get("id") or self._taken)
-        trace = traces.setdefault(name, _Trace(start, [], [], [], 0))
-        trace.start, trace.tools = min(trace.start, start), trace.tools or tools
-        if len(messages) > len(trace.messages):
-            self._chars += chars - trace.chars
-            trace.messages, trace.keys, trace.chars = messages, list(map(_key, messages)), chars
-        if len(traces) >= self._enough.get(thread, FIRST_PRUNED):
-            self._prune(thread)
+        self._chars += chars
+        if known := traces.pop(name, None):
+            trace = self._larger(trace, known)
+        for other, one in [*traces.items()]:  # of whole histories only the newest stays in memory
+            if one.keys[: len(trace.keys)] == trace.keys or trace.keys[: len(one.keys)] == one.keys:
+                trace = self._larger(trace, traces.pop(other))
+        if self._chars > self._most_chars:
+            self.too_many += 1
+            self._chars -= trace.chars
+        else:
+            traces[name] = trace
 
-    def _prune(self, thread: str) -> None:
-        """Drop traces with which another one begins: of whole histories only the newest stay in memory.
-
-        It waits until there are twice as many as it left the last time, so that the time grows with the traces alone.
-        """
-        traces = self._threads[thread]
-        kept = self._threads[thread] = _without_beginnings(traces)
-        self._enough[thread] = max(FIRST_PRUNED, 2 * len(kept))
-        self._chars -= sum(trace.chars for name, trace in traces.items() if name not in kept)
+    def _larger(self, one: _Trace, other: _Trace) -> _Trace:
+        """The one of two that holds more, with the tools of either; the other leaves."""
+        larger, smaller = (one, other) if len(one.messages) > len(other.messages) else (other, one)
+        larger.tools, larger.start = larger.tools or smaller.tools, min(larger.start, smaller.start)
+        self._chars -= smaller.chars
+        return larger
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield one conversation per thread, as a line of a recording would hold it."""
-        for thread in self._threads:
-            self._prune(thread)
-            ordered = sorted(self._threads[thread].values(), key=lambda trace: trace.start)
+        for thread, traces in self._threads.items():
+            ordered = sorted(traces.values(), key=lambda trace: trace.start)
             messages, keys, systems = list[Any](), list[Key](), set[Key]()
             for trace in ordered:
                 first = 0  # each trace repeats its system prompt
@@ -122,31 +107,10 @@ class Traces:
             yield {"id": thread, "messages": messages, "tools": tools}
 
 
-def _without_beginnings(traces: Mapping[str, _Trace]) -> dict[str, _Trace]:
-    """The traces with which no other one begins, the tools of those that are left out with them."""
-    begins = {name: trace.begins() for name, trace in traces.items()}
-    ends = dict[int, str]()
-    for name in sorted(traces, key=lambda name: (traces[name].start, name)):
-        same = traces[ends.setdefault(begins[name][-1], name)]
-        same.tools = same.tools or traces[name].tools
-    for name in [*ends.values()]:
-        for beginning in begins[name][:-1]:
-            if shorter := ends.pop(beginning, None):
-                traces[name].tools = traces[name].tools or traces[shorter].tools
-    kept = {*ends.values()}
-    return {name: trace for name, trace in traces.items() if name in kept}
-
-
 def _overlap(known: Sequence[Key], new: Sequence[Key]) -> int:
-    """The most messages at the end of those that are known with which the new ones begin (Knuth, Morris, Pratt)."""
-    joined = [*new, (), *known[max(0, len(known) - len(new)) :]]  # no key is empty
-    sizes = [0]
-    for key in joined[1:]:
-        size = sizes[-1]
-        while size and joined[size] != key:
-            size = sizes[size - 1]
-        sizes.append(size + (joined[size] == key))
-    return sizes[-1]
+    """The most messages at the end of those that are known with which the new ones begin."""
+    sizes = range(min(len(known), len(new)), 0, -1)
+    return next((size for size in sizes if known[-size] == new[0] and known[-size:] == new[:size]), 0)
 
 
 def _key(said: Any) -> Key:

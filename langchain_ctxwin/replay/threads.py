@@ -5,13 +5,11 @@ every thread of the root graph  ->  its newest state, delta channels rebuilt  ->
 
 from __future__ import annotations
 
-import re
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -24,37 +22,20 @@ from langchain_ctxwin.util.stores import MessageSerializer
 
 SQLITE_MAGIC = b"SQLite format 3\0"  # the first bytes of every SQLite database (sqlite.org/fileformat)
 LOCK_SECONDS = 5.0  # how long to wait for somebody who writes; savers write for milliseconds
+SCHEMES = ("postgresql", "postgres")
 
-# A path has lost a slash of the address that it was, and a drive of Windows has one letter.
-ADDRESS = re.compile(r"[A-Za-z][\w+.-]+:/")
-HOST = r"(?:\[[\w:.%]*\]|[\w.-]*)(?::\d*)?"
-SHOWN = re.compile(rf"{HOST}(?:,{HOST})*(?:/[^@:?]*)?")
-"""Hosts, ports and the name of a database: what can be no password."""
-
-HIDDEN = "***"
-
-NEEDED = {"thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint", "metadata"}
-"""Columns of the table `checkpoints` that every version of LangGraph's savers since 0.2 has."""
-
-# oldest thread first; checkpoint ids are in order of time
-THREADS = "SELECT thread_id FROM checkpoints WHERE checkpoint_ns = '' GROUP BY thread_id ORDER BY MIN(checkpoint_id)"
-
-Opened = tuple[BaseCheckpointSaver[str], list[str], type[Exception]]
-"""Saver, threads, and the error of the whole database."""
+Opened = tuple[Callable[[Any], BaseCheckpointSaver[str]], type[Exception]]
+"""Makes a saver with a serializer, and the error of the whole database."""
 
 
 def is_address(text: str | Path) -> bool:
     """True for the address of a server, also of one that is none of Postgres."""
-    return ADDRESS.match(str(text)) is not None
+    return "://" in str(text)
 
 
 def shown_address(text: str | Path) -> str:
-    """Return an address for people: without user, password and options, hidden where a password may be part of it."""
-    scheme, rest = _parts(text)
-    before, _, options = rest.partition("?")
-    where = before.rpartition("@")[2]
-    is_clear = SHOWN.fullmatch(where) and ("@" in before or "@" not in options)
-    return f"{scheme}://{where if is_clear else HIDDEN}"
+    """Return an address for people: where a badly written one ends its password, nobody can tell."""
+    return f"{str(text).partition('://')[0]}://***"
 
 
 def is_database(place: str | Path) -> bool:
@@ -70,15 +51,15 @@ def is_database(place: str | Path) -> bool:
 
 
 def thread_states(place: str | Path, *, tell: Callable[[str], None]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each thread of a checkpointer with its newest state.
+    """Yield each thread of a checkpointer with its newest state, the oldest thread first.
 
     A thread that cannot be read is told, and left out.
     """
     name = shown_address(place) if is_address(place) else str(place)
-    with _postgres(place) if is_address(place) else _sqlite(Path(place)) as (saver, threads, unreadable):
+    with _postgres(str(place)) if is_address(place) else _sqlite(Path(place)) as (saver_with, unreadable):
         graph = StateGraph(ContextState).add_node("none", lambda _: {}).add_edge(START, "none")
-        compiled = graph.compile(checkpointer=saver)
-        for thread in threads:
+        compiled = graph.compile(checkpointer=saver_with(MessageSerializer()))
+        for thread in _threads(name, saver_with(_Unread()), unreadable):
             try:
                 state = dict(compiled.get_state({"configurable": {"thread_id": thread}}).values)
                 state["messages"] = list(state.get("messages") or ())
@@ -92,87 +73,68 @@ def thread_states(place: str | Path, *, tell: Callable[[str], None]) -> Iterator
                 yield thread, state
 
 
+class _Unread:
+    """Reads nothing of what is stored: to list threads, their names are enough."""
+
+    def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
+        raise NotImplementedError
+
+    def loads_typed(self, data: tuple[str, bytes]) -> Any:  # noqa: ARG002
+        return {}
+
+
+def _threads(place: str, saver: BaseCheckpointSaver[str], unreadable: type[Exception]) -> list[str]:
+    """The threads of the root graph; savers list the newest checkpoint first."""
+    found = dict[str, str]()
+    try:
+        for one in saver.list(None):
+            about = one.config["configurable"]
+            if not about.get("checkpoint_ns"):
+                found[about["thread_id"]] = about["checkpoint_id"]
+    except unreadable:
+        raise
+    except Exception as error:
+        raise ConfigError(f"{place}: its threads cannot be listed ({short(error)}): mend or delete that row") from error
+    return sorted(found, key=lambda thread: found[thread])
+
+
 @contextmanager
 def _sqlite(path: Path) -> Iterator[Opened]:
     try:
         from langgraph.checkpoint.sqlite import SqliteSaver  # noqa: PLC0415  # optional packages, only for this
     except ImportError as error:
         raise ConfigError(f"{path} is a SQLite database: pip install langgraph-checkpoint-sqlite") from error
+
+    def saver_with(serde: Any) -> BaseCheckpointSaver[str]:
+        saver = SqliteSaver(connection, serde=serde)
+        saver.is_setup = True  # else it would make its tables
+        return saver
+
     try:
         address = f"{path.resolve().as_uri()}?mode=ro"
         with closing(sqlite3.connect(address, uri=True, timeout=LOCK_SECONDS, check_same_thread=False)) as connection:
-            connection.text_factory = _decoded
-            tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-            columns = set[str]()
-            if "checkpoints" in tables:  # a view could go on for ever
-                columns = {row[1] for row in connection.execute("PRAGMA table_info(checkpoints)")}
-            _require_known(str(path), tables, columns)
-            threads = [str(name) for (name,) in connection.execute(THREADS)]
-            saver = SqliteSaver(connection, serde=MessageSerializer())
-            saver.is_setup = True  # else it would make its tables
-            yield saver, threads, sqlite3.Error
+            yield saver_with, sqlite3.Error
     except sqlite3.Error as error:
-        raise ConfigError(f"{path} cannot be read as a SQLite database: {error}") from error
-
-
-def _decoded(text: bytes) -> str:
-    """What a column of text holds; one with bytes that are no text costs its own thread alone."""
-    return text.decode(errors="replace")
+        raise ConfigError(f"{path} cannot be read as a database of LangGraph's SQLite saver: {error}") from error
 
 
 @contextmanager
-def _postgres(place: str | Path) -> Iterator[Opened]:
-    shown, (scheme, rest) = shown_address(place), _parts(place)
-    if scheme not in {"postgresql", "postgres"}:
-        raise ConfigError(f"{shown}: the address of a server begins with postgresql:// or postgres://")
-    user = rest.partition("?")[0].rpartition("@")[0]
-    if HIDDEN in shown or "@" in user or "/" in user:  # parts of a password would be looked up as the name of a host
-        raise ConfigError(f"{shown} is no address: @ / : ? in a password are written %40 %2F %3A %3F")
+def _postgres(address: str) -> Iterator[Opened]:
+    shown = shown_address(address)
+    if not address.startswith(tuple(f"{scheme}://" for scheme in SCHEMES)):
+        raise ConfigError(f"{shown}: the address of a server begins with {':// or '.join(SCHEMES)}://")
     try:
         import psycopg  # noqa: PLC0415  # optional packages, only for this
         from langgraph.checkpoint.postgres import PostgresSaver  # noqa: PLC0415
         from psycopg.rows import dict_row  # noqa: PLC0415
     except ImportError as error:
         raise ConfigError(f"{shown} is a Postgres server: pip install langgraph-checkpoint-postgres") from error
-    read_only: Any = {"options": "-c default_transaction_read_only=on", "autocommit": True, "row_factory": dict_row}
+    options: Any = {"options": "-c default_transaction_read_only=on", "autocommit": True, "row_factory": dict_row}
     try:
-        with psycopg.connect(f"{scheme}://{rest}", prepare_threshold=0, **read_only) as connection:
-            listed = connection.execute(
-                "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = current_schema()"
-            ).fetchall()
-            tables = {row["table_name"] for row in listed}
-            _require_known(shown, tables, {row["column_name"] for row in listed if row["table_name"] == "checkpoints"})
-            threads = [str(row["thread_id"]) for row in connection.execute(THREADS)]
-            yield PostgresSaver(connection, serde=MessageSerializer()), threads, psycopg.Error
-    except psycopg.Error as error:
-        raise ConfigError(f"{shown} cannot be read: {_cleared(short(error), rest)}") from error
-
-
-def _parts(text: str | Path) -> tuple[str, str]:
-    """What stands before and behind `://`; of a path, which has one slash, as far as that can be known."""
-    scheme, _, rest = str(text).partition(":/")
-    if rest.startswith("/"):
-        return scheme, rest[1:]
-    before, _, options = rest.partition("?")
-    return scheme, f"/{rest}" if "host=" in options and "@" not in before else rest
-
-
-def _cleared(text: str, rest: str) -> str:
-    """What a driver says of an address, by what stands behind its scheme, without the passwords in it."""
-    before, _, options = rest.partition("?")
-    found = [before.rpartition("@")[0].partition(":")[2]]
-    found += [value for part in options.split("&") for key, _, value in [part.partition("=")] if "password" in key]
-    for password in filter(None, (*found, *map(unquote, found))):
-        text = text.replace(password, HIDDEN)
-    return text
-
-
-def _require_known(place: str, tables: set[str], columns: set[str]) -> None:
-    if not columns:
-        found = ", ".join(sorted(tables)[:10]) or "no table"
-        raise ConfigError(f"{place} holds no table `checkpoints` of LangGraph, but {found}")
-    if missing := NEEDED - columns:
+        with psycopg.connect(address, prepare_threshold=0, **options) as connection:
+            yield lambda serde: PostgresSaver(connection, serde=serde), psycopg.Error
+    except psycopg.Error as error:  # whose text may quote parts of a password
         raise ConfigError(
-            f"{place}: the table `checkpoints` is of another schema: it has {', '.join(sorted(columns))}, and not "
-            f"{', '.join(sorted(missing))}"
-        )
+            f"{shown} cannot be read ({type(error).__name__}): check that the server runs, has LangGraph's tables, and "
+            "that @ / : ? in a password are written %40 %2F %3A %3F"
+        ) from None

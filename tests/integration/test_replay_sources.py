@@ -7,7 +7,6 @@ import os
 import pickle
 import sqlite3
 from contextlib import closing
-from pathlib import Path
 from typing import Any, TypedDict
 
 import ormsgpack
@@ -124,27 +123,18 @@ def test_a_server_without_threads_is_named_without_its_password(postgres_dsn, ca
     assert "secret" not in said
 
 
-@pytest.mark.parametrize("kind", [str, Path])
-def test_threads_of_a_postgres_checkpointer_are_read(postgres_dsn, kind):
-    """By an address, also one that was taken for a path."""
+def test_threads_of_a_postgres_checkpointer_are_read(postgres_dsn):
     with PostgresSaver.from_conn_string(postgres_dsn) as saver:
         saver.setup()
         said = talk(saver, "a", "b")
-        found, faults = read(kind(postgres_dsn))
+        found, faults = read(postgres_dsn)
     assert (found, faults) == ({name: told(messages) for name, messages in said.items()}, [])
 
 
-@pytest.mark.parametrize(
-    ("statement", "why"),
-    [
-        ("CREATE TABLE notes (text)", "holds no table `checkpoints` of LangGraph, but notes"),
-        ("CREATE TABLE checkpoints (thread_id, thread_ts)", "is of another schema: it has thread_id, thread_ts"),
-    ],
-)
-def test_a_database_of_something_else_is_named(database, statement, why):
+def test_a_database_of_something_else_is_named(database):
     with sqlite3.connect(database) as connection:
-        connection.execute(statement)
-    with pytest.raises(ConfigError, match=why):
+        connection.execute("CREATE TABLE notes (text)")
+    with pytest.raises(ConfigError, match="no such table: checkpoints"):
         read(database)
 
 
@@ -243,32 +233,19 @@ def test_a_request_of_a_replay_is_inspected(database, capsys, tmp_path):
         assert why in capsys.readouterr().err
 
 
-NO_ADDRESS = r" is no address: @ / : \? in a password are written %40 %2F %3A %3F"
-UNREADABLE = " cannot be read: connection"
-
-
-@pytest.mark.parametrize("kind", [str, Path])
 @pytest.mark.parametrize(
-    ("address", "shown"),
+    ("address", "why"),
     [
-        ("postgresql://me:secret@127.0.0.1:9/none", f"postgresql://127.0.0.1:9/none{UNREADABLE}"),
-        ("postgres://127.0.0.1:9/none", f"postgres://127.0.0.1:9/none{UNREADABLE}"),
-        ("postgres://me@127.0.0.1:9/none?password=secret", f"postgres://127.0.0.1:9/none{UNREADABLE}"),
-        ("postgresql://me@/none?host=/gone&password=secret", f"postgresql:///none{UNREADABLE}"),
-        ("postgresql:///none?host=/gone&password=secret", f"postgresql:///none{UNREADABLE}"),
-        ("postgresql://127.0.0.1:9/none?password=secret&wrong=1", "postgresql://127.0.0.1:9/none cannot be read: inv"),
-        ("postgresql://me:%zzsecret@127.0.0.1:9/none", "postgresql://127.0.0.1:9/none cannot be read: invalid"),
-        ("postgresql://me:se@secret@127.0.0.1:9/none", f"postgresql://127.0.0.1:9/none{NO_ADDRESS}"),
-        ("postgresql://me:1/secret@127.0.0.1:9/none", f"postgresql://127.0.0.1:9/none{NO_ADDRESS}"),
-        ("postgresql://me:2?secret@127.0.0.1:9/none", rf"postgresql://\*\*\*{NO_ADDRESS}"),
-        ("postgresql://me:secret", rf"postgresql://\*\*\*{NO_ADDRESS}"),
-        ("mysql://me:secret@h/d", "mysql://h/d: the address of a server begins with postgresql:// or postgres://"),
+        ("postgresql://me:secret@127.0.0.1:9/none", r"cannot be read \(OperationalError\)"),
+        ("postgresql://127.0.0.1:9/none?password=secret&wrong=1", r"cannot be read \(ProgrammingError\)"),
+        ("mysql://me:secret@h/d", "begins with postgresql:// or postgres://"),
     ],
 )
-def test_no_error_tells_a_password(address, shown, kind):
-    with pytest.raises(ConfigError, match=f"^{shown}") as raised:
-        read(kind(address))
+def test_no_error_tells_a_password(address, why):
+    with pytest.raises(ConfigError, match=why) as raised:
+        read(address)
     assert "secret" not in str(raised.value)
+    assert raised.value.__cause__ is None
 
 
 def test_a_postgres_thread_that_cannot_be_read_is_told(postgres_dsn):
@@ -286,7 +263,7 @@ def test_a_postgres_thread_that_cannot_be_read_is_told(postgres_dsn):
     "change",
     [
         "checkpoints SET checkpoint = X'', metadata = NULL",
-        "checkpoints SET checkpoint = 7, metadata = '['",
+        "checkpoints SET checkpoint = 7",
         "checkpoints SET checkpoint = X'81A176A178'",
         "checkpoints SET type = 'strange'",
         "writes SET value = X'C1C1'",
@@ -306,22 +283,13 @@ def test_whatever_a_thread_holds_the_others_are_read(database, change, capsys):
     assert fault in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("column", ["thread_id", "metadata", "type"])
-def test_a_text_that_is_none_costs_its_own_thread_alone(database, column):
+@pytest.mark.parametrize("change", ["metadata = '['", "thread_id = CAST(x'ff' AS TEXT)"])
+def test_threads_that_cannot_be_listed_are_told(database, change):
     with SqliteSaver.from_conn_string(str(database)) as saver:
-        said = talk(saver, "good", "bad", turns=2)
+        talk(saver, "good", "bad", turns=2)
     with closing(sqlite3.connect(database)) as connection, connection:
-        connection.execute(f"UPDATE checkpoints SET {column} = CAST(x'ff' AS TEXT) WHERE thread_id = 'bad'")  # noqa: S608
-    found, faults = read(database)
-    assert (found, len(faults)) == ({"good": told(said["good"])}, 1)
-
-
-def test_a_view_in_the_place_of_the_table_is_not_read(database):
-    """It may go on for ever."""
-    names = "'t' thread_id, '' checkpoint_ns, i checkpoint_id, 'null' type, x'' checkpoint, '{}' metadata"
-    with closing(sqlite3.connect(database)) as connection, connection:
-        connection.execute(f"CREATE VIEW checkpoints AS SELECT {names} FROM (SELECT 1 i)")  # noqa: S608
-    with pytest.raises(ConfigError, match="holds no table `checkpoints` of LangGraph"):
+        connection.execute(f"UPDATE checkpoints SET {change} WHERE thread_id = 'bad'")  # noqa: S608
+    with pytest.raises(ConfigError, match=f"^{database}"):
         read(database)
 
 
@@ -369,8 +337,8 @@ def test_a_database_that_fails_while_it_is_read_is_named(database, tmp_path, mon
         content = database.read_bytes()
         database.write_bytes(content[:kept] + b"\xff" * (len(content) - kept))
     (tmp_path / "good.jsonl").write_text(json.dumps({"messages": [["human", "Hi"], ["ai", "Hello"]]}))
-    with pytest.raises(ConfigError, match="cannot be read as a SQLite database: "):
+    with pytest.raises(ConfigError, match="cannot be read as a database of LangGraph's SQLite saver: "):
         read(database)
     found, (fault,) = read(tmp_path)
     connection.close()
-    assert (list(found), fault.startswith(f"{database} cannot be read as a SQLite")) == (["good.jsonl:1"], True)
+    assert (list(found), fault.startswith(f"{database} cannot be read as a database")) == (["good.jsonl:1"], True)
