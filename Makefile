@@ -15,6 +15,8 @@ FLEET_VENV := .venv-fleet
 NEWEST_VENV := .venv-newest
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
+# Knows dependency groups; a new environment has the pip that came with its Python.
+NEW_PIP := "pip>=25.1"
 CONSTRAINED := $(addprefix --constraint ,$(CONSTRAINTS))
 
 .PHONY: demo test lint format docs bench fleet constraints clean
@@ -53,7 +55,8 @@ fleet: $(FLEET_VENV)/.ready  ## many workers, killed while they work: Postgres, 
 constraints: pyproject.toml  ## writes constraints.txt anew: the newest versions of all that the tests need
 	rm -rf $(NEWEST_VENV)
 	$(PYTHON) -m venv $(NEWEST_VENV)
-	$(NEWEST_VENV)/bin/python -m pip --disable-pip-version-check -qq install --editable ".[test]"
+	$(NEWEST_VENV)/bin/python -m pip --disable-pip-version-check -qq install --upgrade $(NEW_PIP)
+	$(NEWEST_VENV)/bin/python -m pip --disable-pip-version-check -qq install --editable ".[all]" --group test
 	$(NEWEST_VENV)/bin/python -m pip freeze --exclude-editable > constraints.txt
 	rm -rf $(NEWEST_VENV)
 
@@ -69,17 +72,20 @@ $(VENV)/.demo-ready: pyproject.toml $(CONSTRAINTS) $(BIN)/python
 
 $(VENV)/.test-ready: pyproject.toml $(CONSTRAINTS) $(BIN)/python
 	@echo "installing the package and its test tools into $(VENV) (once)"
-	@$(PIP) install $(CONSTRAINED) --editable ".[test]"
+	@$(PIP) install --upgrade $(NEW_PIP)
+	@$(PIP) install $(CONSTRAINED) --editable ".[all]" --group test
 	@touch $@ $(VENV)/.demo-ready
 
 $(BENCH_VENV)/.ready: pyproject.toml $(BENCH_VENV)/bin/python
 	@echo "installing the package and its peers into $(BENCH_VENV) (once)"
-	@$(BENCH_VENV)/bin/python -m pip --disable-pip-version-check -qq install --editable ".[bench]"
+	@$(BENCH_VENV)/bin/python -m pip --disable-pip-version-check -qq install --upgrade $(NEW_PIP)
+	@$(BENCH_VENV)/bin/python -m pip --disable-pip-version-check -qq install --editable ".[agents,anthropic,exact,otel,reload]" --group bench
 	@touch $@
 
 $(FLEET_VENV)/.ready: pyproject.toml $(FLEET_VENV)/bin/python
 	@echo "installing the package and the agent server into $(FLEET_VENV) (once)"
-	@$(FLEET_VENV)/bin/python -m pip --disable-pip-version-check -qq install --editable ".[fleet]"
+	@$(FLEET_VENV)/bin/python -m pip --disable-pip-version-check -qq install --upgrade $(NEW_PIP)
+	@$(FLEET_VENV)/bin/python -m pip --disable-pip-version-check -qq install --editable ".[exact,redis]" --group fleet
 	@touch $@
 
 $(FLEET_VENV)/bin/python:

@@ -23,6 +23,7 @@ from langgraph.graph import START, StateGraph
 from langchain_ctxwin import (
     ContextConfig,
     ContextEngine,
+    ContextInput,
     ContextNodes,
     ContextOutput,
     ContextState,
@@ -32,7 +33,6 @@ from langchain_ctxwin import (
 )
 from langchain_ctxwin.agent import nodes as agent_nodes
 from langchain_ctxwin.agent.storage import RunPlace
-from langchain_ctxwin.graph.state import ContextInput
 from transcripts import Transcript, load
 
 WINDOW = 8_192

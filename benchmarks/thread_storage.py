@@ -24,8 +24,16 @@ from langchain_core.runnables import RunnableLambda
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, StateGraph
 
-from langchain_ctxwin import ContextEngine, ContextNodes, ModelLimits, add_context_nodes
-from langchain_ctxwin.graph.state import ContextInput, ContextOutput, ContextState, PlainContextState
+from langchain_ctxwin import (
+    ContextEngine,
+    ContextInput,
+    ContextNodes,
+    ContextOutput,
+    ContextState,
+    ModelLimits,
+    PlainContextState,
+    add_context_nodes,
+)
 from langchain_ctxwin.pruning import prune_thread
 from transcripts import load
 

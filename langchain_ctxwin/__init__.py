@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_ctxwin.agent.nodes import ContextNodes, add_context_nodes
 from langchain_ctxwin.agent.ready import create_context_agent
+from langchain_ctxwin.agent.state import ContextInput, ContextOutput, ContextState, PlainContextState
 from langchain_ctxwin.config import (
     ContextConfig,
     FileConfig,
@@ -36,7 +37,6 @@ from langchain_ctxwin.errors import (
     ThreadBudgetError,
     UnknownModelError,
 )
-from langchain_ctxwin.graph.state import ContextOutput, ContextState
 from langchain_ctxwin.summarize import ExtractiveSummarizer, ModelSummarizer
 
 if TYPE_CHECKING:
@@ -106,6 +106,7 @@ __all__ = [
     "ConfigError",
     "ContextConfig",
     "ContextEngine",
+    "ContextInput",
     "ContextNodes",
     "ContextOutput",
     "ContextOverflow",
@@ -125,6 +126,7 @@ __all__ = [
     "ModelRouter",
     "ModelSummarizer",
     "NoModelFitsError",
+    "PlainContextState",
     "ResultGoneError",
     "RetrievalConfig",
     "RetrievalResult",

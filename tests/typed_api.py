@@ -26,6 +26,7 @@ from langchain_ctxwin import (
     ConfigError,
     ContextConfig,
     ContextEngine,
+    ContextInput,
     ContextNodes,
     ContextOutput,
     ContextOverflow,
@@ -76,7 +77,6 @@ from langchain_ctxwin.core.turns import Turn, safe_boundary, split_turns, turn_s
 from langchain_ctxwin.counting import AnthropicCounter, GeminiCounter, TokenizerFileCounter, VocabularyCounter
 from langchain_ctxwin.decompose import create_map_reduce_graph
 from langchain_ctxwin.engine import Compacted
-from langchain_ctxwin.graph.state import ContextInput
 from langchain_ctxwin.middleware import ContextAgentState, ContextWindowMiddleware
 from langchain_ctxwin.models.sources import ExplicitSource, LearnedSource
 from langchain_ctxwin.observe import (

@@ -21,7 +21,7 @@ def build(folder, config=ROOT / "mkdocs.yml"):
 
 
 def test_the_site_is_built_without_a_warning_and_fetches_nothing(tmp_path):
-    pytest.importorskip("mkdocstrings", reason="the extra docs is not installed")
+    pytest.importorskip("mkdocstrings", reason="the group docs is not installed")
     result = build(str(tmp_path / "site"))
     assert result.returncode == 0, result.stderr[-2_000:]
     page = (tmp_path / "site" / "reference" / "engine" / "index.html").read_text()
@@ -31,7 +31,7 @@ def test_the_site_is_built_without_a_warning_and_fetches_nothing(tmp_path):
 
 
 def test_a_link_that_leads_nowhere_fails_the_build(tmp_path):
-    pytest.importorskip("mkdocstrings", reason="the extra docs is not installed")
+    pytest.importorskip("mkdocstrings", reason="the group docs is not installed")
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "index.md").write_text("# Here\n\n[there](there.md)\n")
     (tmp_path / "mkdocs.yml").write_text("site_name: planted\nvalidation: {links: {not_found: warn}}\n")

@@ -9,13 +9,13 @@ from openai import BadRequestError
 
 from langchain_ctxwin import (
     ContextEngine,
+    ContextInput,
     ContextNodes,
     ContextOutput,
     ContextState,
     ModelLimits,
     add_context_nodes,
 )
-from langchain_ctxwin.graph.state import ContextInput
 from langchain_ctxwin.models.probing import probe_limit
 from support.desk import CONFIG, PROMPT, TOOLS, Calls, agent_of, answered, ask, state_of
 

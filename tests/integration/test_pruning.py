@@ -14,9 +14,8 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, interrupt
 from typing_extensions import TypedDict
 
-from langchain_ctxwin import ConfigError, ContextWindowError, create_context_agent
+from langchain_ctxwin import ConfigError, ContextState, ContextWindowError, PlainContextState, create_context_agent
 from langchain_ctxwin.agent.state import MessagesDeltaChannel
-from langchain_ctxwin.graph.state import ContextState, PlainContextState
 from langchain_ctxwin.pruning import aprune_thread, prune_thread, spare_of
 from support.agents import LONG, THREAD, agent_on, ask, model_of, on_both, values
 from support.checkpoints import async_sqlite_saver

@@ -20,9 +20,8 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, StateGraph
 from langsmith._internal._serde import dumps_json as serialized
 
-from langchain_ctxwin import ConfigError, create_context_agent
+from langchain_ctxwin import ConfigError, ContextState, PlainContextState, create_context_agent
 from langchain_ctxwin.cli import main
-from langchain_ctxwin.graph.state import ContextState, PlainContextState
 from langchain_ctxwin.replay import read_conversations
 from langchain_ctxwin.replay.threads import shown_address
 from support.agents import LONG, call, model_of

@@ -16,7 +16,7 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command, Overwrite, interrupt
 from typing_extensions import TypedDict
 
-from langchain_ctxwin.graph.state import ContextInput, ContextOutput, ContextState, PlainContextState
+from langchain_ctxwin import ContextInput, ContextOutput, ContextState, PlainContextState
 from support.checkpoints import async_sqlite_saver, strict_serializer
 
 pytestmark = pytest.mark.integration
@@ -254,7 +254,7 @@ def test_deleting_old_checkpoints_empties_a_delta_thread_and_spares_a_plain_one(
 
 READER = """
 import sqlite3, sys
-from langchain_ctxwin.graph.state import ContextInput, ContextOutput, ContextState
+from langchain_ctxwin import ContextInput, ContextOutput, ContextState
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, StateGraph
 builder = StateGraph(ContextState, input_schema=ContextInput, output_schema=ContextOutput)

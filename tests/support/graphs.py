@@ -11,13 +11,13 @@ from langgraph.prebuilt import ToolNode, tools_condition
 
 from langchain_ctxwin import (
     ContextEngine,
+    ContextInput,
     ContextNodes,
     ContextOutput,
     ContextState,
     ModelInfo,
     add_context_nodes,
 )
-from langchain_ctxwin.graph.state import ContextInput
 from support.desk import CONFIG, PROMPT, ask
 
 

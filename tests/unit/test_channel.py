@@ -14,9 +14,9 @@ from langgraph.pregel._checkpoint import delta_channels_to_snapshot
 from langgraph.pregel._messages import ensure_message_ids
 from langgraph.types import Overwrite
 
+from langchain_ctxwin import ContextInput, ContextOutput, ContextState, PlainContextState
 from langchain_ctxwin.agent.state import SNAPSHOT_UPDATES, MessagesDeltaChannel, reduce_messages
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.graph.state import ContextInput, ContextOutput, ContextState, PlainContextState
 
 IDS = st.sampled_from(["a", "b", "c", "d"])
 TEXTS = st.sampled_from(["x", "y"])

@@ -2,7 +2,7 @@
 
 errors <- text, core <- util, protocols <- settings_file <- config <- engine, summarize, retrieval, recall, observe
 <- tool_results, models <- routing, tools, reload
-all of those <- agent <- graph, middleware (where its public names are imported from)
+all of those <- agent <- middleware (where its public names are imported from)
 all but agent <- replay, decompose; everything <- cli, demo, the package root
 """
 
@@ -51,7 +51,6 @@ MAY_IMPORT: dict[str, set[str]] = {
     "conformance": {"testing"},
     # What is replayed is what the agent does around each call, not something like it.
     "replay": BASE | COLLABORATORS | MIDDLE | {"agent"},
-    "graph": {"agent"},
     "middleware": {"agent"},
 }
 FREE = {"", "__main__", "cli", "demo"}
@@ -209,7 +208,7 @@ def test_core_has_no_side_effects():
         ("core.plan", "import langchain_ctxwin"),
         ("protocols", "from .config import ContextConfig"),
         ("config", "from langchain_ctxwin.models.sources import LearnedSource"),
-        ("engine", "from langchain_ctxwin.graph.state import ContextState"),
+        ("engine", "from langchain_ctxwin.agent.state import ContextState"),
         ("engine", "from langchain_ctxwin.models import registry"),
         ("summarize.model", "from ..engine import ContextEngine"),
         ("retrieval", "from . import recall"),
@@ -220,7 +219,7 @@ def test_core_has_no_side_effects():
         ("models.registry", "from langchain_ctxwin.routing import ModelRouter"),
         ("routing.router", "from langchain_ctxwin.tools import ToolSelector"),
         ("tools", "def rank():\n    from .engine import ContextEngine"),
-        ("decompose.graph", "from langchain_ctxwin.agent.nodes import ContextNodes"),
+        ("decompose", "from langchain_ctxwin.agent.nodes import ContextNodes"),
         ("agent.nodes", "from .. import middleware"),
         ("agent.nodes", "from langchain_ctxwin.cli import main"),
         ("agent.ready", "from langchain.chat_models import init_chat_model"),

@@ -244,7 +244,7 @@ def test_an_open_block_is_reported():
         ('$ make demo ARGS="--window 4096"  # offline', False),
         ("make PYTHON=python3.12 test", False),
         ("make deploy", True),
-        ('pip install -e ".[test]"', False),
+        ('pip install -e ".[agents]"', False),
         ("pip install 'langchain-ctxwin[cli,agents]'", False),
         ('uv pip install "langchain-ctxwin[everything]"', True),
         ("pip install langchain_ctxwin", True),
@@ -256,7 +256,7 @@ def test_an_open_block_is_reported():
 def test_a_command_is_checked_against_what_exists(command, wrong):
     """Unknown targets, extras and programs are reported, everything else passes."""
     markdown = f"```console\n{command}\n```\n"
-    extras, programs = {"cli", "agents", "test"}, {"ctxwin"}
+    extras, programs = {"cli", "agents"}, {"ctxwin"}
     found = wrong_commands(markdown, targets={"demo", "test"}, extras=extras, programs=programs)
     assert bool(found) is wrong
 
