@@ -191,7 +191,7 @@ SIZE_ROWS = (
     Row(
         name="doubted reports",
         instead="every number is believed",
-        seams={"core.updates:contradicts": returning(False)},
+        seams={"core.usage:contradicts": returning(False)},
         measures=SIZES,
     ),
     Row(
@@ -202,7 +202,7 @@ SIZE_ROWS = (
     Row(
         name="doubted reports agree",
         instead="a doubted report is never believed",
-        seams={"core.updates:agrees": returning(False)},
+        seams={"core.usage:agrees": returning(False)},
         measures=SIZES,
     ),
     Row(

@@ -490,17 +490,16 @@ class ContextEngine:
         Raises:
             BudgetExceededError: the request is at its smallest and still too large.
         """
-        return self.recovered(window, overflow, is_stated=is_stated).session.to_json()
+        return self.shrunk(self.learn(window, overflow, is_stated=is_stated), window, overflow).session.to_json()
 
-    def recovered(self, window: Window, overflow: ContextOverflow, *, is_stated: bool = True) -> Window:
-        """Like `recover`, and return the request that follows, priced."""
-        again = self.learn(window, overflow, is_stated=is_stated)
-        if again.view.without_media - window.view.without_media:
-            return again
-        compaction = self.emergency(again, target_tokens=retry_target(again, overflow))
+    def shrunk(self, learned: Window, refused: Window, overflow: ContextOverflow) -> Window:
+        """Return what follows a refused request, which was measured again with what the refusal taught."""
+        if learned.view.without_media - refused.view.without_media:
+            return learned
+        compaction = self.emergency(learned, target_tokens=retry_target(learned, overflow))
         if compaction is None:
-            raise planning.refusal_of(again)
-        return run(self.applying(compaction, again))
+            raise planning.refusal_of(learned)
+        return run(self.applying(compaction, learned))
 
     def may_show(self, window: Window, pending: Pending) -> bool:
         """False when a finished summary is needed now and its messages were edited since; looked at only then."""

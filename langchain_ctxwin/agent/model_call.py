@@ -18,7 +18,6 @@ from langchain_ctxwin.agent.state import tools_of
 from langchain_ctxwin.agent.step import AgentStep
 from langchain_ctxwin.core.events import NoticeEvent, OverflowEvent, StepEvent
 from langchain_ctxwin.core.limits import REGIONS, ModelLimits
-from langchain_ctxwin.core.model_info import arguments_of
 from langchain_ctxwin.core.overflow import ContextOverflow, classify_overflow
 from langchain_ctxwin.core.provider_call import forgets_history, refuses_reasoning, without_response_ids
 from langchain_ctxwin.core.recovery import fitting_output, only_model, silent_overflow, smaller_output
@@ -121,46 +120,39 @@ class ModelCall:
 
     def _tried(self, attempt: Attempt) -> Work[tuple[Attempt, Any, ContextOverflow | None, Exception | None]]:
         """What was sent, the reply, and the overflow that it met; any other refusal is the caller's."""
-        try:
-            attempt, reply = yield from self._unrefused(attempt)
-        except GraphBubbleUp:  # an interrupt or a command, whatever it quotes
-            raise
-        except Exception as refusal:
-            overflow = classify_overflow(refusal)
-            if overflow is None:
+        while True:
+            try:
+                reply = yield self._send(attempt)
+            except GraphBubbleUp:  # an interrupt or a command, whatever it quotes
                 raise
-            return attempt, None, overflow, refusal
-        return attempt, reply, self._silent(attempt, reply), None
+            except Exception as refusal:
+                mended = self._mended(attempt, refusal)
+                overflow = classify_overflow(refusal) if mended == attempt else None
+                if overflow is not None:
+                    return attempt, None, overflow, refusal
+                if mended == attempt:
+                    raise
+                attempt = mended
+            else:
+                return attempt, reply, self._silent(attempt, reply), None
 
-    def _unrefused(self, attempt: Attempt) -> Work[tuple[Attempt, Any]]:
-        """What was sent, and the reply; reasoning that is refused, because it is tied to another prefix, is left out.
+    def _mended(self, attempt: Attempt, refusal: Exception) -> Attempt:
+        """The attempt without what the provider refused of it; the same one where that is not known, or not in it.
 
-        A refusal is the caller's where nothing is left to leave out.
+        A server that no longer has what the request goes on from is sent all of it. Reasoning that is refused, because
+        it is tied to another prefix, is left out.
         """
-        step = self._step
-        try:
-            return attempt, (yield from self._sent(attempt))
-        except GraphBubbleUp:
-            raise
-        except Exception as refusal:
-            if not refuses_reasoning(refusal):
-                raise
-            step.update(update_without_reasoning(step.window))
-            again = self._attempt()
-            if again == attempt:
-                raise
+        if forgets_history(refusal):
+            return replace(attempt, request=without_response_ids(attempt.request))
+        if not refuses_reasoning(refusal):
+            return attempt
+        step, before = self._step, self._attempt()
+        step.update(update_without_reasoning(step.window))
+        mended = self._attempt()
+        if mended == before:
+            return attempt
         self._report(NoticeEvent(model=step.window.parts.model, notice="reasoning_left_out"))
-        return again, (yield from self._sent(again))
-
-    def _sent(self, attempt: Attempt) -> Work[Any]:
-        """The reply; a server that no longer has what the request goes on from is sent all of it."""
-        try:
-            return (yield self._send(attempt))
-        except Exception as refusal:
-            whole = without_response_ids(attempt.request)
-            if not forgets_history(refusal) or whole == attempt.request:
-                raise
-        return (yield self._send(replace(attempt, request=whole)))
+        return mended
 
     def _next(self, attempt: Attempt, overflow: ContextOverflow, number: int, error: Exception | None) -> Work[Attempt]:
         """What follows an overflow: less output where that helps, another candidate, fewer tools, a smaller request."""
@@ -180,13 +172,16 @@ class ModelCall:
                 step.update({"context_counts": dict(learned.session.counts)}, learned)
             self._report(replace(event, output_tokens=max(options.values())))
             return replace(attempt, options=options)
-        # Whoever of several candidates stated a limit, the router has learned it under that one's name.
-        is_stated = error is not None and self._router is None
-        has_moved = error is not None and self._router is not None and self._has_moved(error)
-        if has_moved or (yield from self._has_fewer_tools(overflow, is_stated=is_stated)):
+        is_anew = error is not None and self._router is not None and self._has_moved(error)
+        if not is_anew:
+            # Whoever of several candidates stated a limit, the router has learned it under that one's name.
+            is_stated = error is not None and self._router is None
+            learned = self._engine.learn(window, overflow, is_stated=is_stated)
+            is_anew = yield from self._has_fewer_tools(learned)
+        if is_anew:
             step.update({"context_report": step.window.report}, step.window)
         else:
-            smaller = self._engine.recovered(window, overflow, is_stated=is_stated)
+            smaller = self._engine.shrunk(learned, window, overflow)
             step.update({**smaller.session.to_json(), "context_report": smaller.report}, smaller)
         self._report(event)
         return self._attempt()
@@ -200,12 +195,9 @@ class ModelCall:
         asked = min(attempt.options.values(), default=None)
         return options if options and (asked is None or max(options.values()) < asked) else {}
 
-    def _has_fewer_tools(self, overflow: ContextOverflow, *, is_stated: bool) -> Work[bool]:
+    def _has_fewer_tools(self, learned: Window) -> Work[bool]:
         """Choose the tools anew within the limit that was heard; false where the set stays as it is."""
         step = self._step
-        if step.choices.selector is None:
-            return False
-        learned = self._engine.learn(step.window, overflow, is_stated=is_stated)
         selection = yield from step.selected(learned)
         if selection is None or not selection.removed:
             return False
@@ -239,8 +231,6 @@ class ModelCall:
         else:
             thread = step.setup.place.thread
             extras = self._engine.call_options(window, request, conversation=thread, call=self._call)
-            if window.parts.rules.provider == "gemini" and arguments_of(self._call).get("cached_content"):
-                extras = {**extras, "tools": []}  # the content that somebody stored has the tools
         size, requested = window.limits.context_window, self._requested_output
         if size is None or requested is None:
             return Attempt(request, extras=extras)

@@ -227,7 +227,6 @@ class AgentStep:
         Raises:
             BudgetExceededError: nothing that may leave makes it fit.
         """
-        yield from ()
         window = self.window
         with self.reporting_refusal():
             compaction = self.engine.emergency(window) or self.engine.relieve(window)

@@ -7,7 +7,7 @@ old results and calls, other old messages  ->  AI text  ->  newest results  ->  
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from langchain_core.messages import AIMessage
@@ -83,17 +83,19 @@ def clamped_to_fit(request: Request) -> Request:
     Only the newest step leaves summary and record all that these take here; everything else is cut when the request
     would not fit even without them. A summary that has no room beside the newest messages is dropped.
     """
-    bare = request
-    for kind, is_beside, enough in _kinds(request):
-        bare = _with_account_of(bare, request) if is_beside else _without_record(bare)
-        if not enough(bare):
-            bare = clamp(bare, kind, _after_cut(enough))
+    old, newest, spared, question = _kinds(request)
+    bare = _cut(_without_record(request), old)
+    beside = _cut(_with_account_of(bare, request), newest)
+    # Cut as far as they can be they leave room for a part of the account: then it is that which gets less.
+    bare = beside if beside.fits else _cut(_without_record(bare), newest)
+    bare = _cut(_without_record(bare), spared)
+    bare = _cut(bare, question, lambda candidate: candidate.likely_fits)
     after = _with_account_of(bare, request)
     return after if after.fits else _with_less_account(_without_record(bare), request)
 
 
-def _kinds(request: Request) -> Iterator[tuple[Kind, bool, Enough]]:
-    """What is cut, in this order: which messages, whether beside summary and record, until when."""
+def _kinds(request: Request) -> tuple[tuple[Kind, ...], ...]:
+    """What is cut, in this order, and of each group in its order: old messages, newest ones, spared ones, question."""
     messages = request.parts.messages
     pins = request.parts.pins
     current = last_user(messages)
@@ -109,15 +111,23 @@ def _kinds(request: Request) -> Iterator[tuple[Kind, bool, Enough]]:
     def is_work(index: int) -> bool:
         return is_result(messages[index]) or isinstance(messages[index], AIMessage)
 
-    def fits(candidate: Request) -> bool:
-        return candidate.fits
+    old = (
+        free(lambda index: index < begin and is_work(index)),
+        free(lambda index: index < begin or not is_work(index)),
+    )
+    newest = (
+        free(lambda index: isinstance(messages[index], AIMessage)),
+        free(lambda index: index >= begin and is_result(messages[index])),
+    )
+    return old, newest, (is_spared,), (lambda index: index == current,)
 
-    yield free(lambda index: index < begin and is_work(index)), False, fits
-    yield free(lambda index: index < begin or not is_work(index)), False, fits
-    yield free(lambda index: isinstance(messages[index], AIMessage)), True, fits
-    yield free(lambda index: index >= begin and is_result(messages[index])), True, fits
-    yield is_spared, False, fits
-    yield (lambda index: index == current), False, lambda candidate: candidate.likely_fits
+
+def _cut(request: Request, kinds: Sequence[Kind], enough: Enough = lambda candidate: candidate.fits) -> Request:
+    """The request with the messages of these kinds cut, kind by kind, until it is small enough."""
+    for kind in kinds:
+        if not enough(request):
+            request = clamp(request, kind, lambda candidate: enough(_cut_goal(candidate)))
+    return request
 
 
 def clamp(request: Request, kind: Kind, enough: Enough) -> Request:
@@ -186,10 +196,6 @@ def _without_record(request: Request) -> Request:
 
 def _with_account_of(request: Request, other: Request) -> Request:
     return request.shown_as(replace(request.view, record=other.view.record), other.summary)
-
-
-def _after_cut(enough: Enough) -> Enough:
-    return lambda candidate: enough(_cut_goal(candidate))
 
 
 def _with_less_account(bare: Request, request: Request) -> Request:

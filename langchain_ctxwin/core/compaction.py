@@ -208,7 +208,10 @@ def _pinned_before(request: Request, start: int) -> set[int]:
     if parts.settings.pin_first_user:
         wanted.update([index for index in range(parts.first, start) if is_user(messages[index])][:1])
     before = [index for index in wanted if parts.first <= index < start]
-    shown = parts.history.in_steps(before) | parts.kept_compactions(request.view)
+    shown = parts.history.in_steps(before)
+    kept = parts.kept_compaction(request.view)
+    if kept is not None:
+        shown.add(kept)
     for index in before:
         answer = None if index == current else final_answer(messages, index, start)
         most = max(LEAST_ANSWER_TOKENS, ANSWER_SHARE * request.room)

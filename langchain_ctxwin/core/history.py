@@ -32,7 +32,7 @@ from langchain_ctxwin.core.pairing import (
 )
 from langchain_ctxwin.core.pins import PinWhen, is_pinned
 from langchain_ctxwin.core.turns import Step, checksum, split_steps, starts_turn
-from langchain_ctxwin.core.view import View, first_after_system, message_id
+from langchain_ctxwin.core.view import View, cleared_in, first_after_system, message_id
 from langchain_ctxwin.errors import ConfigError
 
 Price = Callable[[AnyMessage], int]
@@ -65,8 +65,8 @@ class MessageHistory:
     shown: dict[Rules, dict[tuple[int, bool], tuple[Step, Step]]] = field(default_factory=dict)
     """Steps as they were shown last, with those of `steps` that they were made from."""
 
-    left: dict[str, tuple[list[AnyMessage], int]] = field(default_factory=dict)
-    """The messages that had left the view when somebody asked last, and their checksum."""
+    checksums: dict[int, int] = field(default_factory=dict)
+    """Checksums of what lies between the leading system messages and a position, as far as somebody asked."""
 
     def steps_from(self, start: int) -> Iterator[Step]:
         """Return the steps of the messages from `start` on."""
@@ -84,13 +84,12 @@ class MessageHistory:
         steps = map(self.step_at, wanted)
         return {index for step in steps for index in range(step.index, step.stop)}
 
-    def checksum_of(self, left: list[AnyMessage]) -> int:
-        """Return the checksum of messages that left the view, worked out once while they are the same."""
-        known, number = self.left.get("", ([], 0))
-        if len(known) == len(left) and all(map(is_, left, known)):
-            return number
-        self.left[""] = (left, checksum(left))
-        return self.left[""][1]
+    def checksum_of(self, view: View) -> int:
+        """Return the checksum of what left a view: that of what lies before its start is worked out once."""
+        start = max(self.first, view.start.index if view.start else 0)
+        if start not in self.checksums:
+            self.checksums[start] = checksum(self.messages[self.first : start])
+        return checksum(cleared_in(view, self.messages), self.checksums[start])
 
 
 def read_history(
@@ -123,6 +122,7 @@ def read_history(
         wished=before.wished.union(_wished(whole, same, pin_when) if pin_when else ()),
         compacted=before.compacted.union(index for index, message in blocks if compaction_in(message)),
         media=before.media.union(index for index, message in blocks if has_media(message)),
+        checksums=dict(before.checksums) if first == before.first else {},
     )
 
 

@@ -76,7 +76,7 @@ def with_record_anew(request: Request) -> Session | None:
         return None
     view = with_checksum(recorded(request, replace(request, view=View())).view, messages)
     guard = counted(session, messages, reason="what had left was edited or removed")
-    return replace(session, view=view, counts=_without_sizes(session), guard=guard, has_edits=False)
+    return replace(session, view=view, counts=session.unanchored, guard=guard, has_edits=False)
 
 
 def begun_by_provider(request: Request) -> Session | None:
@@ -91,7 +91,7 @@ def begun_by_provider(request: Request) -> Session | None:
     messages = request.parts.messages
     view = session.view
     lead = parts.lead(session.view)
-    if view.begun_by and not parts.kept_compactions(view):
+    if view.begun_by and parts.kept_compaction(view) is None:
         after = View()
         reason = "the view began with a compaction that this provider cannot read"
         known = {}
@@ -104,20 +104,15 @@ def begun_by_provider(request: Request) -> Session | None:
         known = {"unbound": position_of(messages, start - 1).to_json()}  # what follows is tied to its compaction
     guard = counted(session, messages, reason=reason, **known)
     faults = (*session.faults, f"{reason}: the view begins anew")
-    counts = _without_sizes(session)
     return replace(
         session,
         view=after,
         summary="",
-        counts=counts,
+        counts=session.unanchored,
         guard=guard,
         pending=None,
         faults=faults,
     )
-
-
-def _without_sizes(session: Session) -> dict[str, object]:
-    return {key: value for key, value in session.counts.items() if key != "anchor"}
 
 
 def _lowered(

@@ -210,19 +210,14 @@ class Parts:
 
     def lead(self, view: View) -> int | None:
         """Position of the newest compaction by the provider that is shown, and that the provider reads."""
-        shown = self._shown_compactions(view)
-        return max(
-            (i for i in shown if is_read(self.messages[i], self.rules.provider)),
-            default=None,
-        )
+        return self._newest_compaction(view, is_read)
 
-    def kept_compactions(self, view: View) -> set[int]:
-        """Position of the newest compaction by a provider that is shown, and of use to this one, if there is one."""
-        shown = self._shown_compactions(view)
-        usable = (i for i in shown if is_kept(self.messages[i], self.rules.provider))
-        return {*sorted(usable)[-1:]}
+    def kept_compaction(self, view: View) -> int | None:
+        """Position of the newest compaction by a provider that is shown, and of use to this one."""
+        return self._newest_compaction(view, is_kept)
 
-    def _shown_compactions(self, view: View) -> list[int]:
+    def _newest_compaction(self, view: View, is_usable: Callable[[AnyMessage, str], bool]) -> int | None:
         compacted = self.history.compacted
         pinned = {position.index for position in view.pinned} if compacted else set()
-        return [index for index in compacted if index >= self.start_of(view) or index in pinned]
+        shown = (index for index in compacted if index >= self.start_of(view) or index in pinned)
+        return max((i for i in shown if is_usable(self.messages[i], self.rules.provider)), default=None)

@@ -109,6 +109,8 @@ def call_arguments(
         betas = arguments.get("betas", given.get("betas")) or ()
         thinking = {"type": "adaptive", "block_binding": DROP_BLOCK}  # models that tie reasoning think like that anyway
         arguments |= {"thinking": thinking, "betas": [*dict.fromkeys([*betas, BINDING_BETA])]}
+    if rules.provider == "gemini" and given.get("cached_content"):
+        arguments["tools"] = []  # the content that somebody stored has the tools
     return arguments
 
 

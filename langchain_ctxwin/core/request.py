@@ -255,13 +255,13 @@ class Request:
         Of a step that compacted only that stays, before all others when the provider ignores what precedes it.
         """
         messages = self.parts.messages
-        kept = self.parts.kept_compactions(view)
+        kept = self.parts.kept_compaction(view)
         taken = set[str]()
         pinned = {position.index for position in view.pinned if position.index < start}
         groups = sorted(pinned_groups(messages, pinned, start), key=lambda group: lead != group.index)
         for group, following in zip(groups, [*(group.index for group in groups[1:]), start], strict=False):
             step = group
-            if group.size == 1 and group.index in kept:
+            if group.size == 1 and group.index == kept:
                 step = replace(group, messages=(only_compaction(messages[group.index]),), calls=())
             step = show_step(step, view, before, taken, self.parts.price)
             after = messages[following] if following < len(messages) else None
@@ -293,7 +293,7 @@ class Request:
         """Position up to which reasoning is left out: another view changes what all of it is tied to."""
         messages = self.parts.messages
         rules = self.parts.rules
-        if view is self.session.view or rules.provider not in BINDS:
+        if view == self.session.view or rules.provider not in BINDS:
             return self.unbound
         stop = unbound_before(messages, len(messages), rules)
         shown = (

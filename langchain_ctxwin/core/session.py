@@ -132,6 +132,11 @@ class Session:
         return int(self.guard.get("ineffective", 0))
 
     @property
+    def unanchored(self) -> dict[str, Any]:
+        """The counts without the last reported size: the request that it is of is no prefix of the next one."""
+        return {key: value for key, value in self.counts.items() if key != "anchor"}
+
+    @property
     def since(self) -> Position | None:
         """The last message at the time of the latest compaction."""
         return _stored_position(self.guard.get("since"))
@@ -286,7 +291,7 @@ def read_session(
     state: Mapping[str, Any] | None,
     messages: Sequence[AnyMessage],
     read_key: Callable[[str, Any], tuple[Any, tuple[str, ...]]] = read_key,
-    checksum_of: Callable[[list[AnyMessage]], int] = checksum,
+    checksum_of: Callable[[View], int] | None = None,
 ) -> Session:
     """Read the session and verify every stored position against the history.
 
@@ -309,13 +314,14 @@ def read_session(
     if located is None:
         faults.append("the start of the view is no longer in the history: view, summary and anchor were dropped")
         # Sizes that were reported so far belong to requests that the dropped view made.
-        counts = {key: value for key, value in counts.items() if key != "anchor"}
-        return Session(counts=counts, guard=_since_now(guard, messages), faults=tuple(faults))
+        begun = Session(counts=counts, guard=_since_now(guard, messages), faults=tuple(faults))
+        return replace(begun, counts=begun.unanchored)
     summary = values["context_summary"]
     if summary and located.start is None and located.covered is None:
         faults.append("context_summary stands for nothing that left the view: it was dropped")
         summary = ""
-    is_edited = view.left_checksum not in {None, checksum_of(messages_left(located, messages))}
+    checksum_now = checksum_of(located) if checksum_of else checksum(messages_left(located, messages))
+    is_edited = view.left_checksum not in {None, checksum_now}
     if is_edited:
         faults.append("what had left the view was edited or removed: summary and record were dropped")
         located, summary = replace(located, record=Record(), covered=None, covered_tokens=0), ""

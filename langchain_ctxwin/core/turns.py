@@ -86,9 +86,11 @@ class Shown(tuple[Step, ...]):  # noqa: SLOT001  # a tuple cannot have slots of 
 CHECKSUM_BASE, CHECKSUM_MODULUS = 1_000_003, (1 << 61) - 1
 
 
-def checksum(messages: Iterable[AnyMessage]) -> int:
-    """Return a number that changes when texts, calls or the order of messages change: what a request is priced by."""
-    total = 0
+def checksum(messages: Iterable[AnyMessage], total: int = 0) -> int:
+    """Return a number that changes when texts, calls or the order of messages change: what a request is priced by.
+
+    It goes on from `total`, the checksum of the messages before.
+    """
     for message in messages:
         content: Any = message.content
         told = content if isinstance(content, str) else repr(content)

@@ -17,11 +17,10 @@ from langchain_ctxwin.core.request import LastReport, Request, Window
 from langchain_ctxwin.core.session import Session, counted, last_position, read_session
 from langchain_ctxwin.core.sizing import ReportedSize, Sizes, Span, is_plausible
 from langchain_ctxwin.core.usage import (
-    agrees,
     answered_by,
-    contradicts,
     far_off,
     fault_of,
+    is_believed,
     is_count,
     may_be,
     sent_tokens,
@@ -56,7 +55,7 @@ def after_compaction(compaction: Compaction, window: Window, shown: Request) -> 
     is_summary = compaction.kind == "summarize" or compaction.summary is not None
     if is_summary:
         guard |= {"ineffective": 0} if _frees_enough(window, compaction, shown) else _ineffective(window)
-    counts = {key: value for key, value in session.counts.items() if key != "anchor"}
+    counts = session.unanchored
     start = window.parts.start_of(shown.view)
     if sizes := counts.get("sizes"):
         counts["sizes"] = {name: _since(stored, start) for name, stored in sizes.items()}
@@ -96,20 +95,18 @@ def after_undo(window: Window) -> Session | None:
     messages = window.parts.messages
     if not session.former:
         return None
-    before = read_session(session.former, messages)
+    before = read_session(session.former, messages, checksum_of=window.parts.history.checksum_of)
     if before.faults:
         return None
     guard = counted(session, messages, reason="the latest compaction was taken back")
-    counts = {key: value for key, value in session.counts.items() if key != "anchor"}
-    return replace(before, counts=counts, guard=guard)
+    return replace(before, counts=session.unanchored, guard=guard)
 
 
 def update_without_reasoning(window: Window) -> dict[str, Any]:
     """Return the state after a refusal of reasoning that is tied to another prefix: all of it so far is left out."""
     session, last = window.session, last_position(window.parts.messages)
     guard = {**session.guard, "unbound": last, "binding_model": window.parts.model}
-    counts = {key: value for key, value in session.counts.items() if key != "anchor"}
-    return {"context_guard": guard, "context_counts": counts}
+    return {"context_guard": guard, "context_counts": session.unanchored}
 
 
 def after_summary(compaction: Compaction, window: Window, text: str, cost: Mapping[str, int]) -> Request:
@@ -143,7 +140,11 @@ def with_cost(session: Session, cost: Mapping[str, int]) -> Session:
 
 
 def _accepted(summary: str, compaction: Compaction, window: Window) -> Request:
-    """The request with the summary, or with its first part where it is too long, or longer and frees too little."""
+    """The request with the summary, or with its first part where that is too long or the request frees too little.
+
+    Raises:
+        SummarizationError: not a line of the summary fits, or the request is as large as before with it.
+    """
     after = compaction.after
     before_tokens = compaction.tokens_before
     planned = compaction.summary_max_tokens
@@ -154,8 +155,10 @@ def _accepted(summary: str, compaction: Compaction, window: Window) -> Request:
     if summary and before_tokens - shown.total_tokens >= wanted:
         return shown
     first = first_part(summary, planned, price)
+    if not first:
+        raise SummarizationError(f"not a word of it fits in {planned:,} tokens: raise summary_max_tokens")
     shown = after.shown_as(after.view, first)
-    if shown.total_tokens >= before_tokens or not first:
+    if shown.total_tokens >= before_tokens:
         raise SummarizationError(
             f"with {planned:,} tokens of the summary the request has {shown.total_tokens:,} tokens, before it "
             f"had {before_tokens:,}: lower summary_max_tokens"
@@ -206,14 +209,15 @@ def from_answer(window: Window, reply: AIMessage) -> Lesson:
     if not is_count(tokens) or not tokens:
         return Lesson(counts=counts, ignored=fault_of(tokens, expected))
     report, is_first = ReportedSize(tokens, window.estimates.total_tokens), not sizes.reports
-    is_odd = contradicts(
+    if not is_believed(
         report,
+        sizes.doubted,
         expected,
         limit_tokens=window.limits.input_limit(0),
         is_first=is_first,
         extended_tokens=extends.tokens if extends else 0,
-    )
-    if is_odd and not agrees(report, sizes.doubted, is_first=is_first, ratio=sizes.ratio):
+        ratio=sizes.ratio,
+    ):
         return Lesson(
             counts=_with_sizes(counts, model, replace(sizes, doubted=report)),
             ignored=far_off(tokens, expected),
@@ -243,10 +247,10 @@ def _reported(sizes: Sizes, extends: LastReport | None, window: Window, tokens: 
         added, grown = sum(extends.added), tokens - extends.tokens
         if is_plausible(grown, added):
             sizes = sizes.with_span(Span(extends.index, answer.index, added, grown), answer)
-    return sizes.with_request(tokens, **_parts(sizes, window))
+    return sizes.with_request(tokens, **_fixed_and_text(sizes, window))
 
 
-def _parts(sizes: Sizes, window: Window, *, after: int = 0) -> dict[str, float]:
+def _fixed_and_text(sizes: Sizes, window: Window, *, after: int = 0) -> dict[str, float]:
     """What is known of a request, and the estimates of the other texts, but the last `after` tokens of its history."""
     estimates = window.estimates
     counted, rest = sizes.counted(window.steps)
@@ -278,7 +282,7 @@ def from_refusal(window: Window, stated_tokens: int | None) -> dict[str, Any]:
     if stated_tokens is None or fault_of(stated_tokens, expected_sizes(window)):
         return counts
     sizes = window.sizing
-    sizes = sizes.with_refusal(stated_tokens, **_parts(sizes, window))
+    sizes = sizes.with_refusal(stated_tokens, **_fixed_and_text(sizes, window))
     return _with_sizes(counts, window.answering_model, sizes)
 
 
@@ -318,7 +322,7 @@ def from_history(request: Request) -> tuple[Session, HistoryReport | None]:
             last = Position(id=message_id(parts.messages, new.at), index=new.at)
             sizes = sizes.with_span(Span(old.at, new.at, added, grown), last)
     after = request.steps.total_tokens - newest.before
-    sizes = sizes.with_request(newest.tokens, **_parts(sizes, request, after=after))
+    sizes = sizes.with_request(newest.tokens, **_fixed_and_text(sizes, request, after=after))
     name = newest.answering_model or answering_model
     counts = {**session.counts, "speakers": bounded(session.counts.get("speakers"), parts.model, name, MAX_MODELS)}
     return replace(session, counts=_with_sizes(counts, name, sizes)), newest
@@ -333,14 +337,14 @@ def _believed(request: Request, answering_model: str) -> list[HistoryReport]:
         if not may_be(found.answering_model, answering_model):
             continue
         report = ReportedSize(found.tokens, fixed + found.before)
-        planned = believed[-1].tokens + found.before - believed[-1].before if believed else report.estimate
+        extended = believed[-1].tokens if believed else 0
+        planned = extended + found.before - believed[-1].before if believed else report.estimate
         expected = (planned, report.estimate - request.estimates.tool_tokens)
-        is_odd = contradicts(report, expected, limit_tokens=limit, is_first=not believed)
-        if is_odd and not agrees(report, doubted, is_first=not believed):
-            doubted = report
-        else:
+        if is_believed(report, doubted, expected, limit_tokens=limit, is_first=not believed, extended_tokens=extended):
             believed.append(found)
             doubted = None
+        else:
+            doubted = report
     return believed
 
 

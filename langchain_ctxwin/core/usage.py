@@ -90,6 +90,26 @@ def far_off(tokens: object, expected: Sequence[int]) -> str:
     return f"the provider reported {stated} input tokens, far from our count of {counts}"
 
 
+def is_believed(
+    report: ReportedSize,
+    doubted: ReportedSize | None,
+    expected: Sequence[int],
+    *,
+    limit_tokens: int | None,
+    is_first: bool,
+    extended_tokens: int = 0,
+    ratio: float = 1.0,
+) -> bool:
+    """True when a report is near what is expected, or bears out the one before it, which was doubted.
+
+    The arguments are those of `contradicts` and `agrees`.
+    """
+    is_odd = contradicts(
+        report, expected, limit_tokens=limit_tokens, is_first=is_first, extended_tokens=extended_tokens
+    )
+    return not is_odd or agrees(report, doubted, is_first=is_first, ratio=ratio)
+
+
 def contradicts(
     report: ReportedSize, expected: Sequence[int], *, limit_tokens: int | None, is_first: bool, extended_tokens: int = 0
 ) -> bool:

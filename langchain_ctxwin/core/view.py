@@ -61,7 +61,9 @@ class View:
     pinned: tuple[Position, ...] = ()  # messages before the start that are shown all the same, in order
     cleared: frozenset[str] = frozenset()  # ids of tool results whose content is replaced by a stub
     clamped: Mapping[str, Clamp] = field(default_factory=dict)  # ids of messages that are shown by head and tail
-    without_media: frozenset[str] = frozenset()  # ids of messages shown without pictures: worked out with each request
+    without_media: frozenset[str] = field(default=frozenset(), compare=False)
+    """Ids of messages shown without pictures: worked out with each request, and no part of what is stored."""
+
     covered: Position | None = None  # last message that the summary covers
     covered_tokens: int = 0  # how much had left, by the record's count, when the summary was shown
     left_checksum: int | None = None  # of `messages_left`, as they were then; None where none left
@@ -80,7 +82,7 @@ class View:
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form, without the record; empty when the view is the whole history, unedited."""
-        if replace(self, record=Record(), without_media=frozenset()) == View():
+        if replace(self, record=Record()) == View():
             return {}
         value: dict[str, Any] = {
             "start": self.start.to_json() if self.start else {},
@@ -133,10 +135,13 @@ def messages_left(view: View, messages: Sequence[AnyMessage]) -> list[AnyMessage
     System messages at the beginning are shown as they are now.
     """
     start = view.start.index if view.start else 0
-    left = list(messages[first_after_system(messages) : start])
-    if view.cleared:
-        left += [message for message in messages[start:] if message.id in view.cleared]
-    return left
+    return [*messages[first_after_system(messages) : start], *cleared_in(view, messages)]
+
+
+def cleared_in(view: View, messages: Sequence[AnyMessage]) -> list[AnyMessage]:
+    """Return the messages after the start whose results are cleared."""
+    start = view.start.index if view.start else 0
+    return [message for message in messages[start:] if message.id in view.cleared] if view.cleared else []
 
 
 def with_checksum(view: View, messages: Sequence[AnyMessage]) -> View:

@@ -442,7 +442,7 @@ def test_what_is_known_of_a_history_follows_it(changes):
     for cut, added in changes:
         messages = [*messages[: max(1, len(messages) - cut)], *(message.model_copy() for message in added)]
         history = read_history(messages, history)
-        assert history == dataclasses.replace(read_history(messages), shown=history.shown, left=history.left)
+        assert history == dataclasses.replace(read_history(messages), shown=history.shown, checksums=history.checksums)
 
 
 def test_a_history_that_was_loaded_anew_keeps_the_messages_that_are_known():

@@ -16,6 +16,7 @@ from langchain_ctxwin import (
     ModelRegistry,
     ModelRouter,
     RoutedChatModel,
+    ToolSelector,
 )
 from langchain_ctxwin.core.limits import (
     LEAST_LIMIT_TOKENS,
@@ -28,6 +29,7 @@ from langchain_ctxwin.core.limits import (
 from langchain_ctxwin.models.sources import ExplicitSource, LearnedSource
 from support.fakes import ScriptedChatModel, SdkError, core_overflow, exact_count, llama_overflow, openai_overflow
 from support.routing import router, scripted
+from support.tool_sets import definition
 
 WINDOW = 8192
 MODEL = "scripted"
@@ -395,3 +397,23 @@ def test_a_refusal_that_states_the_limit_we_kept_to_does_not_shrink_it():
     assert window.budget.input_limit == 3584
     learned = engine.learn(window, ContextOverflow(limit=3584, actual=3600, kind="input"))
     assert learned.budget.input_limit == 3584
+
+
+def test_a_refusal_is_told_to_others_once_where_tools_are_chosen():
+    """Also where the same tools are chosen again."""
+
+    class Memory:
+        told = []
+
+        def learn(self, model, limits):
+            self.told.append(dict(limits))
+
+        def recall(self, model):
+            return {}
+
+    selector = ToolSelector([definition("look", "Looks.")], max_tool_tokens=200)
+    model = scripted(MODEL, 2_000, overflow=llama_overflow)
+    ask = nodes_of(engine_of(learned=Memory()), model, tool_selector=selector)
+    ask(LONG * 8)
+    assert [request.refused for request in model.requests] == [True, False]
+    assert Memory.told == [{"context_window": 1_500}]

@@ -69,6 +69,25 @@ def test_a_request_whose_newest_message_is_cut_is_nearly_full(made, share, old, 
 
 
 @settings(max_examples=40, deadline=None)
+@given(old=st.integers(0, 40), number=st.integers(1, 4), share=st.floats(0.02, 4))
+def test_results_after_a_question_that_filled_the_window_are_cut_to_what_fits(old, number, share):
+    """Where question, results and record have no room together, the record gets what is left."""
+    limit = 800
+    engine = ContextEngine(ModelLimits(limit), CharCounter(), config=ContextConfig(output_reserve=0))
+    calls = [{"name": "read", "args": {}, "id": f"c{i}", "type": "tool_call"} for i in range(number)]
+    found = [ToolMessage(text(int(share * limit)), tool_call_id=f"c{i}", id=f"r{i}") for i in range(number)]
+    messages, state = [*turns(old)[:-1], *question(2 * limit)], {}
+    for added in ([], [AIMessage("", tool_calls=calls, id="b"), *found]):
+        messages = [*messages, *added]
+        window = engine.measure(messages, session=state)
+        if compaction := engine.emergency(window):
+            state |= engine.apply(compaction, window)
+            window = engine.measure(messages, session=state)
+    if {"r0"} & window.view.clamped.keys():
+        assert window.upper_tokens >= FULL * limit
+
+
+@settings(max_examples=40, deadline=None)
 @given(
     made=st.sampled_from((question, result)),
     shares=st.tuples(SHARES, SHARES).map(sorted),
