@@ -86,9 +86,9 @@ def clamped_to_fit(request: Request) -> Request:
     old, newest, spared, question = _kinds(request)
     bare = _cut(_without_record(request), old)
     beside = _cut(_with_account_of(bare, request), newest)
-    # Cut as far as they can be they leave room for a part of the account: then it is that which gets less.
-    bare = beside if beside.fits else _cut(_without_record(bare), newest)
-    bare = _cut(_without_record(bare), spared)
+    if not beside.fits:  # the record gets what they leave at their shortest, and they what its lines leave of that
+        beside = _cut(_with_account_of(bare, _with_less_account(_without_record(beside), request)), newest)
+    bare = _cut(_without_record(beside), spared)
     bare = _cut(bare, question, lambda candidate: candidate.likely_fits)
     after = _with_account_of(bare, request)
     return after if after.fits else _with_less_account(_without_record(bare), request)
