@@ -401,12 +401,11 @@ def test_a_refusal_that_states_the_limit_we_kept_to_does_not_shrink_it():
 
 def test_a_refusal_is_told_to_others_once_where_tools_are_chosen():
     """Also where the same tools are chosen again."""
+    told = []
 
     class Memory:
-        told = []
-
         def learn(self, model, limits):
-            self.told.append(dict(limits))
+            told.append(dict(limits))
 
         def recall(self, model):
             return {}
@@ -416,4 +415,4 @@ def test_a_refusal_is_told_to_others_once_where_tools_are_chosen():
     ask = nodes_of(engine_of(learned=Memory()), model, tool_selector=selector)
     ask(LONG * 8)
     assert [request.refused for request in model.requests] == [True, False]
-    assert Memory.told == [{"context_window": 1_500}]
+    assert told == [{"context_window": 1_500}]
