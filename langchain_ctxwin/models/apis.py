@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from hashlib import blake2b
@@ -414,12 +414,11 @@ class OpenAICompatibleSource(ApiSource):
         entries = self._pages("/models")
         if any("n_ctx_train" in mapping(entry.get("meta")) for entry in entries):  # llama.cpp, and no other server
             return self._started(entries)
-        if any(entry.get("owned_by") == "xai" for entry in entries):
-            return _completed(entries, _optional(self, "/language-models"))
         is_known = any(urlsplit(api.url).netloc == urlsplit(self._base_url).netloc for api in COMPATIBLE)
         if is_known or any(map(_window_of, entries)):
             return entries
-        return _completed(entries, _optional(self, "/api/v0/models", without=VERSION))  # LM Studio
+        more = {one.get("id"): one for one in _optional(self, "/api/v0/models", without=VERSION)}  # LM Studio
+        return [{**entry, **more.get(entry.get("id"), {})} for entry in entries]
 
     def _started(self, entries: list[Entry]) -> list[Entry]:
         """The entries with the window that a llama.cpp server was started with."""
@@ -434,11 +433,6 @@ class OpenAICompatibleSource(ApiSource):
         return read_entry(entry, self.name)
 
 
-def _completed(entries: Sequence[Entry], more: Sequence[Entry]) -> list[Entry]:
-    known = {entry.get("id"): entry for entry in more}
-    return [{**entry, **known.get(entry.get("id"), {})} for entry in entries]
-
-
 WINDOWS = (
     "context_window",  # Groq, Vercel
     "context_length",  # OpenRouter, Together, Fireworks, Cohere
@@ -449,18 +443,12 @@ WINDOWS = (
 )
 OUTPUTS = ("max_completion_tokens", "max_output_tokens", "max_output_length")
 
-# Fields of a table of prices, and at last xAI's, which stands in the entry itself.
 PRICES = {
-    "input_price": ("prompt", "input", "prompt_text_token_price"),
-    "output_price": ("completion", "output", "completion_text_token_price"),
-    "cache_read_price": (
-        "input_cache_read",
-        "cached_input",
-        "cached_prompt_text_token_price",
-    ),
+    "input_price": ("prompt", "input"),
+    "output_price": ("completion", "output"),
+    "cache_read_price": ("input_cache_read", "cached_input"),
     "cache_write_price": ("input_cache_write",),
 }
-PER_TEN_BILLION = 10_000 * MILLION  # xAI's unit: hundredths of a cent per million
 
 RETIREMENTS = (
     "deprecation",
@@ -523,10 +511,8 @@ def _known(values: list[Any]) -> list[int]:
 
 
 def _prices(entry: Entry) -> dict[str, Decimal | None]:
-    """Prices per token as text, per million as a number, or in xAI's unit."""
+    """Prices per token as text, or per million as a number."""
     table = mapping(entry.get("pricing"))
-    if not table:
-        return {field: price(entry.get(keys[-1]), per=PER_TEN_BILLION) for field, keys in PRICES.items()}
     found = {field: first(table, *keys) for field, keys in PRICES.items()}
     return {field: price(value, per=ONE_TOKEN if isinstance(value, str) else MILLION) for field, value in found.items()}
 

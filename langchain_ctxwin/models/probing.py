@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import partial
 from math import ceil, log2
 from typing import Any
 
@@ -19,7 +18,6 @@ from langchain_ctxwin.core.spending import Usage
 from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.errors import ConfigError, brief
 from langchain_ctxwin.util.failures import reason_of
-from langchain_ctxwin.util.work import Wait, Work, arun, run
 
 LOW_TOKENS = 1_000  # of the first request: below every window in use
 OUTPUT_TOKENS = 16  # that are asked for: the least that OpenAI's newer models take
@@ -90,15 +88,6 @@ def probe_limit(model: Any, *, low: int = LOW_TOKENS, high: int) -> Probe:
         registry.learn(model, {"max_input_tokens": probe.accepted_tokens})
         ```
     """
-    return run(_probed(model, low, high))
-
-
-async def aprobe_limit(model: Any, *, low: int = LOW_TOKENS, high: int) -> Probe:
-    """Like `probe_limit`, awaiting the model."""
-    return await arun(_probed(model, low, high))
-
-
-def _probed(model: Any, low: int, high: int) -> Work[Probe]:
     require_tokens("low", low, minimum=1)
     require_tokens("high", high, minimum=1)
     if not isinstance(model, Runnable):
@@ -108,20 +97,13 @@ def _probed(model: Any, low: int, high: int) -> Work[Probe]:
     shortest = next((name for name in CALL_ARGUMENTS if hasattr(model, name)), "")
     asked = model.bind(**{shortest: OUTPUT_TOKENS}) if shortest else model
     counter = TokenEstimator(family_of(model))
-    accepted, refused, stated, reported, sent, calls, stopped = (
-        0,
-        0,
-        0,
-        0,
-        0,
-        0,
-        "",
-    )
+    accepted = refused = stated = reported = sent = calls = 0
+    stopped = ""
     while (size := _next_size(low, high, accepted, refused, stated)) and calls < most_calls(low, high):
         request = [HumanMessage(WORD * size)]
         calls, sent = calls + 1, sent + size
         try:
-            answer = yield Wait(partial(asked.invoke, request), partial(asked.ainvoke, request))
+            answer = asked.invoke(request)
         except Exception as error:  # noqa: BLE001  # providers have no common error: what is no overflow ends it
             overflow = classify_overflow(error)
             if overflow is None:

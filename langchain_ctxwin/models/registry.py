@@ -254,10 +254,6 @@ class ModelRegistry:
         found = [one for one in self._listing.all() if wanted in (None, one.provider)]
         return [self._merged(_Asked(one.name), one) for one in found]
 
-    async def amodels(self, provider: str | None = None) -> list[ModelInfo]:
-        """Like `models`, without blocking the event loop."""
-        return await asyncio.wrap_future(in_daemon(partial(self.models, provider)))
-
     def refresh(self) -> None:
         """Ask every source now and wait for the answers, for each only its limited time; failures are logged."""
         self._memory.refresh()
@@ -266,10 +262,6 @@ class ModelRegistry:
         wait(running, self._timeout_seconds)  # these answers do not count
         self._ask(self._sources)
         wait([*self._running.values()], self._timeout_seconds)
-
-    async def arefresh(self) -> None:
-        """Like `refresh`, without blocking the event loop."""
-        await asyncio.wrap_future(in_daemon(self.refresh))
 
     @property
     def sources(self) -> tuple[SourceState, ...]:

@@ -11,9 +11,10 @@ import os
 import re
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -240,20 +241,15 @@ def _each(
     conversations: Iterable[Conversation], policies: Sequence[Policy], window: int, workers: int
 ) -> Iterator[list[ReplayResult] | str]:
     """The results of each conversation, or why there are none; no more are read than are worked on."""
+    play, coming = partial(_played, policies=policies, window=window), iter(conversations)
     if workers == 1:
-        yield from (_played(conversation, policies, window) for conversation in conversations)
+        yield from map(play, coming)
         return
-    waiting, coming = dict[Future[list[ReplayResult] | str], Conversation](), iter(conversations)
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, mp_context=context, initializer=_begin) as pool:
         try:
-            while True:
-                for conversation in islice(coming, WAITING * workers - len(waiting)):
-                    waiting[pool.submit(_played, conversation, policies, window)] = conversation
-                if not waiting:
-                    return
-                for one in wait(waiting, return_when=FIRST_COMPLETED).done:
-                    yield _result(one, waiting.pop(one))
+            while batch := list(islice(coming, WAITING * workers)):
+                yield from pool.map(play, batch)
         except BrokenProcessPool as error:
             raise ConfigError(
                 f"one of {workers:,} processes died: give fewer with --jobs (jobs=) if memory ran out, and in a script "
@@ -261,15 +257,6 @@ def _each(
             ) from error
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _result(played: Future[list[ReplayResult] | str], conversation: Conversation) -> list[ReplayResult] | str:
-    try:
-        return played.result()
-    except BrokenProcessPool:
-        raise
-    except Exception as error:  # noqa: BLE001  # it cannot be handed to another process
-        return failure(conversation, error)
 
 
 def _begin() -> None:

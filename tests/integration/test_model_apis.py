@@ -94,7 +94,6 @@ OPENAI_SHAPES = {
     "/together/v1": [served("maker/test-joint", 131_072, ("0.88", "0.88"))],
     "/fireworks/inference/v1": [served("accounts/fireworks/models/test-spark", 163_840, can=("tools",))],
     "/deepseek": [served("test-depth")],
-    "/xai/v1": [served("test-orbit", None, ("3", "15", "0.75"), aliases=("test-orbit-latest",))],
     "/cohere/v1": [served("test-reply", 256_000, deprecated=True)],
 }
 

@@ -25,8 +25,6 @@ LISTS: dict[str, Any] = {
     "/together/v1/models": shapes.TOGETHER,
     "/fireworks/inference/v1/models": shapes.FIREWORKS,
     "/deepseek/models": shapes.DEEPSEEK,
-    "/xai/v1/models": shapes.XAI,
-    "/xai/v1/language-models": shapes.XAI_LANGUAGE,
     "/cohere/v1/models": shapes.COHERE,
     "/ollama/api/tags": shapes.OLLAMA_TAGS,
     "/ollama/api/ps": shapes.OLLAMA_LOADED,

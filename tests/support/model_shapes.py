@@ -162,22 +162,6 @@ FIREWORKS = listed(
 
 DEEPSEEK = listed({"id": "test-depth", "owned_by": "deepseek"})
 
-XAI = listed({"id": "test-orbit", "created": 1, "owned_by": "xai"})
-XAI_LANGUAGE = {
-    "models": [
-        {
-            "id": "test-orbit",
-            "object": "model",
-            "owned_by": "xai",
-            "aliases": ["test-orbit-latest"],
-            "input_modalities": ["text", "image"],
-            "prompt_text_token_price": 30000,
-            "cached_prompt_text_token_price": 7500,
-            "completion_text_token_price": 150000,
-        }
-    ]
-}
-
 COHERE = {"models": [{"name": "test-reply", "endpoints": ["chat"], "context_length": 256000.0, "is_deprecated": True}]}
 
 OLLAMA_TAGS = {"models": [{"name": "test-home:latest", "model": "test-home:latest"}, {"name": "test-home:wide"}]}

@@ -400,9 +400,8 @@ async def test_the_async_methods_do_what_the_sync_ones_do():
     assert set(await asyncio.gather(*waiting)) == {await known.alookup("nova-1")} == {known.lookup("nova-1")}
     with pytest.raises(UnknownModelError):
         await known.alookup("other")
-    assert await known.amodels("acme") == known.models("acme")
     slow.models = [model(context_window=4096)]
-    await known.arefresh()
+    known.refresh()
     assert window(known) == 4096
 
 

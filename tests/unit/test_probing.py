@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from decimal import Decimal
 from typing import Any
 
@@ -14,7 +13,7 @@ from langchain_core.messages import AIMessage
 
 from langchain_ctxwin import ConfigError, ModelInfo, cli
 from langchain_ctxwin.cli import main
-from langchain_ctxwin.models.probing import ACCURACY, aprobe_limit, most_calls, most_cost, probe_limit
+from langchain_ctxwin.models.probing import ACCURACY, most_calls, most_cost, probe_limit
 from support.fakes import ScriptedChatModel, llama_overflow
 
 
@@ -31,13 +30,11 @@ def model_of(limit: int, **options: Any) -> ScriptedChatModel:
 
 
 @settings(deadline=None, max_examples=30)
-@given(st.integers(300, 3_000), st.booleans(), st.booleans())
-def test_the_limit_that_is_enforced_is_found(limit, is_stated, is_async):
+@given(st.integers(300, 3_000), st.booleans())
+def test_the_limit_that_is_enforced_is_found(limit, is_stated):
     """To 2 %, whether a refusal states it or not, with no more calls and no more tokens than were said."""
     model = model_of(limit, overflow=llama_overflow if is_stated else silent)
-    found = (
-        asyncio.run(aprobe_limit(model, low=100, high=4_000)) if is_async else probe_limit(model, low=100, high=4_000)
-    )
+    found = probe_limit(model, low=100, high=4_000)
     assert found.is_certain
     assert limit * (1 - ACCURACY) - 2 <= found.accepted_tokens <= limit < found.refused_tokens
     assert found.calls == len(model.requests) <= most_calls(100, 4_000)
@@ -121,7 +118,7 @@ def test_the_command_says_what_it_costs_before_it_asks(monkeypatch, capsys, argu
     model = model_of(3_000, overflow=llama_overflow)
     info = ModelInfo(name="m", context_window=4_000, input_price=Decimal(5), output_price=Decimal(5))
     monkeypatch.setattr(cli.ModelRegistry, "standard", lambda **_: Known(info))
-    monkeypatch.setattr(cli, "_real_model", lambda *_: model)
+    monkeypatch.setattr(cli, "chat_model_named", lambda *_: model)
     monkeypatch.setattr(cli.sys.stdin, "isatty", lambda: typed is not None, raising=False)
     monkeypatch.setattr("builtins.input", lambda _: typed)
     Known.learned.clear()
