@@ -19,7 +19,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 NEW_PIP := "pip>=25.1"
 CONSTRAINED := $(addprefix --constraint ,$(CONSTRAINTS))
 
-.PHONY: demo test lint format docs bench fleet constraints clean
+.PHONY: demo test lint format docs bench figures fleet constraints clean
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/.demo-ready  ## make demo ARGS="--window 4096"
@@ -43,13 +43,17 @@ format: $(VENV)/.test-ready
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# In an environment of its own, which has the packages that we are compared with. BENCH="tokens replay" chooses some.
+# In an environment of its own, which has the packages that we are compared with. BENCH="tokens replay" chooses some,
+# ARGS=--all adds the long forms.
 bench: $(BENCH_VENV)/.ready  ## make bench DATA=path/to/data; make bench QUICK=1
 	$(BENCH_VENV)/bin/python benchmarks/run.py $(if $(QUICK),--quick) $(if $(DATA),--data "$(DATA)") $(if $(BENCH),--only $(BENCH)) $(ARGS)
 
+figures:  ## copies the figures of README.md and docs/figures.md from benchmarks/RESULTS.md
+	$(PYTHON) benchmarks/figures.py
+
 # Half an hour on two cores. A small one: make fleet ARGS="--runs 1 --threads 20 --kills 2"
 fleet: $(FLEET_VENV)/.ready  ## many workers, killed while they work: Postgres, Valkey and the agent server aegra
-	$(FLEET_VENV)/bin/python benchmarks/fleet.py $(ARGS)
+	$(FLEET_VENV)/bin/python benchmarks/fleet $(ARGS)
 
 # Run the tests afterwards: the file says that they pass with what it names.
 constraints: pyproject.toml  ## writes constraints.txt anew: the newest versions of all that the tests need

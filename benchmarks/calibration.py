@@ -1,129 +1,298 @@
-"""How far off is the count of the next request, of the first, and of the one after a compaction or a model switch?
+"""How far off is the count of the next request, of the first, and of the one after a compaction?
 
 The truth is what providers reported for recorded requests (without data: an exact tokenizer and a constant that nobody
-sees).
+sees). Everything ours goes through the engine: measure, learn from the answer, apply a compaction, measure again.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
+import json
 import multiprocessing
 import os
 import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from langchain_core.messages.utils import count_tokens_approximately
 
-import large_tool_sets
-from fit_framing import OWN_CLASS
-from langchain_ctxwin import ContextEngine, ModelLimits, TokenEstimator
-from usage_replay import APPROX, OURS, PLAIN, RATIO, SCALED, WINDOW, Sighting, replayed
-from usage_requests import Recorded
-from usage_requests import load as load_requests
-from usage_sizes import WHOLE, load
+import exact
+import usage_requests
+from langchain_ctxwin import Compaction, ContextEngine, ModelInfo, ModelLimits, TokenEstimator, Window
+from langchain_ctxwin.core.pins import last_user
+from langchain_ctxwin.core.turns import call_ids, split_steps
+from langchain_ctxwin.core.updates import after_measure, from_answer
+from langchain_ctxwin.core.view import View, position_of
+from transcripts import Transcript, generate, transcript_of
 
-AFTER = (2, 3, 5, 10)
+SOURCES = ("mini_swe_deepseek", "openhands_claude", "pi_sessions", "tau2")
+"""Recordings with reported sizes. Those of tau2 that name no model are left out: their sizes are not comparable."""
+
+WHOLE = frozenset({"openhands_claude", "generated"})
+"""Sources whose requests are recorded whole. Elsewhere a constant part is missing, which has to be learned."""
+
+GENERATED_CONVERSATIONS = 24
+HIDDEN_TOKENS = (16, 96, 350)  # what simulated providers add to every request
+WINDOW = 10_000_000  # nothing is compacted on its own
+OURS, PLAIN, RATIO, APPROX, SCALED = (
+    "this package",
+    "its estimator without calibration",
+    "estimator times the last ratio",
+    "`count_tokens_approximately`",
+    "the same with `use_usage_metadata_scaling`",
+)
+FIRST_COMPACTED = 3  # responses before the first compaction
 GOALS = {"next": (1.0, 3.0), "compacted": (2.0, 5.0)}  # mean and p95 of the error in %
+State = dict[str, Any]
 
 
-def tables(found: list[Sighting]) -> None:
-    sources = list(dict.fromkeys(sighting.source for sighting in found))
-    print("Mean / p95 of the error in %, of the next request by number of responses so far, and after a compaction")
-    goals = " / ".join(f"{goal} %" for goal in GOALS["next"]), " / ".join(f"{goal} %" for goal in GOALS["compacted"])
-    print(f"goals: next request after one response or more {goals[0]}, after a compaction {goals[1]}")
-    for source in sources:
-        errors(source, [sighting for sighting in found if sighting.source == source])
-    if len(sources) > 1:
-        errors("all agent transcripts", found)
-    print("\nBounds: share of requests above the upper and below the lower bound, mean width of the upper one, in %")
-    for source in sources:
-        bounds(source, [sighting for sighting in found if sighting.source == source])
-    bounds("all", found)
-    print("\nModel switch after at least one response, mean / p95 of the error in %")
-    stranger = [sighting for sighting in found if sighting.kind == "other"]
-    back = [sighting for sighting in found if sighting.kind == "back"]
-    print(f"a model never seen, from the plain estimate of its own counter: {spread(stranger, OURS)}")
-    print(f"back to the first model after one answer of the other: {spread(back, OURS)} (plain {spread(back, PLAIN)})")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sized:
+    """One conversation; its AI messages carry the reported sizes as `usage_metadata`, the way LangChain states them."""
+
+    source: str
+    model: str
+    family: str
+    tools: list[Any]
+    messages: list[AnyMessage]
+    points: list[int]
+    """Positions of the answers whose request has a reported size."""
+
+    def true_tokens(self, point: int) -> int:
+        """Reported size of tools and `messages[:point]`."""
+        answer = self.messages[point]
+        assert isinstance(answer, AIMessage)
+        assert answer.usage_metadata
+        return answer.usage_metadata["input_tokens"]
 
 
-def errors(title: str, found: list[Sighting]) -> None:
-    following = [sighting for sighting in found if sighting.kind == "next"]
-    columns = {
-        "1 response": [s for s in following if s.responses == 1],
-        ">= 1": [s for s in following if s.responses >= 1],
-        **{f"{n}": [s for s in following if s.responses == n] for n in AFTER},
-        "compacted": [s for s in found if s.kind == "compacted"],
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sighting:
+    """One request: its reported size beside what each method says before it is sent."""
+
+    source: str
+    kind: str
+    """`next` or `compacted`."""
+
+    responses: int
+    true: int
+    counts: dict[str, int]
+    upper: int
+
+    def error(self, method: str) -> float:
+        return abs(self.counts[method] / self.true - 1) * 100
+
+
+def load(data: Path | None) -> Iterator[Sized]:
+    if data is None:
+        yield from map(simulated, range(GENERATED_CONVERSATIONS))
+        return
+    for source in SOURCES:
+        with gzip.open(data / "transcripts" / f"{source}.jsonl.gz", "rt", encoding="utf-8") as lines:
+            for row in map(json.loads, lines):
+                model = (row.get("meta") or {}).get("model")
+                if model and row.get("usage"):
+                    yield recorded(row, source, model)
+
+
+def recorded(row: dict[str, Any], source: str, model: str) -> Sized:
+    sizes: dict[int, tuple[int, int]] = {}
+    for point in row["usage"]:
+        if point["prompt_tokens"] and point["i"] > max(sizes, default=0):
+            sizes[point["i"]] = (point["prompt_tokens"], point.get("completion_tokens") or 0)
+    return sized(transcript_of(row, source), sizes, model=model, family=usage_requests.family_of(model))
+
+
+def simulated(seed: int) -> Sized:
+    """A generated conversation with a provider that counts exactly and adds a constant that nobody sees."""
+    transcript = generate(seed)
+    messages, hidden = transcript.messages, HIDDEN_TOKENS[seed % len(HIDDEN_TOKENS)]
+    sizes = {
+        i: (exact.request_tokens(messages[:i], transcript.tools) + hidden, exact.message_tokens(message))
+        for i, message in enumerate(messages)
+        if isinstance(message, AIMessage)
     }
-    if title in WHOLE:
-        columns = {"first": [s for s in following if s.responses == 0], **columns}
-    print(f"\n{title:22}" + "".join(f"{name:>16}" for name in columns))
-    print(f"{'  requests':22}" + "".join(f"{len(rows):>16,}" for rows in columns.values()))
-    for method in (OURS, PLAIN, RATIO, APPROX, SCALED):
-        print(f"  {method:20}" + "".join(f"{spread(rows, method):>16}" for rows in columns.values()))
+    return sized(transcript, sizes, model="simulated", family="openai")
 
 
-def bounds(title: str, found: list[Sighting]) -> None:
-    parts = []
-    for kind in GOALS:
-        rows = [s for s in found if s.kind == kind and s.responses]
-        above, below = (percent([s.true > s.upper for s in rows]), percent([s.true < s.lower for s in rows]))
-        width = mean(s.upper / s.counts[OURS] - 1 for s in rows) * 100
-        parts.append(f"{kind} {above:5.1f} above {below:5.1f} below, width {width:4.1f}")
-    print(f"  {title:20}" + "   ".join(parts))
+def sized(transcript: Transcript, sizes: dict[int, tuple[int, int]], *, model: str, family: str) -> Sized:
+    messages = [answered(m, sizes.get(i), model) for i, m in enumerate(without_interrupted(transcript.messages))]
+    points = [i for i in sizes if i < len(messages) and isinstance(messages[i], AIMessage)]
+    return Sized(
+        source=transcript.source, model=model, family=family, tools=transcript.tools, messages=messages, points=points
+    )
 
 
-def spread(rows: list[Sighting], method: str) -> str:
-    return in_words([sighting.error(method) for sighting in rows])
+def without_interrupted(messages: list[AnyMessage]) -> list[AnyMessage]:
+    """Interrupted answers are emptied: no provider takes a call without its result, so agents send neither."""
+    kept = list(messages)
+    for step in split_steps(messages):
+        asked = {call_id for message in step.messages for call_id in call_ids(message)}
+        if asked.difference(m.tool_call_id for m in step.messages if isinstance(m, ToolMessage)):
+            kept[step.index] = step.messages[0].model_copy(update={"content": "", "tool_calls": []})
+    return kept
 
 
-def in_words(shares: list[float]) -> str:
-    if not shares:
-        return "-"
-    return f"{mean(shares):.2f} / {sorted(shares)[ceil(0.95 * len(shares)) - 1]:.2f}"
+def answered(message: AnyMessage, size: tuple[int, int] | None, model: str) -> AnyMessage:
+    """The message as a chat model returns it; a provider named on every answer is what LangChain's scaling asks for."""
+    if not isinstance(message, AIMessage):
+        return message
+    stated: dict[str, Any] = {"response_metadata": {"model_provider": "recorded", "model_name": model}}
+    if size:
+        stated["usage_metadata"] = {"input_tokens": size[0], "output_tokens": size[1], "total_tokens": sum(size)}
+    return message.model_copy(update=stated)
+
+
+# ---- one conversation ------------------------------------------------------------------------------------------------
+
+
+class Replay:
+    """One conversation, request by request, with the state that the package keeps between them."""
+
+    def __init__(self, talk: Sized) -> None:
+        self.talk, self.state = talk, State()
+        self.engine = ContextEngine(ModelLimits(WINDOW), counter=TokenEstimator(talk.family))
+        self.model = ModelInfo(name=talk.model, context_window=WINDOW)
+        self.before: Window | None = None
+
+    def run(self) -> Iterator[Sighting]:
+        talk = self.talk
+        for number, point in enumerate(talk.points):
+            window = self.measure(talk.messages[:point], self.state)
+            yield self.sighting("next", number, window, talk.true_tokens(point))
+            if number >= FIRST_COMPACTED and (compacted := self.compacted(window, point)):
+                yield self.sighting("compacted", number, *compacted)
+            answer = talk.messages[point]
+            assert isinstance(answer, AIMessage)
+            counts = from_answer(window, answer).counts
+            self.state, self.before = {**after_measure(window).to_json(), "context_counts": counts}, window
+
+    def measure(self, messages: Sequence[AnyMessage], state: State) -> Window:
+        return self.engine.measure(messages, tools=self.talk.tools, session=state, model=self.model)
+
+    def sighting(self, kind: str, number: int, window: Window, true: int) -> Sighting:
+        shown, plain, tools = self.engine.build(window), window.estimates.total_tokens, self.talk.tools
+        counts = {
+            OURS: window.total_tokens,
+            PLAIN: plain,
+            RATIO: round(plain * self.last_ratio(number)),
+            APPROX: count_tokens_approximately(shown, tools=tools),
+            SCALED: count_tokens_approximately(shown, tools=tools, use_usage_metadata_scaling=True),
+        }
+        upper = window.upper_tokens
+        return Sighting(source=self.talk.source, kind=kind, responses=number, true=true, counts=counts, upper=upper)
+
+    def last_ratio(self, number: int) -> float:
+        if not self.before:
+            return 1.0
+        return self.talk.true_tokens(self.talk.points[number - 1]) / self.before.estimates.total_tokens
+
+    def compacted(self, window: Window, point: int) -> tuple[Window, int] | None:
+        """The request without what was said from the first answer to about half of it, and its true size.
+
+        Both ends are answers with a reported size, so the difference of those sizes is what left. What precedes the
+        first answer stays as pins, and no summary or receipt is added, so that no text appears whose size nobody
+        reported. The package's own `apply` writes the state.
+        """
+        begin = self.talk.points[0]
+        if (cut := self.cut(window, begin, point)) is None:
+            return None
+        messages = self.talk.messages[:point]
+        pinned = tuple(position_of(messages, i) for i in range(window.parts.first, begin))
+        left = window.shown_as(View(start=position_of(messages, cut), pinned=pinned), "")
+        compaction = Compaction(kind="force", reason="half of it leaves", before=window, after=left)
+        after = self.measure(messages, {**after_measure(window).to_json(), **self.engine.apply(compaction, window)})
+        assert after.start == cut, after.session.faults
+        left_tokens = self.talk.true_tokens(cut) - self.talk.true_tokens(begin)
+        return after, self.talk.true_tokens(point) - left_tokens
+
+    def cut(self, window: Window, begin: int, point: int) -> int | None:
+        """The answer nearest half of the history, at a step, and not after the current question: that one stays."""
+        steps = [step for step in window.steps if step.index >= begin]
+        asked = last_user(self.talk.messages[:point])
+        latest = point if asked is None or asked < begin else asked
+        half, gone = sum(step.tokens for step in steps) / 2, 0
+        candidates = list[tuple[float, int]]()
+        for step in steps:
+            if begin < step.index <= latest and step.index in self.talk.points:
+                candidates.append((abs(gone - half), step.index))
+            gone += step.tokens
+        return min(candidates)[1] if candidates else None
+
+
+def replayed(talk: Sized) -> list[Sighting]:
+    return list(Replay(talk).run())
+
+
+# ---- what is printed -------------------------------------------------------------------------------------------------
+
+
+def report(found: list[Sighting]) -> None:
+    print("mean / 95th percentile of the error in %")
+    for source in [*dict.fromkeys(one.source for one in found), "all"]:
+        rows = [one for one in found if source in (one.source, "all")]
+        following = [one for one in rows if one.kind == "next"]
+        columns = {
+            "first": [one for one in following if not one.responses and one.source in WHOLE],
+            "after one response": [one for one in following if one.responses == 1],
+            "next request": [one for one in following if one.responses],
+            "right after a compaction": [one for one in rows if one.kind == "compacted"],
+        }
+        print(f"\n| {source} | " + " | ".join(columns) + " |")
+        print("|---|" + "---:|" * len(columns))
+        print("| requests | " + " | ".join(f"{len(column):,}" for column in columns.values()) + " |")
+        for method in (OURS, PLAIN, RATIO, APPROX, SCALED):
+            cells = [in_words([one.error(method) for one in column]) for column in columns.values()]
+            print(f"| {method} | " + " | ".join(cells) + " |")
+    learned = [one for one in found if one.responses]
+    print(
+        f"\nrequests above the upper bound of their count: {percent([one.true > one.upper for one in learned]):.1f} %"
+    )
+    for kind, goals in GOALS.items():
+        errors = [one.error(OURS) for one in learned if one.kind == kind]
+        is_met = mean(errors) <= goals[0] and quantile(errors) <= goals[1]
+        print(f"- {'met   ' if is_met else 'MISSED'} {kind} {in_words(errors)}: at most {goals[0]} / {goals[1]}")
+
+
+def report_first(data: Path) -> None:
+    """Recorded requests of many models: each is the first one that a new conversation would send."""
+    recorded, left_out = usage_requests.load(data)
+    print(f"\nfirst requests of many models: {len(recorded)}, {sum(left_out.values())} left out; most are very short")
+    print("| family | requests | this package | `count_tokens_approximately` | above the upper bound |")
+    print("|---|---:|---:|---:|---:|")
+    for family in [*sorted({one.family for one in recorded}), "all"]:
+        ours, theirs, above = [], [], []
+        for row in (one for one in recorded if family in (one.family, "all")):
+            tools: list[Any] = list(row.tools)
+            engine = ContextEngine(ModelLimits(WINDOW), counter=TokenEstimator(row.family))
+            window = engine.measure(row.messages, tools=tools)
+            ours.append(abs(window.total_tokens / row.tokens - 1) * 100)
+            theirs.append(abs(count_tokens_approximately(row.messages, tools=tools) / row.tokens - 1) * 100)
+            above.append(row.tokens > window.upper_tokens)
+        print(f"| {family} | {len(ours)} | {in_words(ours)} | {in_words(theirs)} | {percent(above):.1f} % |")
+
+
+def in_words(errors: list[float]) -> str:
+    return f"{mean(errors):.2f} / {quantile(errors):.2f}" if errors else "-"
+
+
+def quantile(errors: list[float]) -> float:
+    return sorted(errors)[ceil(0.95 * len(errors)) - 1]
 
 
 def percent(hits: list[bool]) -> float:
     return mean(hits) * 100
 
 
-def first_requests(data: Path) -> None:
-    """Recorded requests of many models: each is the first one that a new conversation would send."""
-    recorded, left_out = load_requests(data)
-    print(f"\nFirst requests: {len(recorded)} recorded ones, {sum(left_out.values())} left out; most are very short")
-    columns = ("rows", "mean / p95 %", "tokens", "approximately", "above upper %", "below lower %")
-    print(f"{'':26}" + "".join(f"{name:>17}" for name in columns))
-    groups = {family: [(r, family) for r in recorded if r.family == family] for family in {r.family for r in recorded}}
-    groups["all"] = [(row, row.family) for row in recorded]
-    groups["all, by class"] = [(row, row.family if row.provider in OWN_CLASS else "generic") for row in recorded]
-    for title, found in sorted(groups.items(), key=lambda item: (item[0].startswith("all"), item[0])):
-        for has_tools in (False, True):
-            if rows := [row for row in found if bool(row[0].tools) is has_tools]:
-                shown = "".join(f"{value:>17}" for value in first_errors(rows))
-                print(f"  {title:14}{'tools' if has_tools else 'no tools':10}{shown}")
-
-
-def first_errors(rows: list[tuple[Recorded, str]]) -> list[str]:
-    """Number of rows, our error in % and in tokens, the peer's in %, and how often each bound failed."""
-    ours, tokens, peer, above, below = [], [], [], [], []
-    for row, family in rows:
-        tools: list[Any] = list(row.tools)
-        engine = ContextEngine(ModelLimits(WINDOW), counter=TokenEstimator(family))
-        window = engine.measure(row.messages, tools=tools)
-        tokens.append(abs(window.total_tokens - row.tokens))
-        ours.append(tokens[-1] / row.tokens * 100)
-        peer.append(abs(count_tokens_approximately(row.messages, tools=tools) / row.tokens - 1) * 100)
-        above.append(row.tokens > window.upper_tokens)
-        below.append(row.tokens < window.lower_tokens)
-    shares = (f"{percent(above):.1f}", f"{percent(below):.1f}")
-    return [str(len(rows)), in_words(ours), f"{mean(tokens):.0f}", in_words(peer), *shares]
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, help="folder with transcripts/, usage_truth/ and tool_selection/")
+    parser.add_argument("--data", type=Path, help="folder with transcripts/ and usage_truth/")
     parser.add_argument("--every", type=int, default=1, help="look at each so manieth conversation only")
     options = parser.parse_args()
     began = time.perf_counter()
@@ -131,11 +300,10 @@ def main() -> None:
     truth = "sizes reported by providers" if options.data else "generated, an exact tokenizer and a hidden constant"
     print(f"{len(talks)} conversations, {sum(len(talk.points) for talk in talks):,} requests ({truth})")
     with multiprocessing.Pool(os.cpu_count()) as pool:
-        tables([sighting for found in pool.imap(replayed, talks, chunksize=1) for sighting in found])
+        report([sighting for found in pool.imap(replayed, talks, chunksize=1) for sighting in found])
     if options.data:
-        first_requests(options.data)
-    large_tool_sets.report(options.data)
-    print(f"{time.perf_counter() - began:.0f} seconds")
+        report_first(options.data)
+    print(f"\n{time.perf_counter() - began:.0f} seconds")
 
 
 if __name__ == "__main__":

@@ -1,222 +1,207 @@
-"""Which `trigger` and `keep` cost least under cached-prefix pricing, and how much history they keep."""
+"""What does each provider bill for the same recorded agents: ours, langchain's summarizer, plain tails, nothing?
+
+By the providers' published rules about their prompt caches (prompt_caches.py), in uncached input tokens per model call,
+answers and summaries included. The times of the requests are assumed. Breakpoints are those that are sent: ours are set
+by the package, langchain's and the others' as `AnthropicPromptCachingMiddleware` does.
+"""
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import logging
 import multiprocessing
 import os
 import time
-from collections.abc import Iterator, Sequence
-from itertools import product
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import structlog
-from langchain_core.messages import AnyMessage, HumanMessage, SystemMessage
+from langchain.agents.middleware import SummarizationMiddleware
+from langchain_core.language_models import FakeListChatModel
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage, SystemMessage
 
 import exact
-import order_size
-import provider_bills
-from langchain_ctxwin import ContextConfig
-from langchain_ctxwin.core import plan as planning
-from replay import Replay
-from spending import PRICES, BilledSummarizer, Ledger, never_compacted, size_of
-from transcripts import Transcript, load
+from langchain_ctxwin import BudgetExceededError, ExtractiveSummarizer
+from plain_tails import Dropped
+from prompt_caches import RULES, Bill, CacheLedger, Clock, laid_out, marked_by_middleware, marked_by_us
+from sufficiency import HALVES, LEAST_ROOM, LISTED, OURS, TO_HALF, Job, Ours, Policy, conversations
 
-KEEPS = (0.2, 0.35, 0.5, 0.65, 0.8)
-TRIGGERS = (0.75, 0.85, 0.95, 0.98)
-DROP_KEEPS = (0.2, 0.5, 0.8)
-WINDOWS = (8_192, 32_768, 131_072)
-CAPS_TOKENS = (16_000, 32_000, 64_000, 128_000, 256_000)
-CAPPED_WINDOW = 100_000
-HUGE_WINDOW = 500_000
-"""Windows from here on are also, or only, measured with `max_history_tokens`."""
+MACHINE_TURNS = frozenset({"sweagent_claude_text"})
+"""Here the user messages are results of commands: nobody thinks between them."""
 
-MAX_RESERVE_TOKENS = 16_384
-"""Room for the answer: a quarter of a small window, and a long answer in a large one."""
+TRIGGER_SHARE, KEEP_SHARE = 0.8, 0.3  # of the model's input, SummarizationMiddleware's documented example
+SUMMARY_SHARE = 1 / 16  # longest summary, of the window, as in the arena
+SUMMARY_PROMPT_TOKENS = 200  # instructions of a summarizer call
+SUMMARIZED, NEVER = "`SummarizationMiddleware`", "never compacted"
+WINDOWS = (8_192, 32_768)
+ARMS = (OURS, SUMMARIZED, TO_HALF, LISTED, NEVER)
+PER_FILE = 20
 
-LENGTH_IN_WINDOWS = 3
-MOST_JOINED_TOKENS = 1_200_000
-"""Where too few recorded sessions are that long, several are joined until they fill the window this often."""
-
-KEEP = ContextConfig().keep
-PREPARES = (0.5, 0.6, 0.7, 0.8, 0.9)
-STEPS_AHEAD = (1, 3, 5, 10)
-"""Model calls that may go by while a summary is written in the background."""
-
-Policy = dict[str, Any]
-Job = tuple[int, Transcript, int, Policy, str]
+Books = dict[tuple[str, str], Bill]
+"""Bills by arm and rules."""
 
 
-class BilledReplay(Replay):
-    """A replay that keeps the books."""
+class Whole:
+    """All of it, as if it always fitted."""
 
-    def __init__(self, transcript: Transcript, window: int, settings: Policy, family: str) -> None:
-        self.ledger = Ledger()
-        reserve = min(0.25, MAX_RESERVE_TOKENS / window)
-        super().__init__(
-            transcript, window, settings, family, reserve, summarizer=BilledSummarizer(self.ledger, family)
+    def view(self, history: Sequence[AnyMessage], sizes: Sequence[int]) -> list[AnyMessage]:  # noqa: ARG002
+        return list(history)
+
+
+class Summarized:
+    """langchain's middleware, triggered by a share of the whole request as it documents, on an exact count.
+
+    Its summaries are billed as if a model had written them.
+    """
+
+    def __init__(self, job: Job, fixed_tokens: int) -> None:
+        self.calls: list[tuple[int, int]] = []
+        """Input and output tokens of each summary."""
+
+        self.messages: list[AnyMessage] = []
+        self.taken = 0
+        self._extract, self._most = ExtractiveSummarizer(), int(SUMMARY_SHARE * job.window)
+        self._middleware = SummarizationMiddleware(
+            FakeListChatModel(responses=[""]),
+            trigger=("tokens", max(1, int(TRIGGER_SHARE * job.limit) - fixed_tokens)),
+            keep=("tokens", int(KEEP_SHARE * job.limit)),
+            token_counter=lambda messages: sum(map(exact.message_tokens, messages)),
+            trim_tokens_to_summarize=None,
+            summarizer=self._summary,
         )
-        self.asked = ""
-        self.history_tokens = self.counted = 0
 
-    def note(self, request: list[AnyMessage], tokens: int, common: int) -> None:
-        asked = next((m.id or "" for m in reversed(request) if isinstance(m, HumanMessage)), "")
-        self.ledger.record(tokens, common, starts_turn=asked != self.asked, previous=self.sent_tokens)
-        self.asked = asked
-        shown = sum(exact.message_tokens(m) for m in request if not isinstance(m, SystemMessage))
-        self.ledger.kept_tokens += shown
-        self.ledger.kept_share += min(1.0, shown / self.history_tokens) if self.history_tokens else 1.0
+    def view(self, history: Sequence[AnyMessage], sizes: Sequence[int]) -> list[AnyMessage]:  # noqa: ARG002
+        self.messages += history[self.taken :]
+        self.taken = len(history)
+        update = self._middleware.before_model({"messages": self.messages}, None) or {}  # type: ignore[arg-type]
+        if "messages" in update:
+            self.messages = [m for m in update["messages"] if not isinstance(m, RemoveMessage)]
+        return list(self.messages)
 
-    def step(self, state: dict[str, Any], reply: Any) -> dict[str, Any]:
-        messages = state["messages"]
-        new = messages[self.counted :]
-        self.history_tokens += sum(exact.message_tokens(m) for m in new if not isinstance(m, SystemMessage))
-        self.counted = len(messages)
-        return super().step(state, reply)
+    def _summary(self, messages: Sequence[AnyMessage]) -> str:
+        text = self._extract.summarize(list(messages), previous="", max_tokens=self._most)
+        read = sum(map(exact.message_tokens, messages)) + SUMMARY_PROMPT_TOKENS
+        self.calls.append((read, exact.text_tokens(text)))
+        return text
 
 
-def bill(job: Job) -> tuple[int, Ledger]:
-    number, transcript, window, policy, family = job
-    settings = {name: value for name, value in policy.items() if name != "clear"}
-    tiers = planning.TIERS["over"]  # no setting takes one out
-    if not policy.get("clear", True):
-        planning.TIERS["over"] = tiers[1:]
-    try:
-        replay = BilledReplay(transcript, window, settings, family)
-        state = replay.run()
-    finally:
-        planning.TIERS["over"] = tiers
-    replay.ledger.compactions = int((state.get("context_guard") or {}).get("compactions", 0))
-    replay.ledger.forced = replay.found["force_compress"]
-    replay.ledger.refused = replay.found["refusals"] + replay.found["gave_up"]
-    return number, replay.ledger
+class Session:
+    """One conversation at one window: the requests of every arm in everybody's books."""
 
+    def __init__(self, job: Job) -> None:
+        self.job, self.tally = job, Counter[str]()
+        messages = job.transcript.messages
+        prompt = "\n\n".join(exact.payload(m) for m in messages if isinstance(m, SystemMessage))
+        self.head: list[AnyMessage] = [SystemMessage(prompt)] if prompt else []
+        self.rest = [m for m in messages if not isinstance(m, SystemMessage)]
+        self.sizes = list(map(exact.message_tokens, self.rest))
+        self.fixed_tokens = exact.request_tokens(self.head, job.transcript.tools)
+        self.room = job.limit - self.fixed_tokens
+        self.clock = Clock(job.transcript.name)
+        self.prompt = prompt
 
-def policies(window: int) -> list[Policy]:
-    """The grid: inline summaries; receipts only, with and without clearing; capped where the window is large."""
-    capped = [{"trigger": 0.95, "keep": 0.5, "max_history_tokens": cap} for cap in (*CAPS_TOKENS, window)]
-    if window >= HUGE_WINDOW:
-        return capped
-    grid: list[Policy] = [{"trigger": t, "keep": k} for k, t in product(KEEPS, TRIGGERS) if k < t]
-    grid += [{"summarize": "off", "keep": k, "clear": clear} for k, clear in product(DROP_KEEPS, (True, False))]
-    return grid + [p for p in capped if p["max_history_tokens"] < window] if window >= CAPPED_WINDOW else grid
-
-
-def sessions(found: list[Transcript], window: int, most: int) -> list[Transcript]:
-    """The sessions that fill the window, evenly by size; joined ones where there are none that long."""
-    sized = sorted(((size_of(t), n) for n, t in enumerate(found)), reverse=True)
-    long = [found[n] for tokens, n in sized if tokens >= min(TRIGGERS) * window]
-    if len(long) >= most:
-        return long[:: max(1, len(long) // most)][:most]
-    return joined([found[n] for _, n in sized], min(LENGTH_IN_WINDOWS * window, MOST_JOINED_TOKENS))
-
-
-def joined(parts: Sequence[Transcript], tokens: int) -> list[Transcript]:
-    """Two sessions of `tokens` each: the longest recorded ones, dealt in turn, under the first one's prompt."""
-    results = []
-    for hand in (parts[0::2], parts[1::2]):
-        messages, total = list(hand[0].messages), size_of(hand[0])
-        for part in hand[1:]:
-            if total >= tokens:
+    def run(self) -> tuple[Books, Counter[str]]:
+        if self.room < LEAST_ROOM or sum(self.sizes) <= self.room:
+            return {}, self.tally
+        summarized = Summarized(self.job, self.fixed_tokens)
+        policies: dict[str, Policy] = {
+            OURS: Ours(self.job, self.prompt),
+            SUMMARIZED: summarized,
+            TO_HALF: Dropped(self.room, keep=0.5),
+            LISTED: Dropped(self.room, keep=0.3, list_share=0.1),
+            NEVER: Whole(),
+        }
+        ledgers = {(arm, rules.name): CacheLedger(rules) for arm in ARMS for rules in RULES}
+        for at, message in enumerate(self.rest):
+            if not isinstance(message, AIMessage):
+                continue
+            history, sizes = self.rest[:at], self.sizes[:at]
+            try:
+                requests = {arm: [*self.head, *policy.view(history, sizes)] for arm, policy in policies.items()}
+            except BudgetExceededError:  # the conversation ends for everybody
+                self.tally["refused"] += 1
                 break
-            rest = [m for m in part.messages if not isinstance(m, SystemMessage)]
-            messages += rest
-            total += sum(map(exact.message_tokens, rest))
-        results.append(Transcript(name=hand[0].name, source="joined", tools=hand[0].tools, messages=messages))
-    return results
+            self._bill(requests, message, ledgers)
+            self.rest[at] = self._reported(message, requests[OURS])
+            self._wait(message, self.rest[at + 1 : at + 2])
+        for (arm, _), ledger in ledgers.items():
+            for read, written in summarized.calls if arm == SUMMARIZED else ():
+                ledger.record_summary(input_tokens=read, output_tokens=written)
+        self.tally.update({"conversations": 1, "summaries": len(summarized.calls), **self.clock.gaps})
+        return {key: ledger.bill for key, ledger in ledgers.items()}, self.tally
+
+    def _bill(
+        self,
+        requests: dict[str, list[AnyMessage]],
+        answer: AIMessage,
+        ledgers: dict[tuple[str, str], CacheLedger],
+    ) -> None:
+        tools = self.job.transcript.tools
+        for arm, messages in requests.items():
+            self.tally[f"over, {arm}"] += exact.request_tokens(messages, tools) > self.job.limit
+            marked_by = marked_by_us if arm == OURS else marked_by_middleware
+            for rules in RULES:
+                marked, end = marked_by(rules, messages, tools)
+                ledgers[arm, rules.name].record(laid_out(marked, tools, answer, seconds=self.clock.seconds, end=end))
+
+    def _wait(self, answer: AIMessage, following: list[AnyMessage]) -> None:
+        has_users = self.job.transcript.source not in MACHINE_TURNS
+        is_turn = has_users and any(isinstance(m, HumanMessage) for m in following)
+        self.clock.answered(exact.message_tokens(answer), is_turn=is_turn)
+
+    def _reported(self, reply: AIMessage, request: list[AnyMessage]) -> AIMessage:
+        """The reply with the size of our request, as a provider reports it."""
+        tokens = exact.request_tokens(request, self.job.transcript.tools)
+        usage = {"input_tokens": tokens, "output_tokens": 10, "total_tokens": tokens + 10}
+        return reply.model_copy(update={"usage_metadata": usage})
 
 
-def report(window: int, chosen: list[Transcript], rows: list[tuple[Policy, Ledger]]) -> None:
-    whole = Ledger()
-    for transcript in chosen:
-        whole.add(never_compacted(transcript))
-    tokens = sum(map(size_of, chosen))
+def play(job: Job) -> tuple[int, Books, Counter[str]]:
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    return (job.window, *Session(job).run())
+
+
+def report(window: int, books: Books, tally: Counter[str]) -> None:
+    over = ", ".join(f"{arm} {tally[f'over, {arm}']}" for arm in ARMS[:-1])
     print(
-        f"\nwindow {window:,}: {len(chosen)} sessions ({', '.join(sorted({t.source for t in chosen}))}), {tokens:,} "
-        f"tokens, {whole.requests:,} requests; cost relative to never compacting"
+        f"\nwindow {window:,}: {tally['conversations']} conversations that outgrow it, {tally['calls']:,} calls, "
+        f"{tally['over five minutes']:,} pauses over five minutes, {tally['summaries']} summaries of "
+        f"langchain's\nrequests over the limit: {over}\n"
     )
-    names = "".join(f"{price.name:>13}" for price in PRICES)
-    print(f"{'policy':38}{names}{'compact.':>10}{'forced':>8}{'stable':>8}{'kept':>8}{'share':>7}{'refused':>8}")
-    for policy, ledger in rows:
-        costs = "".join(f"{ledger.cost(price) / whole.cost(price):>13.3f}" for price in PRICES)
-        n = max(1, ledger.requests)
-        print(
-            f"{settings_text(policy):38}{costs}{ledger.compactions:>10,}"
-            f"{ledger.forced:>8,}{ledger.stable / n:>8.3f}"
-            f"{ledger.kept_tokens / n:>8,.0f}{ledger.kept_share / n:>7.2f}{ledger.refused:>8}"
-        )
-    frontier(rows, whole)
-
-
-def frontier(rows: list[tuple[Policy, Ledger]], whole: Ledger) -> None:
-    """Print the policies with summaries that no other one beats in both cost and history kept, and what more costs."""
-    price = PRICES[0]
-    points = sorted(
-        (ledger.cost(price) / whole.cost(price), ledger.kept_tokens / max(1, ledger.requests), settings_text(policy))
-        for policy, ledger in rows
-        if policy.get("summarize") != "off"
-    )
-    print(f"cost against history kept, at {price.name}; the last column is what 1 % more history costs on that step")
-    before: tuple[float, float] | None = None
-    for cost, kept, name in points:
-        if before and kept <= before[1]:
-            continue
-        step = f"{(cost / before[0] - 1) / (kept / before[1] - 1):>8.2f} %" if before else ""
-        print(f"  {name:36}{cost:>8.3f}{kept:>10,.0f}{step}")
-        before = cost, kept
-
-
-def settings_text(policy: Policy) -> str:
-    return " ".join(f"{name.removesuffix('_tokens')} {value}" for name, value in policy.items())
-
-
-def analyse(window: int, chosen: list[Transcript], rows: list[tuple[Policy, Ledger]], price_index: int = 0) -> None:
-    """Compare with the closed form, at the same growth, room and summary size."""
-    summed = [(policy, ledger) for policy, ledger in rows if set(policy) == {"trigger", "keep"}]
-    if not summed:
-        return
-    flow = order_size.flow_of(chosen, window - min(window // 4, MAX_RESERVE_TOKENS), [ledger for _, ledger in summed])
-    order_size.compare(flow, PRICES[price_index], summed, (KEEPS, TRIGGERS))
-    order_size.headroom(chosen, flow.room_tokens, STEPS_AHEAD)
-    order_size.unused(chosen, flow.room_tokens, KEEP, PREPARES)
-
-
-def run(jobs: list[Job], pool: Any) -> Iterator[tuple[int, Ledger]]:
-    yield from pool.imap_unordered(bill, jobs, chunksize=1)
+    print(f"| {window:,} tokens | " + " | ".join(ARMS) + " |")
+    print("|---|" + "---:|" * len(ARMS))
+    for rules in RULES:
+        bills = [books.get((arm, rules.name), Bill()) for arm in ARMS]
+        print(f"| {rules.name} | " + " | ".join(f"{one.total / max(1, one.requests):,.0f}" for one in bills) + " |")
+    for rules, rival in itertools.product(RULES, (SUMMARIZED, TO_HALF, LISTED)):
+        ours, theirs = (books.get((arm, rules.name), Bill()).total for arm in (OURS, rival))
+        if ours > theirs:
+            print(f"- MISSED {rules.name}: {ours / theirs - 1:.1%} dearer than {rival}")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, help="folder with transcripts/*.jsonl.gz; generated ones without it")
-    parser.add_argument("--windows", type=int, nargs="+", help="tokens")
-    parser.add_argument("--sessions", type=int, default=40, help="recorded sessions per window")
-    parser.add_argument("--per-file", type=int, default=20, help="recorded sessions per file, with --providers")
-    parser.add_argument("--limit", type=int, help="recorded sessions that are read of each file; all without it")
-    parser.add_argument("--family", default="openai")
-    help_text = "only what each provider bills, beside langchain's summarizer and a plain tail, see provider_bills.py"
-    parser.add_argument("--providers", action="store_true", help=help_text)
+    parser.add_argument("--windows", type=int, nargs="+", default=WINDOWS)
+    parser.add_argument("--per-file", type=int, default=PER_FILE, help="conversations per file")
+    parser.add_argument("--half", choices=HALVES, default="b", help="no setting was chosen by those of half b")
     options = parser.parse_args()
-    if options.providers:
-        windows = options.windows or provider_bills.WINDOWS
-        provider_bills.compare(options.data, windows, per_file=options.per_file)
-        return
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    found = list(load(options.data, limit=options.limit))
-    print(f"{'recorded' if options.data else 'generated'} sessions, tokenizer {exact.ENCODING}")
-    for window in options.windows or WINDOWS:
-        began = time.perf_counter()
-        chosen, grid = sessions(found, window, options.sessions), policies(window)
-        jobs = [(n, t, window, policy, options.family) for n, policy in enumerate(grid) for t in chosen]
-        ledgers = [Ledger() for _ in grid]
-        with multiprocessing.Pool(os.cpu_count()) as pool:
-            for number, ledger in run(jobs, pool):
-                ledgers[number].add(ledger)
-        rows = list(zip(grid, ledgers, strict=True))
-        report(window, chosen, rows)
-        analyse(window, chosen, rows)
-        print(f"{time.perf_counter() - began:.0f} seconds", flush=True)
+    began = time.perf_counter()
+    chosen = list(conversations(options.data, (), options.per_file, options.half))
+    books: dict[int, Books] = {window: {} for window in options.windows}
+    tallies = {window: Counter[str]() for window in options.windows}
+    jobs = [Job(transcript=t, window=w) for t in chosen for w in options.windows]
+    with multiprocessing.Pool(os.cpu_count()) as pool:
+        for window, found, tally in pool.imap_unordered(play, jobs, chunksize=1):
+            tallies[window].update(tally)
+            for key, bill in found.items():
+                books[window].setdefault(key, Bill()).add(bill)
+    print(f"half {options.half}, {'recorded' if options.data else 'generated'} conversations, {exact.ENCODING}")
+    for window in options.windows:
+        report(window, books[window], tallies[window])
+    print(f"\n{time.perf_counter() - began:.0f} seconds")
 
 
 if __name__ == "__main__":

@@ -109,8 +109,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--latency", type=float, default=0.25)
+    parser.add_argument("--tokens", type=int, default=INPUT_TOKENS, help="size of the input")
     arguments = parser.parse_args()
-    documents = documents_of(real_texts(arguments.data) if arguments.data else made_up())
+    documents = documents_of(real_texts(arguments.data) if arguments.data else made_up(), arguments.tokens)
     sizes = list(map(exact.text_tokens, documents))
     origin = "real texts" if arguments.data else "made-up reports"
     print(f"{sum(sizes):,} tokens ({origin}) in {len(documents)} documents, the longest {max(sizes):,}")
@@ -205,13 +206,13 @@ def put_together(seen: Seen) -> list[str]:
     return ["".join(text for _, text in sorted(pieces[number])) for number in sorted(pieces)]
 
 
-def documents_of(texts: Iterator[tuple[str, str]]) -> list[str]:
+def documents_of(texts: Iterator[tuple[str, str]], wanted_tokens: int) -> list[str]:
     """Chunks of their own, then long documents with a heading for each text."""
     documents, tokens, report = list[str](), 0, list[str]()
     for title, text in texts:
-        if tokens >= INPUT_TOKENS:
+        if tokens >= wanted_tokens:
             break
-        is_chunk = tokens < CHUNK_SHARE * INPUT_TOKENS
+        is_chunk = tokens < CHUNK_SHARE * wanted_tokens
         piece = text if is_chunk else f"## {title}\n\n{text}\n\n"
         tokens += exact.text_tokens(piece)
         if is_chunk:

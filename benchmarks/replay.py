@@ -1,37 +1,47 @@
-"""Replays conversations through the nodes at several windows and checks every request with an exact tokenizer."""
+"""Do recorded conversations fit through the nodes at several windows, and what does a change of the code alter in them?
+
+Every request is checked with an exact tokenizer. `--write FILE` before a change keeps requests, sessions and events,
+`--against FILE` after it says how many differ and shows the first differences. Such a file holds recorded data: keep
+it out of the project.
+"""
 
 from __future__ import annotations
 
 import argparse
-import logging
+import difflib
+import gzip
+import hashlib
+import itertools
+import json
 import multiprocessing
 import os
 import time
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import ChainMap, Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
-import structlog
 from langchain_core.exceptions import ContextOverflowError
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
+from structlog.testing import capture_logs
 
 import exact
-from langchain_ctxwin import (
-    BudgetExceededError,
-    ContextConfig,
-    ContextEngine,
-    ContextNodes,
-    ModelLimits,
-    TokenEstimator,
-)
+from langchain_ctxwin import BudgetExceededError, ContextEngine, ContextNodes, ModelLimits, TokenEstimator
 from langchain_ctxwin.core.pairing import find_faults
-from langchain_ctxwin.core.turns import split_steps
-from langchain_ctxwin.observe import AlertEvent, Alerts, MemorySink, StepEvent
 from transcripts import Transcript, load
 
+WINDOWS = (4096, 8192, 32768)
+RESERVE_SHARE = 0.25  # of the window, for the answer
+OF_THE_MOMENT = {"checksum", "since", "seconds", "duration_seconds", "elapsed_seconds", "key"}
+SHOWN_DIFFERENCES, SHOWN_LINES, SHOWN_CHARS = 3, 40, 200
+
 State = dict[str, Any]
+Texts = dict[str, str]
+"""Texts by their digest."""
+
+Part = tuple[str, list[str]]
+"""A request, a session or the events of a conversation: its kind, and the digests of its texts."""
 
 
 class RefusedError(ContextOverflowError):
@@ -41,210 +51,180 @@ class RefusedError(ContextOverflowError):
 class Replay:
     """One conversation at one window: the recorded answers, our requests."""
 
-    def __init__(
-        self,
-        transcript: Transcript,
-        window: int,
-        settings: dict[str, Any],
-        family: str,
-        reserve: float,
-        *,
-        summarizer: Any = None,
-    ) -> None:
-        self.transcript, self.found, self.shares = transcript, Counter(), {"sent": [], "before": [], "stable": []}
-        limits = ModelLimits(context_window=window, requested_output_tokens=int(window * reserve))
-        self.limit = window - int(window * reserve)
-        config = ContextConfig(**settings)
-        engine = ContextEngine(limits, counter=TokenEstimator(family), config=config, summarizer=summarizer)
-        messages = transcript.messages
-        self.first = next((i for i, m in enumerate(messages) if not isinstance(m, SystemMessage)), len(messages))
-        self.nodes = ContextNodes(engine, tools=transcript.tools)
+    def __init__(self, transcript: Transcript, window: int, *, keeps: bool) -> None:
+        reserve = int(window * RESERVE_SHARE)
+        limits = ModelLimits(context_window=window, requested_output_tokens=reserve)
+        self.transcript, self.limit, self.keeps = transcript, window - reserve, keeps
+        self.nodes = ContextNodes(ContextEngine(limits, counter=TokenEstimator("openai")), tools=transcript.tools)
         self.model = self.nodes.model_node(self.answer)
-        self.reply: AIMessage | None = None
-        self.sent: list[AnyMessage] | None = None
-        self.sent_tokens = 0
-        self.refused = 0
+        self.found: Counter[str] = Counter()
+        self.stable: list[float] = []
+        self.parts: list[tuple[str, list[str]]] = []
+        self.sent: list[AnyMessage] = []
+        self.reply = AIMessage("")
 
     def answer(self, request: list[AnyMessage]) -> AIMessage:
         """Answer as recorded; refuse what is too large, as a provider does."""
-        tokens = exact.request_tokens(request, self.transcript.tools)
-        self.found["orphans"] += len(find_faults(request))
+        tools = self.transcript.tools
+        tokens = exact.request_tokens(request, tools)
+        self.found["separated calls"] += len(find_faults(request))
         if tokens > self.limit:
-            self.refused += 1
+            self.found["refused by the provider, first or later"] += 1
             raise RefusedError(
                 f"The input token count ({tokens}) exceeds the maximum number of tokens allowed ({self.limit})."
             )
-        self.shares["sent"].append(tokens / self.limit)
-        common = 0 if self.sent is None else common_tokens(self.sent, request, self.transcript.tools)
-        if self.sent is not None:
-            self.shares["stable"].append(common / self.sent_tokens)
-        self.note(request, tokens, common)
-        self.sent, self.sent_tokens = request, tokens
+        if self.sent:
+            shared = exact.common_tokens(self.sent, request, tools)
+            self.stable.append(shared / exact.request_tokens(self.sent, tools))
+        self.sent = request
+        if self.keeps:
+            self.parts.append(("request", [*map(_message_text, request)]))
         usage = {"input_tokens": tokens, "output_tokens": 1, "total_tokens": tokens + 1}
-        assert self.reply is not None
         return self.reply.model_copy(update={"usage_metadata": usage})
 
-    def note(self, request: list[AnyMessage], tokens: int, common: int) -> None:
-        """Called with each accepted request, its size and what it shares with the one before."""
-
-    def run(self) -> State:
+    def run(self) -> None:
         state: State = {"messages": []}
         for message in self.transcript.messages:
-            if not isinstance(message, AIMessage):
-                state["messages"] = [*state["messages"], message]
-                continue
-            self.refused, first = 0, self.sent is None
-            try:
-                state = self.step(state, message)
-                self.found["over_first" if first else "over_later"] += self.refused
-            except (BudgetExceededError, RefusedError) as error:
-                self.found["gave_up" if isinstance(error, RefusedError) else "refusals"] += 1
-                state["messages"] = [*state["messages"], message]
-        return state
+            has_question = any(isinstance(m, HumanMessage) for m in state["messages"])
+            if isinstance(message, AIMessage) and has_question:
+                try:
+                    state = self.step(state, message)
+                    continue
+                except (BudgetExceededError, RefusedError) as error:
+                    kind = "by the provider" if isinstance(error, RefusedError) else "here"
+                    self.found[f"given up: cannot fit, said {kind}"] += 1
+            state["messages"] = [*state["messages"], message]
 
     def step(self, state: State, reply: AIMessage) -> State:
-        if not any(isinstance(m, HumanMessage) for m in state["messages"]):
-            return {**state, "messages": [*state["messages"], reply]}
         self.reply = reply
         self.found["requests"] += 1
-        before = self.sent_tokens / self.limit
         state |= self.nodes.budget_check.invoke(state)
         for _ in range(2):
             if (node := self.nodes.route_on_budget(state)) == "build_messages":
                 break
-            self.shares["before"].append(before)
-            self.found[node] += 1
+            self.found["compactions"] += 1
             state |= getattr(self.nodes, node).invoke(state)
             state["context_pending"] = {}
         state |= self.nodes.build_messages.invoke(state)
-        self.check_question(state)
+        question = next(m for m in reversed(state["messages"]) if isinstance(m, HumanMessage))
+        self.found["lost questions"] += all(m.id != question.id for m in state["llm_input_messages"])
         update = self.model.invoke(state)
         state |= {**update, "messages": [*state["messages"], *update["messages"]]}
         if not reply.tool_calls:
             state |= self.nodes.maybe_summarize.invoke(state)
+        if self.keeps:
+            session = {key: value for key, value in state.items() if key.startswith("context_")}
+            self.parts.append(("session", [_text({key: value}) for key, value in sorted(session.items())]))
         return state
 
-    def check_question(self, state: State) -> None:
-        question = next(m for m in reversed(state["messages"]) if isinstance(m, HumanMessage))
-        shown = next((m for m in state["llm_input_messages"] if m.id == question.id), None)
-        if shown is None:
-            self.found["lost"] += 1
-        elif shown.content != question.content and question.content.strip():
-            self.found["clamped"] += 1
+
+Played = tuple[str, int, Counter[str], list[float], list[Part], Texts]
 
 
-def common_tokens(old: Sequence[AnyMessage], new: Sequence[AnyMessage], tools: list[dict[str, Any]]) -> int:
-    """Tokens of the common prefix of two requests, tools included: what a provider's prompt cache can reuse."""
-    tokens = exact.tools_tokens(tools) + exact.REPLY_TOKENS
-    for before, after in zip(old, new, strict=False):
-        a, b = exact.payload(before), exact.payload(after)
-        if before.type != after.type:
-            return tokens
-        if a != b:
-            return tokens + exact.text_tokens(os.path.commonprefix([a, b]))  # noqa: RUF071  # by character is meant
-        tokens += exact.message_tokens(before)
-    return tokens
+def play(job: tuple[Transcript, int, bool]) -> Played:
+    """Replay one conversation; return what was counted, its parts as digests, and the texts behind them."""
+    transcript, window, keeps = job
+    with capture_logs() as logs:
+        replay = Replay(transcript, window, keeps=keeps)
+        replay.run()
+    parts = [*replay.parts, ("events", [*map(_text, logs)])]
+    by_digest = {_digest(text): text for _, texts in parts for text in texts}
+    digests = [(kind, [*map(_digest, texts)]) for kind, texts in parts]
+    return f"{transcript.name} at {window}", window, replay.found, replay.stable, digests, by_digest
 
 
-def ceiling(transcript: Transcript, limit: int, keep: float) -> list[float]:
-    """Prefix stability when only the start moves, to the low-water mark, when the next request would not fit."""
-    messages = transcript.messages
-    first = next((i for i, m in enumerate(messages) if not isinstance(m, SystemMessage)), len(messages))
-    fixed = exact.tools_tokens(transcript.tools) + exact.REPLY_TOKENS + sum(map(exact.message_tokens, messages[:first]))
-    steps: list[int] = []
-    previous, shares = 0, []
-    for step in split_steps(messages, first):
-        if previous and isinstance(step.messages[0], AIMessage):
-            total, moved = fixed + sum(steps), False
-            while (total > limit and steps) or (moved and total > fixed + keep * (limit - fixed) and len(steps) > 1):
-                total, moved = total - steps.pop(0), True
-            shares.append(min(1.0, fixed / previous) if moved else 1.0)
-        if isinstance(step.messages[0], AIMessage):
-            previous = fixed + sum(steps)
-        steps.append(sum(map(exact.message_tokens, step.messages)))
-    return shares
+def report(played: Iterable[Played], windows: Sequence[int]) -> None:
+    found = {window: Counter[str]() for window in windows}
+    stable: dict[int, list[float]] = {window: [] for window in windows}
+    for _, window, counts, shares, _, _ in played:
+        found[window].update({"conversations": 1, **counts})
+        stable[window] += shares
+    names = dict.fromkeys(name for counts in found.values() for name in counts)
+    print("| | " + " | ".join(f"{window:,}" for window in windows) + " |")
+    print("|---|" + "---:|" * len(windows))
+    for name in names:
+        print(f"| {name} | " + " | ".join(f"{found[window][name]:,}" for window in windows) + " |")
+    print("| prefix stability | " + " | ".join(f"{mean(stable[window] or [1.0]):.3f}" for window in windows) + " |")
+    for name in ("separated calls", "lost questions"):
+        count = sum(counts[name] for counts in found.values())
+        print(f"- {'MISSED' if count else 'met   '} {name} {count}: 0")
 
 
-def measure(
-    job: tuple[Transcript, int, dict[str, Any], str, float],
-) -> tuple[int, Counter[str], dict[str, list[float]]]:
-    transcript, window, settings, family, reserve = job
-    replay = Replay(transcript, window, settings, family, reserve)
-    replay.run()
-    keep = float(settings.get("keep", ContextConfig().keep))
-    replay.shares["ceiling"] = ceiling(transcript, replay.limit, keep)
-    replay.found["transcripts"] += 1
-    replay.found["alerts"] += is_alert(replay.shares["sent"])
-    replay.found["compacted"] += bool(replay.found["force_compress"] + replay.found["maybe_summarize"])
-    return window, replay.found, replay.shares
+# ---- before and after a change ---------------------------------------------------------------------------------------
 
 
-def is_alert(shares: Sequence[float]) -> bool:
-    """Say whether the default thresholds would tell of requests of these sizes."""
-    sink = MemorySink()
-    alerts = Alerts(then=sink)
-    for share in shares:
-        alerts.emit(StepEvent(thread="1", input_limit=1_000_000, reported_tokens=round(1_000_000 * share)))
-    return bool(sink.of(AlertEvent))
+def write(path: Path, played: Iterable[Played]) -> None:
+    kept: dict[str, Any] = {"parts": {}, "texts": {}}
+    for name, _, _, _, parts, texts in played:
+        kept["parts"][name] = parts
+        kept["texts"] |= texts
+    path.write_bytes(gzip.compress(json.dumps(kept).encode(), 3))
+    print(f"{len(kept['parts'])} conversations, {len(kept['texts']):,} texts, {path.stat().st_size / 1e6:.1f} MB")
 
 
-def report(rows: Iterator[tuple[int, Counter[str], dict[str, list[float]]]], windows: Sequence[int]) -> None:
-    found = {window: Counter() for window in windows}
-    shares: dict[int, dict[str, list[float]]] = {w: {} for w in windows}
-    for window, counts, lists in rows:
-        found[window].update(counts)
-        for name, values in lists.items():
-            shares[window].setdefault(name, []).extend(values)
-    lines = (
-        ("requests", "requests"),
-        ("over the limit and recovered, first request", "over_first"),
-        ("over the limit and recovered, later", "over_later"),
-        ("pairing faults", "orphans"),
-        ("lost user messages", "lost"),
-        ("typed refusals", "refusals"),
-        ("smallest request refused by the provider too", "gave_up"),
-        ("requests with a clamped user message", "clamped"),
-        ("inline summaries", "maybe_summarize"),
-        ("forced compactions", "force_compress"),
-        ("conversations with an alert on utilization", "alerts"),
-    )
-    print(f"{'':44}" + "".join(f"{w:>12,}" for w in windows))
-    for label, key in lines:
-        print(f"{label:44}" + "".join(f"{found[w][key]:>12,}" for w in windows))
-    for label, key in (
-        ("utilization when compaction starts (goal 0.80)", "before"),
-        ("utilization, mean", "sent"),
-        ("prefix stability, mean", "stable"),
-        ("  ceiling when only the start moves", "ceiling"),
-    ):
-        values = [mean(shares[w].get(key) or [0.0]) for w in windows]
-        print(f"{label:44}" + "".join(f"{value:>12.3f}" for value in values))
+def compare(before: dict[str, Any], played: Iterable[Played]) -> None:
+    """Print how many requests, sessions and events differ from those before, and the first differences."""
+    counts, differing = Counter[str](), Counter[str]()
+    for name, _, _, _, parts, texts in played:
+        old = [(kind, digests) for kind, digests in before["parts"].get(name, [])]
+        pairs = list(itertools.zip_longest(old, parts, fillvalue=("", [])))
+        unlike = [(one, other) for one, other in pairs if one != other]
+        counts.update(["conversations", *(other[0] or one[0] for one, other in pairs)])
+        differing.update(["conversations"] * bool(unlike) + [other[0] or one[0] for one, other in unlike])
+        if unlike and differing["conversations"] <= SHOWN_DIFFERENCES:  # what follows one mostly follows from it
+            (kind, one), (_, other) = unlike[0]
+            print(f"== {name}: {kind}", *difference(one, other, ChainMap(texts, before["texts"])), sep="\n")
+    print(f"\n{'':16}{'differ':>10}{'of':>10}")
+    for kind, count in counts.items():
+        print(f"{kind:16}{differing[kind]:>10,}{count:>10,}")
+
+
+def difference(old: Sequence[str], new: Sequence[str], texts: Mapping[str, str]) -> Iterator[str]:
+    whole = ["\n".join(texts[digest] for digest in side) for side in (old, new)]
+    sides = [text.replace("\\n", "\n").splitlines() for text in whole]
+    lines = difflib.unified_diff(*sides, "before", "now", lineterm="", n=1)
+    yield from (line[:SHOWN_CHARS] for line in itertools.islice(lines, SHOWN_LINES))
+
+
+def _message_text(message: AnyMessage) -> str:
+    return _text([message.type, message.content, getattr(message, "tool_calls", [])])
+
+
+def _text(value: Any) -> str:
+    return json.dumps(_lasting(value), ensure_ascii=False, sort_keys=True, default=str, indent=1)
+
+
+def _lasting(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _lasting(item) for key, item in value.items() if key not in OF_THE_MOMENT}
+    return [_lasting(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:20]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, help="folder with transcripts/*.jsonl.gz; generated ones without it")
-    parser.add_argument("--windows", type=int, nargs="+", default=[4096, 8192, 32768])
-    parser.add_argument("--family", default="openai")
-    parser.add_argument("--reserve", type=float, default=0.25, help="share of the window reserved for the answer")
+    parser.add_argument("--windows", type=int, nargs="+", default=WINDOWS)
     parser.add_argument("--limit", type=int, help="conversations per file")
-    parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="settings of ContextConfig")
+    action = parser.add_mutually_exclusive_group()
+    action.add_argument("--write", type=Path, help="file to write, outside of the project")
+    action.add_argument("--against", type=Path, help="file of an earlier run")
     options = parser.parse_args()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    settings = {name: value for name, _, value in (item.partition("=") for item in options.set)}
     began = time.perf_counter()
-    jobs = [
-        (transcript, window, settings, options.family, options.reserve)
-        for transcript in load(options.data, limit=options.limit)
-        for window in options.windows
-    ]
-    print(
-        f"{len(jobs) // len(options.windows)} conversations ({'recorded' if options.data else 'generated'}), "
-        f"tokenizer {exact.ENCODING}, estimator family {options.family}, settings {settings or 'default'}"
-    )
+    keeps = bool(options.write or options.against)
+    jobs = [(one, window, keeps) for one in load(options.data, limit=options.limit) for window in options.windows]
     with multiprocessing.Pool(os.cpu_count()) as pool:
-        report(pool.imap_unordered(measure, jobs, chunksize=8), options.windows)
-    print(f"{time.perf_counter() - began:.0f} seconds")
+        played = pool.imap(play, jobs, chunksize=4)
+        if options.write:
+            write(options.write, played)
+        elif options.against:
+            compare(json.loads(gzip.decompress(options.against.read_bytes())), played)
+        else:
+            report(played, options.windows)
+    print(f"\n{time.perf_counter() - began:.0f} seconds")
 
 
 if __name__ == "__main__":

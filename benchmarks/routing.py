@@ -10,15 +10,20 @@ prompt; the figures of the others are shown apart. A random mix costs as much as
 from __future__ import annotations
 
 import argparse
+import gzip
+import json
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
 
 from langchain_ctxwin import ModelInfo, ModelRouter, RoutingConfig
-from routing_data import STRONG, WEAK, Prompt, nine_models, two_models
 from routing_requests import HARD, SMALL_TALK
 
+WEAK, STRONG = "mixtral-8x7b-instruct", "gpt-4-1106-preview"
+ASSUMED_OUTPUT_TOKENS = 120  # where none is recorded
+MILLION = 1e6
 PRICES = {WEAK: (Decimal("0.6"), Decimal("0.6")), STRONG: (Decimal(10), Decimal(30))}  # of the data's own price list
 SETTINGS = {
     "default": RoutingConfig(),
@@ -30,11 +35,12 @@ TRIED = 20  # prompts whose outcome is recorded before the others are routed, wh
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, required=True, help="folder with routing/*.jsonl.gz")
+    parser.add_argument("--data", type=Path, help="folder with routing/*.jsonl.gz; the lists of requests without it")
     data = parser.parse_args().data
     report_requests()
-    report_two(two_models(data))
-    report_nine(nine_models(data))
+    if data:
+        report_two(two_models(data))
+        report_nine(nine_models(data))
 
 
 def routed(infos: list[ModelInfo], texts, config: RoutingConfig | None = None) -> list[str]:
@@ -112,6 +118,52 @@ def report_nine(prompts: list[Prompt]) -> None:
         right = np.mean([prompt.correct[name] for prompt, name in zip(prompts, chosen, strict=True)])
         cost = sum(prompt.cost[name] for prompt, name in zip(prompts, chosen, strict=True))
         print(f"{title:48}{right:>8.3f}{cost:>9.4f}")
+
+
+# ---- the data -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """One prompt and what each model made of it."""
+
+    text: str
+    domain: str
+    correct: dict[str, float]
+    cost: dict[str, float]
+    """US dollars per model."""
+
+
+def two_models(data: Path) -> list[Prompt]:
+    """Return the prompts that a weak and a strong model answered, with their domains."""
+    prices = json.loads(_read(data / "routing" / "routellm.prices.json.gz"))
+    dollars = {name: (price["input_per_mtok"], price["output_per_mtok"]) for name, price in prices.items()}
+    return [_prompt(row, dollars) for row in _rows(data / "routing" / "routellm.jsonl.gz")]
+
+
+def nine_models(data: Path) -> list[Prompt]:
+    """Return the prompts that nine models answered; without domains."""
+    prices = json.loads(_read(data / "routing" / "llmrouter_9models.prices.json.gz"))
+    dollars = {name: (price["input_price"], price["output_price"]) for name, price in prices.items()}
+    return [_prompt(row, dollars) for row in _rows(data / "routing" / "llmrouter_9models.jsonl.gz")]
+
+
+def _prompt(row: dict, dollars: dict[str, tuple[float, float]]) -> Prompt:
+    cost = {}
+    for name, outcome in row["models"].items():
+        input_price, output_price = dollars[name]
+        output_tokens = outcome.get("out_tokens") or ASSUMED_OUTPUT_TOKENS
+        cost[name] = (row["in_tokens"] * input_price + output_tokens * output_price) / MILLION
+    correct = {name: float(outcome["correct"]) for name, outcome in row["models"].items()}
+    return Prompt(text=row["prompt"], domain=row.get("domain", ""), correct=correct, cost=cost)
+
+
+def _rows(path: Path) -> list[dict]:
+    return [json.loads(line) for line in _read(path).splitlines()]
+
+
+def _read(path: Path) -> str:
+    return gzip.decompress(path.read_bytes()).decode("utf-8") if path.suffix == ".gz" else path.read_text("utf-8")
 
 
 if __name__ == "__main__":

@@ -20,12 +20,12 @@ from typing import Any
 import structlog
 from langchain.agents.middleware import SummarizationMiddleware
 from langchain.agents.middleware.types import ModelRequest
+from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 
 from langchain_ctxwin import ContextEngine, ContextNodes, ModelLimits
 from langchain_ctxwin.agent import nodes as our_nodes
 from langchain_ctxwin.agent.storage import RunPlace
-from support_model import QuietModel
 from transcripts import Transcript, generate, load
 
 SIZES = (1_000, 10_000, 100_000)
@@ -88,7 +88,9 @@ def ours(tools: list[dict[str, Any]], window: int) -> Step:
 
 
 def langchain() -> Step:
-    middleware = SummarizationMiddleware(model=QuietModel(), trigger=OUT_OF_REACH, keep=KEPT)
+    middleware = SummarizationMiddleware(
+        model=FakeListChatModel(responses=["summary"]), trigger=OUT_OF_REACH, keep=KEPT
+    )
 
     def step(state: State, _: AIMessage) -> State:
         middleware.before_model(state, None)  # type: ignore[arg-type]
@@ -104,7 +106,7 @@ def deepagents() -> Step | None:
         from deepagents.middleware.summarization import SummarizationMiddleware as DeepSummarization
     except ImportError:
         return None
-    model = QuietModel()
+    model = FakeListChatModel(responses=["summary"])
     middleware = DeepSummarization(model=model, backend=StateBackend(), trigger=OUT_OF_REACH, keep=KEPT)
 
     def step(state: State, reply: AIMessage) -> State:

@@ -30,7 +30,6 @@ from langchain_ctxwin import BudgetExceededError, ContextConfig, ContextEngine, 
 from langchain_ctxwin.config import PRESETS
 from langchain_ctxwin.replay.playing import needed_values
 from plain_tails import Dropped, Newest
-from replay import common_tokens
 from transcripts import Transcript, load
 
 RESERVE = 0.25  # part of the window that stays free for the answer
@@ -180,7 +179,7 @@ class Play:
         tools = self.job.transcript.tools
         for arm, request in requests.items():
             total, before = exact.request_tokens(request, tools), self.sent.get(arm, [])
-            cached = common_tokens(before, request, tools)
+            cached = exact.common_tokens(before, request, tools)
             self.tally[arm, "billed"] += CACHED_PRICE * cached + total - cached
             self.tally[arm, "over"] += total > self.job.limit
             self.sent[arm] = request
@@ -264,16 +263,14 @@ def compare(chosen: Sequence[Transcript], windows: Sequence[int]) -> None:
     totals = {window: Tally() for window in windows}
     for job, tally in played([Job(transcript=t, window=w) for t in chosen for w in windows]):
         totals[job.window].update(tally)
-    print(
-        f"{'window':>7} {'arm':<14}{'values':>7}"
-        + "".join(f"{g:>9}" for g in GROUPS)
-        + f"{'billed/call':>13}{'over':>6}"
-    )
+    print("| window | | values | " + " | ".join(GROUPS) + " | billed per call | over the limit |")
+    print("|---:|---|" + "---:|" * (len(GROUPS) + 3))
     for window, arm in itertools.product(windows, ARMS):
         tally = totals[window]
-        shares = "".join(f"{share(tally, arm, group):>9.3f}" for group in GROUPS)
-        print(f"{window:>7} {arm:<14}{tally['', 'all']:>7}{shares}{billed(tally, arm):>13.0f}{tally[arm, 'over']:>6}")
-    print(f"typed refusals: {sum(t['', 'refused'] for t in totals.values())}")
+        shares = " | ".join(f"{share(tally, arm, group):.3f}" for group in GROUPS)
+        numbers = f"{billed(tally, arm):,.0f} | {tally[arm, 'over']}"
+        print(f"| {window:,} | {arm} | {tally['', 'all']:,} | {shares} | {numbers} |")
+    print(f"\ntyped refusals: {sum(t['', 'refused'] for t in totals.values())}")
     for window, tally in totals.items():
         print(f"\nGoals at {window:,} tokens:")
         for is_met, text in goals(window, tally):

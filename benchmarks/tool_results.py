@@ -8,8 +8,8 @@ first       tokens of what the model sees at first; of a result that fits, the r
 all         tokens of all pages of a walk to the end with every field, when somebody wants all of it
 in budget   pages, of the walk and of the walk with all fields, that take at most the budget
 lossless    results of which these walks hold every row, and every character, exactly once
-in sight    identifiers, states, amounts and dates (by the rules of `projection.py`) that the first view spells out;
-            "paged" counts those on all pages of the plain walk
+in sight    identifiers, states, amounts and dates that the first view spells out, by the rules below, which are not
+            those by which fields are chosen; "paged" counts those on all pages of the plain walk
 
 Beside it: the first 80,000 characters of the result, and what deepagents' file system middleware leaves of it, with its
 own threshold and with the same budget as ours.
@@ -19,18 +19,23 @@ from __future__ import annotations
 
 import argparse
 import gzip
+import itertools
 import json
 import logging
 import random
 import re
+import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import structlog
+from langchain_core.messages import ToolMessage
 
 import exact
 from langchain_ctxwin.config import ToolResultConfig
@@ -41,8 +46,6 @@ from langchain_ctxwin.tool_results.pages import Page, PagePlace
 from langchain_ctxwin.tool_results.query import Question
 from langchain_ctxwin.tool_results.reading import NotedPage, Reader
 from langchain_ctxwin.tool_results.showing import Inside, ResultView
-from projection import CLASSES, classes, last_key, leaves, spelled
-from tool_result_peers import Ways, other_ways
 
 BUDGETS = (1_000, 4_000)
 MS_GOAL = 10.0
@@ -53,6 +56,25 @@ SIGNER = CursorSigner("a key of the benchmark")
 EVERYTHING = Question(fields=("*",))
 Leaf = tuple[str, str]
 """A key and the value under it as text."""
+
+IDENTIFIER = re.compile(
+    r"(?:id|uuid|guid|sha|number|code|key|slug|login|node_id|email|username|symbol|sku)\Z"
+    r"|.*(?:_id|[a-z]Id|ID|_code|Code|_key|_number|Number)\Z"
+)
+STATE = re.compile(
+    r"(?:state|status|type|kind|conclusion|visibility|category|severity|priority|phase|stage|role|currency|active"
+    r"|archived|draft|locked|enabled|disabled|private)\Z|.*(?:_status|Status|_state|State|_type|Type)\Z"
+)
+AMOUNT = re.compile(
+    r"(?:^|[_\s])(?:price|amount|total|cost|count|fee|tax|balance|quantity|gross|budget|sales|votes|rate|rating|score"
+    r"|size|percent)s?(?:[_\s]|\Z)"
+)
+DATE = re.compile(
+    r"(?i:date|time|timestamp|year)\Z|.*(?:_at|_on|_date|_time|\sDate|[a-z]Date|[a-z]On|[a-z]At|[a-z]Time)\Z"
+)
+ISO = re.compile(r"\d{4}-\d\d-\d\d")
+NUMBER = re.compile(r"-?\d+(?:\.\d+)?\Z")
+CLASSES = ("identifiers", "states", "amounts", "dates")
 
 WORD = re.compile(r"[^\s|,;:(){}\[\]\"]+")
 
@@ -272,7 +294,89 @@ def leaf_of(place: tuple[str | int, ...], leaf: Any) -> Leaf:
     return last_key(place), spelled(leaf)
 
 
-# ------------------------------------------------------------------------------------------------------------- report
+# ---- the values that count ------------------------------------------------------------------------------------------
+
+
+def leaves(value: Any, place: tuple[str | int, ...] = ()) -> Iterator[Leaf]:
+    if isinstance(value, dict):
+        for key, child in value.items():
+            yield from leaves(child, (*place, key))
+    elif isinstance(value, list):
+        for at, item in enumerate(value):
+            yield from leaves(item, (*place, at))
+    else:
+        yield place, value
+
+
+def spelled(leaf: Any) -> str:
+    return leaf if isinstance(leaf, str) else json.dumps(leaf)
+
+
+def last_key(place: tuple[str | int, ...]) -> str:
+    return next((step for step in reversed(place) if isinstance(step, str)), "")
+
+
+def classes(place: tuple[str | int, ...], leaf: Any) -> Iterator[str]:
+    if leaf is None or leaf == "" or (isinstance(leaf, str) and "://" in leaf):
+        return
+    key = last_key(place)
+    is_text, is_number = isinstance(leaf, str), isinstance(leaf, int | float) and not isinstance(leaf, bool)
+    if (is_text or is_number) and IDENTIFIER.match(key):
+        yield "identifiers"
+    if (is_text or isinstance(leaf, bool)) and STATE.match(key):
+        yield "states"
+    if (is_number or (is_text and NUMBER.match(leaf))) and AMOUNT.search(words(key)):
+        yield "amounts"
+    if (is_text and ISO.match(leaf)) or ((is_text or is_number) and DATE.match(key)):
+        yield "dates"
+
+
+def words(key: str) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", key).lower()
+
+
+# ---- what else is done with large results ---------------------------------------------------------------------------
+
+CUT_CHARS = 80_000
+Ways = dict[str, Callable[[str], str]]
+
+
+@contextmanager
+def other_ways(budget: int) -> Iterator[Ways]:
+    """Yield the other ways by name; each takes a result and returns what the model sees of it."""
+    ways: Ways = {f"{CUT_CHARS:,} characters": lambda text: text[:CUT_CHARS]}
+    with tempfile.TemporaryDirectory() as folder:
+        yield ways | _evictions(folder, budget)
+
+
+def _evictions(folder: str, budget: int) -> Ways:
+    """The file system middleware of deepagents with its own threshold, and with ours; nothing where it is missing."""
+    try:
+        from deepagents.backends import FilesystemBackend
+        from deepagents.middleware import FilesystemMiddleware
+    except ImportError:
+        return {}
+    backend = FilesystemBackend(root_dir=folder, virtual_mode=True)
+    return {
+        "deepagents": _evicted_by(FilesystemMiddleware(backend=backend)),
+        "deepagents, same budget": _evicted_by(
+            FilesystemMiddleware(backend=backend, tool_token_limit_before_evict=budget)
+        ),
+    }
+
+
+def _evicted_by(middleware: Any) -> Callable[[str], str]:
+    numbers = itertools.count()
+
+    def evicted(text: str) -> str:
+        call = {"name": "fetch", "args": {}, "id": f"call_{id(numbers)}_{next(numbers)}"}
+        request = SimpleNamespace(tool_call=call, state={"messages": []}, runtime=None, tool=None)
+        return middleware.wrap_tool_call(request, lambda _: ToolMessage(text, tool_call_id=call["id"])).text
+
+    return evicted
+
+
+# ---- the report -----------------------------------------------------------------------------------------------------
 
 
 def report(sources: dict[str, Figures], budget: int) -> None:

@@ -56,7 +56,7 @@ def load(data: Path | None, *, limit: int | None = None, names: Collection[str] 
             for number, line in enumerate(lines):
                 if limit is not None and number >= limit:
                     break
-                yield _read(json.loads(line), path.name.removesuffix(".jsonl.gz"))
+                yield transcript_of(json.loads(line), path.name.removesuffix(".jsonl.gz"))
 
 
 def generate(seed: int) -> Transcript:
@@ -80,7 +80,7 @@ def generate(seed: int) -> Transcript:
     return _named(Transcript(name=f"generated-{seed}", source="generated", tools=tools, messages=messages))
 
 
-def _read(row: dict[str, Any], source: str) -> Transcript:
+def transcript_of(row: dict[str, Any], source: str) -> Transcript:
     messages = convert_to_messages([cleaned(message) for message in row["messages"]])
     return _named(Transcript(name=row["id"], source=source, tools=row.get("tools") or [], messages=list(messages)))
 

@@ -1,17 +1,44 @@
-"""Who competes? Ours and a plain agent here, peers beside it; each builds an agent from the same parts."""
+"""Who competes? Each manager builds an agent from the same parts; peers are set up as they document.
+
+Where a peer counts messages alone, it is told sizes that leave room for the rest.
+"""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import HumanMessage, SystemMessage
+from langchain_core.messages.utils import trim_messages
+from langchain_core.tools import BaseTool
+from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.checkpoint.memory import InMemorySaver
 
-from arena_parts import peers
-from arena_parts.parts import Parts
+from arena_parts.provider import FakeProvider, FakeSummarizer, parts_of, total_tokens
 from langchain_ctxwin import ContextConfig, create_context_agent, pin
+from plain_tails import Dropped
+
+TRIGGER_SHARE = 0.8  # SummarizationMiddleware's documented example
+KEEP_SHARE = 0.3  # same
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    provider: FakeProvider
+    summarizer: FakeSummarizer
+    tools: list[BaseTool]
+    system_prompt: str
+    folder: str
+    """Where a manager may write files; it is removed after the scenario."""
+
+    @property
+    def room_tokens(self) -> int:
+        """Tokens left for messages, exactly: a careful user sets them for a peer that does not know them itself."""
+        tools = [convert_to_openai_tool(tool) for tool in self.tools]
+        fixed = total_tokens(parts_of([SystemMessage(self.system_prompt)], tools))
+        return self.provider.window - self.provider.max_tokens - fixed
 
 
 def nodes(parts: Parts, summarizer: Any = None) -> Any:
@@ -44,6 +71,128 @@ def middleware(parts: Parts) -> Any:
     )
 
 
+def summarization(parts: Parts) -> Any:
+    from langchain.agents.middleware import SummarizationMiddleware
+
+    middleware = SummarizationMiddleware(
+        parts.provider,
+        trigger=("fraction", TRIGGER_SHARE),
+        keep=("fraction", KEEP_SHARE),
+        trim_tokens_to_summarize=None,
+        summarizer=parts.summarizer,
+    )
+    return _agent(parts, middleware)
+
+
+def editing(parts: Parts) -> Any:
+    from langchain.agents.middleware import ClearToolUsesEdit, ContextEditingMiddleware
+
+    edit = ClearToolUsesEdit(trigger=int(TRIGGER_SHARE * parts.room_tokens))
+    return _agent(parts, ContextEditingMiddleware(edits=[edit]))
+
+
+def deep_agent(parts: Parts) -> Any:
+    from deepagents import create_deep_agent
+    from deepagents.backends import StateBackend
+    from deepagents.middleware.summarization import create_summarization_middleware
+
+    backend = StateBackend()
+    own = create_summarization_middleware(parts.provider, backend, summarizer=parts.summarizer)
+    return create_deep_agent(
+        parts.provider,
+        parts.tools,
+        system_prompt=parts.system_prompt,
+        backend=backend,
+        middleware=[own],
+        checkpointer=InMemorySaver(),
+    )
+
+
+def deep_middleware(parts: Parts) -> Any:
+    from deepagents.backends import FilesystemBackend
+    from deepagents.middleware.summarization import create_summarization_middleware
+
+    backend = FilesystemBackend(root_dir=parts.folder, virtual_mode=True)
+    return _agent(parts, create_summarization_middleware(parts.provider, backend, summarizer=parts.summarizer))
+
+
+def langmem(parts: Parts) -> Any:
+    from langgraph.prebuilt import create_react_agent
+    from langgraph.prebuilt.chat_agent_executor import AgentState
+    from langmem.short_term import SummarizationNode
+
+    class State(AgentState):
+        context: dict[str, Any]
+
+    node = SummarizationNode(
+        model=parts.summarizer,
+        max_tokens=int(TRIGGER_SHARE * parts.room_tokens),
+        max_summary_tokens=parts.summarizer.max_tokens,
+        output_messages_key="llm_input_messages",
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # deprecated, and still what langmem documents
+        return create_react_agent(
+            parts.provider,
+            parts.tools,
+            prompt=parts.system_prompt,
+            pre_model_hook=node,
+            state_schema=State,
+            checkpointer=InMemorySaver(),
+        )
+
+
+def trim(parts: Parts) -> Any:
+    from langchain.agents.middleware import wrap_model_call
+
+    max_tokens = int(TRIGGER_SHARE * parts.room_tokens)
+
+    @wrap_model_call
+    def trimmed(request: Any, handler: Any) -> Any:
+        messages = trim_messages(
+            request.messages,
+            max_tokens=max_tokens,
+            token_counter="approximate",  # noqa: S106  # the name of a counter
+            strategy="last",
+            start_on="human",
+            end_on=("human", "tool"),
+            include_system=True,
+        )
+        return handler(request.override(messages=messages))
+
+    return _agent(parts, trimmed)
+
+
+def listed_tail(parts: Parts) -> Any:
+    """The strongest plain way: a tail that drops to .3 of the room when it is full, and lists identifiers that left."""
+    from langchain.agents.middleware import wrap_model_call
+
+    policy = Dropped(parts.room_tokens, keep=0.3, list_share=0.1)
+
+    @wrap_model_call
+    def shortened(request: Any, handler: Any) -> Any:
+        sizes = [part.tokens for part in parts_of(request.messages, [])[1:]]
+        return handler(request.override(messages=policy.view(request.messages, sizes)))
+
+    return _agent(parts, shortened)
+
+
+def nothing(parts: Parts) -> Any:
+    return _agent(parts)
+
+
+def _agent(parts: Parts, *middleware: Any) -> Any:
+    from langchain.agents import create_agent
+
+    return create_agent(
+        parts.provider,
+        parts.tools,
+        system_prompt=parts.system_prompt,
+        middleware=list(middleware),
+        checkpointer=InMemorySaver(),
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manager:
     build: Callable[[Parts], Any]
@@ -67,34 +216,39 @@ MANAGERS: dict[str, Manager] = {
         build=middleware, install="langchain-ctxwin[agents]", setting="defaults; rules marked by pin()", ours=True
     ),
     "langchain": Manager(
-        build=peers.summarization,
+        build=summarization,
         install="langchain",
-        setting="SummarizationMiddleware, trigger 0.8 and keep 0.3 of the room, trim_tokens_to_summarize=None",
+        setting="SummarizationMiddleware, fraction 0.8 and keep 0.3 by profile, trim_tokens_to_summarize=None",
     ),
     "editing": Manager(
-        build=peers.editing,
+        build=editing,
         install="langchain",
         setting="ContextEditingMiddleware, ClearToolUsesEdit at 0.8 of the room, keep 3",
     ),
     "deepagents": Manager(
-        build=peers.deep_agent,
+        build=deep_agent,
         install="deepagents",
         setting="create_deep_agent with its own tools and its defaults by profile",
     ),
     "deepagents-mw": Manager(
-        build=peers.deep_middleware,
+        build=deep_middleware,
         install="deepagents",
         setting="create_summarization_middleware alone in create_agent, defaults by profile, files in a folder",
     ),
     "langmem": Manager(
-        build=peers.langmem,
+        build=langmem,
         install="langmem",
         setting="SummarizationNode as pre_model_hook, max_tokens 0.8 of the room",
     ),
     "trim": Manager(
-        build=peers.trim,
+        build=trim,
         install="langchain",
         setting="trim_messages before each call to 0.8 of the room, strategy last, start_on human",
     ),
-    "nothing": Manager(build=peers.nothing, install="langchain", setting="create_agent without any management"),
+    "tail-and-list": Manager(
+        build=listed_tail,
+        install="langchain",
+        setting="the newest messages, dropped to 0.3 of the room when full, and a bare list of identifiers",
+    ),
+    "nothing": Manager(build=nothing, install="langchain", setting="create_agent without any management"),
 }

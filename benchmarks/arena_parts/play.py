@@ -13,15 +13,18 @@ import structlog
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from arena_parts.desk import Books, Desk, Sent, Summary
-from arena_parts.managers import MANAGERS
-from arena_parts.parts import Parts
-from arena_parts.provider import FakeProvider, RefusedError
-from arena_parts.scenarios import CLOCK, RESERVE_SHARE, input_limit, scenario
-from arena_parts.script import Scenario
-from arena_parts.sizes import parts_of, total_tokens
-from arena_parts.summarizer import FakeSummarizer
-from prompt_caches import Bill
+from arena_parts.managers import MANAGERS, Parts
+from arena_parts.provider import (
+    Desk,
+    FakeProvider,
+    FakeSummarizer,
+    RefusedError,
+    Sent,
+    Summary,
+    parts_of,
+    total_tokens,
+)
+from arena_parts.script import CLOCK, RESERVE_SHARE, Scenario, input_limit, scenario
 
 MODEL_SECONDS = 1.0  # one answer in real time
 SUMMARIZER_SECONDS = 2.0
@@ -56,7 +59,6 @@ class Outcome:
     errors: list[str] = field(default_factory=list)
     sent: list[Sent] = field(default_factory=list)
     summaries: list[Summary] = field(default_factory=list)
-    bills: dict[str, Bill] = field(default_factory=dict)
     facts_at_end: float = 0.0
     added_seconds: list[float] = field(default_factory=list)
     """Per turn."""
@@ -78,8 +80,7 @@ def play(job: Job) -> Outcome:
 
 
 def _play(job: Job, script: Scenario, speed: float) -> Outcome:
-    books = Books(job.scenario, ours=MANAGERS[job.manager].ours)
-    desk, began = Desk(script, books), time.perf_counter()
+    desk, began = Desk(script), time.perf_counter()
     outcome = Outcome(job=job, turns=len(script.turns), calls=script.calls)
     with tempfile.TemporaryDirectory(prefix="arena-") as folder:
         try:
@@ -89,7 +90,6 @@ def _play(job: Job, script: Scenario, speed: float) -> Outcome:
             return outcome
         _converse(agent, desk, outcome)
     outcome.sent, outcome.summaries, outcome.seconds = desk.sent, desk.summaries, time.perf_counter() - began
-    outcome.bills = books.bills(desk.summaries)
     last = next((sent for sent in reversed(desk.sent) if sent.outcome == "answered"), None)
     if last and (last.turn, last.step) == (len(script.turns) - 1, len(script.turns[-1].steps)):
         outcome.facts_at_end = last.facts or 0.0

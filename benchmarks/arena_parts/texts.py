@@ -12,7 +12,6 @@ import zlib
 from collections.abc import Callable
 
 import exact
-from token_texts import SENTENCES
 
 SUBJECTS = (
     "The billing service", "Our night shift", "The regional warehouse", "A returning customer", "The import job",
@@ -35,7 +34,10 @@ ENDINGS = (
     "despite the new procedure", "as the handbook recommends", "for reasons that remain unclear",
 )  # fmt: skip
 CHINESE = (
-    *SENTENCES["zh"],
+    "客户询问订单什么时候可以送达，并希望在周末之前收到。",
+    "我们把缓存放在网关后面，延迟在一小时内降低了三分之一。",
+    "请在回答第二个问题之前仔细阅读附件中的说明。",
+    "数据库升级之后，所有服务都需要重新启动一次。",
     "华东仓库本周的出库量比上周减少了百分之十二，主要原因是节假日。",
     "财务部门要求在月底之前提交全部报销单据和合同扫描件。",
     "该接口在高峰期偶尔超时，重试两次之后通常可以恢复正常。",

@@ -6,8 +6,8 @@ call_arguments(window)  the arguments of the call: newest breakpoint, cache key
 Anthropic caches what ends at a breakpoint, at most four of them in a request (Anthropic, prompt caching guide). Ours
 stand behind what stays the same longest: the system prompt (the tools precede it), the pins, and the newest message. A
 breakpoint behind the record would be rewritten with each compaction and saves nothing beside the one of the newest
-message; the one behind the pins saves 10 and 1 % at windows of 8,192 and 32,768 tokens, where some pauses outlast the
-cache (recorded agents, `benchmarks/cost.py --providers`). Breakpoints that somebody else has set come first.
+message; the one behind the pins saves most where some pauses outlast the cache. `benchmarks/cost.py` bills what is sent
+here. Breakpoints that somebody else has set come first.
 
 Newer models of OpenAI match a prefix at breakpoints only, of which the server sets one behind the newest message by
 itself (OpenAI, prompt caching guide). Without another one behind the system prompt, which is what a compaction leaves

@@ -18,7 +18,7 @@ FIRST_CHARS = 1_000  # the same for a page of text
 TITLE_SHARE = 0.5  # most of a page that repeats the title of the part that goes on there; it stands where that begins
 EMPTY_SHARE = 0.2
 """Part of a page that is not left empty before an entry that is larger than a page: below, it shows little of that. Of
-0.5, 0.33 and 0.2, first views of recorded API results show most per token with this one (`benchmarks/page_fill.py`)."""
+0.5, 0.33 and 0.2, first views of recorded API results show most per token with this one."""
 
 CHAR_BITS = 30  # of a cursor's offset, for the position inside an entry: a billion characters
 QUESTION_BITS = 12  # for the digest of a question; the other 22 of 64 bits are left for the entry

@@ -32,7 +32,7 @@ def python():
 
 
 def test_nothing_is_lost_or_done_twice_when_a_worker_is_killed(python):
-    command = [python, ROOT / "benchmarks" / "fleet.py", *SMALL.split()]
+    command = [python, ROOT / "benchmarks" / "fleet", *SMALL.split()]
     settings = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         command, cwd=ROOT, env=settings, capture_output=True, text=True, timeout=PATIENCE, check=False

@@ -1,4 +1,4 @@
-"""Does `make bench` run every benchmark there is, with arguments that it takes, and is each told of in the results?"""
+"""Does `make bench` run every benchmark there is, in a small form that ends well, and are results kept as they come?"""
 
 from __future__ import annotations
 
@@ -8,37 +8,54 @@ from pathlib import Path
 
 import pytest
 
-FOLDER = Path(__file__).parents[2] / "benchmarks"
-sys.path.insert(0, str(FOLDER))
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
-import run as bench  # noqa: E402  # stands beside the other benchmarks
+import figures  # stands beside the other benchmarks
+import run as bench
 
-# The runner itself; what needs servers of its own, or an earlier version, or runs the others for hours.
-APART = {"run", "fleet", "goldens", "switch_off", "model_snapshot"}
+FOLDER = bench.FOLDER
 
-
-def scripts():
-    runnable = {path.stem for path in FOLDER.glob("*.py") if '__name__ == "__main__"' in path.read_text("utf-8")}
-    return {name for name in runnable if not name.startswith("fit_")} - APART
+# The runner itself, and what writes data or documents instead of measuring.
+APART = {"run", "figures", "fetch_data", "model_snapshot", "fit_tokens"}
+WITHOUT_DATA = {row.script: row for row in reversed(bench.BENCHMARKS) if not row.needs_data and "own" not in row.form}
 
 
 def test_every_benchmark_is_run():
-    assert {row.script for row in bench.BENCHMARKS} == scripts()
+    runnable = {path.stem for path in FOLDER.glob("*.py") if '__name__ == "__main__"' in path.read_text("utf-8")}
+    assert {row.script for row in bench.BENCHMARKS} == runnable - APART
 
 
 @pytest.mark.parametrize("row", bench.BENCHMARKS, ids=lambda row: row.name)
 def test_a_benchmark_takes_its_arguments_and_says_what_it_asks(row):
     text = (FOLDER / f"{row.script}.py").read_text("utf-8")
-    known = {*re.findall(r'add_argument\(\s*"(--[a-z-]+)"', text), *(["--data"] if row.data else [])}
+    known = {*re.findall(r'add_argument\(\s*"(--[a-z-]+)"', text)}
     given = {word for word in f"{row.full} {row.quick}".split() if word.startswith("--")}
     assert given <= known
-    assert not row.data or '"--data"' in text
+    assert not row.data or "--data" in known
     assert row.question.endswith(("?", "."))
 
 
-def test_the_results_tell_of_every_benchmark():
-    text = bench.RESULTS.read_text("utf-8")
-    assert [row.name for row in bench.BENCHMARKS if f"\n## {row.name}\n" not in text] == []
-    plots = re.findall(r"\]\((plots/[^)]+)\)", text)
-    assert plots
-    assert all((FOLDER / plot).exists() for plot in plots)
+@pytest.mark.parametrize("row", WITHOUT_DATA.values(), ids=lambda row: row.name)
+def test_the_small_form_ends_well_on_made_up_data(row):
+    section = bench.run(row, None, quick=True)
+    assert not section.is_failure, section.how
+    assert section.text
+
+
+@pytest.mark.parametrize("page", figures.PAGES, ids=lambda path: path.name)
+def test_figures_that_are_quoted_are_those_of_the_results(page):
+    text = page.read_text("utf-8")
+    assert "<!-- figures: " in text
+    assert figures.written(text, bench.sections()) == text
+
+
+def test_a_section_replaces_an_older_one_and_the_others_stay(tmp_path):
+    path = tmp_path / "RESULTS.md"
+    one, other = (
+        bench.Section(name=name, command="python x.py", how="now", text="a\n\nb") for name in ("soak", "cost")
+    )
+    bench.write(path, one)
+    bench.write(path, other)
+    newer = bench.Section(name="soak", command="python x.py --data DATA", how="later", text="## c\n\n| d |")
+    bench.write(path, newer)
+    assert bench.sections(path) == {"cost": other, "soak": newer}

@@ -10,9 +10,9 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
-from fleet_parts import script  # stands beside the other benchmarks
-from fleet_parts.check import Stored, Turn, faults, figures
-from fleet_parts.model import decide, orphans, seen_in
+from fleet import script  # stands beside the other benchmarks
+from fleet.check import Stored, Turn, faults, figures
+from fleet.model import decide, orphans, seen_in
 
 THREAD, TURNS = script.thread_id(0), 6
 RESULT = "[Here: rows 1-2]\n<data abcdefghijkl>\n{}n0\n{}n1\n</data abcdefghijkl>\n[Next page: read_more(cursor={!r})]"

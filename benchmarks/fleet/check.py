@@ -10,8 +10,8 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 
-from fleet_parts import script
-from fleet_parts.model import orphans
+from fleet import script
+from fleet.model import orphans
 
 Line = Mapping[str, Any]
 EXAMPLES = 3  # of each fault, enough to find it in the diary

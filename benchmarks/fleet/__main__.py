@@ -17,11 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fleet_parts.check import Faults, Turn, faults, figures
-from fleet_parts.diary import read_diary
-from fleet_parts.drive import closed_loop, connected, killing, open_loop
-from fleet_parts.services import Fleet, serving
-from fleet_parts.stored import stored_kb, stored_threads
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from fleet.check import Faults, Turn, faults, figures
+from fleet.diary import read_diary
+from fleet.drive import closed_loop, connected, killing, open_loop
+from fleet.services import Fleet, serving
+from fleet.stored import stored_kb, stored_threads
 
 SEEN = 5  # kinds of warnings that are printed
 

@@ -2,6 +2,6 @@
 
 import os
 
-from fleet_parts.graph import Place, build
+from fleet.graph import Place, build
 
 graph = build(Place.of(os.environ)).compile()

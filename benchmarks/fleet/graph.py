@@ -12,9 +12,9 @@ from langchain_core.tools import tool
 from langgraph.graph import END, START, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 
-from fleet_parts import script
-from fleet_parts.diary import Diary
-from fleet_parts.model import FleetModel, Summarizer
+from fleet import script
+from fleet.diary import Diary
+from fleet.model import FleetModel, Summarizer
 from langchain_ctxwin import (
     ContextEngine,
     ContextNodes,

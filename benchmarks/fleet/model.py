@@ -13,8 +13,8 @@ from langchain_core.runnables import Runnable
 from langchain_core.runnables.config import ensure_config
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from fleet_parts import script
-from fleet_parts.diary import Diary
+from fleet import script
+from fleet.diary import Diary
 from langchain_ctxwin.counting import VocabularyCounter
 
 COUNT = VocabularyCounter("o200k_base")

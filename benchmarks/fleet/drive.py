@@ -11,9 +11,9 @@ from typing import Any
 
 import httpx
 
-from fleet_parts import script
-from fleet_parts.check import Turn
-from fleet_parts.services import GRAPH, Fleet
+from fleet import script
+from fleet.check import Turn
+from fleet.services import GRAPH, Fleet
 
 CLIENT_SECONDS = 600.0
 """Longest wait for a turn: many times what a dead worker's lease and the reaper of stuck runs take."""

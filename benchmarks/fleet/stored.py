@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import psycopg
 from langgraph.checkpoint.postgres import PostgresSaver
 
-from fleet_parts.check import Stored
-from fleet_parts.graph import Place, build
-from fleet_parts.services import Fleet
+from fleet.check import Stored
+from fleet.graph import Place, build
+from fleet.services import Fleet
 
 CHECKPOINT_TABLES = ("checkpoints", "checkpoint_blobs", "checkpoint_writes")
 

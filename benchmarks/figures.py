@@ -1,0 +1,136 @@
+"""Writes the figures of README.md and docs/figures.md from RESULTS.md, so that what is quoted is what was measured.
+
+    python benchmarks/figures.py            # writes them
+    python benchmarks/figures.py --check    # says whether they are as the results say
+
+What stands between `<!-- figures: NAME -->` and `<!-- end of figures -->` is written: `arena` and `missed` by functions
+of these names, anything else is the section of that name in RESULTS.md, or, behind a colon, its paragraphs that begin
+with one of the texts given.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Iterator
+from itertools import zip_longest
+from pathlib import Path
+
+from run import BENCHMARKS, RESULTS, Section, sections
+
+ROOT = Path(__file__).parents[1]
+PAGES = (ROOT / "README.md", ROOT / "docs" / "figures.md")
+PLACE = re.compile(r"(<!-- figures: (?P<name>.+?) -->\n).*?(?=<!-- end of figures -->)", re.DOTALL)
+ARENA_COLUMNS = (
+    "failed turns", "invalid requests", "current question shown", "planted facts shown at the end", "prefix stability",
+    "added seconds per call", "cost",
+)  # fmt: skip
+SHOWN_AS = {
+    "ours-nodes": "this package, nodes",
+    "ours-own-model": "the same, the agent's model summarizes",
+    "ours-middleware": "this package, middleware",
+    "langchain": "`SummarizationMiddleware`",
+    "editing": "`ContextEditingMiddleware`",
+    "deepagents-mw": "deepagents' middleware alone",
+    "trim": "`trim_messages`",
+    "tail-and-list": "a tail that drops, with a bare list",
+}
+
+
+def written(page: str, found: dict[str, Section]) -> str:
+    """Return a page with its figures as the results say."""
+    return PLACE.sub(lambda place: f"{place[1]}\n{block(place['name'], found)}\n\n", page)
+
+
+def block(name: str, found: dict[str, Section]) -> str:
+    if name == "missed":
+        return "\n".join(missed(found)) or "None."
+    benchmark, _, wanted = name.partition(": ")
+    section = found.get(benchmark)
+    if section is None:
+        return f"`{benchmark}` has not run yet."
+    if not section.text:
+        return f"`{section.command}`: {section.how}."
+    if name == "arena":
+        return arena(section)
+    return excerpt(section, [text.strip() for text in wanted.split(";")] if wanted else [""])
+
+
+def excerpt(section: Section, wanted: list[str]) -> str:
+    """The paragraphs of a section that begin with these texts, tables as such, under the command that printed them."""
+    parts = [part.strip("\n") for part in re.split(r"\n\s*\n", section.text)]
+    kept = [part for part in parts if any(part.startswith(text) for text in wanted)]
+    if not kept:
+        raise SystemExit(f"{section.name} in {RESULTS.name} has no paragraph that begins with {wanted}: run it again")
+    shown = [part if "|---" in part else f"```text\n{part}\n```" for part in map(_with_gaps, kept)]
+    return "\n\n".join([f"`{section.command}` ({section.how}):", *shown])
+
+
+def _with_gaps(part: str) -> str:
+    """A table with an empty line on either side, where text stands close to it."""
+    lines: list[str] = []
+    for line in part.splitlines():
+        if lines and lines[-1].startswith("|") != line.startswith("|") and "|---" in part:
+            lines.append("")
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def arena(section: Section) -> str:
+    """One table of all windows: figures of each, divided by a slash."""
+    tables = [table for table in tables_of(section.text) if table[0][0].endswith(" tokens") and "," not in table[0][1]]
+    heads = [dict(zip(head, range(len(head)), strict=True)) for head, *_ in tables]
+    windows = " / ".join(head[0].removesuffix(" tokens") for head, *_ in tables)
+    lines = [f"| {windows} tokens | " + " | ".join(ARENA_COLUMNS) + " |", "|---|" + "---|" * len(ARENA_COLUMNS)]
+    for rows in zip(*(rows for _, *rows in tables), strict=True):
+        cells = [
+            " / ".join(row[head[column]] or "-" for row, head in zip(rows, heads, strict=True))
+            for column in ARENA_COLUMNS
+        ]
+        lines.append(f"| {SHOWN_AS.get(rows[0][0], rows[0][0])} | " + " | ".join(cells) + " |")
+    return "\n".join([f"`{section.command}` ({section.how}):", "", *lines])
+
+
+def tables_of(text: str) -> Iterator[list[list[str]]]:
+    """Head and rows of each table."""
+    for part in re.findall(r"(?:^\|.*\n?)+", text, re.MULTILINE):
+        rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in part.strip().splitlines()]
+        yield [rows[0], *rows[2:]]
+
+
+def missed(found: dict[str, Section]) -> Iterator[str]:
+    """Every goal that a benchmark missed, in its own words; what stands before it says where."""
+    for benchmark in BENCHMARKS:
+        where, shown = "", dict[str, None]()
+        for line in found[benchmark.name].text.splitlines() if benchmark.name in found else ():
+            if line.startswith("Goals"):
+                where = f" ({line.removesuffix(':').removeprefix('Goals ')})"
+            elif line.startswith("- MISSED"):
+                shown[f"{line.removeprefix('- MISSED ').strip()}{where}"] = None
+        if shown:
+            yield f"- `{benchmark.name}`: {'; '.join(shown)}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 where a page differs")
+    options = parser.parse_args()
+    found = sections()
+    stale = []
+    for path in PAGES:
+        before = path.read_text(encoding="utf-8")
+        after = written(before, found)
+        if after != before:
+            stale.append(path.name)
+            lines = zip_longest(before.splitlines(), after.splitlines(), fillvalue="")
+            first = next((pair for pair in lines if pair[0] != pair[1]), ("", ""))
+            print(f"{path.name}: {first[0]!r} is now {first[1]!r}, and maybe more")
+            if not options.check:
+                path.write_text(after, encoding="utf-8")
+    if options.check and stale:
+        sys.exit(f"{', '.join(stale)} differ from {RESULTS.name}: run python benchmarks/figures.py")
+
+
+if __name__ == "__main__":
+    main()
