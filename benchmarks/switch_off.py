@@ -146,7 +146,7 @@ ROWS = (
         seams={"pricing:Pricings": _plain_estimate},
         measures=("shown", "calibration", "arena"),
     ),
-    Row(name="doubted reports", instead="all are believed", seams={"core.updates:contradicts": returning(False)}),
+    Row(name="doubted reports", instead="all are believed", seams={"core.usage:contradicts": returning(False)}),
     Row(name="long texts are sampled", seams={"core.tokens:_thinned": argument(0)}, measures=("calibration", "speed")),
     Row(
         name="recovery from a refusal",
