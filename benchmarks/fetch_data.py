@@ -1,0 +1,140 @@
+"""Rebuilds the parts of a data folder whose public source is enough, and says of the others why it is not.
+
+    python benchmarks/fetch_data.py DIR
+
+Files come from GitHub at a fixed commit. What is rebuilt has more rows than the folder that RESULTS.md was made with,
+of which some were kept aside: figures differ a little. Licences differ from part to part: read them before you pass
+anything on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import csv
+import gzip
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import quicktok
+
+BASE = "https://raw.githubusercontent.com"
+TAU = "sierra-research/tau-bench/59a200c6d575d595120f1cb70fea53cef0632f6b"
+ROUTELLM = "lm-sys/RouteLLM/0b64fdafe049e596a3f5657c219329f24af24198/routellm/evals"
+TIMEOUT_SECONDS = 60
+
+AIRLINE_TOOLS = (
+    "book_reservation", "calculate", "cancel_reservation", "get_reservation_details", "get_user_details",
+    "list_all_airports", "search_direct_flight", "search_onestop_flight", "send_certificate", "think",
+    "transfer_to_human_agents", "update_reservation_baggages", "update_reservation_flights",
+    "update_reservation_passengers",
+)  # fmt: skip
+SUBJECTS = (
+    "abstract_algebra", "anatomy", "astronomy", "clinical_knowledge", "college_biology", "college_chemistry",
+    "college_physics", "computer_security", "econometrics", "electrical_engineering", "formal_logic",
+    "high_school_chemistry", "high_school_computer_science", "high_school_world_history", "human_aging",
+    "logical_fallacies", "machine_learning", "marketing", "miscellaneous", "moral_disputes", "professional_law",
+    "professional_medicine", "professional_psychology", "public_relations", "security_studies",
+)  # fmt: skip
+MODELS = {
+    "mixtral-8x7b-instruct": ("mistralai/Mixtral-8x7B-Instruct-v0.1", 0.6, 0.6),
+    "gpt-4-1106-preview": ("gpt-4-1106-preview", 10.0, 30.0),
+}
+"""Name, column, and US dollars per million tokens of input and output when the outcomes were published."""
+
+NOT_REBUILT = {
+    "transcripts/ beside tau_airline": "runs in SWE-agent, mini-SWE-agent, OpenHands, LiveMCPBench, tau2-bench and "
+    "pi-mono, taken from several commits and pull requests; BFCL's calls were executed by its simulators",
+    "json_payloads/": "single responses chosen from octokit/fixtures, GitHub's and Stripe's OpenAPI descriptions, "
+    "Hostaway's documentation and vega-datasets",
+    "tokens/": "counted once by eight tokenizers; one of them is no longer public, two need files of their own",
+    "usage_truth/": "collected by hand from recordings in public test suites",
+    "overflow_errors.jsonl.gz": "collected by hand from issues and documents",
+    "tool_selection/": "StableToolBench, BFCL and MetaTool, pooled and cleaned by hand",
+    "routing/llmrouter_9models": "LLMRouter's training set, with prices of its own list",
+    "memory_qa/": "three of the chats of snap-research/LoCoMo (CC BY-NC), laid out anew",
+    "retrieval/": "Cranfield and ARCD in the layout of BEIR: see their publishers",
+    "model_facts/": "states of models.dev and LiteLLM over nine months; nobody serves the past ones in one place",
+}
+
+
+def read(base: str, path: str) -> str:
+    with urlopen(f"{base}/{path}", timeout=TIMEOUT_SECONDS) as answer:  # noqa: S310  # the address is ours or the user's
+        return answer.read().decode("utf-8")
+
+
+def tau_airline(base: str) -> Iterator[dict[str, Any]]:
+    """tau-bench: 200 recorded runs of an agent of an airline."""
+    folder = f"{TAU}/tau_bench/envs/airline/tools"
+    tools = [stated_tool(read(base, f"{folder}/{name}.py")) for name in AIRLINE_TOOLS]
+    for row in json.loads(read(base, f"{TAU}/historical_trajectories/gpt-4o-airline.json")):
+        name = f"tau-airline-gpt4o-{row['task_id']}-{row['trial']}"
+        meta = {"model": "gpt-4o", "reward": row["reward"]}
+        yield {"id": name, "source": TAU, "tools": tools, "messages": row["traj"], "meta": meta}
+
+
+def stated_tool(source: str) -> dict[str, Any]:
+    """The definition that the module of a tool returns as a literal; nothing of it is executed."""
+    info = next(n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.FunctionDef) and n.name == "get_info")
+    returned = next(node for node in ast.walk(info) if isinstance(node, ast.Return) and node.value is not None)
+    tool: dict[str, Any] = ast.literal_eval(returned.value)
+    return tool
+
+
+def routellm(base: str) -> Iterator[dict[str, Any]]:
+    """RouteLLM: which of two models answered questions of MMLU and GSM8K right."""
+    count = quicktok.get_encoding("o200k_base").count
+    files = {subject: f"{ROUTELLM}/mmlu/responses/mmlu_{subject}.csv" for subject in SUBJECTS}
+    for domain, path in {**files, "math": f"{ROUTELLM}/gsm8k/gsm8k_responses.csv"}.items():
+        task = "gsm8k" if domain == "math" else "mmlu"
+        for number, row in enumerate(csv.DictReader(io.StringIO(read(base, path)))):
+            models: dict[str, Any] = {}
+            for name, (column, *_) in MODELS.items():
+                models[name] = {"correct": int(row[column] == "True")}
+                if answer := row.get(f"{column}_response"):
+                    models[name]["out_tokens"] = count(answer)
+            name = f"{task}-{number}" if task == "gsm8k" else f"{task}-{domain}-{number}"
+            yield {
+                "id": name, "source": path, "domain": domain, "task": task, "prompt": row["prompt"],
+                "in_tokens": count(row["prompt"]), "models": models,
+            }  # fmt: skip
+
+
+PARTS = {
+    "transcripts/tau_airline.jsonl.gz": tau_airline,
+    "routing/routellm.jsonl.gz": routellm,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help="where to write; what is there already stays")
+    parser.add_argument("--base", default=BASE, help="where the files of GitHub are served")
+    options = parser.parse_args()
+    for name, rows in PARTS.items():
+        path = options.folder / name
+        if path.exists():
+            print(f"{name}: there already")
+            continue
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            lines = [json.dumps(row, ensure_ascii=False) for row in rows(options.base)]
+        except OSError as error:
+            print(f"{name}: not fetched: {error}")
+            continue
+        path.write_bytes(gzip.compress("\n".join(lines).encode(), mtime=0))
+        print(f"{name}: {len(lines):,} rows. {(rows.__doc__ or '').strip()}")
+        if rows is routellm:
+            prices = {model: {"input_per_mtok": i, "output_per_mtok": o} for model, (_, i, o) in MODELS.items()}
+            path.with_name("routellm.prices.json.gz").write_bytes(gzip.compress(json.dumps(prices).encode(), mtime=0))
+    print("\nNot rebuilt:")
+    for name, why in NOT_REBUILT.items():
+        print(f"- {name}: {why}")
+
+
+if __name__ == "__main__":
+    main()
