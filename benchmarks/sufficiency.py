@@ -2,6 +2,10 @@
 
 Of the values that the next call of a recorded agent has in its arguments and that were seen before: how many does the
 request still show, beside plain tails and what their input is billed when a cached prefix costs a tenth.
+
+An agent that knows nothing but its request has to look up again what it lacks: `again` counts those look-ups per
+thousand calls, each result once while it is among the newest messages. With `--queue N` the conversations of one set of
+tools follow each other in one thread, N at a time: `tasks` is the part of them that needs no second look.
 """
 
 from __future__ import annotations
@@ -9,6 +13,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import itertools
+import json
 import logging
 import multiprocessing
 import os
@@ -18,7 +23,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -49,6 +54,7 @@ PLAIN = re.compile(r"[A-Za-z]{4,}")
 
 OURS, NEWEST, TO_HALF, LISTED = ARMS = ("ours", "newest only", "drop to half", "drop and list")
 GROUPS = ("all", "far", "context", "near", "steps")
+PER_CALLS = 1_000
 GOALS = {
     "all": {4_096: 0.93, 8_192: 0.98, 32_768: 0.99},
     "far": {4_096: 0.85, 8_192: 0.95, 32_768: 0.97},
@@ -155,6 +161,8 @@ class Play:
         self.policies = {arm: made[arm] for arm in job.arms}
         self.sent: dict[str, list[AnyMessage]] = {}
         self.sent_share, self.compactions = 0.0, 0  # of our latest request
+        self.again: dict[tuple[str, int], int] = {}  # when an arm last looked up again what a message told
+        self.lacking: dict[str, set[str]] = {arm: set() for arm in job.arms}  # conversations with a second look
 
     def run(self) -> Tally:
         if self.room < LEAST_ROOM or sum(self.sizes) <= self.room:
@@ -171,7 +179,14 @@ class Play:
                 break
             self._score(message, at, requests)
             history.append(self._reported(message, requests))
+        self._count_tasks()
         return self.tally
+
+    def _count_tasks(self) -> None:
+        tasks = {conversation_of(message) for message in self.rest}
+        self.tally["", "tasks"] += len(tasks)
+        for arm, lacking in self.lacking.items():
+            self.tally[arm, "tasks"] += len(tasks - lacking)
 
     def _reported(self, reply: AIMessage, requests: dict[str, list[AnyMessage]]) -> AIMessage:
         """The reply with the size of our request, as a provider reports it; every request is billed."""
@@ -211,6 +226,16 @@ class Play:
             shown = [n for n in needed if n.value in text]
             in_context = sum(n.in_context(text) for n in shown if n.is_far)
             self.tally.update(_named(arm, len(shown), _far(shown), in_context, int(len(shown) == len(needed))))
+            if len(shown) < len(needed):
+                self.lacking[arm].add(conversation_of(reply))
+                self._look_again(arm, at, [n.value for n in needed if n.value not in text])
+
+    def _look_again(self, arm: str, at: int, values: Iterable[str]) -> None:
+        """Count the look-ups that bring missing values back, but those that were made within the newest messages."""
+        for source in {max(j for j in range(at) if value in self.texts[j]) for value in values}:
+            if at - self.again.get((arm, source), -at) > FAR_MESSAGES:
+                self.again[arm, source] = at
+                self.tally[arm, "again"] += 1
 
 
 def _far(needed: Iterable[Needed]) -> int:
@@ -220,6 +245,24 @@ def _far(needed: Iterable[Needed]) -> int:
 def _named(arm: str, every: int, far: int, context: int, steps: int) -> dict[tuple[str, str], int]:
     values = {"all": every, "far": far, "context": context, "near": every - far, "steps": steps}
     return {(arm, group): count for group, count in values.items()}
+
+
+def conversation_of(message: AnyMessage) -> str:
+    return (message.id or "").rpartition("-")[0]
+
+
+def queues(chosen: Iterable[Transcript], length: int) -> Iterator[Transcript]:
+    """Yield threads in which conversations with one prompt and one set of tools follow each other."""
+    alike: dict[str, list[Transcript]] = {}
+    for transcript in chosen:
+        prompts = [exact.payload(m) for m in transcript.messages if isinstance(m, SystemMessage)]
+        alike.setdefault(json.dumps([prompts, transcript.tools]), []).append(transcript)
+    for group in alike.values():
+        for begin in range(0, len(group) - length + 1, length):
+            members = group[begin : begin + length]
+            rest = [m for t in members for m in t.messages if not isinstance(m, SystemMessage)]
+            head = [m for m in members[0].messages if isinstance(m, SystemMessage)]
+            yield replace(members[0], messages=[*head, *rest])
 
 
 def conversations(data: Path | None, files: Sequence[str], per_file: int, half: str | None) -> Iterator[Transcript]:
@@ -263,12 +306,13 @@ def compare(chosen: Sequence[Transcript], windows: Sequence[int]) -> None:
     totals = {window: Tally() for window in windows}
     for job, tally in played([Job(transcript=t, window=w) for t in chosen for w in windows]):
         totals[job.window].update(tally)
-    print("| window | | values | " + " | ".join(GROUPS) + " | billed per call | over the limit |")
-    print("|---:|---|" + "---:|" * (len(GROUPS) + 3))
+    print("| window | | values | " + " | ".join(GROUPS) + " | tasks | again | billed per call | over the limit |")
+    print("|---:|---|" + "---:|" * (len(GROUPS) + 5))
     for window, arm in itertools.product(windows, ARMS):
         tally = totals[window]
-        shares = " | ".join(f"{share(tally, arm, group):.3f}" for group in GROUPS)
-        numbers = f"{billed(tally, arm):,.0f} | {tally[arm, 'over']}"
+        shares = " | ".join(f"{share(tally, arm, group):.3f}" for group in (*GROUPS, "tasks"))
+        again = PER_CALLS * tally[arm, "again"] / max(1, tally["", "calls"])
+        numbers = f"{again:.1f} | {billed(tally, arm):,.0f} | {tally[arm, 'over']}"
         print(f"| {window:,} | {arm} | {tally['', 'all']:,} | {shares} | {numbers} |")
     print(f"\ntyped refusals: {sum(t['', 'refused'] for t in totals.values())}")
     for window, tally in totals.items():
@@ -344,9 +388,12 @@ def main() -> None:
     parser.add_argument("--keeps", type=float, nargs="+", default=list(KEEPS))
     parser.add_argument("--record-shares", type=float, nargs="+", default=list(RECORD_SHARES))
     parser.add_argument("--presets", action="store_true", help="compare the named sets of settings instead")
+    parser.add_argument("--queue", type=int, metavar="N", help="join N conversations with the same tools to one thread")
     options = parser.parse_args()
     began = time.perf_counter()
     chosen = list(conversations(options.data, options.files, options.per_file, options.half))
+    if options.queue:
+        chosen = list(queues(chosen, options.queue))
     print(f"{len(chosen)} conversations ({'recorded' if options.data else 'generated'}), tokenizer {exact.ENCODING}")
     if options.front:
         front(chosen, options.windows, itertools.product(options.keeps, options.record_shares))

@@ -20,7 +20,7 @@ from langchain_ctxwin.core.native import in_prompt, is_deferred
 from langchain_ctxwin.core.pins import PinWhen
 from langchain_ctxwin.core.sizing import QUANTILE_SD, Doubt
 from langchain_ctxwin.core.tokens import CharRatioCounter, TokenEstimator
-from langchain_ctxwin.core.tool_schemas import name_of, tool_definition
+from langchain_ctxwin.core.tool_schemas import name_of, parameter_names, tool_definition
 from langchain_ctxwin.guarded import GuardedCounter
 from langchain_ctxwin.protocols import RequestCounter, TokenCounter, takes_tools
 from langchain_ctxwin.util.memo import MAX_TEXTS, Lru, PerMessage, once
@@ -53,6 +53,9 @@ class ToolSet:
 
     is_deferred: bool
     """Some of them are not in a prompt until they are loaded."""
+
+    parameters: frozenset[str]
+    """What they call their parameters."""
 
 
 class Pricing:
@@ -112,6 +115,10 @@ class Pricing:
         """True when some of the tools are not in a prompt until they are loaded."""
         return bool(tools) and self._tool_set(tools).is_deferred
 
+    def parameters(self, tools: Sequence[Any]) -> frozenset[str]:
+        """What the tools call their parameters."""
+        return self._tool_set(tools).parameters if tools else frozenset()
+
     def loaded(self, tools: Sequence[Any], name: str) -> int:
         """Tokens that a message adds which loads one of these tools, by name; 0 for another."""
         tool = next((tool for tool in tools if is_deferred(tool) and name_of(tool) == name), None)
@@ -162,6 +169,7 @@ class Pricing:
             tokens=tokens,
             digest=hashlib.blake2b("\0".join(texts).encode("utf-8", "surrogatepass"), digest_size=12).hexdigest(),
             is_deferred=any(map(is_deferred, kept)),
+            parameters=parameter_names(kept),
         )
         return self._tool_sets.put(key, found)
 

@@ -327,6 +327,7 @@ def _lines(request: Request, positions: Sequence[int], room_tokens: int) -> Iter
     parts = list[list[RecordLine]]()
     stop = len(positions)
     rules = rules_of(request.parts.settings.rules)
+    taken = request.parts.pricer.parameters(request.parts.tools)
     room_chars = dict.fromkeys(("done", "used", "seen"), OLDER_CHARS * room_tokens)
     while stop and (not parts or max(room_chars.values()) > 0):
         start = max(0, stop - NOTED_AT_ONCE)
@@ -336,7 +337,7 @@ def _lines(request: Request, positions: Sequence[int], room_tokens: int) -> Iter
         for run in _runs(positions[start:stop]):
             ids = [message_id(messages, i) for i in run]
             before = messages[run[0] - 1] if run[0] else None
-            parts[-1] += record_lines([messages[i] for i in run], ids, before, rules)
+            parts[-1] += record_lines([messages[i] for i in run], ids, before, rules, taken)
         for line in parts[-1]:
             if line.kind == "seen" and line.uses >= USED:
                 room_chars["used"] -= len(line.text)

@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from textwrap import wrap
 from typing import Any
 
@@ -94,6 +94,7 @@ _CALL_LINE = re.compile(r"[\w.-]{1,64}\(|ran |answered: |noted: ")
 
 # What names an object among others of its kind, and what says how something went.
 _KEY_FIELD = re.compile(r"(?:^|_)(?:id|key|uuid|sku|path|url|email|number)s?$|[a-z](?:I[dD]|Key|Number)s?$")
+_ENDING = re.compile(r"(?:_ids?|I[dD]s?|s)$")
 _STATE_FIELD = re.compile(r"(?:status|state|result|message|success|total|count|balance|reason)$", re.IGNORECASE)
 _EXIT = re.compile(
     r"<?\b(?:return ?code|exit(?:ed)?(?: with)?(?: (?:code|status))?)\b[ :=>]{1,3}(-?\d+)", re.IGNORECASE
@@ -146,10 +147,14 @@ def record_lines(
     ids: Sequence[str],
     before: AnyMessage | None = None,
     rules: Rules = is_standing,
+    parameters: Collection[str] = (),
 ) -> Iterator[RecordLine]:
-    """Yield the lines of whole steps that leave after a message; each thing seen is a line until it is merged."""
+    """Yield the lines of whole steps that leave after a message; each thing seen is a line until it is merged.
+
+    What tools call their `parameters`, and what calls of these messages do, stays longest of what results showed.
+    """
     parts = [(part, key) for message, key in zip(messages, ids, strict=True) for part in standard(message)]
-    return _notes([part for part, _ in parts], [key for _, key in parts], before, rules)
+    return _notes([part for part, _ in parts], [key for _, key in parts], before, rules, parameters)
 
 
 def lasting(
@@ -185,11 +190,15 @@ def parse_record(text: str) -> tuple[RecordLine, ...]:
 
 
 def _notes(
-    messages: Sequence[AnyMessage], ids: Sequence[str], before: AnyMessage | None, rules: Rules
+    messages: Sequence[AnyMessage],
+    ids: Sequence[str],
+    before: AnyMessage | None,
+    rules: Rules,
+    parameters: Collection[str],
 ) -> Iterator[RecordLine]:
     answers, others = _results(messages, ids)
     calls = [call for message in messages if isinstance(message, AIMessage) for call in message.tool_calls]
-    parameters = {_plain(name) for call in calls for name in call["args"]}
+    parameters = {_plain(name) for name in chain(parameters, *(call["args"] for call in calls))}
     for position, (message, key) in enumerate(zip(messages, ids, strict=True)):
         if isinstance(message, AIMessage):
             results = [answers.pop((position, number), None) for number in range(len(message.tool_calls))]
@@ -367,38 +376,76 @@ def _seen(text: str, key: str, parameters: Collection[str]) -> Iterator[RecordLi
 
 
 def _rows(data: Any, key: str, parameters: Collection[str]) -> Iterator[RecordLine]:
-    """The objects of nested data, in order, and what their long texts name."""
+    """What calls take and keys, field by field; then the objects of nested data, and what their long texts name."""
+    keys: dict[str, dict[str, None]] = {}
+    rows = list[RecordLine]()
+    for fields in _objects(data):
+        taken = [name for name in fields if _plain(name) in parameters or _KEY_FIELD.search(name)]
+        for name in taken:
+            words = (text for text in fields[name] if is_value(text) and WORD.fullmatch(text))
+            keys.setdefault(name, {}).update(dict.fromkeys(words))
+        rows += _row(fields, key, taken)
+    for name, texts in keys.items():
+        yield from (RecordLine("seen", _labelled(name, text), key, USED) for text in texts)
+    yield from rows
+
+
+def _objects(data: Any) -> Iterator[dict[str, dict[str, None]]]:
+    """The fields of each object in nested data, with their values in order; of a list its own under the list's name."""
     stack = [("", data)]
     while stack:
         label, value = stack.pop()
-        inner = value.items() if isinstance(value, Mapping) else ((label, one) for one in value)
-        is_key = isinstance(value, Mapping) and has_digit(label) and is_value(label)
-        fields: dict[str, str] = {"id": label} if is_key else {}
+        fields: dict[str, dict[str, None]] = {}
+        if isinstance(value, Mapping) and has_digit(label) and is_value(label):
+            fields["id"] = {label: None}
         nested = []
-        for name, one in inner if isinstance(value, Mapping | list | tuple) else ():
+        for name, one in _fields(label, value):
             if isinstance(one, Mapping | list | tuple):
-                nested.append((str(name), one))
+                nested.append((name, one))
             elif one is not None:
-                fields[str(name)] = f"{fields[name]} {one}" if name in fields else str(one)
+                fields.setdefault(name, {})[str(one)] = None
         stack += reversed(nested)
-        yield from _row(fields, key, parameters)
+        yield fields
 
 
-def _row(fields: Mapping[str, str], key: str, parameters: Collection[str]) -> Iterator[RecordLine]:
-    """One object: its keys first, numbers with their names; past the length of a line on further ones."""
+def _fields(label: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """The fields of an object, with those of its parts; of a list its members under its own name."""
+    if not isinstance(value, Mapping):
+        yield from ((label, one) for one in (value if isinstance(value, list | tuple) else [value]))
+        return
+    for name, one in value.items():
+        if isinstance(one, Mapping) and not has_digit(str(name)) and _is_part(one):
+            yield from ((str(inner), text) for inner, text in one.items())
+        else:
+            yield str(name), one
+
+
+def _is_part(value: Mapping[Any, Any]) -> bool:
+    """True for an object that is told with the one that holds it: without a key of its own, and nothing nested."""
+    has_key = any(_KEY_FIELD.search(str(name)) for name in value)
+    return not (has_key or any(isinstance(one, Mapping | list | tuple) for one in value.values()))
+
+
+def _row(fields: Mapping[str, Iterable[str]], key: str, taken: Collection[str]) -> Iterator[RecordLine]:
+    """One object: what a call takes and its keys first, numbers with their names; past a line on further ones."""
     shown = list[str]()
-    for name in sorted(fields, key=lambda name: not _KEY_FIELD.search(name)):
-        text = fields[name]
-        is_word = len(text) <= TEXT_VALUE_CHARS or WORD.fullmatch(text)
-        if not is_word:
-            yield from _values(f"{_name(name)} {text}", key, uses=SHOWN)
-        elif text.strip() and len(text) <= MAX_VALUE_CHARS:
-            is_plain = text[0].isalpha() and (len(text) > SHORT_WORD or text.isupper()) and not _KEY_FIELD.search(name)
-            shown.append(_thing(text) if is_plain else f"{_name(name)}={_thing(text)}")
-    is_taken = any(_plain(name) in parameters for name in fields)
+    for name in sorted(fields, key=lambda name: name not in taken):
+        for text in fields[name]:
+            if len(text) > TEXT_VALUE_CHARS and not WORD.fullmatch(text):
+                yield from _values(f"{_name(name)} {text}", key, uses=USED if name in taken else SHOWN)
+            elif text.strip() and len(text) <= MAX_VALUE_CHARS:
+                shown.append(_thing(text) if _is_plain(name, text) else _labelled(name, text))
     for row in wrap(" ".join(shown), ROW_CHARS, break_long_words=False, break_on_hyphens=False):
-        yield RecordLine("seen", row, key, USED if is_taken else _use_of(row))
-        is_taken = False
+        yield RecordLine("seen", row, key, NAMED if taken else _use_of(row))
+
+
+def _labelled(name: str, text: str) -> str:
+    return f"{_name(name)}={_thing(text)}" if name else _thing(text)
+
+
+def _is_plain(name: str, text: str) -> bool:
+    """True for words that say by themselves what they are, without the name of their field."""
+    return text[0].isalpha() and (len(text) > SHORT_WORD or text.isupper()) and not _KEY_FIELD.search(name)
 
 
 def _use_of(thing: str) -> int:
@@ -488,8 +535,8 @@ def _thing(text: str) -> str:
 
 
 def _plain(name: str) -> str:
-    """A name of a field or parameter by which the same are known: `item_ids` and `itemId` are."""
-    return name.replace("_", "").lower().rstrip("s")
+    """A name of a field or parameter by which the same are known: `item_ids`, `itemId` and `items` are."""
+    return _ENDING.sub("", name).replace("_", "").lower()
 
 
 def _name(label: str) -> str:

@@ -125,6 +125,10 @@ class Pricer(Protocol):
         """Tokens of tool definitions."""
         ...
 
+    def parameters(self, tools: Sequence[Any]) -> frozenset[str]:
+        """What the tools call their parameters."""
+        ...
+
     def loaded(self, tools: Sequence[Any], name: str) -> int:
         """Tokens that a message adds which loads one of these tools, by name; 0 for another."""
         ...

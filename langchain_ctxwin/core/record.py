@@ -70,6 +70,7 @@ MAX_CHARS_PER_TOKEN = 8  # of a record: what is longer is not priced
 
 WORD = re.compile(r"[A-Za-z0-9_./#@:+$€£%~-]+")  # what a value is written in, whatever the language around it
 EDGES = ".:,+~-"  # what is no part of a value at its ends
+_FIELD = re.compile(r"(?<!\S)[\w.@#$€%/-]+=(?=\S)")  # the name of a field before its value
 MIN_VALUE_CHARS, MAX_VALUE_CHARS = 4, 160  # a shorter one says nothing by itself, a longer one is encoded data
 _NAME_SIGNS = frozenset("/_.@#")
 
@@ -291,7 +292,7 @@ def _by_worth(items: Items, visible: AbstractSet[str] = frozenset()) -> list[Key
             if kind != "seen":
                 waits[key] = wait
             elif not words_of(line.text) <= visible:
-                waits[key] = wait * rank * max(1, len(line.text) / VALUE_CHARS)
+                waits[key] = wait * (1 if uses >= USED else rank) * max(1, len(line.text) / VALUE_CHARS)
     return sorted(waits, key=lambda key: waits[key])
 
 
@@ -342,11 +343,22 @@ def _paragraphs(lines: Sequence[RecordLine]) -> Iterator[str]:
 
 
 def _untold(text: str, told: set[str]) -> str:
-    """What was seen without what is told already; things of several words end in a sign."""
+    """What was seen without what is told already; things of several words end in a sign.
+
+    A key is told by its row. Of things alike that follow each other the first names its fields, as the head of a table
+    does.
+    """
     parts = []
-    for part in text.split(JOINT):
+    head = list[str]()
+    every = text.split(JOINT)
+    in_rows = {word for part in every if " " in part for word in words_of(part)}
+    for part in every:
         words = words_of(part)
-        if not words or not words <= told:
-            parts.append(f"{part};" if " " in part else part)
-            told |= words
+        if words and (words <= told or (" " not in part and words <= in_rows)):
+            continue
+        told |= words
+        fields = _FIELD.findall(part)
+        shown = _FIELD.sub("", part) if fields and fields == head else part
+        head = fields
+        parts.append(f"{shown};" if " " in part else shown)
     return " ".join(parts).rstrip(";")

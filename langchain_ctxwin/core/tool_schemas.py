@@ -178,6 +178,14 @@ def schema_tokens(tools: Iterable[Any], framing: Framing, price: TextPrice) -> f
     return framing.any_tools + sum(_tool_tokens(function, framing, price) for function in functions)
 
 
+def parameter_names(tools: Iterable[Any]) -> frozenset[str]:
+    """Return what tools call their parameters, those inside of parameters too; tools nobody can read have none."""
+    functions = (function for tool in tools for function in _functions(tool))
+    schemas = (schema for function in functions for schema in _schemas(function.get("parameters")))
+    named = (schema.get("properties") for schema in schemas)
+    return frozenset(str(name) for names in named if isinstance(names, Mapping) for name in names)
+
+
 def _functions(tool: Any) -> Iterator[Mapping[str, Any]]:
     """The definitions in one tool, each with a name, a description and parameters; Gemini's form holds several."""
     declared = tool.get("function_declarations") if isinstance(tool, Mapping) else None

@@ -79,11 +79,19 @@ LEAVES = {
     ),
     "objects are seen in the result that brought them, their keys first": (
         [called("look", {}), result(ORDER)],
-        [("seen", "order=#W12", "r", NAMED), ("seen", "id=10082 Desk Lamp", "r", SHOWN)],
+        [
+            ("seen", "id=10082", "r", USED),
+            ("seen", "order=#W12", "r", NAMED),
+            ("seen", "id=10082 Desk Lamp", "r", NAMED),
+        ],
     ),
     "what is called as an argument of a call is what a call takes": (
         [called("look", {"item_ids": ["7"]}), result('[{"price": 7.5, "item_id": 10082, "on": true}, ["a-1", "b-2"]]')],
-        [("seen", "item_id=10082 price=7.5 on=True", "r", USED), ("seen", "a-1 b-2", "r", NAMED)],
+        [
+            ("seen", "item_id=10082", "r", USED),
+            ("seen", "item_id=10082 price=7.5 on=True", "r", NAMED),
+            ("seen", "a-1 b-2", "r", NAMED),
+        ],
     ),
     "names that the agent wrote, and what it used": (
         [AIMessage("See T-4711.", id="b"), called("look", {"order": "A-88213"})],
@@ -389,7 +397,7 @@ def test_every_kind_is_shown_in_its_own_way():
     ]
     shown = (
         "user: Never call Ann.\nuser: Ship to Oslo only.\nbook(A-17) → ok\n- order=88213 src/app.py id=7 Desk Lamp; "
-        "id=8 Bed\nseen earlier: 88214\nopen: I'll check the invoice next."
+        "8 Bed\nseen earlier: 88214\nopen: I'll check the invoice next."
     )
     assert render_record({"lines": stored, "left": LEFT}) == shown
     assert (Record().to_json(), render_record({}), render_record(Record())) == ({}, "", "")
