@@ -1,17 +1,14 @@
 """What providers were heard to say: the latest counts, it expires, processes share it, file trouble is survived."""
 
-import json
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from structlog.testing import capture_logs
 
 from langchain_ctxwin import ModelInfo, ModelLimits
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.models.sources import LEARNED_TTL_SECONDS, MAX_MODELS, MAX_TOKENS, LearnedSource
+from langchain_ctxwin.models.sources import LEARNED_TTL_SECONDS, MAX_TOKENS, LearnedSource
 from langchain_ctxwin.routing import Outcomes
-from langchain_ctxwin.util import alone
 from support.agents import PATIENCE
 from support.model_sources import NOON, Watch
 
@@ -27,10 +24,6 @@ def saved(source, model="m", **limits):
     source.learn(model, limits or {"context_window": 8192})
     assert source.flush(PATIENCE)
     return source
-
-
-def events(logs):
-    return [(log["event"], log["path"]) for log in logs if log["log_level"] == "warning"]
 
 
 @pytest.mark.parametrize("latest", [4096, 16_384])
@@ -91,17 +84,6 @@ def test_what_can_never_work_is_refused(arguments, said):
         LearnedSource(**arguments)
 
 
-def test_the_models_heard_of_longest_ago_leave_first():
-    watch = Watch()
-    source = LearnedSource(clock=watch)
-    for number in range(MAX_MODELS + 1):
-        watch.now += 1
-        source.learn(f"m{number}", {"context_window": 8192})
-    source.learn("m" * 301, {"context_window": 8192})  # names without end are made, one for each request
-    source.learn("", {"context_window": 8192})  # it would apply to every other unnamed model
-    assert {info.name for info in source.fetch(None)} == {f"m{number + 1}" for number in range(MAX_MODELS)}
-
-
 def test_entries_are_fetched_as_model_infos():
     """Of two statements that contradict each other the smaller is obeyed."""
     source = LearnedSource()
@@ -110,22 +92,6 @@ def test_entries_are_fetched_as_model_infos():
     infos = [ModelInfo(name="a", max_input_tokens=100), ModelInfo(name="b", context_window=8192)]
     assert (source.fetch(None), source.fetch("b"), source.fetch("c")) == (infos, infos[1:], [])
     assert infos[1].limits == ModelLimits(8192)
-
-
-def test_what_others_saved_meanwhile_is_kept(path):
-    """Sources on one file that know nothing of each other lose nothing in turn, and learn from each other."""
-    watch = Watch()
-    first, second = LearnedSource(path, clock=watch), LearnedSource(str(path), clock=watch)
-    saved(first, "a", context_window=1000)
-    saved(second, "a", max_input_tokens=500)
-    saved(first, "c", context_window=3000)
-    expected = {"a": (1000, 500), "c": (3000, None)}
-    for source in (first, LearnedSource(path, clock=watch)):
-        assert {i.name: (i.context_window, i.max_input_tokens) for i in source.fetch(None)} == expected
-    assert second.recall("c") == {}
-    second.refresh()
-    assert second.recall("c") == {"context_window": 3000}
-    assert {file.name for file in path.parent.iterdir()} == {"learned.json", "learned.json.lock"}
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no file locks there")
@@ -137,17 +103,6 @@ def test_threads_and_sources_that_learn_at_once_lose_nothing(path):
     assert learned == {f"m{number}": number + 1 for number in range(80)}
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="no file locks there")
-def test_learning_does_not_wait_for_the_file(path):
-    source = LearnedSource(path)
-    with alone(path):
-        source.learn("m", {"context_window": 8192})
-        assert (source.recall("m"), source.flush(0.01)) == ({"context_window": 8192}, False)
-        source.learn("n", {"context_window": 4096})  # while the writer is busy: saved in its next round
-    assert source.flush()
-    assert [info.name for info in LearnedSource(path).fetch(None)] == ["m", "n"]
-
-
 @pytest.mark.parametrize("make", [LearnedSource, Outcomes])
 @pytest.mark.parametrize("content", [b"root:x:0:0:root:/root:/bin/sh\n", b"[]", b'{"version": 3}'])
 def test_a_file_of_something_else_is_refused_and_left_as_it_is(tmp_path, make, content):
@@ -156,28 +111,3 @@ def test_a_file_of_something_else_is_refused_and_left_as_it_is(tmp_path, make, c
     with pytest.raises(ConfigError, match=r"settings\.conf is a file that holds something else: give another path"):
         make(path)
     assert path.read_bytes() == content
-
-
-@pytest.mark.parametrize("models", [[], {"m": 8192}, {"m": {"context_window": {"tokens": 8192}}}])
-def test_a_file_that_is_not_understood_is_reported_once_and_replaced(path, models):
-    path.write_text(json.dumps({"version": 1, "models": models}))
-    with capture_logs() as logs:
-        source = LearnedSource(path)
-        assert source.fetch(None) == []
-        saved(source)
-    assert events(logs) == [("models.learned_unreadable", str(path))]
-    assert LearnedSource(path).recall("m") == {"context_window": 8192}
-
-
-def test_trouble_that_appears_later_is_reported_once_and_memory_goes_on(path):
-    """A folder in the place of the file can be neither read nor replaced; it is over when the folder is gone."""
-    source = LearnedSource(path)
-    path.mkdir()
-    with capture_logs() as logs:
-        saved(source, "a")
-        saved(source, "b")
-        source.refresh()
-    assert events(logs) == [("models.learned_not_saved", str(path)), ("models.learned_unreadable", str(path))]
-    path.rmdir()
-    saved(source, "c")
-    assert [info.name for info in LearnedSource(path).fetch(None)] == ["a", "b", "c"]

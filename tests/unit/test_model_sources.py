@@ -9,8 +9,6 @@ import httpx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from langchain_core.language_models import FakeListChatModel
-from langchain_google_genai import ChatGoogleGenerativeAI
 from structlog.testing import capture_logs
 
 from langchain_ctxwin import ModelInfo, ModelLimits
@@ -24,7 +22,6 @@ from langchain_ctxwin.models.sources import (
     GeminiSource,
     OllamaSource,
     OpenAICompatibleSource,
-    ProfileSource,
     SourceError,
     read_price_row,
     read_provider_row,
@@ -143,40 +140,12 @@ def test_a_price_table_is_read(catalog):
     ]
 
 
-@pytest.mark.parametrize(
-    ("row", "facts"),
-    [
-        ({"max_tokens": 4096, "max_output_tokens": 4096}, (None, 4096, set())),  # the oldest field is no window then
-        ({"max_input_tokens": -1, "max_output_tokens": "much"}, (None, None, set())),
-        ({"max_input_tokens": 4096, "max_output_tokens": 8192}, (4096, None, set())),
-        # A set that lacks tools says that there are none; an empty one is unknown.
-        ({"supports_vision": True}, (None, None, set())),
-        ({"supports_function_calling": False}, (None, None, {"text"})),
-    ],
-)
-def test_a_strange_row_states_what_can_be_believed(catalog, row, facts):
-    """A gateway's model keeps the slash of its name."""
-    [found] = catalog({"openrouter/maker/m": {"litellm_provider": "openrouter", **row}}).fetch(None)
-    assert (found.context_window, found.max_output_tokens, found.capabilities) == facts
-    assert (found.provider, found.name) == ("openrouter", "maker/m")
-
-
 def test_rows_that_cannot_be_read_are_counted(catalog):
     document = {"maker": {"models": {"good": {}, "": {}, "bad": 7}}, "m": {"litellm_provider": 3}, "n": []}
     with capture_logs() as logs:
         names = [found.name for found in catalog(document).fetch(None)]
     assert names == ["good"]
     assert [(log["event"], log["skipped"]) for log in logs] == [("models.catalog_rows_skipped", 4)]
-
-
-def test_a_catalog_may_be_packed_and_is_read_anew_after_it_was_replaced(catalog):
-    source = catalog(CATALOG, "api.json.gz")
-    assert [found.provider for found in source.fetch("maker/test-pro")] == ["maker", "gateway"]
-    catalog({"maker": {"models": {"new": {}}}}, "api.json.gz")
-    assert [found.name for found in source.fetch(None)] == ["new"]
-
-
-CUT_GZIP = gzip.compress(b"{}", mtime=0)[:-4]
 
 
 @pytest.mark.parametrize(
@@ -261,24 +230,6 @@ def test_what_is_said_about_a_name_holds_under_it(said, facts):
 def test_a_mistake_is_reported_when_the_source_is_made(facts, said):
     with pytest.raises(ConfigError, match=said):
         ExplicitSource(facts)
-
-
-def test_the_profile_of_a_given_model_is_read():
-    profile = {"max_input_tokens": 128_000, "max_output_tokens": 16_000, "tool_calling": True, "status": "deprecated"}
-    chat = ChatGoogleGenerativeAI(model="models/test-pro", google_api_key="x", profile=profile)
-    bare = [FakeListChatModel(responses=["x"], profile=profile) for profile in ({}, None)]
-    source = ProfileSource([chat.bind_tools([]), *bare])
-    assert source.fetch(None) == [
-        ModelInfo(
-            name="test-pro",
-            provider="google",
-            context_window=128_000,
-            max_output_tokens=16_000,
-            capabilities=frozenset({"text", "tools"}),
-            deprecated=True,
-        )
-    ]
-    assert source.fetch("unknown") == []
 
 
 # Servers

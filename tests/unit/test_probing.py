@@ -44,19 +44,6 @@ def test_the_limit_that_is_enforced_is_found(limit, is_stated):
     assert Decimal(found.input_tokens) / 1_000_000 <= most_cost(price, low=100, high=4_000)
 
 
-def test_a_limit_that_is_stated_saves_calls():
-    """It is tried next, and then it is known."""
-    models = [model_of(2_500, overflow=how) for how in (llama_overflow, silent)]
-    told, untold = (probe_limit(model, low=100, high=4_000) for model in models)
-    assert told.calls < untold.calls
-
-
-def test_a_model_that_takes_everything_has_no_limit_below():
-    """Nothing is learned from that but the largest size it took."""
-    found = probe_limit(model_of(10_000), low=10, high=500)
-    assert (found.accepted_tokens, found.refused_tokens, found.is_certain) == (500, None, False)
-
-
 def test_another_error_ends_a_probe_with_what_it_has_found():
     """A rate limit says nothing about sizes."""
 

@@ -347,11 +347,6 @@ def test_what_unpacks_to_more_than_a_conversation_is_told_and_never_held(written
     assert peak < 12_000_000
 
 
-def test_a_long_name_is_cut_where_it_stands_in_each_message(written):
-    (found,), faults = read(written([{"id": "x" * 1_000_000, "messages": [USER, ANSWER]}]))
-    assert (found.name, found.messages[0].id, faults) == ("x" * 200, f"{'x' * 200}-0", [])
-
-
 @pytest.mark.parametrize("form", ["openai", "flat", "dict"])
 def test_arguments_that_are_no_json_become_an_invalid_call(written, form):
     broken = calling("c1", "c2", arguments='{"invoice": ')
@@ -367,12 +362,6 @@ def test_arguments_that_are_no_json_become_an_invalid_call(written, form):
     assert [call["args"] for call in found.messages[1].tool_calls] == [{"invoice": "INV-2"}]
     assert (said(found)[2:], faults) == ([("tool", "of c2"), ("tool", "of c1"), ("ai", "Hello")], [])
     assert find_faults(found.messages) == []
-
-
-@pytest.mark.parametrize("arguments", ["", None, "{}", "null", {}])
-def test_a_call_may_have_no_arguments(written, arguments):
-    (found,), faults = read(written([{"messages": [USER, calling("a", arguments=arguments), result("a"), ANSWER]}]))
-    assert ([call["args"] for call in found.messages[1].tool_calls], faults) == ([{}], [])
 
 
 @pytest.mark.parametrize(
@@ -465,21 +454,6 @@ def test_what_a_user_names_is_required_and_what_a_folder_holds_is_told(written, 
     ]:
         with pytest.raises(ConfigError, match=why):
             read(path)
-
-
-def test_a_file_that_cannot_be_opened_is_named_and_in_a_folder_told(tmp_path, written):
-    written([{"messages": ROWS}], "some/a.jsonl")
-    unreadable = tmp_path / "some" / "b.jsonl"
-    unreadable.symlink_to("/proc/self/mem")
-    if not unreadable.is_file():
-        pytest.skip("there is no such file here")
-    found, faults = read(tmp_path / "some")
-    assert (len(found), faults) == (1, [f"{unreadable} cannot be opened: Input/output error"])
-    with pytest.raises(ConfigError, match="cannot be opened: Input/output error"):
-        read(unreadable)
-    unreadable.rename(tmp_path / "some" / "b.db")
-    found, faults = read(tmp_path / "some")
-    assert (len(found), faults) == (1, [f"{tmp_path / 'some'}: left out 1 files of other kinds, such as b.db"])
 
 
 @pytest.mark.parametrize(
