@@ -33,6 +33,7 @@ from langchain_ctxwin.models.sources import CatalogSource
 from langchain_ctxwin.observe import DEFAULT_GATES, History, quality_report, report
 from langchain_ctxwin.protocols import ModelSource
 from langchain_ctxwin.replay.command import run_inspect, run_replay
+from langchain_ctxwin.replay.reader import MARGIN_NATS
 from langchain_ctxwin.settings_file import read_bytes, table_of
 from langchain_ctxwin.util.chat_models import chat_model_named
 from langchain_ctxwin.util.log import say
@@ -171,6 +172,10 @@ def _add_replay(commands: Any) -> None:
     replayed.add_argument("--html", type=Path, metavar="FILE.html", help=help_text)
     help_text = "compare settings of ours, and print the cheapest that show nearly as much as the best"
     replayed.add_argument("--recommend", action="store_true", help=help_text)
+    help_text = "a language model (GGUF) that reads requests beside whole histories; extra: reader"
+    replayed.add_argument("--reader", type=Path, metavar="MODEL.gguf", help=help_text)
+    help_text = "nats a token by which a request may make an answer less probable and still be as good as all of it"
+    replayed.add_argument("--margin", type=float, default=MARGIN_NATS, metavar="NATS", help=help_text)
     replayed.set_defaults(run=run_replay)
     inspected = commands.add_parser("inspect", help="what the model saw of one conversation, and why the rest had left")
     inspected.add_argument("source", metavar="SOURCE", help=f"one of {SOURCES}")

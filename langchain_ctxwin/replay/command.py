@@ -30,6 +30,7 @@ from langchain_ctxwin.replay.playing import (
     replay,
 )
 from langchain_ctxwin.replay.policies import PLAIN, Policy, candidates
+from langchain_ctxwin.replay.reader import LanguageModel, Read, read_conversation, table
 from langchain_ctxwin.replay.reading import Conversation, LeftOut, read_conversations
 from langchain_ctxwin.replay.threads import is_address, is_database, shown_address, thread_states
 from langchain_ctxwin.util.log import aligned, say
@@ -59,20 +60,22 @@ def run_replay(args: argparse.Namespace) -> int:
     _require_sense(args)
     names = dict.fromkeys(args.policy or [next(iter(PRESETS)), *PLAIN])
     policies = candidates() if args.recommend else list(map(Policy.named, names))
-    results, began, watch = list[ReplayResult](), time.monotonic(), _Watch(is_kept=bool(args.html))
+    if args.reader:
+        return _run_reader(args, policies)
+    results, watch = list[ReplayResult](), _Watch(is_kept=bool(args.html))
     quiet()
     conversations = watch.passing(read_conversations(args.files, tell=watch.tell))
     try:
         for so_far in compare(conversations, policies, args.window, jobs=args.jobs, tell=watch.tell):
             results = so_far
-            watch.show(results[0].conversations, time.monotonic() - began)
+            watch.show(results[0].conversations)
     finally:
         watch.end()
     if not results:
         shown = ", ".join(shown_address(place) if is_address(place) else place for place in args.files)
         hint = f"; {counted(watch.faults, 'reason')} above" if watch.faults else ""
         raise ConfigError(f"{shown}: no conversation to replay{hint}")
-    done, seconds = results[0].conversations, max(time.monotonic() - began, MIN_SECONDS)
+    done, seconds = results[0].conversations, max(time.monotonic() - watch.began, MIN_SECONDS)
     told = f"{counted(done, 'conversation')} under {counted(len(policies), 'policy')} in {seconds:,.1f} s"
     _complain(f"{told}, {done / seconds:,.1f} a second")
     chosen = recommended(results) if args.recommend else results[0]
@@ -91,6 +94,24 @@ def run_replay(args: argparse.Namespace) -> int:
     return EXIT_FAILED if watch.left_out else 0
 
 
+def _run_reader(args: argparse.Namespace, policies: Sequence[Policy]) -> int:
+    """Have a model read the requests, and print what each policy loses by it."""
+    reader, reads, watch = LanguageModel(args.reader), list[Read](), _Watch(is_kept=False)
+    quiet()
+    for number, conversation in enumerate(watch.passing(read_conversations(args.files, tell=watch.tell)), 1):
+        try:
+            reads += read_conversation(reader, conversation, policies, args.window)
+        except Exception as error:  # noqa: BLE001  # one odd recording must not end a comparison of thousands
+            watch.tell(LeftOut(failure(conversation, error)))
+        watch.show(number)
+    watch.end()
+    if not reads:
+        raise ConfigError(f"{args.window:,} tokens: nothing ever had to leave that a model could read; lower --window")
+    for line in table(reads, [policy.name for policy in policies], args.margin):
+        say(line)
+    return EXIT_FAILED if watch.left_out else 0
+
+
 def _complain(text: str) -> None:
     say(text, file=sys.stderr)
 
@@ -103,6 +124,8 @@ def _require_sense(args: argparse.Namespace) -> None:
         raise ConfigError(f"--recommend prints a settings file: leave out --output {args.output}")
     if args.cached_price is not None and args.input_price is None:
         raise ConfigError("--cached-price says nothing alone: give --input-price, too")
+    if args.reader and (args.recommend or args.html or args.output != "table"):
+        raise ConfigError("--reader prints a table of its own: leave out --recommend, --html and --output")
     if args.html:
         require_writable(args.html)
 
@@ -114,6 +137,7 @@ class _Watch:
         self.is_kept, self.is_shown = is_kept, sys.stderr.isatty()
         self.longest: Conversation | None = None
         self.read = self.faults = self.left_out = 0
+        self.began = time.monotonic()
 
     def tell(self, fault: str) -> None:
         self.faults += 1
@@ -127,9 +151,9 @@ class _Watch:
                 self.longest = conversation
             yield conversation
 
-    def show(self, replayed: int, seconds: float) -> None:
+    def show(self, replayed: int) -> None:
         if self.is_shown:  # how many there are is not known before the last file is read
-            speed = replayed / max(seconds, MIN_SECONDS)
+            speed = replayed / max(time.monotonic() - self.began, MIN_SECONDS)
             told = f"{counted(replayed, 'conversation')} of {self.read:,} that were read, {speed:,.1f} a second"
             print(f"\r{told}", end="\x1b[K", file=sys.stderr, flush=True)
 

@@ -461,8 +461,7 @@ def needed_values(reply: AIMessage, history: Sequence[str]) -> list[str]:
     for broken in reply.invalid_tool_calls:
         named |= {*identifiers(broken["args"] or "")}
     if not reply.tool_calls and not reply.invalid_tool_calls:
-        text = text_of(reply.content)
-        for block in (*FENCED.findall(text), *_tagged(text)):
+        for block in commands(text_of(reply.content)):
             named |= {*identifiers(block)}
     everything = "\n".join(history)
     return [value for value in sorted(named) if value in everything]
@@ -474,6 +473,11 @@ def identifiers(text: str) -> Iterator[str]:
         word = match[0].strip(EDGES) if len(match[0]) >= MIN_CHARS else ""
         if len(word) >= MIN_CHARS and TELLING.search(word):
             yield word
+
+
+def commands(text: str) -> list[str]:
+    """Return what an agent without tool calls wrote into fenced blocks and between tags."""
+    return [*FENCED.findall(text), *_tagged(text)]
 
 
 def _tagged(text: str) -> Iterator[str]:

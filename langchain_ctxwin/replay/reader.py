@@ -1,0 +1,417 @@
+"""Regret: how much less probable a language model finds the recorded next action, given a request instead of all of it.
+
+    recorded answer  --all that came before it-->  model  --nats per token-->
+                     --the request of a policy-->  model  --nats per token-->  the difference is the regret
+
+Nothing is generated, and nobody judges: the model reads what was recorded. llama.cpp runs it (extra `reader`); a small
+model reads worse than yours does, so that only differences between requests on the same steps count.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib import import_module
+from itertools import accumulate, chain
+from math import fsum
+from pathlib import Path
+from typing import Any
+
+from langchain_core.messages import AIMessage, AnyMessage
+
+from langchain_ctxwin.core.blocks import compact_json
+from langchain_ctxwin.core.readable import readable_text
+from langchain_ctxwin.core.tool_schemas import parameter_names, tool_definition
+from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.replay.playing import Sent, commands, needed_values, replay
+from langchain_ctxwin.replay.policies import Policy
+from langchain_ctxwin.replay.reading import Conversation
+from langchain_ctxwin.util.log import aligned
+
+CONTEXT_TOKENS = 20_480  # what the model holds: a whole history, a prompt and an answer
+MOST_HISTORY_CHARS = 50_000  # of a history that is read whole: 14,000 tokens, some minutes on one core
+LEAST_CHARS = 1.5  # of a conversation for each token of a window: of a shorter one nothing has to leave
+MOST_REPLY_CHARS = 2_500  # of an answer: longer ones are whole files
+READ_AT_ONCE, SCORED_AT_ONCE = 256, 64  # tokens; the second have a number for each word of the vocabulary
+STEPS_PER_CONVERSATION = 3  # half of them need a value of the far past, where there are any
+FAR_MESSAGES = 6  # last seen longer ago than two calls with their results and what was said between
+ALL, ARGUMENTS, FAR = GROUPS = ("all", "arguments", "far values")
+
+MARGIN_NATS = 0.05  # a token: a request that makes it by less than a twentieth less probable is as good as all of it
+LEAST_CONVERSATIONS = 8  # fewer say nothing of others
+CONFIDENCE, RESAMPLES = 0.95, 2_000
+HEADING = {"system": "System", "human": "User", "ai": "Assistant", "tool": "Tool"}
+ANSWER = "### Assistant\n"
+
+
+# ---- figures --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Read:
+    """How probable one answer is, given one request, in nats; lower is more probable."""
+
+    policy: str
+    """Empty for all of the history."""
+
+    conversation: str
+    step: int
+    prompt_tokens: int
+    nats: Mapping[str, tuple[float, int]]
+    """The sum and the number of tokens, of each group that the answer has tokens of."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Regret:
+    """Nats a token that an answer is less probable given a request than given the history, over some conversations."""
+
+    nats: float
+    low: float
+    high: float
+    """The mean, and its 95 % interval by resampling conversations."""
+
+    steps: int
+    conversations: int
+    prompt_tokens: float
+    """Mean size of the prompts, by the model's own tokens."""
+
+    def verdict(self, margin: float = MARGIN_NATS) -> str:
+        """Return what the interval says; a request is as good as the history only when all of it is below the margin.
+
+        Examples:
+            >>> Regret(nats=0.01, low=-0.02, high=0.04, steps=60, conversations=30, prompt_tokens=900.0).verdict()
+            'not distinguishable from the full history (margin 0.05)'
+        """
+        if self.conversations < LEAST_CONVERSATIONS:
+            return f"no verdict: {self.conversations} conversations, {LEAST_CONVERSATIONS} are the least"
+        if self.high < margin:
+            return f"not distinguishable from the full history (margin {margin:g})"
+        if self.low > 0:
+            return "worse than the full history"
+        return f"no verdict: the spread reaches {self.high:.2f}, the margin is {margin:g}"
+
+
+def regret(reads: Sequence[Read], policy: str, group: str = ALL) -> Regret | None:
+    """Return the regret of a policy, over the steps at which both its request and the history were read.
+
+    None when no answer has tokens of the group.
+    """
+    whole = {(read.conversation, read.step): read.nats for read in reads if not read.policy}
+    sums: dict[str, tuple[float, int]] = {}
+    sizes = list[int]()
+    for read in reads:
+        full = whole.get((read.conversation, read.step), {})
+        if read.policy != policy or group not in read.nats or group not in full:
+            continue
+        nats, tokens = sums.get(read.conversation, (0.0, 0))
+        sums[read.conversation] = nats + read.nats[group][0] - full[group][0], tokens + read.nats[group][1]
+        sizes.append(read.prompt_tokens)
+    if not sums:
+        return None
+    nats, low, high = _interval(list(sums.values()))
+    return Regret(
+        nats=nats,
+        low=low,
+        high=high,
+        steps=len(sizes),
+        conversations=len(sums),
+        prompt_tokens=fsum(sizes) / len(sizes),
+    )
+
+
+def _interval(sums: Sequence[tuple[float, int]]) -> tuple[float, float, float]:
+    """The mean of sums over counts, and its interval by resampling them, always the same."""
+    rng = random.Random(0)  # noqa: S311  # a reproducible interval, not a secret
+
+    def mean(chosen: Sequence[tuple[float, int]]) -> float:
+        return fsum(nats for nats, _ in chosen) / sum(tokens for _, tokens in chosen)
+
+    means = sorted(mean(rng.choices(sums, k=len(sums))) for _ in range(RESAMPLES))
+    cut = int((1 - CONFIDENCE) / 2 * RESAMPLES)
+    return mean(sums), means[cut], means[-1 - cut]
+
+
+def table(reads: Sequence[Read], policies: Sequence[str], margin: float = MARGIN_NATS) -> Iterator[str]:
+    """Yield a row for each policy, beneath what the columns mean."""
+    rows: list[tuple[str, ...]] = [("policy", "steps", "prompt", *GROUPS, "verdict")]
+    for policy in policies:
+        found = [regret(reads, policy, group) for group in GROUPS]
+        if every := found[0]:
+            cells = ["-" if one is None else f"{one.nats:+.3f} [{one.low:+.3f}, {one.high:+.3f}]" for one in found]
+            rows.append((policy, f"{every.steps}", f"{every.prompt_tokens:,.0f}", *cells, every.verdict(margin)))
+    conversations = len({read.conversation for read in reads})
+    yield f"regret over the full history in nats a token, {CONFIDENCE:.0%} intervals over {conversations} conversations"
+    yield from aligned(rows, right=["steps", "prompt"])
+
+
+# ---- steps of a conversation ----------------------------------------------------------------------------------------
+
+
+def read_conversation(
+    reader: LanguageModel,
+    conversation: Conversation,
+    policies: Sequence[Policy],
+    window: int,
+    *,
+    steps: int = STEPS_PER_CONVERSATION,
+) -> Iterator[Read]:
+    """Read recorded answers of one conversation behind all of the history, and behind the request of each policy.
+
+    Answers are taken once something has to leave under each policy, and while the history is short enough to be read.
+
+    Args:
+        reader: the model.
+        conversation: the recording.
+        policies: whose requests are read.
+        window: context window in tokens; a quarter of it is kept for the answer.
+        steps: answers that are read.
+    """
+    conversation = _readable(conversation)
+    if sum(len(_written(message)) for message in conversation.messages) < LEAST_CHARS * window:
+        return
+    requests = [_requests(conversation, policy, window) for policy in policies]
+    chosen = _chosen(conversation, [set(found) for found in requests], steps)
+    tools = _tools(conversation.tools)
+    arms: list[tuple[str, Callable[[int], Sequence[AnyMessage]]]] = [("", lambda at: conversation.messages[:at])]
+    arms += [(one.name, found.__getitem__) for one, found in zip(policies, requests, strict=True)]
+    if chosen:
+        reader.begin([tools, *map(block, conversation.messages[: conversation.begins])])
+    for name, request_at in arms:  # one after the other, so that a request that grows is read once
+        for at, far in chosen:
+            reply = conversation.messages[at]
+            prompt = [tools, *map(block, request_at(at)), ANSWER]
+            found = reader.surprise(prompt, _written(reply), {ARGUMENTS: _arguments(reply), FAR: far})
+            if found is not None:
+                yield Read(
+                    policy=name,
+                    conversation=conversation.name,
+                    step=at,
+                    prompt_tokens=found.prompt_tokens,
+                    nats=found.nats,
+                )
+
+
+def _readable(conversation: Conversation) -> Conversation:
+    """The conversation up to where its history becomes too long to be read whole."""
+    ends = accumulate(len(_written(message)) for message in conversation.messages)
+    stop = sum(end <= MOST_HISTORY_CHARS for end in ends) + 1  # with the answer to the longest
+    return replace(conversation, messages=conversation.messages[:stop])
+
+
+def _requests(conversation: Conversation, policy: Policy, window: int) -> dict[int, list[AnyMessage]]:
+    """The requests that were sent and lack something of the history, by the position of their answer."""
+    sent = list[Sent]()
+    replay(conversation, policy, window, heard=sent.append)
+    begins = conversation.begins
+    found = {one.history + begins: one.request for one in sent if one.fits}
+    return {at: request for at, request in found.items() if [m.id for m in request] != _ids(conversation, at)}
+
+
+def _ids(conversation: Conversation, stop: int) -> list[str | None]:
+    return [message.id for message in conversation.messages[:stop]]
+
+
+def _chosen(conversation: Conversation, told: Sequence[set[int]], most: int) -> list[tuple[int, list[str]]]:
+    """Positions of answers with calls, and what they need of the far past: half need something, if so many do."""
+    texts = list(map(_written, conversation.messages))
+    found = list[tuple[int, list[str]]]()
+    for at in sorted(set.intersection(*told)):
+        reply = conversation.messages[at]
+        has_calls = isinstance(reply, AIMessage) and _arguments(reply)
+        if has_calls and len(texts[at]) <= MOST_REPLY_CHARS:
+            near = texts[max(0, at - FAR_MESSAGES) : at]
+            needed = needed_values(reply, texts[:at])  # type: ignore[arg-type]  # it is an answer
+            found.append((at, [value for value in needed if not any(value in text for text in near)]))
+    random.Random(conversation.name).shuffle(found)  # noqa: S311  # a reproducible sample
+    far, near_only = [one for one in found if one[1]], [one for one in found if not one[1]]
+    half = -(-most // 2)
+    return sorted([*far[:half], *near_only, *far[half:]][:most])
+
+
+def _tools(tools: Sequence[Any]) -> str:
+    """The tools by their names and parameters: they are the same in all prompts."""
+    named = []
+    for tool in map(tool_definition, tools):
+        function = tool.get("function", tool) if isinstance(tool, Mapping) else {}
+        named.append(f"{function.get('name')}({', '.join(sorted(parameter_names([tool])))})")
+    return f"Tools: {'; '.join(named)}\n\n" if named else ""
+
+
+def block(message: AnyMessage) -> str:
+    """A message as the model reads it, whoever asks."""
+    return f"### {HEADING.get(message.type, message.type)}\n{_written(message)}\n\n"
+
+
+def _written(message: AnyMessage) -> str:
+    return readable_text(message)
+
+
+def _arguments(reply: AnyMessage) -> list[str]:
+    calls = [compact_json(call["args"]) for call in reply.tool_calls] if isinstance(reply, AIMessage) else []
+    return calls or commands(reply.text)
+
+
+# ---- the model ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surprise:
+    """How a text stands behind a prompt."""
+
+    prompt_tokens: int
+    nats: Mapping[str, tuple[float, int]]
+    """The sum and the number of tokens: of all, and of each part that has some."""
+
+    is_first_choice: bool
+    """True when the model, taking the most probable token each time, would have written just this."""
+
+
+class LanguageModel:
+    """A model that llama.cpp runs, for the nats of a text behind a prompt. It reads; it writes nothing.
+
+    A prompt is a list of texts that are cut into tokens one by one, so that prompts that begin alike have the same
+    tokens there, which are read once.
+    """
+
+    def __init__(self, model: str | Path, *, context_tokens: int = CONTEXT_TOKENS, threads: int = 1) -> None:
+        """Load a model.
+
+        Args:
+            model: a file in the GGUF format.
+            context_tokens: most tokens of a prompt with its answer.
+            threads: that work at once.
+
+        Raises:
+            ConfigError: `llama-cpp-python` is missing, or it cannot load the file.
+        """
+        try:
+            self._llama: Any = import_module("llama_cpp")
+            self._numpy: Any = import_module("numpy")
+        except ImportError as error:
+            raise ConfigError(f"a reader needs llama.cpp ({error}): pip install 'langchain-ctxwin[reader]'") from error
+        if not Path(model).is_file():
+            raise ConfigError(f"--reader {model}: there is no such file; give a model in the GGUF format")
+        self._load(Path(model), context_tokens, threads)
+        self.context_tokens = context_tokens
+        self._held: list[int] | None = []  # tokens that the context holds; None while it holds an answer, too
+        self._kept: dict[str, tuple[list[int], Any]] = {}
+
+    def _load(self, model: Path, context_tokens: int, threads: int) -> None:
+        llama = self._llama
+        llama.llama_backend_init()
+        self._quiet = llama.llama_log_callback(lambda *_: None)  # kept, because it is called from C
+        llama.llama_log_set(self._quiet, ctypes.c_void_p(0))
+        model_settings = llama.llama_model_default_params()
+        model_settings.n_gpu_layers = 0
+        self._model = llama.llama_model_load_from_file(str(model).encode(), model_settings)
+        settings = llama.llama_context_default_params()
+        settings.n_ctx, settings.n_batch, settings.n_ubatch, settings.n_seq_max = context_tokens, *[READ_AT_ONCE] * 2, 1
+        settings.n_threads = settings.n_threads_batch = threads
+        settings.swa_full = False  # layers that look back a short way keep no more
+        self._context = llama.llama_init_from_model(self._model, settings) if self._model else None
+        if not self._context:
+            raise ConfigError(f"--reader {model}: llama.cpp cannot load it with {context_tokens:,} tokens of context")
+        self._vocabulary = llama.llama_model_get_vocab(self._model)
+        self._words = llama.llama_vocab_n_tokens(self._vocabulary)
+        self._memory = llama.llama_get_memory(self._context)
+        self._batch = llama.llama_batch_init(READ_AT_ONCE, 0, 1)
+        has_first = llama.llama_vocab_get_add_bos(self._vocabulary)
+        self._first = [llama.llama_vocab_bos(self._vocabulary)] if has_first else []
+
+    def begin(self, texts: Sequence[str]) -> None:
+        """Read what all prompts that follow begin with, once."""
+        before = [*self._first, *chain.from_iterable(map(self._tokens, texts))]
+        if len(before) <= self.context_tokens:
+            self._kept.clear()
+            self._hold(before)
+            self._keep("lead")
+
+    def surprise(self, prompt: Sequence[str], reply: str, groups: Mapping[str, Sequence[str]]) -> Surprise | None:
+        """Return the nats of a reply behind a prompt: all, and those of some of its parts.
+
+        Args:
+            prompt: texts that stand before the reply.
+            reply: what is read behind them.
+            groups: parts of the reply, by name; of each the first place counts.
+
+        Returns None for what the context cannot hold.
+        """
+        before = [*self._first, *chain.from_iterable(map(self._tokens, prompt))]
+        tokens = self._tokens(reply)
+        if not tokens or len(before) + len(tokens) > self.context_tokens:
+            return None
+        nats, firsts = self._nats(before, tokens)
+        ends = self._ends(tokens)
+        found = {ALL: (fsum(nats), len(nats))}
+        for name, parts in groups.items():
+            begins = ((reply.find(part), len(part)) for part in parts)
+            spans = [(at, at + length) for at, length in begins if at >= 0]
+            places = zip([0, *ends], ends, strict=False)
+            chosen = [n for n, (a, b) in zip(nats, places, strict=True) if any(a < end and at < b for at, end in spans)]
+            if chosen:
+                found[name] = fsum(chosen), len(chosen)
+        return Surprise(prompt_tokens=len(before), nats=found, is_first_choice=all(firsts))
+
+    def _tokens(self, text: str) -> list[int]:
+        raw = text.encode("utf-8", "replace")
+        room = len(raw) + 8  # a token is at least a byte, and some vocabularies put one in front
+        buffer = (self._llama.llama_token * room)()
+        count = self._llama.llama_tokenize(self._vocabulary, raw, len(raw), buffer, room, False, False)
+        return list(buffer[: max(0, count)])
+
+    def _ends(self, tokens: Sequence[int]) -> list[int]:
+        """Where in the text each token ends, in characters."""
+        ends, raw, buffer = list[int](), b"", ctypes.create_string_buffer(256)
+        for token in tokens:
+            count = self._llama.llama_token_to_piece(self._vocabulary, token, buffer, 256, 0, True)
+            raw += buffer.raw[: max(0, count)]
+            ends.append(len(raw.decode("utf-8", "ignore")))
+        return ends
+
+    def _nats(self, before: Sequence[int], tokens: Sequence[int]) -> tuple[list[float], list[bool]]:
+        """The nats of each token behind others, and whether it is the most probable one there."""
+        self._hold(before[:-1])
+        self._held = None
+        nats, firsts = list[float](), list[bool]()
+        numpy, line, behind = self._numpy, [before[-1], *tokens[:-1]], len(before) - 1
+        for at in range(0, len(line), SCORED_AT_ONCE):
+            self._decode(line[at : at + SCORED_AT_ONCE], behind + at, is_scored=True)
+            for place, token in enumerate(tokens[at : at + SCORED_AT_ONCE]):
+                pointer = self._llama.llama_get_logits_ith(self._context, place)
+                scores = numpy.ctypeslib.as_array(pointer, (self._words,)).astype(numpy.float64)
+                top = scores.max()
+                nats.append(float(top + numpy.log(numpy.exp(scores - top).sum()) - scores[token]))
+                firsts.append(bool(scores[token] == top))
+        return nats, firsts
+
+    def _hold(self, tokens: Sequence[int]) -> None:
+        """Have the context hold exactly these tokens, from the longest beginning that is kept of them on."""
+        wanted = list(tokens)
+        if self._held is None or wanted[: len(self._held)] != self._held:
+            self._llama.llama_memory_clear(self._memory, True)
+            known = [kept for kept in self._kept.values() if wanted[: len(kept[0])] == kept[0]]
+            self._held, state = max(known, key=lambda kept: len(kept[0]), default=([], None))
+            if state is not None:
+                self._llama.llama_state_seq_set_data(self._context, state, len(state), 0)
+        for at in range(len(self._held), len(wanted), READ_AT_ONCE):
+            self._decode(wanted[at : at + READ_AT_ONCE], at, is_scored=False)
+        self._held = wanted
+        self._keep("prompt")
+
+    def _keep(self, name: str) -> None:
+        """Keep what the context holds: a reply cannot be taken back from layers that look back a short way."""
+        size = self._llama.llama_state_seq_get_size(self._context, 0)
+        state = (ctypes.c_uint8 * size)()
+        self._llama.llama_state_seq_get_data(self._context, state, size, 0)
+        self._kept[name] = list(self._held or ()), state
+
+    def _decode(self, tokens: Sequence[int], begin: int, *, is_scored: bool) -> None:
+        batch = self._batch
+        batch.n_tokens = len(tokens)
+        for place, token in enumerate(tokens):
+            batch.token[place], batch.pos[place], batch.n_seq_id[place] = token, begin + place, 1
+            batch.seq_id[place][0], batch.logits[place] = 0, int(is_scored)
+        if code := self._llama.llama_decode(self._context, batch):
+            raise ConfigError(f"llama.cpp could not read {len(tokens)} tokens behind {begin:,}: code {code}")

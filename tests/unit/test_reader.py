@@ -1,0 +1,91 @@
+"""Does a language model that reads requests say what they lose, and no more than its figures allow?"""
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from langchain_ctxwin import ConfigError
+from langchain_ctxwin.cli import main
+from langchain_ctxwin.replay.reader import ALL, FAR, LanguageModel, Read, regret, table
+
+MODEL, DATA = os.environ.get("CTXWIN_READER_MODEL"), os.environ.get("CTXWIN_DATA")
+BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "reader.py"
+
+
+def read(policy: str, conversation: int, nats: float, group: str = ALL, tokens: int = 10) -> Read:
+    sums = {group: (nats * tokens, tokens)}
+    return Read(policy=policy, conversation=str(conversation), step=1, prompt_tokens=100, nats=sums)
+
+
+def reads_of(*differences: float) -> list[Read]:
+    """One answer a conversation: of all of the history, and of a request that makes it so much less probable."""
+    pairs = [(read("", at, 1.0), read("ours", at, 1.0 + more)) for at, more in enumerate(differences)]
+    return [one for pair in pairs for one in pair]
+
+
+@pytest.mark.parametrize(
+    ("differences", "verdict"),
+    [
+        ([0.01, 0.0, -0.01] * 5, "not distinguishable from the full history (margin 0.05)"),
+        ([0.3, 0.2, 0.4] * 5, "worse than the full history"),
+        ([0.5, -0.5, 0.1] * 5, "no verdict: the spread"),
+        ([0.0, 0.0, 0.0], "no verdict: 3 conversations, 8 are the least"),
+    ],
+)
+def test_a_verdict_says_no_more_than_the_interval(differences, verdict):
+    found = regret(reads_of(*differences), "ours")
+    assert found is not None
+    assert found.low <= found.nats <= found.high
+    assert found.verdict().startswith(verdict)
+
+
+def test_regret_counts_the_steps_that_were_read_both_ways():
+    reads = [*reads_of(0.5), read("ours", 7, 9.0), read("", 8, 1.0)]
+    found = regret(reads, "ours")
+    assert found is not None
+    assert (found.nats, found.steps, found.conversations) == (pytest.approx(0.5), 1, 1)
+    assert regret(reads, "ours", FAR) is None
+
+
+def test_a_table_has_a_row_for_each_policy_that_was_read():
+    lines = list(table(reads_of(0.25, 0.25), ["ours", "other"]))
+    assert "nats a token" in lines[0]
+    assert [line.split()[:3] for line in lines[2:]] == [["ours", "2", "100"]]
+    assert "+0.250 [+0.250, +0.250]" in lines[2]
+
+
+def test_a_reader_says_what_is_missing(tmp_path):
+    with pytest.raises(ConfigError, match="reader"):
+        LanguageModel(tmp_path / "none.gguf")
+
+
+@pytest.mark.parametrize("other", [["--recommend"], ["--output", "json"], ["--html", "page.html"]])
+def test_a_reader_prints_a_table_of_its_own(other, capsys):
+    assert main(["replay", "recorded.jsonl", "--reader", "model.gguf", *other]) != 0
+    assert "leave out" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not (MODEL and DATA and find_spec("llama_cpp")), reason="no CTXWIN_READER_MODEL, data or llama_cpp")
+def test_the_benchmark_reads_three_steps():
+    options = ["--data", str(DATA), "--model", str(MODEL), "--steps", "3", "--policies", "ours", "keep-last"]
+    command = [sys.executable, str(BENCHMARK), *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1_200, check=True)
+    assert "nats a token" in done.stdout
+    assert any(line.startswith("ours") for line in done.stdout.splitlines())
+
+
+@pytest.mark.skipif(not (MODEL and find_spec("llama_cpp")), reason="no CTXWIN_READER_MODEL or llama_cpp")
+def test_what_stands_in_the_prompt_is_more_probable():
+    model = LanguageModel(str(MODEL), context_tokens=1_024)
+    prompt = ["The order is W-4711. " * 4, "What is the order? It is "]
+    told = model.surprise(prompt, "W-4711.", {"number": ["4711"]})
+    other = model.surprise(prompt, "K-9302.", {})
+    assert told is not None
+    assert other is not None
+    assert told.is_first_choice
+    assert told.nats[ALL][0] < other.nats[ALL][0]
+    assert 0 < told.nats["number"][1] <= told.nats[ALL][1]
