@@ -5,26 +5,21 @@
 
 The provider is simulated: it refuses what exceeds its window by an exact tokenizer, waits `--latency` seconds and
 answers with some sentences of what it was shown. What it was shown is put together again and compared with the input,
-character by character. Wall times of the runs are compared with a run of the same calls one after the other. Storage
-is that of a SQLite checkpointer, as a multiple of the bytes of the input.
+character by character.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import gzip
 import json
 import random
 import re
-import sqlite3
-import tempfile
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +27,6 @@ from langchain_core.exceptions import ContextOverflowError
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
-from langgraph.checkpoint.sqlite import SqliteSaver
 from pydantic import ConfigDict, Field
 
 import exact
@@ -43,9 +37,9 @@ INPUT_TOKENS, WINDOW, OUTPUT = 400_000, 8_192, 1_024
 CHUNK_SHARE = 0.4  # of the input are chunks of their own, the rest are long documents
 LONG_TOKENS = 40_000
 ANSWER_SENTENCES = 6
+CONCURRENCY = 8
 QUESTION = "Which experiments on heat transfer in boundary layers are described, and what did each of them find?"
 
-STORED = ("SELECT sum(length(checkpoint)) FROM checkpoints", "SELECT sum(length(value)) FROM writes")
 WORDS = ("flow", "layer", "heat", "plate", "shock", "wave", "number", "pressure", "surface", "jet", "nozzle", "wing")
 
 _SHOWN = re.compile(r'<document number="(\d+)"(?: from_character="(\d+)")?[^>]*>\n(.*?)\n</document>', re.DOTALL)
@@ -80,11 +74,6 @@ class Provider(BaseChatModel):
         time.sleep(self.latency_seconds)
         return self._end(messages)
 
-    async def _agenerate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
-        self._begin(messages)
-        await asyncio.sleep(self.latency_seconds)
-        return self._end(messages)
-
     def _begin(self, messages: list[BaseMessage]) -> None:
         tokens = exact.request_tokens(messages, [])
         with self.seen.lock:
@@ -114,88 +103,31 @@ def main() -> None:
     documents = documents_of(real_texts(arguments.data) if arguments.data else made_up(), arguments.tokens)
     sizes = list(map(exact.text_tokens, documents))
     origin = "real texts" if arguments.data else "made-up reports"
-    print(f"{sum(sizes):,} tokens ({origin}) in {len(documents)} documents, the longest {max(sizes):,}")
-    print(f"window {WINDOW:,}, {OUTPUT:,} of it for the answer, latency {arguments.latency:g} s per call\n")
-    figures = partial(row, documents=documents, given=sum(sizes), latency=arguments.latency)
-    show_head()
-    baseline = figures("one after the other", concurrency=1)
-    show(baseline, baseline)
-    for name, counter in {"openai": None, "generic": TokenEstimator(), "exact": ExactCounter()}.items():
-        show(figures(f"8 at once, {name}", counter=counter), baseline)
-    show(figures("8 at once, async", is_async=True), baseline)
+    print(f"{sum(sizes):,} tokens ({origin}) in {len(documents)} documents, the longest {max(sizes):,}; ", end="")
+    print(f"window {WINDOW:,}, {OUTPUT:,} of it for the answer, {arguments.latency:g} s per call\n")
+    print("| calls at once | calls | refused | shown once | largest request | tokens paid per token | seconds |")
+    print("|---:|---:|---:|---|---:|---:|---:|")
+    for concurrency in (1, CONCURRENCY):
+        print("| " + " | ".join(run(documents, sum(sizes), concurrency, arguments.latency)) + " |", flush=True)
 
 
-class ExactCounter:
-    exact = True
-
-    def __call__(self, messages: list[BaseMessage], *, tools: Any = None) -> int:
-        return exact.request_tokens(messages, tools or [])
-
-    def count_text(self, text: str) -> int:
-        return exact.text_tokens(text)
-
-
-def show_head() -> None:
-    print(
-        f"{'':24}{'parts':>18}{'calls':>7}{'refused':>9}{'chunks once':>13}{'largest':>9}{'full':>7}{'paid':>7}"
-        f"{'peak':>6}{'seconds':>9}{'of seq.':>9}{'stored':>8}{'hard cuts':>11}"
-    )
-
-
-def row(
-    name: str,
-    *,
-    documents: list[str],
-    given: int,
-    latency: float,
-    counter: Any = None,
-    concurrency: int = 8,
-    is_async: bool = False,
-) -> dict[str, Any]:
+def run(documents: list[str], given_tokens: int, concurrency: int, latency: float) -> list[str]:
     model = Provider(latency_seconds=latency)
-    limits = ModelLimits(WINDOW, requested_output_tokens=OUTPUT)
-    given_input = {"question": QUESTION, "documents": documents}
-    options = {"limits": limits, "counter": counter or TokenEstimator("openai"), "max_concurrency": concurrency}
+    graph = create_map_reduce_graph(
+        model,
+        limits=ModelLimits(WINDOW, requested_output_tokens=OUTPUT),
+        counter=TokenEstimator("openai"),
+        max_concurrency=concurrency,
+    )
     start = time.perf_counter()
-    if is_async:
-        result = asyncio.run(create_map_reduce_graph(model, **options).ainvoke(given_input))
-    else:
-        result = create_map_reduce_graph(model, **options).invoke(given_input)
-    seconds = time.perf_counter() - start
-    seen = model.seen
-    stored = storage(options, given_input) / sum(len(document.encode()) for document in documents)
-    return {
-        "name": name,
-        "parts": "+".join(map(str, result["report"]["parts"])),
-        "calls": result["report"]["calls"],
-        "refused": seen.refused,
-        "once": put_together(seen) == documents and not result["failures"],
-        "largest": max(seen.sizes),
-        "full": sum(seen.sizes[: result["parts"]]) / result["parts"] / (WINDOW - OUTPUT),
-        "paid": sum(seen.sizes) / given,
-        "peak": seen.peak,
-        "seconds": seconds,
-        "stored": stored,
-        "hard": sum(cut["kind"] == "hard" for cut in result["report"]["cuts"]),
-    }
-
-
-def show(figures: dict[str, Any], baseline: dict[str, Any]) -> None:
-    f = figures
-    print(f"{f['name']:24}{f['parts']:>18}{f['calls']:>7}{f['refused']:>9}{'yes' if f['once'] else 'NO':>13}", end="")
-    print(f"{f['largest']:>9,}{f['full']:>7.0%}{f['paid']:>7.2f}{f['peak']:>6}{f['seconds']:>9.1f}", end="")
-    print(f"{f['seconds'] / baseline['seconds']:>9.2f}{f['stored']:>7.1f}x{f['hard']:>11}")
-
-
-def storage(options: dict[str, Any], given_input: dict[str, Any]) -> int:
-    """Bytes of the checkpoints and writes of one run."""
-    with tempfile.TemporaryDirectory() as folder:
-        connection = sqlite3.connect(Path(folder) / "run.sqlite", check_same_thread=False)
-        graph = create_map_reduce_graph(Provider(), checkpointer=SqliteSaver(connection), **options)
-        graph.invoke(given_input, {"configurable": {"thread_id": "1"}})
-        stored = [connection.execute(query).fetchone()[0] for query in STORED]
-        connection.close()
-    return sum(stored)
+    result = graph.invoke({"question": QUESTION, "documents": documents})
+    seconds, seen = time.perf_counter() - start, model.seen
+    is_once = put_together(seen) == documents and not result["failures"]
+    paid = sum(seen.sizes) / given_tokens
+    return [
+        str(concurrency), str(len(seen.sizes)), str(seen.refused), "yes" if is_once else "NO", f"{max(seen.sizes):,}",
+        f"{paid:.2f}", f"{seconds:.1f}",
+    ]  # fmt: skip
 
 
 def put_together(seen: Seen) -> list[str]:

@@ -27,25 +27,11 @@ from langchain_ctxwin.recall import create_recall_tool, handles, search_messages
 from langchain_ctxwin.text import query_terms, statement_spans, terms
 
 RECALL_TOKENS = 2_000
-OTHER_RECALL_TOKENS = (500, 1_000, 4_000)
-API = f"search_messages, excerpts, {RECALL_TOKENS}"
-TOOL = f"view + recall tool, {RECALL_TOKENS}"
-GOALS = {"chats": 0.82, "long messages": 0.75, "BEAM": 0.75}
-"""Share of the evidence within reach: of short messages, of the same in long messages, of long answers."""
+TOOL = f"the view and one recall of {RECALL_TOKENS:,} tokens"
+GOALS = {"chats": 0.82, "long messages": 0.75}
+"""Share of the evidence within reach: of short messages, of the same in long messages."""
 
-FACTS = {
-    "BEAM": {
-        "contradiction_resolution",
-        "information_extraction",
-        "knowledge_update",
-        "multi_session_reasoning",
-        "temporal_reasoning",
-    }
-}
-"""Questions that name what they ask for. BEAM's others ask for a summary, for the order of everything, or to follow a
-wish that they do not mention: they are printed, and not part of the goal."""
-
-HELD_OUT = {"locomo-conv-41", *(f"beam-{number}" for number in range(11, 21))}
+HELD_OUT = {"locomo-conv-41"}
 """Conversations that were not looked at while tuning."""
 
 LONG_TOKENS = (300, 600, 900, 1_200, 1_500)
@@ -65,7 +51,6 @@ Shown = Mapping[str, list[str]]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     text: str
-    kind: str
     evidence: list[tuple[str, str]]
     """Ids of messages, and what of each has to be shown."""
 
@@ -78,45 +63,13 @@ class Conversation:
     questions: list[Question]
 
 
-def load(data: Path, *, with_times: bool) -> Iterator[Conversation]:
+def load(data: Path) -> Iterator[Conversation]:
     for path in sorted((data / "memory_qa").glob("*.jsonl.gz")):
         for line in gzip.decompress(path.read_bytes()).splitlines():
             row = json.loads(line)
-            chat = conversation(
-                row["id"], "chats", [_message(m, with_times) for m in row["messages"]], row["questions"]
-            )
+            chat = conversation(row["id"], "chats", [_message(m) for m in row["messages"]], row["questions"])
             yield chat
             yield in_long_messages(chat)
-
-
-def load_beam(chats: Path) -> Iterator[Conversation]:
-    """BEAM's published folders: a chat and the questions about it in each."""
-    for folder in sorted(chats.iterdir()):
-        shortened = folder / "chat_trunecated.json"
-        path = shortened if shortened.exists() else folder / "chat.json"
-        rows = [row for batch in json.loads(path.read_text()) for turn in batch["turns"] for row in turn]
-        # A number of the plan stands behind what the user says.
-        messages = [_message({**row, "mid": row["id"], "content": row["content"].split(" ->-> ")[0]}) for row in rows]
-        found = json.loads((folder / "probing_questions" / "probing_questions.json").read_text())
-        questions = [
-            {
-                "q": row["question"],
-                "type": kind,
-                "evidence": list(dict.fromkeys(numbers(row.get("source_chat_ids")))),
-                "answer": " ".join([str(row.get("answer", "")), *row.get("rubric", [])]),
-            }
-            for kind, rows in found.items()
-            for row in rows
-        ]
-        yield conversation(f"beam-{folder.name}", "BEAM", messages, questions)
-
-
-def numbers(value: Any) -> Iterator[int]:
-    if isinstance(value, int):
-        yield value
-    elif isinstance(value, list | dict):
-        for part in value.values() if isinstance(value, dict) else value:
-            yield from numbers(part)
 
 
 def conversation(name: str, group: str, messages: list[AnyMessage], rows: list[dict[str, Any]]) -> Conversation:
@@ -125,7 +78,6 @@ def conversation(name: str, group: str, messages: list[AnyMessage], rows: list[d
     questions = [
         Question(
             text=row["q"],
-            kind=row.get("type", ""),
             evidence=[
                 (key, needed(by_id[key], f"{row['q']} {row.get('answer', '')}", having))
                 for key in map(message_id, row["evidence"])
@@ -157,8 +109,7 @@ def in_long_messages(chat: Conversation) -> Conversation:
             messages.append(kind("\n".join(lines), id=place[message.id]))
             lines = []
     questions = [
-        Question(text=q.text, kind=q.kind, evidence=[(place[key], text) for key, text in q.evidence])
-        for q in chat.questions
+        Question(text=q.text, evidence=[(place[key], text) for key, text in q.evidence]) for q in chat.questions
     ]
     return Conversation(name=chat.name, group="long messages", messages=messages, questions=questions)
 
@@ -168,10 +119,9 @@ def message_id(mid: object) -> str:
     return str(uuid5(NAMESPACE_OID, str(mid)))
 
 
-def _message(row: dict[str, Any], with_times: bool = False) -> AnyMessage:
-    text = f"[{row['time']}] {row['content']}" if with_times and row.get("time") else row["content"]
+def _message(row: dict[str, Any]) -> AnyMessage:
     kind = HumanMessage if row["role"] == "user" else AIMessage
-    return kind(text, id=message_id(row["mid"]), name=row.get("name"))
+    return kind(row["content"], id=message_id(row["mid"]), name=row.get("name"))
 
 
 class Agent:
@@ -231,106 +181,69 @@ def texts(pairs: Iterable[tuple[str, str]]) -> Shown:
     return shown
 
 
-def reach(agent: Agent, state: State, question: str, limit: int, spent: Counter[str]) -> dict[str, list[Shown]]:
+def reach(agent: Agent, state: State, question: str, limit: int) -> dict[str, list[Shown]]:
     """What each way of remembering shows."""
     history, asked = state["messages"], HumanMessage(question, id="question")
     built = agent.request({**state, "messages": [*history, asked]})
     said = {message.id: message.content for message in history}
     seen = {message.id for message in built["llm_input_messages"] if said.get(message.id) == message.content}
     view = texts((key, said[key]) for key in seen)
-    began = time.perf_counter()
     found = search_messages(history, question, max_tokens=RECALL_TOKENS)
-    spent["search_messages"] += time.perf_counter() - began
-    excerpts = texts((excerpt.message.id, excerpt.text) for excerpt in found.excerpts)
-    ways = {
-        "keep last": [texts((key, said[key]) for key in keep_last([*history, asked], limit) - {"question"})],
-        "view only": [view],
-        f"search_messages, whole messages, {RECALL_TOKENS}": [
-            texts((message.id, message.content) for message in found)
-        ],
-        API: [excerpts],
-        f"view + search_messages, excerpts, {RECALL_TOKENS}": [view, excerpts],
+    return {
+        "the newest messages": [texts((key, said[key]) for key in keep_last([*history, asked], limit) - {"question"})],
+        "the view": [view],
+        "`search_messages` alone": [texts((excerpt.message.id, excerpt.text) for excerpt in found.excerpts)],
+        TOOL: [view, recalled(built, question, RECALL_TOKENS)],
     }
-    began = time.perf_counter()
-    ways[TOOL] = [view, recalled(built, question, RECALL_TOKENS)]
-    spent["recall tool"] += time.perf_counter() - began
-    for tokens in OTHER_RECALL_TOKENS:
-        ways[f"view + recall tool, {tokens}"] = [view, recalled(built, question, tokens)]
-    return ways
 
 
-Row = tuple[Conversation, Counter[tuple[str, str, str]], Counter[str]]
+Row = tuple[Conversation, Counter[str]]
 
 
 def measure(job: tuple[Conversation, int]) -> Row:
+    """Count the evidence of all questions, and what of it each way shows."""
     chat, limit = job
-    agent, found, spent = Agent(limit), Counter(), Counter()
+    agent, found = Agent(limit), Counter[str]()
     state = agent.feed(chat.messages)
     for question in chat.questions:
-        found["texts", "", question.kind] += len(question.evidence)
-        found["questions", "", question.kind] += 1
-        for way, places in reach(agent, state, question.text, limit, spent).items():
-            hits = [
+        found[""] += len(question.evidence)
+        for way, places in reach(agent, state, question.text, limit).items():
+            found[way] += sum(
                 any(text in shown for place in places for shown in place.get(key, ()))
                 for key, text in question.evidence
-            ]
-            found["texts", way, question.kind] += sum(hits)
-            found["questions", way, question.kind] += all(hits)
-    return chat, found, spent
+            )
+    return chat, found
 
 
-def share(found: Counter[tuple[str, str, str]], unit: str, way: str, kinds: set[str] | None = None) -> float:
-    def total(which: str) -> int:
-        return sum(n for (u, w, k), n in found.items() if (u, w) == (unit, which) and (kinds is None or k in kinds))
-
-    return total(way) / max(1, total(""))
-
-
-def report(group: str, rows: list[Row]) -> None:
-    held = sum((found for chat, found, _ in rows if chat.name in HELD_OUT), Counter())
-    tuned = sum((found for chat, found, _ in rows if chat.name not in HELD_OUT), Counter())
-    everything, facts = held + tuned, FACTS.get(group)
-    ways = list(dict.fromkeys(way for _, way, _ in everything if way))
-    groups = [("all", everything), ("held out", held), ("others", tuned)]
-    print(f"\n{group}: {len(rows)} conversations")
-    for unit, label in (("texts", "evidence within reach"), ("questions", "questions with all evidence")):
-        print(f"\n{label + (', facts' if facts else ''):48}" + "".join(f"{name:>12}" for name, _ in groups))
-        for way in ways:
-            print(f"  {way:46}" + "".join(f"{share(found, unit, way, facts):>12.3f}" for _, found in groups))
-    kinds = sorted({kind for _, _, kind in everything})
-    print(f"\n{'evidence within reach, by question type':48}" + "".join(f"{kind[:12]:>13}" for kind in kinds))
-    for way in ways:
-        print(f"  {way:46}" + "".join(f"{share(everything, 'texts', way, {kind}):>13.3f}" for kind in kinds))
-    count = sum(len(chat.questions) for chat, _, _ in rows)
-    spent = sum((spent for _, _, spent in rows), Counter())
-    print(
-        "\n" + ", ".join(f"{name} {1000 * seconds / count:.0f} ms" for name, seconds in spent.items()) + " per question"
-    )
-    for way in (API, TOOL):
-        figure, other = share(everything, "texts", way, facts), share(held, "texts", way, facts)
-        verdict = "reached" if figure >= GOALS[group] else "missed"
-        print(f"goal {GOALS[group]}, {way}: {figure:.3f}, {verdict} (held out {other:.3f})")
+def report(rows: list[Row], limit: int) -> None:
+    groups = dict.fromkeys(chat.group for chat, _ in rows)
+    totals = {group: sum((found for chat, found in rows if chat.group == group), Counter()) for group in groups}
+    held = sum((found for chat, found in rows if chat.name in HELD_OUT), Counter[str]())
+    columns = {**totals, "kept aside while tuning": held}
+    print(f"{len(rows)} conversations, input limit {limit:,}: share of the evidence within reach")
+    print("| | " + " | ".join(columns) + " |")
+    print("|---|" + "---:|" * len(columns))
+    for way in [name for name in rows[0][1] if name]:
+        cells = [f"{found[way] / max(1, found['']):.3f}" for found in columns.values()]
+        print(f"| {way} | " + " | ".join(cells) + " |")
+    for group, found in totals.items():
+        figure = found[TOOL] / max(1, found[""])
+        verdict = "met   " if figure >= GOALS[group] else "MISSED"
+        print(f"- {verdict} {group}, {TOOL} {figure:.3f}: at least {GOALS[group]}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder with memory_qa/*.jsonl.gz")
-    parser.add_argument("--beam", type=Path, help="folder of chats of one size as BEAM publishes them: chats/100K")
     parser.add_argument("--limit", type=int, default=8_192, help="input limit in tokens")
-    parser.add_argument("--times", action="store_true", help="put the time of its session before each message")
     parser.add_argument("--chats", type=int, help="measure only the first so many; all without it")
     options = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     began = time.perf_counter()
-    chats = [*load(options.data, with_times=options.times), *(load_beam(options.beam) if options.beam else ())]
-    chats = chats[: options.chats]
-    times = "with" if options.times else "without"
-    print(f"{len(chats)} conversations, {times} session times, input limit {options.limit:,}, default configuration")
+    chats = [*load(options.data)][: options.chats]
     with multiprocessing.Pool(os.cpu_count()) as pool:
-        rows = pool.map(measure, [(chat, options.limit) for chat in chats], chunksize=1)
-    for group in dict.fromkeys(chat.group for chat, _, _ in rows):
-        report(group, [row for row in rows if row[0].group == group])
-    print(f"{time.perf_counter() - began:.0f} seconds")
+        report(pool.map(measure, [(chat, options.limit) for chat in chats], chunksize=1), options.limit)
+    print(f"\n{time.perf_counter() - began:.0f} seconds")
 
 
 if __name__ == "__main__":

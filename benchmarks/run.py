@@ -112,7 +112,7 @@ BENCHMARKS = (
         data=(TRANSCRIPTS,),
         is_extra=True,
     ),
-    Benchmark(script="soak", full="--turns 5000", quick="--turns 60 --graph-turns 20", data=(TRANSCRIPTS,)),
+    Benchmark(script="soak", quick="--turns 60", data=(TRANSCRIPTS,)),
     Benchmark(script="switch_off", quick="--quick --only record --measures shown", data=(TRANSCRIPTS,), is_extra=True),
 )
 

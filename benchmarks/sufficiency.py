@@ -44,8 +44,6 @@ LEAST_ROOM = 500  # tokens for messages below which no policy can do anything
 MESSAGES = range(12, 401)  # conversations that are long enough to lose something, and short enough to replay
 SAMPLE_SEED = 7
 HALVES = ("a", "b")
-KEEPS = (0.1, 0.15, 0.2, 0.3, 0.5)
-RECORD_SHARES = (0.1, 0.15, 0.25, 0.4)
 
 FAR_MESSAGES = 6  # last seen longer ago than two calls with their results and what was said between
 BEFORE_CHARS, AROUND_CHARS = 60, 120  # a line of text; what a request shows beside a value may be twice as far off
@@ -331,22 +329,6 @@ def goals(window: int, tally: Tally) -> Iterator[tuple[bool, str]]:
     yield tally[OURS, "over"] == 0, f"over the limit {tally[OURS, 'over']} of {tally['', 'calls']:,}: 0"
 
 
-def front(chosen: Sequence[Transcript], windows: Sequence[int], grid: Iterable[tuple[float, float]]) -> None:
-    """Print the settings that no other beats in both columns, per window."""
-    settings = [(("keep", keep), ("record_share", part)) for keep, part in grid]
-    totals = {(window, setting): Tally() for window in windows for setting in settings}
-    jobs = [Job(transcript=t, window=w, arms=(OURS,), settings=s) for t in chosen for w in windows for s in settings]
-    for job, tally in played(jobs):
-        totals[job.window, job.settings].update(tally)
-    print(f"{'window':>7}{'keep':>7}{'record':>8}" + "".join(f"{g:>9}" for g in GROUPS) + f"{'billed/call':>13}")
-    for window in windows:
-        rows = {setting: totals[window, setting] for setting in settings}
-        for setting in pareto({s: (share(t, OURS, "all"), billed(t, OURS)) for s, t in rows.items()}):
-            shares = "".join(f"{share(rows[setting], OURS, group):>9.3f}" for group in GROUPS)
-            values = "{:>7}{:>8}".format(*dict(setting).values())
-            print(f"{window:>7}{values}{shares}{billed(rows[setting], OURS):>13.0f}")
-
-
 def presets(chosen: Sequence[Transcript], windows: Sequence[int]) -> None:
     """Print what each named set of settings shows and costs, and how full its requests are.
 
@@ -367,16 +349,6 @@ def presets(chosen: Sequence[Transcript], windows: Sequence[int]) -> None:
         print(f"{window:>7} {name:<9}{shares}{cells}")
 
 
-def pareto(found: dict[Any, tuple[float, float]]) -> list[Any]:
-    """Return the settings of which no other shows as much for as little, the cheapest first."""
-    best, kept = -1.0, list[Any]()
-    for setting, (shown, _) in sorted(found.items(), key=lambda row: (row[1][1], -row[1][0])):
-        if shown > best:
-            best = shown
-            kept.append(setting)
-    return kept
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, help="folder with transcripts/*.jsonl.gz; generated ones without it")
@@ -384,9 +356,6 @@ def main() -> None:
     parser.add_argument("--windows", type=int, nargs="+", default=list(GOALS["all"]))
     parser.add_argument("--files", nargs="+", default=[], help="names of files, without .jsonl.gz")
     parser.add_argument("--half", choices=HALVES, help="only the conversations of this half, by a hash of their ids")
-    parser.add_argument("--front", action="store_true", help="compare settings instead: keep by record_share")
-    parser.add_argument("--keeps", type=float, nargs="+", default=list(KEEPS))
-    parser.add_argument("--record-shares", type=float, nargs="+", default=list(RECORD_SHARES))
     parser.add_argument("--presets", action="store_true", help="compare the named sets of settings instead")
     parser.add_argument("--queue", type=int, metavar="N", help="join N conversations with the same tools to one thread")
     options = parser.parse_args()
@@ -395,9 +364,7 @@ def main() -> None:
     if options.queue:
         chosen = list(queues(chosen, options.queue))
     print(f"{len(chosen)} conversations ({'recorded' if options.data else 'generated'}), tokenizer {exact.ENCODING}")
-    if options.front:
-        front(chosen, options.windows, itertools.product(options.keeps, options.record_shares))
-    elif options.presets:
+    if options.presets:
         presets(chosen, options.windows)
     else:
         compare(chosen, options.windows)

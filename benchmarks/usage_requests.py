@@ -79,7 +79,6 @@ def recorded(row: dict[str, Any]) -> Recorded:
     sent = json.dumps(request)
     hides_thoughts = "gemini-3" in row["model"] and LONG_SIGNATURE.search(sent)
     _require(not hides_thoughts, "encrypted thoughts")
-    _require('"cachePoint"' not in sent, "cached tokens are not in the reported size")
     _require('"<think>' not in sent, "reasoning that the provider removes")
     messages = list(_reader_of(row["path"], request)(request))
     _require(any(message.type == "human" for message in messages), "no user message")
@@ -123,8 +122,7 @@ def _reader_of(path: str, request: dict[str, Any]) -> Callable[[dict[str, Any]],
         return _gemini
     if "input" in request:
         return _responses
-    if "converse" in path:
-        return _converse
+    _require("converse" not in path, "Bedrock's own form")
     return _anthropic if path.endswith(("/messages", "/invoke")) else _chat
 
 
@@ -183,30 +181,6 @@ def _anthropic(request: dict[str, Any]) -> Iterator[AnyMessage]:
             yield _said(message["role"], text)
 
 
-def _converse(request: dict[str, Any]) -> Iterator[AnyMessage]:
-    _require(not (request.get("additionalModelRequestFields") or {}).get("thinking"), "thinking is on")
-    if text := _converse_text(request.get("system") or []):
-        yield SystemMessage(text)
-    for message in request["messages"]:
-        blocks = message["content"]
-        for block in blocks:
-            if result := block.get("toolResult"):
-                yield ToolMessage(_converse_text(result["content"]), tool_call_id=result["toolUseId"])
-        calls = [_call(use["toolUseId"], use) for block in blocks if (use := block.get("toolUse"))]
-        text = _converse_text([block for block in blocks if not {"toolUse", "toolResult"} & set(block)])
-        if message["role"] == "assistant":
-            yield AIMessage(text, tool_calls=calls)
-        elif text:
-            yield HumanMessage(text)
-
-
-def _converse_text(blocks: list[dict[str, Any]]) -> str:
-    shown = [block for block in blocks if "cachePoint" not in block]
-    for block in shown:
-        _require(set(block) <= {"text", "json"}, f"block {next(iter(block))}")
-    return "".join(block["text"] if "text" in block else json.dumps(block["json"]) for block in shown)
-
-
 def _gemini(request: dict[str, Any]) -> Iterator[AnyMessage]:
     if request.get("systemInstruction"):
         yield SystemMessage("".join(part["text"] for part in request["systemInstruction"]["parts"]))
@@ -251,20 +225,19 @@ def _call(name: str, function: dict[str, Any]) -> dict[str, Any]:
 
 
 def _stated_tools(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    for tool in request.get("tools") or (request.get("toolConfig") or {}).get("tools") or ():
+    for tool in request.get("tools") or ():
         if declared := tool.get("functionDeclarations") or tool.get("function_declarations"):
             yield from declared
-        elif "cachePoint" not in tool:
+        else:
             yield tool
 
 
 def _tool(tool: dict[str, Any]) -> dict[str, Any]:
     """Any provider's definition in OpenAI's form, with its schema as it was sent."""
     _require(not tool.get("defer_loading"), "provider-side tools")
-    function = tool.get("function") or tool.get("toolSpec") or tool
+    function = tool.get("function") or tool
     keys = ("parameters", "input_schema", "inputSchema", "parametersJsonSchema", "parameters_json_schema")
     schema = next((function[key] for key in keys if key in function), None)
     _require("name" in function and (schema is not None or "description" in function), "provider-side tools")
-    schema = (schema or {}).get("json", schema or {})
-    named = {"name": function["name"], "description": function.get("description") or "", "parameters": schema}
+    named = {"name": function["name"], "description": function.get("description") or "", "parameters": schema or {}}
     return {"type": "function", "function": named}
