@@ -1,6 +1,5 @@
 """Is every way to change a file seen by the thread that watches it, and does nothing end the watching?"""
 
-import logging
 import os
 import shutil
 import subprocess
@@ -148,20 +147,6 @@ def test_no_file_ends_the_watching(tmp_path, text):
     assert watched.active == [0.1]
 
 
-def test_pieces_of_a_slow_writer_never_become_active(path, watched):
-    """It truncates the file and pauses after each line; every beginning of the file would be valid."""
-    with path.open("w") as file:
-        for line in ("trigger = 0.8\n", "keep = 0.4\n", "pin_first_user = false\n", "keep_nothing"):
-            file.write(line)
-            file.flush()
-            time.sleep(0.01)
-        file.seek(0)
-        file.truncate()
-        file.write("keep = 0.1\n")
-    watched.until(0.1)
-    assert watched.active == [0.1]
-
-
 def test_a_folder_that_is_not_there_yet_is_waited_for(path):
     watched = Watched(path)
     shutil.rmtree(path.parent)
@@ -190,22 +175,6 @@ def test_what_was_undone_before_it_settled_is_no_change(path, watched):
     with capture_logs() as logs:
         time.sleep(0.3)
     assert (watched.active, logs) == ([], [])
-
-
-def test_what_is_written_to_other_files_is_not_noticed(path, caplog):
-    """A log in the same folder, for one, which would have a line for each notice."""
-    log = path.with_name("agent.log")
-    log.write_text("begun\n")
-    caplog.set_level(logging.INFO, "watchfiles")
-    watched = Watched(path)
-    with watched.settings:
-        time.sleep(0.2)
-        with log.open("a") as file:
-            file.write("more\n")
-        time.sleep(0.2)
-        assert caplog.records == []
-        rename(path, 0.1)
-        watched.until(0.1)
 
 
 def test_stopping_ends_the_thread_and_can_be_repeated(path):

@@ -6,7 +6,6 @@ from statistics import fmean
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from langchain_core.messages import HumanMessage
 from langchain_core.tools import tool
 from structlog.testing import capture_logs
 
@@ -22,18 +21,16 @@ from langchain_ctxwin.observe import (
     OverflowEvent,
     RouteEvent,
     StepEvent,
-    StreamSink,
     SummaryEvent,
     ToolResultEvent,
 )
 from langchain_ctxwin.observe import alerts as module
 from langchain_ctxwin.reload import ConfigFile
-from support.agents import THREAD, WORD, agent_on, ask, call, model_of, on_both
+from support.agents import WORD, agent_on, ask, call, model_of, on_both
 from support.fakes import script
 from support.routing import router, scripted
 
 SMALL = AlertConfig(utilization_steps=2, window=4, least=2, failed_summaries=2, conversation_cost=1.0)
-LIMIT = 1_000
 SECRET = "xyzzy"  # noqa: S105  # a word to look for
 
 
@@ -130,30 +127,6 @@ def test_every_threshold_has_a_case():
     assert set(module.RULES) == set(CASES)
 
 
-EVENTS = st.one_of(
-    st.builds(step, st.sampled_from([0.1, 0.9, 0.95]), thread=st.sampled_from("12"), missed=st.floats(0, 1)),
-    st.builds(result, is_oversized=st.booleans()),
-    st.sampled_from([routed(), routed("a: down")]),
-    st.sampled_from([failed, ready, stop(), RECOVERED, REFUSED, step(cost="0.4")]),
-)
-
-
-@given(st.lists(EVENTS, max_size=60))
-@settings(deadline=None)
-def test_of_one_kind_an_alert_and_its_clearing_take_turns(events):
-    """Whatever happens, and what stands is what was not cleared."""
-    sink = MemorySink()
-    alerts = Alerts(SMALL, then=sink)
-    for event in events:
-        alerts.emit(event)
-    standing = {}
-    for one in sink.of(AlertEvent):
-        key = (one.alert, one.thread, one.model, one.detail)
-        assert (key in standing) is one.is_cleared
-        standing.pop(key) if one.is_cleared else standing.update({key: one})
-    assert alerts.active == tuple(standing.values())
-
-
 @given(st.lists(st.booleans(), max_size=60), st.floats(0, 0.99))
 @settings(deadline=None)
 def test_a_share_is_an_alert_exactly_when_it_passes_its_threshold(samples, threshold):
@@ -185,34 +158,6 @@ def test_what_is_too_little_or_not_known_is_no_alert():
     assert told([result(not n) for n in range(20)], AlertConfig()) == []
     bare = [StepEvent(thread="1"), AlertEvent(alert="utilization"), RouteEvent(), SummaryEvent(status="lost"), Event()]
     assert told(bare * 3) == []
-
-
-def test_a_clock_that_jumps_changes_nothing():
-    """Windows are counted in events; the alert has the time of its event."""
-    sink = MemorySink()
-    alerts = Alerts(SMALL, then=sink)
-    for event in (StepEvent(input_limit=10, reported_tokens=10, time=at) for at in (9e9, 3.0)):
-        alerts.emit(event)
-    assert [(one.alert, one.time) for one in sink.of(AlertEvent)] == [("utilization", 3.0)]
-
-
-def test_alerts_are_logged_with_the_thread_of_their_conversation():
-    """An alert that is over is good news."""
-    with capture_logs() as logs:
-        told([step(0.95), step(0.95), step(0.1)])
-    assert [(log["event"], log["log_level"], log["alert"], log["thread"]) for log in logs] == [
-        ("context.alert", "warning", "utilization", "1"),
-        ("context.alert", "info", "utilization", "1"),
-    ]
-
-
-@pytest.mark.parametrize(("then", "expected"), [((), []), (StreamSink(), ["context.alert"])])
-def test_alerts_are_written_to_the_stream_of_the_run_only_where_that_is_asked_for(then, expected):
-    """They are for operators."""
-    alerts = Alerts(AlertConfig(utilization=0.001, utilization_steps=1), then=then)
-    agent = agent_on("nodes", model_of(LIMIT), sinks=[alerts])
-    written = agent.stream({"messages": [HumanMessage("hello")]}, THREAD, stream_mode="custom")
-    assert [one["type"] for one in written] == expected
 
 
 def test_what_is_done_about_an_alert_may_raise():

@@ -4,7 +4,6 @@ import asyncio
 import contextvars
 import sys
 import threading
-from copy import deepcopy
 
 import pytest
 import quicktok
@@ -23,11 +22,9 @@ from langchain_ctxwin.counting import (
     RemoteCounter,
     TokenizerFileCounter,
     VocabularyCounter,
-    request_digest,
 )
 from langchain_ctxwin.protocols import RequestCounter
-from langchain_ctxwin.util import BackOff
-from langchain_ctxwin.util.failures import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS
+from langchain_ctxwin.util.failures import FIRST_PAUSE_SECONDS
 from support.fakes import ScriptedChatModel, script
 
 RUNS = settings(max_examples=30)
@@ -218,40 +215,6 @@ def test_the_whole_request_is_asked_once_and_one_that_asks_nothing_never(count):
     assert (provider.asked, logs) == ([(first, [SCHEMA]), (requests[2], [SCHEMA])], [])
 
 
-DIFFERENT_REQUESTS = [
-    ([HumanMessage("hi")], []),
-    ([HumanMessage("ho")], []),
-    ([HumanMessage("hi", name="ann")], []),
-    ([SystemMessage("hi"), HumanMessage("")], []),
-    ([HumanMessage("hi"), HumanMessage("")], []),
-    ([AIMessage("hi")], []),
-    ([HumanMessage([{"type": "text", "text": "hi"}])], []),
-    ([HumanMessage("hi\ud800")], []),
-    ([HumanMessage("h"), HumanMessage("i")], []),
-    ([AIMessage("", tool_calls=[CALL])], []),
-    ([AIMessage("", tool_calls=[{**CALL, "args": {}}])], []),
-    ([AIMessage("", tool_calls=[CALL], additional_kwargs={"signature": "a"})], []),
-    ([AIMessage("", tool_calls=[CALL], additional_kwargs={"signature": "b"})], []),
-    ([ToolMessage("x", tool_call_id="1")], []),
-    ([ToolMessage("x", tool_call_id="2")], []),
-    ([ToolMessage("x", tool_call_id="2", status="error")], []),
-    ([HumanMessage("hi")], [SCHEMA]),
-    ([HumanMessage("hi")], [{**SCHEMA, "description": "See."}]),
-    ([HumanMessage("hi")], [SCHEMA, SCHEMA]),
-]
-
-
-def test_whatever_is_sent_makes_another_request():
-    """No two requests that differ in something a provider counts have the same digest; a copy has its original's."""
-    digests = [request_digest(messages, tools) for messages, tools in DIFFERENT_REQUESTS]
-    assert len(set(digests)) == len(DIFFERENT_REQUESTS)
-    assert [request_digest(*deepcopy(request)) for request in DIFFERENT_REQUESTS] == digests
-    block = {"type": "weird", "data": b"x"}  # no JSON
-    block["self"] = block
-    cyclic = [HumanMessage.model_construct(content=[block])]
-    assert request_digest(cyclic, []) == request_digest(cyclic, [])
-
-
 class StatedError(Exception):
     """An error with a status, as SDKs raise them, that quotes the request."""
 
@@ -296,30 +259,6 @@ def test_a_dead_endpoint_is_asked_once_per_pause(count):
     assert [count(provider, request) for request in questions(20)] == [7] * 20
 
 
-def test_pauses_double_up_to_a_cap_and_a_success_ends_them():
-    now, pauses = 0.0, []
-    pause = BackOff(lambda: now)
-    for _ in range(8):
-        began = now
-        pause.failed()
-        pause.failed()
-        while pause.is_on:
-            now += 1
-        pauses.append(now - began)
-    assert (pauses[:3], pauses[-1]) == ([FIRST_PAUSE_SECONDS * 2**n for n in range(3)], LONGEST_PAUSE_SECONDS)
-    pause.succeeded()
-    pause.failed()
-    assert pause.is_on
-    now -= 1
-    assert not pause.is_on
-    short = BackOff(lambda: now, longest_seconds=3)
-    short.failed()
-    now += 2.9
-    assert short.is_on
-    now += 0.1
-    assert not short.is_on
-
-
 @given(st.lists(st.floats(0, 90), max_size=60), st.integers(1, 5))
 def test_no_minute_has_more_questions_than_allowed(waits, per_minute):
     """Beyond them there is no count and no warning; who comes when there is room is served."""
@@ -331,33 +270,6 @@ def test_no_minute_has_more_questions_than_allowed(waits, per_minute):
             recent = sum(0 <= provider.now - at < MINUTE_SECONDS for at in entered)
             assert provider.count_request(request) == (42 if recent < per_minute else None)
     assert logs == []
-
-
-def test_a_slow_endpoint_is_left_alone(count):
-    answered = threading.Event()
-    with capture_logs() as logs:
-        assert count(Provider(answered.wait, timeout_seconds=0.01), HI) is None
-    answered.set()
-    assert [log["reason"] for log in logs] == ["TimeoutError: no answer within 0.01 seconds"]
-
-
-def test_asking_holds_up_no_exit_and_knows_no_caller(count):
-    provider = Provider()
-    token = CALLER.set("a run")
-    count(provider, HI)
-    CALLER.reset(token)
-    assert provider.saw == [("nobody", True)]
-
-
-async def test_a_caller_may_give_up():
-    entered, release = threading.Event(), threading.Event()
-    provider = Provider(lambda: entered.set() or (release.wait() and 42))
-    asking = asyncio.create_task(provider.acount_request(HI))
-    await asyncio.to_thread(entered.wait)
-    asking.cancel()
-    await asyncio.wait([asking])
-    release.set()
-    assert (asking.cancelled(), await provider.acount_request(HI)) == (True, 42)
 
 
 def test_as_a_plain_counter_it_counts_message_likes_and_claims_no_more_than_it_can_keep():

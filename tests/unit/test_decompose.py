@@ -13,7 +13,6 @@ from langchain_core.documents import Document
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableLambda
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import END
 from langgraph.types import Command, interrupt
 
 from langchain_ctxwin import (
@@ -29,7 +28,6 @@ from langchain_ctxwin.decompose import (
     _chunk,
     _no_counts,
     _Parts,
-    _places,
     create_map_reduce_graph,
 )
 from langchain_ctxwin.errors import UnknownModelError
@@ -411,12 +409,6 @@ async def test_an_interrupt_is_no_failure(is_async):
     assert (result["answer"], result["failures"]) == ("ok", [])
 
 
-def test_the_drawing_shows_the_flow():
-    edges = {(edge.source, edge.target) for edge in graph_of(model_of()).get_graph().edges}
-    loop = {("collect", "map"), ("collect", "reduce"), ("reduce", "collect"), ("collect", END)}
-    assert edges == {("__start__", "split"), ("split", "map"), ("map", "collect"), *loop}
-
-
 def parts_of(window=WINDOW, counter=None):
     limits = ModelLimits(window, requested_output_tokens=window // 8)
     return _Parts(model_of(), limits, counter, None, ("Answer.", "Combine."))
@@ -503,10 +495,3 @@ def test_a_source_that_leaves_no_room_is_refused():
         graph_of(model_of(), limits=ModelLimits(900, requested_output_tokens=100)).invoke(
             {"question": "Which?", "documents": documents}
         )
-
-
-def test_places_name_documents_and_characters():
-    """Pieces of one document that follow each other are one place."""
-    door, key = {**_chunk(0, "do"), "covers": []}, _chunk(1, "key")
-    place = {"document": 0, "source": {}, "start": 0, "stop": 4}
-    assert _places([door, {**door, "start": 2, "text": "or"}, key]) == [place, {**place, "document": 1, "stop": 3}]

@@ -80,22 +80,10 @@ def test_the_report_judges_its_gates():
     assert "utilization       60.00%  1,200 of 2,000        1  >= 50.0% <= 70.0%  unknown" in found.table()
 
 
-def test_large_amounts_are_printed_with_all_their_digits():
-    """Tokens of a month are millions, and 1.23457e+06 of them is no amount to look at."""
-    steps = [StepEvent(input_limit=2_000_000, reported_tokens=1_234_567, quality=0.1)] * 3
-    table = quality_report(steps).table()
-    assert "3,703,701 of 6,000,000" in table
-    assert "0.30 of 3" in table
-
-
 @pytest.mark.parametrize("bounds", [0.8, (0.8,), (0.8, "1"), "ab", None])
 def test_a_gate_that_is_no_pair_of_bounds_is_refused(bounds):
     with pytest.raises(ConfigError, match=r"gates\['utilization'\]=.*give the least and the largest value"):
         quality_report([], gates={"utilization": bounds})
-
-
-def test_nothing_is_decided_about_no_requests():
-    assert quality_report([]).undecided == tuple(DEFAULT_GATES)
 
 
 def test_a_gate_without_a_measure_and_what_is_no_event_are_refused():

@@ -73,14 +73,6 @@ def test_a_clock_that_is_set_back_changes_no_order_and_the_oldest_events_leave(p
     assert list(History(path).events(since=150.0)) == [events[2], events[4]]
 
 
-def test_who_reads_slowly_keeps_no_writer_waiting(path):
-    sink = _write(path, EVENTS[:2])
-    events = History(path).events()
-    next(events)
-    _write_on(sink, EVENTS[2])
-    assert sink.lost == 0
-
-
 def _write_many(path, thread):
     sink = _write(path, [StepEvent(thread=thread, time=float(number)) for number in range(1, 31)])
     os._exit(sink.lost)
@@ -176,16 +168,6 @@ def test_a_file_that_is_not_ours_is_left_alone_and_named_once(path, warnings, sa
         list(History(path).events())
 
 
-def test_events_are_written_again_when_the_file_is_well(path, warnings):
-    path.mkdir()
-    sink = _write(path, EVENTS[:2])
-    path.rmdir()
-    _write_on(sink, EVENTS[2])
-    path.unlink()
-    _write_on(sink, EVENTS[3])
-    assert (sink.lost, len(warnings()), list(History(path).events())) == (2, 1, EVENTS[3:4])
-
-
 def test_a_file_that_stays_locked_costs_events(path, warnings, monkeypatch):
     monkeypatch.setattr("langchain_ctxwin.observe.history.BUSY_SECONDS", 0.01)
     sink = _write(path, EVENTS[:1])
@@ -226,12 +208,6 @@ def test_events_that_this_version_does_not_know_are_skipped(path):
     _changed(path, "INSERT INTO events (json) VALUES (?)", rows=[(text,) for text in strange])
     history = History(path)
     assert (list(history.events()), history.skipped) == (EVENTS[:1], len(strange))
-
-
-def test_a_history_that_is_missing_is_named(path):
-    with pytest.raises(ConfigError, match=r"there is no history .*history\.db"):
-        list(History(path).events())
-    assert path.exists() is False
 
 
 @pytest.mark.parametrize("max_events", [0, -1, 1.5, "many"])

@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage
 from langchain_core.tools import tool
-from opentelemetry import trace
 from opentelemetry.exporter.prometheus import PrometheusMetricReader
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
@@ -32,8 +30,7 @@ from langchain_ctxwin.observe import (
     StepEvent,
     ToolResultEvent,
 )
-from langchain_ctxwin.summarize import SummaryJobs
-from support.agents import PATIENCE, WORD, agent_on, ask, call, model_of, on_both
+from support.agents import agent_on, ask, call, model_of, on_both
 from support.conversations import CharCounter
 from support.fakes import script
 from support.told import EVERY
@@ -168,29 +165,6 @@ def test_chat_spans_can_be_left_to_the_client():
     assert watched.metrics["gen_ai.client.token.usage"]
 
 
-@pytest.mark.parametrize("mode", ["background", "inline"])
-def test_what_a_summarizer_opens_belongs_to_the_trace_of_the_turn_that_wanted_it(mode):
-    """The thread that writes it has nothing else of the caller's."""
-    watched, jobs = Watched(), SummaryJobs()
-    tracer = watched.tracers.get_tracer("test")
-
-    def write(messages: Any) -> AIMessage:
-        with tracer.start_as_current_span("summarizer"):
-            return AIMessage("They talked.")
-
-    config = ContextConfig(output_reserve=0, summarize=mode, prepare=0.4, trigger=0.5)
-    agent = agent_on("nodes", model_of(1_000, counter=COUNT), summarizer=write, jobs=jobs, counter=COUNT, config=config)
-    turns = set()
-    for n in range(9):
-        with tracer.start_as_current_span("turn") as turn:
-            ask(agent, f"{n} " + WORD * 60)
-        turns.add(turn.get_span_context().span_id)
-        jobs.drain(PATIENCE)
-    written = watched.spans["summarizer"]
-    assert written
-    assert {span.parent.span_id if span.parent else None for span in written} <= turns
-
-
 @pytest.fixture
 def scraped():
     """What a Prometheus server scrapes after one event of each kind, by metric and labels."""
@@ -258,11 +232,3 @@ def test_without_the_package_the_error_names_the_extra(monkeypatch):
     observe = importlib.import_module("langchain_ctxwin.observe")
     with pytest.raises(ImportError, match=r"pip install 'langchain-ctxwin\[otel\]'"):
         _ = observe.OpenTelemetrySink
-
-
-def test_no_global_provider_is_needed():
-    """Without an SDK the API does nothing, and nothing fails."""
-    sink = OpenTelemetrySink()
-    for event in EVERY:
-        sink.emit(event)
-    assert not trace.get_current_span().is_recording()

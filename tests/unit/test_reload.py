@@ -2,10 +2,8 @@
 
 import re
 import sys
-import threading
 
 import pytest
-import structlog
 from langchain_core.messages import AIMessage, HumanMessage
 from structlog.testing import capture_logs
 
@@ -109,58 +107,6 @@ def test_a_failing_callback_changes_nothing(file, failure):
     assert file.calls == [0.3, 0.2]
 
 
-def test_a_callback_may_reload(file):
-    """It is called again for what it finds."""
-
-    def note(before, after):
-        file.told(before, after)
-        if after.keep == 0.3:
-            file.becomes("keep = 0.2\n")
-
-    file.settings = ConfigFile(file.path, on_change=note)
-    file.becomes("keep = 0.3\n")
-    assert file.calls == [(0.4, 0.3), (0.3, 0.2)]
-
-
-def test_callbacks_of_several_threads_come_one_after_the_other(file):
-    begun, may_end = threading.Event(), threading.Event()
-
-    def hang(before, after):
-        file.calls.append(("begin", after.keep))
-        begun.set()
-        may_end.wait()
-        file.calls.append(("end", after.keep))
-
-    file.settings = ConfigFile(file.path, on_change=hang)
-    one = threading.Thread(target=file.becomes, args=("keep = 0.3\n",))
-    one.start()
-    begun.wait()
-    file.path.write_text("keep = 0.2\n")
-    other = threading.Thread(target=file.settings.reload)
-    other.start()
-    assert (file.settings.current.keep, file.calls) == (0.3, [("begin", 0.3)])
-    may_end.set()
-    one.join()
-    other.join()
-    assert file.calls == [("begin", 0.3), ("end", 0.3), ("begin", 0.2), ("end", 0.2)]
-
-
-def test_a_log_that_fails_changes_nothing(file):
-
-    def fail(*_):
-        raise OSError("the stream is closed")
-
-    before = structlog.get_config()
-    structlog.configure(processors=[fail])
-    try:
-        for text, is_good in (("keep = 0.3\n", True), ("keep = 'x'\n", False)):
-            file.path.write_text(text)
-            assert file.settings.reload() is is_good
-    finally:
-        structlog.configure(**before)
-    assert (file.settings.current.keep, "keep='x'" in file.settings.problem) == (0.3, True)
-
-
 def test_watching_without_its_extra_says_what_to_install(file, monkeypatch):
     """A file that is only read again when the program says so needs no extra."""
     monkeypatch.setitem(sys.modules, "watchfiles", None)
@@ -184,15 +130,6 @@ def test_an_engine_follows_the_file_from_one_request_to_the_next(file):
     assert "Be brief." not in str(engine.build(again))
 
 
-def test_the_plan_goes_by_the_settings_of_its_request(file):
-    file.becomes("max_history_tokens = 20\n")
-    engine = ContextEngine(LIMITS, config=file.settings)
-    history = [HumanMessage(f"question {n} " * 5, id=f"m{n}") for n in range(8)]
-    bounded = engine.measure(history)
-    file.becomes("keep = 0.4\n")
-    assert [engine.relieve(window) is None for window in (bounded, engine.measure(history))] == [False, True]
-
-
 def test_settings_that_leave_the_model_no_input_are_passed_over(file):
     """They are valid by themselves, but not for this engine: it keeps those before and says so once."""
     engine = ContextEngine(LIMITS, config=file.settings)
@@ -200,22 +137,6 @@ def test_settings_that_leave_the_model_no_input_are_passed_over(file):
     with capture_logs() as logs:
         limits = [engine.measure([HumanMessage("hello")]).budget.input_limit for _ in range(2)]
     assert (limits, engine.config.keep, [log["event"] for log in logs]) == ([900, 900], 0.4, ["config.refused"])
-
-
-def test_nodes_build_requests_anew_when_the_settings_changed(file):
-    """Of two conversations with equal ids, neither is sent as it was built before the change."""
-    nodes = ContextNodes(ContextEngine(LIMITS, config=file.settings))
-    states = [{"messages": [HumanMessage(text, id="m1")]} for text in ("hello", "goodbye")]
-    for state in states:
-        state.update(nodes.build_messages.invoke(state))
-    sent = []
-    model = nodes.model_node(lambda messages: sent.append(messages) or AIMessage("hi"))
-    model.invoke(states[0])
-    file.becomes(BRIEF)
-    nodes.build_messages.invoke(states[1])
-    for state in states:
-        model.invoke(state)
-    assert ["Be brief." in str(messages) for messages in sent] == [False, True, True]
 
 
 def test_a_recovery_keeps_the_settings_that_its_request_began_with(file):
@@ -236,8 +157,3 @@ def test_a_recovery_keeps_the_settings_that_its_request_began_with(file):
     nodes.model_node(answer).invoke(state | update | {"messages": [*history, HumanMessage("next", id="n")]})
     assert ["Be brief." in str(messages) for messages in sent] == [False, False, True]
     assert update["context_report"]["input_limit"] == 900
-
-
-def test_a_class_is_no_live_configuration():
-    with pytest.raises(ConfigError, match="pass a ContextConfig"):
-        ContextEngine(LIMITS, config=ConfigFile)

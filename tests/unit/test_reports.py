@@ -11,7 +11,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_ctxwin import ModelInfo, create_context_agent
 from langchain_ctxwin.cli import main
-from langchain_ctxwin.observe import History, HistorySink, MemorySink, StepEvent, quality_report, report
+from langchain_ctxwin.observe import History, HistorySink, MemorySink, StepEvent, report
 from langchain_ctxwin.testing import ScriptedChatModel
 from support.agents import PATIENCE
 from support.told import EVENTS, STEP
@@ -138,13 +138,6 @@ def test_names_cannot_write_lines_of_their_own(capsys, tmp_path):
     assert (out.count(r"a\nTotals \x1b[31m"), out.count(r"b\nTotals")) == (2, 1)
 
 
-def test_the_gates_judge_a_history(path, capsys):
-    """One request was refused by its provider, and another one got no answer."""
-    assert main(["report", "--check", str(path)]) == 1
-    said = capsys.readouterr()
-    assert said.err == "ctxwin: failed: limit_compliance, fallback_success\n"
-
-
 @pytest.mark.parametrize(
     ("options", "code"),
     [
@@ -161,12 +154,6 @@ def test_gates_are_added_and_chosen(tmp_path, capsys, options, code):
     sink.emit(STEP)
     assert sink.flush(PATIENCE)
     assert main(["report", "--check", str(sink.path), *options]) == code
-
-
-def test_the_command_gives_the_verdicts_of_the_library(path, capsys):
-    main(["report", "--check", str(path)])
-    table = quality_report(EVENTS).table()
-    assert capsys.readouterr().out.startswith(f"{table}\n")
 
 
 @pytest.mark.parametrize(

@@ -12,13 +12,9 @@ from hypothesis import strategies as st
 from langchain_anthropic import ChatAnthropic
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
-from langchain_core.messages import HumanMessage
-from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.retrievers import BaseRetriever
-from langchain_core.runnables import ConfigurableField, RunnableLambda
-from langchain_core.tracers.run_collector import RunCollectorCallbackHandler
+from langchain_core.runnables import RunnableLambda
 from langchain_core.vectorstores import InMemoryVectorStore
-from langchain_tests.integration_tests.retrievers import RetrieversIntegrationTests
 from pydantic import Field
 from structlog.testing import capture_logs
 
@@ -228,31 +224,11 @@ def test_what_the_prompt_shows_of_a_chunk_is_priced():
         assert (names(result.documents), result.tokens, result.truncated) == (["a"], 45, True)
 
 
-@pytest.mark.parametrize(("on_overflow", "kept"), [("stop", ["a"]), ("skip", ["a", "c"])])
-def test_a_chunk_that_exceeds_the_budget_by_itself_is_named(on_overflow, kept):
-    found = [chunk("a", 30), chunk("b", 500), chunk("c", 30)]
-    result = budgeted(found, on_overflow=on_overflow).retrieve("q")
-    assert (names(result.documents), names(result.oversized)) == (kept, ["b"])
-
-
 def test_a_score_that_no_document_has_is_said_once():
     retriever = budgeted([chunk("a", 5)], score="no_such_key")
     with capture_logs() as logs:
         assert names(retriever.invoke("q") + retriever.invoke("q")) == ["a", "a"]
     assert [(e["event"], e["score"], e["metadata"]) for e in logs] == [("retrieval.unscored", "no_such_key", ["name"])]
-
-
-@pytest.mark.parametrize(
-    ("counter", "price"),
-    [
-        (None, TokenEstimator().count_text),
-        (count_tokens_approximately, lambda text: count_tokens_approximately([HumanMessage(text)])),
-    ],
-)
-def test_the_text_of_a_chunk_is_priced(counter, price):
-    """By `TokenEstimator()`, or by a counter of messages as one user message."""
-    text = "Chunks are whole: 8,192 tokens hold about sixteen of them. " * 20
-    assert budgeted([Document(text)], 1000, counter=counter).retrieve("q").tokens == price(text)
 
 
 SIZES_AND_SCORES = st.tuples(st.integers(0, 12), st.sampled_from(SCORES) | st.floats() | st.integers(-3, 3))
@@ -293,38 +269,6 @@ def test_kept_and_dropped_are_the_input_in_order_and_fit(pairs, budget, k, on_ov
 
 
 # Runs
-
-
-async def test_calls_reach_the_base_as_they_were_made():
-    """Sync calls by the sync path, async ones by the async path, with filters and the caller's config."""
-    base = FixedRetriever(found=[chunk("a", 1)], by_topic={"rivers": [chunk("a", 1), chunk("b", 1)]})
-    retriever = budgeted(base=base)
-    assert names(retriever.invoke("q", k=1, topic="rivers")) == ["a"]
-    assert names(retriever.retrieve("q").documents) == ["a"]
-    assert names(await retriever.ainvoke("q", topic="rivers")) == ["a", "b"]
-    assert names((await retriever.aretrieve("q")).documents) == ["a"]
-    assert base.asked == ["sync", "sync", "async", "async"]
-    retriever = budgeted(base=base.configurable_fields(found=ConfigurableField(id="found")))
-    config = {"configurable": {"found": [chunk("b", 1)]}}
-    assert (names(retriever.invoke("q")), names(retriever.invoke("q", config))) == (["a"], ["b"])
-    assert names((await retriever.aretrieve("q", config=config)).documents) == ["b"]
-
-
-@pytest.mark.parametrize("method", ["invoke", "retrieve", "ainvoke", "aretrieve"])
-async def test_the_base_is_a_child_run_of_one_retriever_run(method):
-    """Tags and metadata of the call are inherited, the retriever's own tags are not."""
-    retriever, runs = budgeted([chunk("a", 60), chunk("b", 60)], tags=["own"]), RunCollectorCallbackHandler()
-    config = {"callbacks": [runs], "tags": ["call"], "metadata": {"team": "search"}, "run_name": "budget"}
-    result = getattr(retriever, method)("q", config=config)
-    if method.startswith("a"):
-        await result
-    (outer,) = runs.traced_runs
-    (inner,) = outer.child_runs
-    found = [
-        (run.name, sorted(run.tags), run.metadata["team"], names(run.outputs["documents"])) for run in (outer, inner)
-    ]
-    assert found[0] == ("budget", ["call", "own"], "search", ["a"])
-    assert found[1] == ("FixedRetriever", ["call"], "search", ["a", "b"])
 
 
 # Settings
@@ -383,19 +327,6 @@ TEXTS = [f"Chapter {number}: {'the river ' * number}" for number in range(1, 9)]
 
 def store():
     return InMemoryVectorStore.from_texts(TEXTS, DeterministicFakeEmbedding(size=16))
-
-
-class _Suite(RetrieversIntegrationTests):
-    retriever_constructor = BudgetedRetriever
-    retriever_query_example = "Where does the river end?"
-
-
-class TestOverAVectorStoreRetriever(_Suite):
-    """The base is `as_retriever()`, whose documents carry no score."""
-
-    @property
-    def retriever_constructor_params(self) -> dict:
-        return {"base": store().as_retriever(search_kwargs={"k": len(TEXTS)})}
 
 
 # Vector stores

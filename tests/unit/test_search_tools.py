@@ -5,9 +5,8 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 
-from langchain_ctxwin import TokenEstimator
 from langchain_ctxwin.tools import ToolSelector
-from langchain_ctxwin.tools.selector import MAX_RESULT_TOKENS, MAX_RESULTS, NOTHING_FOUND
+from langchain_ctxwin.tools.selector import NOTHING_FOUND
 from support.tool_sets import by_words, definition, one_each
 
 TOOLS = [
@@ -45,13 +44,6 @@ async def test_it_names_matching_tools_with_the_first_sentence_of_their_descript
     assert list(search.tool_call_schema.model_json_schema()["properties"]) == ["query"]
 
 
-def test_an_answer_is_bounded_in_tools_and_in_tokens():
-    many = [definition(f"mail__send_{number}", f"Send an email {'very ' * 60}{number}") for number in range(40)]
-    answer = ToolSelector(many, 3, counter=one_each).search_tools.invoke({"query": "send an email"})
-    assert 1 < len(answer.splitlines()) <= 1 + MAX_RESULTS
-    assert TokenEstimator().count_text(answer) <= MAX_RESULT_TOKENS
-
-
 def test_it_shows_no_tool_that_can_never_be_loaded():
     large = definition("weather_report", "weather " * 12)
     tools = [large, definition("weather_map", "Map of the weather."), definition("ask", "Ask the user.")]
@@ -60,12 +52,6 @@ def test_it_shows_no_tool_that_can_never_be_loaded():
     assert searching.search_tools.invoke({"query": "weather"}).splitlines()[1:] == [
         "- weather_map: Map of the weather."
     ]
-
-
-def test_it_reads_the_beginning_and_the_end_of_a_long_query():
-    query = f"the weather. {'word ' * 2_000} send an email. {'word ' * 2_000}"
-    answer = selector().search_tools.invoke({"query": query})
-    assert ("weather: today" in answer, "mail__send" in answer) == (True, False)
 
 
 def test_in_a_graph_it_leaves_out_what_is_loaded():

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.caches import InMemoryCache
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage
 from structlog.testing import capture_logs
 
 from langchain_ctxwin import (
@@ -24,17 +24,15 @@ from langchain_ctxwin.middleware import ContextWindowMiddleware
 from langchain_ctxwin.observe import (
     Event,
     HistorySink,
-    LogSink,
     MemorySink,
     Prices,
     Reporter,
     StepEvent,
-    StreamSink,
     SummaryEvent,
     Usage,
 )
 from support import agents
-from support.agents import PATIENCE, THREAD, WORD, agent_on, ask, on_both
+from support.agents import PATIENCE, WORD, agent_on, ask, on_both
 from support.conversations import CharCounter
 from support.fakes import ScriptedChatModel
 
@@ -112,16 +110,6 @@ def test_a_memory_sink_forgets_the_oldest_events():
     assert [event.thread for event in sink.events] == ["3", "4"]
     sink.clear()
     assert sink.events == []
-
-
-def test_log_and_stream_show_steps_only_when_asked():
-    """What every engine logs and streams by itself are compactions and troubles; an own sink takes its place."""
-    for sinks, expected in (((), 0), ((LogSink(steps=True), StreamSink(steps=True)), 1)):
-        agent = agent_on("nodes", model_of(), sinks=sinks)
-        with capture_logs() as logs:
-            streamed = [*agent.stream({"messages": [HumanMessage("hi")]}, THREAD, stream_mode="custom")]
-        assert len([log for log in logs if log["event"] == "context.step"]) == expected
-        assert len([one for one in streamed if one["type"] == "context.step"]) == expected
 
 
 class Async:

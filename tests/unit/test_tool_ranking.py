@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.tools import ToolSelector, ranking
-from langchain_ctxwin.tools.entries import MAX_NEEDS, MAX_REQUEST_CHARS, entry_of, needs_of, parts_of
+from langchain_ctxwin.tools.entries import needs_of
 from langchain_ctxwin.tools.selector import NOTHING_FOUND
 from support.tool_sets import definition, one_each
 
@@ -118,31 +118,12 @@ def test_every_part_of_a_request_gets_its_tool():
     assert "cab" in best(query, room=3, tools=[*mails, RIDE])
 
 
-def test_a_tool_without_a_common_word_follows_those_that_it_resembles():
-    tools = [
-        definition("first", "Plays music."),
-        definition("second", "Predicts rain and wind."),
-        definition("third", "Weather: rain, wind."),
-    ]
-    assert best("weather", room=2, tools=tools) == ("second", "third")
-
-
 def test_meaning_finds_what_no_word_says():
     """What is near in meaning is a clear wish; vectors that do not match the tools are not used."""
     assert best("will there be rain", embeddings=Topics()) == ("forecast",)
     assert best("fifty euros please", embeddings=Topics()) == ("exchange",)
     assert best("will there be rain", embeddings=Topics(), previous=["send_email"]) == ("forecast",)
     assert best("weather", embeddings=Ragged()) == ("forecast",)
-
-
-@pytest.mark.parametrize("hole", [float("nan"), float("inf")])
-@pytest.mark.parametrize("word", ["exchange", "rain"])
-def test_a_vector_that_holds_no_number_says_nothing(word, hole):
-    """Neither that of a tool nor that of a request: its words count."""
-    with capture_logs() as logs:
-        assert best("weather and rain", embeddings=Holed(word, hole)) == ("forecast",)
-        assert best("use the exchange", embeddings=Holed(word, hole)) == ("exchange",)
-    assert logs == []
 
 
 async def test_tools_are_embedded_once_and_requests_while_they_are_remembered():
@@ -203,17 +184,3 @@ def test_what_the_model_plans_counts_as_a_request():
     needs = needs_of([*messages, ToolMessage("ok", tool_call_id="t")])
     assert needs.parts == ("Prepare my trip to Rome", "First the forecast.", "Order the ride")
     assert needs.called == ("write_todos",)
-
-
-def test_a_request_is_bounded_and_a_short_one_is_read_with_what_was_said_before_it():
-    """Short clauses of it stay with the one before."""
-    messages = [HumanMessage("I need a taxi tonight"), AIMessage("Shall I order one?"), HumanMessage("Yes")]
-    assert needs_of(messages).request == "I need a taxi tonight\nShall I order one?\nYes"
-    needs = needs_of(". ".join(f"Send mail {number} to Ann" for number in range(2_000)))
-    assert (len(needs.request) <= MAX_REQUEST_CHARS + 1, len(needs.parts)) == (True, MAX_NEEDS)
-    assert parts_of("Write to Ann and Bob; call a taxi") == ["Write to Ann Bob;", "call a taxi"]
-
-
-def test_the_summary_of_a_tool_is_one_short_line():
-    assert entry_of(definition("a", "Does\n this. And more.")).summary == "Does this."
-    assert len(entry_of(definition("a", "word " * 100)).summary) <= 160

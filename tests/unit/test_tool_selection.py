@@ -1,13 +1,11 @@
 """Are the right tools chosen, do they fit, and does the set stay as it is while it can?"""
 
-import sys
 from functools import partial
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
-from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.tools import tool
 from pydantic import BaseModel
 from structlog.testing import capture_logs
@@ -106,28 +104,6 @@ def looped(**values):
     return {"name": "looped", "description": "Loops.", "parameters": loop, **values}
 
 
-def test_recursive_and_giant_schemas_end():
-    """They are read in part, priced by their bounded text, and skipped when too big."""
-    giant = definition("giant", "Large.", **{f"field_{number}": "x" * 100 for number in range(20_000)})
-    selection = ToolSelector([looped(), giant, MAIL], 2_000).select("loops")
-    assert (selection.names, selection.skipped) == (("looped", "send_email"), ("giant",))
-
-
-@pytest.mark.parametrize("room", [2_000, sys.maxsize])
-def test_a_tool_that_the_counter_cannot_read_is_skipped(room):
-    tools = [{"type": "function", "function": looped()}, MAIL]
-    selection = ToolSelector(tools, room, counter=count_tokens_approximately).select("loops")
-    assert (selection.names, selection.skipped) == (("send_email",), ("looped",))
-
-
-def test_tools_that_are_called_by_their_type_are_told_apart():
-    searches = [{"type": "file_search", "vector_store_ids": [name]} for name in "ab"]
-    servers = [{"type": "mcp", "server_label": name} for name in "ab"]
-    tools = [*searches, *servers]
-    assert ToolSelector(tools, 1_000).select("x").names == ("file_search", "file_search 2", "mcp:a", "mcp:b")
-    assert ToolSelector(tools, 1, always=[searches[1]], counter=one_each).select("x").selected == (searches[1],)
-
-
 @pytest.mark.parametrize(
     ("refused", "told"),
     [
@@ -171,13 +147,6 @@ def test_the_set_stays_while_it_serves_the_request_and_what_is_needed_is_added_a
     assert selection.added == tuple(name for name in selection.names if name not in previous)
 
 
-def test_unused_tools_leave_when_the_room_is_needed():
-    messages = [HumanMessage("a room please"), *calling("find_hotel"), HumanMessage(BOOK_TAXI)]
-    selection = chooser(3).select(messages, previous=["convert_currency", "send_email", "find_hotel"])
-    assert selection.names == ("find_hotel", "book_taxi")
-    assert selection.removed == ("convert_currency", "send_email")
-
-
 def test_what_a_search_found_is_loaded_before_what_earlier_requests_called():
     earlier = [HumanMessage("Mail, money, taxi"), *calling("send_email", "convert_currency", "book_taxi")]
     found = ToolMessage("- find_hotel: Find a room.", name="search_tools", tool_call_id="s")
@@ -195,17 +164,6 @@ def test_what_this_turn_called_stays_before_what_a_wish_needs():
     assert chooser(2).select(messages, previous=["get_weather", "find_hotel"]).added == ()
 
 
-def test_a_change_fills_the_set_with_what_ranks_best():
-    """To 95 % of the room."""
-    tools = [*TOOLS, *(definition(f"unused_{number}", "Nothing.") for number in range(9))]
-    selector = ToolSelector(tools, 10, counter=one_each)
-    previous = ["find_hotel", *(f"unused_{number}" for number in range(9))]
-    selection = selector.select("Book a taxi ride to an address. The recipient pays.", previous=previous)
-    assert selection.names == (*(f"unused_{number}" for number in range(2, 9)), "send_email", "book_taxi")
-    assert selector.select(BOOK_TAXI, previous=["find_hotel"]).added[-1] == "book_taxi"
-    assert len(selector.select(BOOK_TAXI, previous=["find_hotel"]).names) == 9
-
-
 def test_two_topics_in_turn_both_keep_their_tools():
     mails = [definition(f"mail_{number}", "Write an email message to a recipient.") for number in range(20)]
     rides = [definition(f"ride_{number}", BOOK_TAXI) for number in range(20)]
@@ -216,23 +174,6 @@ def test_two_topics_in_turn_both_keep_their_tools():
         names = selection.names
         changes.append(bool(selection.added or selection.removed))
     assert changes[4:] == [False] * 6
-
-
-def test_a_loaded_tool_that_is_almost_the_best_serves():
-    near = definition("order_ride", "Order a taxi ride to an address in the city.")
-    best = definition("order_taxi", "Order a taxi ride to an address.")
-    selector = ToolSelector([MAIL, near, best], 1, counter=one_each)
-    query = "Order a taxi ride to the address"
-    assert selector.select(query).names == ("order_taxi",)
-    assert selector.select(query, previous=["order_ride"]).names == ("order_ride",)
-
-
-def test_a_set_stays_whole_when_what_is_needed_does_not_fit_beside_what_serves():
-    serves, unused = definition("taxi", "book a ride by taxi to any address"), definition("x", "y " * 8)
-    needed = definition("hotel", "find a hotel room for several nights in some quiet place")
-    selector = ToolSelector([serves, unused, needed], 21, counter=by_words)
-    query = "Book a ride by taxi to an address. Find a hotel room for several nights."
-    assert selector.select(query, previous=["taxi", "x"]).names == ("taxi", "x")
 
 
 def test_a_called_tool_is_loaded_although_it_does_not_match():
