@@ -113,6 +113,15 @@ BENCHMARKS = (
         is_extra=True,
     ),
     Benchmark(script="soak", quick="--turns 60", data=(TRANSCRIPTS,)),
+    Benchmark(
+        script="reader",
+        form="rules",
+        full="--rules",
+        quick="--rules --files tau_airline --minutes 0.2",
+        data=(TRANSCRIPTS,),
+        needs_data=True,
+        is_extra=True,
+    ),
     Benchmark(script="switch_off", quick="--quick --only record --measures shown", data=(TRANSCRIPTS,), is_extra=True),
 )
 
