@@ -9,7 +9,6 @@ from itertools import product
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from langchain_core.load import dumpd
 from langchain_core.messages import (
     AIMessage,
     HumanMessage,
@@ -17,7 +16,6 @@ from langchain_core.messages import (
     ToolMessage,
     convert_to_openai_messages,
     message_to_dict,
-    messages_to_dict,
 )
 
 from langchain_ctxwin import ConfigError
@@ -109,21 +107,6 @@ def test_files_are_utf_8_with_or_without_a_mark(written, name, encoding):
     assert (said(found), faults) == (SAID, [])
 
 
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("runs.jsonl", ROWS),
-        ("runs.json", json.dumps(messages_to_dict(TALK))),
-        ("runs.json", json.dumps({"messages": [dumpd(message) for message in TALK], "tools": []})),
-        ("runs.json", json.dumps([{"messages": ROWS}])),
-    ],
-)
-def test_a_file_is_a_conversation_or_holds_some(written, name, content):
-    (found,), faults = read(written(content, name))
-    assert (said(found), faults) == (SAID, [])
-    assert [message.tool_calls for message in found.messages if message.type == "ai"] == [TALK[2].tool_calls, []]
-
-
 def test_what_is_no_conversation_is_told_with_its_line(written):
     good = json.dumps({"messages": ROWS})
     rows = [good, "{broken", '"a text"', '{"messages": []}', json.dumps({"messages": [USER]}), "", good[:90]]
@@ -173,13 +156,6 @@ def test_what_is_no_archive_and_what_holds_nothing_are_told(written):
     for name in ("a.jsonl", "a.json"):
         path = written("\n \n", name)
         assert read(path) == ([], [f"{path}: nothing in it"])
-
-
-def test_the_form_is_judged_message_by_message(written):
-    forms = [ROWS[0], message_to_dict(TALK[1]), dumpd(TALK[2]), TALK[3].model_dump(), ["ai", TALK[4].text]]
-    (found,), faults = read(written([{"messages": forms}]))
-    assert (said(found), faults) == (SAID, [])
-    assert found.messages[2].tool_calls == TALK[2].tool_calls
 
 
 def test_messages_as_anthropic_has_them_are_read(written):
@@ -264,21 +240,6 @@ def test_parts_of_a_user_interface_are_read_step_by_step(written, call):
     assert [found.messages[1].tool_calls[0][key] for key in ("name", "args")] == ["find", {"invoice": "INV-1"}]
     assert found.messages[3].status == "error"
     assert found.messages[0].content[1]["type"] == "image_url"
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"text": "Hello"},
-        {"content": "", "text": "Hello"},
-        {"content": None, "refusal": "Hello"},
-        {"content": [{"type": "output_text", "text": "Hello"}]},
-        {"content": [{"type": "input_text", "text": "Hello"}]},
-    ],
-)
-def test_what_is_said_in_another_place_is_read_from_there(written, fields):
-    (found,), faults = read(written([USER, {"role": "assistant", **fields}]))
-    assert (said(found), faults) == ([("human", "Hi"), ("ai", "Hello")], [])
 
 
 @pytest.mark.parametrize(

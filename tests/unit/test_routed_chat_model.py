@@ -1,11 +1,10 @@
 """Is the routed chat model a chat model like any other, whatever happens to its candidates?"""
 
-import asyncio
 import errno
 import json
 import pickle
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import httpx
@@ -17,9 +16,7 @@ from langchain_core.callbacks import UsageMetadataCallbackHandler
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
-from langchain_core.messages.ai import add_ai_message_chunks
-from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
-from langchain_core.rate_limiters import BaseRateLimiter
+from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import tool
 from langchain_tests.unit_tests import ChatModelUnitTests
 from langgraph.graph import START, MessagesState, StateGraph
@@ -36,7 +33,6 @@ from support.fakes import (
     echo,
     openai_overflow,
     script,
-    tool_loop,
 )
 from support.routing import (
     FAILURES,
@@ -91,27 +87,6 @@ class NoTools(ScriptedChatModel):
 
     def bind_tools(self, tools, **kwargs):
         raise NotImplementedError
-
-
-class EmptyStream(ScriptedChatModel):
-    """Its streams end before the first chunk."""
-
-    def _stream(self, *args: Any, **kwargs: Any) -> Iterator[ChatGenerationChunk]:
-        yield from ()
-
-
-class CountingLimiter(BaseRateLimiter):
-    """Lets everything pass and counts it."""
-
-    def __init__(self) -> None:
-        self.asked = 0
-
-    def acquire(self, *, blocking: bool = True) -> bool:
-        self.asked += 1
-        return True
-
-    async def aacquire(self, *, blocking: bool = True) -> bool:
-        return self.acquire(blocking=blocking)
 
 
 def routed(*models: Any, chances: Any = None, **options: Any) -> RoutedChatModel:
@@ -215,17 +190,6 @@ def test_when_all_failed_the_last_error_is_raised_with_its_cause_and_notes(how):
 
 
 ERRORS = {**FAILURES, "overflow": lambda: core_overflow(9_000, 8_192), "openai": lambda: openai_overflow(9_000, 8_192)}
-
-
-@pytest.mark.parametrize("last", ERRORS)
-@pytest.mark.parametrize("first", ERRORS)
-def test_notes_do_not_change_what_an_error_means(first, last):
-    """Whoever recovers above still sees an overflow as one, and nothing else as one."""
-    meaning = failure_of(ERRORS[first]()).meaning
-    error, plain = ERRORS[last](), ERRORS[last]()
-    error.add_note(f"routing asked small: it {meaning}")
-    assert classify_overflow(error) == classify_overflow(plain)
-    assert failure_of(error) == failure_of(plain)
 
 
 @every_way
@@ -338,27 +302,6 @@ def test_a_limit_of_one_candidate_is_no_statement_about_another_that_failed():
     assert classify_overflow(caught.value).limit <= 9_000
 
 
-def test_when_no_candidate_can_be_made_its_error_is_raised():
-    alone = ModelRouter([named("it")], **likely({"nowhere/it": 1}))
-    with pytest.raises(ConfigError, match="'nowhere/it' cannot be made into a chat model"):
-        RoutedChatModel(alone).invoke("hello")
-    error = unavailable()
-    models = [named("it"), scripted("small", 8_192, faults=[error])]
-    both = ModelRouter(models, **likely({"nowhere/it": 0.1, "small": 0.9}))
-    with pytest.raises(SdkError) as caught:
-        RoutedChatModel(both).invoke("hello")
-    assert caught.value is error
-
-
-@pytest.mark.parametrize("how", ["stream", "astream"])
-def test_an_empty_stream_is_followed_by_the_next_candidate_and_of_the_last_one_an_error(how):
-    empty, large = scripted("empty", 8_192, kind=EmptyStream), scripted("large", 128_000)
-    route = route_of(answered(routed(empty, large, chances={"empty": 1, "large": 0.9}), "hello", how))
-    assert (route["model"], route["fallbacks"]) == ("large", ["empty: was in trouble (empty stream)"])
-    with pytest.raises(ValueError, match="No generation chunks were returned"):
-        answered(routed(empty), "hello", how)
-
-
 class ReadTimeout(type("Timeout", (OSError,), {})):
     """Stands for the time-out of a common HTTP client, whose base is no `TimeoutError`."""
 
@@ -411,22 +354,6 @@ def test_tools_are_formatted_by_the_candidate(how):
     assert recording.calls == [{**expected, "stop": ["x"]}]
 
 
-def test_bindings_of_a_candidate_stay_and_the_call_wins():
-    recording = RecordingModel(profile={"max_input_tokens": 8_192}, calls=[])
-    model = RoutedChatModel(ModelRouter([recording.bind(seed=1, top_p=2)], **likely()))
-    model.invoke("hi", top_p=3)
-    assert recording.calls == [{"stop": None, "seed": 1, "top_p": 3}]
-
-
-def test_a_tool_loop_works_through_the_routed_model():
-    model, small, _ = two(small={"policy": tool_loop(steps=1)})
-    answer = model.bind_tools([add]).invoke("hi")
-    assert [call["name"] for call in answer.tool_calls] == ["add"]
-    assert small.requests[0].tools[0]["function"]["name"] == "add"
-    chunk = add_ai_message_chunks(*model.bind_tools([add]).stream("hi"))
-    assert [call["name"] for call in chunk.tool_calls] == ["add"]
-
-
 def test_a_tool_that_cannot_be_described_is_a_typed_error():
     model, _, large = two()
     with pytest.raises(ConfigError, match="the tools of this request cannot be described to 'small'"):
@@ -456,21 +383,6 @@ def test_tokens_are_counted_once_also_in_a_graph(how):
         assert counted.usage_metadata == {"large": scripted("large", 128_000).invoke("hello").usage_metadata}
 
 
-def test_streamed_messages_appear_once_in_a_graph():
-    model, text = two()[0], "a message that is long enough for several chunks"
-
-    async def node(state):
-        return {"messages": [await model.ainvoke(state["messages"])]}
-
-    async def shown():
-        graph = StateGraph(MessagesState).add_node("n", node).add_edge(START, "n").compile()
-        return [chunk async for chunk, _ in graph.astream({"messages": [("user", text)]}, stream_mode="messages")]
-
-    chunks = asyncio.run(shown())
-    assert "".join(chunk.text for chunk in chunks) == echo([HumanMessage(text)], []).text
-    assert len({chunk.id for chunk in chunks}) == 1
-
-
 @every_way
 def test_a_candidate_that_does_not_stream_answers_in_one_piece_and_as_it_is(how):
     """What it says beside its text included."""
@@ -483,14 +395,6 @@ def test_a_candidate_that_does_not_stream_answers_in_one_piece_and_as_it_is(how)
 
 def test_what_a_call_asks_for_at_most_can_be_read():
     assert [output_tokens_of(said) for said in ({"max_output_tokens": 5}, {"max_tokens": None}, {})] == [5, None, None]
-
-
-@every_way
-def test_the_rate_limiter_of_the_candidate_applies(how):
-    limiter = CountingLimiter()
-    model, *_ = two(small={"rate_limiter": limiter})
-    answered(model, "hello", how)
-    assert limiter.asked == 1
 
 
 def test_the_cache_of_the_candidate_applies_and_stays_clean():
@@ -515,12 +419,6 @@ def test_the_model_states_the_smallest_limits_and_what_all_candidates_can_do():
     models = [ScriptedChatModel(model_name=name, profile=states) for name, states in (("a", can), ("b", cannot))]
     routes = ModelRouter(models, **likely())
     assert RoutedChatModel(routes).profile == {"max_input_tokens": 8_192, "tool_calling": True, "image_inputs": False}
-
-
-def test_traces_show_tools_as_definitions():
-    model, *_ = two()
-    params = model._get_invocation_params(**model.bind_tools([add]).kwargs)
-    assert params["tools"][0]["function"]["name"] == "add"
 
 
 @pytest.mark.parametrize("router_given", [None, "small", [ScriptedChatModel()]])

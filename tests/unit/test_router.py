@@ -4,7 +4,6 @@ import threading
 import time
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from decimal import Decimal
 from math import ceil
 
 import pytest
@@ -106,21 +105,6 @@ def test_prices_of_public_models_are_known_without_a_registry():
     assert [routes.route("hi", complexity=one).model for one in ("low", "high")] == [cheap, dear]
 
 
-def test_the_reason_says_what_was_asked_and_what_the_others_cost():
-    route = two("1", "10").route("hi", complexity="high")
-    asked = "high complexity"
-    assert route.reason == f"cheapest that is strong enough for {asked} (chance 1.00, $0.02)"
-    assert route.rejected == {"a": f"fits, but is not strong enough for {asked} (chance 0.50, $0.0016)"}
-    route = two("1", "10").route("hi", complexity="low")
-    assert route.rejected == {"b": "fits, but costs no less (chance 1.00, $0.02)"}
-
-
-def test_an_unknown_price_is_the_last_and_says_nothing_of_the_strength():
-    routes = two(None, "0", config=RoutingConfig(complexity="low"))
-    assert chosen(routes) == "b"
-    assert two(None, None).route("hi").reason.startswith("the likeliest to answer well, none is strong enough")
-
-
 def test_outcomes_of_this_kind_of_task_overrule_the_price():
     """Ten good answers make a cheap model strong enough, four bad ones take that from any."""
     routes = two("1", "10")
@@ -142,18 +126,6 @@ def test_a_conversation_moves_up_for_a_hard_request_and_never_down():
     names = [chosen(routes, text, conversation="c") for text in ("hi", "Prove it.", hard, "thanks")]
     assert names == ["a", "a", "c", "c"]
     assert [chosen(routes, complexity=one, conversation="d") for one in ("low", "medium", "low")] == ["a", "b", "b"]
-
-
-def test_a_request_goes_where_it_fits():
-    tokens = exact([HumanMessage("word " * 7_000)])
-    route = two("1", "10", counter=exact).route("word " * 7_000)
-    needs, limit = f"may need {ceil(tokens * 1.2):,} input tokens (count {tokens:,})", "its limit is 6,144"
-    assert route.rejected == {"a": f"{needs}, {limit} (window 8,192, 2,048 kept for the answer)"}
-    assert (route.name, route.reason, route.estimated_tokens) == (
-        "b",
-        "the only one that fits (high complexity)",
-        tokens,
-    )
 
 
 ESTIMATOR = TokenEstimator("openai")
@@ -230,14 +202,6 @@ def test_a_candidate_that_lacks_a_capability_is_left_out(states, content, tools,
     assert (route.name, route.rejected["unable"]) == ("able", f"cannot do {lacking!r}, which the request needs")
 
 
-def test_a_profile_states_capabilities_too():
-    model = ScriptedChatModel(profile={"max_input_tokens": 8_192, "tool_calling": False}, model_name="plain")
-    routes = ModelRouter([model], **likely())
-    assert routes.route("hi").model is model
-    with pytest.raises(NoModelFitsError, match="plain: cannot do 'tools'"):
-        routes.route("hi", [add])
-
-
 def test_a_retired_model_is_left_out_from_its_day_on():
     clock = Clock()
     day = datetime.fromtimestamp(clock.now, tz=UTC).date()
@@ -269,22 +233,6 @@ def test_the_largest_window_takes_what_may_still_fit():
         routes.largest(RouteRequest(messages=[HumanMessage("word " * 2_000)]))
 
 
-def test_the_estimated_cost_counts_cached_input_and_the_usual_answer():
-    routes = of_infos(info("a", 128_000, "1"), counter=exact)
-    first, second = (routes.route("x", conversation="c", estimated_tokens=tokens) for tokens in (1_000, 1_500))
-    assert first.estimated_cost == Decimal("0.001") + Decimal("0.0016")
-    assert second.estimated_cost == Decimal("0.0005") + Decimal("0.0001") + Decimal("0.0016")
-
-
-@pytest.mark.parametrize("excluded", [{}, {"a": "failed: busy"}])
-def test_the_only_one_left_is_not_called_the_only_one_that_fits(excluded):
-    routes = two("1", "9")
-    if not excluded:
-        routes.failed("a", "busy")
-    route = routes.route("hi", exclude=excluded)
-    assert (route.name, route.reason) == ("b", "the only one left (high complexity)")
-
-
 @pytest.mark.parametrize(
     "leaving",
     [
@@ -304,15 +252,6 @@ def test_a_conversation_stays_with_its_model_while_it_can(leaving):
     assert [routes.route("more", conversation="two").name, routes.route("more").name] == ["b", "b"]
 
 
-def test_without_stickiness_every_request_is_chosen_anew():
-    """By the router's own setting."""
-    liked = {"a": 0.9, "b": 0.5}
-    routes = two(chances=liked, config=RoutingConfig(sticky=False))
-    routes.route("hi", conversation="one")
-    liked.update(a=0.1, b=0.9)
-    assert routes.route("more", conversation="one").name == "b"
-
-
 def test_a_candidate_that_failed_rests_for_a_while():
     clock = Clock()
     routes = two("1", "9", clock=clock, chances={"a": 1, "b": 1})
@@ -322,16 +261,6 @@ def test_a_candidate_that_failed_rests_for_a_while():
     assert routes.route("hi", exclude=["b"]).name == "a"
     clock.now += 30
     assert routes.route("hi").name == "a"
-
-
-def test_a_stated_limit_is_learned():
-    """A wrong window is corrected for every later request, and the registry hears of it."""
-    registry = TableRegistry({"wrong": info("wrong", 128_000, "1"), "right": info("right", 64_000, "9")})
-    routes = ModelRouter([scripted("wrong", 128_000), "right"], registry, **likely({"wrong": 1, "right": 1}))
-    routes.refused(routes.route("hi"), ContextOverflow(limit=8_192, actual=9_000))
-    assert routes.limits_of("wrong") == ModelLimits(8_192)
-    assert registry.learned == [("wrong", {"context_window": 8_192})]
-    assert routes.route("hi", estimated_tokens=7_000).name == "right"
 
 
 def test_a_refusal_without_a_limit_says_nothing_to_other_conversations():
@@ -383,16 +312,6 @@ def test_the_limits_are_the_smallest():
     assert limits.input_limit(limits.output_reserve()) == 96_000
 
 
-def test_candidates_are_models_facts_and_names():
-    bound = scripted("bound", 8_192).bind(stop=["x"])
-    given = [scripted("model", 8_192), bound, info("facts", 8_192, provider="maker"), "maker:name"]
-    routes = ModelRouter(given, TableRegistry({"maker/name": info("name", 8_192)}), **likely())
-    assert [one.name for one in routes.candidates] == ["model", "bound", "maker/facts", "maker/name"]
-    assert [routes.route("hi", prefer=one.name).model for one in routes.candidates] == given
-    twins = ModelRouter({"here": scripted("m", 8_192), "there": scripted("m", 8_192)}, **likely())
-    assert [one.name for one in twins.candidates] == ["here", "there"]
-
-
 @pytest.mark.parametrize(
     ("candidates", "error", "message"),
     [
@@ -425,15 +344,6 @@ def test_a_name_that_a_mapping_calls_by_another_is_made_by_itself(monkeypatch):
     assert made == [("quick", "google_genai")]
 
 
-async def test_a_name_without_integration_says_what_to_do():
-    """The model behind a name is made at first use; trouble then is a typed error."""
-    routes = ModelRouter(["nowhere:name"], TableRegistry({"nowhere/name": info("name", 8_192)}), **likely())
-    with pytest.raises(ConfigError, match="'nowhere/name' cannot be made into a chat model"):
-        routes.instance("nowhere/name")
-    with pytest.raises(ConfigError, match="cannot be made into a chat model"):
-        await routes.ainstance("nowhere/name")
-
-
 @pytest.mark.parametrize(
     ("call", "wrong"),
     [
@@ -446,22 +356,6 @@ async def test_a_name_without_integration_says_what_to_do():
 def test_wrong_arguments_and_settings_are_refused(call, wrong):
     with pytest.raises(ConfigError):
         call(**wrong)
-
-
-def test_a_preferred_candidate_is_taken_whatever_the_size():
-    """Whoever asks for it makes the request fit, or wants its error; lacking capabilities still rule it out."""
-    routes = of_infos(info("small", 512, "1", capabilities=frozenset({"images"})), info("large", 128_000, "9"))
-    assert routes.route("hi", estimated_tokens=9_000, prefer="small").name == "small"
-    assert routes.route("hi", [add], prefer="small").name == "large"
-
-
-def test_the_room_is_that_of_the_largest_candidate_that_can_answer():
-    routes = of_infos(info("a", 8_192), info("b", 64_000), info("c", 128_000, capabilities=frozenset({"images"})))
-    assert routes.room(RouteRequest(messages=[], tools=[add])) == ("b", 48_000)
-    assert routes.room(RouteRequest(messages=[], exclude={"c": "failed"})) == ("b", 48_000)
-    routes.failed("b", "busy")
-    assert routes.room(RouteRequest(messages=[], tools=[add])) == ("a", 6_144)
-    assert routes.room(RouteRequest(messages=[], exclude=dict.fromkeys("abc", "failed"))) == ("", 0)
 
 
 def test_a_conversation_is_known_by_its_thread_or_its_first_message():
