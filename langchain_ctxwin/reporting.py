@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from langchain_core.runnables.config import RunnableConfig, ensure_config, merge_configs, var_child_runnable_config
 from langgraph.config import get_stream_writer
 
+from langchain_ctxwin.core.cache_misses import SentRequest
 from langchain_ctxwin.core.events import AlertEvent, Event
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.request import Window
@@ -30,6 +31,7 @@ from langchain_ctxwin.util.failures import FailureLog, digest_of, log_text, reas
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import MAX_TEXTS, Lru
 
+MAX_CONVERSATIONS = 64  # whose latest request is held, as messages that other memos hold, too
 EXIT_SECONDS = 1.0  # how long the end of the process waits for sinks that have a queue, all of them together
 MAX_EVENTS = 10_000  # kept in memory unless told, some 10 MB: what happens in a long afternoon
 PRICE_SECONDS = 300.0  # between two questions for the prices of a model: they change, and a service comes back
@@ -152,6 +154,8 @@ class Reporter:
     ) -> None:
         self.sinks: tuple[MetricsSink, ...] = tuple(expect_each(sinks or (), MetricsSink, "sinks", SINKS_WANTED))
         """The sinks that were given."""
+        self.requests: Lru[SentRequest] = Lru(MAX_CONVERSATIONS, of_conversations=True)
+        """The latest request of each conversation, to say why a prompt cache missed."""
         always = [kind() for kind in own if not any(isinstance(sink, kind) for sink in self.sinks)]
         self._clock = clock
         self._failures = [(sink, FailureLog(sink=type(sink).__name__)) for sink in (*always, *self.sinks)]

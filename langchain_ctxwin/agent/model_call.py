@@ -9,14 +9,15 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from langchain_core.messages import AIMessage, AnyMessage
+from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 from langgraph.errors import GraphBubbleUp
 
 from langchain_ctxwin.agent.choices import known_name
 from langchain_ctxwin.agent.spending import spent_update
 from langchain_ctxwin.agent.state import tools_of
 from langchain_ctxwin.agent.step import AgentStep
-from langchain_ctxwin.core.events import NoticeEvent, OverflowEvent, StepEvent
+from langchain_ctxwin.core.cache_misses import SentRequest, stated_miss
+from langchain_ctxwin.core.events import CacheMissEvent, NoticeEvent, OverflowEvent, StepEvent
 from langchain_ctxwin.core.limits import REGIONS, ModelLimits
 from langchain_ctxwin.core.overflow import ContextOverflow, classify_overflow
 from langchain_ctxwin.core.provider_call import forgets_history, refuses_reasoning, without_response_ids
@@ -312,6 +313,40 @@ class ModelCall:
             tools_available=len(offered) + deferred,
             tools_offered=tuple(offered),
             **{name: report[name] for name in REPORTED},
+        )
+        self._report(event)
+        self._report_cache_miss(window, answer, event)
+
+    def _report_cache_miss(self, window: Window, answer: AIMessage, step: StepEvent) -> None:
+        """Report what changed since the request before, where the provider's cache missed."""
+        thread, requests = self._step.setup.place.thread, self._engine.reporter.requests
+        if not thread or not step.reported_tokens:
+            return
+        messages = window.assembled()
+        first = int(bool(messages) and isinstance(messages[0], SystemMessage))
+        sent = SentRequest(
+            model=step.model,
+            tools_digest=window.parts.tools_digest,
+            system=messages[0].content if first else None,
+            messages=messages[first:],
+            tokens=step.reported_tokens,
+            compactions=step.compactions,
+        )
+        before, stated = requests.get(thread), stated_miss(answer)
+        requests.put(thread, sent)
+        missed = sent.missed_tokens(before, step.cached_tokens) if before else 0
+        if not missed and not stated:
+            return
+        is_compacted = before is not None and sent.compactions > before.compactions
+        changed = sent.changed_since(before) if before else "nothing"
+        if stated:
+            changed, missed = stated[0], stated[1] or missed
+        event = CacheMissEvent(
+            model=step.model,
+            changed=changed,
+            missed_tokens=missed or None,
+            is_stated=stated is not None,
+            is_compacted=is_compacted,
         )
         self._report(event)
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 
 from langchain_core.messages import AIMessage
 
+from langchain_ctxwin.core.cache_misses import ChangedPart
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.native import compaction_in
 from langchain_ctxwin.core.spending import Usage
@@ -230,6 +231,29 @@ class CompactionEvent(Event):
     agent."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheMissEvent(Event):
+    """A part of the request before was not read from the provider's prompt cache, although it could have been."""
+
+    NAME: ClassVar[str] = "context.cache_missed"
+    changed: ChangedPart = "nothing"
+    """The first part that differs from the request before; of `nothing` the cache had expired, or was passed by."""
+
+    missed_tokens: int | None = None
+    """Input that would have been read from the cache; None where nobody says."""
+
+    is_stated: bool = False
+    """The provider says so; otherwise it shows in its usage and in a comparison of the two requests."""
+
+    is_compacted: bool = False
+    """A compaction lies between the two, and explains it."""
+
+    @property
+    def level(self) -> Level:
+        """What a compaction explains is nothing to be told."""
+        return "debug" if self.is_compacted else "info"
+
+
 SummaryStatus = Literal["started", "ready", "failed", "lost", "refused"]
 
 
@@ -429,7 +453,7 @@ class AlertEvent(Event):
 
 
 TYPES: tuple[type[Event], ...] = (
-    *(AlertEvent, CompactionEvent, ModelChangeEvent, NoticeEvent, OverflowEvent),
+    *(AlertEvent, CacheMissEvent, CompactionEvent, ModelChangeEvent, NoticeEvent, OverflowEvent),
     *(RouteEvent, StepEvent, SummaryEvent, ToolResultEvent),
 )
 """All types of events; `to_dict` states the name of its type as `event`."""

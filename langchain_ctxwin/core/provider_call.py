@@ -105,6 +105,10 @@ def call_arguments(
     if rules.takes_cache_key and prompt_cache != "off" and conversation:
         arguments["prompt_cache_key"] = cache_key(conversation)
     arguments = {name: value for name, value in arguments.items() if given.get(name) is None}
+    diagnostics = given.get("diagnostics")
+    if rules.provider == "anthropic" and isinstance(diagnostics, Mapping):  # asked for: the id is of each request
+        answers = (_response_id(message) for message in reversed(window.parts.messages))
+        arguments["diagnostics"] = {**diagnostics, "previous_message_id": next(filter(None, answers), None)}
     if _may_drop(window, given):
         betas = arguments.get("betas", given.get("betas")) or ()
         thinking = {"type": "adaptive", "block_binding": DROP_BLOCK}  # models that tie reasoning think like that anyway

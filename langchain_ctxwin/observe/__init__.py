@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_ctxwin.config import AlertConfig
 from langchain_ctxwin.core.events import (
     AlertEvent,
+    CacheMissEvent,
     CompactionEvent,
     Event,
     ModelChangeEvent,
@@ -35,6 +36,7 @@ __all__ = [
     "AlertConfig",
     "AlertEvent",
     "Alerts",
+    "CacheMissEvent",
     "CompactionEvent",
     "Event",
     "History",

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from langchain_ctxwin.core.events import (
     AlertEvent,
+    CacheMissEvent,
     CompactionEvent,
     Event,
     ModelChangeEvent,
@@ -61,6 +62,7 @@ TITLES = {
     "usage": "Usage by day (UTC) and model: requests, tokens, USD, share of the input limit, accuracy of our counts",
     "tools": "Tools: requests that offered them, calls, results, share of results that were too large",
     "compactions": "Compactions: mean tokens before and after, seconds, messages and results that left",
+    "cache_misses": "Prompt caches that missed: what had changed, tokens that were not read from them, by a compaction",
     "summaries": "Summaries: what became of them, calls, tokens, USD",
     "troubles": "Recoveries, refusals and notices",
     "routes": "Routes: why a model was chosen, fallbacks, quality where answers have scores",
@@ -89,6 +91,7 @@ def report(events: Iterable[Event]) -> Report:
         "usage": _rows(steps, {"day": _day, "model": model}, USAGE),
         "tools": _tools(steps, _of(known, ToolResultEvent)),
         "compactions": _rows(_of(known, CompactionEvent), {"kind": attrgetter("kind")}, COMPACTIONS),
+        "cache_misses": _rows(_of(known, CacheMissEvent), {"changed": attrgetter("changed"), "model": model}, MISSES),
         "summaries": _rows(summaries, {"status": attrgetter("status")}, SUMMARIES),
         "troubles": _rows(troubles, {"event": attrgetter("name"), "model": model, "reason": _why}, {"times": len}),
         "routes": _rows([step for step in steps if step.route], {"reason": _route_reason, "model": model}, ROUTES),
@@ -150,6 +153,11 @@ COMPACTIONS: Mapping[str, Column] = {
     "compactions": len,
     **_each(_mean, "tokens_before", "tokens_after", "duration_seconds"),
     **_each(sum, "left_messages", "left_results", "unused_results"),
+}
+MISSES: Mapping[str, Column] = {
+    "misses": len,
+    **_each(sum, "missed_tokens"),
+    "compacted": _known("is_compacted", sum),
 }
 SUMMARIES: Mapping[str, Column] = {
     "summaries": len,

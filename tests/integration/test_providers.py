@@ -11,6 +11,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_ctxwin import ModelLimits, create_context_agent
 from langchain_ctxwin.middleware import ContextWindowMiddleware
+from langchain_ctxwin.observe import CacheMissEvent, MemorySink
 from support.anthropic_server import AnthropicServer
 from support.gemini_policy import tool_loop
 from support.gemini_server import GeminiServer
@@ -149,3 +150,18 @@ def test_a_request_beside_stored_content_of_gemini_names_no_tools(adapter):
         agent.invoke({"messages": [AIMessage("Yes?"), HumanMessage("And now?")]})
     asked = [(request.status, request.body["cachedContent"], "tools" in request.body) for request in server.generated]
     assert asked == [(200, name, False)] * 2
+
+
+def test_anthropic_says_why_its_cache_missed():
+    """Asked for with each request, by the id of the answer before; its word counts, not our comparison."""
+    sink = MemorySink()
+    with AnthropicServer(policy=speaking(thinks=False)) as server:
+        model = server.chat_model(model_kwargs={"diagnostics": {}})
+        saver = InMemorySaver()
+        for prompt in ("Be good. ", "Be good. ", "Be quick. "):
+            made = {"system_prompt": prompt * 1_000, "checkpointer": saver, "sinks": [sink]}
+            agent = create_context_agent(model, [look], limits=ModelLimits(100_000), **made)
+            agent.invoke({"messages": [HumanMessage("Who?")]}, {"configurable": {"thread_id": "a"}})
+        first, *others = (request.body["diagnostics"]["previous_message_id"] for request in server.requests)
+    assert (first, all(others)) == (None, True)
+    assert [(event.changed, event.is_stated) for event in sink.of(CacheMissEvent)] == [("system", True)]

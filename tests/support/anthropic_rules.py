@@ -194,6 +194,15 @@ def prefix(seen: Body, index: int | None = None, place: int = 0) -> str:
     return hashlib.sha256(compact_json(_bare([*told, *map(list, said)])).encode()).hexdigest()
 
 
+PARTS = ("model", "system", "tools", "messages")
+"""Of a request, in the order in which its diagnostics look at them."""
+
+
+def parts(seen: Body) -> dict[str, Any]:
+    """Return what the prompt cache compares of a request, without breakpoints."""
+    return {part: _bare(seen.get(part) or []) for part in PARTS}
+
+
 def thinks(body: Mapping[str, Any]) -> bool:
     """Tell whether the request lets the model think."""
     return (body.get("thinking") or {}).get("type") in {"enabled", "adaptive"}

@@ -63,6 +63,7 @@ class AnthropicServer(Loopback):
         self._thoughts: dict[str, list[Item]] = {}  # call id -> the thinking of its message
         self._cache = PromptCache(clock)
         self._numbers = itertools.count(1)
+        self._prompts: dict[str, dict[str, Any]] = {}  # message id -> model, system, tools and messages of its request
 
     def chat_model(self, **options: Any) -> ChatAnthropic:
         """Return the real client, pointed at this server, without retries."""
@@ -194,9 +195,25 @@ class AnthropicServer(Loopback):
         if extra:
             usage["iterations"] = [*extra["iterations"], {"type": "message", **usage}]
         message = self._reply(seen, head + content, reason, usage)
+        if "diagnostics" in seen:
+            message["diagnostics"] = {"cache_miss_reason": self._miss(seen)}
+        self._prompts[message["id"]] = rules.parts(seen)
         if "context_management" in seen:
             message["context_management"] = {"applied_edits": applied}
         return message, sum(block.tokens for block in blocks)
+
+    def _miss(self, seen: Item) -> Item | None:
+        """Source: the docstrings of `BetaCacheMiss...` in the SDK."""
+        previous = seen["diagnostics"].get("previous_message_id")
+        if previous is None:
+            return None
+        if previous not in self._prompts:
+            return {"type": "previous_message_not_found"}
+        before, now = self._prompts[previous], rules.parts(seen)
+        now["messages"] = now["messages"][: len(before["messages"])]
+        changed = next((part for part in rules.PARTS if before[part] != now[part]), None)
+        tokens = sum(block.tokens for block in prompt_blocks(seen))
+        return {"type": f"{changed}_changed", "cache_missed_input_tokens": tokens} if changed else None
 
     def _reply(self, seen: Item, content: list[Item], reason: str, usage: Item) -> Item:
         head = {"id": f"msg_{next(self._numbers)}", "type": "message", "role": "assistant", "model": seen["model"]}

@@ -5,6 +5,7 @@ from decimal import Decimal
 
 from langchain_ctxwin.observe import (
     AlertEvent,
+    CacheMissEvent,
     CompactionEvent,
     ModelChangeEvent,
     NoticeEvent,
@@ -76,6 +77,8 @@ EVENTS = [
     STEP,
     COMPACTION,
     CompactionEvent(**ABOUT, kind="force", tokens_before=800, tokens_after=200, duration_seconds=0.1),
+    CacheMissEvent(**ABOUT, changed="messages", missed_tokens=4_000, is_compacted=True),
+    CacheMissEvent(**ABOUT, changed="messages", missed_tokens=1_000, is_stated=True),
     RECOVERY,
     FULLER,
     StepEvent(**OTHER, time=NOON + 86_400, estimated_tokens=70),

@@ -28,6 +28,7 @@ EXPECTED = {
     ],
     "tools": [("read", 2, 1, 2, 0.5, 540, 140), ("write", 2, 0, 0, None, 0, 0)],
     "compactions": [("force", 2, 850.0, 250.0, 0.3, 6, 4, 3)],
+    "cache_misses": [("messages", "small", 2, 5_000, 1)],
     "summaries": [("ready", 1, 2, 500, 80, Decimal("0.01")), ("started", 1, 0, 0, 0, None)],
     "troubles": [
         ("context.overflow_recovered", "small", "", 1),
@@ -64,13 +65,13 @@ def _complaint(capsys):
 
 def test_a_report_sums_up_what_happened(path):
     """Also what a history has of it."""
-    assert (report(EVENTS).events, rows(report(EVENTS))) == (16, EXPECTED)
+    assert (report(EVENTS).events, rows(report(EVENTS))) == (18, EXPECTED)
     assert report(History(path).events()) == report(EVENTS)
 
 
 def test_json_values_keep_money_exact():
     values = json.loads(json.dumps(report(EVENTS).to_dict()))
-    assert (values["usage"][0]["cost"], values["totals"][0]["requests"], values["events"]) == ("0.04", 3, 16)
+    assert (values["usage"][0]["cost"], values["totals"][0]["requests"], values["events"]) == ("0.04", 3, 18)
 
 
 def test_what_caching_saved_is_the_difference_by_the_prices_of_the_model():
@@ -100,7 +101,7 @@ def test_the_report_is_printed_as_tables_and_as_json(path, capsys):
     ("options", "events"),
     [
         (["--since", NEXT_DAY], 2),
-        (["--since", f"{DAY}T13:00:00+01:00"], 12),
+        (["--since", f"{DAY}T13:00:00+01:00"], 14),
         (["--model", "large"], 3),
         (["--thread", "b", "--model", "large"], 3),
         (["--thread", "nobody"], 0),
