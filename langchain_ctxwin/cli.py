@@ -251,9 +251,7 @@ def _show(args: argparse.Namespace) -> int:
     lines = {name: f"{escaped(name)} = {json.dumps(shown(value))}" for name, value in listed(config).items()}
     width = max(map(len, lines.values()))
     for name, line in lines.items():
-        # what is set for one tool comes from where the table of all tools comes from
-        source = next(origin for known, origin in sources.items() if f"{name}.".startswith(f"{known}."))
-        say(f"{line:<{width}}  {source}")
+        say(f"{line:<{width}}  {sources[name]}")
     return 0
 
 

@@ -608,15 +608,12 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, li
 
 def origins(settings: Settings, table: Mapping[str, Any]) -> dict[str, str]:
     """Return for every setting, made from a file's table, where it comes from: `file`, `environment` or `default`."""
-    found: dict[str, str] = {}
-    for name in type(settings).model_fields:
-        value = getattr(settings, name)
-        if isinstance(value, Settings):
-            found |= {f"{name}.{key}": origin for key, origin in origins(value, table.get(name, {})).items()}
-        elif name in table:
+    stated, shipped = _flat(table), defaults(type(settings))
+    found = dict[str, str]()
+    for name, value in listed(settings).items():
+        found[name] = "default" if value == shipped.get(name) else "environment"
+        if name in stated:
             found[name] = "file"
-        else:
-            found[name] = "environment" if name in settings.model_fields_set else "default"
     return found
 
 

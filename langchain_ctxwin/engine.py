@@ -43,7 +43,7 @@ from langchain_ctxwin.core.updates import (
 )
 from langchain_ctxwin.core.usage import fault_of
 from langchain_ctxwin.errors import ConfigError, SummarizationError, brief, expect
-from langchain_ctxwin.hooks import AfterCompaction, BeforeCompaction, Compacted, Plan, agreed, tell
+from langchain_ctxwin.hooks import BeforeCompaction, Plan, agreed, report_compaction
 from langchain_ctxwin.limit_memory import FollowedLimits, followed, is_registry
 from langchain_ctxwin.pricing import MAX_CONVERSATIONS, Pricing, Pricings
 from langchain_ctxwin.protocols import LimitMemory, MetricsSink, TokenCounter
@@ -61,7 +61,7 @@ from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import MAX_TEXTS, Lru, Seen, once
 from langchain_ctxwin.util.work import Wait, Work, arun, run
 
-__all__ = ["Compacted", "ContextEngine", "Fitted", "check_collaborators", "settings_of"]
+__all__ = ["ContextEngine", "Fitted", "check_collaborators", "settings_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,8 +104,6 @@ class ContextEngine:
             it. None vetoes a compaction of a request that fits; one that is needed to make it fit happens all the
             same. A wish that would make a request too large is passed over with a warning. What it raises leaves the
             step, and the state is as it was.
-        after_compaction: a plain function that is given a `Compacted` event when one has happened; after a run that
-            failed and is resumed it may be told once more. What it raises leaves the step, too.
         sinks: take the events of `langchain_ctxwin.observe`: every step, compaction, summary, recovery and refusal.
             They are called in the turn; what one raises is logged, and the turn goes on.
         prices: of models, for the costs in events: a `ModelInfo`, a `ModelRegistry`, or a function that returns the
@@ -139,11 +137,10 @@ class ContextEngine:
         pin_when: PinWhen | None = None,
         jobs: SummaryJobs | None = None,
         before_compaction: BeforeCompaction | None = None,
-        after_compaction: AfterCompaction | None = None,
         sinks: Iterable[MetricsSink] | Reporter = (),
         prices: Any = None,
     ) -> None:
-        hooks = {"before_compaction": before_compaction, "after_compaction": after_compaction}
+        hooks = {"before_compaction": before_compaction}
         check_collaborators(config=config, counter=counter, learned=learned, jobs=jobs, pin_when=pin_when, **hooks)
         self._live: LiveConfig = ContextConfig() if config is None else config
         self._settings = self._refused = self._live.current
@@ -171,7 +168,7 @@ class ContextEngine:
         """Name of the model that writes the summaries; empty when there is none, or nobody knows."""
         self.writer = writer_of(self.summarizer)
         """What tells the summarizer apart from those of other engines, in every process."""
-        self._before, self._after = before_compaction, after_compaction
+        self._before = before_compaction
         self.jobs = jobs or default_jobs()
         """Writes summaries in the background."""
         self.reporter = Reporter.of(sinks)
@@ -427,7 +424,7 @@ class ContextEngine:
                 return replace(window, session=after_failure(window, str(error)))
             after = after_summary(compaction, window, written.text, written.cost)
             self.report_summary(window, "ready", "", written, messages=stop - start)
-        tell(self._after, self.reporter, compaction, window, after, seconds=time.perf_counter() - began)
+        report_compaction(self.reporter, compaction, window, after, seconds=time.perf_counter() - began)
         return after
 
     def build(self, window: Window) -> list[AnyMessage]:
@@ -662,7 +659,6 @@ def _checked_limits(limits: ModelLimits, config: ContextConfig) -> ModelLimits:
 MEASURED = "what engine.measure returned"
 HOOKS = {
     "before_compaction": "takes a window and a compaction and returns a compaction or None",
-    "after_compaction": "takes the event of a compaction",
     "pin_when": "takes a message and returns a bool",
 }
 

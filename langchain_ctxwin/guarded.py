@@ -59,8 +59,6 @@ class GuardedCounter:
 
 def _fault(value: object) -> str:
     """What is wrong with a count, in the same words for every value of a kind; nothing for one to reckon with."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return f"returned {type(value).__name__}"
-    if value < 0:
-        return "returned a negative number"
-    return "" if value < MAX_NUMBER else "returned a number that is not finite"
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < MAX_NUMBER:
+        return ""
+    return f"returned no count, but {type(value).__name__}"

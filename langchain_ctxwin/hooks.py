@@ -1,46 +1,26 @@
-"""What an application and its agent say to compactions: hooks before and after, and the tool `compact_context`."""
+"""What an application and its agent say to compactions: a hook before them, and the tool `compact_context`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from dataclasses import replace
+from typing import Annotated
 
-from langchain_core.messages import AnyMessage, ToolMessage
+from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool, InjectedToolCallId, StructuredTool
 
 from langchain_ctxwin.core.compaction import Compaction, left_behind
 from langchain_ctxwin.core.events import CompactionEvent, NoticeEvent
-from langchain_ctxwin.core.notes import COMPACT_KEY, lines_to_keep, unused_results
+from langchain_ctxwin.core.notes import COMPACT_KEY, lines_to_keep
 from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.view import message_id
 from langchain_ctxwin.errors import BudgetExceededError, ConfigError, expect
-from langchain_ctxwin.reporting import Reporter, thread_of_run
+from langchain_ctxwin.reporting import Reporter
 from langchain_ctxwin.util.log import log
 
 BeforeCompaction = Callable[[Window, Compaction], Compaction | None]
 """Asked about a compaction: returns it, what `Compaction.spare` or `Compaction.with_lines` makes of it, or None."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compacted:
-    """A compaction that happened."""
-
-    kind: Literal["summarize", "force"]
-    reason: str
-    tokens_before: int
-    tokens_after: int
-    """Input tokens of the request before and after it."""
-
-    left: tuple[AnyMessage, ...]
-    """The messages that are no longer shown; they are still in the history."""
-
-    thread: str
-    """Thread id of the run; empty outside of one."""
-
-
-AfterCompaction = Callable[[Compacted], object]
-"""Told about each compaction that happened."""
 
 Plan = Callable[[Window], Compaction | None]
 
@@ -80,36 +60,25 @@ def agreed(
     return changed if fits else _ignored(compaction, "with the spared messages and lines the request does not fit")
 
 
-def tell(
-    hook: AfterCompaction | None,
-    reporter: Reporter,
-    compaction: Compaction,
-    window: Window,
-    after: Window,
-    *,
-    seconds: float,
+def report_compaction(
+    reporter: Reporter, compaction: Compaction, window: Window, after: Window, *, seconds: float
 ) -> None:
-    """Tell what a compaction changed that took so long; nothing where it came to nothing."""
+    """Report what a compaction changed that took so long; nothing where it came to nothing."""
     if after.session.compactions <= window.session.compactions:
         return
     messages, model, limit = window.parts.messages, window.parts.model, window.input_limit
     left = left_behind(compaction.after, window.session.view)
-    results = [index for index in left if isinstance(messages[index], ToolMessage)]
-    facts: dict[str, Any] = {
-        "kind": compaction.kind,
-        "reason": compaction.reason,
-        "tokens_before": compaction.tokens_before,
-        "tokens_after": after.total_tokens,
-    }
     event = CompactionEvent(
-        **facts,
+        kind=compaction.kind,
+        reason=compaction.reason,
+        tokens_before=compaction.tokens_before,
+        tokens_after=after.total_tokens,
         model=model,
         actions=compaction.actions,
         input_limit=limit,
         duration_seconds=round(seconds, 6),
         left_messages=len(left),
-        left_results=len(results),
-        unused_results=len(unused_results(messages, results)),
+        left_results=sum(isinstance(messages[index], ToolMessage) for index in left),
     )
     reporter.emit(event)
     before, clamped = window.view.clamped, after.view.clamped
@@ -118,8 +87,6 @@ def tell(
     if new:  # what was just said, or just found, is not shown whole
         about = {"shown_tokens": new, "input_limit": limit}
         reporter.emit(NoticeEvent(model=model, notice="newest_clamped", about=about))
-    if hook is not None:
-        hook(Compacted(**facts, left=tuple(messages[index] for index in left), thread=thread_of_run()))
 
 
 def _ignored(compaction: Compaction, reason: str) -> Compaction:

@@ -19,7 +19,7 @@ from langchain_ctxwin.core.model_info import family_of
 from langchain_ctxwin.core.native import in_prompt, is_deferred
 from langchain_ctxwin.core.pins import PinWhen
 from langchain_ctxwin.core.sizing import QUANTILE_SD, Doubt
-from langchain_ctxwin.core.tokens import CharRatioCounter, TokenEstimator
+from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.core.tool_schemas import name_of, parameter_names, tool_definition
 from langchain_ctxwin.guarded import GuardedCounter
 from langchain_ctxwin.protocols import RequestCounter, TokenCounter, takes_tools
@@ -27,9 +27,6 @@ from langchain_ctxwin.util.memo import MAX_TEXTS, Lru, PerMessage, once
 
 MAX_CONVERSATIONS = 64
 """Conversations whose histories are kept; each holds references only."""
-
-OWN_COUNTERS = (TokenEstimator, CharRatioCounter)
-"""Counters that cannot fail and take microseconds; others are guarded."""
 
 PROBE_TOKENS = 100_000
 """Size at which a counter's bounds are read: large enough that rounding does not matter."""
@@ -67,9 +64,7 @@ class Pricing:
         self.counter = counter.estimator if isinstance(counter, RequestCounter) else counter
         """Counts messages and tools."""
         self._estimator = TokenEstimator(family)
-        is_own = isinstance(self.counter, OWN_COUNTERS)
-        self._guard = None if is_own else GuardedCounter(self.counter, self._estimator)
-        self.count: TokenCounter = self._guard or self.counter
+        self.count = GuardedCounter(self.counter, self._estimator)
         """The counter, made safe."""
         self._doubts = (_doubt_of(self.counter), _doubt_of(self._estimator))
         self._base: tuple[int | None] | None = None
@@ -80,19 +75,16 @@ class Pricing:
         self._takes_tools = takes_tools(self.counter)
 
     @property
-    def has_failed(self) -> bool:
-        """True once something was estimated because the counter could not count it."""
-        return self._guard is not None and self._guard.has_failed
-
-    @property
     def doubt(self) -> Doubt:
         """How far the counts may be off before anything was reported: the estimator's doubt once it stood in."""
-        return self._doubts[self.has_failed]
+        return self._doubts[self.count.has_failed]
 
     @property
     def exact(self) -> bool:
         """True when the counter states that its counts are exact, and could count everything so far."""
-        return bool(getattr(self.counter, "exact", False)) and not self.has_failed and self._asked_base() is not None
+        return (
+            bool(getattr(self.counter, "exact", False)) and not self.count.has_failed and self._asked_base() is not None
+        )
 
     @property
     def base_tokens(self) -> int:
@@ -142,17 +134,15 @@ class Pricing:
     def _asked_base(self) -> int | None:
         """Ask the counter at first use: it may be slow. Two threads at once may both ask, and hear the same."""
         if self._base is None:
-            self._base = (self._guard.attempt([]) if self._guard else int(self.counter([])),)
+            self._base = (self.count.attempt([]),)
         return self._base[0]
 
     def _net(self, messages: list[AnyMessage], tools: list[Any] | None = None) -> int:
         """Tokens beyond those of an empty request, by whoever counts: each adds something of its own to every one."""
-        if self._guard is None:
-            return max(0, int(self.counter(messages, tools=tools)) - self.base_tokens)
-        tokens = self._guard.attempt(messages, tools=tools)
+        tokens, base_tokens = self.count.attempt(messages, tools=tools), self.base_tokens
         if tokens is None:
-            return max(0, self._guard.estimate(messages, tools=tools) - self._estimator([]))
-        return max(0, tokens - self.base_tokens)
+            tokens, base_tokens = self.count.estimate(messages, tools=tools), self._estimator([])
+        return max(0, tokens - base_tokens)
 
     def _tool_set(self, tools: Sequence[Any]) -> ToolSet:
         kept = tuple(tools)

@@ -75,7 +75,7 @@ class Summarizer(Protocol):
     def summarize(self, messages: Sequence[AnyMessage], *, previous: str, max_tokens: int) -> str:
         """Return the new summary, at most about `max_tokens` long, or raise `SummarizationError`.
 
-        A summarizer that also has a coroutine method `asummarize` with the same arguments is awaited in async runs.
+        Called in a thread of its own.
         """
         ...
 

@@ -26,7 +26,7 @@ from langchain_ctxwin.core.turns import SOURCE
 from langchain_ctxwin.core.usage import may_be
 from langchain_ctxwin.errors import ConfigError, UnknownModelError, brief, expect_each
 from langchain_ctxwin.protocols import Clock, MetricsSink
-from langchain_ctxwin.util.background import in_few_daemons
+from langchain_ctxwin.util.background import in_daemon
 from langchain_ctxwin.util.failures import FailureLog, digest_of, log_text, reason_of
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import MAX_TEXTS, Lru
@@ -235,7 +235,7 @@ class Prices:
         if self._clock() - asked_at >= PRICE_SECONDS:
             self._answers.put(model, (info, self._clock()))
             with suppress(RuntimeError):  # no thread to be had: it is asked for again later
-                in_few_daemons(partial(self._look_up, self._ask, model))
+                in_daemon(partial(self._look_up, self._ask, model))
         return info
 
     def asked(self, model: str, stated: Any = None) -> ModelInfo | None:

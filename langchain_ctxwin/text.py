@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import pairwise
@@ -21,8 +20,6 @@ _HEADING = re.compile(r"\s*#{1,6} [^\n]*\s*")
 _BLANK_LINES = re.compile(r"\n(?:[^\S\n]*+\n)++")
 _SPACES_OF_THAI = re.compile(r"(?<=[\u0e00-\u0eff])[ \t]++(?=[\u0e00-\u0eff])")
 _LINE_END = re.compile(r"\n(?:[^\S\n]*+\n)*+")
-_JOINERS = "\u200d\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff"  # zero width joiner, skin tones
-_MOST_COMBINING_CHARS = 16  # more marks than that on one character are no writing
 _LANGUAGE = "en"  # sets the abbreviations that do not end a sentence; punctuation of other scripts is known in any case
 # The segmenter cannot encode lone surrogates and fails on some non-ASCII spaces: it sees a stand-in of equal length.
 _UNSAFE = re.compile(r"[^\S \t\n\r\f\v]|[\ud800-\udfff]")
@@ -45,7 +42,7 @@ def statement_spans(text: str, start: int, stop: int) -> Iterator[Span]:
 def sentence_spans(text: str, start: int, stop: int) -> Iterator[Span]:
     """Yield where the sentences of `text[start:stop]` are, lazily; the spans follow each other without gaps.
 
-    A sentence longer than `LONGEST_SENTENCE_CHARS` is cut after a space, else between two characters.
+    A sentence longer than `LONGEST_SENTENCE_CHARS` is cut after a space, else at that length.
     """
     while start < stop:
         limit = min(start + LONGEST_SENTENCE_CHARS, stop)
@@ -85,17 +82,9 @@ _UNITS: tuple[tuple[str, Callable[[str], Iterable[int]]], ...] = (
 
 
 def word_cut(text: str, start: int, limit: int) -> int:
-    """Return where to cut `text[start:limit]`: after the last space of its second half, else between two characters."""
-    for position in range(limit, (start + limit) // 2, -1):
-        if text[position - 1].isspace():
-            return clean_cut(text, start, position)
-    return clean_cut(text, start, limit)
-
-
-def clean_cut(text: str, start: int, position: int) -> int:
-    """Return the last place up to `position`, and after `start`, that parts no character from its marks; else it."""
-    earliest = max(start, position - _MOST_COMBINING_CHARS)
-    return next((place for place in range(position, earliest, -1) if not _is_inside_character(text, place)), position)
+    """Return where to cut `text[start:limit]`: after the last space of its second half, else at the limit."""
+    positions = range(limit, (start + limit) // 2, -1)
+    return next((position for position in positions if text[position - 1].isspace()), limit)
 
 
 def _sentence_ends(text: str, start: int, stop: int) -> list[int]:
@@ -128,15 +117,6 @@ def _is_wrapped(text: str, lines: Sequence[Span]) -> bool:
         return False
     wrapped = sum(1 for a, b in lines[:-1] if b - a > WRAPPED_LINE_CHARS and text[b].islower())
     return wrapped >= _WRAPPED_SHARE * (len(lines) - 1)
-
-
-def _is_inside_character(text: str, position: int) -> bool:
-    before, after = text[position - 1 : position], text[position : position + 1]
-    if before in ("", "\u200d") or not after:
-        return bool(before and after)
-    if unicodedata.category(after).startswith("M") or after in _JOINERS or (before, after) == ("\r", "\n"):
-        return True
-    return "\ud800" <= before <= "\udbff" and "\udc00" <= after <= "\udfff"
 
 
 MAX_WORDS = 65_536  # words whose terms are remembered: the vocabulary of a very long conversation, about 20 MB

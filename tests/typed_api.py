@@ -76,7 +76,6 @@ from langchain_ctxwin import (
 from langchain_ctxwin.core.turns import Turn, safe_boundary, split_turns, turn_starts
 from langchain_ctxwin.counting import AnthropicCounter, GeminiCounter, TokenizerFileCounter, VocabularyCounter
 from langchain_ctxwin.decompose import create_map_reduce_graph
-from langchain_ctxwin.engine import Compacted
 from langchain_ctxwin.middleware import ContextAgentState, ContextWindowMiddleware
 from langchain_ctxwin.models.sources import ExplicitSource, LearnedSource
 from langchain_ctxwin.observe import (
@@ -223,13 +222,6 @@ def before_compaction(window: Window, compaction: Compaction) -> Compaction | No
     return compaction.with_lines("Ticket 4711 is open.") if window.over_by else None
 
 
-def after_compaction(event: Compacted) -> None:
-    """Another one is told what happened."""
-    assert_type((event.reason, event.thread), tuple[str, str])
-    assert_type((event.tokens_before, event.tokens_after), tuple[int, int])
-    assert_type(event.left, tuple[AnyMessage, ...])
-
-
 def ready_agent(model: BaseChatModel, tools: list[BaseTool]) -> None:
     """The ready agent takes the common parts by keyword."""
     agent = create_context_agent(
@@ -242,7 +234,6 @@ def ready_agent(model: BaseChatModel, tools: list[BaseTool]) -> None:
         checkpointer=InMemorySaver(),
         store=None,
         before_compaction=before_compaction,
-        after_compaction=after_compaction,
     )
     agent.invoke({"messages": [HumanMessage("Hello")]})
 
@@ -258,7 +249,7 @@ async def steering(agent: CompiledStateGraph[Any, Any, Any, Any], config: Runnab
 def langchains_agent(model: BaseChatModel, tools: list[BaseTool], engine: ContextEngine) -> None:
     """The middleware takes an engine, or what an engine takes, or nothing."""
     ContextWindowMiddleware(engine, validator=Validator())
-    ContextWindowMiddleware(before_compaction=before_compaction, after_compaction=after_compaction)
+    ContextWindowMiddleware(before_compaction=before_compaction)
     ContextWindowMiddleware(summarizer=model, config=ContextConfig(), counter=count_tokens_approximately, jobs=None)
     agent = create_agent(model, tools, middleware=[ContextWindowMiddleware()], state_schema=ContextAgentState)
     agent.invoke({"messages": [HumanMessage("Hello")]})

@@ -22,7 +22,7 @@ from langchain_ctxwin.core.model_info import family_of, model_name
 from langchain_ctxwin.core.pins import PinWhen
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import ConfigError, UnknownModelError, expect
-from langchain_ctxwin.hooks import AfterCompaction, BeforeCompaction
+from langchain_ctxwin.hooks import BeforeCompaction
 from langchain_ctxwin.observe.validation import Validator
 from langchain_ctxwin.protocols import LimitMemory, MetricsSink, TokenCounter
 from langchain_ctxwin.reporting import Reporter, calls_carry
@@ -174,6 +174,8 @@ def bound_by_agent(request: ModelRequest[Any], model: Any, tools: Sequence[Any])
 
 def definitions_of(form: Any) -> list[Any]:
     """Function definitions for the schemas of a response format; as a native format they cost about the same."""
+    if form is None:
+        return []
     if isinstance(form, ProviderStrategy):
         specs = [form.schema_spec]
     else:
@@ -214,15 +216,12 @@ MAX_ENGINES = 64
 
 ENGINE_OPTIONS = (
     *("limits", "summarizer", "config", "counter", "learned", "pin_when", "jobs", "before_compaction"),
-    *("after_compaction", "sinks", "prices"),
+    *("sinks", "prices"),
 )
 """Arguments that belong to an engine."""
 
 ANY_MODEL = ModelLimits(max_input_tokens=10**9)
 """Limits that contradict no settings."""
-
-MAX_FORMATS = 64
-"""Response formats whose definitions are kept; nearly every agent has one."""
 
 Handler = Callable[[ModelRequest[ContextT]], ModelResponse[ResponseT] | AIMessage]
 AsyncHandler = Callable[[ModelRequest[ContextT]], Awaitable[ModelResponse[ResponseT] | AIMessage]]
@@ -254,7 +253,6 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         pin_when: says which messages are pinned without a mark, see `ContextEngine`.
         jobs: writes summaries in the background; by default one set of threads for the whole process.
         before_compaction: changes or vetoes compactions, see `ContextEngine`.
-        after_compaction: is told about each one, see `ContextEngine`.
         sinks: take the events of `langchain_ctxwin.observe`; also those of a `guard` that has none of its own.
         prices: of models, for the costs in events, see `ContextEngine`.
         validator: compares counts with what providers report, and samples with exact counts.
@@ -303,7 +301,6 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         pin_when: PinWhen | None = None,
         jobs: SummaryJobs | None = None,
         before_compaction: BeforeCompaction | None = None,
-        after_compaction: AfterCompaction | None = None,
         sinks: Iterable[MetricsSink] | None = None,
         prices: Any = None,
         validator: Validator | None = None,
@@ -332,7 +329,6 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         self.tools = [*(self.guard.tools if self.guard else ()), *runnable_tools((), tool_selector)]
         self._warned = Seen()
         self._engines: Lru[ContextEngine] = Lru(MAX_ENGINES)
-        self._formats: Lru[tuple[Any, list[Any]]] = Lru(MAX_FORMATS)
 
     def wrap_model_call(
         self, request: ModelRequest[ContextT], handler: Handler[ContextT, ResponseT]
@@ -368,7 +364,7 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
             system_prompt=prompt,
             tools=request.tools,
             only_given=True,
-            format_tools=self._format_tools(request),
+            format_tools=definitions_of(request.response_format),
             model=limited_by(engine, model) if is_bounded else model,
             called=model,
             is_bounded=is_bounded,
@@ -400,12 +396,6 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
                 "ContextWindowMiddleware(limits=ModelLimits(context_window=...)), or give the model a profile that "
                 "states max_input_tokens"
             ) from error
-
-    def _format_tools(self, request: ModelRequest[ContextT]) -> list[Any]:
-        """The definitions that a response format adds to the request."""
-        form = request.response_format
-        # The value keeps the format alive, so an id in the key cannot come to mean another one.
-        return once(self._formats, id(form), lambda: (form, definitions_of(form)))[1] if form is not None else []
 
 
 def _check(engine: Any, validator: Any, guard: Any, options: Mapping[str, Any]) -> None:

@@ -26,7 +26,6 @@ from langchain_ctxwin.agent.choices import (
 from langchain_ctxwin.agent.model_call import Attempt, ModelCall
 from langchain_ctxwin.agent.state import (
     OUR_KEYS,
-    HookState,
     State,
     StepState,
     Update,
@@ -105,14 +104,6 @@ class StepNode(ContextNode):
         return self.invoke(state)
 
 
-class HookNode(ContextNode):
-    """Like `StepNode`, for agents that bring a key for the request along."""
-
-    def __call__(self, state: HookState) -> Any:
-        """Return the state update."""
-        return self.invoke(state)
-
-
 class ContextNodes:
     """The nodes of one agent: `budget_check`, `maybe_summarize`, `force_compress`, `build_messages`.
 
@@ -177,16 +168,12 @@ class ContextNodes:
         self._node = partial(ContextNode if takes_all else StepNode, start=self._step)
         self.budget_check = self._node("budget_check", self._doing(self._check))
         """Chooses tools and model, measures the next request and decides where to go."""
-        self.select_model = self._node("select_model", self._doing(AgentStep.choose))
-        """Chooses tools and model only, for graphs without `budget_check`."""
         self.maybe_summarize = self._node("maybe_summarize", self._doing(AgentStep.summarize))
         """Summarizes the oldest turns when that is due."""
         self.force_compress = self._node("force_compress", self._doing(AgentStep.compressing))
         """Makes the request fit without calling a model, or raises `BudgetExceededError`."""
         self.build_messages = self._node("build_messages", self._build)
         """Writes the request to `llm_input_messages`."""
-        self.pre_model_hook = HookNode("pre_model_hook", self._prepare, self._step)
-        """All of them in one node, for `create_react_agent(..., pre_model_hook=nodes.pre_model_hook)`."""
 
     def route_on_budget(self, state: State) -> Destination:
         """Return the node that follows `budget_check`."""
@@ -324,11 +311,6 @@ class ContextNodes:
         request = step.request()
         self._steps.put(id(step.state.get("messages")), step)
         return _unstreamed({"llm_input_messages": request})
-
-    def _prepare(self, step: AgentStep, _: RunnableConfig | None) -> Work[Update | Command[Any]]:
-        self._tell_unread(step.state)
-        yield from step.prepare()
-        return _unstreamed({**step.news, "llm_input_messages": step.request()})
 
 
 def _unstreamed(update: Update) -> Update | Command[Any]:

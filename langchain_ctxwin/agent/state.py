@@ -83,7 +83,7 @@ class MessagesDeltaChannel(DeltaChannel[list[AnyMessage]]):
         ['hi']
     """
 
-    __slots__ = ("base_frequency", "index", "indexed")
+    __slots__ = ("base_frequency",)
 
     def __init__(
         self,
@@ -95,8 +95,6 @@ class MessagesDeltaChannel(DeltaChannel[list[AnyMessage]]):
         if reducer is not LANGGRAPH_REDUCER:
             raise ConfigError(f"MessagesDeltaChannel reduces messages itself, got reducer={reducer!r}: leave it out")
         super().__init__(reducer, typ, snapshot_frequency=snapshot_frequency)
-        self.index: dict[str, int] = {}
-        self.indexed: list[AnyMessage] | None = None  # the list that `index` belongs to
 
     @property
     def snapshot_frequency(self) -> int:
@@ -112,15 +110,13 @@ class MessagesDeltaChannel(DeltaChannel[list[AnyMessage]]):
         """Return an independent channel with the same messages."""
         new = super().copy()
         new.base_frequency = self.base_frequency  # the base class hands on the grown spacing
-        if self.indexed is self.value:
-            new.index, new.indexed = self.index.copy(), new.value
         return new
 
     def from_checkpoint(self, checkpoint: Any) -> Self:
         """Return a channel that starts from a snapshot, from the plain list of an `add_messages` thread, or empty."""
         new = super().from_checkpoint(checkpoint)
         new.base_frequency = self.base_frequency
-        new.value = new._reduce(new.value, ())  # noqa: SLF001  # same class
+        new.value = reduce_messages(new.value, ())
         return new
 
     def update(self, values: Sequence[Any]) -> bool:
@@ -138,19 +134,13 @@ class MessagesDeltaChannel(DeltaChannel[list[AnyMessage]]):
 
     def _reducing(self) -> DeltaChannel[list[AnyMessage]]:
         """A channel of LangGraph's with this list, and with our reducer instead of the one that this class reports."""
-        channel: DeltaChannel[list[AnyMessage]] = DeltaChannel(self._reduce, self.typ)
+        channel: DeltaChannel[list[AnyMessage]] = DeltaChannel(reduce_messages, self.typ)
         channel.value = self.value
         return channel
 
-    def _reduce(self, state: Any, writes: Sequence[Any]) -> list[AnyMessage]:
-        index = self.index if state is self.indexed else None
-        self.indexed = None  # the index changes in place: if that fails half-way it is built again
-        self.indexed, self.index = _reduced(state, writes, index)
-        return self.indexed
-
     def _take(self, reduced: DeltaChannel[list[AnyMessage]], values: Sequence[Any]) -> None:
         is_given_whole = any(_get_overwrite(value)[0] for value in values)  # by somebody, who may give anything
-        self.value = self._reduce(reduced.value, ()) if is_given_whole else reduced.value
+        self.value = reduce_messages(reduced.value, ()) if is_given_whole else reduced.value
 
 
 def newer(_: Any, value: Any) -> Any:
@@ -185,15 +175,8 @@ def reduce_messages(state: Sequence[Any], writes: Sequence[Any]) -> list[AnyMess
         >>> [m.content for m in reduce_messages([], ["hi", [("ai", "hello"), RemoveMessage(id="unknown")]])]
         ['hi', 'hello']
     """
-    return _reduced(state, writes)[0]
-
-
-def _reduced(
-    state: Any, writes: Sequence[Any], index: dict[str, int] | None = None
-) -> tuple[list[AnyMessage], dict[str, int]]:
-    """The history after the writes, and the position of each message; a known `index` is changed in place."""
     items = state if isinstance(state, list) else list(state) if isinstance(state, tuple) else [state]
-    index = _index_of(items) if index is None else index
+    index = _index_of(items)
     if index is None:
         index, items, writes = {}, [], [items, *writes]
     slots: list[Any] = items.copy()  # None marks a removed message: positions stay valid until the end
@@ -205,10 +188,7 @@ def _reduced(
             _put(slots, index, message)
         elif (position := index.pop(message.id or "", None)) is not None:
             slots[position] = None
-    if len(index) == len(slots):
-        return slots, index
-    kept = [message for message in slots if message is not None]
-    return kept, dict(zip(map(_id_of, kept), count()))
+    return [message for message in slots if message is not None]
 
 
 def _index_of(messages: list[Any]) -> dict[str, int] | None:
@@ -258,7 +238,7 @@ def _derived_id(slots: list[Any], index: dict[str, int], message: BaseMessage) -
     return next(candidate for candidate in candidates if candidate not in index)
 
 
-class _SessionKeys(TypedDict, total=False):
+class _StateKeys(TypedDict, total=False):
     """What all states share; every key is missing until a node writes it."""
 
     context_summary: str
@@ -288,25 +268,17 @@ class _SessionKeys(TypedDict, total=False):
     context_report: dict[str, Any]
     """The last measure of the next request, in tokens per region."""
 
-
-class _NodeKeys(_SessionKeys, total=False):
     llm_input_messages: Annotated[list[AnyMessage], UntrackedValue]
     """The request, for a model node of your own; ours builds the same list from the state. Never checkpointed."""
 
 
-class StepState(_NodeKeys, total=False):
+class StepState(_StateKeys, total=False):
     """What the nodes read of any state; a graph whose own state lacks the keys gets them with the nodes."""
 
     messages: list[AnyMessage]
 
 
-class HookState(_SessionKeys, total=False):
-    """What a `pre_model_hook` reads: the agent brings the key of the request along."""
-
-    messages: list[AnyMessage]
-
-
-class ContextState(_NodeKeys, total=False):
+class ContextState(_StateKeys, total=False):
     """State of one conversation, with the full history at linear storage cost.
 
     ```python
@@ -330,7 +302,7 @@ class ContextState(_NodeKeys, total=False):
     """Lines of what left the view, and how much left; a checkpoint holds them only when they changed."""
 
 
-class PlainContextState(_NodeKeys, total=False):
+class PlainContextState(_StateKeys, total=False):
     """The same state with LangGraph's `add_messages`: every checkpoint holds the whole history.
 
     Storage grows with the square of the number of messages (per checkpoint in SQLite, per write of `messages` in
@@ -373,7 +345,7 @@ class ContextOutput(TypedDict):
     """Full history."""
 
 
-OUR_KEYS = (*_SessionKeys.__annotations__, "llm_input_messages")
+OUR_KEYS = tuple(_StateKeys.__annotations__)
 """The state keys that are no business of callers."""
 
 State = Mapping[str, Any]

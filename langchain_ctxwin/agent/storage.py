@@ -23,7 +23,7 @@ from langchain_ctxwin.engine import ContextEngine, settings_of
 from langchain_ctxwin.errors import SummarizationError
 from langchain_ctxwin.protocols import Clock
 from langchain_ctxwin.summarize import SummaryStore, Written
-from langchain_ctxwin.util.work import Wait, Work
+from langchain_ctxwin.util.work import Work
 
 # Where LangGraph (1.0) says in a run's configuration what keeps its state; it has no public name for that.
 CHECKPOINTER = "__pregel_checkpointer"
@@ -100,8 +100,7 @@ class BackgroundSummaries:
         job = self._engine.jobs.find(pending.key)
         if job and job.state in {"running", "ready"}:
             return None
-        found: Written | None = yield Wait(lambda: store.get(pending.key), lambda: store.aget(pending.key))
-        return found
+        return (yield from store.getting(pending.key))
 
     def advance(self, window: Window, found: Written | None = None) -> Window:
         """Return the window with the summary on its way collected, or with one begun when it is due."""

@@ -226,9 +226,6 @@ class CompactionEvent(Event):
     duration_seconds: float | None = None
     left_messages: int = 0
     left_results: int = 0
-    unused_results: int = 0
-    """Results that left and that nothing was taken from: no identifier in them occurs in a later message of the
-    agent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

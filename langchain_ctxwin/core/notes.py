@@ -20,7 +20,6 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMes
 from langchain_ctxwin.core.blocks import said_in, text_of
 from langchain_ctxwin.core.calls import standard
 from langchain_ctxwin.core.record import (
-    EARLIER,
     EDGES,
     HOLDS,
     JOINT,
@@ -31,6 +30,7 @@ from langchain_ctxwin.core.record import (
     SHOWN,
     USED,
     WORD,
+    Kind,
     RecordLine,
     has_digit,
     is_value,
@@ -51,9 +51,9 @@ MAX_SCAN_CHARS = 60_000  # looked at in one message, two thirds at its head: lin
 MAX_NAMES = 48  # taken from one text that a result showed, the rarest first
 MAX_VALUES = 2_000  # things taken from one message: many times more than a record holds
 STATEMENT_CHARS = 240  # two sentences, of talk
+MARKED: tuple[Kind, ...] = ("said", "seen", "open")  # kinds whose lines begin with a mark of theirs
 MAX_STATEMENTS = 40  # taken from one message
 MAX_KEPT = 20  # lines of one request to keep something: a screenful, which most records have room for
-MAX_JUDGED, JUDGED_CHARS = 20, 50_000  # newest results looked through for use, in so much of what followed each
 DOCUMENT_CHARS = 1_200  # a user message that long is a document: its values count, not its sentences
 OUTPUT_CHARS = 400  # the same for one that answers a block of code, as agents without tool calls get their results
 SHORT_CHARS = 40  # an answer that says no more than that it was one
@@ -90,7 +90,6 @@ _SENTENCE_END = re.compile(
     r"(?<=[.!?])(?<!\b(?:Mr|Ms|Dr|St|No)\.)(?<!\b(?:Mrs|e\.g|i\.e|etc)\.)\s+(?=[^\sa-z])|(?<=[。\uff01\uff1f])|\n+"
 )
 _NUMBERING = re.compile(r"\d{1,2}[.)]")
-_CALL_LINE = re.compile(r"[\w.-]{1,64}\(|ran |answered: |noted: ")
 
 # What names an object among others of its kind, and what says how something went.
 _KEY_FIELD = re.compile(r"(?:^|_)(?:id|key|uuid|sku|path|url|email|number)s?$|[a-z](?:I[dD]|Key|Number)s?$")
@@ -170,22 +169,15 @@ def lasting(
 
 
 def parse_record(text: str) -> tuple[RecordLine, ...]:
-    """Return the lines of a rendered record, or of any other text: what cannot be told apart counts as said."""
+    """Return the lines of a rendered record, or of any other text: a line without a mark counts as something done."""
     found, source = list[RecordLine](), ""
     for number, raw in enumerate(text.split("\n")):
         line = one_line(raw)
-        if line.startswith(PREFIX["seen"]):
-            found.append(RecordLine("seen", line.removeprefix(PREFIX["seen"]), source, USED))
-            continue
-        source = f"#{number}"
-        if line.startswith(EARLIER):
-            found.append(RecordLine("seen", line.removeprefix(EARLIER), source, USED))
-        elif line.startswith(PREFIX["open"]):
-            found.append(RecordLine("open", line.removeprefix(PREFIX["open"]), source, USED))
-        elif _CALL_LINE.match(line):
-            found.append(RecordLine("done", line, source, USED))
-        else:
-            found += _statements(line.removeprefix(PREFIX["said"]), source, is_standing)
+        kind: Kind = next((kind for kind in MARKED if line.startswith(PREFIX[kind])), "done")
+        said = line.removeprefix(PREFIX[kind])
+        if kind != "seen":
+            source = f"#{number}"
+        found.append(RecordLine(kind, said, source, HOLDS if kind == "said" and is_standing(said) else USED))
     return tuple(found)
 
 
@@ -470,25 +462,6 @@ def _values(text: str, key: str, *, uses: int) -> Iterator[RecordLine]:
     number = Counter(likes.values())
     for value in sorted(found, key=lambda value: number[likes[value]])[:MAX_NAMES]:
         yield RecordLine("seen", found[value], key, _use_of(found[value]))
-
-
-def unused_results(messages: Sequence[AnyMessage], results: Sequence[int]) -> list[int]:
-    """Return those of some tool results that nothing was taken from, by position.
-
-    Nothing was taken from one when no identifier, path or number in it occurs in what the agent wrote or called after
-    it. A result without any cannot be judged and is left out.
-    """
-    later, unused = "", []
-    end = len(messages)
-    for index in reversed(results[-MAX_JUDGED:]):
-        answers = (one for one in messages[index + 1 : end] if isinstance(one, AIMessage))
-        later += "\n".join(f"{_text(one.content)}\n{[call['args'] for call in one.tool_calls]}" for one in answers)
-        later = later[-JUDGED_CHARS:]  # what follows soonest stands last
-        values = {value for _, value in islice(_tokens(_found(messages[index])), MAX_VALUES)}
-        if values and not any(value in later for value in values):
-            unused.append(index)
-        end = index + 1
-    return unused[::-1]
 
 
 def _data(text: str) -> Any:

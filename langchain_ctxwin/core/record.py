@@ -14,30 +14,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import chain, groupby
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from langchain_ctxwin.core.fitting import take_while_fits
 from langchain_ctxwin.errors import ConfigError, brief
 
 T = TypeVar("T")
-
-
-class lazy(Generic[T]):  # noqa: N801  # used like `property`
-    """Like `functools.cached_property`, without its lock (Python 3.11), which a forked process would find held.
-
-    Two threads at once may both work the value out, and get the same.
-    """
-
-    def __init__(self, work_out: Callable[[Any], T]) -> None:
-        self._work_out = work_out
-        self.__doc__ = work_out.__doc__
-
-    def __get__(self, owner: Any, kind: type | None = None) -> T:
-        """Work the value out and keep it in the object, where it is found before this from then on."""
-        value = self._work_out(owner)
-        owner.__dict__[self._work_out.__name__] = value
-        return value
 
 
 Kind = Literal["said", "done", "seen", "open"]
@@ -118,7 +102,7 @@ class Record:
         """Return the JSON form; empty when nothing left."""
         return self._json if self else {}
 
-    @lazy
+    @cached_property
     def _json(self) -> dict[str, Any]:
         return {
             "lines": [[line.kind, line.text, line.source, line.uses] for line in self.lines],
@@ -141,7 +125,7 @@ class Record:
         shown = value.get("shown")
         return cls(lines=tuple(lines), **left, shown=None if shown is None else stored_count(shown))
 
-    @lazy
+    @cached_property
     def text(self) -> str:
         """The record as a model sees it, without its frame; rendered once."""
         if self.shown is None:

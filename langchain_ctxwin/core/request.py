@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal
 
 from langchain_core.messages import AIMessage, AnyMessage
@@ -34,7 +35,6 @@ from langchain_ctxwin.core.native import (
 from langchain_ctxwin.core.pairing import Rules
 from langchain_ctxwin.core.parts import Parts
 from langchain_ctxwin.core.pins import answer_marker, last_user, looks_open, pinned_groups
-from langchain_ctxwin.core.record import lazy
 from langchain_ctxwin.core.session import Session
 from langchain_ctxwin.core.sizing import FIXED_REGIONS, Regions, SizeEstimate, Sizes
 from langchain_ctxwin.core.turns import NOTE_KEY, Shown, Step, Turn, group_turns
@@ -362,7 +362,7 @@ class Request:
             return "exact"
         return "usage" if self.last_report else "estimate"
 
-    @lazy
+    @cached_property
     def report(self) -> dict[str, Any]:
         """The `context_report`: tokens per region, which add up to `total_tokens`, limits, utilization."""
         regions = self.size.regions
@@ -410,7 +410,7 @@ class Request:
                 ]
         return cut
 
-    @lazy
+    @cached_property
     def digest(self) -> str:
         """Fingerprint of the model, of everything that precedes the history, and of how the history is shown.
 

@@ -10,7 +10,7 @@ import struct
 from bisect import bisect
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil, isfinite
 from operator import mul
@@ -37,7 +37,7 @@ from langchain_ctxwin.core.blocks import (
 )
 from langchain_ctxwin.core.calls import calls_of
 from langchain_ctxwin.core.token_weights import BOUNDS, COMMON, FEATURES, STARTS, WEIGHTS
-from langchain_ctxwin.core.tool_schemas import FRAMING, GENERIC, Framing, TextPrice, schema_tokens, tool_definition
+from langchain_ctxwin.core.tool_schemas import FRAMING, GENERIC, Framing, TextPrice, schema_tokens
 from langchain_ctxwin.errors import ConfigError, expect
 
 WholePrice = Callable[[str], int]
@@ -117,23 +117,15 @@ class CharRatioCounter:
 
     def __call__(self, messages: Iterable[MessageLikeRepresentation], *, tools: Any = None) -> int:
         """Return the tokens of all text in messages and tool definitions, media by kind and size."""
-        tokens = sum(self.count_text(compact_json(tool_definition(tool))) for tool in tools or ())
-        for message in messages:
-            texts, media = list[str](), 0.0
-            for piece in pieces(message):
-                if isinstance(piece, Media):
-                    media += media_tokens(piece, GENERIC, self.count_text)
-                else:
-                    texts.append(piece if isinstance(piece, str) else piece.text)
-            tokens += CHAR_RATIO_MESSAGE_TOKENS + self.count_text("".join(texts)) + int(media)
-        return tokens
+        return int(request_tokens(messages, tools, CHAR_RATIO_FRAMING, self.count_text))
 
     def count_text(self, text: str) -> int:
         """Return the tokens of a plain text."""
         return int(len(text) / self.chars_per_token * (1 + self.margin))
 
 
-CHAR_RATIO_MESSAGE_TOKENS = 3  # role and separators of one message, the constant of LangChain's own counter
+# Role and separators of one message, the constant of LangChain's own counter, and nothing else beside the text.
+CHAR_RATIO_FRAMING = replace(GENERIC, request=0, message=3, call=0, any_tools=0, tool=0)
 
 
 def request_tokens(

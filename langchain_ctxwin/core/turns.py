@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
 from typing import Any, cast
 from zlib import crc32
@@ -24,7 +25,6 @@ from langchain_core.messages import (
 )
 
 from langchain_ctxwin.core.calls import call_ids, calls_of, is_result, is_user, result_ids
-from langchain_ctxwin.core.record import lazy
 from langchain_ctxwin.errors import ConfigError, expect
 
 NOTE_KEY = "ctxwin_note"  # marks user-side messages that this package wrote; they never start a turn
@@ -52,12 +52,12 @@ class Step:
 class Shown(tuple[Step, ...]):  # noqa: SLOT001  # a tuple cannot have slots of its own
     """The steps of a history as the model sees them, with running sums over them."""
 
-    @lazy
+    @cached_property
     def indexes(self) -> list[int]:
         """Position of the first message of each step."""
         return [step.index for step in self]
 
-    @lazy
+    @cached_property
     def tokens(self) -> list[int]:
         """The tokens before each step, and at the end those of all."""
         return [0, *accumulate(step.tokens for step in self)]

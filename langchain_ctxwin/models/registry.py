@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -45,11 +46,7 @@ from langchain_ctxwin.models.sources import (
 )
 from langchain_ctxwin.protocols import Clock, MetricsSink, ModelSource
 from langchain_ctxwin.reporting import Reporter
-from langchain_ctxwin.util.background import (
-    ForkSafeLock,
-    in_daemon,
-    renew_after_fork,
-)
+from langchain_ctxwin.util.background import in_daemon, renew_after_fork
 from langchain_ctxwin.util.failures import reason_of
 from langchain_ctxwin.util.files import place, replace_text
 from langchain_ctxwin.util.log import log
@@ -180,7 +177,6 @@ class ModelRegistry:
         self._faults: dict[str, str] = {}
         self._answers = self._stored()
         self._due = {name: self._answers.get(name, (-inf, []))[0] + ttl_seconds for name in self._sources}
-        self._lock = ForkSafeLock()
         self._listing = self._listed(self._answers)
         self.renew()
         renew_after_fork(self)
@@ -215,6 +211,7 @@ class ModelRegistry:
 
     def renew(self) -> None:
         """Forget the calls under way; a thread of the parent process may have made them."""
+        self._lock = threading.Lock()
         self._running: dict[str, Future[None]] = {}
 
     def lookup(self, model: Any) -> ModelInfo:
@@ -257,7 +254,7 @@ class ModelRegistry:
     def refresh(self) -> None:
         """Ask every source now and wait for the answers, for each only its limited time; failures are logged."""
         self._memory.refresh()
-        with self._lock.held:  # all sources that somebody is asking just now, not the first of them alone
+        with self._lock:  # all sources that somebody is asking just now, not the first of them alone
             running = [*self._running.values()]
         wait(running, self._timeout_seconds)  # these answers do not count
         self._ask(self._sources)
@@ -370,7 +367,7 @@ class ModelRegistry:
 
     def _ask(self, names: Iterable[str]) -> None:
         """Ask each source in a thread of its own; one that hangs is not asked again."""
-        with self._lock.held:
+        with self._lock:
             for name in names:
                 if name not in self._running or self._running[name].done():
                     self._running[name] = in_daemon(partial(self._fetch, name))
@@ -384,7 +381,7 @@ class ModelRegistry:
             self._failed(name, reason_of(error))
             return
         self._faults.pop(name, None)
-        with self._lock.held:
+        with self._lock:
             before = self._answers.get(name, (0.0, []))[1]
             answers = {**self._answers, name: (self._clock(), models)}
             if models != before:

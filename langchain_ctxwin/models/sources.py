@@ -8,6 +8,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -47,7 +48,7 @@ from langchain_ctxwin.models.reading import (
     tokens,
 )
 from langchain_ctxwin.protocols import Clock
-from langchain_ctxwin.util.background import ForkSafeLock, Worker
+from langchain_ctxwin.util.background import Worker
 from langchain_ctxwin.util.files import SharedFile, place
 from langchain_ctxwin.util.log import log
 
@@ -452,7 +453,7 @@ class LearnedSource:
         self._ttl_seconds = ttl_seconds
         self._clock = clock
         self._heard: Limits = {}  # replaced as a whole, never changed, so that reading it needs no lock
-        self._lock = ForkSafeLock()
+        self._lock = threading.Lock()
         self._worker = Worker("ctxwin-limits", max_waiting=MAX_WAITING)
         self.refresh()
 
@@ -514,7 +515,7 @@ class LearnedSource:
 
     def _absorb(self, said: Limits) -> Limits:
         """Take up what was said, and return all that has not expired: per field the newest, then the stricter."""
-        with self._lock.held:
+        with self._lock:
             both = {model: dict(limits) for model, limits in self._heard.items()}
             for model, limits in said.items():
                 known = both.setdefault(model, {})
@@ -538,20 +539,4 @@ class LearnedSource:
 
 def _limits_file(path: Path) -> SharedFile[Limits]:
     """The file that keeps statements."""
-
-    def read(content: bytes) -> tuple[Limits, str]:
-        try:
-            return _LIMITS.validate_python(mapping(json.loads(content)).get("models")), ""
-        except ValueError:
-            return {}, f"no limits of version {VERSION}"
-
-    def write(limits: Limits) -> str:
-        plain: Any = limits
-        return json.dumps({"version": VERSION, "models": _LIMITS.dump_python(plain)}, indent=1)
-
-    kind: Any = {
-        "events": "models.learned",
-        "key": "models",
-        "version": VERSION,
-    }
-    return SharedFile(path, empty={}, read=read, write=write, **kind)
+    return SharedFile(path, events="models.learned", key="models", version=VERSION, values=_LIMITS)

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from langchain_ctxwin.core.events import CompactionEvent, Event, OverflowEvent, StepEvent
+from langchain_ctxwin.core.events import Event, OverflowEvent, StepEvent
 from langchain_ctxwin.errors import BudgetExceededError, ConfigError, NoModelFitsError, brief, expect_each
 from langchain_ctxwin.util.log import aligned
 
@@ -207,13 +207,6 @@ def _tools_needed(events: Sequence[Event]) -> Iterator[Pair]:
             yield len({*step.tools_called} & {*step.tools_offered}), len(step.tools_offered)
 
 
-def _results_used(events: Sequence[Event]) -> Iterator[Pair]:
-    """Results that a later message took something from, of those that left in compactions."""
-    for event in events:
-        if isinstance(event, CompactionEvent) and event.left_results:
-            yield event.left_results - event.unused_results, event.left_results
-
-
 MEASURES: Mapping[str, Callable[[Sequence[Event]], Iterable[Pair]]] = {
     "limit_compliance": _compliance,
     "fallback_success": _fallback_success,
@@ -221,7 +214,6 @@ MEASURES: Mapping[str, Callable[[Sequence[Event]], Iterable[Pair]]] = {
     "token_efficiency": _token_efficiency,
     "reserve_waste": lambda events: (_over(one.unused_reserve_tokens, one.reserved_tokens) for one in _steps(events)),
     "tools_needed": _tools_needed,
-    "results_used": _results_used,
     "quality": lambda events: ((step.quality, 1) for step in _steps(events) if step.quality is not None),
 }
 """What requests add to each measure, by its name; `quality` is of the answers that have a score."""

@@ -152,7 +152,7 @@ USAGE: Mapping[str, Column] = {
 COMPACTIONS: Mapping[str, Column] = {
     "compactions": len,
     **_each(_mean, "tokens_before", "tokens_after", "duration_seconds"),
-    **_each(sum, "left_messages", "left_results", "unused_results"),
+    **_each(sum, "left_messages", "left_results"),
 }
 MISSES: Mapping[str, Column] = {
     "misses": len,

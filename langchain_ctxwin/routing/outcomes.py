@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field, TypeAdapter
 
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.protocols import Clock
-from langchain_ctxwin.util.background import ForkSafeLock, Worker
+from langchain_ctxwin.util.background import Worker
 from langchain_ctxwin.util.files import SharedFile, place
 
 # Trials after which older ones count for less, so that a model that changed under its name is judged anew: a share of
@@ -90,7 +90,7 @@ class Outcomes:
         self._clock = clock
         self._known: Counts = (self._file.read() if self._file else None) or {}
         self._new: Counts = {}  # what is not in the file yet; both are replaced as a whole
-        self._lock = ForkSafeLock()
+        self._lock = threading.Lock()
         self._worker = Worker("ctxwin-outcomes")
 
     def record(self, bucket: str, model: str, *, success: bool) -> None:
@@ -105,7 +105,7 @@ class Outcomes:
         if not isinstance(success, bool):
             raise ConfigError(f"success={success!r}: give True or False")
         one = {bucket: {model: Count(successes=float(success), trials=1.0, at=self._clock())}}
-        with self._lock.held:
+        with self._lock:
             self._known = added(self._known, one)
             self._new = added(self._new, one) if self._file else {}
         if self._file is None:
@@ -125,10 +125,10 @@ class Outcomes:
 
     def _save(self, file: SharedFile[Counts]) -> None:
         """Save what is new; what fails is kept and tried again with the next outcome."""
-        with self._lock.held:
+        with self._lock:
             new, self._new = self._new, {}
         saved = file.update(lambda stored: added(stored, new))
-        with self._lock.held:
+        with self._lock:
             if saved is None:
                 self._new = added(new, self._new)
             else:
@@ -149,24 +149,4 @@ def added(one: Counts, other: Counts) -> Counts:
 
 def _file_of(path: Path) -> SharedFile[Counts]:
     """The file that keeps counts."""
-
-    def read(content: bytes) -> tuple[Counts, str]:
-        try:
-            return _COUNTS.validate_python(json.loads(content)["outcomes"]), ""
-        except (ValueError, KeyError, TypeError):
-            return {}, f"no outcomes of version {VERSION}"
-
-    def write(counts: Counts) -> str:
-        plain: Any = counts
-        return json.dumps(
-            {"version": VERSION, "outcomes": _COUNTS.dump_python(plain)},
-            indent=1,
-            sort_keys=True,
-        )
-
-    kind: Any = {
-        "events": "models.outcomes",
-        "key": "outcomes",
-        "version": VERSION,
-    }
-    return SharedFile(path, empty={}, read=read, write=write, **kind)
+    return SharedFile(path, events="models.outcomes", key="outcomes", version=VERSION, values=_COUNTS)

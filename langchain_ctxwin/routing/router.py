@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -58,7 +59,7 @@ from langchain_ctxwin.routing.judging import (
     strengths,
 )
 from langchain_ctxwin.routing.outcomes import Outcomes
-from langchain_ctxwin.util.background import ForkSafeLock, in_few_daemons
+from langchain_ctxwin.util.background import in_daemon
 from langchain_ctxwin.util.memo import Lru
 
 FACTS_SECONDS = 60.0  # until the registry is asked again: it keeps its own, longer time to live
@@ -170,7 +171,7 @@ class ModelRouter:
         self._learned: Lru[Mapping[str, int]] = Lru(MAX_CONVERSATIONS)  # limits by candidate and conversation
         self._kept: Lru[tuple[str, int]] = Lru(MAX_CONVERSATIONS)  # candidate, and tokens in its prompt cache
         self._made: dict[str, BaseChatModel] = {}
-        self._making = ForkSafeLock()
+        self._making = threading.Lock()
 
     @property
     def config(self) -> RoutingConfig:
@@ -188,7 +189,7 @@ class ModelRouter:
         if self.clock() - self._read_at >= FACTS_SECONDS:
             self._read_at = self.clock()
             with suppress(RuntimeError):  # no thread is free: what is known serves for another while
-                in_few_daemons(self._read_again)  # a source may hang, and the caller may be an event loop
+                in_daemon(self._read_again)  # a source may hang, and the caller may be an event loop
         return tuple(self.candidate(one.name, conversation) for one in self._read)
 
     @property
@@ -225,7 +226,7 @@ class ModelRouter:
         candidate = self.candidate(name)
         if not is_named(candidate.given):
             return only_model(candidate.given) or (candidate.given, {})
-        with self._making.held:  # others wait
+        with self._making:  # others wait
             made = self._made[name] = self._made.get(name) or made_model(candidate)
         return made, {}
 

@@ -8,14 +8,12 @@ import hashlib
 import json
 import threading
 import time
-import weakref
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
-from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field
-from functools import cache
+from functools import cache, partial
 from typing import Any, Literal
 
 from langchain_core.callbacks import BaseCallbackHandler
@@ -29,13 +27,12 @@ from langchain_ctxwin.core.spending import Usage
 from langchain_ctxwin.errors import ConfigError, SummarizationError, expect
 from langchain_ctxwin.protocols import Clock, Summarizer
 from langchain_ctxwin.summarize.model import CALL_CONFIG, caller_loop
-from langchain_ctxwin.util.background import bare_context, in_daemon, renew_after_fork
+from langchain_ctxwin.util.background import in_daemon, renew_after_fork
 from langchain_ctxwin.util.failures import log_failure
 from langchain_ctxwin.util.stores import asking
-from langchain_ctxwin.util.work import Wait, Work, arun, run
+from langchain_ctxwin.util.work import Wait, Work, run
 
 MAX_RUNNING = 4  # providers limit parallel requests, and no turn waits for a summary
-MAX_ABANDONED = 8  # given-up threads that may still live, so that a summarizer that hangs cannot take all threads
 # Ended jobs kept, some 10 MB of texts at most. A summary waits until its conversation's next turn, and the summaries
 # of as many other conversations may end meanwhile; one that is forgotten is paid for twice.
 MAX_REMEMBERED = 2_048
@@ -54,18 +51,15 @@ class Job:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Run:
-    """One attempt to write a summary; it ends when the text was stored, too."""
+    """One attempt to write a summary; its thread ends when the text was stored, too."""
 
-    key: str
     timeout_seconds: float
     deadline: float
     store: SummaryStore | None
     thread_id: str
-    ended: Future[None] = field(default_factory=Future)  # only to wait for: its own lock may be held at a fork
-    has_ended: bool = False
+    ended: Future[None] = field(default_factory=Future)
     cancelled: threading.Event = field(default_factory=threading.Event)
     written: Written | None = None
-    reason: str = ""
 
 
 class SummaryJobs:
@@ -74,7 +68,7 @@ class SummaryJobs:
     What is lost with it (a crash, a full memory, a fork) costs only the time to write a summary again.
 
     Key init args:
-        max_running: summaries written at a time.
+        max_running: summaries written at a time. One that hangs takes its place until it returns.
         drain_seconds: longest wait at exit for summaries that go to a store.
         clock: monotonic seconds.
 
@@ -99,13 +93,16 @@ class SummaryJobs:
         if not isinstance(drain_seconds, int | float) or not drain_seconds >= 0:
             raise ConfigError(f"drain_seconds={drain_seconds!r}: give a number of seconds, 0 to wait for nothing")
         self._max_running = max_running
-        self._drain_seconds = drain_seconds
         self._clock = clock
+        self.renew()
+        renew_after_fork(self)
+        atexit.register(self.drain, drain_seconds, stored_only=True)
+
+    def renew(self) -> None:
+        """Forget everything: threads do not survive a fork, and the lock may have been held by one of them."""
         self._lock = threading.Lock()
         self._runs: OrderedDict[str, _Run] = OrderedDict()
-        self._threads: set[_Run] = set()  # whose thread may live: running ones, and those that nobody waits for
-        renew_after_fork(self)
-        atexit.register(_drain_at_exit, weakref.ref(self))  # a bound method would keep the jobs alive
+        self._living: list[_Run] = []  # whose threads have not ended, cancelled ones included
 
     def start(
         self,
@@ -126,17 +123,16 @@ class SummaryJobs:
             if key in self._runs:
                 self._runs.move_to_end(key)
                 return True
-            self._threads = {run for run in self._threads if not run.has_ended}
-            running = len(self._running())
-            if running >= self._max_running or len(self._threads) - running >= MAX_ABANDONED:
+            self._living = self._unended()
+            if len(self._living) >= self._max_running:
                 return False
             deadline = self._clock() + timeout_seconds
-            run = _Run(key=key, timeout_seconds=timeout_seconds, deadline=deadline, store=store, thread_id=thread_id)
+            run = _Run(timeout_seconds=timeout_seconds, deadline=deadline, store=store, thread_id=thread_id)
             try:
-                run.ended = in_daemon(lambda: self._work(run, write, enter))
+                run.ended = in_daemon(lambda: _work(key, run, write, enter))
             except RuntimeError:  # the system has no thread to give, or the interpreter is at its end
                 return False
-            self._threads.add(run)
+            self._living.append(run)
             self._runs[key] = run
             if len(self._runs) > MAX_REMEMBERED:
                 self._runs.popitem(last=False)
@@ -149,7 +145,12 @@ class SummaryJobs:
             if run is None:
                 return None
             self._runs.move_to_end(key)
-            return self._job(run)
+        has_ended = run.ended.done()
+        if not has_ended and self._clock() < run.deadline:
+            return Job(state="running")
+        if run.written is not None:  # perhaps only the store is late
+            return Job(state="ready", written=run.written)
+        return Job(state="failed", reason=str(run.ended.exception() if has_ended else _too_slow(run.timeout_seconds)))
 
     def cancel(self, key: str) -> None:
         """Forget a job whatever its state; what it still writes is neither kept nor stored."""
@@ -161,20 +162,20 @@ class SummaryJobs:
     def cancel_thread(self, thread_id: str) -> int:
         """Forget the jobs of a conversation, see `cancel`, and return how many there were."""
         with self._lock:
-            keys = [run.key for run in self._runs.values() if run.thread_id == thread_id]
+            keys = [key for key, run in self._runs.items() if run.thread_id == thread_id]
         for key in keys:
             self.cancel(key)
         return len(keys)
 
     def forget(self, key: str) -> None:
         """Forget a job that has ended, so that it can be started again; one that is running goes on."""
-        with self._lock:
-            run = self._runs.get(key)
-            if run is not None and self._job(run).state != "running":
-                del self._runs[key]
+        job = self.find(key)
+        if job is not None and job.state != "running":
+            with self._lock:
+                self._runs.pop(key, None)
 
     def drain(self, timeout_seconds: float, *, stored_only: bool = False) -> int:
-        """Wait for running jobs, not for abandoned ones, and return how many still run.
+        """Wait for the jobs whose threads live, and return how many still do.
 
         Blocks: from a coroutine use `adrain`. Stores have to stay open until it returns.
 
@@ -183,57 +184,32 @@ class SummaryJobs:
             stored_only: Wait for those alone whose text goes to a store.
         """
         with self._lock:
-            running = self._running()
-        wait([run.ended for run in running if run.store is not None or not stored_only], timeout_seconds)
-        with self._lock:
-            return len(self._running())
+            living = self._unended()
+        wait([run.ended for run in living if run.store is not None or not stored_only], timeout_seconds)
+        return len(self._unended())
 
     async def adrain(self, timeout_seconds: float, *, stored_only: bool = False) -> int:
         """Like `drain`, without blocking the event loop: for the shutdown of a service."""
         return await asyncio.to_thread(self.drain, timeout_seconds, stored_only=stored_only)
 
-    def _work(self, run: _Run, write: Callable[[], str], enter: Callable[[], None]) -> None:
-        """What the thread of a job does; nobody is there to catch what it raises."""
-        try:
-            if run.store is not None:
-                run.written = run.store.get(run.key)
-            if run.written is None:
-                self._write(run, write, enter)
-        except BaseException as error:  # noqa: BLE001  # also a crash of the store, such as a panic in an extension
-            run.reason = str(error)
-        run.has_ended = True
-
-    def _write(self, run: _Run, write: Callable[[], str], enter: Callable[[], None]) -> None:
-        written = attempt(write, enter)
-        if run.cancelled.is_set() or self._clock() >= run.deadline:
-            raise _too_slow(run.timeout_seconds)
-        run.written = written
-        if run.store is not None:
-            run.store.put(run.key, written)
-            if run.cancelled.is_set():  # by somebody who may have looked into the store before
-                run.store.drop()
-
-    def _job(self, run: _Run) -> Job:
-        is_over = self._clock() >= run.deadline
-        if not run.has_ended and not is_over:
-            return Job(state="running")
-        if run.written is not None:  # perhaps only the store is late
-            return Job(state="ready", written=run.written)
-        return Job(state="failed", reason=run.reason or str(_too_slow(run.timeout_seconds)))
-
-    def _running(self) -> list[_Run]:  # under the lock
-        return [run for run in self._threads if not run.cancelled.is_set() and self._job(run).state == "running"]
-
-    def renew(self) -> None:
-        """Threads do not survive a fork, and the lock may have been held by one of them."""
-        self._lock = threading.Lock()
-        self._threads = set()
-        self._runs = OrderedDict((key, run) for key, run in self._runs.items() if run.has_ended)
+    def _unended(self) -> list[_Run]:
+        return [run for run in self._living if not run.ended.done()]
 
 
-def _drain_at_exit(jobs: weakref.ref[SummaryJobs]) -> None:
-    if alive := jobs():
-        alive.drain(alive._drain_seconds, stored_only=True)  # noqa: SLF001  # our own
+def _work(key: str, run: _Run, write: Callable[[], str], enter: Callable[[], None]) -> None:
+    """What the thread of a job does."""
+    if run.store is not None:
+        run.written = run.store.get(key)
+    if run.written is not None:
+        return
+    written = attempt(write, enter)
+    if run.cancelled.is_set():
+        return
+    run.written = written
+    if run.store is not None:
+        run.store.put(key, written)
+        if run.cancelled.is_set():  # by somebody who may have looked into the store before
+            run.store.drop()
 
 
 @cache
@@ -245,30 +221,25 @@ def default_jobs() -> SummaryJobs:
 def writing_summary(
     summarizer: Summarizer, messages: Sequence[AnyMessage], *, previous: str, max_tokens: int, timeout_seconds: float
 ) -> Work[Written]:
-    """The work of writing a summary while the caller waits, for sync and async ones.
-
-    Awaits `asummarize` where the summarizer has it, else a thread.
+    """The work of writing a summary in a thread while the caller waits, for sync and async ones.
 
     Raises:
         SummarizationError: the summarizer failed, was too slow, or wrote nothing that can be used.
     """
-    given: dict[str, Any] = {"previous": previous, "max_tokens": max_tokens}
 
-    def written(enter: Callable[[], None]) -> Future[Written]:
-        return in_daemon(lambda: attempt(lambda: summarizer.summarize(messages, **given), enter))
+    def begun(*, is_waiting: bool) -> Future[Written]:
+        enter = _caller(is_waiting=is_waiting)
+        write = partial(summarizer.summarize, messages, previous=previous, max_tokens=max_tokens)
+        return in_daemon(lambda: attempt(write, enter))
+
+    def written() -> Written:
+        return begun(is_waiting=True).result(timeout_seconds)
 
     async def awritten() -> Written:
-        asummarize = getattr(summarizer, "asummarize", None)
-        task: asyncio.Future[Written]
-        if asummarize is None:
-            task = asyncio.wrap_future(written(_caller()))
-        else:  # in a bare context, like a thread: the caller's would stream the summary to the user
-            work = aattempt(lambda: asummarize(messages, **given), _caller())
-            task = asyncio.get_running_loop().create_task(work, context=bare_context())
-        return await asyncio.wait_for(task, timeout_seconds)
+        return await asyncio.wait_for(asyncio.wrap_future(begun(is_waiting=False)), timeout_seconds)
 
     try:
-        result: Written = yield Wait(lambda: written(_caller(is_waiting=True)).result(timeout_seconds), awritten)
+        result: Written = yield Wait(written, awritten)
     except TimeoutError as error:
         raise _too_slow(timeout_seconds) from error
     return result
@@ -292,27 +263,22 @@ def _caller(*, is_waiting: bool = False) -> Callable[[], None]:
     return enter
 
 
-def attempt(write: Callable[[], str], enter: Callable[[], None] = lambda: None) -> Written:
+def attempt(write: Callable[[], str], enter: Callable[[], None]) -> Written:
     """Write one summary, with what its model calls cost, or raise `SummarizationError` whatever went wrong.
 
-    For a thread of its own: not even a crash that is no `Exception`, such as a panic in an extension, passes through.
+    Not even what is no `Exception` passes through, such as a panic in an extension. Leaves its context changed: for a
+    thread of its own.
     """
     enter()
-    with _metering(BaseException) as meter:
+    _register_once(_meter, inheritable=True)
+    meter = _Meter()
+    _meter.set(meter)
+    try:
         return meter.written(write())
-
-
-async def aattempt(write: Callable[[], Awaitable[str]], enter: Callable[[], None] = lambda: None) -> Written:
-    """Like `attempt`, awaiting what `write` returns, in a task of its own; its cancellation passes through."""
-    enter()
-    with _metering((Exception, SystemExit)) as meter:
-        try:
-            return meter.written(await write())
-        except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise
-            raise SummarizationError("the summarizer was cancelled by itself: check its own timeouts") from error
+    except SummarizationError:
+        raise
+    except BaseException as error:
+        raise SummarizationError(f"the summarizer failed: {type(error).__name__}: {error}") from error
 
 
 def _too_slow(timeout_seconds: float) -> SummarizationError:
@@ -324,7 +290,7 @@ def _too_slow(timeout_seconds: float) -> SummarizationError:
 class _Meter(BaseCallbackHandler):
     """Counts the calls of one summary, wherever LangChain's callbacks reach."""
 
-    run_inline = True  # async calls would otherwise report through a pool whose threads hold up the exit
+    run_inline = True  # calls that are awaited would otherwise report through a pool whose threads hold up the exit
 
     def __init__(self) -> None:
         self._cost = dict.fromkeys(COUNTS, 0)
@@ -353,21 +319,6 @@ class _Meter(BaseCallbackHandler):
 
 _meter: ContextVar[_Meter | None] = ContextVar("ctxwin_summary_meter", default=None)
 _register_once = cache(register_configure_hook)  # LangChain never removes a hook again
-
-
-@contextmanager
-def _metering(kind: type[BaseException] | tuple[type[BaseException], ...]) -> Iterator[_Meter]:
-    _register_once(_meter, inheritable=True)
-    meter = _Meter()
-    token = _meter.set(meter)
-    try:
-        yield meter
-    except SummarizationError:
-        raise
-    except kind as error:
-        raise SummarizationError(f"the summarizer failed: {type(error).__name__}: {error}") from error
-    finally:
-        _meter.reset(token)
 
 
 NAMESPACE = ("ctxwin", "summaries")
@@ -437,14 +388,11 @@ class SummaryStore:
             log_failure("summary.not_deleted", error, thread=self._thread)
 
     def get(self, key: str) -> Written | None:
-        """Return the summary stored under this key, or None; on the event loop of an async store use `aget`."""
-        return run(self._found(key))
+        """Return the summary stored under this key, or None; on the event loop of an async store use `getting`."""
+        return run(self.getting(key))
 
-    async def aget(self, key: str) -> Written | None:
-        """Like `get`, without blocking the event loop."""
-        return await arun(self._found(key))
-
-    def _found(self, key: str) -> Work[Written | None]:
+    def getting(self, key: str) -> Work[Written | None]:
+        """The work of `get`, for sync and async callers."""
         # Refreshing the time to live would write at each turn.
         options = {"refresh_ttl": False, "seconds": READ_SECONDS}
         try:

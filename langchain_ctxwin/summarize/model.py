@@ -6,9 +6,7 @@ import asyncio
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from concurrent.futures import CancelledError, ThreadPoolExecutor
-from contextlib import suppress
-from contextvars import ContextVar, copy_context
+from contextvars import ContextVar
 from copy import copy
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -21,7 +19,6 @@ from langchain_core.load import dumps
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.runnables.base import RunnableBindingBase
-from langchain_core.runnables.utils import is_async_callable
 from langgraph.constants import TAG_NOSTREAM
 
 from langchain_ctxwin.core.calls import standard
@@ -41,7 +38,6 @@ from langchain_ctxwin.core.view import message_id
 from langchain_ctxwin.errors import ConfigError, SummarizationError, expect
 from langchain_ctxwin.protocols import Summarizer, TokenCounter
 from langchain_ctxwin.util.chat_models import chat_model_named
-from langchain_ctxwin.util.work import Wait, Work, arun, run
 
 Replier = Callable[[Sequence[AnyMessage]], Any]  # returns a text or a message, or an awaitable of one
 
@@ -118,11 +114,32 @@ class ModelSummarizer:
             SummarizationError: the model failed, its summary is unusable, its window is too small, or there is
                 nothing to summarize.
         """
-        return run(self._written(messages, previous, max_tokens))
-
-    async def asummarize(self, messages: Sequence[AnyMessage], *, previous: str, max_tokens: int) -> str:
-        """Like `summarize`; cancellation passes through."""
-        return await arun(self._written(messages, previous, max_tokens))
+        if self._sent is not None and (summary := self._extended(*self._sent, messages, max_tokens)):
+            return summary
+        limit = self._input_limit(max_tokens)
+        if max_tokens < 1:
+            raise SummarizationError(f"max_tokens={max_tokens} leaves no room for a summary: ask for at least 1 token")
+        while True:
+            summary = previous
+            parts, size = _parts(messages, max_tokens, limit, self._counter, self._told)
+            if not parts and not previous.strip():
+                raise SummarizationError(
+                    f"none of {len(messages)} messages has anything to show: there is nothing to summarize"
+                )
+            if parts and limit is not None:  # the previous one may be of a summarizer with more room
+                summary = first_part(summary, accepted_tokens(size), self._price)
+            try:
+                for number, part in enumerate(parts, 1):
+                    request = self._told.request(summary, part, f"{number} of {len(parts)}", size)
+                    summary = self._accepted(_replied(self._model, request), size)
+            except SummarizationError as error:
+                overflow = classify_overflow(error.__cause__)
+                if overflow is None:
+                    raise
+                tried = limit or sum(self._counter([message]) for message in messages)
+                limit = min([tried // 2, *stated_limit(overflow).values()])
+            else:
+                return summary
 
     def extending(self, call: Any, request: LastRequest | None) -> Summarizer:
         """Return a summarizer that asks after a request that `call` sent; this one where that is another model."""
@@ -157,43 +174,15 @@ class ModelSummarizer:
         other._told = told  # noqa: SLF001  # our own
         return other
 
-    def _written(self, messages: Sequence[AnyMessage], previous: str, max_tokens: int) -> Work[str]:
-        if self._sent is not None and (summary := (yield from self._extended(*self._sent, messages, max_tokens))):
-            return summary
-        limit = self._input_limit(max_tokens)
-        if max_tokens < 1:
-            raise SummarizationError(f"max_tokens={max_tokens} leaves no room for a summary: ask for at least 1 token")
-        while True:
-            summary = previous
-            parts, size = _parts(messages, max_tokens, limit, self._counter, self._told)
-            if not parts and not previous.strip():
-                raise SummarizationError(
-                    f"none of {len(messages)} messages has anything to show: there is nothing to summarize"
-                )
-            if parts and limit is not None:  # the previous one may be of a summarizer with more room
-                summary = first_part(summary, accepted_tokens(size), self._price)
-            try:
-                for number, part in enumerate(parts, 1):
-                    request = self._told.request(summary, part, f"{number} of {len(parts)}", size)
-                    summary = self._accepted((yield from _replied(self._model, request)), size)
-            except SummarizationError as error:
-                overflow = classify_overflow(error.__cause__)
-                if overflow is None:
-                    raise
-                tried = limit or sum(self._counter([message]) for message in messages)
-                limit = min([tried // 2, *stated_limit(overflow).values()])
-            else:
-                return summary
-
     def _extended(
         self, call: Runnable[Any, Any], request: LastRequest, messages: Sequence[AnyMessage], max_tokens: int
-    ) -> Work[str]:
+    ) -> str:
         """Ask after the request that was sent, in which `previous` stands; an empty text where that does not fit."""
         question = _extension(messages[: request.unseen], messages[request.unseen :], max_tokens, self._told)
         if self._price(question) > request.room_tokens:
             return ""
         try:
-            reply = yield from _replied(call, [*request.messages, HumanMessage(question)])
+            reply = _replied(call, [*request.messages, HumanMessage(question)])
         except SummarizationError as error:
             if classify_overflow(error.__cause__) is None:
                 raise
@@ -324,22 +313,14 @@ def writer_of(summarizer: Any) -> str:
     return blake2b(described.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
-def _replied(call: Runnable[Any, Any], messages: list[AnyMessage]) -> Work[Any]:
+def _replied(call: Runnable[Any, Any], messages: list[AnyMessage]) -> Any:
     """The reply to one call; whatever a model raises is a `SummarizationError`: a turn that fits goes on without."""
-
-    async def ainvoke() -> Any:
-        reply = await call.ainvoke(messages, CALL_CONFIG)
-        return await reply if inspect.isawaitable(reply) else reply
-
-    def invoke() -> Any:
+    try:
         try:
             reply = call.invoke(messages, CALL_CONFIG)
         except NotImplementedError:  # a model that is only async
-            return _wait_for(ainvoke)
-        return _wait_for(lambda: reply) if inspect.isawaitable(reply) else reply
-
-    try:
-        return (yield Wait(invoke, ainvoke))
+            reply = call.ainvoke(messages, CALL_CONFIG)
+        return _awaited(reply) if inspect.isawaitable(reply) else reply
     except Exception as error:
         raise SummarizationError(
             f"the summarizer failed with {type(error).__name__}: {error}: check the summarizer model, or pass "
@@ -355,31 +336,20 @@ def _as_runnable(model: Runnable[Any, Any] | Replier) -> Runnable[Any, Any]:
         raise ConfigError(
             f"model={model!r} cannot write summaries: pass a chat model, a Runnable or a callable that takes messages"
         )
-    if not is_async_callable(model):
-        return RunnableLambda(model, name="summarizer")
-
-    async def acall(messages: list[AnyMessage]) -> Any:
-        try:
-            return await model(messages)
-        except SystemExit as error:  # would end the event loop, not the task
-            raise SummarizationError(f"the summarizer tried to end the program: {error!r}") from error
-
-    # What a sync call returns is awaited by `_replied`.
-    return RunnableLambda(lambda messages: acall(messages), afunc=acall, name="summarizer")  # noqa: PLW0108  # sync
+    # What an async function returns is awaited by `_replied`.
+    return RunnableLambda(lambda messages: model(messages), name="summarizer")  # noqa: PLW0108  # not async itself
 
 
-def _wait_for(make: Callable[[], Awaitable[Any]]) -> Any:
-    """Await what `make` returns from a thread: on the caller's event loop while it runs, else on one of its own."""
+def _awaited(reply: Awaitable[Any]) -> Any:
+    """Wait for a reply in a thread: on the caller's event loop while it runs, else on one of its own."""
 
     async def settle() -> Any:
-        return await make()
+        return await reply
 
     loop = caller_loop.get()
     if loop is not None and loop.is_running():
-        with suppress(CancelledError):  # the loop came to its end
-            return asyncio.run_coroutine_threadsafe(settle(), loop).result()
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        return pool.submit(copy_context().run, asyncio.run, settle()).result()
+        return asyncio.run_coroutine_threadsafe(settle(), loop).result()
+    return asyncio.run(settle())
 
 
 SUMMARY_INSTRUCTIONS = """\

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from langchain_ctxwin.config import ToolResultConfig
 from langchain_ctxwin.core.clamping import HEAD_SHARE
 from langchain_ctxwin.core.tokens import WholePrice
-from langchain_ctxwin.text import clean_cut, sentence_spans, word_cut
+from langchain_ctxwin.text import sentence_spans, word_cut
 from langchain_ctxwin.tool_results.contents import Content, is_media
 from langchain_ctxwin.tool_results.cursors import ResultRecord
 from langchain_ctxwin.tool_results.showing import Inside, Projected, ResultView, layout_of, together
@@ -259,6 +259,6 @@ def _last_break(text: str, start: int, stop: int) -> int:
 
 
 def _next_break(text: str, start: int) -> int:
-    """The next line in the first half of the end of a text that begins at `start`; else the next character."""
+    """The next line in the first half of the end of a text that begins at `start`; else that place."""
     line = text.find("\n", max(0, start - 1), (start + len(text)) // 2)
-    return line + 1 if line >= 0 else next(at for at in range(start, len(text) + 1) if clean_cut(text, 0, at) == at)
+    return line + 1 if line >= 0 else start

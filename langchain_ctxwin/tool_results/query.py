@@ -22,7 +22,7 @@ from typing import Any
 
 from langchain_ctxwin.core.field_paths import Step, compile_fields
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.text import Span, clean_cut
+from langchain_ctxwin.text import Span
 from langchain_ctxwin.tool_results.contents import json_value
 from langchain_ctxwin.tool_results.pages import QUESTION_BITS
 from langchain_ctxwin.tool_results.showing import Layout, ResultView, joined, print_value
@@ -333,14 +333,14 @@ def _line_start(text: str, first: int) -> int:
     low = max(0, first - PASSAGE_CHARS // 2)
     line = text.rfind("\n", low, first) + 1
     word = text.find(" ", low, first) + 1 if low else 0
-    return clean_cut(text, 0, line or word or low)
+    return line or word or low
 
 
 def _line_end(text: str, last: int) -> int:
     high = min(len(text), last + PASSAGE_CHARS // 2)
     line = text.find("\n", last, high)
     word = text.rfind(" ", last, high) if high < len(text) else -1
-    return clean_cut(text, last, line if line >= 0 else word if word >= 0 else high)
+    return line if line >= 0 else word if word >= 0 else high
 
 
 def _texts_in(value: Any, path: str) -> Iterator[tuple[str, str]]:

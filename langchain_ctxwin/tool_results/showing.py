@@ -30,7 +30,7 @@ from langchain_ctxwin.core import field_paths
 from langchain_ctxwin.core.blocks import compact_json
 from langchain_ctxwin.core.field_paths import WHOLE, Wanted, after, compile_fields, exists
 from langchain_ctxwin.core.fitting import Fit, take_while_fits
-from langchain_ctxwin.text import Span, clean_cut, query_terms, statement_spans, terms
+from langchain_ctxwin.text import Span, query_terms, statement_spans, terms
 from langchain_ctxwin.tool_results.contents import Content, is_media, without_data
 from langchain_ctxwin.tool_results.cursors import Style
 
@@ -543,8 +543,7 @@ def _ending(chars: int) -> str:
 
 
 def _beginning(text: str, max_chars: int) -> str:
-    stop = clean_cut(text, 0, max_chars)
-    return f"{text[:stop]}{_ending(len(text) - stop)}"
+    return f"{text[:max_chars]}{_ending(len(text) - max_chars)}"
 
 
 # ------------------------------------------------------------------------------------------------------ large entries

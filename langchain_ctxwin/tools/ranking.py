@@ -6,6 +6,7 @@ import asyncio
 import math
 import operator
 import re
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.protocols import ToolRanker
 from langchain_ctxwin.text import MAX_WORDS, TermIndex, query_terms, terms
 from langchain_ctxwin.tools.entries import Entry, Needs
-from langchain_ctxwin.util.background import ForkSafeLock, in_daemon
+from langchain_ctxwin.util.background import in_daemon
 from langchain_ctxwin.util.failures import log_failure
 from langchain_ctxwin.util.memo import Lru, once
 
@@ -88,7 +89,7 @@ class Ranker:
         self._vectors: list[Vector] | None = None
         self._queries: Lru[Vector] = Lru(MAX_QUERIES, of_conversations=True)
         self._words: WordIndex | None = None  # built at the first choice, once for all that wait
-        self._building = ForkSafeLock()
+        self._building = threading.Lock()
 
     def rank(self, needs: Needs) -> Ranking:
         """Return the tools in order; a custom ranker that does not return a score for each is a `ConfigError`."""
@@ -155,7 +156,7 @@ class Ranker:
         return scores
 
     def _index(self) -> WordIndex:
-        with self._building.held:
+        with self._building:
             self._words = self._words or WordIndex(self._entries)
             return self._words
 

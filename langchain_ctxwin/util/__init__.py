@@ -1,6 +1,6 @@
 """The mechanisms that everybody shares: threads, memos, back-off, files, the log, work for sync and async callers."""
 
-from langchain_ctxwin.util.background import Worker, in_daemon, in_few_daemons
+from langchain_ctxwin.util.background import Worker, in_daemon
 from langchain_ctxwin.util.failures import BackOff
 from langchain_ctxwin.util.files import alone, replace_text
 from langchain_ctxwin.util.log import log
@@ -16,7 +16,6 @@ __all__ = [
     "alone",
     "arun",
     "in_daemon",
-    "in_few_daemons",
     "log",
     "once",
     "replace_text",

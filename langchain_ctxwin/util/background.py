@@ -39,28 +39,7 @@ if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
     os.register_at_fork(after_in_child=_renew_all)
 
 
-class ForkSafeLock:
-    """A lock that is free in a forked process, whoever held it in the parent: nobody would ever release it there.
-
-    Use it as `with lock.held:`, which takes and releases it at once: a signal, such as Ctrl-C, cannot come in between.
-    """
-
-    def __init__(self) -> None:
-        self.renew()
-        renew_after_fork(self)
-
-    def renew(self) -> None:
-        """Be free."""
-        self.held = threading.Lock()
-
-
-MAX_HANGING = 64
-"""Threads of `in_few_daemons` at a time: their work takes milliseconds, so that many at once means that it hangs."""
-
-SHORT_CALL = "ctxwin-call"  # the name of those threads
-
-
-def in_daemon(work: Callable[[], Any], *, name: str = "ctxwin") -> Future[Any]:
+def in_daemon(work: Callable[[], Any]) -> Future[Any]:
     """Start `work` in a daemon thread with a `bare_context` and return its future.
 
     A pool's threads are joined at exit, which would then wait for an endpoint that does not answer. With the caller's
@@ -68,7 +47,7 @@ def in_daemon(work: Callable[[], Any], *, name: str = "ctxwin") -> Future[Any]:
     """
     job: Future[Any] = Future()
     work = partial(bare_context().run, work)
-    threading.Thread(target=partial(_settle, job, work), name=name, daemon=True).start()
+    threading.Thread(target=partial(_settle, job, work), name="ctxwin", daemon=True).start()
     return job
 
 
@@ -90,17 +69,6 @@ def _settle(job: Future[Any], work: Callable[[], Any]) -> None:
         job.set_result(work())
     except BaseException as error:  # noqa: BLE001  # handed to the waiting caller, which decides
         job.set_exception(error)
-
-
-class BusyError(RuntimeError):
-    """Too many calls hang for another one to be made."""
-
-
-def in_few_daemons(work: Callable[[], Any]) -> Future[Any]:
-    """Like `in_daemon`, for short work: a `RuntimeError` says that too many hang already, or no thread can start."""
-    if sum(thread.name == SHORT_CALL for thread in threading.enumerate()) >= MAX_HANGING:
-        raise BusyError(f"{MAX_HANGING} calls have not returned yet, no further one is made")
-    return in_daemon(work, name=SHORT_CALL)
 
 
 class Worker:

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 from langchain_ctxwin.errors import ContextWindowError, SummarizationError
-from langchain_ctxwin.util.background import BusyError
 from langchain_ctxwin.util.log import log
 
 FIRST_PAUSE_SECONDS = 10.0
@@ -65,7 +64,7 @@ def reason_of(error: BaseException, *, timeout_seconds: float | None = None) -> 
     name = type(error).__name__
     if isinstance(error, TimeoutError) and timeout_seconds is not None:
         return f"{name}: no answer within {timeout_seconds:g} seconds"
-    is_ours = isinstance(error, ContextWindowError | BusyError) and not isinstance(error, SummarizationError)
+    is_ours = isinstance(error, ContextWindowError) and not isinstance(error, SummarizationError)
     if is_ours and error.__cause__ is None:  # else it may quote the error behind it
         return f"{name}: {error}"
     if isinstance(error, OSError) and isinstance(error.errno, int):

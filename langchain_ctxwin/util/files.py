@@ -8,8 +8,10 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 from uuid import uuid4
+
+from pydantic import TypeAdapter
 
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.util.failures import FailureLog
@@ -23,30 +25,18 @@ T = TypeVar("T")
 
 
 class SharedFile(Generic[T]):
-    """A JSON file that processes share. Trouble with it is logged once and never raised.
+    """A JSON file `{"version": ..., key: {...}}` that processes share. Trouble with it is logged once and never raised.
 
-    Of a file of ours with a fault what is valid is kept. One of a newer version of this package, and one that is not
-    ours, are left alone. A lock file `<name>.lock` beside it stays.
+    A file that holds anything else, or that of another version of this package, is left alone. A lock file
+    `<name>.lock` beside it stays.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        *,
-        events: str,  # how the names of log events begin
-        key: str,  # under which the document holds the value: by this and its `version` it is known as ours
-        version: int,  # what the document states as `version`
-        empty: T,
-        read: Callable[[bytes], tuple[T, str]],  # what is valid, and what is wrong
-        write: Callable[[T], str],  # a `ValueError` means that a text is no Unicode
-    ) -> None:
+    def __init__(self, path: Path, *, events: str, key: str, version: int, values: TypeAdapter[Any]) -> None:
         self.path = path
-        self._events = events
+        self._events = events  # how the names of log events begin
         self._key = key
         self._version = version
-        self._empty = empty
-        self._read = read
-        self._write = write
+        self._values = values
         self._failures = FailureLog(path=str(path))
 
     def require_ours(self) -> None:
@@ -55,30 +45,38 @@ class SharedFile(Generic[T]):
         Raises:
             ConfigError: it holds something else.
         """
-        with suppress(OSError):  # which is logged when it is read
-            if self._content()[1] == NOT_OURS:
+        try:
+            self._stored()
+        except OSError:
+            return  # which is logged when it is read
+        except ValueError as error:
+            if str(error) == NOT_OURS:
                 raise ConfigError(
                     f"{self.path} is {NOT_OURS}: give another path, or delete the file if nobody needs it"
-                )
+                ) from error
 
     def read(self) -> T | None:
-        """Return what is valid in the file, in this thread; None when it cannot be read."""
+        """Return what is in the file, in this thread; None when it cannot be read."""
+        value, fault = None, ""
         try:
-            value, fault, _ = self._content()
-        except OSError as error:
-            value, fault = None, _fault_of(error)
+            value = self._stored()
+        except (OSError, ValueError) as error:
+            fault = _fault_of(error)
         self._failures.note(f"{self._events}_unreadable", fault)
         return value
 
     def update(self, change: Callable[[T], T]) -> T | None:
         """Replace what the file holds by what `change` makes of it, in this thread; None when it could not be saved."""
         try:
-            changed = self._replaced(change)
-        except OSError as error:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with alone(self.path):
+                stored = self._stored()
+                changed = change(stored)
+                if changed != stored:
+                    document = {"version": self._version, self._key: self._values.dump_python(changed)}
+                    replace_text(self.path, json.dumps(document, indent=1))
+        except (OSError, ValueError) as error:
             self.not_saved(_fault_of(error))
-            return None
-        except ValueError:
-            self.not_saved("a text that is to be saved is no Unicode")
             return None
         self.not_saved("")
         return changed
@@ -87,39 +85,22 @@ class SharedFile(Generic[T]):
         """Log why what is new is not in the file; an empty reason says that it is."""
         self._failures.note(f"{self._events}_not_saved", reason)
 
-    def _replaced(self, change: Callable[[T], T]) -> T:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with alone(self.path):
-            stored, fault, is_ours = self._content()
-            if not is_ours:
-                raise OSError(fault)
-            changed = change(stored)
-            if fault or changed != stored:
-                replace_text(self.path, self._write(changed))
-            return changed
-
-    def _content(self) -> tuple[T, str, bool]:
-        """What the file holds, what is wrong with it, and whether it is ours to replace."""
-        try:
-            content = self.path.read_bytes()
-        except FileNotFoundError:
-            content = b""
+    def _stored(self) -> T:
+        """What the file holds; `ValueError` where that is not ours to read or replace."""
+        content = self.path.read_bytes() if self.path.exists() else b""
+        empty: T = self._values.validate_python({})
         if not content.strip():
-            return self._empty, "", True
-        value, fault = self._read(content)
-        others = self._of_others(content) if fault else ""
-        return (self._empty, others, False) if others else (value, fault, True)
-
-    def _of_others(self, content: bytes) -> str:
-        """Say why a file that cannot be read is not ours to replace; empty when it is ours."""
+            return empty
         try:
             document = json.loads(content)
         except (ValueError, RecursionError):
-            return NOT_OURS
-        version = document.get("version") if isinstance(document, dict) else None
-        if not isinstance(version, int) or self._key not in document:
-            return NOT_OURS
-        return f"of version {version}, newer than {self._version}" if version > self._version else ""
+            document = None
+        if not isinstance(document, dict) or not {"version", self._key} <= document.keys():
+            raise ValueError(NOT_OURS)
+        if document["version"] != self._version:
+            raise ValueError(f"a file of version {document['version']!r:.20}, not {self._version}")
+        value: T = self._values.validate_python(document[self._key])
+        return value
 
 
 def place(path: str | os.PathLike[str]) -> Path:
@@ -170,6 +151,9 @@ def replace_text(path: Path, text: str) -> None:
         draft.unlink(missing_ok=True)
 
 
-def _fault_of(error: OSError) -> str:
-    """Say what is wrong with a file, without its path, which is logged beside it."""
-    return f"{type(error).__name__}: {error.strerror or error}"
+def _fault_of(error: OSError | ValueError) -> str:
+    """Say what is wrong with a file, without its path, which is logged beside it, and without what it holds."""
+    if isinstance(error, OSError):
+        return f"{type(error).__name__}: {error.strerror or error}"
+    is_own = type(error) is ValueError
+    return str(error) if is_own else "what it holds, or is to hold, is not as this package writes it"

@@ -1,16 +1,15 @@
-"""Memos: bounded mappings that survive threads and forks. Losing what they hold loses time only."""
+"""Memos: bounded mappings that threads share. Losing what they hold loses time only."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from functools import lru_cache
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from weakref import WeakSet, ref
 
 from langchain_core.messages import AnyMessage, SystemMessage
-
-from langchain_ctxwin.util.background import ForkSafeLock
 
 if TYPE_CHECKING:
     from functools import _lru_cache_wrapper
@@ -61,35 +60,35 @@ class Lru(Generic[V]):
         if of_conversations:
             _of_conversations.add(self)
         self._values: OrderedDict[Hashable, V] = OrderedDict()
-        self._lock = ForkSafeLock()
+        self._lock = Lock()
 
     def get(self, key: Hashable) -> V | None:
         """Return the value, or None."""
-        with self._lock.held:
+        with self._lock:
             if key in self._values:
                 self._values.move_to_end(key)
             return self._values.get(key)
 
     def put(self, key: Hashable, value: V) -> V:
         """Store and return the value."""
-        with self._lock.held:
+        with self._lock:
             return self._stored(key, value)
 
     def is_new(self, key: Hashable, value: V) -> bool:
         """Store a value of a key that has none, and say whether that is so: of several threads, one is told so."""
-        with self._lock.held:
+        with self._lock:
             is_new = key not in self._values
             self._stored(key, value if is_new else self._values[key])
             return is_new
 
     def drop(self, key: Hashable) -> None:
         """Forget a value, if there is one."""
-        with self._lock.held:
+        with self._lock:
             self._values.pop(key, None)
 
     def clear(self) -> None:
         """Forget all values."""
-        with self._lock.held:
+        with self._lock:
             self._values.clear()
 
     def _stored(self, key: Hashable, value: V) -> V:

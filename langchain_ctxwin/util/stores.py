@@ -10,7 +10,7 @@ from langgraph.store.base import BaseStore
 from langgraph.store.base.batch import AsyncBatchedBaseStore
 
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.util.background import in_few_daemons
+from langchain_ctxwin.util.background import in_daemon
 from langchain_ctxwin.util.work import Wait
 
 ANSWER_SECONDS = 1.0  # a healthy server answers within milliseconds; a broken one must not cost the caller's time
@@ -45,7 +45,7 @@ def asking(store: BaseStore, method: str, *given: Any, seconds: float, **options
     """
 
     def asked() -> Any:
-        return in_few_daemons(lambda: getattr(store, method)(*given, **options))
+        return in_daemon(lambda: getattr(store, method)(*given, **options))
 
     async def later() -> Any:
         # The async methods of sync stores refuse to work, or use a pool whose threads hold up the exit.

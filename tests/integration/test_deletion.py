@@ -254,7 +254,7 @@ def test_a_summary_that_is_being_stored_meanwhile_is_deleted_afterwards():
 
     done, jobs, store = list[Forgotten](), SummaryJobs(), Slow()
     jobs.start("key", lambda: SECRET, timeout_seconds=60, store=SummaryStore(store, "1"), thread_id="1")
-    for run in list(jobs._threads):
+    for run in list(jobs._living):
         run.ended.result(PATIENCE)
     assert [one.jobs for one in done] == [1]
     assert list_items(store) == []

@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 
 from langchain_ctxwin.summarize import SummaryJobs, SummaryStore, Written
 from langchain_ctxwin.summarize import jobs as summary_store
-from langchain_ctxwin.util import in_daemon
+from langchain_ctxwin.util import arun, in_daemon
 
 pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
 
@@ -114,7 +114,7 @@ async def test_a_summary_waits_in_postgres_for_an_event_loop(postgres_dsn):
         place, jobs = SummaryStore(store, "thread"), SummaryJobs()
         jobs.start("key", lambda: TEXT, timeout_seconds=60, store=place)
         assert await asyncio.wrap_future(in_daemon(lambda: jobs.drain(PATIENCE))) == 0
-        assert await place.aget("key") == jobs.find("key").written
+        assert await arun(place.getting("key")) == jobs.find("key").written
 
 
 def test_a_store_that_was_closed_costs_the_stored_copy_only(postgres_dsn):

@@ -68,7 +68,6 @@ COMPACTION = CompactionEvent(
     duration_seconds=0.5,
     left_messages=6,
     left_results=4,
-    unused_results=3,
 )
 RECOVERY = OverflowEvent(**ABOUT, attempt=2, stated_limit=1_000)
 REFUSAL = OverflowEvent(**OTHER, reason="BudgetExceededError", total_tokens=1_100, input_limit=1_000)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextvars import copy_context
 from dataclasses import replace
 
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
@@ -90,7 +91,7 @@ class Desk:
     def finish(self):
         for key, (write, store) in list(self.open.items()):
             try:
-                written = attempt(write)
+                written = copy_context().run(attempt, write, lambda: None)
             except SummarizationError as error:
                 self.ended[key] = Job(state="failed", reason=str(error))
             else:

@@ -19,9 +19,8 @@ from langchain_core.runnables import RunnableLambda
 from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import END, START, StateGraph
 
-from langchain_ctxwin import ContextConfig, ContextEngine, ContextNodes, ContextState, ModelLimits, RoutingConfig
+from langchain_ctxwin import ContextConfig, ContextEngine, ContextNodes, ModelLimits, RoutingConfig
 from langchain_ctxwin.agent.choices import COMPACTS, Choices, bind_inside
 from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.errors import ConfigError, NoModelFitsError
@@ -275,14 +274,6 @@ def test_explicit_limits_hold_for_a_routed_model_too():
     assert report["input_limit"] == 750
     turns(on("nodes", model, limits=limits), *[WORDS] * 4)
     assert max(one.largest_tokens for one in (small, large)) <= 750
-
-
-def test_select_model_chooses_in_a_graph_of_ones_own():
-    model = routed(scripted("small", 2_000), scripted("large", 16_000))
-    builder = StateGraph(ContextState)
-    builder.add_node("select_model", ContextNodes(ContextEngine(limits=model), router=model.router).select_model)
-    builder.add_edge(START, "select_model").add_edge("select_model", END)
-    assert builder.compile().invoke({"messages": [("user", WORDS * 8)]})["context_model"]["model"] == "large"
 
 
 def test_a_model_that_cannot_follow_the_choices_is_refused_when_the_graph_is_built():

@@ -3,9 +3,7 @@
 import asyncio
 import dataclasses
 import gc
-import itertools
 import json
-import os
 import re
 import threading
 
@@ -33,7 +31,6 @@ from langchain_ctxwin.core.history import read_history
 from langchain_ctxwin.core.limits import budget_table, refusal
 from langchain_ctxwin.util import Lru, PerMessage, Seen, once
 from support.conversations import FILLER, CharCounter, engine_of, turns
-from support.forking import forked
 
 
 class Margin(CharCounter):
@@ -462,32 +459,6 @@ def test_a_function_that_pins_is_asked_once_about_each_message():
     for history in (messages[:2], messages, messages, [messages[0], HumanMessage("x", id="b"), messages[2]]):
         known = read_history(history, known, pin_when=lambda message: bool(asked.append(message.content)))
     assert asked == ["a", "b", "c", "a", "x", "c"]
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-def test_a_process_forked_while_threads_measure_measures_too():
-    """The lock that another thread held at that moment stays held in the child, unless it is made anew."""
-    memo = Lru(4)
-    engine = ContextEngine(limits=ModelLimits(context_window=8_192), counter=CharRatioCounter())
-    stop = threading.Event()
-
-    def measure():
-        for number in itertools.takewhile(lambda _: not stop.is_set(), itertools.count()):
-            engine.measure([HumanMessage(f"question {number}")], system_prompt=f"Be brief: {number}.")
-
-    threads = [threading.Thread(target=measure, daemon=True) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    try:
-        for _ in range(10):
-            with memo._lock.held, forked() as is_child:  # a fork while it is free would prove nothing
-                if is_child:
-                    engine.measure([HumanMessage("and here")], system_prompt="Be brief.")
-                    memo.put("here", 1)
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
 
 
 def answered_state():

@@ -35,7 +35,7 @@ from langchain_ctxwin.observe import (
 )
 from langchain_ctxwin.summarize import SummaryJobs
 from support import agents
-from support.agents import PATIENCE, THREAD, WAYS, WORD, agent_on, ask, call, called, on_both, talk, values
+from support.agents import PATIENCE, THREAD, WAYS, WORD, agent_on, ask, call, on_both, talk, values
 from support.conversations import CharCounter
 from support.fakes import ScriptedChatModel, core_overflow, script
 from support.routing import TableRegistry
@@ -105,7 +105,7 @@ def test_every_step_is_told_with_its_sizes_and_its_cost(adapter, is_async):
 
 @on_both
 def test_a_compaction_is_told_with_what_left(adapter):
-    """Sizes are those of the requests, and results nothing was taken from are counted."""
+    """Sizes are those of the requests."""
     steps = [call("read", f"c{n}", words=100) for n in range(12)]
     agent, sink = watched(adapter, model_of(policy=script(*steps, "done")), tools=[read])
     ask(agent, "Please read.")
@@ -113,7 +113,7 @@ def test_a_compaction_is_told_with_what_left(adapter):
     assert len(compactions) == values(agent)["context_guard"]["compactions"] > 0
     assert all(event.tokens_after < event.tokens_before for event in compactions)
     assert all(event.tokens_after <= event.input_limit == LIMIT for event in compactions)
-    assert all(event.left_messages >= event.left_results >= event.unused_results for event in compactions)
+    assert all(event.left_messages >= event.left_results for event in compactions)
     assert all(event.duration_seconds >= 0 and event.reason and event.actions for event in compactions)
     assert sink.of(StepEvent)[-1].compactions == len(compactions)
 
@@ -131,15 +131,6 @@ def applied(window, history):
 def test_a_direct_engine_tells_of_its_compactions():
     event, tokens = applied(LIMIT, talk(12))
     assert (type(event), event.tokens_after) == (CompactionEvent, tokens)
-
-
-def test_a_result_that_was_used_later_is_not_counted_as_unused():
-    """An identifier that a later call names was taken from the result that brought it."""
-    texts = ["order W-1001 ", "order Z-2002 ", "nothing "]
-    orders = [{}, {"order": "W-1001"}, {}]
-    steps = [called(n, texts[n] + WORD * 150, "find", **orders[n]) for n in range(3)]
-    event, _ = applied(400, [HumanMessage("Find both.", id="u"), *steps[0], *steps[1], *steps[2]])
-    assert (event.left_results, event.unused_results) == (2, 1)
 
 
 @on_both

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_ctxwin import ConfigError
-from langchain_ctxwin.observe import CompactionEvent, OverflowEvent, StepEvent, quality_report
+from langchain_ctxwin.observe import OverflowEvent, StepEvent, quality_report
 from langchain_ctxwin.observe.gates import DEFAULT_GATES, MEASURES, Measure
 from langchain_ctxwin.routing import fallbacks
 from support.told import EVENTS
@@ -49,7 +49,6 @@ def measured(name, *events):
         ("token_efficiency", [STEP, replace(STEP, thread="b", tools_called=())], (850, 1_000, 0)),
         ("reserve_waste", [STEP, UNSIZED], (100, 200, 1)),
         ("tools_needed", [STEP, replace(STEP, tools_called=("made up", "read", "read")), UNSIZED], (2, 4, 0)),
-        ("results_used", [CompactionEvent(left_results=4, unused_results=3), CompactionEvent()], (1, 4, 0)),
         ("quality", [replace(STEP, quality=0.5), replace(STEP, quality=1.0), STEP], (1.5, 2, 0)),
     ],
 )

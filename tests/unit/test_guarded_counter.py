@@ -53,12 +53,12 @@ def reasons(logs):
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        (float("nan"), "returned a number that is not finite"),
-        (10**400, "returned a number that is not finite"),
-        (-1, "returned a negative number"),
-        ("12", "returned str"),
-        (True, "returned bool"),
-        (None, "returned NoneType"),
+        (float("nan"), "returned no count, but float"),
+        (10**400, "returned no count, but int"),
+        (-1, "returned no count, but int"),
+        ("12", "returned no count, but str"),
+        (True, "returned no count, but bool"),
+        (None, "returned no count, but NoneType"),
     ],
 )
 def test_what_is_no_count_is_estimated_and_said_once(value, reason):

@@ -262,16 +262,13 @@ def test_an_edit_of_an_old_message_is_counted():
 
 
 class OwnSummarizer:
-    """A user's summarizer that calls a chat model in its own async form."""
+    """A user's summarizer that calls a chat model."""
 
     def __init__(self, writer):
         self.writer = writer
 
     def summarize(self, messages, *, previous, max_tokens):
         return self.writer.invoke([HumanMessage("sum up")]).text
-
-    async def asummarize(self, messages, *, previous, max_tokens):
-        return (await self.writer.ainvoke([HumanMessage("sum up")])).text
 
 
 @pytest.mark.parametrize("is_async", [False, True])

@@ -109,6 +109,20 @@ def test_objects_that_share_a_file_add_up_and_write_in_a_background_thread(path,
     assert writers == ["ctxwin-outcomes"] * 3
 
 
+@pytest.mark.parametrize(
+    "content",
+    ['{"version": 1, "outcomes": []}', '{"version": 1, "outcomes": {"b": 1}}',
+     '{"version": 1, "outcomes": {"b": {"m": {"successes": NaN, "trials": 1, "at": 0}}}}'],
+)  # fmt: skip
+def test_a_corrupt_file_is_left_alone(path, content):
+    path.write_text(content)
+    with capture_logs() as logs:
+        outcomes = saved(Outcomes(path))
+    warnings = [log["event"] for log in logs if log["log_level"] == "warning"]
+    assert warnings == ["models.outcomes_unreadable", "models.outcomes_not_saved"]
+    assert (known(outcomes), path.read_text()) == ((1.0, 1.0), content)
+
+
 def test_a_file_that_cannot_be_written_costs_nothing(tmp_path):
     blocked = tmp_path / "folder"
     blocked.write_text("a file where a folder is needed")

@@ -1,9 +1,7 @@
 """Is each summary written once, off the critical path, and is nothing of it lost or shown by mistake?"""
 
-import gc
 import os
 import threading
-import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
@@ -30,8 +28,6 @@ from langchain_ctxwin.summarize import (
     writer_of,
 )
 from langchain_ctxwin.summarize import jobs as module
-from langchain_ctxwin.util import in_few_daemons
-from langchain_ctxwin.util.background import MAX_HANGING
 from support.fakes import ScriptedChatModel
 from support.forking import forked
 from support.graphs import chat_on
@@ -54,11 +50,11 @@ class Jobs(SummaryJobs):
 
     @property
     def threads(self):
-        return sum(not run.has_ended for run in self._threads)
+        return len(self._unended())
 
     def settle(self):
         """Wait until every thread ended, abandoned ones included."""
-        wait([run.ended for run in list(self._threads)], PATIENCE)
+        self.drain(PATIENCE)
 
     def ended(self, key="key"):
         """Wait for a job and return what became of it, its time left out."""
@@ -154,44 +150,43 @@ def test_no_more_than_the_bound_run_at_a_time(gate):
     assert (jobs.drain(PATIENCE), jobs.begin(gate, "c")) == (0, True)
 
 
-def test_summarizers_that_hang_take_a_bounded_number_of_threads(gate):
-    """Abandoned threads free the places of running ones, up to their own bound; when they end, work goes on."""
-    jobs, started = Jobs(max_running=4), 0
-    for number in range(50):
-        started += jobs.begin(gate, f"key {number}", seconds=1)
-        jobs.now += 1
-    assert (started, jobs.threads) == (module.MAX_ABANDONED, module.MAX_ABANDONED)
+def test_a_summarizer_that_hangs_keeps_its_place_until_it_returns(gate):
+    jobs = Jobs(max_running=2)
+    assert [jobs.begin(gate, key, seconds=1) for key in "ab"] == [True, True]
+    jobs.now += HOUR
+    assert (jobs.find("a").state, jobs.begin()) == ("failed", False)
     gate.opened.set()
     jobs.settle()
-    assert jobs.begin(gate)
-    assert jobs.ended() == done("tea")
+    assert jobs.begin()
+    assert jobs.ended() == done("text")
 
 
 LATE = "no summary within 30 seconds: use a faster summarizer or raise summary_timeout_seconds"
 
 
-@pytest.mark.parametrize("is_seen", [True, False], ids=["looked at", "not looked at"])
-@pytest.mark.parametrize(("seconds", "is_late"), [(-1e9, False), (29, False), (30, True), (1e9, True)])
-def test_a_job_past_its_time_is_failed_and_its_late_text_dropped(gate, store, seconds, is_late, is_seen):
-    """Whoever looked: what comes later is neither kept nor stored, and what is done stays done."""
+@pytest.mark.parametrize(("seconds", "state"), [(-1e9, "running"), (29, "running"), (30, "failed"), (1e9, "failed")])
+def test_a_job_past_its_time_is_failed_and_its_late_text_is_there_for_who_asks_again(gate, store, seconds, state):
+    """It was paid for; what is done stays done."""
     jobs = Jobs()
     jobs.begin(key="before", seconds=30)
     jobs.ended("before")
     jobs.begin(gate, seconds=30, store=store)
     gate.wait_entered()
     jobs.now += seconds
-    assert not is_seen or jobs.find("key").state == ("failed" if is_late else "running")
+    assert jobs.find("key") == Job(state=state, reason=LATE if state == "failed" else "")
+    jobs.forget("key")
     gate.opened.set()
     jobs.settle()
-    assert jobs.ended() == (Job(state="failed", reason=LATE) if is_late else done("tea"))
-    assert (store.get("key") is None, jobs.threads, jobs.find("before").state) == (is_late, 0, "ready")
+    jobs.begin(lambda: "another", store=store)
+    assert jobs.ended() == done("tea")
+    assert jobs.find("before").state == "ready"
 
 
 def test_a_cancelled_job_leaves_nothing_and_does_not_disturb_the_next_attempt(gate, store):
     """Its text is neither kept nor stored, its key is free at once, and its thread counts until it ends."""
     jobs, second = Jobs(), Gate("second")
     jobs.begin(gate, store=store)
-    first = [run.ended for run in jobs._threads]
+    first = [run.ended for run in jobs._living]
     gate.wait_entered()
     jobs.cancel("key")
     assert (jobs.find("key"), jobs.threads) == (None, 1)
@@ -203,7 +198,7 @@ def test_a_cancelled_job_leaves_nothing_and_does_not_disturb_the_next_attempt(ga
     assert jobs.ended() == done("second")
 
 
-def test_forgetting_ends_no_work_and_draining_waits_for_no_abandoned_one(gate):
+def test_forgetting_ends_no_work_and_draining_counts_what_is_still_written(gate):
     jobs = Jobs()
     jobs.begin(gate)
     jobs.begin(key="quick", seconds=2 * HOUR)
@@ -211,8 +206,6 @@ def test_forgetting_ends_no_work_and_draining_waits_for_no_abandoned_one(gate):
         jobs.forget(key)
     jobs.cancel("unknown")
     assert (jobs.drain(0.2), jobs.find("quick").state, jobs.find("key").state) == (1, "ready", "running")
-    jobs.now += HOUR
-    assert jobs.drain(HOUR) == 0
 
 
 def test_the_most_recently_used_results_are_remembered(monkeypatch):
@@ -285,7 +278,7 @@ def test_a_process_without_threads_refuses_and_remembers_nothing(monkeypatch):
 
 @needs_fork
 def test_a_forked_child_does_not_wait_for_its_parents_threads(gate):
-    """Running jobs are unknown there and start anew, also when the fork came while the lock was held."""
+    """It knows no jobs and starts them anew, also when the fork came while the lock was held."""
     jobs = Jobs(max_running=1)
     jobs.begin(key="done")
     jobs.ended("done")
@@ -293,7 +286,7 @@ def test_a_forked_child_does_not_wait_for_its_parents_threads(gate):
     jobs._lock.acquire()
     with forked() as is_child:
         if is_child:
-            assert (jobs.find("key"), jobs.find("done").state, jobs.drain(PATIENCE)) == (None, "ready", 0)
+            assert (jobs.find("key"), jobs.find("done"), jobs.drain(PATIENCE)) == (None, None, 0)
             assert jobs.begin(lambda: "child's")
             assert jobs.ended() == done("child's")
         else:
@@ -301,29 +294,8 @@ def test_a_forked_child_does_not_wait_for_its_parents_threads(gate):
     assert jobs.find("key") == Job(state="running")
 
 
-@needs_fork
-def test_calls_that_hang_in_the_parent_take_no_place_in_a_forked_child(gate):
-    """Their threads do not exist there; the parent's places stay taken until they end."""
-    for _ in range(MAX_HANGING):
-        in_few_daemons(gate)
-    with forked() as is_child:
-        if is_child:
-            assert in_few_daemons(lambda: "text").result(PATIENCE) == "text"
-    with pytest.raises(RuntimeError, match="64 calls have not returned"):
-        in_few_daemons(gate)
-
-
-def test_engines_share_jobs_and_what_nobody_needs_is_freed(store):
-    """Neither the exit nor the fork hook keeps jobs alive; those of the process stay."""
+def test_engines_share_the_jobs_of_the_process():
     assert default_jobs() is default_jobs()
-    jobs = SummaryJobs()
-    jobs.start("key", lambda: "text", timeout_seconds=HOUR, store=store)
-    for thread in [thread for thread in threading.enumerate() if thread.name.startswith("ctxwin")]:
-        thread.join(PATIENCE)
-    alive = weakref.ref(jobs)
-    del jobs
-    gc.collect()
-    assert alive() is None
 
 
 class Wording:

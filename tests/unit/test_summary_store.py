@@ -14,8 +14,7 @@ from structlog.testing import capture_logs
 from langchain_ctxwin.summarize import SummaryStore, Written
 from langchain_ctxwin.summarize import jobs as module
 from langchain_ctxwin.summarize.jobs import NAMESPACE
-from langchain_ctxwin.util import in_daemon
-from langchain_ctxwin.util.background import MAX_HANGING
+from langchain_ctxwin.util import arun, in_daemon
 from langchain_ctxwin.util.failures import digest_of
 
 WRITTEN = Written(text="The user wants tea.", calls=1, input_tokens=30, output_tokens=5, seconds=0.5)
@@ -53,10 +52,11 @@ async def test_the_last_summary_that_a_job_put_is_read_by_both_ways(store):
     """Before, nothing is; a conversation has one item, so that the store does not grow with its summaries."""
     summaries = SummaryStore(store, "thread")
     with capture_logs() as logs:
-        assert (await elsewhere(lambda: summaries.get("key")), await summaries.aget("key")) == (None, None)
+        assert (await elsewhere(lambda: summaries.get("key")), await arun(summaries.getting("key"))) == (None, None)
     await elsewhere(lambda: [summaries.put(f"key {number}", WRITTEN) for number in range(3)])
     read = [
-        (await elsewhere(lambda key=f"key {n}": summaries.get(key)), await summaries.aget(f"key {n}")) for n in (1, 2)
+        (await elsewhere(lambda key=f"key {n}": summaries.get(key)), await arun(summaries.getting(f"key {n}")))
+        for n in (1, 2)
     ]
     items = await elsewhere(lambda: store.search(NAMESPACE))
     assert (read, len(items), logs) == ([(None, None), (WRITTEN, WRITTEN)], 1, [])
@@ -68,7 +68,10 @@ async def test_any_thread_id_and_any_text_can_be_stored(store, thread):
     written = Written(text="nul \0, lone \ud800 and 日本")
     summaries = SummaryStore(store, thread)
     await elsewhere(lambda: summaries.put("key", written))
-    assert (await summaries.aget("key"), await SummaryStore(store, "other").aget("key")) == (written, None)
+    assert (await arun(summaries.getting("key")), await arun(SummaryStore(store, "other").getting("key"))) == (
+        written,
+        None,
+    )
 
 
 @pytest.mark.parametrize("value", [{}, {"key": "key"}, *({"key": "key", "written": w} for w in ("{", "{}", 5, "[1]"))])
@@ -76,9 +79,9 @@ async def test_a_damaged_item_is_none(store, value):
     """Whatever somebody wrote there is not taken for a summary, and the next put mends it."""
     summaries = SummaryStore(store, "thread")
     await elsewhere(lambda: store.put(summaries._namespace, summaries._place, value))
-    assert (await summaries.aget("key"), await elsewhere(lambda: summaries.get("key"))) == (None, None)
+    assert (await arun(summaries.getting("key")), await elsewhere(lambda: summaries.get("key"))) == (None, None)
     await elsewhere(lambda: summaries.put("key", WRITTEN))
-    assert await summaries.aget("key") == WRITTEN
+    assert await arun(summaries.getting("key")) == WRITTEN
 
 
 def test_the_item_expires_only_where_the_store_can_let_it():
@@ -114,7 +117,7 @@ async def test_a_store_that_fails_is_reported_and_never_raises():
     summaries = SummaryStore(Broken(), "thread")
     with capture_logs() as logs:
         summaries.put("key", WRITTEN)
-        assert (summaries.get("key"), await summaries.aget("key")) == (None, None)
+        assert (summaries.get("key"), await arun(summaries.getting("key"))) == (None, None)
     digest = digest_of("the store is gone")
     failed = {"thread": "thread", "error": "ConnectionError", "digest": digest, "log_level": "warning"}
     assert logs == [{"event": f"summary.{event}", **failed} for event in ("not_stored", "not_read", "not_read")]
@@ -148,29 +151,14 @@ async def test_a_store_that_hangs_is_not_waited_for(is_async, monkeypatch, hung,
     async with opened("async_sqlite", tmp_path / "store.sqlite") as store, store.lock:
         with capture_logs() as logs:
             for summaries in (SummaryStore(hung, "thread"), SummaryStore(store, "thread")):
-                assert (await summaries.aget("key") if is_async else summaries.get("key")) is None
+                assert (await arun(summaries.getting("key")) if is_async else summaries.get("key")) is None
     told = [(entry["event"], entry["error"]) for entry in logs]
     assert told == [("summary.not_read", "TimeoutError: no answer within 0.05 seconds")] * 2
 
 
-def test_reads_that_hang_do_not_pile_up(monkeypatch, hung):
-    """Past a bound no further thread is started; once the store answers, reading works again."""
-    monkeypatch.setattr(module, "READ_SECONDS", 0.001)
-    before, summaries = threading.active_count(), SummaryStore(hung, "thread")
-    with capture_logs() as logs:
-        assert {summaries.get("key") for _ in range(80)} == {None}
-    assert threading.active_count() - before <= MAX_HANGING < len(logs) == 80
-    hung.opened.set()
-    for thread in [thread for thread in threading.enumerate() if thread.name.startswith("ctxwin")]:
-        thread.join(PATIENCE)
-    monkeypatch.setattr(module, "READ_SECONDS", PATIENCE)
-    with capture_logs() as logs:
-        assert (summaries.get("key"), logs) == (None, [])
-
-
 async def test_a_cancelled_read_is_cancelled(hung):
     """Cancelling the turn is no failure of the store."""
-    task = asyncio.get_running_loop().create_task(SummaryStore(hung, "thread").aget("key"))
+    task = asyncio.get_running_loop().create_task(arun(SummaryStore(hung, "thread").getting("key")))
     assert await asyncio.to_thread(hung.entered.wait, PATIENCE)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
