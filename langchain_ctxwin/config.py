@@ -609,12 +609,12 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, li
 def origins(settings: Settings, table: Mapping[str, Any]) -> dict[str, str]:
     """Return for every setting, made from a file's table, where it comes from: `file`, `environment` or `default`."""
     stated, shipped = _flat(table), defaults(type(settings))
-    found = dict[str, str]()
+    sources = dict[str, str]()
     for name, value in listed(settings).items():
-        found[name] = "default" if value == shipped.get(name) else "environment"
+        sources[name] = "default" if value == shipped.get(name) else "environment"
         if name in stated:
-            found[name] = "file"
-    return found
+            sources[name] = "file"
+    return sources
 
 
 def shown(value: Any) -> Any:

@@ -31,7 +31,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
-from math import ceil, isfinite
+from math import ceil, inf, isfinite
 from typing import Any, ClassVar
 
 from langchain_core.language_models import BaseChatModel
@@ -44,7 +44,6 @@ from langchain_ctxwin.core.tool_schemas import FRAMING, tool_definition
 from langchain_ctxwin.errors import PATH, ConfigError, expect
 from langchain_ctxwin.protocols import Clock, TokenCounter
 from langchain_ctxwin.util.background import in_daemon
-from langchain_ctxwin.util.failures import BackOff
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import Lru
 
@@ -171,6 +170,7 @@ TIMEOUT_SECONDS = 5.0  # for one count: several times what the endpoints take, a
 MAX_COUNTS = 1_024  # requests whose counts are remembered, about 200 bytes each
 MAX_FACT_CHARS = 40  # a status of an error is a code word; what is longer is a text, and may quote the request
 MINUTE_SECONDS = 60.0
+RETRY_SECONDS = 60.0  # until a provider that could not count is asked again: the estimate serves meanwhile
 UNSENT = frozenset({"id", "artifact", "response_metadata", "usage_metadata"})  # to any provider
 
 
@@ -213,7 +213,7 @@ class RemoteCounter(ABC):
         self.timeout_seconds = timeout_seconds
         self._clock = clock
         self._asked_at: deque[float] = deque(maxlen=requests_per_minute)
-        self._pause = BackOff(clock)
+        self._failed_at = -inf
         self._counts: Lru[int] = Lru(MAX_COUNTS)
 
     @abstractmethod
@@ -241,10 +241,9 @@ class RemoteCounter(ABC):
         except Exception as error:  # noqa: BLE001  # counting is soft: any failure only means that the estimate stands
             reason = _reason(error, self.timeout_seconds)
         if reason:
-            self._pause.failed()
+            self._failed_at = self._clock()
             log.warning("count.failed", provider=self.provider, reason=reason)
             return None
-        self._pause.succeeded()
         return self._counts.put(digest, tokens)
 
     async def acount_request(self, messages: Sequence[AnyMessage], *, tools: Any = None) -> int | None:
@@ -261,7 +260,8 @@ class RemoteCounter(ABC):
 
     def _may_ask(self) -> bool:
         now, is_full = self._clock(), len(self._asked_at) == self._asked_at.maxlen
-        if self._pause.is_on or (is_full and 0 <= now - self._asked_at[0] < MINUTE_SECONDS):
+        is_paused = 0 <= now - self._failed_at < RETRY_SECONDS
+        if is_paused or (is_full and 0 <= now - self._asked_at[0] < MINUTE_SECONDS):
             return False
         self._asked_at.append(now)
         return True

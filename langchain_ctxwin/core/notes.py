@@ -177,7 +177,8 @@ def parse_record(text: str) -> tuple[RecordLine, ...]:
         said = line.removeprefix(PREFIX[kind])
         if kind != "seen":
             source = f"#{number}"
-        found.append(RecordLine(kind, said, source, HOLDS if kind == "said" and is_standing(said) else USED))
+        if said:
+            found.append(RecordLine(kind, said, source, HOLDS if kind == "said" and is_standing(said) else USED))
     return tuple(found)
 
 

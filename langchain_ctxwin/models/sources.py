@@ -49,7 +49,7 @@ from langchain_ctxwin.models.reading import (
 )
 from langchain_ctxwin.protocols import Clock
 from langchain_ctxwin.util.background import Worker
-from langchain_ctxwin.util.files import SharedFile, place
+from langchain_ctxwin.util.files import SharedFile
 from langchain_ctxwin.util.log import log
 
 if TYPE_CHECKING:
@@ -447,9 +447,7 @@ class LearnedSource:
     ) -> None:
         if not ttl_seconds > 0:
             raise ConfigError(f"ttl_seconds={ttl_seconds!r}: give a positive number of seconds")
-        self._file = None if path is None else _limits_file(place(path))
-        if self._file:
-            self._file.require_ours()
+        self._file = None if path is None else _limits_file(path)
         self._ttl_seconds = ttl_seconds
         self._clock = clock
         self._heard: Limits = {}  # replaced as a whole, never changed, so that reading it needs no lock
@@ -537,6 +535,6 @@ class LearnedSource:
         return abs(self._clock() - said.heard_at) < self._ttl_seconds
 
 
-def _limits_file(path: Path) -> SharedFile[Limits]:
+def _limits_file(path: str | os.PathLike[str]) -> SharedFile[Limits]:
     """The file that keeps statements."""
     return SharedFile(path, events="models.learned", key="models", version=VERSION, values=_LIMITS)

@@ -8,7 +8,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field, TypeAdapter
@@ -16,7 +15,7 @@ from pydantic import Field, TypeAdapter
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.protocols import Clock
 from langchain_ctxwin.util.background import Worker
-from langchain_ctxwin.util.files import SharedFile, place
+from langchain_ctxwin.util.files import SharedFile
 
 # Trials after which older ones count for less, so that a model that changed under its name is judged anew: a share of
 # successes is then known to about 3 points.
@@ -84,9 +83,7 @@ class Outcomes:
         *,
         clock: Clock = time.time,
     ) -> None:
-        self._file = None if path is None else _file_of(place(path))
-        if self._file:
-            self._file.require_ours()
+        self._file = None if path is None else _file_of(path)
         self._clock = clock
         self._known: Counts = (self._file.read() if self._file else None) or {}
         self._new: Counts = {}  # what is not in the file yet; both are replaced as a whole
@@ -147,6 +144,6 @@ def added(one: Counts, other: Counts) -> Counts:
     return both
 
 
-def _file_of(path: Path) -> SharedFile[Counts]:
+def _file_of(path: str | os.PathLike[str]) -> SharedFile[Counts]:
     """The file that keeps counts."""
     return SharedFile(path, events="models.outcomes", key="outcomes", version=VERSION, values=_COUNTS)

@@ -227,16 +227,16 @@ def writing_summary(
         SummarizationError: the summarizer failed, was too slow, or wrote nothing that can be used.
     """
 
-    def begun(*, is_waiting: bool) -> Future[Written]:
+    def started(*, is_waiting: bool) -> Future[Written]:
         enter = _caller(is_waiting=is_waiting)
         write = partial(summarizer.summarize, messages, previous=previous, max_tokens=max_tokens)
         return in_daemon(lambda: attempt(write, enter))
 
     def written() -> Written:
-        return begun(is_waiting=True).result(timeout_seconds)
+        return started(is_waiting=True).result(timeout_seconds)
 
     async def awritten() -> Written:
-        return await asyncio.wait_for(asyncio.wrap_future(begun(is_waiting=False)), timeout_seconds)
+        return await asyncio.wait_for(asyncio.wrap_future(started(is_waiting=False)), timeout_seconds)
 
     try:
         result: Written = yield Wait(written, awritten)

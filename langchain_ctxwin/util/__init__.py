@@ -1,14 +1,12 @@
-"""The mechanisms that everybody shares: threads, memos, back-off, files, the log, work for sync and async callers."""
+"""The mechanisms that everybody shares: threads, memos, files, the log, work for sync and async callers."""
 
 from langchain_ctxwin.util.background import Worker, in_daemon
-from langchain_ctxwin.util.failures import BackOff
 from langchain_ctxwin.util.files import alone, replace_text
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import Lru, PerMessage, Seen, once
 from langchain_ctxwin.util.work import arun, run
 
 __all__ = [
-    "BackOff",
     "Lru",
     "PerMessage",
     "Seen",

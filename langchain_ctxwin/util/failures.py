@@ -1,20 +1,13 @@
-"""Failures: logged without the texts of others, once while they last, and left alone for a growing pause."""
+"""Failures: logged without the texts of others, and once while they last."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable
 from typing import Any
 
 from langchain_ctxwin.errors import ContextWindowError, SummarizationError
 from langchain_ctxwin.util.log import log
-
-FIRST_PAUSE_SECONDS = 10.0
-"""Pause after a first failure: longer than a time box, so that a dead service takes little of anybody's time."""
-
-LONGEST_PAUSE_SECONDS = 300.0
-"""Pause at most, however often it failed: a service that is back is noticed within five minutes."""
 
 
 class FailureLog:
@@ -71,34 +64,3 @@ def reason_of(error: BaseException, *, timeout_seconds: float | None = None) -> 
         return f"{name}: {os.strerror(error.errno)}"  # its own text may be anybody's
     status = getattr(getattr(error, "response", None), "status_code", None)
     return f"{name}: HTTP {status}" if isinstance(status, int) else name
-
-
-class BackOff:
-    """Says how long to leave alone what failed: twice as long each time in a row. A clock that is set back ends it.
-
-    Needs no lock: two failures that are reported in the same moment may count twice, and the pause is longer then.
-    """
-
-    def __init__(self, clock: Callable[[], float], *, longest_seconds: float = LONGEST_PAUSE_SECONDS) -> None:
-        self._clock = clock
-        self._longest_seconds = longest_seconds
-        self._failed_at = 0.0
-        self.failures = 0
-        """Failures in a row; those of calls that were made together are one."""
-
-    @property
-    def is_on(self) -> bool:
-        """True during a pause."""
-        doublings = min(self.failures - 1, 10)  # more would only make a large number
-        pause = min(FIRST_PAUSE_SECONDS * 2.0**doublings, LONGEST_PAUSE_SECONDS, self._longest_seconds)
-        return self.failures > 0 and 0 <= self._clock() - self._failed_at < pause
-
-    def failed(self) -> None:
-        """Begin a pause, unless there is one: what was asked before it fails late, and is no news."""
-        if not self.is_on:
-            self._failed_at = self._clock()
-            self.failures += 1
-
-    def succeeded(self) -> None:
-        """Forget the failures."""
-        self.failures = 0

@@ -27,33 +27,29 @@ T = TypeVar("T")
 class SharedFile(Generic[T]):
     """A JSON file `{"version": ..., key: {...}}` that processes share. Trouble with it is logged once and never raised.
 
-    A file that holds anything else, or that of another version of this package, is left alone. A lock file
-    `<name>.lock` beside it stays.
+    That of another version of this package is left alone. A lock file `<name>.lock` beside it stays.
+
+    Raises:
+        ConfigError: the file belongs to something else, or no file can be there.
     """
 
-    def __init__(self, path: Path, *, events: str, key: str, version: int, values: TypeAdapter[Any]) -> None:
-        self.path = path
+    def __init__(
+        self, path: str | os.PathLike[str], *, events: str, key: str, version: int, values: TypeAdapter[Any]
+    ) -> None:
+        self.path = place(path)
         self._events = events  # how the names of log events begin
         self._key = key
         self._version = version
         self._values = values
-        self._failures = FailureLog(path=str(path))
-
-    def require_ours(self) -> None:
-        """Refuse a file that will never be written, because it belongs to something else.
-
-        Raises:
-            ConfigError: it holds something else.
-        """
-        try:
-            self._stored()
-        except OSError:
-            return  # which is logged when it is read
-        except ValueError as error:
-            if str(error) == NOT_OURS:
-                raise ConfigError(
-                    f"{self.path} is {NOT_OURS}: give another path, or delete the file if nobody needs it"
-                ) from error
+        self._failures = FailureLog(path=str(self.path))
+        with suppress(OSError):  # which is logged when it is read
+            try:
+                self._stored()
+            except ValueError as error:
+                if str(error) == NOT_OURS:
+                    raise ConfigError(
+                        f"{self.path} is {NOT_OURS}: give another path, or delete the file if nobody needs it"
+                    ) from error
 
     def read(self) -> T | None:
         """Return what is in the file, in this thread; None when it cannot be read."""

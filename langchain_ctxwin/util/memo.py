@@ -103,17 +103,17 @@ class Seen:
     """What was seen before, of what is to be done once; thread-safe, and at most `MAX_SEEN` things are known."""
 
     def __init__(self) -> None:
-        self._known: Lru[bool] = Lru(MAX_SEEN)
+        self._things: Lru[bool] = Lru(MAX_SEEN)
 
     def is_new(self, thing: Hashable) -> bool:
         """Say whether this is seen for the first time."""
-        return self._known.is_new(thing, True)
+        return self._things.is_new(thing, True)
 
 
 def once(memo: Lru[V], key: Hashable, make: Callable[[], V]) -> V:
     """Return the remembered value of `key`, or make it."""
-    known = memo.get(key)
-    return memo.put(key, make()) if known is None else known
+    value = memo.get(key)
+    return memo.put(key, make()) if value is None else value
 
 
 class PerMessage(Generic[V]):
@@ -121,7 +121,7 @@ class PerMessage(Generic[V]):
 
     def __init__(self, work_out: Callable[[AnyMessage], V]) -> None:
         self._work_out = work_out
-        self._known: dict[int, tuple[ref[Any], V]] = {}
+        self._values: dict[int, tuple[ref[Any], V]] = {}
         self._texts: Lru[V] = Lru(MAX_TEXTS, of_conversations=True)
 
     def __call__(self, message: AnyMessage) -> V:
@@ -129,17 +129,17 @@ class PerMessage(Generic[V]):
         if isinstance(message, SystemMessage) and isinstance(message.content, str):
             return once(self._texts, message.content, lambda: self._work_out(message))
         key = id(message)
-        known = self._known.get(key)
-        if known and known[0]() is message:
-            return known[1]
+        remembered = self._values.get(key)
+        if remembered and remembered[0]() is message:
+            return remembered[1]
         value = self._work_out(message)
-        if len(self._known) >= MAX_PRICES:
-            self._known.clear()
-        self._known[key] = (ref(message, lambda gone: self._forget(key, gone)), value)
+        if len(self._values) >= MAX_PRICES:
+            self._values.clear()
+        self._values[key] = (ref(message, lambda gone: self._forget(key, gone)), value)
         return value
 
     def _forget(self, key: int, gone: ref[Any]) -> None:
         """Forget a message that no longer exists."""
-        known = self._known.get(key)
-        if known and known[0] is gone:
-            self._known.pop(key, None)
+        remembered = self._values.get(key)
+        if remembered and remembered[0] is gone:
+            self._values.pop(key, None)

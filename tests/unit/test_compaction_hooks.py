@@ -301,7 +301,7 @@ def test_old_results_of_cleared_tools_go_first_and_those_of_others_stay():
             "clear_tools and spare_tools both name b: leave each in one",
         ),
         ({"spare_tools": [""]}, "spare_tools.0='': String should match pattern"),
-        ({"clear_tools": "search"}, "clear_tools='search'"),
+        ({"clear_tools": 3}, "clear_tools=3"),
         *(
             ({name: ["plam"]}, f"{name}=('plam',): the agent has no tool of that name, it has log, plan: correct")
             for name in ("clear_tools", "spare_tools")

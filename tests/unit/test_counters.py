@@ -16,6 +16,7 @@ from langchain_ctxwin import ConfigError, ContextEngine, ModelLimits, TokenEstim
 from langchain_ctxwin.core import FRAMING
 from langchain_ctxwin.counting import (
     MINUTE_SECONDS,
+    RETRY_SECONDS,
     AnthropicCounter,
     GeminiCounter,
     LocalCounter,
@@ -24,7 +25,6 @@ from langchain_ctxwin.counting import (
     VocabularyCounter,
 )
 from langchain_ctxwin.protocols import RequestCounter
-from langchain_ctxwin.util.failures import FIRST_PAUSE_SECONDS
 from support.fakes import ScriptedChatModel, script
 
 RUNS = settings(max_examples=30)
@@ -254,7 +254,7 @@ def test_a_dead_endpoint_is_asked_once_per_pause(count):
     provider.answer = ConnectionError()
     assert [count(provider, request) for request in [*questions(20), HI]] == [None] * 20 + [42]
     assert len(provider.asked) == 2
-    provider.now += FIRST_PAUSE_SECONDS
+    provider.now += RETRY_SECONDS
     provider.answer = 7
     assert [count(provider, request) for request in questions(20)] == [7] * 20
 

@@ -407,7 +407,7 @@ def test_a_message_is_priced_once_and_let_go_when_it_is_gone():
     priced.clear()
     del text, blocks, call
     gc.collect()
-    assert prices._known == {}
+    assert prices._values == {}
 
 
 def test_a_small_mapping_forgets_what_was_used_least_recently():
