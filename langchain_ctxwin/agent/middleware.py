@@ -214,12 +214,6 @@ def guarding(kind: Any) -> Any:
 MAX_ENGINES = 64
 """Models of one agent whose engines are kept: more than any router chooses from; losing one loses time only."""
 
-ENGINE_OPTIONS = (
-    *("limits", "summarizer", "config", "counter", "learned", "pin_when", "jobs", "before_compaction"),
-    *("sinks", "prices"),
-)
-"""Arguments that belong to an engine."""
-
 ANY_MODEL = ModelLimits(max_input_tokens=10**9)
 """Limits that contradict no settings."""
 
@@ -309,8 +303,18 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         router: ModelRouter | None = None,
     ) -> None:
         super().__init__()
-        given = locals()
-        options: dict[str, Any] = {name: given[name] for name in ENGINE_OPTIONS}
+        options: dict[str, Any] = {
+            "limits": limits,
+            "summarizer": summarizer,
+            "config": config,
+            "counter": counter,
+            "learned": learned,
+            "pin_when": pin_when,
+            "jobs": jobs,
+            "before_compaction": before_compaction,
+            "sinks": sinks,
+            "prices": prices,
+        }
         _check(engine, validator, guard, options)
         reporter = engine.reporter if engine else Reporter.of(sinks or ())
         self._options = {**options, "sinks": reporter}
