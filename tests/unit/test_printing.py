@@ -141,16 +141,6 @@ def test_a_printed_value_can_be_read_back(value):
     assert exact(Reader(printed).value("")) == exact(value)
 
 
-def test_rows_of_the_same_fields_are_a_table():
-    rows = [
-        {"id": 1, "price": {"base": 9.5, "unit": "EUR"}, "note": "a, b: c"},
-        {"id": 2, "price": {"base": 1e-07}, "note": None},
-        {"id": 3, "price": {"base": 10**30, "unit": ""}, "note": "7"},
-    ]
-    lines = ["1|9.5|EUR|a, b: c", "2|1e-07||null", f'3|{10**30}|""|"7"']
-    assert print_rows(rows) == ("id|price.base|price.unit|note", lines)
-
-
 @pytest.mark.parametrize(
     ("rows", "header", "lines"),
     [
@@ -167,20 +157,3 @@ def test_rows_of_the_same_fields_are_a_table():
 )  # fmt: skip
 def test_rows_are_printed_as(rows, header, lines):
     assert print_rows(rows) == (header, lines)
-
-
-def test_half_a_character_is_escaped():
-    assert print_value({"\ud800": "a\udfff"}) == '{"\\ud800":"a\\udfff"}'
-    assert print_rows([{"a": "\ud83d"}, {"a": "😀"}])[1] == ['"\\ud83d"', "😀"]
-
-
-@pytest.mark.parametrize(("levels", "wrap"), [
-    (100, lambda value: {"a": value}), (100, lambda value: [value]),
-    (50, lambda value: {"a": [{"b": value}, {"b": 1}]}), (50, lambda value: [{"a": value}, {"c": 1}]),
-])  # fmt: skip
-def test_deep_values_are_printed(levels, wrap):
-    value = 1
-    for _ in range(levels):
-        value = wrap(value)
-    assert exact(Reader(print_value(value)).value("")) == exact(value)
-    assert exact(read_rows(print_rows([value, value]))) == exact([value, value])

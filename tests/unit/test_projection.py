@@ -8,7 +8,6 @@ from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.tool_results.cursors import Style
 from langchain_ctxwin.tool_results.showing import (
     GAP,
-    Projected,
     extract,
     project,
     project_automatically,
@@ -35,31 +34,6 @@ def automatic(value, text_chars=20):
 
 
 SPARSE = [{"id": 1, "x": 0}, {"x": 0}, {"id": 3}, None, 5]
-ODD = {"tags": ["a"], "meta": {"x": 1}, "none": [], "id": 1}
-EMPTY = {"a": None, "b": {"c": "", "d": []}}
-
-
-@pytest.mark.parametrize(
-    ("value", "fields", "projected"),
-    [
-        # Siblings are merged; of what is left out as a whole only the top is named.
-        (LISTING, ["items[].price.base", "items.price.fees", "items[].id", "pages"], Projected(
-            value={"items": [{"id": 1, "price": {"base": 90, "fees": {"cleaning": 20}}},
-                             {"id": 2, "price": {"base": 70, "fees": {"cleaning": 15}}}]},
-            missing=("pages",), left_out=("total", 'items[]."a.b"', "items[].owner"))),
-        *((LISTING, fields, Projected(value=LISTING)) for fields in
-          (["*"], ["**"], ["total", "items"], ["*", "items.id"], ["items.**", "total"])),
-        # Rows stay aligned: an item without the fields is an empty object.
-        (SPARSE, ["id"], Projected(value=[{"id": 1}, {}, {"id": 3}, {}, {}], left_out=("[].x", "[]"))),
-        # Where nothing is named, nothing is shown; an empty list stays, for it has no other rows.
-        (ODD, ["tags.name", "meta.y", "none.id", "id"], Projected(
-            value={"none": [], "id": 1}, missing=("tags.name", "meta.y", "none.id"), left_out=("tags[]", "meta.x"))),
-        (EMPTY, ["a", "b.c", "b.d"], Projected(value=EMPTY)),
-        ("text", ["a"], Projected(value="text", missing=("a",))),
-    ],
-)  # fmt: skip
-def test_named_fields_are_kept_and_the_rest_is_reported(value, fields, projected):
-    assert project(value, fields) == projected
 
 
 STARRED = {"a": {"id": 1, "x": 2, "y": 3}, "b": {"id": 4, "x": 5}}
@@ -88,12 +62,6 @@ UNREADABLE = ["a..b", "", "a.", "a[].[]", '"a.b', 'a"b"', '"\\x".a', "items[0].i
 def test_a_path_that_cannot_be_read_is_refused(path):
     with pytest.raises(ConfigError, match=f"field path {re.escape(repr(path))} cannot be read: join keys by dots"):
         project({}, ["id", path])
-
-
-@pytest.mark.parametrize("fields", ["id", []])
-def test_fields_that_are_no_list_of_paths_are_refused(fields):
-    with pytest.raises(ConfigError, match="pass a list of paths"):
-        project({}, fields)
 
 
 KEYS = st.sampled_from(["id", "name", "url", "is_open", "has_x", "a", "b.c", "", "*", 'q"', "[]", "body", " x", "\n"])
@@ -176,22 +144,8 @@ def test_what_rules_leave_out(value, shown, left_out):
     assert (projected.value, set(projected.left_out), projected.shortened) == (shown, set(left_out), ())
 
 
-def test_texts_are_shortened_wherever_they_stand():
-    text = "x y " * 10
-    short = f"{text[:20]} … [20 more characters]"
-    assert automatic(text) == Projected(value=short, shortened=("*",))
-    shown = automatic({"id": 1, "notes": ["ok", text], "rows": [{"has_x": True, "b": text}]})
-    assert shown.value == {"id": 1, "notes": ["ok", short], "rows": [{"b": short}]}
-    assert shown.shortened == ("notes[]", "rows[].b")
-
-
 # Sentences of a long text.
 
-FERRY = (
-    "The ferry was built in 1974 at a yard in Bergen. It carried cars for thirty years. The crew knew every rock. "
-    "In winter it sometimes stayed in port for days. Refunds are paid within two weeks when a crossing is cancelled. "
-    "Pets travel free of charge. A café on the upper deck served waffles. The ferry can be visited on Sundays."
-)
 PIECES = st.sampled_from(
     ["word ", "A sentence. ", "Is it 5? ", "\n", "\n\n", "# Title\n", "a" * 300, " " * 30, "你好。", "ภาษาไทย ",
      "جملة عربية؟ ", "हिन्दी वाक्य। ", "\r\n", "e\u0301", "\ud83d\ude00", "\ud800", "\x00", "\u2028", "\u00a0", "--"]
@@ -210,28 +164,3 @@ def test_an_extract_is_short_and_verbatim_and_counts_what_it_leaves_out(text, ma
     for piece in shown[: ending.start()].removeprefix(GAP.lstrip()).split(GAP):
         at = text.index(piece.strip(), at) + len(piece.strip())
     assert 0 < int(ending[1].replace(",", "")) <= len(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "max_chars", "asked", "shown"),
-    [
-        (FERRY, 90, [], "The ferry was built in 1974 at a yard in Bergen. … [277 more characters]"),
-        (FERRY, 110, ["Do I get a refund if the crossing gets cancelled?"],
-         "… Refunds are paid within two weeks when a crossing is cancelled. … [262 more characters]"),
-        (FERRY, 85, ["pets", "waffles"], "… The crew knew every rock. … Pets travel free of charge. … [272 more"),
-        ("".join(f"10:00:{n:02} INFO worker {n}\n" for n in range(60)) + "ERROR disk full\n", 60, ["errors"],
-         "… ERROR disk full … [1,430 more characters]"),
-        ("北风号渡轮于多年前建造。它在岛屿之间运送汽车。航班取消时支付退款。宠物免费乘船。" * 3, 60, ["退款政策是什么"],
-         "… 航班取消时支付退款。宠物免费乘船。 … 航班取消时支付退款。"),
-        ("QUJD" * 100, 70, [], "QUJDQUJDQUJDQUJDQUJDQUJDQUJDQUJDQUJD"),
-    ],
-    ids=["no question", "a question", "several words", "a log", "Chinese", "no words"],
-)  # fmt: skip
-def test_the_statements_with_most_of_the_words_are_shown(text, max_chars, asked, shown):
-    extracted = extract(text, max_chars, query_words(asked))
-    assert (extracted.startswith(shown), len(extracted) <= max_chars) == (True, True)
-
-
-def test_words_are_bounded():
-    assert len(query_words([" ".join(f"word{number}" for number in range(5_000))])) == 64
-    assert set(query_words(["Please show me the status of order INV-2024-17"])) >= {"status", "order", "inv-2024-17"}

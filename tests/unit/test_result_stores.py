@@ -1,6 +1,5 @@
 """Does every store keep results until they expire, each for its own tenant, and never return something else?"""
 
-import os
 from contextlib import suppress
 from functools import partial
 
@@ -46,30 +45,6 @@ async def test_a_result_expires(store, clock):
         assert (before, store.get("ns/a"), store.get("ns/b")) == (b"first", None, b"second")
 
     await elsewhere(check)
-
-
-class Recording(InMemoryStore):
-    """Notes with which options it is called."""
-
-    def __init__(self):
-        super().__init__()
-        self.seen = []
-
-    def put(self, namespace, key, value, index=None, **options):
-        self.seen.append(("put", index, options))
-
-    def get(self, namespace, key, **options):
-        self.seen.append(("get", options))
-
-
-def test_a_store_is_told_its_own_expiry_where_it_has_one_and_a_read_does_not_extend_it():
-    plain, expiring = Recording(), Recording()
-    expiring.supports_ttl = True
-    for base in (plain, expiring):
-        LangGraphResultStore(base).put("ns/a", b"value", 61)
-    LangGraphResultStore(plain).get("ns/a")
-    assert plain.seen == [("put", False, {}), ("get", {"refresh_ttl": False})]
-    assert expiring.seen == [("put", False, {"ttl": 2})]
 
 
 def test_each_tenant_has_a_namespace():
@@ -131,18 +106,6 @@ def test_the_memory_is_bounded_in_bytes():
     assert (kept, len(store), store.size_bytes) == (["a", "c", "d"], 3, 30)
 
 
-def test_what_expired_goes_first_and_without_being_asked_for():
-    clock = FakeClock()
-    store = MemoryResultStore(max_bytes=20, clock=clock)
-    store.put("ns/a", b"123456", 1000)
-    store.put("ns/b", b"123456", 1)
-    clock.now += 2
-    store.get("ns/other")
-    assert (len(store), store.size_bytes) == (1, 10)
-    store.put("ns/c", b"123456", 1000)
-    assert [store.get(f"ns/{name}") for name in "abc"] == [b"123456", None, b"123456"]
-
-
 def test_a_value_that_fits_nowhere_is_refused():
     store = MemoryResultStore(max_bytes=20)
     store.put("ns/a", b"value", TTL)
@@ -153,18 +116,6 @@ def test_a_value_that_fits_nowhere_is_refused():
         "store"
     )
     assert store.get("ns/a") == b"value"
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_forked_child_starts_with_an_empty_store():
-    store = MemoryResultStore()
-    store.put("ns/a", b"value", TTL)
-    with store._lock:
-        child = os.fork()
-        if child == 0:
-            os._exit(0 if (store.get("ns/a"), len(store), store.size_bytes) == (None, 0, 0) else 1)
-    assert (os.waitpid(child, 0)[1], store.get("ns/a")) == (0, b"value")
 
 
 def test_a_redis_store_needs_a_server_and_the_extra(monkeypatch):

@@ -1,6 +1,5 @@
 """Do pages of text end at readable places, fit their budgets, and give the whole text together?"""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -47,42 +46,3 @@ def test_the_tail_fits_and_begins_late_enough(text, budget, earliest, price):
 
     assert earliest <= start <= len(text)
     assert start == len(text) or price(text[start:]) <= budget
-
-
-@pytest.mark.parametrize(
-    ("text", "budget", "first"),
-    [
-        ("One line.\nSecond line.\n\nAnother one.\nIts second line.\n", 40, "One line.\nSecond line.\n\n"),
-        ("".join(f"{n},name {n},{n * 7}\n" for n in range(100, 140)), 50, "100,name 100,700\n101,name 101,707\n"),
-        ("Dr. Smith came. The second sentence. The third.", 42, "Dr. Smith came. The second sentence. "),
-        ("今天天气很好。我们去公园吧。你觉得呢。", 16, "今天天气很好。我们去公园吧。"),
-        ("هذه هي الجملة الأولى. وهذه هي الجملة الثانية.", 30, "هذه هي الجملة الأولى. "),
-        ("# A\n\nShort.\n\n" + "Some words " * 20, 100, "# A\n\nShort.\n\n" + "Some words " * 7 + "Some "),
-        ("QUJD" * 30, 50, "QUJD" * 12 + "QU"),
-        ("abcde\u0301" + "x" * 9, 5, "abcd"),
-        ("abcd\ud83d\ude00" + "x" * 9, 5, "abcd"),
-        ("abc👩\u200d👧" + "x" * 9, 5, "abc"),
-    ],
-    ids=["paragraph", "row", "sentence", "Chinese", "Arabic", "not tiny", "encoded", "accent", "surrogates", "emoji"],
-)
-def test_a_page_ends_with(text, budget, first):
-    assert pages(text, budget)[0] == first
-
-
-def test_a_page_looks_at_a_window_only():
-    priced = []
-
-    def price(text):
-        priced.append(len(text))
-        return ESTIMATE(text)
-
-    page_end("A line of a log, as there are many.\n" * 1_000_000, 5_000_000, 1_000, price)
-
-    assert (len(priced) < 60, max(priced) <= 8_000) == (True, True)
-
-
-def test_the_tail_begins_with_a_line_or_is_all_that_is_left():
-    text = "".join(f"line {number} of the log\n" for number in range(100))
-
-    assert text[tail_start(text, 55, len, 0) :] == "line 98 of the log\nline 99 of the log\n"
-    assert tail_start("one two three", 100, len, 4) == 4

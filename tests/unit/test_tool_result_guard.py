@@ -148,34 +148,6 @@ def test_structured_content_that_repeats_a_stored_result_is_not_kept_twice(texts
     assert shown.response_metadata["ctxwin"]["artifact_left_out"] == "structured_content"
 
 
-@pytest.mark.parametrize("structured", [{"items": data()[1:]}, {"result": data()}, None, data()])
-def test_structured_content_that_says_something_else_stays(structured):
-    shown = shown_of_mcp([{"type": "text", "text": json.dumps({"items": data()})}], structured)
-    assert shown.artifact == {"structured_content": structured}
-    assert "artifact_left_out" not in shown.response_metadata["ctxwin"]
-
-
-@everywhere
-@both
-def test_media_that_fits_stays_beside_the_shortened_text(wiring, is_async):
-    guard = ToolResultGuard(ToolResultConfig(max_tokens=6_000))
-    look = tool_of("look", lambda: [IMAGE, {"type": "text", "text": text() * 20}])
-    (message,) = results(wiring, guard, [look], call("look"), is_async=is_async)
-    assert [block["type"] for block in message.content] == ["text", "image"]
-    assert message.content[1] == IMAGE
-
-
-@everywhere
-def test_media_that_is_too_large_is_described_and_kept(wiring):
-    guard = ToolResultGuard(ToolResultConfig(max_tokens=300))
-    (message,) = results(wiring, guard, [tool_of("look", lambda: [IMAGE] * 12)], call("look"))
-    assert isinstance(message.content, str)
-    assert "image/png" in message.text
-    assert PIXEL not in message.text
-    assert text_tokens(message.text) <= 300
-    assert PIXEL in everything(guard, message.text)
-
-
 LINKS = [
     {"type": "file", "id": "lc_0", "url": "https://archive.example/tides.csv", "mime_type": "text/csv"},
     {"type": "file", "url": "resource://harbour/map", "extras": {"title": "Harbour map"}},
@@ -195,16 +167,6 @@ def test_links_to_files_are_texts_that_show_their_addresses(wiring, is_async, be
     assert "document: https://archive.example/pilots.pdf" in message.text
     assert "lc_0" not in message.text
     assert text_tokens(message.text) <= 600
-
-
-def test_images_behind_addresses_are_shown_as_far_as_they_fit_and_named_all() -> None:
-    addresses = [f"https://archive.example/{number}.png" for number in range(9)]
-
-    shown = ToolResultGuard().output([{"type": "image", "url": address} for address in addresses], "look", {})
-
-    assert 1 <= len(shown[1:]) < len(addresses)
-    assert {block["type"] for block in shown[1:]} == {"image"}
-    assert [address for address in addresses if address not in shown[0]["text"]] == []
 
 
 def test_as_many_images_are_shown_as_the_budget_holds_beside_a_short_text() -> None:
@@ -272,22 +234,7 @@ def test_what_is_guarded_twice_is_reduced_once():
     assert message.response_metadata["ctxwin"]["result_chars"] == len(text())
 
 
-FEW = [{"id": at, "name": f"row-{at}", "note": f"a note that nobody reads, of row {at}"} for at in range(9)]
 CHOSEN = ToolResultConfig(max_tokens=2_000, fields=("[].id", "[].name"))
-
-
-@both
-async def test_configured_fields_apply_to_results_that_fit(is_async: bool) -> None:
-    """A small result is shown in the chosen fields as well, and the others can be read by its cursor."""
-    guard = ToolResultGuard(CHOSEN)
-
-    shown = await guard.aoutput(FEW, "rows", {}) if is_async else guard.output(FEW, "rows", {})
-    cursor = shown.rpartition('cursor="')[2].partition('"')[0]
-
-    assert "row-8" in shown
-    assert "nobody" not in shown
-    assert text_tokens(shown) < text_tokens(json.dumps(FEW))
-    assert "nobody reads, of row 8" in guard.read(cursor, fields=["*"])
 
 
 @pytest.mark.parametrize(

@@ -21,9 +21,6 @@ from langchain_ctxwin.errors import (
     ResultGoneError,
 )
 from langchain_ctxwin.tool_results import guard as module
-from langchain_ctxwin.tool_results.cursors import ResultRecord
-from langchain_ctxwin.tool_results.guard import MIN_TOKENS
-from langchain_ctxwin.tool_results.reading import Reader
 from langchain_ctxwin.tool_results.stores import MemoryResultStore
 from support.oracle import text_tokens
 from support.result_stores import FakeClock
@@ -134,16 +131,6 @@ def test_a_question_that_cannot_be_asked_is_refused_in_code_and_told_to_the_mode
         guard.read(cursor, **question)
     message = guard.tools[0].invoke(call("read_more", cursor=cursor, **question))
     assert (message.status, message.text) == ("error", str(error.value))
-
-
-@pytest.mark.parametrize("page_tokens", [1, 10, 150, 10**9])
-def test_a_page_is_at_most_what_was_asked_for_and_at_most_the_budget(page_tokens):
-    guard = guard_of(clock=FakeClock())
-    cursor = first_page(guard)
-    page = guard.read(cursor, page_tokens=page_tokens)
-    # A smaller page would be little more than what is told around it.
-    assert text_tokens(page) <= min(max(MIN_TOKENS, page_tokens), 600)
-    assert (page == guard.read(cursor)) == (page_tokens >= 600)
 
 
 def refused(guard: ToolResultGuard, cursor: str, error: type[CursorError], **options: Any) -> str:
@@ -267,26 +254,3 @@ def test_a_store_is_awaited_in_async_runs():
         return await guard.aread(last_cursor(shown) or "")
 
     assert "Result of give" in asyncio.run(run())
-
-
-def test_large_results_are_worked_on_beside_the_event_loop(monkeypatch):
-    seen: dict[str, set[str]] = {}
-
-    def noting(name: str, work: Any) -> Any:
-        def noted(*args: Any, **kwargs: Any) -> Any:
-            seen.setdefault(name, set()).add(threading.current_thread().name)
-            return work(*args, **kwargs)
-
-        return noted
-
-    for kind, name in ((Reader, "first"), (Reader, "answer"), (ResultRecord, "to_bytes"), (ResultRecord, "from_bytes")):
-        monkeypatch.setattr(kind, name, noting(name, getattr(kind, name)))
-
-    async def run(guard: ToolResultGuard) -> None:
-        shown = await guard.aoutput(ROWS, "give", {})
-        if cursor := last_cursor(shown):
-            await guard.aread(cursor)
-
-    asyncio.run(run(guard_of()))
-    asyncio.run(run(guard_of(store=Down())))
-    assert seen == {name: {"ctxwin"} for name in ("first", "to_bytes", "from_bytes", "answer")}

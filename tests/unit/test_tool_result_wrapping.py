@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from itertools import cycle
 from typing import Annotated, Any
 
@@ -12,14 +11,13 @@ from langchain_core.callbacks import BaseCallbackHandler, CallbackManagerForTool
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, InjectedToolCallId, StructuredTool, Tool, ToolException, tool
-from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import InjectedState, InjectedStore, ToolRuntime
 from langgraph.store.base import BaseStore
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, interrupt
-from pydantic import BaseModel, Field, PrivateAttr
+from pydantic import BaseModel, Field
 
 from langchain_ctxwin import ToolResultConfig, ToolResultGuard
 from support.oracle import text_tokens
@@ -146,7 +144,6 @@ SYNC = [
 ]  # fmt: skip
 ASYNC = [(tool_of(in_the_loop), ("x", "acme", "c1")), (OnlyArun(), ("x", "acme"))]
 CASES = [*((one, facts, loop) for loop in (False, True) for one, facts in SYNC), *((*case, True) for case in ASYNC)]
-TOOLS = [one for one, _ in [*SYNC, *ASYNC]]
 
 
 def guard_of(**settings: Any) -> ToolResultGuard:
@@ -176,16 +173,6 @@ def test_a_tool_gets_what_it_would_get_without_a_guard(wiring, one, facts, is_as
     read = everything(guard, message.text)
     assert repr(facts) in read or (one is callbacks and "('x', " in read), read[:300]
     assert LINES[-1] in read
-
-
-@pytest.mark.parametrize("one", TOOLS, ids=lambda one: one.name)
-def test_the_model_sees_the_same_definition_and_the_tool_itself_stays_as_it_was(one):
-    kind, before = type(one), dict(one)
-    wrapped, _ = guard_of().wrap([one])
-    assert convert_to_openai_tool(wrapped) == convert_to_openai_tool(one)
-    assert (wrapped.name, wrapped.description, wrapped.args) == (one.name, one.description, one.args)
-    assert (type(wrapped).__name__, isinstance(wrapped, type(one))) == (type(one).__name__, True)
-    assert (type(one), dict(one)) == (kind, before)
 
 
 def test_a_wrapped_tool_works_outside_of_a_graph():
@@ -240,15 +227,6 @@ def test_exceptions_leave_a_tool_as_they_do_without_a_guard(wiring, is_async, on
         results(wiring, guard_of(), [one], call(one.name), is_async=is_async)
 
 
-@pytest.mark.parametrize("wiring", NODES)
-@both
-def test_exceptions_that_the_node_handles_become_the_same_error_message(wiring, is_async):
-    handling = {"handle_tool_errors": True}
-    (message,) = results(wiring, guard_of(), [breaks], call("breaks"), is_async=is_async, node=handling)
-    (plain,) = results("plain", None, [breaks], call("breaks"), node=handling)
-    assert (message.content, message.status) == (plain.content, "error")
-
-
 HUGE_ERROR = "no such city: " + "Atlantis " * 110_000  # about a megabyte
 returns_one = tool_of(
     lambda: ToolMessage(HUGE_ERROR, tool_call_id="c1", name="answers", status="error"), name="answers"
@@ -286,47 +264,6 @@ def test_a_tool_that_interrupts_is_resumed(wiring, is_async):
     assert text_tokens(message.text) <= BUDGET
 
 
-class Counting(BaseTool):
-    """A tool with a memory of its own."""
-
-    name: str = "counting"
-    description: str = "Count calls."
-    calls: int = 0
-    _seen: list[int] = PrivateAttr(default_factory=list)
-
-    def _run(self) -> str:
-        self.calls += 1
-        self._seen.append(self.calls)
-        return json.dumps(self._seen)
-
-
-@everywhere
-def test_a_tool_remembers_its_calls_and_so_does_the_one_that_was_given(wiring):
-    one, guard = Counting(), guard_of()
-    told = [results(wiring, guard, [one], call("counting"))[0].text for _ in range(3)]
-    assert (told, one.calls) == (["[1]", "[1, 2]", "[1, 2, 3]"], 3)
-
-
-@both
-def test_a_tool_that_runs_in_a_way_of_its_own_is_guarded_too(is_async):
-    class Proxy(BaseTool):
-        name: str = "proxy"
-        description: str = "Runs elsewhere."
-
-        def _run(self) -> str:
-            raise AssertionError("not run")
-
-        def run(self, tool_input: Any, *args: Any, **kwargs: Any) -> Any:
-            return ToolMessage(large("x"), tool_call_id=kwargs["tool_call_id"], name="proxy")
-
-        async def arun(self, tool_input: Any, *args: Any, **kwargs: Any) -> Any:
-            return self.run(tool_input, **kwargs)
-
-    for wiring in WIRINGS:
-        (message,) = results(wiring, guard_of(), [Proxy()], call("proxy"), is_async=is_async)
-        assert text_tokens(message.text) <= BUDGET
-
-
 @pytest.mark.parametrize("shape", ["messages", "pairs", "dicts", "a tuple", "one"])
 def test_messages_in_every_form_of_an_update_are_guarded(shape):
     message = ToolMessage(large("x"), tool_call_id="c1", name="move")
@@ -340,19 +277,6 @@ def test_messages_in_every_form_of_an_update_are_guarded(shape):
     shown = guard_of().output(Command(update=update), "move", {})
     assert text_tokens(repr(shown)) <= BUDGET * 2
     assert len(repr(shown)) < len(large("x"))
-
-
-def test_a_tool_with_a_json_schema_keeps_an_argument_named_runtime():
-    given = {}
-    properties = {"title": {"type": "string"}, "runtime": {"type": "integer"}}
-    movie = StructuredTool.from_function(
-        lambda **arguments: given.update(arguments) or "ok",
-        name="movie",
-        description="A movie.",
-        args_schema={"type": "object", "properties": properties},
-    )
-    results("wrap", guard_of(), [movie], call("movie", title="x", runtime=90))
-    assert given == {"title": "x", "runtime": 90}
 
 
 @pytest.mark.parametrize(("reader", "is_read"), [("one", True), ("other", False)])
