@@ -21,7 +21,7 @@ from langchain_core.runnables.config import run_in_executor
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from langgraph.prebuilt import ToolRuntime
 
-from langchain_ctxwin.core.blocks import compact_json
+from langchain_ctxwin.core.blocks import compact_json, text_of
 from langchain_ctxwin.core.calls import calls_of, is_user
 from langchain_ctxwin.core.fitting import take_while_fits
 from langchain_ctxwin.core.pins import last_user
@@ -43,6 +43,7 @@ MIN_TOKENS = 200  # of the tool: one chat message with its label, or a few lines
 LEAST_TOKENS = 8  # of a message with its label: what is ranked behind as many as fill the room is not priced
 MOST_CHARS = 16  # of a token: what is read at once is no longer than so many characters for each one
 QUOTED_CHARS = 80  # of a query or an id, in an answer that finds nothing
+CALL_CHARS = 200  # of the call above its result: as much as the record has of one
 NAME_CHARS = 64  # of a name in a label, the longest that providers accept; anybody's message may have a longer one
 LONG_ID_CHARS = 16  # ids up to this length are short enough
 HANDLE_CHARS = 8  # of a longer id, so that it is unlikely that a later id begins like it
@@ -69,7 +70,8 @@ SEPARATOR = "\n\n"
 
 DESCRIPTION = (
     "Look up earlier messages of this conversation that you no longer see: what was said, tool calls, and tool results "
-    "that were cleared or shortened. Give `query` to search by words; names, numbers and file names work best. Give "
+    "that were cleared or shortened. Give `query` to search by words: names, products, options, numbers and file "
+    "names of what you look for, not the name of a tool. Give "
     "`message_id` to read one message, as named in notes like 'still in the history as message ...'; add `query` to "
     "read it from the best match on, or `offset_chars` to read on from there."
 )
@@ -271,13 +273,12 @@ def _check(max_tokens: Any, least: int, counter: Any) -> None:
 
 def _matching(messages: Sequence[AnyMessage], positions: Iterable[int], query: str) -> list[Excerpt]:
     """The passages of the messages at these positions that match, by worth; of equals the newer, from its beginning."""
-    passages, words, calls = list[Excerpt](), list[Sequence[str]](), dict[str | None, str]()
+    passages, words = list[Excerpt](), list[Sequence[str]]()
+    calls = _answered_calls(messages)
     for index in positions:
         message = messages[index]
-        calls |= {call["id"]: f"{call['name']} {compact_json(call['args'])}" for call in calls_of(message)}
         # Beside what it says, a message is found by its author, and a result by its call.
-        called = calls.get(message.tool_call_id, "") if isinstance(message, ToolMessage) else ""
-        about = terms(f"{message.name or ''} {called}")
+        about = terms(f"{message.name or ''} {calls.get(index, '')}")
         text = readable_text(message)
         for start, stop, said in _passages(text) if len(text) <= SPLIT_TEXT_CHARS else _passages.__wrapped__(text):
             is_whole = stop - start == len(text)
@@ -290,6 +291,16 @@ def _matching(messages: Sequence[AnyMessage], positions: Iterable[int], query: s
         if score > 0
     ]
     return sorted(found, key=lambda part: (-part.worth, -part.index, part.start_char))
+
+
+def _answered_calls(messages: Sequence[AnyMessage]) -> dict[int, str]:
+    """Return the call that each result answers, by the result's position; ids of calls are used again."""
+    calls, found = dict[str | None, str](), dict[int, str]()
+    for index, message in enumerate(messages):
+        calls |= {call["id"]: f"{call['name']} {compact_json(call['args'])}" for call in calls_of(message)}
+        if isinstance(message, ToolMessage) and message.tool_call_id in calls:
+            found[index] = calls[message.tool_call_id]
+    return found
 
 
 def _worth(score: float, text: str) -> float:
@@ -356,6 +367,7 @@ class _Reader:
         self._price = price
         self._max_tokens = max_tokens
         self._handles = handles(messages)
+        self._calls = _answered_calls(messages)
         said = ((i, message) for i, message in enumerate(messages) if is_user(message))
         self._turns = [index for index, message in said if NOTE_KEY not in message.additional_kwargs]
 
@@ -432,7 +444,8 @@ class _Reader:
     def _labelled(self, part: Excerpt) -> str:
         """A passage behind the line that says whose it is; how to read on stands once, at the top of the page."""
         where = f", {part.start_char}-{part.stop_char} of {len(readable_text(part.message))}"
-        return f"[{self._author(part.index)}{'' if part.is_whole else where}]\n{part.text}"
+        label = f"[{self._author(part.index)}{'' if part.is_whole else where}]"
+        return "\n".join(filter(None, (label, self._calls.get(part.index, "")[:CALL_CHARS], part.text)))
 
     def _author(self, index: int) -> str:
         message = self.messages[index]
@@ -482,14 +495,16 @@ def _in_sight(messages: Sequence[AnyMessage], state: Mapping[str, Any]) -> froze
 def _searchable(messages: Sequence[AnyMessage], tool_name: str) -> list[int]:
     """The positions of what is worth a search: not the question being answered, nor calls of this tool and answers.
 
-    A question matches itself best of all.
+    A question matches itself best of all. A call that was answered and says nothing else is found with its result.
     """
+    answered = {message.tool_call_id for message in messages if isinstance(message, ToolMessage)}
 
     def is_own(message: AnyMessage) -> bool:
         if isinstance(message, ToolMessage):
             return message.name == tool_name
         calls = calls_of(message)
-        return bool(calls) and all(call["name"] == tool_name for call in calls)
+        is_bare = not text_of(message.content).strip()
+        return bool(calls) and all(call["name"] == tool_name or (is_bare and call["id"] in answered) for call in calls)
 
     asked = last_user(messages)
     calling = max((i for i, message in enumerate(messages) if isinstance(message, AIMessage)), default=len(messages))

@@ -313,7 +313,7 @@ def test_messages_come_whole_and_in_the_order_they_were_said():
         "4 of 4 matching messages, the most relevant that fit, oldest first:\n\n"
         "[m0, user, turn 1]\nFind the key.\n\n"
         '[m2, assistant, turn 1]\nLet me look.\nfind {"key":1}\n\n'
-        "[m3, tool find, turn 1]\nA key.\n\n"
+        '[m3, tool find, turn 1]\nfind {"key":1}\nA key.\n\n'
         f"[m4, assistant {'A' * 64}, turn 1]\nThe key is here."
     )
 
