@@ -5,7 +5,7 @@
 
 What stands between `<!-- figures: NAME -->` and `<!-- end of figures -->` is written: `arena` and `missed` by functions
 of these names, anything else is the section of that name in RESULTS.md, or, behind a colon, its paragraphs that begin
-with one of the texts given.
+with one of the texts given (or ours `beside the strongest tail`).
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ ARENA_COLUMNS = (
     "failed turns", "invalid requests", "current question shown", "planted facts shown at the end", "prefix stability",
     "added seconds per call", "cost",
 )  # fmt: skip
+RIVALS = ("ours", "drop and list")
 SHOWN_AS = {
     "ours-nodes": "this package, nodes",
     "ours-own-model": "the same, the agent's model summarizes",
@@ -54,6 +55,8 @@ def block(name: str, found: dict[str, Section]) -> str:
         return f"`{section.command}`: {section.how}."
     if name == "arena":
         return arena(section)
+    if wanted == "beside the strongest tail":
+        return beside(section)
     return excerpt(section, [text.strip() for text in wanted.split(";")] if wanted else [""])
 
 
@@ -90,6 +93,13 @@ def arena(section: Section) -> str:
         ]
         lines.append(f"| {SHOWN_AS.get(rows[0][0], rows[0][0])} | " + " | ".join(cells) + " |")
     return "\n".join([f"`{section.command}` ({section.how}):", "", *lines])
+
+
+def beside(section: Section) -> str:
+    """The rows of ours and of the strongest plain rival."""
+    lines = [line for line in section.text.splitlines() if line.startswith("|")]
+    rows = [line for line in lines[2:] if line.split(" | ")[1] in RIVALS]
+    return "\n".join([f"`{section.command}` ({section.how}):", "", *lines[:2], *rows])
 
 
 def tables_of(text: str) -> Iterator[list[list[str]]]:
