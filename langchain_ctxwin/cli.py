@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import langchain_core
 
 from langchain_ctxwin import __version__
+from langchain_ctxwin.agent.command import add_thread_commands
 from langchain_ctxwin.config import FileConfig, changes, defaults, listed, origins, shown
 from langchain_ctxwin.core.limits import ModelLimits, budget_table
 from langchain_ctxwin.core.overflow import classify_overflow
@@ -109,7 +110,7 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--seed", type=int, default=0, help="another number asks other questions")
     demo.add_argument("--all", action="store_true", help="play also the stories about many tools, models and parts")
     demo.set_defaults(run=_demo)
-    for add in (_add_config, _add_models, _add_history, _add_replay):
+    for add in (_add_config, _add_models, _add_history, _add_replay, add_thread_commands):
         add(commands)
     return parser
 

@@ -111,7 +111,7 @@ def _texts(value: Any) -> Any:
 Texts = Annotated[tuple[str, ...], BeforeValidator(_texts)]
 """Several texts; a single one stands for itself."""
 
-ToolNames = Annotated[tuple[Annotated[str, Field(pattern=r"\S")], ...], BeforeValidator(_texts)]
+ToolNames = tuple[Annotated[str, Field(pattern=r"\S")], ...]
 
 
 def _pattern(pattern: str) -> str:
@@ -192,6 +192,8 @@ class ContextConfig(Settings):
         keep: Low-water mark: what a compaction leaves of the history (share of the history budget, or tokens).
         trigger_messages: Number of messages in the view past which a summary is made, whatever their size.
         max_history_tokens: Cap of the room that `trigger` and `keep` are shares of: a huge window need not be filled.
+        compact_when_idle: Compact before the next request, when a compaction is near (`prepare`) and the prompt cache
+            is cold: after five minutes with Anthropic's "5m", else after an hour.
         summarize: Let a model summarize beside the agent, on the critical path, or never. The record of what left is
             kept in any case: it needs no model, and takes milliseconds.
         summary_max_tokens: Largest summary; by default a share of the history budget.
@@ -262,6 +264,7 @@ class ContextConfig(Settings):
     keep: Share = 0.15
     trigger_messages: Annotated[int, Field(ge=2, le=MAX_AMOUNT)] | None = None
     max_history_tokens: Count | None = None
+    compact_when_idle: bool = False
     summarize: Literal["background", "inline", "off"] = "background"
     summary_max_tokens: Count | None = None
     summary_prompt: SummaryPrompt | None = None

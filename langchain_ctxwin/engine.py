@@ -46,7 +46,7 @@ from langchain_ctxwin.errors import ConfigError, SummarizationError, brief, expe
 from langchain_ctxwin.hooks import BeforeCompaction, Plan, agreed, report_compaction
 from langchain_ctxwin.limit_memory import FollowedLimits, followed, is_registry
 from langchain_ctxwin.pricing import MAX_CONVERSATIONS, Pricing, Pricings
-from langchain_ctxwin.protocols import LimitMemory, MetricsSink, TokenCounter
+from langchain_ctxwin.protocols import Clock, LimitMemory, MetricsSink, TokenCounter
 from langchain_ctxwin.reporting import Prices, Reporter
 from langchain_ctxwin.summarize import (
     ModelSummarizer,
@@ -108,6 +108,7 @@ class ContextEngine:
             They are called in the turn; what one raises is logged, and the turn goes on.
         prices: of models, for the costs in events: a `ModelInfo`, a `ModelRegistry`, or a function that returns the
             `ModelInfo` for a name. By default those of `limits`, or of the candidate that a router chose, if any.
+        clock: seconds since the epoch, for `compact_when_idle`.
 
     Instantiate:
         ```python
@@ -139,6 +140,7 @@ class ContextEngine:
         before_compaction: BeforeCompaction | None = None,
         sinks: Iterable[MetricsSink] | Reporter = (),
         prices: Any = None,
+        clock: Clock = time.time,
     ) -> None:
         hooks = {"before_compaction": before_compaction}
         check_collaborators(config=config, counter=counter, learned=learned, jobs=jobs, pin_when=pin_when, **hooks)
@@ -152,7 +154,7 @@ class ContextEngine:
         self._truncating, self._known_rules = Seen(), Lru[tuple[Any, Rules]](MAX_TEXTS)
         self._rules = self._read_rules(limits)
         self._pricings = Pricings(counter, family=family_of(limits))
-        self._pin_when = pin_when
+        self._pin_when, self.clock = pin_when, clock
         self._records: Lru[tuple[object, tuple[Record, tuple[str, ...]]]] = Lru(
             MAX_CONVERSATIONS, of_conversations=True
         )
@@ -638,6 +640,7 @@ class ContextEngine:
             has_deferred=rules.provider not in NEVER_DEFER and pricing.has_deferred(tools),
             rules=rules,
             media=settings.media,
+            now_seconds=self.clock() if settings.compact_when_idle else None,
             pins=history.wished | history.marked if settings.client_pins else history.wished,
             recall=recall_name(tools),
         )

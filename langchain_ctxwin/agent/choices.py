@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import Runnable
 from langchain_core.runnables.base import RunnableBindingBase
@@ -21,7 +23,7 @@ from langchain_ctxwin.core.model_info import arguments_of, family_of, model_name
 from langchain_ctxwin.core.native import is_deferred
 from langchain_ctxwin.core.recovery import output_tokens_of
 from langchain_ctxwin.core.request import Window
-from langchain_ctxwin.core.tool_schemas import listed, name_of
+from langchain_ctxwin.core.tool_schemas import listed, name_of, recall_name
 from langchain_ctxwin.engine import ContextEngine, settings_of
 from langchain_ctxwin.errors import (
     BudgetExceededError,
@@ -313,6 +315,31 @@ def require_free_name(selector: ToolSelector, tools: Sequence[Any]) -> None:
     search = selector.search_tools
     if any(name_of(tool) == search.name and tool is not search for tool in tools):
         raise ConfigError(f"a tool is called {search.name!r}, like the tool by which a model finds more: rename it")
+
+
+@cache
+def recall_tool() -> BaseTool:
+    """Return the tool by which agents read what left their view, unless they are made without it."""
+    from langchain_ctxwin.recall import create_recall_tool  # noqa: PLC0415  # takes a while to import
+
+    return create_recall_tool()
+
+
+def with_recall(tools: Sequence[Any], model: Any, *, is_given: bool = False) -> list[Any]:
+    """Return the tools of a request with the recall tool, where the model can be given tools and has none like it.
+
+    Args:
+        tools: those of the agent.
+        model: what the request goes to.
+        is_given: the recall tool is among them already; it is left out where it may not be there.
+    """
+    ours, inner = recall_tool(), unbound(model)
+    others = [tool for tool in tools if tool is not ours]
+    if is_given and len(others) == len(tools):
+        return others
+    takes_tools = getattr(type(inner), "bind_tools", BaseChatModel.bind_tools) is not BaseChatModel.bind_tools
+    is_free = not recall_name(others) and all(name_of(tool) != ours.name for tool in others)
+    return [*others, ours] if takes_tools and is_free else others
 
 
 def checked_tools(given: Any) -> list[Any]:

@@ -10,7 +10,16 @@ from typing import Annotated, Any, Required, TypeVar
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage, ToolMessage
 from langgraph.types import Command, TracePolicy, omit_payload
 
-from langchain_ctxwin.agent.choices import Choices, asked_by, limited_by, router_of, runnable_tools, unknown_tools
+from langchain_ctxwin.agent.choices import (
+    Choices,
+    asked_by,
+    limited_by,
+    recall_tool,
+    router_of,
+    runnable_tools,
+    unknown_tools,
+    with_recall,
+)
 from langchain_ctxwin.agent.model_call import Attempt, ModelCall
 from langchain_ctxwin.agent.state import OUR_KEYS, RECORD_CHANNEL, MessagesDeltaChannel, State, newer, turn_is_finished
 from langchain_ctxwin.agent.steering import sought_step
@@ -251,6 +260,9 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         prices: of models, for the costs in events, see `ContextEngine`.
         validator: compares counts with what providers report, and samples with exact counts.
         guard: makes the results of tools fit the room that is left; its tool `read_more` is added to the agent.
+        recall: give the agent the tool `recall`, by which it reads what left its view; it takes some 200 tokens. Off by
+            default, because an agent that has a tool ends otherwise than one that has none: with a response format a
+            text is its answer then.
         tool_selector: chooses of its tools those that each request shows; they, and its `search_tools`, are added to
             the agent. Other tools of the agent are always shown.
         router: chooses the model of each request in the place of the agent's model. A `RoutedChatModel` as the agent's
@@ -299,6 +311,7 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         prices: Any = None,
         validator: Validator | None = None,
         guard: ToolResultGuard | None = None,
+        recall: bool = False,
         tool_selector: ToolSelector | None = None,
         router: ModelRouter | None = None,
     ) -> None:
@@ -331,6 +344,7 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         )  # refuses what cannot choose now, not at the first call
         self._selector, self._routed = tool_selector, RoutedChatModel(router) if router else None
         self.tools = [*(self.guard.tools if self.guard else ()), *runnable_tools((), tool_selector)]
+        self.tools += [recall_tool()] if recall else []
         self._warned = Seen()
         self._engines: Lru[ContextEngine] = Lru(MAX_ENGINES)
 
@@ -366,7 +380,7 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
             engine=engine,
             choices=self._choices_of(request, engine),
             system_prompt=prompt,
-            tools=request.tools,
+            tools=with_recall(request.tools, model, is_given=True),
             only_given=True,
             format_tools=definitions_of(request.response_format),
             model=limited_by(engine, model) if is_bounded else model,

@@ -115,6 +115,8 @@ class ModelCall:
         told = step.window if self._engine.reporter.sinks else window
         answer, counts = self._learned(window, reply, was_cut=overflow is not None)
         spent_update(step, step.window if self._router else window, paid)
+        if settings_of(window).compact_when_idle:
+            counts = {**counts, "answered_seconds": float(self._engine.clock())}
         step.update({"context_counts": counts})
         self._report_step(told, answer, seconds=perf_counter() - began, calls=number)
         return answer

@@ -17,7 +17,7 @@ from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.store.base import BaseStore
 from langgraph.types import Checkpointer
 
-from langchain_ctxwin.agent.choices import checked_tools, router_of, runnable_tools
+from langchain_ctxwin.agent.choices import checked_tools, router_of, runnable_tools, with_recall
 from langchain_ctxwin.agent.nodes import ContextNodes, add_context_nodes
 from langchain_ctxwin.agent.state import ContextState, State
 from langchain_ctxwin.config import ContextConfig, LiveConfig
@@ -59,6 +59,7 @@ def create_context_agent(
     sinks: Iterable[MetricsSink] = (),
     prices: Any = None,
     guard: ToolResultGuard | None = None,
+    recall: bool = False,
     tool_selector: ToolSelector | None = None,
     state_schema: type[Any] = ContextState,
     context_schema: type[Any] | None = None,
@@ -86,6 +87,7 @@ def create_context_agent(
         sinks: take the events of `langchain_ctxwin.observe`; also those of a `guard` that has none of its own.
         prices: of models, for the costs in events, see `ContextEngine`.
         guard: makes the results of tools fit the room that is left; its tool `read_more` is added.
+        recall: give the agent the tool `recall`, by which it reads what left its view; it takes some 200 tokens.
         tool_selector: chooses of its tools those that each request shows, beside `tools`; the agent runs all of them.
         state_schema: the state with keys of your own, such as a subclass of `ContextState`; callers set and get them.
         context_schema: what a run is given beside its state, see `StateGraph`.
@@ -104,6 +106,7 @@ def create_context_agent(
     """
     _require_known(compile_options)
     chat, tools = _chat_model(model), checked_tools(tools)
+    tools = with_recall(tools, chat) if recall else tools
     router = router_of(chat) if limits is None else None
     counted_by = counter or TokenEstimator(family_of(chat))
     engine = ContextEngine(

@@ -28,6 +28,11 @@ class RequestSettings(Protocol):
         ...
 
     @property
+    def prompt_cache(self) -> str:
+        """How long a provider is asked to keep a prefix: `5m`, `1h` or `off`."""
+        ...
+
+    @property
     def trigger(self) -> float | None:
         """History past which something leaves; None for all of the room."""
         ...
@@ -177,6 +182,9 @@ class Parts:
 
     keeps: tuple[RecordLine, ...] = ()
     """What the record takes up with the next compaction, whatever leaves: somebody asked to keep it."""
+
+    now_seconds: float | None = None
+    """Seconds since the epoch; None where no decision depends on the time."""
 
     focus: str = ""
     """What a host named when it asked to compact: lines of the record with its words are kept first."""

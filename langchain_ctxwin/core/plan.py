@@ -60,6 +60,10 @@ MIN_CLEAR_TOKENS = 50  # smallest saving for which a tool result is cleared: abo
 EXCERPT_CHARS = 40  # part of a text that says which one is meant: half a line
 ASKED = "the agent asked to compact"
 ASKED_BY_HOST = "asked by the host"
+IDLE = "compact_when_idle: the prompt cache is cold, and a compaction is near"
+# Anthropic keeps a prefix five minutes, or an hour where that is asked for; OpenAI an hour at the most. Of the others
+# none keeps one longer without being paid for it.
+SHORT_CACHE_SECONDS, LONG_CACHE_SECONDS = 300, 3_600
 
 Tier = Callable[[Request], Request]
 Need = Literal["over", "asked"]
@@ -217,6 +221,8 @@ def relieve(request: Request) -> Compaction | None:
         return None
     if is_asked(request.parts.messages, request.session.since):
         return _compaction(request, ASKED, "asked")
+    if is_idle(request) and (early := _compaction(request, IDLE)) and _pays(request, early.tokens_after):
+        return early
     if (bound := past_bound(request)) and (ready(request) or not _is_coming(request)):
         return _compaction(request, bound)
     summary = ready(request)
@@ -225,6 +231,20 @@ def relieve(request: Request) -> Compaction | None:
     after = recorded(with_summary(request, summary), request)
     reason = "the summary of messages that had left is ready"
     return Compaction(kind="force", reason=reason, before=request, after=after) if after.is_halfway else None
+
+
+def is_idle(request: Request) -> bool:
+    """True when the prompt cache of a conversation has gone cold, and its next compaction is near.
+
+    Then the next request is read at the full price in any case, and a smaller one costs less. Near is the size at which
+    a summary is prepared.
+    """
+    now, settings = request.parts.now_seconds, request.parts.settings
+    answered = request.session.counts.get("answered_seconds")
+    if now is None or answered is None or request.history_tokens <= portion(settings.prepare, request.room):
+        return False
+    is_short = request.parts.rules.provider == "anthropic" and settings.prompt_cache == "5m"
+    return bool(now - answered > (SHORT_CACHE_SECONDS if is_short else LONG_CACHE_SECONDS))
 
 
 def asked(request: Request, *, is_local: bool) -> Compaction | None:

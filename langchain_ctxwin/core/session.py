@@ -222,6 +222,7 @@ _COUNTS = {
     "speakers": {str: str},
     "limits": {str: {str: _is_from(1)}},
     "media": {str: {str: _is_from(1)}},
+    "answered_seconds": lambda value: isinstance(value, float) and value > 0,
     "messages": int,
     "first": _or_none(str),
     "resets": int,

@@ -27,9 +27,10 @@ from langchain_ctxwin import (
     search_messages,
 )
 from langchain_ctxwin.core.readable import readable_text
+from langchain_ctxwin.middleware import ContextWindowMiddleware
 from langchain_ctxwin.recall import Excerpt, Found, asearch_messages
 from support.conversations import conversations
-from support.fakes import ScriptedChatModel
+from support.fakes import ScriptedChatModel, script
 
 FILLER = [f"Entry {number} is about gardening, weather and breakfast." for number in range(6)]
 LONG = 2_000  # repetitions that make a message of many passages
@@ -454,3 +455,12 @@ def test_an_answer_fits_and_every_message_can_be_read_to_its_end(messages, query
         assert piece or "read on" not in label
         offset += len(piece)
     assert f"characters {offset - len(piece)} to {offset} of {offset}]" in label
+
+
+def test_an_agent_that_is_given_recall_has_it_once_unless_it_has_one_of_its_own():
+    for tools in ([], [create_recall_tool(max_tokens=500)]):
+        model = ScriptedChatModel(policy=script("done", "done"), profile={"max_input_tokens": 8_000})
+        create_context_agent(model, tools, recall=True).invoke({"messages": [("user", "Hi")]})
+        middleware = ContextWindowMiddleware(recall=True)
+        create_agent(model, tools, middleware=[middleware]).invoke({"messages": [("user", "Hi")]})
+        assert [[tool["function"]["name"] for tool in request.tools] for request in model.requests] == [["recall"]] * 2
