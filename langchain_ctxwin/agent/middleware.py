@@ -267,6 +267,7 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
             the agent. Other tools of the agent are always shown.
         router: chooses the model of each request in the place of the agent's model. A `RoutedChatModel` as the agent's
             model does the same.
+        name: what the agent calls it; `"SummarizationMiddleware"` takes the place of deepagents' own summarizer.
 
     Instantiate:
         ```python
@@ -314,8 +315,10 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         recall: bool = False,
         tool_selector: ToolSelector | None = None,
         router: ModelRouter | None = None,
+        name: str = "",
     ) -> None:
         super().__init__()
+        self._name = expect(name, str, "name", "a text, such as 'SummarizationMiddleware'")
         options: dict[str, Any] = {
             "limits": limits,
             "summarizer": summarizer,
@@ -347,6 +350,11 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         self.tools += [recall_tool()] if recall else []
         self._warned = Seen()
         self._engines: Lru[ContextEngine] = Lru(MAX_ENGINES)
+
+    @property
+    def name(self) -> str:
+        """What the agent calls it: deepagents replaces a middleware of its own by one of the same name."""
+        return self._name or super().name
 
     def wrap_model_call(
         self, request: ModelRequest[ContextT], handler: Handler[ContextT, ResponseT]
