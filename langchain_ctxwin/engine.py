@@ -444,7 +444,8 @@ class ContextEngine:
     ) -> dict[str, Any]:
         """Return the arguments that go along with a request; the nodes and the middleware pass them by themselves.
 
-        Anthropic's breakpoint behind the newest message, and the key of OpenAI's cache.
+        Anthropic's breakpoint behind the newest message, the key of OpenAI's cache, and no tools beside content that
+        Gemini has stored with them.
 
         Args:
             window: the request as measured.
