@@ -1,4 +1,4 @@
-"""Do our time per turn and our state stay flat over thousands of turns through one graph in a small window?
+"""Do our time per turn and our state stay flat over a thousand turns through one graph in a small window?
 
 Processor time of our nodes (the model that answers is taken out) and of the whole graph, in ten blocks of the same
 turns; the state is what the `context_*` keys take as JSON.
@@ -34,7 +34,7 @@ from langchain_ctxwin import (
 from transcripts import Transcript, load
 
 WINDOW = 8_192
-TURNS = 5_000
+TURNS = 1_000
 BLOCKS = 10
 CALL_EVERY = 4  # every fourth turn calls a tool first
 MAX_CHARS = 2_000  # about 500 tokens: a turn that fits the window many times
