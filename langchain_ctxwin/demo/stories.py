@@ -19,11 +19,12 @@ from langchain_ctxwin.config import RoutingConfig
 from langchain_ctxwin.decompose import create_map_reduce_graph
 from langchain_ctxwin.demo.explorer import ANSWERS, QUESTIONS, Interview, Sight, explore, patterns
 from langchain_ctxwin.demo.folder import Folder
+from langchain_ctxwin.demo.offline_model import OfflineChatModel
 from langchain_ctxwin.demo.story import Promise, Recorder, Screen, Talk, input_limit, limits_of
 from langchain_ctxwin.models.registry import ModelRegistry
 from langchain_ctxwin.models.sources import ExplicitSource
 from langchain_ctxwin.routing import ModelRouter, RoutedChatModel
-from langchain_ctxwin.testing import ScriptedChatModel, count_tokens
+from langchain_ctxwin.testing import count_tokens
 from langchain_ctxwin.tool_results import ToolResultGuard
 from langchain_ctxwin.tool_results.guard import MIN_TOKENS
 from langchain_ctxwin.tools import ToolSelector
@@ -77,10 +78,10 @@ TEXT_WINDOWS, CHARS_PER_TOKEN = 12, 4  # size of the text in windows, about
 MARKS = ("<document", "</document")  # lines around the data begin so; in the data such marks are spelled otherwise
 
 
-def offline(window_tokens: int, script: Any, name: str = "offline") -> ScriptedChatModel:
+def offline(window_tokens: int, script: Any, name: str = "offline") -> OfflineChatModel:
     """Return a model without a network."""
     reserve = limits_of(window_tokens).output_reserve()
-    return ScriptedChatModel(model_name=name, window=window_tokens, max_tokens=reserve, script=script)
+    return OfflineChatModel(context_window=window_tokens, max_tokens=reserve, script=script, model_name=name)
 
 
 def long_work(

@@ -77,7 +77,7 @@ class _Unread:
     """Reads nothing of what is stored: to list threads, their names are enough."""
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
-        raise NotImplementedError
+        raise TypeError("a serializer that lists threads writes nothing")
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:  # noqa: ARG002
         return {}
