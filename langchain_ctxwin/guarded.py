@@ -59,6 +59,6 @@ class GuardedCounter:
 
 def _fault(value: object) -> str:
     """What is wrong with a count, in the same words for every value of a kind; nothing for one to reckon with."""
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < MAX_NUMBER:
-        return ""
-    return f"returned no count, but {type(value).__name__}"
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return f"returned no count, but {type(value).__name__}"
+    return "" if 0 <= value < MAX_NUMBER else "returned a negative or endless number"

@@ -20,6 +20,7 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMes
 from langchain_ctxwin.core.blocks import said_in, text_of
 from langchain_ctxwin.core.calls import standard
 from langchain_ctxwin.core.record import (
+    EARLIER,
     EDGES,
     HOLDS,
     JOINT,
@@ -30,7 +31,6 @@ from langchain_ctxwin.core.record import (
     SHOWN,
     USED,
     WORD,
-    Kind,
     RecordLine,
     has_digit,
     is_value,
@@ -51,7 +51,6 @@ MAX_SCAN_CHARS = 60_000  # looked at in one message, two thirds at its head: lin
 MAX_NAMES = 48  # taken from one text that a result showed, the rarest first
 MAX_VALUES = 2_000  # things taken from one message: many times more than a record holds
 STATEMENT_CHARS = 240  # two sentences, of talk
-MARKED: tuple[Kind, ...] = ("said", "seen", "open")  # kinds whose lines begin with a mark of theirs
 MAX_STATEMENTS = 40  # taken from one message
 MAX_KEPT = 20  # lines of one request to keep something: a screenful, which most records have room for
 DOCUMENT_CHARS = 1_200  # a user message that long is a document: its values count, not its sentences
@@ -90,6 +89,7 @@ _SENTENCE_END = re.compile(
     r"(?<=[.!?])(?<!\b(?:Mr|Ms|Dr|St|No)\.)(?<!\b(?:Mrs|e\.g|i\.e|etc)\.)\s+(?=[^\sa-z])|(?<=[。\uff01\uff1f])|\n+"
 )
 _NUMBERING = re.compile(r"\d{1,2}[.)]")
+_CALL_LINE = re.compile(r"[\w.-]{1,64}\(|ran |answered: |noted: ")
 
 # What names an object among others of its kind, and what says how something went.
 _KEY_FIELD = re.compile(r"(?:^|_)(?:id|key|uuid|sku|path|url|email|number)s?$|[a-z](?:I[dD]|Key|Number)s?$")
@@ -169,16 +169,22 @@ def lasting(
 
 
 def parse_record(text: str) -> tuple[RecordLine, ...]:
-    """Return the lines of a rendered record, or of any other text: a line without a mark counts as something done."""
+    """Return the lines of a rendered record, or of any other text: what cannot be told apart counts as said."""
     found, source = list[RecordLine](), ""
     for number, raw in enumerate(text.split("\n")):
         line = one_line(raw)
-        kind: Kind = next((kind for kind in MARKED if line.startswith(PREFIX[kind])), "done")
-        said = line.removeprefix(PREFIX[kind])
-        if kind != "seen":
-            source = f"#{number}"
-        if said:
-            found.append(RecordLine(kind, said, source, HOLDS if kind == "said" and is_standing(said) else USED))
+        if line.startswith(PREFIX["seen"]):
+            found.append(RecordLine("seen", line.removeprefix(PREFIX["seen"]), source, USED))
+            continue
+        source = f"#{number}"
+        if line.startswith(EARLIER):
+            found.append(RecordLine("seen", line.removeprefix(EARLIER), source, USED))
+        elif line.startswith(PREFIX["open"]):
+            found.append(RecordLine("open", line.removeprefix(PREFIX["open"]), source, USED))
+        elif _CALL_LINE.match(line):
+            found.append(RecordLine("done", line, source, USED))
+        else:
+            found += _statements(line.removeprefix(PREFIX["said"]), source, is_standing)
     return tuple(found)
 
 

@@ -76,7 +76,7 @@ def thread_states(place: str | Path, *, tell: Callable[[str], None]) -> Iterator
 class _Unread:
     """Reads nothing of what is stored: to list threads, their names are enough."""
 
-    def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
+    def dumps_typed(self, obj: Any) -> tuple[str, bytes]:  # noqa: ARG002  # the name is part of the protocol
         raise TypeError("a serializer that lists threads writes nothing")
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:  # noqa: ARG002

@@ -53,9 +53,9 @@ def reasons(logs):
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        (float("nan"), "returned no count, but float"),
-        (10**400, "returned no count, but int"),
-        (-1, "returned no count, but int"),
+        (float("nan"), "returned a negative or endless number"),
+        (10**400, "returned a negative or endless number"),
+        (-1, "returned a negative or endless number"),
         ("12", "returned no count, but str"),
         (True, "returned no count, but bool"),
         (None, "returned no count, but NoneType"),

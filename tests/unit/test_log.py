@@ -25,7 +25,7 @@ from langchain_ctxwin import (
     ToolResultGuard,
     ToolSelector,
 )
-from langchain_ctxwin.decompose import create_map_reduce_graph, split_question
+from langchain_ctxwin.decompose import create_map_reduce_graph
 from langchain_ctxwin.reload import ConfigFile
 from langchain_ctxwin.summarize.jobs import SummaryJobs, SummaryStore, Written
 from langchain_ctxwin.tool_results.stores import LangGraphResultStore
@@ -92,7 +92,7 @@ def rows() -> str:
 EXPECTED = {
     "context.summary_refused", "context.summary_failed", "summary.not_stored",
     "summary.not_read", "tool_result.not_stored", "results.damaged", "tools.embeddings_failed",
-    "decompose.part_failed", "decompose.question_unsplit", "config.callback_failed",
+    "decompose.part_failed", "config.callback_failed",
 }  # fmt: skip
 LASTING = {"metrics.sink_failed"}  # of a failure that lasts only the class is ever written
 
@@ -122,7 +122,6 @@ def all_fail(path):
     graph = create_map_reduce_graph(RunnableLambda(fails), limits=ModelLimits(1_600, requested_output_tokens=400))
     with suppress(ValueError):
         graph.invoke({"question": "What is said?", "documents": ["word " * 3_000]})
-    split_question("Which doors are there, and which keys?", RunnableLambda(lambda _: AIMessage(SECRET)))
     path.write_text("keep = 0.3\n")
     settings = ConfigFile(path, on_change=fails)
     path.write_text("keep = 0.25\n")

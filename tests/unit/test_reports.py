@@ -27,7 +27,7 @@ EXPECTED = {
         (NEXT_DAY, "large", 1, 1, 0, 0, 0, 0, None, None, 1, None, None, 0, 0),
     ],
     "tools": [("read", 2, 1, 2, 0.5, 540, 140), ("write", 2, 0, 0, None, 0, 0)],
-    "compactions": [("force", 2, 850.0, 250.0, 0.3, 6, 4, 3)],
+    "compactions": [("force", 2, 850.0, 250.0, 0.3, 6, 4)],
     "cache_misses": [("messages", "small", 2, 5_000, 1)],
     "summaries": [("ready", 1, 2, 500, 80, Decimal("0.01")), ("started", 1, 0, 0, 0, None)],
     "troubles": [

@@ -134,9 +134,9 @@ def test_a_model_that_is_only_async_writes_in_the_background(is_awaited):
     assert summary_of(agent) == SUMMARY
 
 
-@pytest.mark.parametrize("failure", [asyncio.CancelledError, SystemExit, KeyError])
+@pytest.mark.parametrize("failure", [asyncio.CancelledError, KeyError])
 async def test_what_an_async_summarizer_raises_costs_no_turn(failure):
-    """Not even what usually ends a task or a program."""
+    """Not even what usually ends a task."""
 
     async def write(messages):
         raise failure

@@ -15,7 +15,6 @@ from langgraph.graph import StateGraph
 
 import langchain_ctxwin as ctx
 from langchain_ctxwin import counting, observe, replay, routing, summarize
-from langchain_ctxwin import decompose as parts
 from langchain_ctxwin.middleware import ContextWindowMiddleware
 from langchain_ctxwin.models import sources
 from langchain_ctxwin.reload import ConfigFile
@@ -113,8 +112,6 @@ FIRST: dict[str, tuple[Callable[[Any], Any], str]] = {
     "Validator": (observe.Validator, "None"),
     "quality_report": (observe.quality_report, ""),
     "report": (observe.report, ""),
-    "split_question": (parts.split_question, "text"),
-    "asplit_question": (parts.asplit_question, "text"),
     "as_summarizer": (summarize.as_summarizer, "None"),
     "SummaryStore": (lambda wrong: summarize.SummaryStore(wrong, "thread"), ""),
     "compare": (lambda wrong: replay.compare(wrong, replay.candidates(), 8_192), ""),
