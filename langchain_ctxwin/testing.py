@@ -273,7 +273,8 @@ def request_faults(messages: Sequence[BaseMessage]) -> list[str]:
                 faults.append(f"tool result {message.tool_call_id!r} answers no call")
             continue
         faults += [f"calls {waiting} are not answered"] if waiting else []
-        waiting = [str(call["id"]) for call in getattr(message, "tool_calls", ())]
+        calls = [*message.tool_calls, *message.invalid_tool_calls] if isinstance(message, AIMessage) else []
+        waiting = [str(call["id"]) for call in calls]
         if isinstance(message, SystemMessage):
             faults.append(f"message {index} is a late system message")
         elif not waiting and _is_empty(message):

@@ -177,36 +177,6 @@ def is_valid_step(messages: Sequence[AnyMessage], previous: AnyMessage | None, r
     )
 
 
-def find_faults(messages: Sequence[AnyMessage]) -> list[str]:
-    """Return what a strict provider would refuse in a message list; empty when it is valid.
-
-    Examples:
-        >>> find_faults([AIMessage("hello")])
-        ['the first message after the system prompt is ai, not human']
-    """
-    begin = next((i for i, message in enumerate(messages) if not isinstance(message, SystemMessage)), len(messages))
-    body, faults, index = messages[begin:], list[str](), 0
-    if body and not isinstance(body[0], HumanMessage):
-        faults.append(f"the first message after the system prompt is {body[0].type}, not human")
-    while index < len(body):
-        message = body[index]
-        index += 1
-        wanted = [*call_ids(message)]
-        if isinstance(message, ToolMessage):
-            faults.append(f"tool result {message.tool_call_id!r} answers no call")
-        elif isinstance(message, SystemMessage):
-            faults.append(f"message {index - 1} is a late system message")
-        elif is_empty(message):
-            faults.append(f"message {index - 1} is empty")
-        elif wanted:
-            following = body[index : index + len(wanted)]
-            answered = [reply.tool_call_id for reply in following if isinstance(reply, ToolMessage)]
-            index += len(answered)
-            if answered != wanted:
-                faults.append(f"calls {wanted} are answered by {answered}")
-    return faults
-
-
 def note_message(content: Any, note_id: str) -> HumanMessage:
     """Return a user-side message written by this package; it never counts as a user message of its own."""
     return HumanMessage(content=content, id=note_id, additional_kwargs={NOTE_KEY: True, "lc_source": SOURCE})

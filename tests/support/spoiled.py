@@ -10,8 +10,9 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits
-from langchain_ctxwin.core import RECORD_ID, find_faults
+from langchain_ctxwin.core import RECORD_ID
 from langchain_ctxwin.summarize import SummaryJobs
+from langchain_ctxwin.testing import request_faults
 from support.agents import THREAD
 from support.fakes import ScriptedChatModel, exact_count
 from support.graphs import chat_on
@@ -119,13 +120,13 @@ class Chat:
 
     @property
     def refusals(self):
-        return [r.refused for r in self.model.requests if r.refused or find_faults(list(r.messages))]
+        return [r.refused for r in self.model.requests if r.refused or request_faults(list(r.messages))]
 
     def check(self, turns):
         """Every turn was answered, every request was valid and held its question, no message is gone."""
         state, requests = self.state, [list(request.messages) for request in self.model.requests]
         assert [request.refused for request in self.model.requests] == [False] * turns
-        assert [find_faults(request) for request in requests] == [[]] * turns
+        assert [request_faults(request) for request in requests] == [[]] * turns
         assert [request[-1].content for request in requests] == [f"question {n} {WORDS}" for n in range(turns)]
         assert [m.content for m in state["messages"][::2]] == [f"question {n} {WORDS}" for n in range(turns)]
         assert len(state["messages"]) == 2 * turns

@@ -12,12 +12,13 @@ from langgraph.store.memory import InMemoryStore
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits, pin
 from langchain_ctxwin.agent.storage import RunPlace
-from langchain_ctxwin.core import View, find_faults, last_user, text_of
+from langchain_ctxwin.core import View, last_user, text_of
 from langchain_ctxwin.core.compaction import left_behind, shown_again
 from langchain_ctxwin.core.pins import PIN_KEY
 from langchain_ctxwin.errors import BudgetExceededError, SummarizationError
 from langchain_ctxwin.summarize import Job, SummaryStore
 from langchain_ctxwin.summarize.jobs import attempt
+from langchain_ctxwin.testing import request_faults
 from support.conversations import CharCounter, payload
 from support.stepping import Steps
 
@@ -258,7 +259,7 @@ class Conversation:
         raise AssertionError("a request was refused that would have fit")
 
     def check_request(self, before, sent):
-        assert find_faults(sent) == []
+        assert request_faults(sent) == []
         assert COUNTER(sent, tools=TOOLS) <= self.window
         question = self.history[last_user(self.history)]
         shown = next(message for message in sent if message.id == question.id)

@@ -17,10 +17,10 @@ from structlog.testing import capture_logs
 
 from langchain_ctxwin import ContextNodes, TokenEstimator, render_record
 from langchain_ctxwin.agent.storage import BackgroundSummaries, RunPlace
-from langchain_ctxwin.core import find_faults
 from langchain_ctxwin.core.record import OPENING
 from langchain_ctxwin.errors import BudgetExceededError
 from langchain_ctxwin.summarize import SummaryJobs, SummaryStore
+from langchain_ctxwin.testing import request_faults
 from langchain_ctxwin.util import in_daemon
 from support import agents, spoiled
 from support.agents import PATIENCE, RUNS, THREAD
@@ -282,7 +282,7 @@ def test_a_summary_of_which_no_line_leaves_room_for_the_turn_is_left_out():
     state |= nodes.budget_check.invoke(state)
     state |= nodes.force_compress.invoke(state)
     request = nodes.model_input(state)
-    assert (exact_count(request) <= spoiled.WINDOW, find_faults(request)) == (True, [])
+    assert (exact_count(request) <= spoiled.WINDOW, request_faults(request)) == (True, [])
     assert (state["context_summary"], state["context_view"]["covered"]) == ("", {})
     state["messages"] = [*state["messages"], AIMessage("read", id="read"), HumanMessage("go on", id="next")]
     assert engine.prepare(nodes.measure(state)).start == 0

@@ -12,8 +12,9 @@ from langchain_openai import ChatOpenAI
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits, render_record
 from langchain_ctxwin.core.calls import call_ids, calls_of, is_result, is_user, result_ids, standard
-from langchain_ctxwin.core.pairing import find_faults, repair_step, unique_calls
+from langchain_ctxwin.core.pairing import repair_step, unique_calls
 from langchain_ctxwin.core.turns import split_steps, split_turns, turn_starts
+from langchain_ctxwin.testing import request_faults
 
 MODELS = {
     "anthropic": ChatAnthropic(model="claude-sonnet-4-5", api_key="x", max_tokens=500),
@@ -243,7 +244,7 @@ def test_a_valid_history_of_anthropic_is_sent_to_it_as_it_is(rounds):
     history = [HumanMessage(ASKED, id="u"), *(message for n in range(2) for message in ROUNDS[rounds](n))]
     shown, _ = fitted(history, MODELS["anthropic"], 100_000)
     assert shown == history
-    assert find_faults(fitted(history, None, 100_000)[0]) == []  # everybody reads LangChain's own form
+    assert request_faults(fitted(history, None, 100_000)[0]) == []  # everybody reads LangChain's own form
 
 
 @pytest.mark.parametrize("provider", MODELS)

@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ContextNodes, ModelLimits
-from langchain_ctxwin.core import Pending, Position, Session, View, find_faults
+from langchain_ctxwin.core import Pending, Position, Session, View
 from langchain_ctxwin.core.clamping import first_part
 from langchain_ctxwin.core.compaction import first_that
 from langchain_ctxwin.core.fitting import take_while_fits
 from langchain_ctxwin.core.plan import last_request, shown_part
 from langchain_ctxwin.core.request import portion
 from langchain_ctxwin.core.session import MAX_DOUBLINGS
+from langchain_ctxwin.testing import request_faults
 from support import conversations
 from support.conversations import FILLER, turns
 from support.fakes import exact_count
@@ -54,7 +55,7 @@ def forced(engine, messages, state=None):
     before = engine.measure(messages, session=state)
     compaction = engine.emergency(before)
     after = engine.measure(messages, session=engine.apply(compaction, before))
-    assert find_faults(engine.build(after)) == []
+    assert request_faults(engine.build(after)) == []
     assert after.total_tokens == compaction.tokens_after <= after.budget.input_limit
     return compaction, after
 

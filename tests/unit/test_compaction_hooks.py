@@ -13,11 +13,12 @@ from langchain_core.tools import tool
 from structlog.testing import capture_logs
 
 from langchain_ctxwin import ConfigError, ContextConfig, ContextEngine, ModelLimits, create_context_agent, render_record
-from langchain_ctxwin.core import find_faults, message_id, text_of
+from langchain_ctxwin.core import message_id, text_of
 from langchain_ctxwin.core.events import CompactionEvent
 from langchain_ctxwin.errors import BudgetExceededError
 from langchain_ctxwin.middleware import ContextWindowMiddleware
 from langchain_ctxwin.observe import MemorySink
+from langchain_ctxwin.testing import request_faults
 from support import agents
 from support.agents import RUNS, THREAD, WORD, agent_on, ask, compacted, model_of, on_both, talk, values
 from support.conversations import conversations
@@ -235,7 +236,7 @@ def test_whatever_a_hook_wishes_the_request_fits_and_costs_what_was_said(message
         return
     after = engine.measure(messages, session=engine.apply(compaction, before))
     assert (after.over_by, after.total_tokens) == (0, compaction.tokens_after)
-    assert find_faults(engine.build(after)) == []
+    assert request_faults(engine.build(after)) == []
 
 
 # --- tools whose results are spared, or cleared first

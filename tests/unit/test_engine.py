@@ -26,9 +26,10 @@ from langchain_ctxwin import (
     UnknownModelError,
     pin,
 )
-from langchain_ctxwin.core import Sizes, after_measure, find_faults, from_answer
+from langchain_ctxwin.core import Sizes, after_measure, from_answer
 from langchain_ctxwin.core.history import read_history
 from langchain_ctxwin.core.limits import budget_table, refusal
+from langchain_ctxwin.testing import request_faults
 from langchain_ctxwin.util import Lru, PerMessage, Seen, once
 from support.conversations import FILLER, CharCounter, engine_of, turns
 
@@ -244,7 +245,7 @@ def test_none_content_and_lone_surrogates_survive_compaction(summarize):
     state = engine.apply(engine.plan(window) or engine.emergency(window), window)
     assert "refused" not in state["context_guard"]["reason"]
     after = engine.measure(messages, session=json.loads(json.dumps(state)))
-    assert find_faults(engine.build(after)) == []
+    assert request_faults(engine.build(after)) == []
 
 
 @pytest.mark.parametrize(
@@ -506,4 +507,4 @@ def test_a_history_that_was_edited_since_the_provider_counted_it_is_priced_anew(
     edit(messages, state["context_counts"]["anchor"])
     window, priced = measured_anew(messages, state)
     assert len(priced) > len(messages) / 2
-    assert find_faults(window.assembled()) == []
+    assert request_faults(window.assembled()) == []

@@ -28,11 +28,11 @@ from pydantic import BaseModel
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits
 from langchain_ctxwin.agent.step import AgentStep
-from langchain_ctxwin.core import find_faults
 from langchain_ctxwin.errors import BudgetExceededError, ConfigError, UnknownModelError
 from langchain_ctxwin.middleware import ContextAgentState, ContextWindowMiddleware
 from langchain_ctxwin.observe import Validator
 from langchain_ctxwin.summarize import SummaryJobs
+from langchain_ctxwin.testing import request_faults
 from langchain_ctxwin.tool_results import ToolResultGuard
 from support.agents import LONG, PATIENCE, THREAD, ask, model_of, values
 from support.fakes import (
@@ -290,7 +290,7 @@ def test_a_person_can_approve_a_call_between_compactions():
 def test_a_call_that_another_middleware_blocks_is_answered_by_it():
     model = model_of(2000, policy=tool_loop(steps=4))
     ask(agent_of(model, ToolCallLimitMiddleware(run_limit=2), tools=[read]), "go")
-    assert [find_faults(list(request.messages)) for request in model.requests] == [[]] * 5
+    assert [request_faults(list(request.messages)) for request in model.requests] == [[]] * 5
 
 
 def test_a_text_instead_of_the_structured_response_does_not_end_the_turn(monkeypatch):

@@ -21,8 +21,8 @@ from langchain_ctxwin import (
     add_context_nodes,
     create_context_agent,
 )
-from langchain_ctxwin.core import find_faults
 from langchain_ctxwin.errors import BudgetExceededError, ContextWindowError
+from langchain_ctxwin.testing import request_faults
 from support.agents import LONG, THREAD, WAYS, agent_on, ask, engine_of, is_refused, model_of, talk, values
 from support.desk import TOOLS, agent_of
 from support.fakes import ScriptedChatModel, SdkError, core_overflow, exact_count, openai_overflow, script, tool_loop
@@ -141,7 +141,7 @@ async def test_a_long_conversation_and_a_long_turn_fit_in_every_request(adapter,
         given = {"messages": [HumanMessage(f"question {number} {LONG[:200]}")]}
         out = await agent.ainvoke(given, THREAD) if is_async else agent.invoke(given, THREAD)
     assert out["messages"][-1].content == "done"
-    assert [(r.refused, find_faults(list(r.messages))) for r in model.requests] == [(False, [])] * 41
+    assert [(r.refused, request_faults(list(r.messages))) for r in model.requests] == [(False, [])] * 41
     assert len(values(agent)["messages"]) == 2 * 20 + 2 + 20 * 4
     for number, request in enumerate(model.requests):
         asked = [m.content for m in request.messages if m.type == "human"]

@@ -19,10 +19,10 @@ from langchain_core.messages import (
 )
 
 from langchain_ctxwin import ConfigError
-from langchain_ctxwin.core import find_faults
 from langchain_ctxwin.replay import LeftOut, read_conversations
 from langchain_ctxwin.replay.playing import needed_values
 from langchain_ctxwin.replay.threads import is_address, shown_address
+from langchain_ctxwin.testing import request_faults
 
 CALL = {"name": "find", "args": {"invoice": "INV-1"}, "id": "c1"}
 TALK = (
@@ -166,7 +166,7 @@ def test_messages_as_anthropic_has_them_are_read(written):
     kinds = [SAID[0], ("human", "Hi"), *SAID[2:4], ("human", "Well?"), ("ai", "Hello")]
     assert (said(found), faults) == (kinds, [])
     assert found.messages[2].tool_calls == TALK[2].tool_calls
-    assert find_faults(found.messages) == []
+    assert request_faults(found.messages) == []
 
 
 def event(message, **more):
@@ -322,7 +322,7 @@ def test_arguments_that_are_no_json_become_an_invalid_call(written, form):
     assert (invalid["name"], invalid["args"], invalid["id"]) == ("find", '{"invoice": ', "c1")
     assert [call["args"] for call in found.messages[1].tool_calls] == [{"invoice": "INV-2"}]
     assert (said(found)[2:], faults) == ([("tool", "of c2"), ("tool", "of c1"), ("ai", "Hello")], [])
-    assert find_faults(found.messages) == []
+    assert request_faults(found.messages) == []
 
 
 @pytest.mark.parametrize(
