@@ -93,6 +93,7 @@ _CALL_LINE = re.compile(r"[\w.-]{1,64}\(|ran |answered: |noted: ")
 
 # What names an object among others of its kind, and what says how something went.
 _KEY_FIELD = re.compile(r"(?:^|_)(?:id|key|uuid|sku|path|url|email|number)s?$|[a-z](?:I[dD]|Key|Number)s?$")
+_ID_FIELD = re.compile(r"(?:^i|_i|I)[dD]s?$")
 _ENDING = re.compile(r"(?:_ids?|I[dD]s?|s)$")
 _STATE_FIELD = re.compile(r"(?:status|state|result|message|success|total|count|balance|reason)$", re.IGNORECASE)
 _EXIT = re.compile(
@@ -197,7 +198,8 @@ def _notes(
 ) -> Iterator[RecordLine]:
     answers, others = _results(messages, ids)
     calls = [call for message in messages if isinstance(message, AIMessage) for call in message.tool_calls]
-    parameters = {_plain(name) for name in chain(parameters, *(call["args"] for call in calls))}
+    names = [*chain(parameters, *(call["args"] for call in calls))]
+    parameters = {_plain(name) for name in names} | {"id" for name in names if _ID_FIELD.search(name)}
     for position, (message, key) in enumerate(zip(messages, ids, strict=True)):
         if isinstance(message, AIMessage):
             results = [answers.pop((position, number), None) for number in range(len(message.tool_calls))]
@@ -270,7 +272,7 @@ def _of_person(text: str, key: str, previous: AnyMessage | None, rules: Rules) -
         return
     found, is_document = _statements(text, key, rules), len(text) > DOCUMENT_CHARS
     if is_document or len(found) >= MAX_STATEMENTS or any(line.text.endswith("…") for line in found):
-        yield from _values(text, key, uses=USED)
+        yield from _values(text, key, uses=NAMED)
     yield from (line for line in found if not is_document or line.uses >= HOLDS)
 
 
@@ -385,7 +387,8 @@ def _rows(data: Any, key: str, parameters: Collection[str]) -> Iterator[RecordLi
             keys.setdefault(name, {}).update(dict.fromkeys(words))
         rows += _row(fields, key, taken)
     for name, texts in keys.items():
-        yield from (RecordLine("seen", _labelled(name, text), key, USED) for text in texts)
+        uses = USED if _plain(name) in parameters else NAMED
+        yield from (RecordLine("seen", _labelled(name, text), key, uses) for text in texts)
     yield from rows
 
 

@@ -40,6 +40,7 @@ def kinds_of(*messages):
 
 
 SHIP = called("ship", {"to": "Oslo", "fast": True})
+PASTED = "The lamp hangs here. " * 80 + "The ticket L19-33."
 ORDER = '{"order": "#W12", "item": {"name": "Desk Lamp", "id": 10082}}'
 TWO_CALLS = AIMessage("", tool_calls=[{"name": "look", "args": {"q": q}, "id": q} for q in ("one", "two")], id="a")
 AGAIN = [
@@ -80,10 +81,22 @@ LEAVES = {
     "objects are seen in the result that brought them, their keys first": (
         [called("look", {}), result(ORDER)],
         [
-            ("seen", "id=10082", "r", USED),
+            ("seen", "id=10082", "r", NAMED),
             ("seen", "order=#W12", "r", NAMED),
             ("seen", "id=10082 Desk Lamp", "r", NAMED),
         ],
+    ),
+    "a key is what a call takes where calls take ids": (
+        [called("look", {"item_ids": ["10081"]}), result('{"id": 10082}')],
+        [
+            ("seen", "10081", "r", USED),
+            ("seen", "id=10082", "r", USED),
+            ("seen", "id=10082", "r", NAMED),
+        ],
+    ),
+    "what a pasted document names stays less long than what a call takes": (
+        [HumanMessage(PASTED, id="u")],
+        [("seen", "ticket=L19-33", "u", NAMED)],
     ),
     "what is called as an argument of a call is what a call takes": (
         [called("look", {"item_ids": ["7"]}), result('[{"price": 7.5, "item_id": 10082, "on": true}, ["a-1", "b-2"]]')],
