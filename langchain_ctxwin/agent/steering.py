@@ -82,7 +82,8 @@ def compact(agent: Any, config: RunnableConfig, *, focus: str = "", preview: boo
 
     Raises:
         ConfigError: the graph has no checkpointer, or none of our nodes and no middleware, or the config no thread.
-        ContextWindowError: the thread does not exist, or is in the middle of a run.
+        ContextWindowError: the thread does not exist, is in the middle of a run, or was never answered by an agent with
+            the middleware.
 
     Examples:
         ```python
@@ -241,9 +242,14 @@ class _FoundError(BaseException):
 
 def _middleware_step(graph: Any, values: Update) -> Work[AgentStep]:
     """Return the step that the middleware makes of the agent's next model call, which is not made."""
-    # Only a thread in which the middleware answered has a report: a model that nobody manages is not called.
-    if MODEL not in graph.nodes or not values.get("context_report"):
+    if MODEL not in graph.nodes:
         raise ConfigError(f"agent={brief(graph)} {NO_NODES}")
+    # A state schema alone does not say that the middleware is there, and a model that nobody manages is not called.
+    if not values.get("context_report"):
+        raise ContextWindowError(
+            "this thread has no answer yet that was made with ContextWindowMiddleware (it was imported, or run "
+            "without it): invoke the agent once with the middleware, then compact"
+        )
     call = StateGraph(graph.builder.state_schema)
     call.add_node(MODEL, graph.nodes[MODEL].bound)
     call.add_edge(START, MODEL)

@@ -220,6 +220,14 @@ def test_what_cannot_be_compacted_says_what_to_pass():
     assert compact(agent, THREAD) is None
 
 
+def test_an_imported_thread_that_the_middleware_never_answered_is_told():
+    model = model_of(LIMIT, policy=script("done"))
+    agent = create_agent(model, middleware=[ContextWindowMiddleware()], checkpointer=InMemorySaver())
+    agent.update_state(THREAD, {"messages": talk(12)}, as_node="model")
+    with pytest.raises(ContextWindowError, match=r"has no answer yet .* invoke the agent once"):
+        compact(agent, THREAD)
+
+
 def test_a_graph_that_ends_in_parallel_nodes_stays_idle():
     model = model_of(LIMIT, policy=script("done"))
     nodes = ContextNodes(ContextEngine(model, exact_count, config=ContextConfig(output_reserve=0)))
