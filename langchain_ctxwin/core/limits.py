@@ -29,7 +29,7 @@ GUESS_FACTOR = 4
 
 @dataclass(frozen=True, slots=True)
 class ModelLimits:
-    """Token limits of one model as far as they are known; None means unknown, never unlimited.
+    """Limits of one model as far as they are known; None means unknown, never unlimited.
 
     Raises:
         ConfigError: a value is not a positive whole number, or two of them contradict each other.
@@ -52,12 +52,20 @@ class ModelLimits:
     """Tokens that requests ask for (`max_tokens`), when that is configured."""
 
     _: KW_ONLY
+    max_request_bytes: int | None = None
+    """Bytes of a request that the API takes, with pictures and files in it."""
+
+    max_images: int | None = None
+    """Images of a request that the API takes."""
+
     source: str = "explicit"
     """Who states the limits: `explicit`, `profile`, `guess`, `unknown` or the name of a source."""
 
     def __post_init__(self) -> None:
         for name in _LIMIT_NAMES:
             require_tokens(name, getattr(self, name), minimum=1, optional=True)
+        for name in MEDIA_NAMES:
+            require_tokens(name, getattr(self, name), minimum=1, optional=True, unit=name.split("_")[-1])
         window, requested = self.context_window, self.requested_output_tokens
         for name, bound_name in (
             ("max_input_tokens", "context_window"),
@@ -100,11 +108,14 @@ class ModelLimits:
         parts = [_of_part(part, bound) for part, bound in models_behind(model)]
         if len(parts) == 1:
             return parts[0]
-        values = {name: [size for part in parts if (size := getattr(part, name)) is not None] for name in _LIMIT_NAMES}
+        names = (*_LIMIT_NAMES, *MEDIA_NAMES)
+        values = {name: [size for part in parts if (size := getattr(part, name)) is not None] for name in names}
         window, largest_input, largest_output = (min(values[name], default=None) for name in _LIMIT_NAMES[:3])
         requested = max(values["requested_output_tokens"], default=None)
         sources = "+".join(dict.fromkeys(part.source for part in parts if part.known))
-        return _consistent(window, largest_input, largest_output, requested, sources or UNKNOWN_SOURCE)
+        limits = _consistent(window, largest_input, largest_output, requested, sources or UNKNOWN_SOURCE)
+        most_bytes, most_images = (min(values[name], default=None) for name in MEDIA_NAMES)
+        return replace(limits, max_request_bytes=most_bytes, max_images=most_images)
 
     @property
     def known(self) -> bool:
@@ -175,17 +186,18 @@ LIMITS_WANTED = (
     "ModelLimits(context_window=...), the window as a number, a chat model, a profile, or a ModelRegistry, whose "
     "lookup(name) finds the limits of a name"
 )
-_LIMIT_NAMES = tuple(field.name for field in fields(ModelLimits) if field.name != "source")
+MEDIA_NAMES = ("max_request_bytes", "max_images")
+_LIMIT_NAMES = tuple(field.name for field in fields(ModelLimits) if field.name not in {*MEDIA_NAMES, "source"})
 
 
-def require_tokens(name: str, value: object, *, minimum: int = 0, optional: bool = False) -> None:
+def require_tokens(name: str, value: object, *, minimum: int = 0, optional: bool = False, unit: str = "tokens") -> None:
     """Raise `ConfigError` unless `value` is a whole number of at least `minimum` (or None, where optional)."""
     if value is None and optional:
         return
     if isinstance(value, int) and not isinstance(value, bool) and value >= minimum:
         return
     otherwise = ", or None when it is unknown" if optional else ""
-    raise ConfigError(f"{name}={value!r}: give a whole number of tokens, at least {minimum}{otherwise}")
+    raise ConfigError(f"{name}={value!r}: give a whole number of {unit}, at least {minimum}{otherwise}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +246,8 @@ def _of_part(part: Any, bound: Mapping[str, Any]) -> ModelLimits:
     if isinstance(own, ModelLimits):
         if own.requested_output_tokens is not None or not isinstance(part, Runnable):
             return own
-        return _consistent(own.context_window, own.max_input_tokens, own.max_output_tokens, requested, own.source)
+        read = _consistent(own.context_window, own.max_input_tokens, own.max_output_tokens, requested, own.source)
+        return replace(own, **{name: getattr(read, name) for name in _LIMIT_NAMES})
     # Clients add a `models/` or a provider's prefix on their own.
     names = [str(getattr(part, key, None)).rpartition("/")[2] for key in MODEL_ARGUMENTS]
     is_replaced = any(str(bound[key]).rpartition("/")[2] not in names for key in MODEL_ARGUMENTS if bound.get(key))
@@ -344,7 +357,14 @@ def lowered(limits: ModelLimits, learned: Mapping[str, int]) -> ModelLimits:
     if window is not None:
         outputs = [tokens if tokens and tokens < window else None for tokens in outputs]
         largest_input = largest_input if (largest_input or window) <= window else None
-    return ModelLimits(window, largest_input, *outputs, source=limits.source)
+    largest_output, requested = outputs
+    return replace(
+        limits,
+        context_window=window,
+        max_input_tokens=largest_input,
+        max_output_tokens=largest_output,
+        requested_output_tokens=requested,
+    )
 
 
 def reserve_within(limits: ModelLimits, configured: int | None, *, learned: bool) -> int:

@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, AnyMessage
 
 from langchain_ctxwin.core.compaction import cut, recorded
 from langchain_ctxwin.core.limits import ModelLimits, lowered, reserve_within, smaller_of
-from langchain_ctxwin.core.media import provider_limits
+from langchain_ctxwin.core.media import MediaLimits, provider_limits
 from langchain_ctxwin.core.parts import Parts
 from langchain_ctxwin.core.recovery import learned_media, remembered_limit
 from langchain_ctxwin.core.request import BINDS, Request, last_report_of, unbound_before
@@ -40,7 +40,8 @@ def measured(
         ConfigError: the limits leave no room for input.
     """
     documented = provider_limits(parts.rules.provider, stated.context_window or stated.max_input_tokens)
-    media = parts.media.smallest(documented).smallest(learned_media(session, parts.model))
+    own = MediaLimits(max_bytes=stated.max_request_bytes, max_images=stated.max_images)
+    media = parts.media.smallest(own).smallest(documented).smallest(learned_media(session, parts.model))
     parts = replace(parts, media=media)
     request = _sized(parts, session)
     reserve = parts.settings.output_reserve

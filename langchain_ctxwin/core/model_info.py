@@ -14,7 +14,7 @@ from langchain_ctxwin.core.pairing import UNKNOWN, Rules
 from langchain_ctxwin.core.tool_schemas import FRAMING
 from langchain_ctxwin.errors import ConfigError, expect
 
-LIMIT_FIELDS = ("context_window", "max_input_tokens", "max_output_tokens")
+LIMIT_FIELDS = ("context_window", "max_input_tokens", "max_output_tokens", "max_request_bytes", "max_images")
 PRICE_FIELDS = ("input_price", "output_price", "cache_read_price", "cache_write_price", "cache_write_hour_price")
 
 
@@ -42,6 +42,12 @@ class ModelInfo:
     """A limit of the input alone, only where declared beside the window."""
 
     max_output_tokens: int | None = None
+    max_request_bytes: int | None = None
+    """Bytes of a request that the API takes, with pictures and files in it."""
+
+    max_images: int | None = None
+    """Images of a request that the API takes."""
+
     input_price: Decimal | None = None
     output_price: Decimal | None = None
     cache_read_price: Decimal | None = None
@@ -91,9 +97,7 @@ class ModelInfo:
     def limits(self) -> ModelLimits:
         """The limits of this model; their source is the one that stated the window, else the input limit."""
         stated_by = self.provenance.get("context_window") or self.provenance.get("max_input_tokens")
-        return ModelLimits(
-            self.context_window, self.max_input_tokens, self.max_output_tokens, source=stated_by or "explicit"
-        )
+        return ModelLimits(**{name: getattr(self, name) for name in LIMIT_FIELDS}, source=stated_by or "explicit")
 
 
 CLASS_FAMILIES = {

@@ -16,7 +16,7 @@ from langchain_core.runnables.config import ensure_config
 
 from langchain_ctxwin.config import RoutingConfig
 from langchain_ctxwin.core.blocks import MEDIA_TYPES, compact_json
-from langchain_ctxwin.core.limits import ModelLimits
+from langchain_ctxwin.core.limits import MEDIA_NAMES, ModelLimits
 from langchain_ctxwin.core.model_info import (
     UNKNOWN_FAMILY,
     ModelInfo,
@@ -141,19 +141,15 @@ def smallest_limits(candidates: Sequence[Candidate]) -> ModelLimits:
     The largest requested output is left out: it belongs to one candidate's window, and may fill another one's.
     """
     every = [one.limits for one in candidates]
-    window = min(
-        (one.context_window for one in every if one.context_window is not None),
-        default=None,
+    window, largest, most_bytes, most_images = (
+        min((size for one in every if (size := getattr(one, name)) is not None), default=None)
+        for name in ("context_window", "max_output_tokens", *MEDIA_NAMES)
     )
     safe_input = min(one.input_limit(one.output_reserve()) for one in every)
-    largest = min(
-        (one.max_output_tokens for one in every if one.max_output_tokens is not None),
-        default=None,
-    )
     if largest is not None and window is not None and largest > window:
         largest = None
     source = "+".join(dict.fromkeys(one.source for one in every))
-    joint = ModelLimits(window, None, largest, source=source)
+    joint = ModelLimits(window, None, largest, max_request_bytes=most_bytes, max_images=most_images, source=source)
     if window is not None and joint.input_limit(joint.output_reserve()) <= safe_input:
         return joint
     return replace(joint, max_input_tokens=safe_input)

@@ -355,8 +355,9 @@ class ModelRouter:
         """Take up that a candidate answered: it is well, the conversation stays with it, and it takes such an input."""
         name = route.name
         self._failures.pop(name, None)
-        if learned := self._learned.get(own := _of(conversation, name)):
-            self._learned.put(own, unrefuted(learned, tokens))
+        for whose in (_of("", name), _of(conversation, name)):  # a refusal without a conversation is everybody's
+            if learned := self._learned.get(whose):
+                self._learned.put(whose, unrefuted(learned, tokens))
         forget = getattr(self._registry, "accepted", None)
         if tokens and forget is not None:
             forget(self._as_read(name).info, tokens)

@@ -1,6 +1,7 @@
 """Pictures of a request: they stay within what its API takes, the newest in it, before and after a refusal."""
 
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -8,7 +9,17 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 
-from langchain_ctxwin import ContextConfig, ContextEngine, ModelInfo, ModelLimits, classify_overflow, pin
+from langchain_ctxwin import (
+    ConfigError,
+    ContextConfig,
+    ContextEngine,
+    ModelInfo,
+    ModelLimits,
+    ModelRouter,
+    RoutedChatModel,
+    classify_overflow,
+    pin,
+)
 from langchain_ctxwin.core.media import (
     BYTES_SHARE,
     MediaLimits,
@@ -61,6 +72,22 @@ def test_a_request_keeps_within_the_pictures_that_its_settings_state(settings):
     told = {"type": "text", "text": "[image left out; still in the history as message t0]"}
     assert results[0].content == [{"type": "text", "text": "page 0"}, told]
     assert images_in(history) == 25
+
+
+def test_limits_of_a_model_may_say_how_many_pictures_and_bytes_it_takes():
+    """The smaller of what they and the settings say holds, whoever states it: the model, a catalog or a candidate."""
+    history = history_of(25)
+    limits = ModelLimits(200_000, max_images=10, max_request_bytes=10**9)
+    assert images_in(engine_of(limits).build(engine_of(limits).measure(history))) <= 10
+    roomy = engine_of(limits, max_images=20)
+    assert roomy.build(roomy.measure(history)) == engine_of(limits).build(engine_of(limits).measure(history))
+    infos = [ModelInfo(name="a", context_window=200_000, max_images=10), ModelInfo(name="b", context_window=300_000)]
+    assert infos[0].limits.max_images == 10
+    assert RoutedChatModel(ModelRouter(infos)).limits.max_images == 10
+    bound = ModelLimits.of(SimpleNamespace(limits=limits, max_tokens=100))
+    assert (bound.max_images, bound.max_request_bytes) == (10, 10**9)
+    with pytest.raises(ConfigError, match="max_images=0: give a whole number of images, at least 1"):
+        ModelLimits(8_192, max_images=0)
 
 
 def test_pictures_leave_in_batches_and_a_request_extends_the_one_before():
