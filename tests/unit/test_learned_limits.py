@@ -27,6 +27,7 @@ from langchain_ctxwin.core.limits import (
     unrefuted,
 )
 from langchain_ctxwin.models.sources import ExplicitSource, LearnedSource
+from langchain_ctxwin.routing.candidates import conversation_key
 from support.fakes import ScriptedChatModel, SdkError, core_overflow, exact_count, llama_overflow, openai_overflow
 from support.routing import router, scripted
 from support.tool_sets import definition
@@ -318,10 +319,11 @@ def test_an_answer_heals_a_routed_candidate(how):
     model = routed(small)
     refusal = ContextOverflow(limit=1000, actual=1200)
     route = model.router.route("hello")
-    model.router.refused(route, refusal)
-    assert model.router.limits_of("small").context_window == 1000
+    conversation = conversation_key([HumanMessage(LONG * 3)])
+    model.router.refused(route, refusal, conversation)
+    assert model.router.candidate("small", conversation).limits.context_window == 1000
     list(model.stream(LONG * 3, route="small")) if how == "stream" else model.invoke(LONG * 3, route="small")
-    assert model.router.limits_of("small") == ModelLimits(WINDOW)
+    assert model.router.candidate("small", conversation).limits == ModelLimits(WINDOW)
 
 
 def test_a_router_tells_its_registry_what_was_accepted():
