@@ -352,7 +352,9 @@ def _joined(passages: Iterable[Excerpt]) -> list[Excerpt]:
     for passage in sorted(passages, key=lambda passage: (passage.index, passage.start_char)):
         last = parts[-1] if parts else None
         if last and (last.index, last.stop_char) == (passage.index, passage.start_char):
-            parts[-1] = replace(last, text=last.text + passage.text, score=max(last.score, passage.score))
+            text, score = last.text + passage.text, max(last.score, passage.score)
+            is_whole = text == readable_text(last.message)
+            parts[-1] = replace(last, text=text, is_whole=is_whole, score=score)
         else:
             parts.append(passage)
     return parts

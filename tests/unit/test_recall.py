@@ -6,7 +6,7 @@ from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
@@ -196,6 +196,7 @@ QUERIES = st.sampled_from(("question", "read path lorem", "thought", "#1", "lone
 
 
 @settings(deadline=None, max_examples=40)  # the first search imports the index
+@example(messages=[HumanMessage("question 1 " + "lorem " * 666)], query="lorem", max_tokens=3_000, counter=None)
 @given(
     messages=conversations(huge=True),
     query=QUERIES.filter(str.strip),
