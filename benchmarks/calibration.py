@@ -24,7 +24,14 @@ from langchain_core.messages.utils import count_tokens_approximately
 
 import exact
 import usage_requests
-from langchain_ctxwin import Compaction, ContextEngine, ModelInfo, ModelLimits, TokenEstimator, Window
+from langchain_ctxwin import (
+    Compaction,
+    ContextEngine,
+    ModelInfo,
+    ModelLimits,
+    TokenEstimator,
+    Window,
+)
 from langchain_ctxwin.core.pins import last_user
 from langchain_ctxwin.core.turns import call_ids, split_steps
 from langchain_ctxwin.core.updates import after_measure, from_answer
@@ -94,7 +101,9 @@ def load(data: Path | None) -> Iterator[Sized]:
         yield from map(simulated, range(GENERATED_CONVERSATIONS))
         return
     for source in SOURCES:
-        with gzip.open(data / "transcripts" / f"{source}.jsonl.gz", "rt", encoding="utf-8") as lines:
+        with gzip.open(
+            data / "transcripts" / f"{source}.jsonl.gz", "rt", encoding="utf-8"
+        ) as lines:
             for row in map(json.loads, lines):
                 model = (row.get("meta") or {}).get("model")
                 if model and row.get("usage"):
@@ -105,8 +114,16 @@ def recorded(row: dict[str, Any], source: str, model: str) -> Sized:
     sizes: dict[int, tuple[int, int]] = {}
     for point in row["usage"]:
         if point["prompt_tokens"] and point["i"] > max(sizes, default=0):
-            sizes[point["i"]] = (point["prompt_tokens"], point.get("completion_tokens") or 0)
-    return sized(transcript_of(row, source), sizes, model=model, family=usage_requests.family_of(model))
+            sizes[point["i"]] = (
+                point["prompt_tokens"],
+                point.get("completion_tokens") or 0,
+            )
+    return sized(
+        transcript_of(row, source),
+        sizes,
+        model=model,
+        family=usage_requests.family_of(model),
+    )
 
 
 def simulated(seed: int) -> Sized:
@@ -114,18 +131,37 @@ def simulated(seed: int) -> Sized:
     transcript = generate(seed)
     messages, hidden = transcript.messages, HIDDEN_TOKENS[seed % len(HIDDEN_TOKENS)]
     sizes = {
-        i: (exact.request_tokens(messages[:i], transcript.tools) + hidden, exact.message_tokens(message))
+        i: (
+            exact.request_tokens(messages[:i], transcript.tools) + hidden,
+            exact.message_tokens(message),
+        )
         for i, message in enumerate(messages)
         if isinstance(message, AIMessage)
     }
     return sized(transcript, sizes, model="simulated", family="openai")
 
 
-def sized(transcript: Transcript, sizes: dict[int, tuple[int, int]], *, model: str, family: str) -> Sized:
-    messages = [answered(m, sizes.get(i), model) for i, m in enumerate(without_interrupted(transcript.messages))]
-    points = [i for i in sizes if i < len(messages) and isinstance(messages[i], AIMessage)]
+def sized(
+    transcript: Transcript,
+    sizes: dict[int, tuple[int, int]],
+    *,
+    model: str,
+    family: str,
+) -> Sized:
+    messages = [
+        answered(m, sizes.get(i), model)
+        for i, m in enumerate(without_interrupted(transcript.messages))
+    ]
+    points = [
+        i for i in sizes if i < len(messages) and isinstance(messages[i], AIMessage)
+    ]
     return Sized(
-        source=transcript.source, model=model, family=family, tools=transcript.tools, messages=messages, points=points
+        source=transcript.source,
+        model=model,
+        family=family,
+        tools=transcript.tools,
+        messages=messages,
+        points=points,
     )
 
 
@@ -134,18 +170,30 @@ def without_interrupted(messages: list[AnyMessage]) -> list[AnyMessage]:
     kept = list(messages)
     for step in split_steps(messages):
         asked = {call_id for message in step.messages for call_id in call_ids(message)}
-        if asked.difference(m.tool_call_id for m in step.messages if isinstance(m, ToolMessage)):
-            kept[step.index] = step.messages[0].model_copy(update={"content": "", "tool_calls": []})
+        if asked.difference(
+            m.tool_call_id for m in step.messages if isinstance(m, ToolMessage)
+        ):
+            kept[step.index] = step.messages[0].model_copy(
+                update={"content": "", "tool_calls": []}
+            )
     return kept
 
 
-def answered(message: AnyMessage, size: tuple[int, int] | None, model: str) -> AnyMessage:
+def answered(
+    message: AnyMessage, size: tuple[int, int] | None, model: str
+) -> AnyMessage:
     """The message as a chat model returns it; a provider named on every answer is what LangChain's scaling asks for."""
     if not isinstance(message, AIMessage):
         return message
-    stated: dict[str, Any] = {"response_metadata": {"model_provider": "recorded", "model_name": model}}
+    stated: dict[str, Any] = {
+        "response_metadata": {"model_provider": "recorded", "model_name": model}
+    }
     if size:
-        stated["usage_metadata"] = {"input_tokens": size[0], "output_tokens": size[1], "total_tokens": sum(size)}
+        stated["usage_metadata"] = {
+            "input_tokens": size[0],
+            "output_tokens": size[1],
+            "total_tokens": sum(size),
+        }
     return message.model_copy(update=stated)
 
 
@@ -157,7 +205,9 @@ class Replay:
 
     def __init__(self, talk: Sized) -> None:
         self.talk, self.state = talk, State()
-        self.engine = ContextEngine(ModelLimits(WINDOW), counter=TokenEstimator(talk.family))
+        self.engine = ContextEngine(
+            ModelLimits(WINDOW), counter=TokenEstimator(talk.family)
+        )
         self.model = ModelInfo(name=talk.model, context_window=WINDOW)
         self.before: Window | None = None
 
@@ -166,32 +216,55 @@ class Replay:
         for number, point in enumerate(talk.points):
             window = self.measure(talk.messages[:point], self.state)
             yield self.sighting("next", number, window, talk.true_tokens(point))
-            if number >= FIRST_COMPACTED and (compacted := self.compacted(window, point)):
+            if number >= FIRST_COMPACTED and (
+                compacted := self.compacted(window, point)
+            ):
                 yield self.sighting("compacted", number, *compacted)
             answer = talk.messages[point]
             assert isinstance(answer, AIMessage)
             counts = from_answer(window, answer).counts
-            self.state, self.before = {**after_measure(window).to_json(), "context_counts": counts}, window
+            self.state, self.before = (
+                {**after_measure(window).to_json(), "context_counts": counts},
+                window,
+            )
 
     def measure(self, messages: Sequence[AnyMessage], state: State) -> Window:
-        return self.engine.measure(messages, tools=self.talk.tools, session=state, model=self.model)
+        return self.engine.measure(
+            messages, tools=self.talk.tools, session=state, model=self.model
+        )
 
     def sighting(self, kind: str, number: int, window: Window, true: int) -> Sighting:
-        shown, plain, tools = self.engine.build(window), window.estimates.total_tokens, self.talk.tools
+        shown, plain, tools = (
+            self.engine.build(window),
+            window.estimates.total_tokens,
+            self.talk.tools,
+        )
         counts = {
             OURS: window.total_tokens,
             PLAIN: plain,
             RATIO: round(plain * self.last_ratio(number)),
             APPROX: count_tokens_approximately(shown, tools=tools),
-            SCALED: count_tokens_approximately(shown, tools=tools, use_usage_metadata_scaling=True),
+            SCALED: count_tokens_approximately(
+                shown, tools=tools, use_usage_metadata_scaling=True
+            ),
         }
         upper = window.upper_tokens
-        return Sighting(source=self.talk.source, kind=kind, responses=number, true=true, counts=counts, upper=upper)
+        return Sighting(
+            source=self.talk.source,
+            kind=kind,
+            responses=number,
+            true=true,
+            counts=counts,
+            upper=upper,
+        )
 
     def last_ratio(self, number: int) -> float:
         if not self.before:
             return 1.0
-        return self.talk.true_tokens(self.talk.points[number - 1]) / self.before.estimates.total_tokens
+        return (
+            self.talk.true_tokens(self.talk.points[number - 1])
+            / self.before.estimates.total_tokens
+        )
 
     def compacted(self, window: Window, point: int) -> tuple[Window, int] | None:
         """The request without what was said from the first answer to about half of it, and its true size.
@@ -204,10 +277,22 @@ class Replay:
         if (cut := self.cut(window, begin, point)) is None:
             return None
         messages = self.talk.messages[:point]
-        pinned = tuple(position_of(messages, i) for i in range(window.parts.first, begin))
-        left = window.shown_as(View(start=position_of(messages, cut), pinned=pinned), "")
-        compaction = Compaction(kind="force", reason="half of it leaves", before=window, after=left)
-        after = self.measure(messages, {**after_measure(window).to_json(), **self.engine.apply(compaction, window)})
+        pinned = tuple(
+            position_of(messages, i) for i in range(window.parts.first, begin)
+        )
+        left = window.shown_as(
+            View(start=position_of(messages, cut), pinned=pinned), ""
+        )
+        compaction = Compaction(
+            kind="force", reason="half of it leaves", before=window, after=left
+        )
+        after = self.measure(
+            messages,
+            {
+                **after_measure(window).to_json(),
+                **self.engine.apply(compaction, window),
+            },
+        )
         assert after.start == cut, after.session.faults
         left_tokens = self.talk.true_tokens(cut) - self.talk.true_tokens(begin)
         return after, self.talk.true_tokens(point) - left_tokens
@@ -239,16 +324,27 @@ def report(found: list[Sighting]) -> None:
         rows = [one for one in found if source in (one.source, "all")]
         following = [one for one in rows if one.kind == "next"]
         columns = {
-            "first": [one for one in following if not one.responses and one.source in WHOLE],
+            "first": [
+                one for one in following if not one.responses and one.source in WHOLE
+            ],
             "after one response": [one for one in following if one.responses == 1],
             "next request": [one for one in following if one.responses],
-            "right after a compaction": [one for one in rows if one.kind == "compacted"],
+            "right after a compaction": [
+                one for one in rows if one.kind == "compacted"
+            ],
         }
         print(f"\n| {source} | " + " | ".join(columns) + " |")
         print("|---|" + "---:|" * len(columns))
-        print("| requests | " + " | ".join(f"{len(column):,}" for column in columns.values()) + " |")
+        print(
+            "| requests | "
+            + " | ".join(f"{len(column):,}" for column in columns.values())
+            + " |"
+        )
         for method in (OURS, PLAIN, RATIO, APPROX, SCALED):
-            cells = [in_words([one.error(method) for one in column]) for column in columns.values()]
+            cells = [
+                in_words([one.error(method) for one in column])
+                for column in columns.values()
+            ]
             print(f"| {method} | " + " | ".join(cells) + " |")
     learned = [one for one in found if one.responses]
     print(
@@ -257,25 +353,41 @@ def report(found: list[Sighting]) -> None:
     for kind, goals in GOALS.items():
         errors = [one.error(OURS) for one in learned if one.kind == kind]
         is_met = mean(errors) <= goals[0] and quantile(errors) <= goals[1]
-        print(f"- {'met   ' if is_met else 'MISSED'} {kind} {in_words(errors)}: at most {goals[0]} / {goals[1]}")
+        print(
+            f"- {'met   ' if is_met else 'MISSED'} {kind} {in_words(errors)}: at most {goals[0]} / {goals[1]}"
+        )
 
 
 def report_first(data: Path) -> None:
     """Recorded requests of many models: each is the first one that a new conversation would send."""
     recorded, left_out = usage_requests.load(data)
-    print(f"\nfirst requests of many models: {len(recorded)}, {sum(left_out.values())} left out; most are very short")
-    print("| family | requests | this package | `count_tokens_approximately` | above the upper bound |")
+    print(
+        f"\nfirst requests of many models: {len(recorded)}, {sum(left_out.values())} left out; most are very short"
+    )
+    print(
+        "| family | requests | this package | `count_tokens_approximately` | above the upper bound |"
+    )
     print("|---|---:|---:|---:|---:|")
     for family in [*sorted({one.family for one in recorded}), "all"]:
         ours, theirs, above = [], [], []
         for row in (one for one in recorded if family in (one.family, "all")):
             tools: list[Any] = list(row.tools)
-            engine = ContextEngine(ModelLimits(WINDOW), counter=TokenEstimator(row.family))
+            engine = ContextEngine(
+                ModelLimits(WINDOW), counter=TokenEstimator(row.family)
+            )
             window = engine.measure(row.messages, tools=tools)
             ours.append(abs(window.total_tokens / row.tokens - 1) * 100)
-            theirs.append(abs(count_tokens_approximately(row.messages, tools=tools) / row.tokens - 1) * 100)
+            theirs.append(
+                abs(
+                    count_tokens_approximately(row.messages, tools=tools) / row.tokens
+                    - 1
+                )
+                * 100
+            )
             above.append(row.tokens > window.upper_tokens)
-        print(f"| {family} | {len(ours)} | {in_words(ours)} | {in_words(theirs)} | {percent(above):.1f} % |")
+        print(
+            f"| {family} | {len(ours)} | {in_words(ours)} | {in_words(theirs)} | {percent(above):.1f} % |"
+        )
 
 
 def in_words(errors: list[float]) -> str:
@@ -292,15 +404,33 @@ def percent(hits: list[bool]) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, help="folder with transcripts/ and usage_truth/")
-    parser.add_argument("--every", type=int, default=1, help="look at each so manieth conversation only")
+    parser.add_argument(
+        "--data", type=Path, help="folder with transcripts/ and usage_truth/"
+    )
+    parser.add_argument(
+        "--every", type=int, default=1, help="look at each so manieth conversation only"
+    )
     options = parser.parse_args()
     began = time.perf_counter()
-    talks = sorted(load(options.data), key=lambda talk: -len(talk.points))[:: options.every]
-    truth = "sizes reported by providers" if options.data else "generated, an exact tokenizer and a hidden constant"
-    print(f"{len(talks)} conversations, {sum(len(talk.points) for talk in talks):,} requests ({truth})")
+    talks = sorted(load(options.data), key=lambda talk: -len(talk.points))[
+        :: options.every
+    ]
+    truth = (
+        "sizes reported by providers"
+        if options.data
+        else "generated, an exact tokenizer and a hidden constant"
+    )
+    print(
+        f"{len(talks)} conversations, {sum(len(talk.points) for talk in talks):,} requests ({truth})"
+    )
     with multiprocessing.Pool(os.cpu_count()) as pool:
-        report([sighting for found in pool.imap(replayed, talks, chunksize=1) for sighting in found])
+        report(
+            [
+                sighting
+                for found in pool.imap(replayed, talks, chunksize=1)
+                for sighting in found
+            ]
+        )
     if options.data:
         report_first(options.data)
     print(f"\n{time.perf_counter() - began:.0f} seconds")

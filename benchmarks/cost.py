@@ -20,18 +20,45 @@ from pathlib import Path
 import structlog
 from langchain.agents.middleware import SummarizationMiddleware
 from langchain_core.language_models import FakeListChatModel
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage, SystemMessage
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    HumanMessage,
+    RemoveMessage,
+    SystemMessage,
+)
 
 import exact
 from langchain_ctxwin import BudgetExceededError, ExtractiveSummarizer
 from plain_tails import Dropped
-from prompt_caches import RULES, Bill, CacheLedger, Clock, laid_out, marked_by_middleware, marked_by_us
-from sufficiency import HALVES, LEAST_ROOM, LISTED, OURS, TO_HALF, Job, Ours, Policy, conversations
+from prompt_caches import (
+    RULES,
+    Bill,
+    CacheLedger,
+    Clock,
+    laid_out,
+    marked_by_middleware,
+    marked_by_us,
+)
+from sufficiency import (
+    HALVES,
+    LEAST_ROOM,
+    LISTED,
+    OURS,
+    TO_HALF,
+    Job,
+    Ours,
+    Policy,
+    conversations,
+)
 
 MACHINE_TURNS = frozenset({"sweagent_claude_text"})
 """Here the user messages are results of commands: nobody thinks between them."""
 
-TRIGGER_SHARE, KEEP_SHARE = 0.8, 0.3  # of the model's input, SummarizationMiddleware's documented example
+TRIGGER_SHARE, KEEP_SHARE = (
+    0.8,
+    0.3,
+)  # of the model's input, SummarizationMiddleware's documented example
 SUMMARY_SHARE = 1 / 16  # longest summary, of the window, as in the arena
 SUMMARY_PROMPT_TOKENS = 200  # instructions of a summarizer call
 SUMMARIZED, NEVER = "`SummarizationMiddleware`", "never compacted"
@@ -46,7 +73,11 @@ Books = dict[tuple[str, str], Bill]
 class Whole:
     """All of it, as if it always fitted."""
 
-    def view(self, history: Sequence[AnyMessage], sizes: Sequence[int]) -> list[AnyMessage]:  # noqa: ARG002
+    def view(
+        self,
+        history: Sequence[AnyMessage],
+        sizes: Sequence[int],  # noqa: ARG002
+    ) -> list[AnyMessage]:
         return list(history)
 
 
@@ -62,7 +93,10 @@ class Summarized:
 
         self.messages: list[AnyMessage] = []
         self.taken = 0
-        self._extract, self._most = ExtractiveSummarizer(), int(SUMMARY_SHARE * job.window)
+        self._extract, self._most = (
+            ExtractiveSummarizer(),
+            int(SUMMARY_SHARE * job.window),
+        )
         self._middleware = SummarizationMiddleware(
             FakeListChatModel(responses=[""]),
             trigger=("tokens", max(1, int(TRIGGER_SHARE * job.limit) - fixed_tokens)),
@@ -72,16 +106,24 @@ class Summarized:
             summarizer=self._summary,
         )
 
-    def view(self, history: Sequence[AnyMessage], sizes: Sequence[int]) -> list[AnyMessage]:  # noqa: ARG002
+    def view(
+        self,
+        history: Sequence[AnyMessage],
+        sizes: Sequence[int],  # noqa: ARG002
+    ) -> list[AnyMessage]:
         self.messages += history[self.taken :]
         self.taken = len(history)
         update = self._middleware.before_model({"messages": self.messages}, None) or {}  # type: ignore[arg-type]
         if "messages" in update:
-            self.messages = [m for m in update["messages"] if not isinstance(m, RemoveMessage)]
+            self.messages = [
+                m for m in update["messages"] if not isinstance(m, RemoveMessage)
+            ]
         return list(self.messages)
 
     def _summary(self, messages: Sequence[AnyMessage]) -> str:
-        text = self._extract.summarize(list(messages), previous="", max_tokens=self._most)
+        text = self._extract.summarize(
+            list(messages), previous="", max_tokens=self._most
+        )
         read = sum(map(exact.message_tokens, messages)) + SUMMARY_PROMPT_TOKENS
         self.calls.append((read, exact.text_tokens(text)))
         return text
@@ -93,7 +135,9 @@ class Session:
     def __init__(self, job: Job) -> None:
         self.job, self.tally = job, Counter[str]()
         messages = job.transcript.messages
-        prompt = "\n\n".join(exact.payload(m) for m in messages if isinstance(m, SystemMessage))
+        prompt = "\n\n".join(
+            exact.payload(m) for m in messages if isinstance(m, SystemMessage)
+        )
         self.head: list[AnyMessage] = [SystemMessage(prompt)] if prompt else []
         self.rest = [m for m in messages if not isinstance(m, SystemMessage)]
         self.sizes = list(map(exact.message_tokens, self.rest))
@@ -113,13 +157,18 @@ class Session:
             LISTED: Dropped(self.room, keep=0.3, list_share=0.1),
             NEVER: Whole(),
         }
-        ledgers = {(arm, rules.name): CacheLedger(rules) for arm in ARMS for rules in RULES}
+        ledgers = {
+            (arm, rules.name): CacheLedger(rules) for arm in ARMS for rules in RULES
+        }
         for at, message in enumerate(self.rest):
             if not isinstance(message, AIMessage):
                 continue
             history, sizes = self.rest[:at], self.sizes[:at]
             try:
-                requests = {arm: [*self.head, *policy.view(history, sizes)] for arm, policy in policies.items()}
+                requests = {
+                    arm: [*self.head, *policy.view(history, sizes)]
+                    for arm, policy in policies.items()
+                }
             except BudgetExceededError:  # the conversation ends for everybody
                 self.tally["refused"] += 1
                 break
@@ -129,7 +178,9 @@ class Session:
         for (arm, _), ledger in ledgers.items():
             for read, written in summarized.calls if arm == SUMMARIZED else ():
                 ledger.record_summary(input_tokens=read, output_tokens=written)
-        self.tally.update({"conversations": 1, "summaries": len(summarized.calls), **self.clock.gaps})
+        self.tally.update(
+            {"conversations": 1, "summaries": len(summarized.calls), **self.clock.gaps}
+        )
         return {key: ledger.bill for key, ledger in ledgers.items()}, self.tally
 
     def _bill(
@@ -140,11 +191,15 @@ class Session:
     ) -> None:
         tools = self.job.transcript.tools
         for arm, messages in requests.items():
-            self.tally[f"over, {arm}"] += exact.request_tokens(messages, tools) > self.job.limit
+            self.tally[f"over, {arm}"] += (
+                exact.request_tokens(messages, tools) > self.job.limit
+            )
             marked_by = marked_by_us if arm == OURS else marked_by_middleware
             for rules in RULES:
                 marked, end = marked_by(rules, messages, tools)
-                ledgers[arm, rules.name].record(laid_out(marked, tools, answer, seconds=self.clock.seconds, end=end))
+                ledgers[arm, rules.name].record(
+                    laid_out(marked, tools, answer, seconds=self.clock.seconds, end=end)
+                )
 
     def _wait(self, answer: AIMessage, following: list[AnyMessage]) -> None:
         has_users = self.job.transcript.source not in MACHINE_TURNS
@@ -154,12 +209,18 @@ class Session:
     def _reported(self, reply: AIMessage, request: list[AnyMessage]) -> AIMessage:
         """The reply with the size of our request, as a provider reports it."""
         tokens = exact.request_tokens(request, self.job.transcript.tools)
-        usage = {"input_tokens": tokens, "output_tokens": 10, "total_tokens": tokens + 10}
+        usage = {
+            "input_tokens": tokens,
+            "output_tokens": 10,
+            "total_tokens": tokens + 10,
+        }
         return reply.model_copy(update={"usage_metadata": usage})
 
 
 def play(job: Job) -> tuple[int, Books, Counter[str]]:
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL)
+    )
     return (job.window, *Session(job).run())
 
 
@@ -174,19 +235,38 @@ def report(window: int, books: Books, tally: Counter[str]) -> None:
     print("|---|" + "---:|" * len(ARMS))
     for rules in RULES:
         bills = [books.get((arm, rules.name), Bill()) for arm in ARMS]
-        print(f"| {rules.name} | " + " | ".join(f"{one.total / max(1, one.requests):,.0f}" for one in bills) + " |")
+        print(
+            f"| {rules.name} | "
+            + " | ".join(f"{one.total / max(1, one.requests):,.0f}" for one in bills)
+            + " |"
+        )
     for rules, rival in itertools.product(RULES, (SUMMARIZED, TO_HALF, LISTED)):
-        ours, theirs = (books.get((arm, rules.name), Bill()).total for arm in (OURS, rival))
+        ours, theirs = (
+            books.get((arm, rules.name), Bill()).total for arm in (OURS, rival)
+        )
         if ours > theirs:
             print(f"- MISSED {rules.name}: {ours / theirs - 1:.1%} dearer than {rival}")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, help="folder with transcripts/*.jsonl.gz; generated ones without it")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--data",
+        type=Path,
+        help="folder with transcripts/*.jsonl.gz; generated ones without it",
+    )
     parser.add_argument("--windows", type=int, nargs="+", default=WINDOWS)
-    parser.add_argument("--per-file", type=int, default=PER_FILE, help="conversations per file")
-    parser.add_argument("--half", choices=HALVES, default="b", help="no setting was chosen by those of half b")
+    parser.add_argument(
+        "--per-file", type=int, default=PER_FILE, help="conversations per file"
+    )
+    parser.add_argument(
+        "--half",
+        choices=HALVES,
+        default="b",
+        help="no setting was chosen by those of half b",
+    )
     options = parser.parse_args()
     began = time.perf_counter()
     chosen = list(conversations(options.data, (), options.per_file, options.half))
@@ -198,7 +278,9 @@ def main() -> None:
             tallies[window].update(tally)
             for key, bill in found.items():
                 books[window].setdefault(key, Bill()).add(bill)
-    print(f"half {options.half}, {'recorded' if options.data else 'generated'} conversations, {exact.ENCODING}")
+    print(
+        f"half {options.half}, {'recorded' if options.data else 'generated'} conversations, {exact.ENCODING}"
+    )
     for window in options.windows:
         report(window, books[window], tallies[window])
     print(f"\n{time.perf_counter() - began:.0f} seconds")

@@ -40,9 +40,25 @@ ANSWER_SENTENCES = 6
 CONCURRENCY = 8
 QUESTION = "Which experiments on heat transfer in boundary layers are described, and what did each of them find?"
 
-WORDS = ("flow", "layer", "heat", "plate", "shock", "wave", "number", "pressure", "surface", "jet", "nozzle", "wing")
+WORDS = (
+    "flow",
+    "layer",
+    "heat",
+    "plate",
+    "shock",
+    "wave",
+    "number",
+    "pressure",
+    "surface",
+    "jet",
+    "nozzle",
+    "wing",
+)
 
-_SHOWN = re.compile(r'<document number="(\d+)"(?: from_character="(\d+)")?[^>]*>\n(.*?)\n</document>', re.DOTALL)
+_SHOWN = re.compile(
+    r'<document number="(\d+)"(?: from_character="(\d+)")?[^>]*>\n(.*?)\n</document>',
+    re.DOTALL,
+)
 _SENTENCE = re.compile(r"[^.\n]{20,200}\.")
 
 
@@ -79,15 +95,25 @@ class Provider(BaseChatModel):
         with self.seen.lock:
             if tokens > WINDOW - OUTPUT:
                 self.seen.refused += 1
-                raise ContextOverflowError(f"input token count {tokens} exceeds the maximum of {WINDOW - OUTPUT}")
+                raise ContextOverflowError(
+                    f"input token count {tokens} exceeds the maximum of {WINDOW - OUTPUT}"
+                )
             self.seen.sizes.append(tokens)
             self.seen.now += 1
             self.seen.peak = max(self.seen.peak, self.seen.now)
 
     def _end(self, messages: list[BaseMessage]) -> ChatResult:
-        shown = [(int(n), int(at or 0), text) for n, at, text in _SHOWN.findall(messages[-1].text)]
+        shown = [
+            (int(n), int(at or 0), text)
+            for n, at, text in _SHOWN.findall(messages[-1].text)
+        ]
         found = _SENTENCE.findall(messages[-1].text.partition("\n\nThe ")[2])
-        text = " ".join(found[:: max(1, len(found) // ANSWER_SENTENCES)][:ANSWER_SENTENCES]) or "Nothing here."
+        text = (
+            " ".join(
+                found[:: max(1, len(found) // ANSWER_SENTENCES)][:ANSWER_SENTENCES]
+            )
+            or "Nothing here."
+        )
         with self.seen.lock:
             self.seen.now -= 1
             self.seen.shown += shown
@@ -95,23 +121,43 @@ class Provider(BaseChatModel):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", type=Path)
     parser.add_argument("--latency", type=float, default=0.25)
-    parser.add_argument("--tokens", type=int, default=INPUT_TOKENS, help="size of the input")
+    parser.add_argument(
+        "--tokens", type=int, default=INPUT_TOKENS, help="size of the input"
+    )
     arguments = parser.parse_args()
-    documents = documents_of(real_texts(arguments.data) if arguments.data else made_up(), arguments.tokens)
+    documents = documents_of(
+        real_texts(arguments.data) if arguments.data else made_up(), arguments.tokens
+    )
     sizes = list(map(exact.text_tokens, documents))
     origin = "real texts" if arguments.data else "made-up reports"
-    print(f"{sum(sizes):,} tokens ({origin}) in {len(documents)} documents, the longest {max(sizes):,}; ", end="")
-    print(f"window {WINDOW:,}, {OUTPUT:,} of it for the answer, {arguments.latency:g} s per call\n")
-    print("| calls at once | calls | refused | shown once | largest request | tokens paid per token | seconds |")
+    print(
+        f"{sum(sizes):,} tokens ({origin}) in {len(documents)} documents, the longest {max(sizes):,}; ",
+        end="",
+    )
+    print(
+        f"window {WINDOW:,}, {OUTPUT:,} of it for the answer, {arguments.latency:g} s per call\n"
+    )
+    print(
+        "| calls at once | calls | refused | shown once | largest request | tokens paid per token | seconds |"
+    )
     print("|---:|---:|---:|---|---:|---:|---:|")
     for concurrency in (1, CONCURRENCY):
-        print("| " + " | ".join(run(documents, sum(sizes), concurrency, arguments.latency)) + " |", flush=True)
+        print(
+            "| "
+            + " | ".join(run(documents, sum(sizes), concurrency, arguments.latency))
+            + " |",
+            flush=True,
+        )
 
 
-def run(documents: list[str], given_tokens: int, concurrency: int, latency: float) -> list[str]:
+def run(
+    documents: list[str], given_tokens: int, concurrency: int, latency: float
+) -> list[str]:
     model = Provider(latency_seconds=latency)
     graph = create_map_reduce_graph(
         model,
@@ -135,7 +181,9 @@ def put_together(seen: Seen) -> list[str]:
     pieces: dict[int, list[tuple[int, str]]] = defaultdict(list)
     for number, start, text in seen.shown:
         pieces[number].append((start, text))
-    return ["".join(text for _, text in sorted(pieces[number])) for number in sorted(pieces)]
+    return [
+        "".join(text for _, text in sorted(pieces[number])) for number in sorted(pieces)
+    ]
 
 
 def documents_of(texts: Iterator[tuple[str, str]], wanted_tokens: int) -> list[str]:
@@ -164,7 +212,12 @@ def real_texts(folder: Path) -> Iterator[tuple[str, str]]:
             if document["text"].strip():
                 yield document.get("title") or document["text"][:40], document["text"]
     for chat in lines_of(folder / "memory_qa" / "locomo.jsonl.gz"):
-        yield chat["id"], "\n".join(f"{said['name']}: {said['content']}" for said in chat["messages"])
+        yield (
+            chat["id"],
+            "\n".join(
+                f"{said['name']}: {said['content']}" for said in chat["messages"]
+            ),
+        )
     yield from made_up()
 
 
@@ -175,7 +228,9 @@ def lines_of(file: Path) -> Iterator[dict[str, Any]]:
 def made_up() -> Iterator[tuple[str, str]]:
     draw = random.Random(7)  # noqa: S311  # made-up text, no secret
     while True:
-        sentences = [f"{phrase(draw, draw.randint(8, 24))}." for _ in range(draw.randint(4, 16))]
+        sentences = [
+            f"{phrase(draw, draw.randint(8, 24))}." for _ in range(draw.randint(4, 16))
+        ]
         yield phrase(draw, 4), " ".join(sentences)
 
 

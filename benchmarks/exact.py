@@ -37,7 +37,9 @@ def payload(message: AnyMessage) -> str:
     """The text of a message that is sent: content (media as their digest), calls and what they answer."""
     calls = ""
     if isinstance(message, AIMessage) and message.tool_calls:
-        calls = json.dumps([[c["name"], c["args"]] for c in message.tool_calls], ensure_ascii=False)
+        calls = json.dumps(
+            [[c["name"], c["args"]] for c in message.tool_calls], ensure_ascii=False
+        )
     return "\n".join(text for text, _ in content_blocks(message.content)) + calls
 
 
@@ -54,11 +56,15 @@ def tools_tokens(tools: Sequence[dict[str, Any]]) -> int:
     return sum(_definition_tokens(_typescript(tool)) for tool in tools)
 
 
-def request_tokens(messages: Sequence[AnyMessage], tools: Sequence[dict[str, Any]]) -> int:
+def request_tokens(
+    messages: Sequence[AnyMessage], tools: Sequence[dict[str, Any]]
+) -> int:
     return sum(map(message_tokens, messages)) + tools_tokens(tools) + REPLY_TOKENS
 
 
-def common_tokens(old: Sequence[AnyMessage], new: Sequence[AnyMessage], tools: list[dict[str, Any]]) -> int:
+def common_tokens(
+    old: Sequence[AnyMessage], new: Sequence[AnyMessage], tools: list[dict[str, Any]]
+) -> int:
     """Tokens of the common prefix of two requests, tools included: what a provider's prompt cache can reuse."""
     tokens = tools_tokens(tools) + REPLY_TOKENS
     for before, after in zip(old, new, strict=False):
@@ -76,10 +82,13 @@ def _typescript(tool: dict[str, Any]) -> str:
     function = tool.get("function", tool)
     fields = (function.get("parameters") or {}).get("properties") or {}
     lines = [
-        f"// {f.get('description', '')}\n{name}: {f.get('type', f.get('enum', 'any'))}," for name, f in fields.items()
+        f"// {f.get('description', '')}\n{name}: {f.get('type', f.get('enum', 'any'))},"
+        for name, f in fields.items()
     ]
     return (
-        f"// {function.get('description', '')}\ntype {function['name']} = (_: {{\n" + "\n".join(lines) + "\n}) => any;"
+        f"// {function.get('description', '')}\ntype {function['name']} = (_: {{\n"
+        + "\n".join(lines)
+        + "\n}) => any;"
     )
 
 

@@ -71,16 +71,32 @@ def tau_airline(base: str) -> Iterator[dict[str, Any]]:
     """tau-bench: 200 recorded runs of an agent of an airline."""
     folder = f"{TAU}/tau_bench/envs/airline/tools"
     tools = [stated_tool(read(base, f"{folder}/{name}.py")) for name in AIRLINE_TOOLS]
-    for row in json.loads(read(base, f"{TAU}/historical_trajectories/gpt-4o-airline.json")):
+    for row in json.loads(
+        read(base, f"{TAU}/historical_trajectories/gpt-4o-airline.json")
+    ):
         name = f"tau-airline-gpt4o-{row['task_id']}-{row['trial']}"
         meta = {"model": "gpt-4o", "reward": row["reward"]}
-        yield {"id": name, "source": TAU, "tools": tools, "messages": row["traj"], "meta": meta}
+        yield {
+            "id": name,
+            "source": TAU,
+            "tools": tools,
+            "messages": row["traj"],
+            "meta": meta,
+        }
 
 
 def stated_tool(source: str) -> dict[str, Any]:
     """The definition that the module of a tool returns as a literal; nothing of it is executed."""
-    info = next(n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.FunctionDef) and n.name == "get_info")
-    returned = next(node for node in ast.walk(info) if isinstance(node, ast.Return) and node.value is not None)
+    info = next(
+        n
+        for n in ast.walk(ast.parse(source))
+        if isinstance(n, ast.FunctionDef) and n.name == "get_info"
+    )
+    returned = next(
+        node
+        for node in ast.walk(info)
+        if isinstance(node, ast.Return) and node.value is not None
+    )
     tool: dict[str, Any] = ast.literal_eval(returned.value)
     return tool
 
@@ -88,8 +104,13 @@ def stated_tool(source: str) -> dict[str, Any]:
 def routellm(base: str) -> Iterator[dict[str, Any]]:
     """RouteLLM: which of two models answered questions of MMLU and GSM8K right."""
     count = quicktok.get_encoding("o200k_base").count
-    files = {subject: f"{ROUTELLM}/mmlu/responses/mmlu_{subject}.csv" for subject in SUBJECTS}
-    for domain, path in {**files, "math": f"{ROUTELLM}/gsm8k/gsm8k_responses.csv"}.items():
+    files = {
+        subject: f"{ROUTELLM}/mmlu/responses/mmlu_{subject}.csv" for subject in SUBJECTS
+    }
+    for domain, path in {
+        **files,
+        "math": f"{ROUTELLM}/gsm8k/gsm8k_responses.csv",
+    }.items():
         task = "gsm8k" if domain == "math" else "mmlu"
         for number, row in enumerate(csv.DictReader(io.StringIO(read(base, path)))):
             models: dict[str, Any] = {}
@@ -97,7 +118,9 @@ def routellm(base: str) -> Iterator[dict[str, Any]]:
                 models[name] = {"correct": int(row[column] == "True")}
                 if answer := row.get(f"{column}_response"):
                     models[name]["out_tokens"] = count(answer)
-            name = f"{task}-{number}" if task == "gsm8k" else f"{task}-{domain}-{number}"
+            name = (
+                f"{task}-{number}" if task == "gsm8k" else f"{task}-{domain}-{number}"
+            )
             yield {
                 "id": name, "source": path, "domain": domain, "task": task, "prompt": row["prompt"],
                 "in_tokens": count(row["prompt"]), "models": models,
@@ -111,9 +134,15 @@ PARTS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, help="where to write; what is there already stays")
-    parser.add_argument("--base", default=BASE, help="where the files of GitHub are served")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "folder", type=Path, help="where to write; what is there already stays"
+    )
+    parser.add_argument(
+        "--base", default=BASE, help="where the files of GitHub are served"
+    )
     options = parser.parse_args()
     for name, rows in PARTS.items():
         path = options.folder / name
@@ -129,8 +158,13 @@ def main() -> None:
         path.write_bytes(gzip.compress("\n".join(lines).encode(), mtime=0))
         print(f"{name}: {len(lines):,} rows. {(rows.__doc__ or '').strip()}")
         if rows is routellm:
-            prices = {model: {"input_per_mtok": i, "output_per_mtok": o} for model, (_, i, o) in MODELS.items()}
-            path.with_name("routellm.prices.json.gz").write_bytes(gzip.compress(json.dumps(prices).encode(), mtime=0))
+            prices = {
+                model: {"input_per_mtok": i, "output_per_mtok": o}
+                for model, (_, i, o) in MODELS.items()
+            }
+            path.with_name("routellm.prices.json.gz").write_bytes(
+                gzip.compress(json.dumps(prices).encode(), mtime=0)
+            )
     print("\nNot rebuilt:")
     for name, why in NOT_REBUILT.items():
         print(f"- {name}: {why}")

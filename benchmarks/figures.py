@@ -21,7 +21,9 @@ from run import BENCHMARKS, RESULTS, Section, sections
 
 ROOT = Path(__file__).parents[1]
 PAGES = (ROOT / "README.md", ROOT / "docs" / "figures.md")
-PLACE = re.compile(r"(<!-- figures: (?P<name>.+?) -->\n).*?(?=<!-- end of figures -->)", re.DOTALL)
+PLACE = re.compile(
+    r"(<!-- figures: (?P<name>.+?) -->\n).*?(?=<!-- end of figures -->)", re.DOTALL
+)
 ARENA_COLUMNS = (
     "failed turns", "invalid requests", "current question shown", "planted facts shown at the end", "prefix stability",
     "added seconds per call", "cost",
@@ -41,7 +43,9 @@ SHOWN_AS = {
 
 def written(page: str, found: dict[str, Section]) -> str:
     """Return a page with its figures as the results say."""
-    return PLACE.sub(lambda place: f"{place[1]}\n{block(place['name'], found)}\n\n", page)
+    return PLACE.sub(
+        lambda place: f"{place[1]}\n{block(place['name'], found)}\n\n", page
+    )
 
 
 def block(name: str, found: dict[str, Section]) -> str:
@@ -57,7 +61,9 @@ def block(name: str, found: dict[str, Section]) -> str:
         return arena(section)
     if wanted == "beside the strongest tail":
         return beside(section)
-    return excerpt(section, [text.strip() for text in wanted.split(";")] if wanted else [""])
+    return excerpt(
+        section, [text.strip() for text in wanted.split(";")] if wanted else [""]
+    )
 
 
 def excerpt(section: Section, wanted: list[str]) -> str:
@@ -65,8 +71,13 @@ def excerpt(section: Section, wanted: list[str]) -> str:
     parts = [part.strip("\n") for part in re.split(r"\n\s*\n", section.text)]
     kept = [part for part in parts if any(part.startswith(text) for text in wanted)]
     if not kept:
-        raise SystemExit(f"{section.name} in {RESULTS.name} has no paragraph that begins with {wanted}: run it again")
-    shown = [part if "|---" in part else f"```text\n{part}\n```" for part in map(_with_gaps, kept)]
+        raise SystemExit(
+            f"{section.name} in {RESULTS.name} has no paragraph that begins with {wanted}: run it again"
+        )
+    shown = [
+        part if "|---" in part else f"```text\n{part}\n```"
+        for part in map(_with_gaps, kept)
+    ]
     return "\n\n".join([f"`{section.command}` ({section.how}):", *shown])
 
 
@@ -74,7 +85,11 @@ def _with_gaps(part: str) -> str:
     """A table with an empty line on either side, where text stands close to it."""
     lines: list[str] = []
     for line in part.splitlines():
-        if lines and lines[-1].startswith("|") != line.startswith("|") and "|---" in part:
+        if (
+            lines
+            and lines[-1].startswith("|") != line.startswith("|")
+            and "|---" in part
+        ):
             lines.append("")
         lines.append(line)
     return "\n".join(lines)
@@ -82,16 +97,27 @@ def _with_gaps(part: str) -> str:
 
 def arena(section: Section) -> str:
     """One table of all windows: figures of each, divided by a slash."""
-    tables = [table for table in tables_of(section.text) if table[0][0].endswith(" tokens") and "," not in table[0][1]]
+    tables = [
+        table
+        for table in tables_of(section.text)
+        if table[0][0].endswith(" tokens") and "," not in table[0][1]
+    ]
     heads = [dict(zip(head, range(len(head)), strict=True)) for head, *_ in tables]
     windows = " / ".join(head[0].removesuffix(" tokens") for head, *_ in tables)
-    lines = [f"| {windows} tokens | " + " | ".join(ARENA_COLUMNS) + " |", "|---|" + "---|" * len(ARENA_COLUMNS)]
+    lines = [
+        f"| {windows} tokens | " + " | ".join(ARENA_COLUMNS) + " |",
+        "|---|" + "---|" * len(ARENA_COLUMNS),
+    ]
     for rows in zip(*(rows for _, *rows in tables), strict=True):
         cells = [
-            " / ".join(row[head[column]] or "-" for row, head in zip(rows, heads, strict=True))
+            " / ".join(
+                row[head[column]] or "-" for row, head in zip(rows, heads, strict=True)
+            )
             for column in ARENA_COLUMNS
         ]
-        lines.append(f"| {SHOWN_AS.get(rows[0][0], rows[0][0])} | " + " | ".join(cells) + " |")
+        lines.append(
+            f"| {SHOWN_AS.get(rows[0][0], rows[0][0])} | " + " | ".join(cells) + " |"
+        )
     return "\n".join([f"`{section.command}` ({section.how}):", "", *lines])
 
 
@@ -105,7 +131,10 @@ def beside(section: Section) -> str:
 def tables_of(text: str) -> Iterator[list[list[str]]]:
     """Head and rows of each table."""
     for part in re.findall(r"(?:^\|.*\n?)+", text, re.MULTILINE):
-        rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in part.strip().splitlines()]
+        rows = [
+            [cell.strip() for cell in line.strip("|").split(" | ")]
+            for line in part.strip().splitlines()
+        ]
         yield [rows[0], *rows[2:]]
 
 
@@ -113,7 +142,9 @@ def missed(found: dict[str, Section]) -> Iterator[str]:
     """Every goal that a benchmark missed, in its own words; what stands before it says where."""
     for benchmark in BENCHMARKS:
         where, shown = "", dict[str, None]()
-        for line in found[benchmark.name].text.splitlines() if benchmark.name in found else ():
+        for line in (
+            found[benchmark.name].text.splitlines() if benchmark.name in found else ()
+        ):
             if line.startswith("Goals"):
                 where = f" ({line.removesuffix(':').removeprefix('Goals ')})"
             elif line.startswith("- MISSED"):
@@ -123,8 +154,14 @@ def missed(found: dict[str, Section]) -> Iterator[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 where a page differs")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="write nothing; exit code 1 where a page differs",
+    )
     options = parser.parse_args()
     found = sections()
     stale = []
@@ -139,7 +176,9 @@ def main() -> None:
             if not options.check:
                 path.write_text(after, encoding="utf-8")
     if options.check and stale:
-        sys.exit(f"{', '.join(stale)} differ from {RESULTS.name}: run python benchmarks/figures.py")
+        sys.exit(
+            f"{', '.join(stale)} differ from {RESULTS.name}: run python benchmarks/figures.py"
+        )
 
 
 if __name__ == "__main__":

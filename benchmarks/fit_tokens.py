@@ -63,7 +63,13 @@ MEASURED_FLOORS = {
     "latin_extended": (0.3, 0.3, 0.3, 0.45), "vietnamese": (0.6, 0.9, 0.8, 0.6), "cjk": (0.43, 0.95, 0.65, 0.57),
     "kana": (0.33, 0.75, 0.5, 0.55), "rare_two_byte": (1.8, 1.9, 1.9, 1.5), "rare_three_byte": (2.4, 2.6, 2.4, 2.0),
 }  # fmt: skip
-LIKE = {"anthropic": "cl100k", "claude3": "cl100k", "gemini": "openai", "deepseek": "openai", "generic": "llama"}
+LIKE = {
+    "anthropic": "cl100k",
+    "claude3": "cl100k",
+    "gemini": "openai",
+    "deepseek": "openai",
+    "generic": "llama",
+}
 """Families without a public vocabulary borrow the floors of one with a vocabulary of like size."""
 
 Limits = tuple[float, float | None]
@@ -73,11 +79,29 @@ TARGET = Path(token_weights.__file__)
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, required=True, help="folder with tokens/fit.jsonl.gz")
-    parser.add_argument("--more", type=Path, nargs="*", default=[], help="further counted texts of the same form")
-    parser.add_argument("--characters", action="store_true", help="write the characters that are common, and end")
-    parser.add_argument("--keep-ascii", action="store_true", help="fit the weights of what is beside ASCII alone")
-    parser.add_argument("--write", action="store_true", help="write the weights, fitted to all texts")
+    parser.add_argument(
+        "--data", type=Path, required=True, help="folder with tokens/fit.jsonl.gz"
+    )
+    parser.add_argument(
+        "--more",
+        type=Path,
+        nargs="*",
+        default=[],
+        help="further counted texts of the same form",
+    )
+    parser.add_argument(
+        "--characters",
+        action="store_true",
+        help="write the characters that are common, and end",
+    )
+    parser.add_argument(
+        "--keep-ascii",
+        action="store_true",
+        help="fit the weights of what is beside ASCII alone",
+    )
+    parser.add_argument(
+        "--write", action="store_true", help="write the weights, fitted to all texts"
+    )
     options = parser.parse_args()
     rows = load(options.data, *options.more)
     if options.characters:
@@ -85,13 +109,23 @@ def main() -> None:
         return
     counts = matrix([row["text"] for row in rows])
     agent = np.array([row["cat"] in AGENT_LIKE for row in rows])
-    exact = {name: np.array([row["tokens"][key] for row in rows], dtype=float) for name, key in FAMILIES.items()}
+    exact = {
+        name: np.array([row["tokens"][key] for row in rows], dtype=float)
+        for name, key in FAMILIES.items()
+    }
     exact["generic"] = np.median(np.stack(list(exact.values())), axis=0)
     limits = {name: limits_of(name, keep_ascii=options.keep_ascii) for name in exact}
-    report(counts, exact, agent, np.array([fold_of(row["src"]) for row in rows]), limits)
+    report(
+        counts, exact, agent, np.array([fold_of(row["src"]) for row in rows]), limits
+    )
     if options.write:
-        fitted = {name: fit(counts, true, agent, limits[name]) for name, true in exact.items()}
-        found = {name: bounds_of(counts[agent] @ fitted[name], name, exact, agent) for name in exact}
+        fitted = {
+            name: fit(counts, true, agent, limits[name]) for name, true in exact.items()
+        }
+        found = {
+            name: bounds_of(counts[agent] @ fitted[name], name, exact, agent)
+            for name in exact
+        }
         write(fitted, BOUNDS if options.keep_ascii else found)
 
 
@@ -114,28 +148,41 @@ def fold_of(source: str) -> int:
     return zlib.crc32(re.split(r"[^a-z0-9]", source.lower())[0].encode()) % FOLDS
 
 
-def report(counts: np.ndarray, exact: dict, agent: np.ndarray, folds: np.ndarray, limits: dict) -> None:
+def report(
+    counts: np.ndarray, exact: dict, agent: np.ndarray, folds: np.ndarray, limits: dict
+) -> None:
     """Prints errors on agent-like texts of sources that were not fitted to, and on all texts, fitted to most of them.
 
     Scripts with one source only cannot be held out by source: of other texts, one of `FOLDS` is held out.
     """
     folds = np.where(agent, folds, np.arange(len(agent)) % FOLDS)
-    print(f"Held out: whole projects of {agent.sum()} agent-like texts, single ones of {(~agent).sum()} others")
-    print(f"{'family':12}{'agent %':>9}{'p95':>8}{'within 20 %':>13}{'others %':>10}{'p95':>8}{'within 20 %':>13}")
+    print(
+        f"Held out: whole projects of {agent.sum()} agent-like texts, single ones of {(~agent).sum()} others"
+    )
+    print(
+        f"{'family':12}{'agent %':>9}{'p95':>8}{'within 20 %':>13}{'others %':>10}{'p95':>8}{'within 20 %':>13}"
+    )
     for name, true in exact.items():
         estimate = np.empty(len(true))
         for fold in range(FOLDS):
             held = folds == fold
-            estimate[held] = counts[held] @ fit(counts[~held], true[~held], agent[~held], limits[name])
+            estimate[held] = counts[held] @ fit(
+                counts[~held], true[~held], agent[~held], limits[name]
+            )
         errors = np.abs(estimate - true) / true * 100
-        print(f"{name:12}" + "".join(figures(errors[kind]) for kind in (agent, ~agent)), flush=True)
+        print(
+            f"{name:12}" + "".join(figures(errors[kind]) for kind in (agent, ~agent)),
+            flush=True,
+        )
 
 
 def figures(errors: np.ndarray) -> str:
     return f"{errors.mean():>9.1f}{np.quantile(errors, 0.95):>8.1f}{(errors <= 20).mean() * 100:>13.1f} "
 
 
-def fit(counts: np.ndarray, true: np.ndarray, agent: np.ndarray, limits: list[Limits]) -> np.ndarray:
+def fit(
+    counts: np.ndarray, true: np.ndarray, agent: np.ndarray, limits: list[Limits]
+) -> np.ndarray:
     """Weights with the smallest mean relative error, each within its limits.
 
     Agent-like texts weigh as much as all others together, however many there are of each.
@@ -145,7 +192,10 @@ def fit(counts: np.ndarray, true: np.ndarray, agent: np.ndarray, limits: list[Li
 
     rows, columns = counts.shape
     price = np.where(agent, 1 / max(1, agent.sum()), 1 / max(1, (~agent).sum())) * rows
-    shares = hstack([csr_array(counts / true[:, None]), -eye_array(rows), eye_array(rows)], format="csr")
+    shares = hstack(
+        [csr_array(counts / true[:, None]), -eye_array(rows), eye_array(rows)],
+        format="csr",
+    )
     solved = linprog(
         np.concatenate([np.zeros(columns), price, price]), A_eq=shares, b_eq=np.ones(rows),
         bounds=[*limits, *[(0, None)] * (2 * rows)], method="highs",
@@ -155,7 +205,9 @@ def fit(counts: np.ndarray, true: np.ndarray, agent: np.ndarray, limits: list[Li
 
 def limits_of(family: str, *, keep_ascii: bool) -> list[Limits]:
     """Floor and ceiling of each weight; to keep the present ones of ASCII, only their floors can raise them."""
-    limits: list[Limits] = [(floor_of(name, family), CEILINGS.get(name)) for name in FEATURES]
+    limits: list[Limits] = [
+        (floor_of(name, family), CEILINGS.get(name)) for name in FEATURES
+    ]
     if keep_ascii:
         for index, weight in enumerate(WEIGHTS[family][: len(ASCII_FEATURES)]):
             kept = max(weight, limits[index][0])
@@ -169,7 +221,9 @@ def floor_of(name: str, family: str) -> float:
     return FLOORS.get(name, FLOOR)
 
 
-def bounds_of(estimate: np.ndarray, family: str, exact: dict, agent: np.ndarray) -> tuple[float, float]:
+def bounds_of(
+    estimate: np.ndarray, family: str, exact: dict, agent: np.ndarray
+) -> tuple[float, float]:
     """Upper and lower bound of true count over estimate; those of a generic estimate hold for every family."""
     names = [name for name in FAMILIES if family in {name, "generic"}]
     ratios = [exact[name][agent] / np.maximum(estimate, 1.0) for name in names]
@@ -177,22 +231,34 @@ def bounds_of(estimate: np.ndarray, family: str, exact: dict, agent: np.ndarray)
     return float(np.quantile(np.concatenate(ratios), 0.95)), lower
 
 
-def write(fitted: dict[str, np.ndarray], bounds: dict[str, tuple[float, float]]) -> None:
+def write(
+    fitted: dict[str, np.ndarray], bounds: dict[str, tuple[float, float]]
+) -> None:
     """Puts the figures into the tables of the module."""
-    head = f"{'feature':18}{'starts':>15}" + "".join(f" {family:>8}" for family in fitted)
+    head = f"{'feature':18}{'starts':>15}" + "".join(
+        f" {family:>8}" for family in fitted
+    )
     rows = [
         f"{name:18}{','.join(f'0x{start:X}' for start in STARTS.get(name, ())) or '-':>15}"
         + "".join(f" {weight:>8.3f}" for weight in row)
         for name, row in zip(FEATURES, zip(*fitted.values(), strict=True), strict=True)
     ]
-    limits = [f'    "{name}": ({high:.3f}, {low:.3f}),' for name, (high, low) in bounds.items()]
+    limits = [
+        f'    "{name}": ({high:.3f}, {low:.3f}),'
+        for name, (high, low) in bounds.items()
+    ]
     source = TARGET.read_text(encoding="utf-8")
     for start, lines, end in (
         ('TABLE = """', [head, *rows], '"""'),
         ("BOUNDS: dict[str, tuple[float, float]] = {", limits, "}"),
     ):
         body = "\n".join([start, *lines, end])
-        source = re.sub(rf"(?ms)^{re.escape(start)}$.*?^{end}$", lambda _, body=body: body, source, count=1)
+        source = re.sub(
+            rf"(?ms)^{re.escape(start)}$.*?^{end}$",
+            lambda _, body=body: body,
+            source,
+            count=1,
+        )
     TARGET.write_text(source, encoding="utf-8")
     print(f"wrote {TARGET}")
 
@@ -205,13 +271,22 @@ def write_characters(texts: list[str]) -> None:
     """
     seen = Counter(character for text in texts for character in text)
     spread = Counter(character for text in texts for character in set(text))
-    counters = [(quicktok.get_encoding(name).count, tokens) for name, tokens in COMMON_TOKENS.items()]
+    counters = [
+        (quicktok.get_encoding(name).count, tokens)
+        for name, tokens in COMMON_TOKENS.items()
+    ]
     common: set[str] = set()
     for script, characters in by_script().items():
         if script in WITHOUT_ALPHABET:
-            common.update(each for each in characters if all(count(each) <= tokens for count, tokens in counters))
+            common.update(
+                each
+                for each in characters
+                if all(count(each) <= tokens for count, tokens in counters)
+            )
             if script != "cjk":
-                common.update(each for each in characters if spread[each] >= COMMON_TEXTS)
+                common.update(
+                    each for each in characters if spread[each] >= COMMON_TEXTS
+                )
             continue
         left = COMMON_SHARE * sum(seen[each] for each in characters)
         for character in sorted(characters, key=lambda each: -seen[each]):
@@ -219,10 +294,16 @@ def write_characters(texts: list[str]) -> None:
                 common.add(character)
             left -= seen[character]
     found = "".join(sorted(common))
-    lines = [found[start : start + PER_STRING] for start in range(0, len(found), PER_STRING)]
-    body = "\n".join(f"    {json.dumps(line, ensure_ascii=not line.isprintable())}" for line in lines)
+    lines = [
+        found[start : start + PER_STRING] for start in range(0, len(found), PER_STRING)
+    ]
+    body = "\n".join(
+        f"    {json.dumps(line, ensure_ascii=not line.isprintable())}" for line in lines
+    )
     source = TARGET.read_text(encoding="utf-8")
-    made = re.sub(r"(?ms)^COMMON = \(.*?^\)", lambda _: f"COMMON = (\n{body}\n)", source, count=1)
+    made = re.sub(
+        r"(?ms)^COMMON = \(.*?^\)", lambda _: f"COMMON = (\n{body}\n)", source, count=1
+    )
     TARGET.write_text(made, encoding="utf-8")
 
 

@@ -67,12 +67,19 @@ def load(data: Path) -> Iterator[Conversation]:
     for path in sorted((data / "memory_qa").glob("*.jsonl.gz")):
         for line in gzip.decompress(path.read_bytes()).splitlines():
             row = json.loads(line)
-            chat = conversation(row["id"], "chats", [_message(m) for m in row["messages"]], row["questions"])
+            chat = conversation(
+                row["id"],
+                "chats",
+                [_message(m) for m in row["messages"]],
+                row["questions"],
+            )
             yield chat
             yield in_long_messages(chat)
 
 
-def conversation(name: str, group: str, messages: list[AnyMessage], rows: list[dict[str, Any]]) -> Conversation:
+def conversation(
+    name: str, group: str, messages: list[AnyMessage], rows: list[dict[str, Any]]
+) -> Conversation:
     by_id = {message.id: message.content for message in messages}
     having = Counter(term for text in by_id.values() for term in set(terms(text)))
     questions = [
@@ -95,23 +102,39 @@ def needed(text: str, about: str, having: Counter[str]) -> str:
         return text.strip()
     wanted = set(query_terms(about))
     spans = [text[slice(*span)] for span in statement_spans(text, 0, len(text))]
-    return max(spans, key=lambda part: sum(1 / math.log1p(having[t]) for t in wanted.intersection(terms(part)))).strip()
+    return max(
+        spans,
+        key=lambda part: sum(
+            1 / math.log1p(having[t]) for t in wanted.intersection(terms(part))
+        ),
+    ).strip()
 
 
 def in_long_messages(chat: Conversation) -> Conversation:
     """The same conversation in messages of hundreds of tokens, by user and assistant in turn."""
-    price, messages, lines, place = TokenEstimator().count_text, list[AnyMessage](), list[str](), dict[str, str]()
+    price, messages, lines, place = (
+        TokenEstimator().count_text,
+        list[AnyMessage](),
+        list[str](),
+        dict[str, str](),
+    )
     for message in chat.messages:
         lines.append(f"{message.name or message.type}: {message.content}")
         place[message.id] = message_id(f"{chat.name}/{len(messages)}")
-        if price("\n".join(lines)) >= LONG_TOKENS[len(messages) % len(LONG_TOKENS)] or message is chat.messages[-1]:
+        if (
+            price("\n".join(lines)) >= LONG_TOKENS[len(messages) % len(LONG_TOKENS)]
+            or message is chat.messages[-1]
+        ):
             kind = AIMessage if len(messages) % 2 else HumanMessage
             messages.append(kind("\n".join(lines), id=place[message.id]))
             lines = []
     questions = [
-        Question(text=q.text, evidence=[(place[key], text) for key, text in q.evidence]) for q in chat.questions
+        Question(text=q.text, evidence=[(place[key], text) for key, text in q.evidence])
+        for q in chat.questions
     ]
-    return Conversation(name=chat.name, group="long messages", messages=messages, questions=questions)
+    return Conversation(
+        name=chat.name, group="long messages", messages=messages, questions=questions
+    )
 
 
 def message_id(mid: object) -> str:
@@ -129,7 +152,9 @@ class Agent:
 
     def __init__(self, limit: int) -> None:
         # The input limit is what is compared; a window this much larger leaves room for the answer beside it.
-        self.nodes = ContextNodes(ContextEngine(ModelLimits(context_window=2 * limit, max_input_tokens=limit)))
+        self.nodes = ContextNodes(
+            ContextEngine(ModelLimits(context_window=2 * limit, max_input_tokens=limit))
+        )
 
     def feed(self, messages: list[AnyMessage]) -> State:
         state: State = {"messages": []}
@@ -165,13 +190,22 @@ def keep_last(messages: list[AnyMessage], limit: int) -> set[str]:
 def recalled(state: State, query: str, max_tokens: int) -> Shown:
     """What one call of the tool returns."""
     call = {"name": "recall", "args": {"query": query}, "id": "recall-1"}
-    asked = {**state, "messages": [*state["messages"], AIMessage("", tool_calls=[call], id="calling")]}
+    asked = {
+        **state,
+        "messages": [
+            *state["messages"],
+            AIMessage("", tool_calls=[call], id="calling"),
+        ],
+    }
     tool = create_recall_tool(max_tokens=max_tokens)
     page = tool.func(SimpleNamespace(state=asked, store=None), query=query)
     assert TokenEstimator().count_text(page) <= max_tokens
     named = dict(zip(handles(asked["messages"]), asked["messages"], strict=True))
     _, *pieces = LABEL.split(page)
-    return texts((named[handle].id, text) for handle, text in zip(pieces[::2], pieces[1::2], strict=True))
+    return texts(
+        (named[handle].id, text)
+        for handle, text in zip(pieces[::2], pieces[1::2], strict=True)
+    )
 
 
 def texts(pairs: Iterable[tuple[str, str]]) -> Shown:
@@ -181,18 +215,31 @@ def texts(pairs: Iterable[tuple[str, str]]) -> Shown:
     return shown
 
 
-def reach(agent: Agent, state: State, question: str, limit: int) -> dict[str, list[Shown]]:
+def reach(
+    agent: Agent, state: State, question: str, limit: int
+) -> dict[str, list[Shown]]:
     """What each way of remembering shows."""
     history, asked = state["messages"], HumanMessage(question, id="question")
     built = agent.request({**state, "messages": [*history, asked]})
     said = {message.id: message.content for message in history}
-    seen = {message.id for message in built["llm_input_messages"] if said.get(message.id) == message.content}
+    seen = {
+        message.id
+        for message in built["llm_input_messages"]
+        if said.get(message.id) == message.content
+    }
     view = texts((key, said[key]) for key in seen)
     found = search_messages(history, question, max_tokens=RECALL_TOKENS)
     return {
-        "the newest messages": [texts((key, said[key]) for key in keep_last([*history, asked], limit) - {"question"})],
+        "the newest messages": [
+            texts(
+                (key, said[key])
+                for key in keep_last([*history, asked], limit) - {"question"}
+            )
+        ],
         "the view": [view],
-        "`search_messages` alone": [texts((excerpt.message.id, excerpt.text) for excerpt in found.excerpts)],
+        "`search_messages` alone": [
+            texts((excerpt.message.id, excerpt.text) for excerpt in found.excerpts)
+        ],
         TOOL: [view, recalled(built, question, RECALL_TOKENS)],
     }
 
@@ -217,10 +264,15 @@ def measure(job: tuple[Conversation, int]) -> Row:
 
 def report(rows: list[Row], limit: int) -> None:
     groups = dict.fromkeys(chat.group for chat, _ in rows)
-    totals = {group: sum((found for chat, found in rows if chat.group == group), Counter()) for group in groups}
+    totals = {
+        group: sum((found for chat, found in rows if chat.group == group), Counter())
+        for group in groups
+    }
     held = sum((found for chat, found in rows if chat.name in HELD_OUT), Counter[str]())
     columns = {**totals, "kept aside while tuning": held}
-    print(f"{len(rows)} conversations, input limit {limit:,}: share of the evidence within reach")
+    print(
+        f"{len(rows)} conversations, input limit {limit:,}: share of the evidence within reach"
+    )
     print("| | " + " | ".join(columns) + " |")
     print("|---|" + "---:|" * len(columns))
     for way in [name for name in rows[0][1] if name]:
@@ -234,15 +286,26 @@ def report(rows: list[Row], limit: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, required=True, help="folder with memory_qa/*.jsonl.gz")
-    parser.add_argument("--limit", type=int, default=8_192, help="input limit in tokens")
-    parser.add_argument("--chats", type=int, help="measure only the first so many; all without it")
+    parser.add_argument(
+        "--data", type=Path, required=True, help="folder with memory_qa/*.jsonl.gz"
+    )
+    parser.add_argument(
+        "--limit", type=int, default=8_192, help="input limit in tokens"
+    )
+    parser.add_argument(
+        "--chats", type=int, help="measure only the first so many; all without it"
+    )
     options = parser.parse_args()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL)
+    )
     began = time.perf_counter()
     chats = [*load(options.data)][: options.chats]
     with multiprocessing.Pool(os.cpu_count()) as pool:
-        report(pool.map(measure, [(chat, options.limit) for chat in chats], chunksize=1), options.limit)
+        report(
+            pool.map(measure, [(chat, options.limit) for chat in chats], chunksize=1),
+            options.limit,
+        )
     print(f"\n{time.perf_counter() - began:.0f} seconds")
 
 

@@ -34,7 +34,17 @@ PROVIDERS = {
         "mistral",
     ),
     "azure-ai",
-    *("groq", "deepseek", "xai", "cohere", "togetherai", "fireworks-ai", "openrouter", "perplexity", "alibaba"),
+    *(
+        "groq",
+        "deepseek",
+        "xai",
+        "cohere",
+        "togetherai",
+        "fireworks-ai",
+        "openrouter",
+        "perplexity",
+        "alibaba",
+    ),
     *("moonshotai", "zai", "cerebras", "nvidia", "databricks", "meta"),
 }
 LEFT_OUT = {"provenance", "conflicts", "aliases"}
@@ -45,14 +55,24 @@ def main() -> None:
     parser.add_argument("catalogs", nargs="+", help="files or URLs")
     registry = ModelRegistry(catalogs=parser.parse_args().catalogs, sources=())
     windows = stated_windows()
-    listed = [with_window(info, windows) for info in registry.models() if info.provider in PROVIDERS]
-    kept = [info for info in listed if info.limits.known and info.output_price is not None]
-    text = sources.MODELS.dump_json(kept, exclude_defaults=True, exclude={"__all__": LEFT_OUT})
+    listed = [
+        with_window(info, windows)
+        for info in registry.models()
+        if info.provider in PROVIDERS
+    ]
+    kept = [
+        info for info in listed if info.limits.known and info.output_price is not None
+    ]
+    text = sources.MODELS.dump_json(
+        kept, exclude_defaults=True, exclude={"__all__": LEFT_OUT}
+    )
     TARGET.write_bytes(gzip.compress(text, mtime=0))
     for fault in (one for one in registry.sources if one.fault):
         print(f"{fault.name}: {fault.fault}")
     separate = sum(info.max_input_tokens is not None for info in kept)
-    print(f"{TARGET}: {len(kept)} models, {separate} with an input limit of their own, {TARGET.stat().st_size:,} bytes")
+    print(
+        f"{TARGET}: {len(kept)} models, {separate} with an input limit of their own, {TARGET.stat().st_size:,} bytes"
+    )
 
 
 def stated_windows():
@@ -60,14 +80,24 @@ def stated_windows():
     with suppress(ImportError):
         from genai_prices.data import providers
 
-        return {model.id: model.context_window for one in providers for model in one.models if model.context_window}
+        return {
+            model.id: model.context_window
+            for one in providers
+            for model in one.models
+            if model.context_window
+        }
     return {}
 
 
 def with_window(info, windows):
     plain = names.split_date(names.key_of(info.name))[0]
     window, output = windows.get(plain), info.max_output_tokens
-    if info.max_input_tokens or not window or not output or window != (info.context_window or 0) + output:
+    if (
+        info.max_input_tokens
+        or not window
+        or not output
+        or window != (info.context_window or 0) + output
+    ):
         return info
     return replace(info, context_window=window, max_input_tokens=info.context_window)
 

@@ -25,9 +25,17 @@ class ProviderError(Exception):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, help=f"folder that holds {DATA_FILE}; without it the tests' own wordings")
+    parser.add_argument(
+        "--data",
+        type=Path,
+        help=f"folder that holds {DATA_FILE}; without it the tests' own wordings",
+    )
     data = parser.parse_args().data
-    for title, rows in own_rows().items() if data is None else {str(data / DATA_FILE): recorded_rows(data)}.items():
+    for title, rows in (
+        own_rows().items()
+        if data is None
+        else {str(data / DATA_FILE): recorded_rows(data)}.items()
+    ):
         measure(title, rows)
 
 
@@ -38,7 +46,9 @@ def measure(title, rows):
     print_scores("text alone", scored, text_alone)
     for row in rows:
         if row["ambiguous"]:
-            print(f"ambiguous {row['id']} ({row['label']}): {classify_overflow(with_status(row))}")
+            print(
+                f"ambiguous {row['id']} ({row['label']}): {classify_overflow(with_status(row))}"
+            )
 
 
 def recorded_rows(data):
@@ -51,14 +61,27 @@ def own_rows():
     sys.path.insert(0, str(TESTS))
     from support.overflow_wordings import TABLES
 
-    return {title: [own_row(text, expected) for text, expected in rows] for title, rows in TABLES.items()}
+    return {
+        title: [own_row(text, expected) for text, expected in rows]
+        for title, rows in TABLES.items()
+    }
 
 
 def own_row(text, expected):
-    row = {"id": "own", "provider": "", "label": "other", "text": text, "status_seen": False, "ambiguous": False}
+    row = {
+        "id": "own",
+        "provider": "",
+        "label": "other",
+        "text": text,
+        "status_seen": False,
+        "ambiguous": False,
+    }
     if expected is None:
         return row
-    sizes = {key: getattr(expected, key) for key in ("limit", "actual", "requested_output", "kind")}
+    sizes = {
+        key: getattr(expected, key)
+        for key in ("limit", "actual", "requested_output", "kind")
+    }
     return {**row, "label": OVERFLOW, **sizes}
 
 
@@ -74,18 +97,31 @@ def print_scores(title, rows, source):
     found = [(row, classify_overflow(source(row))) for row in rows]
     overflows = [(row, result) for row, result in found if row["label"] == OVERFLOW]
     missed = [row for row, result in overflows if result is None]
-    false = [row for row, result in found if row["label"] != OVERFLOW and result is not None]
+    false = [
+        row for row, result in found if row["label"] != OVERFLOW and result is not None
+    ]
     print(f"\n{title}")
-    print(f"  recall           {ratio(len(overflows) - len(missed), len(overflows))}   goal >= 97.0%")
+    print(
+        f"  recall           {ratio(len(overflows) - len(missed), len(overflows))}   goal >= 97.0%"
+    )
     print(f"  false positives  {len(false)} of {len(rows) - len(overflows)}   goal 0")
-    for name, key in (("limit", "limit"), ("actual", "actual"), ("output", "requested_output")):
+    for name, key in (
+        ("limit", "limit"),
+        ("actual", "actual"),
+        ("output", "requested_output"),
+    ):
         stated = [(row, result) for row, result in overflows if row[key] is not None]
-        right = [row for row, result in stated if result and getattr(result, key) == row[key]]
+        right = [
+            row for row, result in stated if result and getattr(result, key) == row[key]
+        ]
         print(f"  {name:<8} parsed  {ratio(len(right), len(stated))}")
         print_rows(f"{name} differs", [row for row, _ in stated if row not in right])
     kinds = [row for row, result in overflows if result and kind_of(row) == result.kind]
     print(f"  kind right       {ratio(len(kinds), len(overflows))}")
-    print_rows("kind differs", [row for row, result in overflows if result and row not in kinds])
+    print_rows(
+        "kind differs",
+        [row for row, result in overflows if result and row not in kinds],
+    )
     print_rows("missed", missed)
     print_rows("false positive", false)
 

@@ -19,14 +19,21 @@ from typing import Any, Literal
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 
 import exact
-from langchain_ctxwin.core.provider_call import MINUTES, with_breakpoints, with_prompt_breakpoint
+from langchain_ctxwin.core.provider_call import (
+    MINUTES,
+    with_breakpoints,
+    with_prompt_breakpoint,
+)
 
 ANTHROPIC = "platform.claude.com/docs/en/build-with-claude/prompt-caching and about-claude/pricing"
 OPENAI = "developers.openai.com/api/docs/guides/prompt-caching and pricing"
 GEMINI = "ai.google.dev/gemini-api/docs/caching and pricing; the lifetime is assumed"
 DEEPSEEK = "api-docs.deepseek.com/guides/kv_cache and quick_start/pricing"
 
-BREAKPOINTS = ("cache_control", "prompt_cache_breakpoint")  # in a block: Anthropic's word, and OpenAI's
+BREAKPOINTS = (
+    "cache_control",
+    "prompt_cache_breakpoint",
+)  # in a block: Anthropic's word, and OpenAI's
 FIRST_TOKEN_SECONDS = 2.0  # assumed, as all times: a large model behind an API ...
 OUTPUT_TOKENS_PER_SECOND = 60.0
 TOOL_SECONDS = 5.0  # ... and an API call or a shell command
@@ -111,11 +118,15 @@ class Block:
 class Request:
     """One request: its blocks, when it starts, and the blocks of the answer."""
 
-    def __init__(self, blocks: Sequence[Block], *, seconds: float, answer: Sequence[Block] = ()) -> None:
+    def __init__(
+        self, blocks: Sequence[Block], *, seconds: float, answer: Sequence[Block] = ()
+    ) -> None:
         self.blocks, self.answer, self.seconds = tuple(blocks), tuple(answer), seconds
         self.keys = list(_keys([*blocks, *answer]))
         self.ends = [0, *accumulate(block.tokens for block in blocks)]
-        self.marks = [position for position, block in enumerate(blocks, 1) if block.is_marked]
+        self.marks = [
+            position for position, block in enumerate(blocks, 1) if block.is_marked
+        ]
 
     @property
     def tokens(self) -> int:
@@ -128,10 +139,14 @@ class Request:
 
 def _keys(blocks: Iterable[Block]) -> Iterator[int]:
     """One number per prefix, from the empty one on."""
-    return accumulate(blocks, lambda key, block: hash((key, block.kind, block.text)), initial=0)  # type: ignore[misc,arg-type]
+    return accumulate(
+        blocks, lambda key, block: hash((key, block.kind, block.text)), initial=0
+    )  # type: ignore[misc,arg-type]
 
 
-def marked_by_us(rules: CacheRules, messages: Sequence[Any], tools: Sequence[Any]) -> tuple[list[Any], bool]:
+def marked_by_us(
+    rules: CacheRules, messages: Sequence[Any], tools: Sequence[Any]
+) -> tuple[list[Any], bool]:
     """The breakpoints that this package sends to the provider; the second value says that the end has one, too."""
     if rules.source == ANTHROPIC:
         return with_breakpoints(messages, tools, MINUTES), True
@@ -140,16 +155,27 @@ def marked_by_us(rules: CacheRules, messages: Sequence[Any], tools: Sequence[Any
     return list(messages), False
 
 
-def marked_by_middleware(rules: CacheRules, messages: Sequence[Any], tools: Sequence[Any]) -> tuple[list[Any], bool]:
+def marked_by_middleware(
+    rules: CacheRules, messages: Sequence[Any], tools: Sequence[Any]
+) -> tuple[list[Any], bool]:
     """Those of `AnthropicPromptCachingMiddleware`: behind the system prompt and the newest message; none elsewhere."""
     if rules.source != ANTHROPIC:
         return list(messages), False
-    first = [with_breakpoints(messages[:1], tools, MINUTES)[0]] if messages and messages[0].type == "system" else []
+    first = (
+        [with_breakpoints(messages[:1], tools, MINUTES)[0]]
+        if messages and messages[0].type == "system"
+        else []
+    )
     return [*first, *messages[len(first) :]], True
 
 
 def laid_out(
-    messages: Sequence[BaseMessage], tools: Sequence[Mapping[str, Any]], answer: AIMessage, *, seconds: float, end: bool
+    messages: Sequence[BaseMessage],
+    tools: Sequence[Mapping[str, Any]],
+    answer: AIMessage,
+    *,
+    seconds: float,
+    end: bool,
 ) -> Request:
     """Return a request as providers read it: tools, system prompt, messages in blocks with their breakpoints.
 
@@ -165,18 +191,31 @@ def laid_out(
         blocks += _blocks(message)
     if end and blocks:
         last = blocks[-1]
-        blocks[-1] = Block(kind=last.kind, text=last.text, tokens=last.tokens, is_marked=True)
+        blocks[-1] = Block(
+            kind=last.kind, text=last.text, tokens=last.tokens, is_marked=True
+        )
     return Request(blocks, seconds=seconds, answer=_blocks(answer))
 
 
 def _tool(tool: Mapping[str, Any]) -> Block:
     plain = {key: value for key, value in tool.items() if key not in BREAKPOINTS}
-    return Block(kind="tool", text=json.dumps(plain), tokens=exact.tools_tokens([plain]), is_marked=plain != tool)
+    return Block(
+        kind="tool",
+        text=json.dumps(plain),
+        tokens=exact.tools_tokens([plain]),
+        is_marked=plain != tool,
+    )
 
 
 def _blocks(message: BaseMessage) -> list[Block]:
     """The blocks of a message; the first one carries the framing."""
-    kind = "system" if isinstance(message, SystemMessage) else "result" if isinstance(message, ToolMessage) else "text"
+    kind = (
+        "system"
+        if isinstance(message, SystemMessage)
+        else "result"
+        if isinstance(message, ToolMessage)
+        else "text"
+    )
     found = [(kind, *one) for one in _content(message.content)]
     for call in getattr(message, "tool_calls", ()):
         text = json.dumps([call["name"], call["args"]], ensure_ascii=False)
@@ -184,7 +223,9 @@ def _blocks(message: BaseMessage) -> list[Block]:
     framing = exact.MESSAGE_TOKENS
     blocks = []
     for kind_, text, tokens, is_marked in found or [(kind, "", 0, False)]:
-        blocks.append(Block(kind=kind_, text=text, tokens=tokens + framing, is_marked=is_marked))
+        blocks.append(
+            Block(kind=kind_, text=text, tokens=tokens + framing, is_marked=is_marked)
+        )
         framing = 0
     return blocks
 
@@ -192,7 +233,11 @@ def _blocks(message: BaseMessage) -> list[Block]:
 def _content(content: Any) -> Iterator[tuple[str, int, bool]]:
     """Text, tokens and whether a breakpoint follows, of each block; a breakpoint changes nothing that is cached."""
     for item in content if isinstance(content, list) else [content]:
-        plain = {k: v for k, v in item.items() if k not in BREAKPOINTS} if isinstance(item, dict) else item
+        plain = (
+            {k: v for k, v in item.items() if k not in BREAKPOINTS}
+            if isinstance(item, dict)
+            else item
+        )
         for text, media_tokens in exact.content_blocks([plain]):
             if text or media_tokens:
                 yield text, exact.text_tokens(text) + media_tokens, plain != item
@@ -209,7 +254,9 @@ class Clock:
 
     def answered(self, output_tokens: int, *, is_turn: bool) -> None:
         """Go on to the next request: after the user's pause when the answer ends a turn, else after the tools."""
-        waited = self._drawn(PAUSES) if is_turn else TOOL_SECONDS + self._drawn(SLOW_TOOLS)
+        waited = (
+            self._drawn(PAUSES) if is_turn else TOOL_SECONDS + self._drawn(SLOW_TOOLS)
+        )
         gap = FIRST_TOKEN_SECONDS + output_tokens / OUTPUT_TOKENS_PER_SECOND + waited
         self.seconds += gap
         self.gaps.update({"calls": 1, "over five minutes": gap > 300})
@@ -287,10 +334,14 @@ class CacheLedger:
         bill.write += rules.write * written
         bill.output += rules.output * request.output_tokens
 
-    def record_summary(self, *, input_tokens: int, output_tokens: int, cached_tokens: int = 0) -> None:
+    def record_summary(
+        self, *, input_tokens: int, output_tokens: int, cached_tokens: int = 0
+    ) -> None:
         """Bill a model call for a summary; it is under a prompt of its own where no cache has any of it."""
         fresh = input_tokens - cached_tokens
-        self.bill.summaries += fresh + self.rules.read * cached_tokens + self.rules.output * output_tokens
+        self.bill.summaries += (
+            fresh + self.rules.read * cached_tokens + self.rules.output * output_tokens
+        )
 
     def _prefix(self, request: Request) -> tuple[int, int]:
         """Read the longest common prefix with a request that is kept, in whole steps."""
@@ -302,7 +353,10 @@ class CacheLedger:
             same = len(os.path.commonprefix([entry.follows, block.text]))  # noqa: RUF071  # by character is meant
             shared += block.tokens * same // max(1, len(block.text))
         following = [*(block.text for block in request.blocks), ""]
-        self._entries |= {k: Entry(request.seconds, t) for k, t in zip(request.keys, following, strict=False)}
+        self._entries |= {
+            k: Entry(request.seconds, t)
+            for k, t in zip(request.keys, following, strict=False)
+        }
         steps = self.rules.step_tokens
         return (shared // steps * steps if shared >= self.rules.least_tokens else 0), 0
 
@@ -310,21 +364,31 @@ class CacheLedger:
         """Read the longest unit; the request becomes one, and so does what it shares with any before it."""
         size = len(request.blocks)
         hit = self._longest(request)
-        common = max((at for at in range(size + 1) if request.keys[at] in self._seen), default=0)
+        common = max(
+            (at for at in range(size + 1) if request.keys[at] in self._seen), default=0
+        )
         kept = {request.keys[at] for at in (hit, common, size, -1)}
         self._entries |= {key: Entry(request.seconds) for key in kept}
         self._seen.update(request.keys)
-        return (request.ends[hit] if request.ends[hit] >= self.rules.least_tokens else 0), 0
+        return (
+            request.ends[hit] if request.ends[hit] >= self.rules.least_tokens else 0
+        ), 0
 
     def _longest(self, request: Request) -> int:
-        kept = (at for at in range(len(request.blocks), 0, -1) if self._is_kept(request.keys[at], request.seconds))
+        kept = (
+            at
+            for at in range(len(request.blocks), 0, -1)
+            if self._is_kept(request.keys[at], request.seconds)
+        )
         return next(kept, 0)
 
     def _marked(self, request: Request) -> tuple[int, int]:
         """Read the longest entry that a mark finds, and write from there to each mark behind it."""
         rules, marks = self.rules, list(request.marks)
         if len(marks) + rules.marks_end > rules.most_marks:
-            raise ValueError(f"{len(marks)} breakpoints, {rules.name} takes {rules.most_marks}: mark fewer")
+            raise ValueError(
+                f"{len(marks)} breakpoints, {rules.name} takes {rules.most_marks}: mark fewer"
+            )
         if rules.marks_end and len(request.blocks) not in marks:
             marks.append(len(request.blocks))
         places = self._positions(request)
@@ -334,7 +398,9 @@ class CacheLedger:
             if request.ends[mark] >= rules.least_tokens and mark > at:
                 self._entries[request.keys[mark]], at = Entry(request.seconds), mark
             elif request.ends[mark] >= rules.least_tokens:
-                self._entries.setdefault(request.keys[mark], Entry(request.seconds)).seconds = request.seconds
+                self._entries.setdefault(
+                    request.keys[mark], Entry(request.seconds)
+                ).seconds = request.seconds
         return request.ends[hit], request.ends[at] - request.ends[hit]
 
     def _found(self, request: Request, places: list[int], mark: int) -> int:
@@ -352,7 +418,11 @@ class CacheLedger:
         """The position of the end of each prefix."""
         places, before = [0], ""
         for block in request.blocks:
-            same = self.rules.joins_runs and block.kind == before and block.kind in ("call", "result")
+            same = (
+                self.rules.joins_runs
+                and block.kind == before
+                and block.kind in ("call", "result")
+            )
             places.append(places[-1] + (not same))
             before = block.kind
         return places

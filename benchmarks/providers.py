@@ -13,7 +13,16 @@ from contextlib import suppress
 from pathlib import Path
 
 TESTS = Path(__file__).parents[1] / "tests"
-COLUMNS = ("requests", "refused", "failed turns", "blocks kept", "next count off by", "breakpoints", "cached", "cost")
+COLUMNS = (
+    "requests",
+    "refused",
+    "failed turns",
+    "blocks kept",
+    "next count off by",
+    "breakpoints",
+    "cached",
+    "cost",
+)
 
 
 def main() -> None:
@@ -24,19 +33,29 @@ def main() -> None:
     logging.disable(logging.WARNING)
     from support.provider_talks import TALKS, composed, play, play_peer
 
-    print("ours beside SummarizationMiddleware with AnthropicPromptCachingMiddleware where there is one;")
-    print("cost in uncached input tokens; the count of the next request is off by (middle / 95 % / most)\n")
+    print(
+        "ours beside SummarizationMiddleware with AnthropicPromptCachingMiddleware where there is one;"
+    )
+    print(
+        "cost in uncached input tokens; the count of the next request is off by (middle / 95 % / most)\n"
+    )
     print("| talk | who | " + " | ".join(COLUMNS) + " |")
     print("|" + "---|" * (2 + len(COLUMNS)))
     for name, talk in TALKS.items():
         for who, by in (("ours", play), ("langchain", play_peer)):
             if only in name:
-                print(f"| {name} | {who} | " + " | ".join(cells(talk(by))) + " |", flush=True)
+                print(
+                    f"| {name} | {who} | " + " | ".join(cells(talk(by))) + " |",
+                    flush=True,
+                )
     for name, make in agents():
         for ours_first in (True, False):
             order = "ours, then caching" if ours_first else "caching, then ours"
             print(
-                f"| {name} | {order} | " + " | ".join(cells(composed(make, ours_first=ours_first))) + " |", flush=True
+                f"| {name} | {order} | "
+                + " | ".join(cells(composed(make, ours_first=ours_first)))
+                + " |",
+                flush=True,
             )
 
 
@@ -53,12 +72,27 @@ def agents():
 
 def cells(outcome) -> list[str]:
     errors = sorted(outcome.errors)
-    middle, rare = (statistics.median(errors), errors[int(0.95 * len(errors))]) if errors else (0, 0)
+    middle, rare = (
+        (statistics.median(errors), errors[int(0.95 * len(errors))])
+        if errors
+        else (0, 0)
+    )
     off = f"{middle:.1%} / {rare:.1%} / {errors[-1]:.1%}" if errors else "-"
     kept = f"{sum(outcome.kept)} of {len(outcome.kept)}" if outcome.kept else "-"
     marks = str(max(outcome.breakpoints))
-    counted = (str(outcome.requests), str(len(outcome.refused)), str(outcome.failed_turns))
-    return [*counted, kept, off, marks, f"{outcome.cached_share:.0%}", f"{outcome.cost:,.0f}"]
+    counted = (
+        str(outcome.requests),
+        str(len(outcome.refused)),
+        str(outcome.failed_turns),
+    )
+    return [
+        *counted,
+        kept,
+        off,
+        marks,
+        f"{outcome.cached_share:.0%}",
+        f"{outcome.cost:,.0f}",
+    ]
 
 
 if __name__ == "__main__":

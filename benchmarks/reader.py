@@ -30,7 +30,14 @@ from langchain_ctxwin import ContextConfig
 from langchain_ctxwin.core.blocks import text_of
 from langchain_ctxwin.replay.playing import Sent, quiet, replay
 from langchain_ctxwin.replay.policies import DropToHalf, KeepLast, Policy
-from langchain_ctxwin.replay.reader import FAR_MESSAGES, LanguageModel, Read, block, read_conversation, table
+from langchain_ctxwin.replay.reader import (
+    FAR_MESSAGES,
+    LanguageModel,
+    Read,
+    block,
+    read_conversation,
+    table,
+)
 from langchain_ctxwin.replay.reading import Conversation, read_conversations
 from plain_tails import Dropped
 
@@ -84,7 +91,9 @@ RULES = {
 class WithTask:
     """A plain policy with the first message of the user kept in front."""
 
-    def __init__(self, room: int, size: Callable[[AnyMessage], int], make: Callable[..., Any]) -> None:
+    def __init__(
+        self, room: int, size: Callable[[AnyMessage], int], make: Callable[..., Any]
+    ) -> None:
         self.room, self.size, self.make = room, size, make
         self.plain: Any = None
 
@@ -93,14 +102,19 @@ class WithTask:
         if self.plain is None:
             self.plain = self.make(max(0, self.room - self.size(task)), self.size)
         shown = self.plain.view(history)
-        return shown if any(message.id == task.id for message in shown) else [task, *shown]
+        return (
+            shown if any(message.id == task.id for message in shown) else [task, *shown]
+        )
 
 
 class Listed:
     """The tail whose start moves far, with the identifiers of what left as a bare list."""
 
     def __init__(self, room: int, size: Callable[[AnyMessage], int]) -> None:
-        self.size, self.tail = size, Dropped(room, keep=LISTED_KEEP, list_share=LIST_SHARE)
+        self.size, self.tail = (
+            size,
+            Dropped(room, keep=LISTED_KEEP, list_share=LIST_SHARE),
+        )
 
     def view(self, history: Sequence[AnyMessage]) -> list[AnyMessage]:
         return self.tail.view(history, list(map(self.size, history)))
@@ -110,9 +124,15 @@ def policies() -> list[Policy]:
     return [
         Policy(name="ours", config=ContextConfig()),
         Policy.named("keep-last"),
-        Policy(name="keep-last and task", make=lambda room, size: WithTask(room, size, KeepLast)),
+        Policy(
+            name="keep-last and task",
+            make=lambda room, size: WithTask(room, size, KeepLast),
+        ),
         Policy.named("drop-to-half"),
-        Policy(name="half and task", make=lambda room, size: WithTask(room, size, DropToHalf)),
+        Policy(
+            name="half and task",
+            make=lambda room, size: WithTask(room, size, DropToHalf),
+        ),
         Policy(name="bare list", make=Listed),
         Policy.named("summarize-at-a-fraction"),
     ]
@@ -138,9 +158,15 @@ def leaves(data: Any) -> dict[str, str]:
     """The scalars of the first two levels of an object whose field is named once in them."""
     found, named = dict[str, str](), Counter[str]()
     fields = data.items() if isinstance(data, dict) else ()
-    for key, value in itertools.chain(fields, *(v.items() for _, v in fields if isinstance(v, dict))):
+    for key, value in itertools.chain(
+        fields, *(v.items() for _, v in fields if isinstance(v, dict))
+    ):
         named[key] += 1
-        if isinstance(value, str | int | float) and not isinstance(value, bool) and len(str(value)) in ANSWER_CHARS:
+        if (
+            isinstance(value, str | int | float)
+            and not isinstance(value, bool)
+            and len(str(value)) in ANSWER_CHARS
+        ):
             found[key] = str(value)
     return {key: value for key, value in found.items() if named[key] == 1}
 
@@ -148,10 +174,19 @@ def leaves(data: Any) -> dict[str, str]:
 def questions(history: Sequence[AnyMessage]) -> list[tuple[str, str]]:
     """Return questions about fields of early results, with their answers, which nothing near states."""
     recent = "\n".join(text_of(message.content) for message in history[-FAR_MESSAGES:])
-    calls = {call["id"]: call for m in history if isinstance(m, AIMessage) for call in m.tool_calls}
+    calls = {
+        call["id"]: call
+        for m in history
+        if isinstance(m, AIMessage)
+        for call in m.tool_calls
+    }
     found = list[tuple[str, str]]()
     for message in history[:-FAR_MESSAGES]:
-        call = calls.get(message.tool_call_id) if isinstance(message, ToolMessage) else None
+        call = (
+            calls.get(message.tool_call_id)
+            if isinstance(message, ToolMessage)
+            else None
+        )
         try:
             fields = leaves(json.loads(message.text)) if call else {}
         except ValueError:
@@ -164,7 +199,12 @@ def questions(history: Sequence[AnyMessage]) -> list[tuple[str, str]]:
     return found[:QUESTIONS]
 
 
-def ask(reader: LanguageModel, conversation: Conversation, views: Sequence[Policy], window: int) -> Counter[str]:
+def ask(
+    reader: LanguageModel,
+    conversation: Conversation,
+    views: Sequence[Policy],
+    window: int,
+) -> Counter[str]:
     """Ask at the last request of a conversation; return how many answers were exact; under "" all."""
     asked, tally = list[tuple[str, str]](), Counter[str]()
     for policy in views:
@@ -172,10 +212,14 @@ def ask(reader: LanguageModel, conversation: Conversation, views: Sequence[Polic
         replay(conversation, policy, window, heard=sent.append)
         if not sent or not sent[-1].fits:
             return Counter()
-        asked = asked or questions(conversation.messages[: sent[-1].history + conversation.begins])
+        asked = asked or questions(
+            conversation.messages[: sent[-1].history + conversation.begins]
+        )
         tally[""] = len(asked)
         for question, answer in asked:
-            found = reader.surprise([*map(block, sent[-1].request), question], answer, {})
+            found = reader.surprise(
+                [*map(block, sent[-1].request), question], answer, {}
+            )
             tally[policy.name] += bool(found and found.is_first_choice)
     return tally
 
@@ -185,11 +229,25 @@ def ask(reader: LanguageModel, conversation: Conversation, views: Sequence[Polic
 
 def planted(conversation: Conversation, rules: Sequence[str]) -> Conversation:
     """Return the conversation with rules at the end of what the user said first, one after the other."""
-    at = next(i for i, message in enumerate(conversation.messages) if isinstance(message, HumanMessage))
+    at = next(
+        i
+        for i, message in enumerate(conversation.messages)
+        if isinstance(message, HumanMessage)
+    )
     said = conversation.messages[at]
-    message = said.model_copy(update={"content": "\n".join([text_of(said.content), *rules])})
-    begin = HumanMessage("Hello, are you there?", id="begin"), AIMessage("Yes, how can I help?", id="began")
-    messages = (*conversation.messages[:at], *begin, message, *conversation.messages[at + 1 :])
+    message = said.model_copy(
+        update={"content": "\n".join([text_of(said.content), *rules])}
+    )
+    begin = (
+        HumanMessage("Hello, are you there?", id="begin"),
+        AIMessage("Yes, how can I help?", id="began"),
+    )
+    messages = (
+        *conversation.messages[:at],
+        *begin,
+        message,
+        *conversation.messages[at + 1 :],
+    )
     return replace(conversation, messages=messages)
 
 
@@ -198,25 +256,56 @@ def kept(conversations: Sequence[Conversation], window: int) -> dict[str, float]
     shown, tried = Counter[str](), Counter[str]()
     forms = list(RULES)
     for number, conversation in enumerate(conversations):
-        chosen = [forms[(number * RULES_AT_ONCE + k) % len(forms)] for k in range(RULES_AT_ONCE)]
+        chosen = [
+            forms[(number * RULES_AT_ONCE + k) % len(forms)]
+            for k in range(RULES_AT_ONCE)
+        ]
         sent = list[Sent]()
-        replay(planted(conversation, [RULES[form] for form in chosen]), policies()[0], window, heard=sent.append)
+        replay(
+            planted(conversation, [RULES[form] for form in chosen]),
+            policies()[0],
+            window,
+            heard=sent.append,
+        )
         if not any(one.guard.get("compactions") for one in sent):
             continue
-        lines = [line for message in sent[-1].request for line in text_of(message.content).split("\n")]
+        lines = [
+            line
+            for message in sent[-1].request
+            for line in text_of(message.content).split("\n")
+        ]
         for form in chosen:
             tried[form] += 1
-            shown[form] += any(RULES[form].casefold() in line.casefold() for line in lines)
+            shown[form] += any(
+                RULES[form].casefold() in line.casefold() for line in lines
+            )
     return {form: shown[form] / count for form, count in tried.items()}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="folder with transcripts/*.jsonl.gz")
-    parser.add_argument("--model", type=Path, help="a language model in the GGUF format; without it only the rules")
-    parser.add_argument("--files", nargs="+", default=[], help="names of files, without .jsonl.gz")
-    parser.add_argument("--window", type=int, default=WINDOW, help="context window in tokens")
-    parser.add_argument("--minutes", type=float, default=9.0, help="after which no conversation is begun")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--data", type=Path, required=True, help="folder with transcripts/*.jsonl.gz"
+    )
+    parser.add_argument(
+        "--model",
+        type=Path,
+        help="a language model in the GGUF format; without it only the rules",
+    )
+    parser.add_argument(
+        "--files", nargs="+", default=[], help="names of files, without .jsonl.gz"
+    )
+    parser.add_argument(
+        "--window", type=int, default=WINDOW, help="context window in tokens"
+    )
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        default=9.0,
+        help="after which no conversation is begun",
+    )
     parser.add_argument("--steps", type=int, help="after so many steps it ends")
     parser.add_argument("--policies", nargs="+", help="names of views; all by default")
     parser.add_argument("--rules", action="store_true", help="only the rules")
@@ -227,19 +316,29 @@ def main() -> None:
         print_rules([c for c in conversations if len(c.messages) >= 4 * FAR_MESSAGES])
         return
     reader, began = LanguageModel(options.model), time.monotonic()
-    chosen = [p for p in policies() if not options.policies or p.name in options.policies]
+    chosen = [
+        p for p in policies() if not options.policies or p.name in options.policies
+    ]
     reads, answers = list[Read](), Counter[str]()
     for conversation in conversations:
         is_late = time.monotonic() - began > 60 * options.minutes
-        if is_late or len({(r.conversation, r.step) for r in reads}) >= (options.steps or float("inf")):
+        if is_late or len({(r.conversation, r.step) for r in reads}) >= (
+            options.steps or float("inf")
+        ):
             break
-        reads += (found := list(read_conversation(reader, conversation, chosen, options.window)))
+        reads += (
+            found := list(
+                read_conversation(reader, conversation, chosen, options.window)
+            )
+        )
         if found:
             answers += ask(reader, conversation, chosen, options.window)
     for line in table(reads, [policy.name for policy in chosen]):
         print(line)
     for policy in chosen:
-        print(f"questions {policy.name}: {answers[policy.name]} of {answers['']} answers are exact")
+        print(
+            f"questions {policy.name}: {answers[policy.name]} of {answers['']} answers are exact"
+        )
     print(f"{time.monotonic() - began:.0f} seconds")
 
 
@@ -247,7 +346,9 @@ def print_rules(conversations: Sequence[Conversation]) -> None:
     found = kept(conversations[: PLANTED * len(RULES) // RULES_AT_ONCE], RULES_WINDOW)
     for form, part in sorted(found.items(), key=lambda row: row[1]):
         print(f"{part:.2f} {form}: {RULES[form]}")
-    print(f"rules kept at {RULES_WINDOW:,} tokens: {sum(found.values()) / max(1, len(found)):.2f}")
+    print(
+        f"rules kept at {RULES_WINDOW:,} tokens: {sum(found.values()) / max(1, len(found)):.2f}"
+    )
 
 
 if __name__ == "__main__":

@@ -44,9 +44,13 @@ class MonthClock:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, required=True, help=f"folder that holds {EVENTS}")
+    parser.add_argument(
+        "--data", type=Path, required=True, help=f"folder that holds {EVENTS}"
+    )
     data = parser.parse_args().data
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR)
+    )
     with tempfile.TemporaryDirectory() as folder:
         replay_months(data, Path(folder))
         replay_price_tables(data, Path(folder))
@@ -58,34 +62,51 @@ def replay_months(data, folder):
     totals, stale, events = Counter(), Counter(), Counter()
     changed, sink, told = events_of(data), MemorySink(), Counter()
     months = sorted(data.glob(MONTHS))
-    print(f"{data / 'model_facts'}: {len(months)} months under one registry, TTL {TTL_SECONDS:,.0f} s")
+    print(
+        f"{data / 'model_facts'}: {len(months)} months under one registry, TTL {TTL_SECONDS:,.0f} s"
+    )
     for path in months:
         month, models = path.name.partition(".")[0], read(path)["models"]
         replace(catalog, published(models))
         if registry is None:
             clock.now = epoch(month)
             registry = ModelRegistry(
-                [CatalogSource(catalog)], clock=clock, cache_path=folder / "cache.json", sinks=[sink]
+                [CatalogSource(catalog)],
+                clock=clock,
+                cache_path=folder / "cache.json",
+                sinks=[sink],
             )
             print_first(registry, models)
             continue
         sink.clear()
-        clock.now += TTL_SECONDS  # the file changed just after the last refresh: the worst case
+        clock.now += (
+            TTL_SECONDS  # the file changed just after the last refresh: the worst case
+        )
         changes = [event for event in changed if event["month"] == month]
         first = next(event for event in changes if event["event"] in FIELDS)
         stale["months"] += not is_right(registry, first, models)
         registry.refresh()
         told.update(compared(changes, sink.events))
-        outcome = Counter((event["event"], is_right(registry, event, models)) for event in changes)
+        outcome = Counter(
+            (event["event"], is_right(registry, event, models)) for event in changes
+        )
         all_right = sum(matches(registry, name, row) for name, row in models.items())
         events.update(outcome)
         totals.update(right=all_right, wrong=len(models) - all_right)
-        print(f"{month}  {summary(outcome)}\n         every model of the month: {all_right}/{len(models)} right")
+        print(
+            f"{month}  {summary(outcome)}\n         every model of the month: {all_right}/{len(models)} right"
+        )
         clock.now = max(clock.now, epoch(month))
     print(f"all      {summary(events)}")
-    print(f"         every model of every month: {totals['right']} right, {totals['wrong']} wrong")
-    print(f"changes told as events: {told['right']}; missed: {told['missed']}; in no list: {told['other']}")
-    print(f"first lookup after one TTL, of a changed model: stale in {stale['months']} of {len(months) - 1} months")
+    print(
+        f"         every model of every month: {totals['right']} right, {totals['wrong']} wrong"
+    )
+    print(
+        f"changes told as events: {told['right']}; missed: {told['missed']}; in no list: {told['other']}"
+    )
+    print(
+        f"first lookup after one TTL, of a changed model: stale in {stale['months']} of {len(months) - 1} months"
+    )
     print_speed(registry, [name for name, row in models.items() if row["context"]])
 
 
@@ -93,15 +114,26 @@ def replay_price_tables(data, folder):
     clock, catalog = MonthClock(), folder / "prices.json"
     registry = None
     previous = {}
-    for path in sorted(data.glob(PRICE_TABLES), key=lambda path: list(map(int, path.name.split(".")[:2]))):
+    for path in sorted(
+        data.glob(PRICE_TABLES),
+        key=lambda path: list(map(int, path.name.split(".")[:2])),
+    ):
         models = read(path)["models"]
         replace(catalog, models)
         registry = registry or ModelRegistry([CatalogSource(catalog)], clock=clock)
         clock.now += TTL_SECONDS
         registry.refresh()
         chat = {name: row for name, row in models.items() if is_chat(row)}
-        plain = {name: row for name, row in chat.items() if name.partition("/")[0] == row["litellm_provider"]}
-        known = [name for name, row in plain.items() if window_of(registry, name) == joint_window(row)]
+        plain = {
+            name: row
+            for name, row in chat.items()
+            if name.partition("/")[0] == row["litellm_provider"]
+        }
+        known = [
+            name
+            for name, row in plain.items()
+            if window_of(registry, name) == joint_window(row)
+        ]
         gone = {name for name in previous if name not in models}
         unknown = sum(window_of(registry, name) is None for name in gone)
         print(
@@ -121,13 +153,17 @@ def published(models):
             "tool_call": row["tool_call"],
             "reasoning": row["reasoning"],
             "release_date": row["release"],
-            "limit": {key: row[key] for key in ("context", "input", "output") if key in row},
+            "limit": {
+                key: row[key] for key in ("context", "input", "output") if key in row
+            },
         }
         prices = {"input": "cost_in", "output": "cost_out", "cache_read": "cache_read"}
         cost = {key: row[field] for key, field in prices.items() if field in row}
         entry |= {"cost": cost} if cost else {}
         entry |= {"status": row["status"]} if row.get("status") else {}
-        providers.setdefault(provider, {"id": provider, "models": {}})["models"][model] = entry
+        providers.setdefault(provider, {"id": provider, "models": {}})["models"][
+            model
+        ] = entry
     return providers
 
 
@@ -140,10 +176,20 @@ def is_right(registry, event, models):
 
 def compared(changes, told):
     """How many of the listed changes from one value to another were told, how many not, and how many unlisted ones."""
-    numbers = [event for event in changes if event["event"] in FIELDS and None not in (event["old"], event["new"])]
+    numbers = [
+        event
+        for event in changes
+        if event["event"] in FIELDS and None not in (event["old"], event["new"])
+    ]
     listed = {(event["model"], FIELDS[event["event"]]) for event in numbers}
-    found = {(event.model, event.field) for event in told if event.field in FIELDS.values()}
-    return {"right": len(listed & found), "missed": len(listed - found), "other": len(found - listed)}
+    found = {
+        (event.model, event.field) for event in told if event.field in FIELDS.values()
+    }
+    return {
+        "right": len(listed & found),
+        "missed": len(listed - found),
+        "other": len(found - listed),
+    }
 
 
 def matches(registry, name, row):
@@ -152,7 +198,9 @@ def matches(registry, name, row):
         info = registry.lookup(name)
     except UnknownModelError:
         return not row["context"] and not row.get("input")
-    window, largest_input, largest_output = (row.get(key) or None for key in ("context", "input", "output"))
+    window, largest_input, largest_output = (
+        row.get(key) or None for key in ("context", "input", "output")
+    )
     if window and largest_input and largest_input > window:
         largest_input = None  # contradicts itself
     if window and largest_output and largest_output > window:
@@ -192,7 +240,9 @@ def print_first(registry, models):
     registry.lookup(name)
     first = time.perf_counter() - start
     right = sum(matches(registry, name, row) for name, row in models.items())
-    print(f"first lookup, {len(models)} models read: {first * 1000:.1f} ms; {right}/{len(models)} right")
+    print(
+        f"first lookup, {len(models)} models read: {first * 1000:.1f} ms; {right}/{len(models)} right"
+    )
 
 
 def print_speed(registry, names):
@@ -203,15 +253,22 @@ def print_speed(registry, names):
         for name in asked:
             registry.lookup(name)
         seconds = time.perf_counter() - start
-        print(f"lookups ({label}): {len(asked) / seconds:,.0f} per second over {len(names):,} models")
+        print(
+            f"lookups ({label}): {len(asked) / seconds:,.0f} per second over {len(names):,} models"
+        )
     start = time.perf_counter()
     registry.refresh()
-    print(f"refresh of {len(names):,} models, saved to the cache: {time.perf_counter() - start:.2f} s")
+    print(
+        f"refresh of {len(names):,} models, saved to the cache: {time.perf_counter() - start:.2f} s"
+    )
 
 
 def summary(outcome):
     kinds = dict.fromkeys(kind for kind, _ in sorted(outcome))
-    parts = (f"{kind} {outcome[kind, True]}/{outcome[kind, True] + outcome[kind, False]}" for kind in kinds)
+    parts = (
+        f"{kind} {outcome[kind, True]}/{outcome[kind, True] + outcome[kind, False]}"
+        for kind in kinds
+    )
     return ", ".join(parts) + " right"
 
 

@@ -27,13 +27,26 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from structlog.testing import capture_logs
 
 import exact
-from langchain_ctxwin import BudgetExceededError, ContextEngine, ContextNodes, ModelLimits, TokenEstimator
+from langchain_ctxwin import (
+    BudgetExceededError,
+    ContextEngine,
+    ContextNodes,
+    ModelLimits,
+    TokenEstimator,
+)
 from langchain_ctxwin.core.pairing import find_faults
 from transcripts import Transcript, load
 
 WINDOWS = (4096, 8192, 32768)
 RESERVE_SHARE = 0.25  # of the window, for the answer
-OF_THE_MOMENT = {"checksum", "since", "seconds", "duration_seconds", "elapsed_seconds", "key"}
+OF_THE_MOMENT = {
+    "checksum",
+    "since",
+    "seconds",
+    "duration_seconds",
+    "elapsed_seconds",
+    "key",
+}
 SHOWN_DIFFERENCES, SHOWN_LINES, SHOWN_CHARS = 3, 40, 200
 
 State = dict[str, Any]
@@ -55,7 +68,10 @@ class Replay:
         reserve = int(window * RESERVE_SHARE)
         limits = ModelLimits(context_window=window, requested_output_tokens=reserve)
         self.transcript, self.limit, self.keeps = transcript, window - reserve, keeps
-        self.nodes = ContextNodes(ContextEngine(limits, counter=TokenEstimator("openai")), tools=transcript.tools)
+        self.nodes = ContextNodes(
+            ContextEngine(limits, counter=TokenEstimator("openai")),
+            tools=transcript.tools,
+        )
         self.model = self.nodes.model_node(self.answer)
         self.found: Counter[str] = Counter()
         self.stable: list[float] = []
@@ -91,7 +107,9 @@ class Replay:
                     state = self.step(state, message)
                     continue
                 except (BudgetExceededError, RefusedError) as error:
-                    kind = "by the provider" if isinstance(error, RefusedError) else "here"
+                    kind = (
+                        "by the provider" if isinstance(error, RefusedError) else "here"
+                    )
                     self.found[f"given up: cannot fit, said {kind}"] += 1
             state["messages"] = [*state["messages"], message]
 
@@ -106,15 +124,26 @@ class Replay:
             state |= getattr(self.nodes, node).invoke(state)
             state["context_pending"] = {}
         state |= self.nodes.build_messages.invoke(state)
-        question = next(m for m in reversed(state["messages"]) if isinstance(m, HumanMessage))
-        self.found["lost questions"] += all(m.id != question.id for m in state["llm_input_messages"])
+        question = next(
+            m for m in reversed(state["messages"]) if isinstance(m, HumanMessage)
+        )
+        self.found["lost questions"] += all(
+            m.id != question.id for m in state["llm_input_messages"]
+        )
         update = self.model.invoke(state)
         state |= {**update, "messages": [*state["messages"], *update["messages"]]}
         if not reply.tool_calls:
             state |= self.nodes.maybe_summarize.invoke(state)
         if self.keeps:
-            session = {key: value for key, value in state.items() if key.startswith("context_")}
-            self.parts.append(("session", [_text({key: value}) for key, value in sorted(session.items())]))
+            session = {
+                key: value for key, value in state.items() if key.startswith("context_")
+            }
+            self.parts.append(
+                (
+                    "session",
+                    [_text({key: value}) for key, value in sorted(session.items())],
+                )
+            )
         return state
 
 
@@ -130,7 +159,14 @@ def play(job: tuple[Transcript, int, bool]) -> Played:
     parts = [*replay.parts, ("events", [*map(_text, logs)])]
     by_digest = {_digest(text): text for _, texts in parts for text in texts}
     digests = [(kind, [*map(_digest, texts)]) for kind, texts in parts]
-    return f"{transcript.name} at {window}", window, replay.found, replay.stable, digests, by_digest
+    return (
+        f"{transcript.name} at {window}",
+        window,
+        replay.found,
+        replay.stable,
+        digests,
+        by_digest,
+    )
 
 
 def report(played: Iterable[Played], windows: Sequence[int]) -> None:
@@ -143,8 +179,16 @@ def report(played: Iterable[Played], windows: Sequence[int]) -> None:
     print("| | " + " | ".join(f"{window:,}" for window in windows) + " |")
     print("|---|" + "---:|" * len(windows))
     for name in names:
-        print(f"| {name} | " + " | ".join(f"{found[window][name]:,}" for window in windows) + " |")
-    print("| prefix stability | " + " | ".join(f"{mean(stable[window] or [1.0]):.3f}" for window in windows) + " |")
+        print(
+            f"| {name} | "
+            + " | ".join(f"{found[window][name]:,}" for window in windows)
+            + " |"
+        )
+    print(
+        "| prefix stability | "
+        + " | ".join(f"{mean(stable[window] or [1.0]):.3f}" for window in windows)
+        + " |"
+    )
     for name in ("separated calls", "lost questions"):
         count = sum(counts[name] for counts in found.values())
         print(f"- {'MISSED' if count else 'met   '} {name} {count}: 0")
@@ -159,7 +203,9 @@ def write(path: Path, played: Iterable[Played]) -> None:
         kept["parts"][name] = parts
         kept["texts"] |= texts
     path.write_bytes(gzip.compress(json.dumps(kept).encode(), 3))
-    print(f"{len(kept['parts'])} conversations, {len(kept['texts']):,} texts, {path.stat().st_size / 1e6:.1f} MB")
+    print(
+        f"{len(kept['parts'])} conversations, {len(kept['texts']):,} texts, {path.stat().st_size / 1e6:.1f} MB"
+    )
 
 
 def compare(before: dict[str, Any], played: Iterable[Played]) -> None:
@@ -170,16 +216,27 @@ def compare(before: dict[str, Any], played: Iterable[Played]) -> None:
         pairs = list(itertools.zip_longest(old, parts, fillvalue=("", [])))
         unlike = [(one, other) for one, other in pairs if one != other]
         counts.update(["conversations", *(other[0] or one[0] for one, other in pairs)])
-        differing.update(["conversations"] * bool(unlike) + [other[0] or one[0] for one, other in unlike])
-        if unlike and differing["conversations"] <= SHOWN_DIFFERENCES:  # what follows one mostly follows from it
+        differing.update(
+            ["conversations"] * bool(unlike)
+            + [other[0] or one[0] for one, other in unlike]
+        )
+        if (
+            unlike and differing["conversations"] <= SHOWN_DIFFERENCES
+        ):  # what follows one mostly follows from it
             (kind, one), (_, other) = unlike[0]
-            print(f"== {name}: {kind}", *difference(one, other, ChainMap(texts, before["texts"])), sep="\n")
+            print(
+                f"== {name}: {kind}",
+                *difference(one, other, ChainMap(texts, before["texts"])),
+                sep="\n",
+            )
     print(f"\n{'':16}{'differ':>10}{'of':>10}")
     for kind, count in counts.items():
         print(f"{kind:16}{differing[kind]:>10,}{count:>10,}")
 
 
-def difference(old: Sequence[str], new: Sequence[str], texts: Mapping[str, str]) -> Iterator[str]:
+def difference(
+    old: Sequence[str], new: Sequence[str], texts: Mapping[str, str]
+) -> Iterator[str]:
     whole = ["\n".join(texts[digest] for digest in side) for side in (old, new)]
     sides = [text.replace("\\n", "\n").splitlines() for text in whole]
     lines = difflib.unified_diff(*sides, "before", "now", lineterm="", n=1)
@@ -191,13 +248,21 @@ def _message_text(message: AnyMessage) -> str:
 
 
 def _text(value: Any) -> str:
-    return json.dumps(_lasting(value), ensure_ascii=False, sort_keys=True, default=str, indent=1)
+    return json.dumps(
+        _lasting(value), ensure_ascii=False, sort_keys=True, default=str, indent=1
+    )
 
 
 def _lasting(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _lasting(item) for key, item in value.items() if key not in OF_THE_MOMENT}
-    return [_lasting(item) for item in value] if isinstance(value, list | tuple) else value
+        return {
+            key: _lasting(item)
+            for key, item in value.items()
+            if key not in OF_THE_MOMENT
+        }
+    return (
+        [_lasting(item) for item in value] if isinstance(value, list | tuple) else value
+    )
 
 
 def _digest(text: str) -> str:
@@ -205,17 +270,29 @@ def _digest(text: str) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, help="folder with transcripts/*.jsonl.gz; generated ones without it")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--data",
+        type=Path,
+        help="folder with transcripts/*.jsonl.gz; generated ones without it",
+    )
     parser.add_argument("--windows", type=int, nargs="+", default=WINDOWS)
     parser.add_argument("--limit", type=int, help="conversations per file")
     action = parser.add_mutually_exclusive_group()
-    action.add_argument("--write", type=Path, help="file to write, outside of the project")
+    action.add_argument(
+        "--write", type=Path, help="file to write, outside of the project"
+    )
     action.add_argument("--against", type=Path, help="file of an earlier run")
     options = parser.parse_args()
     began = time.perf_counter()
     keeps = bool(options.write or options.against)
-    jobs = [(one, window, keeps) for one in load(options.data, limit=options.limit) for window in options.windows]
+    jobs = [
+        (one, window, keeps)
+        for one in load(options.data, limit=options.limit)
+        for window in options.windows
+    ]
     with multiprocessing.Pool(os.cpu_count()) as pool:
         played = pool.imap(play, jobs, chunksize=4)
         if options.write:

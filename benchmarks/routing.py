@@ -24,7 +24,10 @@ from routing_requests import HARD, SMALL_TALK
 WEAK, STRONG = "mixtral-8x7b-instruct", "gpt-4-1106-preview"
 ASSUMED_OUTPUT_TOKENS = 120  # where none is recorded
 MILLION = 1e6
-PRICES = {WEAK: (Decimal("0.6"), Decimal("0.6")), STRONG: (Decimal(10), Decimal(30))}  # of the data's own price list
+PRICES = {
+    WEAK: (Decimal("0.6"), Decimal("0.6")),
+    STRONG: (Decimal(10), Decimal(30)),
+}  # of the data's own price list
 SETTINGS = {
     "default": RoutingConfig(),
     "complexity=low": RoutingConfig(complexity="low"),
@@ -35,7 +38,11 @@ TRIED = 20  # prompts whose outcome is recorded before the others are routed, wh
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, help="folder with routing/*.jsonl.gz; the lists of requests without it")
+    parser.add_argument(
+        "--data",
+        type=Path,
+        help="folder with routing/*.jsonl.gz; the lists of requests without it",
+    )
     data = parser.parse_args().data
     report_requests()
     if data:
@@ -43,14 +50,21 @@ def main() -> None:
         report_nine(nine_models(data))
 
 
-def routed(infos: list[ModelInfo], texts, config: RoutingConfig | None = None) -> list[str]:
+def routed(
+    infos: list[ModelInfo], texts, config: RoutingConfig | None = None
+) -> list[str]:
     router = ModelRouter(infos, config=config)
     return [router.route(text).name for text in texts]
 
 
 def two_infos() -> list[ModelInfo]:
     return [
-        ModelInfo(name=name, context_window=128_000, input_price=dollars[0], output_price=dollars[1])
+        ModelInfo(
+            name=name,
+            context_window=128_000,
+            input_price=dollars[0],
+            output_price=dollars[1],
+        )
         for name, dollars in PRICES.items()
     ]
 
@@ -69,22 +83,52 @@ def report_requests() -> None:
 
 
 def report_two(prompts: list[Prompt]) -> None:
-    weak, strong = (np.array([prompt.correct[name] for prompt in prompts]) for name in (WEAK, STRONG))
-    cheap, dear = (np.array([prompt.cost[name] for prompt in prompts]) for name in (WEAK, STRONG))
+    weak, strong = (
+        np.array([prompt.correct[name] for prompt in prompts])
+        for name in (WEAK, STRONG)
+    )
+    cheap, dear = (
+        np.array([prompt.cost[name] for prompt in prompts]) for name in (WEAK, STRONG)
+    )
     is_chosen_on = np.arange(len(prompts)) % 2 == 0
-    parts = {"all": np.ones(len(prompts), bool), "chosen on": is_chosen_on, "others": ~is_chosen_on}
-    print(f"\n{len(prompts)} prompts: cheap {weak.mean():.3f} right, strong {strong.mean():.3f}")
-    print(f"{'setting':20}{'part':12}{'strong':>8}{'right':>8}{'kept':>8}{'cost':>8}{'above mix':>11}")
+    parts = {
+        "all": np.ones(len(prompts), bool),
+        "chosen on": is_chosen_on,
+        "others": ~is_chosen_on,
+    }
+    print(
+        f"\n{len(prompts)} prompts: cheap {weak.mean():.3f} right, strong {strong.mean():.3f}"
+    )
+    print(
+        f"{'setting':20}{'part':12}{'strong':>8}{'right':>8}{'kept':>8}{'cost':>8}{'above mix':>11}"
+    )
     for title, config in SETTINGS.items():
-        chosen = np.array([name == STRONG for name in routed(two_infos(), [p.text for p in prompts], config)])
+        chosen = np.array(
+            [
+                name == STRONG
+                for name in routed(two_infos(), [p.text for p in prompts], config)
+            ]
+        )
         right, cost = np.where(chosen, strong, weak), np.where(chosen, dear, cheap)
-        for part, inside in parts.items() if title == "default" else [("all", parts["all"])]:
-            share = (cost[inside].sum() - cheap[inside].sum()) / (dear - cheap)[inside].sum()
-            above = right[inside].mean() - weak[inside].mean() - share * (strong - weak)[inside].mean()
+        for part, inside in (
+            parts.items() if title == "default" else [("all", parts["all"])]
+        ):
+            share = (cost[inside].sum() - cheap[inside].sum()) / (dear - cheap)[
+                inside
+            ].sum()
+            above = (
+                right[inside].mean()
+                - weak[inside].mean()
+                - share * (strong - weak)[inside].mean()
+            )
             kept = right[inside].mean() / strong[inside].mean()
             line = f"{title:20}{part:12}{chosen[inside].mean():>8.1%}{right[inside].mean():>8.3f}{kept:>8.1%}"
-            print(f"{line}{cost[inside].sum() / dear[inside].sum():>8.1%}{above:>+11.4f}")
-    print("kept: of the strong model's right answers; cost: of the strong model's; above a random mix of that cost")
+            print(
+                f"{line}{cost[inside].sum() / dear[inside].sum():>8.1%}{above:>+11.4f}"
+            )
+    print(
+        "kept: of the strong model's right answers; cost: of the strong model's; above a random mix of that cost"
+    )
 
 
 def report_nine(prompts: list[Prompt]) -> None:
@@ -109,14 +153,24 @@ def report_nine(prompts: list[Prompt]) -> None:
         "always the cheapest": [min(names, key=spent.get)] * len(prompts),
         "always the dearest": [max(names, key=spent.get)] * len(prompts),
         "router": [router.route(prompt.text).name for prompt in prompts],
-        "router, with outcomes": [learning.route(prompt.text).name for prompt in prompts],
+        "router, with outcomes": [
+            learning.route(prompt.text).name for prompt in prompts
+        ],
     }
-    best = max(names, key=lambda name: np.mean([prompt.correct[name] for prompt in prompts]))
+    best = max(
+        names, key=lambda name: np.mean([prompt.correct[name] for prompt in prompts])
+    )
     choices[f"always {best}"] = [best] * len(prompts)
-    print(f"\n{len(names)} models, {len(prompts)} prompts\n{'choice':48}{'right':>8}{'cost $':>9}")
+    print(
+        f"\n{len(names)} models, {len(prompts)} prompts\n{'choice':48}{'right':>8}{'cost $':>9}"
+    )
     for title, chosen in choices.items():
-        right = np.mean([prompt.correct[name] for prompt, name in zip(prompts, chosen, strict=True)])
-        cost = sum(prompt.cost[name] for prompt, name in zip(prompts, chosen, strict=True))
+        right = np.mean(
+            [prompt.correct[name] for prompt, name in zip(prompts, chosen, strict=True)]
+        )
+        cost = sum(
+            prompt.cost[name] for prompt, name in zip(prompts, chosen, strict=True)
+        )
         print(f"{title:48}{right:>8.3f}{cost:>9.4f}")
 
 
@@ -137,15 +191,26 @@ class Prompt:
 def two_models(data: Path) -> list[Prompt]:
     """Return the prompts that a weak and a strong model answered, with their domains."""
     prices = json.loads(_read(data / "routing" / "routellm.prices.json.gz"))
-    dollars = {name: (price["input_per_mtok"], price["output_per_mtok"]) for name, price in prices.items()}
-    return [_prompt(row, dollars) for row in _rows(data / "routing" / "routellm.jsonl.gz")]
+    dollars = {
+        name: (price["input_per_mtok"], price["output_per_mtok"])
+        for name, price in prices.items()
+    }
+    return [
+        _prompt(row, dollars) for row in _rows(data / "routing" / "routellm.jsonl.gz")
+    ]
 
 
 def nine_models(data: Path) -> list[Prompt]:
     """Return the prompts that nine models answered; without domains."""
     prices = json.loads(_read(data / "routing" / "llmrouter_9models.prices.json.gz"))
-    dollars = {name: (price["input_price"], price["output_price"]) for name, price in prices.items()}
-    return [_prompt(row, dollars) for row in _rows(data / "routing" / "llmrouter_9models.jsonl.gz")]
+    dollars = {
+        name: (price["input_price"], price["output_price"])
+        for name, price in prices.items()
+    }
+    return [
+        _prompt(row, dollars)
+        for row in _rows(data / "routing" / "llmrouter_9models.jsonl.gz")
+    ]
 
 
 def _prompt(row: dict, dollars: dict[str, tuple[float, float]]) -> Prompt:
@@ -153,9 +218,15 @@ def _prompt(row: dict, dollars: dict[str, tuple[float, float]]) -> Prompt:
     for name, outcome in row["models"].items():
         input_price, output_price = dollars[name]
         output_tokens = outcome.get("out_tokens") or ASSUMED_OUTPUT_TOKENS
-        cost[name] = (row["in_tokens"] * input_price + output_tokens * output_price) / MILLION
-    correct = {name: float(outcome["correct"]) for name, outcome in row["models"].items()}
-    return Prompt(text=row["prompt"], domain=row.get("domain", ""), correct=correct, cost=cost)
+        cost[name] = (
+            row["in_tokens"] * input_price + output_tokens * output_price
+        ) / MILLION
+    correct = {
+        name: float(outcome["correct"]) for name, outcome in row["models"].items()
+    }
+    return Prompt(
+        text=row["prompt"], domain=row.get("domain", ""), correct=correct, cost=cost
+    )
 
 
 def _rows(path: Path) -> list[dict]:
@@ -163,7 +234,11 @@ def _rows(path: Path) -> list[dict]:
 
 
 def _read(path: Path) -> str:
-    return gzip.decompress(path.read_bytes()).decode("utf-8") if path.suffix == ".gz" else path.read_text("utf-8")
+    return (
+        gzip.decompress(path.read_bytes()).decode("utf-8")
+        if path.suffix == ".gz"
+        else path.read_text("utf-8")
+    )
 
 
 if __name__ == "__main__":

@@ -31,7 +31,12 @@ STATED = "DATA"  # stands for the data folder in what is written
 
 TRANSCRIPTS, PAYLOADS, ROUTING = "transcripts", "json_payloads", "routing"
 SELECTION, CHATS, DOCUMENTS = "tool_selection", "memory_qa", "retrieval"
-ERRORS, USAGE, TOKENS, FACTS = "overflow_errors.jsonl.gz", "usage_truth", "tokens", "model_facts"
+ERRORS, USAGE, TOKENS, FACTS = (
+    "overflow_errors.jsonl.gz",
+    "usage_truth",
+    "tokens",
+    "model_facts",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,12 +61,19 @@ class Benchmark:
 
     @property
     def question(self) -> str:
-        text = ast.get_docstring(ast.parse((FOLDER / f"{self.script}.py").read_text(encoding="utf-8"))) or ""
+        text = (
+            ast.get_docstring(
+                ast.parse((FOLDER / f"{self.script}.py").read_text(encoding="utf-8"))
+            )
+            or ""
+        )
         return text.partition("\n")[0]
 
 
 BENCHMARKS = (
-    Benchmark(script="sufficiency", quick="--per-file 1 --windows 8192", data=(TRANSCRIPTS,)),
+    Benchmark(
+        script="sufficiency", quick="--per-file 1 --windows 8192", data=(TRANSCRIPTS,)
+    ),
     Benchmark(
         script="sufficiency",
         form="kept aside",
@@ -78,15 +90,23 @@ BENCHMARKS = (
         data=(TRANSCRIPTS,),
         is_extra=True,
     ),
-    Benchmark(script="arena", quick="--scenarios parallel --windows 8192 --managers ours-nodes tail-and-list"),
+    Benchmark(
+        script="arena",
+        quick="--scenarios parallel --windows 8192 --managers ours-nodes tail-and-list",
+    ),
     Benchmark(script="cost", quick="--windows 8192 --per-file 1", data=(TRANSCRIPTS,)),
     Benchmark(script="replay", quick="--limit 1 --windows 8192", data=(TRANSCRIPTS,)),
     Benchmark(script="calibration", quick="--every 12", data=(TRANSCRIPTS, USAGE)),
     Benchmark(script="tokens", quick="--quick", data=(TOKENS, TRANSCRIPTS)),
     Benchmark(script="overflow", data=(ERRORS,)),
-    Benchmark(script="tool_results", quick="--budgets 1000 --every 4", data=(PAYLOADS,)),
     Benchmark(
-        script="tool_selection", quick="--limit 20 --conversations 1", data=(SELECTION, TRANSCRIPTS), needs_data=True
+        script="tool_results", quick="--budgets 1000 --every 4", data=(PAYLOADS,)
+    ),
+    Benchmark(
+        script="tool_selection",
+        quick="--limit 20 --conversations 1",
+        data=(SELECTION, TRANSCRIPTS),
+        needs_data=True,
     ),
     Benchmark(
         script="tool_selection",
@@ -100,10 +120,19 @@ BENCHMARKS = (
     Benchmark(script="memory", quick="--chats 1", data=(CHATS,), needs_data=True),
     Benchmark(script="routing", data=(ROUTING,)),
     Benchmark(script="registry", data=(FACTS,), needs_data=True),
-    Benchmark(script="decompose", quick="--latency 0.02 --tokens 30000", data=(DOCUMENTS, CHATS)),
+    Benchmark(
+        script="decompose",
+        quick="--latency 0.02 --tokens 30000",
+        data=(DOCUMENTS, CHATS),
+    ),
     Benchmark(script="providers", quick="--only agent"),
     Benchmark(script="storage", quick="--calls 40", data=(TRANSCRIPTS,)),
-    Benchmark(script="step_cost", full="--sizes 1000 10000", quick="--sizes 100", data=(TRANSCRIPTS,)),
+    Benchmark(
+        script="step_cost",
+        full="--sizes 1000 10000",
+        quick="--sizes 100",
+        data=(TRANSCRIPTS,),
+    ),
     Benchmark(
         script="step_cost",
         form="100,000 messages",
@@ -122,7 +151,12 @@ BENCHMARKS = (
         needs_data=True,
         is_extra=True,
     ),
-    Benchmark(script="switch_off", quick="--quick --only record --measures shown", data=(TRANSCRIPTS,), is_extra=True),
+    Benchmark(
+        script="switch_off",
+        quick="--quick --only record --measures shown",
+        data=(TRANSCRIPTS,),
+        is_extra=True,
+    ),
 )
 
 
@@ -142,43 +176,78 @@ class Section:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help=f"small forms, in some minutes, to {QUICK_RESULTS.name}")
-    parser.add_argument("--all", action="store_true", help="with the long forms that the usual run leaves out")
-    parser.add_argument("--data", type=Path, help="folder with recorded data, see benchmarks/README.md")
-    parser.add_argument("--only", nargs="+", default=[], help="scripts to run; the sections of the others stay")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help=f"small forms, in some minutes, to {QUICK_RESULTS.name}",
+    )
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        help="with the long forms that the usual run leaves out",
+    )
+    parser.add_argument(
+        "--data", type=Path, help="folder with recorded data, see benchmarks/README.md"
+    )
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        default=[],
+        help="scripts to run; the sections of the others stay",
+    )
     options = parser.parse_args()
     scripts = {benchmark.script for benchmark in BENCHMARKS}
     if unknown := sorted(set(options.only) - scripts):
-        parser.error(f"no benchmark is named {', '.join(unknown)}; there are {', '.join(sorted(scripts))}")
+        parser.error(
+            f"no benchmark is named {', '.join(unknown)}; there are {', '.join(sorted(scripts))}"
+        )
     if options.data and not options.data.is_dir():
         parser.error(f"{options.data} is no folder")
     target = QUICK_RESULTS if options.quick else RESULTS
-    chosen = [one for one in BENCHMARKS if one.script in options.only or not options.only]
+    chosen = [
+        one for one in BENCHMARKS if one.script in options.only or not options.only
+    ]
     chosen = [one for one in chosen if options.all or not one.is_extra]
     failed = []
     for number, benchmark in enumerate(chosen, 1):
-        print(f"[{number:>2}/{len(chosen)}] {benchmark.name}: {benchmark.question}", flush=True)
+        print(
+            f"[{number:>2}/{len(chosen)}] {benchmark.name}: {benchmark.question}",
+            flush=True,
+        )
         section = run(benchmark, options.data, quick=options.quick)
         print(f"        {section.how}", flush=True)
         failed += [benchmark.name] * section.is_failure
         write(target, section)
-    print(f"written: {target.relative_to(FOLDER.parent)}; `python benchmarks/figures.py` makes the tables of the docs")
+    print(
+        f"written: {target.relative_to(FOLDER.parent)}; `python benchmarks/figures.py` makes the tables of the docs"
+    )
     if failed:
         sys.exit(f"not finished: {'; '.join(failed)}")
 
 
 def run(benchmark: Benchmark, data: Path | None, *, quick: bool) -> Section:
     """Run the script in a process group of its own, so that its workers end with it."""
-    has_data = data is not None and all((data / part).exists() for part in benchmark.data)
+    has_data = data is not None and all(
+        (data / part).exists() for part in benchmark.data
+    )
     arguments = (benchmark.quick if quick else benchmark.full).split()
     given = ["--data", str(data)] if benchmark.data and has_data else []
     stated = ["--data", STATED] if given else []
-    shown = " ".join(["python", f"benchmarks/{benchmark.script}.py", *arguments, *stated])
+    shown = " ".join(
+        ["python", f"benchmarks/{benchmark.script}.py", *arguments, *stated]
+    )
     if benchmark.needs_data and not has_data:
         how = f"not run: it needs a data folder with {', '.join(benchmark.data)}"
         return Section(name=benchmark.name, command=shown, how=how, text="")
-    command = [sys.executable, str(FOLDER / f"{benchmark.script}.py"), *arguments, *given]
+    command = [
+        sys.executable,
+        str(FOLDER / f"{benchmark.script}.py"),
+        *arguments,
+        *given,
+    ]
     limit = QUICK_LIMIT_SECONDS if quick else FULL_LIMIT_SECONDS
     began = time.perf_counter()
     process = subprocess.Popen(  # noqa: S603  # our own scripts
@@ -192,7 +261,11 @@ def run(benchmark: Benchmark, data: Path | None, *, quick: bool) -> Section:
     try:
         text, errors = process.communicate(timeout=limit)
         last = " ".join(errors.strip().splitlines()[-1:])
-        ended = f"; failed with exit code {process.returncode}: {last}" if process.returncode else ""
+        ended = (
+            f"; failed with exit code {process.returncode}: {last}"
+            if process.returncode
+            else ""
+        )
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         text, _ = process.communicate()
@@ -205,7 +278,11 @@ def run(benchmark: Benchmark, data: Path | None, *, quick: bool) -> Section:
 def without_paths(text: str, data: Path | None) -> str:
     """Return the text as it would read on any machine."""
     places = {str(data): STATED, str(data.resolve()): STATED} if data else {}
-    for place, name in {**places, str(FOLDER.parent): ".", str(Path.home()): "~"}.items():
+    for place, name in {
+        **places,
+        str(FOLDER.parent): ".",
+        str(Path.home()): "~",
+    }.items():
         text = text.replace(place, name)
     return "\n".join(line.rstrip() for line in text.strip("\n").splitlines())
 
@@ -213,7 +290,8 @@ def without_paths(text: str, data: Path | None) -> str:
 # ---- the file -------------------------------------------------------------------------------------------------------
 
 WRITTEN = re.compile(
-    r"^## (?P<name>.+)\n\n.*\n\n`(?P<command>.+)`\\\n(?P<how>.+)\n\n```text\n(?P<text>[\s\S]*?)\n?```$", re.MULTILINE
+    r"^## (?P<name>.+)\n\n.*\n\n`(?P<command>.+)`\\\n(?P<how>.+)\n\n```text\n(?P<text>[\s\S]*?)\n?```$",
+    re.MULTILINE,
 )
 
 
@@ -221,7 +299,10 @@ def sections(path: Path = RESULTS) -> dict[str, Section]:
     """Read what is written, by the name of the benchmark."""
     if not path.exists():
         return {}
-    found = (Section(**match.groupdict()) for match in WRITTEN.finditer(path.read_text(encoding="utf-8")))
+    found = (
+        Section(**match.groupdict())
+        for match in WRITTEN.finditer(path.read_text(encoding="utf-8"))
+    )
     return {section.name: section for section in found}
 
 
@@ -241,7 +322,15 @@ def page(found: dict[str, Section]) -> Iterator[str]:
     yield f"- {', '.join(versions())}"
     for benchmark in BENCHMARKS:
         if section := found.get(benchmark.name):
-            yield from (f"\n## {section.name}", "", benchmark.question, "", f"`{section.command}`\\", section.how, "")
+            yield from (
+                f"\n## {section.name}",
+                "",
+                benchmark.question,
+                "",
+                f"`{section.command}`\\",
+                section.how,
+                "",
+            )
             yield from ("```text", section.text, "```")
 
 

@@ -62,7 +62,12 @@ class TimedNodes(ContextNodes):
     def __init__(self, engine: ContextEngine, watch: Watch) -> None:
         super().__init__(engine)
         self.watch = watch
-        for name in ("budget_check", "maybe_summarize", "force_compress", "build_messages"):
+        for name in (
+            "budget_check",
+            "maybe_summarize",
+            "force_compress",
+            "build_messages",
+        ):
             self._watch(getattr(self, name))
 
     def model_node(self, call: Any) -> Any:
@@ -70,7 +75,9 @@ class TimedNodes(ContextNodes):
 
     def _watch(self, node: Any) -> Any:
         invoke = node.invoke
-        node.invoke = lambda state, config=None, **_: self.watch.timed(invoke, state, config)
+        node.invoke = lambda state, config=None, **_: self.watch.timed(
+            invoke, state, config
+        )
         return node
 
 
@@ -79,7 +86,9 @@ class Script:
 
     def __init__(self, transcripts: list[Transcript], block_turns: int) -> None:
         self._block_turns = block_turns
-        self._texts = {kind: list(_texts(transcripts, kind)) for kind in ("human", "ai", "tool")}
+        self._texts = {
+            kind: list(_texts(transcripts, kind)) for kind in ("human", "ai", "tool")
+        }
         self._counter = TokenEstimator("openai")
 
     def text(self, kind: str, number: int) -> str:
@@ -113,15 +122,30 @@ def soak(script: Script, turns: int) -> Iterator[Block]:
     watch, turn = Watch(), 0
     limits = ModelLimits(context_window=WINDOW, requested_output_tokens=WINDOW // 8)
     nodes = TimedNodes(ContextEngine(limits, counter=TokenEstimator("openai")), watch)
-    builder = StateGraph(ContextState, input_schema=ContextInput, output_schema=ContextOutput)
-    add_context_nodes(builder, nodes, model=lambda request: watch.timed(script.answer, turn, request, sign=-1))
+    builder = StateGraph(
+        ContextState, input_schema=ContextInput, output_schema=ContextOutput
+    )
+    add_context_nodes(
+        builder,
+        nodes,
+        model=lambda request: watch.timed(script.answer, turn, request, sign=-1),
+    )
     builder.add_node(
         "tools",
-        lambda _: {"messages": [ToolMessage(script.text("tool", turn), tool_call_id=f"c{turn}", id=f"r{turn}")]},
+        lambda _: {
+            "messages": [
+                ToolMessage(
+                    script.text("tool", turn), tool_call_id=f"c{turn}", id=f"r{turn}"
+                )
+            ]
+        },
     )
     builder.add_edge(START, "budget_check")
     builder.add_edge("tools", "budget_check")
-    builder.add_conditional_edges("agent", lambda s: "tools" if s["messages"][-1].tool_calls else "maybe_summarize")
+    builder.add_conditional_edges(
+        "agent",
+        lambda s: "tools" if s["messages"][-1].tool_calls else "maybe_summarize",
+    )
     graph = builder.compile(checkpointer=InMemorySaver())
     config: Any = {"configurable": {"thread_id": "1"}}
     size = turns // BLOCKS
@@ -129,11 +153,16 @@ def soak(script: Script, turns: int) -> Iterator[Block]:
         taken, began = list[float](), time.process_time()
         for turn in range(begin, begin + size):
             watch.seconds = 0.0
-            graph.invoke({"messages": [HumanMessage(script.text("human", turn), id=f"q{turn}")]}, config)
+            graph.invoke(
+                {"messages": [HumanMessage(script.text("human", turn), id=f"q{turn}")]},
+                config,
+            )
             taken.append(watch.seconds * 1_000)
         whole = (time.process_time() - began) / size * 1_000
         values = graph.get_state(config).values
-        ours = {key: value for key, value in values.items() if key.startswith("context_")}
+        ours = {
+            key: value for key, value in values.items() if key.startswith("context_")
+        }
         compactions = int((values.get("context_guard") or {}).get("compactions", 0))
         state_bytes = len(json.dumps(ours, ensure_ascii=False).encode())
         yield Block(taken, whole, state_bytes, len(values["messages"]), compactions)
@@ -142,24 +171,39 @@ def soak(script: Script, turns: int) -> Iterator[Block]:
 def _texts(transcripts: list[Transcript], kind: str) -> Iterator[str]:
     for transcript in transcripts:
         for message in transcript.messages:
-            if message.type == kind and isinstance(message.content, str) and message.content.strip():
+            if (
+                message.type == kind
+                and isinstance(message.content, str)
+                and message.content.strip()
+            ):
                 yield message.content[:MAX_CHARS]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, help="folder with transcripts/*.jsonl.gz; generated ones without it")
+    parser.add_argument(
+        "--data",
+        type=Path,
+        help="folder with transcripts/*.jsonl.gz; generated ones without it",
+    )
     parser.add_argument("--turns", type=int, default=TURNS)
     options = parser.parse_args()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL)
+    )
     script = Script(list(load(options.data, limit=5)), options.turns // BLOCKS)
-    print("| messages | ms a turn, ours | median | whole graph | bytes of state | compactions |")
+    print(
+        "| messages | ms a turn, ours | median | whole graph | bytes of state | compactions |"
+    )
     print("|---:|---:|---:|---:|---:|---:|")
     done: list[Block] = []
     for block in soak(script, options.turns):
         done.append(block)
         times = f"{mean(block.milliseconds):.2f} | {median(block.milliseconds):.2f} | {block.whole_ms:.2f}"
-        print(f"| {block.messages:,} | {times} | {block.state_bytes:,} | {block.compactions:,} |", flush=True)
+        print(
+            f"| {block.messages:,} | {times} | {block.state_bytes:,} | {block.compactions:,} |",
+            flush=True,
+        )
     middle, last = done[BLOCKS // 2], done[-1]
     grown = {
         "milliseconds": median(last.milliseconds) / median(middle.milliseconds),

@@ -45,7 +45,9 @@ def history(transcripts: list[Transcript], size: int) -> list[AnyMessage]:
     messages: list[AnyMessage] = []
     while len(messages) < size:
         for transcript in transcripts:
-            messages.extend(m.model_copy() for m in transcript.messages if m.type != "system")
+            messages.extend(
+                m.model_copy() for m in transcript.messages if m.type != "system"
+            )
     del messages[size:]
     while isinstance(messages[-1], AIMessage):
         messages.pop()
@@ -61,14 +63,18 @@ def with_own_calls(messages: list[AnyMessage]) -> list[AnyMessage]:
         if isinstance(message, AIMessage):
             for number, call in enumerate(message.tool_calls):
                 known[str(call["id"])] = f"c{index}-{number}"
-            message.tool_calls = [{**call, "id": known[str(call["id"])]} for call in message.tool_calls]
+            message.tool_calls = [
+                {**call, "id": known[str(call["id"])]} for call in message.tool_calls
+            ]
         elif isinstance(message, ToolMessage):
             message.tool_call_id = known.get(message.tool_call_id, message.tool_call_id)
     return messages
 
 
 def ours(tools: list[dict[str, Any]], window: int) -> Step:
-    engine = ContextEngine(ModelLimits(context_window=window, requested_output_tokens=SMALL // 4))
+    engine = ContextEngine(
+        ModelLimits(context_window=window, requested_output_tokens=SMALL // 4)
+    )
     nodes = ContextNodes(engine, tools=tools)
     answers: list[AIMessage] = []
     model = nodes.model_node(lambda _: answers[-1])
@@ -77,10 +83,18 @@ def ours(tools: list[dict[str, Any]], window: int) -> Step:
         answers.append(reply)
         state = {**state, **nodes.budget_check.invoke(state)}
         while (node := nodes.route_on_budget(state)) != "build_messages":
-            state = {**state, **getattr(nodes, node).invoke(state), "context_pending": {}}
+            state = {
+                **state,
+                **getattr(nodes, node).invoke(state),
+                "context_pending": {},
+            }
         state = {**state, **nodes.build_messages.invoke(state)}
         tokens = state["context_report"]["total_tokens"]
-        reply.usage_metadata = {"input_tokens": tokens, "output_tokens": 9, "total_tokens": tokens + 9}
+        reply.usage_metadata = {
+            "input_tokens": tokens,
+            "output_tokens": 9,
+            "total_tokens": tokens + 9,
+        }
         update = model.invoke(state)
         return {**state, "context_counts": update["context_counts"]}
 
@@ -103,14 +117,20 @@ def deepagents() -> Step | None:
     """Its middleware around a model call; None where it is not installed."""
     try:
         from deepagents.backends import StateBackend
-        from deepagents.middleware.summarization import SummarizationMiddleware as DeepSummarization
+        from deepagents.middleware.summarization import (
+            SummarizationMiddleware as DeepSummarization,
+        )
     except ImportError:
         return None
     model = FakeListChatModel(responses=["summary"])
-    middleware = DeepSummarization(model=model, backend=StateBackend(), trigger=OUT_OF_REACH, keep=KEPT)
+    middleware = DeepSummarization(
+        model=model, backend=StateBackend(), trigger=OUT_OF_REACH, keep=KEPT
+    )
 
     def step(state: State, reply: AIMessage) -> State:
-        request = ModelRequest(model=model, messages=state["messages"], state=state, tools=[])
+        request = ModelRequest(
+            model=model, messages=state["messages"], state=state, tools=[]
+        )
         middleware.wrap_model_call(request, lambda _: reply)
         return state
 
@@ -125,7 +145,10 @@ def cost(messages: list[AnyMessage], make: Callable[[], Step], way: str) -> floa
         if way == "first sight":
             state = {"messages": messages}
         if way != "the same objects":
-            state = {**state, "messages": [m.model_copy(deep=True) for m in state["messages"]]}
+            state = {
+                **state,
+                "messages": [m.model_copy(deep=True) for m in state["messages"]],
+            }
             step = make()
         call = {"name": "tool_1", "args": {"id": number}, "id": f"c{number}"}
         reply = AIMessage("", id=f"a{number}", tool_calls=[call])
@@ -133,32 +156,58 @@ def cost(messages: list[AnyMessage], make: Callable[[], Step], way: str) -> floa
         began = time.process_time()
         state = step(state, reply)
         taken.append(time.process_time() - began)
-        result = ToolMessage(f"row {number}", tool_call_id=f"c{number}", id=f"t{number}")
+        result = ToolMessage(
+            f"row {number}", tool_call_id=f"c{number}", id=f"t{number}"
+        )
         state = {**state, "messages": [*state["messages"], reply, result]}
     return median(taken[WARM_UP[way] :]) * 1_000
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, help="folder with transcripts/*.jsonl.gz; generated ones without it")
-    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="messages of the history")
+    parser.add_argument(
+        "--data",
+        type=Path,
+        help="folder with transcripts/*.jsonl.gz; generated ones without it",
+    )
+    parser.add_argument(
+        "--sizes", type=int, nargs="+", default=SIZES, help="messages of the history"
+    )
     options = parser.parse_args()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    transcripts = list(load(options.data, limit=5)) if options.data else [generate(seed) for seed in range(4)]
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL)
+    )
+    transcripts = (
+        list(load(options.data, limit=5))
+        if options.data
+        else [generate(seed) for seed in range(4)]
+    )
     tools = next(t.tools for t in transcripts if t.tools)
-    our_nodes.place_of = lambda *_: RunPlace(thread="1")  # as in a graph with a checkpointer
+    our_nodes.place_of = lambda *_: RunPlace(
+        thread="1"
+    )  # as in a graph with a checkpointer
     everybody = {
         "ours, all in view": lambda: ours(tools, ROOMY),
         f"ours, {SMALL:,} tokens": lambda: ours(tools, SMALL),
         "langchain": langchain,
         "deepagents": deepagents,
     }
-    print(f"{'ms per step':<20}{'messages':>10}" + "".join(f"{name:>22}" for name in everybody))
+    print(
+        f"{'ms per step':<20}{'messages':>10}"
+        + "".join(f"{name:>22}" for name in everybody)
+    )
     for way in WAYS:
         for size in options.sizes:
             messages = history(transcripts, size)
-            figures = [f"{cost(messages, make, way):.2f}" if make() else "not installed" for make in everybody.values()]
-            print(f"{way:<20}{size:>10,}" + "".join(f"{figure:>22}" for figure in figures), flush=True)
+            figures = [
+                f"{cost(messages, make, way):.2f}" if make() else "not installed"
+                for make in everybody.values()
+            ]
+            print(
+                f"{way:<20}{size:>10,}"
+                + "".join(f"{figure:>22}" for figure in figures),
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

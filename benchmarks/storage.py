@@ -47,18 +47,32 @@ GOAL_MB = 15.0
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, help="folder with transcripts/*.jsonl.gz; generated ones without it")
-    parser.add_argument("--calls", type=int, default=360, help="model calls of the thread")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--data",
+        type=Path,
+        help="folder with transcripts/*.jsonl.gz; generated ones without it",
+    )
+    parser.add_argument(
+        "--calls", type=int, default=360, help="model calls of the thread"
+    )
     parser.add_argument("--window", type=int, default=16_384, help="tokens")
     options = parser.parse_args()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR)
+    )
     messages = conversation(options.data, options.calls)
     texts = sum(len(str(message.content)) for message in messages) / 1e6
-    print(f"{options.calls} calls, {len(messages)} messages, {texts:.1f} MB of text, window {options.window:,}")
+    print(
+        f"{options.calls} calls, {len(messages)} messages, {texts:.1f} MB of text, window {options.window:,}"
+    )
     print(f"{'state':<20}{'MB':>8}{'messages':>10}{'load ms':>9}{'pruned MB':>11}")
     for state in ARMS:
-        print(f"{state.__name__:<20}" + row(state, messages, options.window), flush=True)
+        print(
+            f"{state.__name__:<20}" + row(state, messages, options.window), flush=True
+        )
     print(f"goal: ContextState takes at most {GOAL_MB:g} MB at 360 calls")
 
 
@@ -73,17 +87,23 @@ def conversation(data: Path | None, calls: int) -> list[AnyMessage]:
                 if answers == calls:
                     return messages
                 answers += isinstance(message, AIMessage)
-                messages.append(message.model_copy(update={"id": f"message-{len(messages):06}"}))
+                messages.append(
+                    message.model_copy(update={"id": f"message-{len(messages):06}"})
+                )
     return messages
 
 
 def row(state: Any, messages: list[AnyMessage], window: int) -> str:
     """Return the figures of one arm."""
     with tempfile.TemporaryDirectory() as folder:
-        connection = sqlite3.connect(Path(folder) / "threads.db", check_same_thread=False)
+        connection = sqlite3.connect(
+            Path(folder) / "threads.db", check_same_thread=False
+        )
         connection.execute("PRAGMA synchronous=OFF")  # the disk is not what is compared
         graph = played(state, messages, window, SqliteSaver(connection))
-        kept = [message.content for message in graph.get_state(THREAD).values["messages"]]
+        kept = [
+            message.content for message in graph.get_state(THREAD).values["messages"]
+        ]
         assert kept == [message.content for message in messages[: len(kept)]]
         load_ms = milliseconds(lambda: graph.get_state(THREAD))
         before = megabytes(connection)
@@ -101,7 +121,12 @@ def played(state: Any, messages: list[AnyMessage], window: int, saver: Any) -> A
     nodes = ContextNodes(engine, system_prompt="You are an agent.")
     answers = iter([message for message in messages if isinstance(message, AIMessage)])
     builder = StateGraph(state, input_schema=ContextInput, output_schema=ContextOutput)
-    add_context_nodes(builder, nodes, model_node="agent", model=RunnableLambda(lambda _: next(answers)))
+    add_context_nodes(
+        builder,
+        nodes,
+        model_node="agent",
+        model=RunnableLambda(lambda _: next(answers)),
+    )
     builder.add_edge(START, "budget_check").add_edge("agent", "maybe_summarize")
     graph = builder.compile(checkpointer=saver)
     given = list[AnyMessage]()
@@ -127,7 +152,9 @@ def milliseconds(work: Callable[[], Any]) -> float:
 def megabytes(connection: sqlite3.Connection) -> float:
     """Return the size of a database."""
     connection.commit()
-    octets = connection.execute("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size").fetchone()[0]
+    octets = connection.execute(
+        "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
+    ).fetchone()[0]
     return float(octets) / 1e6
 
 

@@ -31,7 +31,12 @@ import structlog
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 
 import exact
-from langchain_ctxwin import BudgetExceededError, ContextConfig, ContextEngine, ModelLimits
+from langchain_ctxwin import (
+    BudgetExceededError,
+    ContextConfig,
+    ContextEngine,
+    ModelLimits,
+)
 from langchain_ctxwin.config import PRESETS
 from langchain_ctxwin.replay.playing import needed_values
 from plain_tails import Dropped, Newest
@@ -39,18 +44,33 @@ from transcripts import Transcript, load
 
 RESERVE = 0.25  # part of the window that stays free for the answer
 ANSWER_TOKENS = 1_024
-CACHED_PRICE = 0.1  # of an input token that the provider has in its cache; the others cost 1
+CACHED_PRICE = (
+    0.1  # of an input token that the provider has in its cache; the others cost 1
+)
 LEAST_ROOM = 500  # tokens for messages below which no policy can do anything
-MESSAGES = range(12, 401)  # conversations that are long enough to lose something, and short enough to replay
+MESSAGES = range(
+    12, 401
+)  # conversations that are long enough to lose something, and short enough to replay
 SAMPLE_SEED = 7
 HALVES = ("a", "b")
 
 FAR_MESSAGES = 6  # last seen longer ago than two calls with their results and what was said between
-BEFORE_CHARS, AROUND_CHARS = 60, 120  # a line of text; what a request shows beside a value may be twice as far off
-MOST_MENTIONS, MOST_PLACES = 6, 40  # mentions in the history and in a request that are looked at: linear time
+BEFORE_CHARS, AROUND_CHARS = (
+    60,
+    120,
+)  # a line of text; what a request shows beside a value may be twice as far off
+MOST_MENTIONS, MOST_PLACES = (
+    6,
+    40,
+)  # mentions in the history and in a request that are looked at: linear time
 PLAIN = re.compile(r"[A-Za-z]{4,}")
 
-OURS, NEWEST, TO_HALF, LISTED = ARMS = ("ours", "newest only", "drop to half", "drop and list")
+OURS, NEWEST, TO_HALF, LISTED = ARMS = (
+    "ours",
+    "newest only",
+    "drop to half",
+    "drop and list",
+)
 GROUPS = ("all", "far", "context", "near", "steps")
 PER_CALLS = 1_000
 GOALS = {
@@ -103,7 +123,9 @@ def plain_words(text: str) -> set[str]:
 
 
 class Policy(Protocol):
-    def view(self, history: Sequence[AnyMessage], sizes: Sequence[int]) -> list[AnyMessage]: ...
+    def view(
+        self, history: Sequence[AnyMessage], sizes: Sequence[int]
+    ) -> list[AnyMessage]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,20 +144,30 @@ class Ours:
     """The package through its engine, without a model; the system prompt is in the view that it returns."""
 
     def __init__(self, job: Job, system: str) -> None:
-        limits = ModelLimits(max_input_tokens=job.limit, max_output_tokens=ANSWER_TOKENS)
+        limits = ModelLimits(
+            max_input_tokens=job.limit, max_output_tokens=ANSWER_TOKENS
+        )
         self.engine = ContextEngine(limits, config=ContextConfig(**dict(job.settings)))
         self.about = {"system_prompt": system, "tools": job.transcript.tools}
         self.session: dict[str, Any] = {}
         self.report: dict[str, Any] = {}  # of the latest request
 
-    def view(self, history: Sequence[AnyMessage], sizes: Sequence[int]) -> list[AnyMessage]:  # noqa: ARG002  # it prices itself
+    def view(
+        self,
+        history: Sequence[AnyMessage],
+        sizes: Sequence[int],  # noqa: ARG002
+    ) -> list[AnyMessage]:  # it prices itself
         window = self.engine.measure(history, session=self.session, **self.about)
         for verb in (self.engine.plan, self.engine.emergency):
             if compaction := verb(window):
                 self.session = {**self.session, **self.engine.apply(compaction, window)}
-                window = self.engine.measure(history, session=self.session, **self.about)
+                window = self.engine.measure(
+                    history, session=self.session, **self.about
+                )
         self.report = window.report
-        return [m for m in self.engine.build(window) if not isinstance(m, SystemMessage)]
+        return [
+            m for m in self.engine.build(window) if not isinstance(m, SystemMessage)
+        ]
 
 
 class Play:
@@ -144,10 +176,15 @@ class Play:
     def __init__(self, job: Job) -> None:
         self.job, self.tally = job, Tally()
         messages = job.transcript.messages
-        prompt = "\n\n".join(exact.payload(m) for m in messages if isinstance(m, SystemMessage))
+        prompt = "\n\n".join(
+            exact.payload(m) for m in messages if isinstance(m, SystemMessage)
+        )
         self.head: list[AnyMessage] = [SystemMessage(prompt)] if prompt else []
         self.rest = [m for m in messages if not isinstance(m, SystemMessage)]
-        self.texts, self.sizes = list(map(exact.payload, self.rest)), list(map(exact.message_tokens, self.rest))
+        self.texts, self.sizes = (
+            list(map(exact.payload, self.rest)),
+            list(map(exact.message_tokens, self.rest)),
+        )
         self.room = job.limit - exact.request_tokens(self.head, job.transcript.tools)
         self.ours = Ours(job, prompt)
         made: dict[str, Policy] = {
@@ -159,8 +196,12 @@ class Play:
         self.policies = {arm: made[arm] for arm in job.arms}
         self.sent: dict[str, list[AnyMessage]] = {}
         self.sent_share, self.compactions = 0.0, 0  # of our latest request
-        self.again: dict[tuple[str, int], int] = {}  # when an arm last looked up again what a message told
-        self.lacking: dict[str, set[str]] = {arm: set() for arm in job.arms}  # conversations with a second look
+        self.again: dict[
+            tuple[str, int], int
+        ] = {}  # when an arm last looked up again what a message told
+        self.lacking: dict[str, set[str]] = {
+            arm: set() for arm in job.arms
+        }  # conversations with a second look
 
     def run(self) -> Tally:
         if self.room < LEAST_ROOM or sum(self.sizes) <= self.room:
@@ -171,7 +212,10 @@ class Play:
                 history.append(message)
                 continue
             try:
-                requests = {arm: [*self.head, *p.view(history, self.sizes[:at])] for arm, p in self.policies.items()}
+                requests = {
+                    arm: [*self.head, *p.view(history, self.sizes[:at])]
+                    for arm, p in self.policies.items()
+                }
             except BudgetExceededError:  # the conversation ends for everybody
                 self.tally["", "refused"] += 1
                 break
@@ -186,7 +230,9 @@ class Play:
         for arm, lacking in self.lacking.items():
             self.tally[arm, "tasks"] += len(tasks - lacking)
 
-    def _reported(self, reply: AIMessage, requests: dict[str, list[AnyMessage]]) -> AIMessage:
+    def _reported(
+        self, reply: AIMessage, requests: dict[str, list[AnyMessage]]
+    ) -> AIMessage:
         """The reply with the size of our request, as a provider reports it; every request is billed."""
         self.tally["", "calls"] += 1
         tools = self.job.transcript.tools
@@ -200,21 +246,43 @@ class Play:
             return reply
         tokens = exact.request_tokens(requests[OURS], tools)
         self._fill(tokens / self.job.limit, self.ours.report)
-        usage = {"input_tokens": tokens, "output_tokens": 10, "total_tokens": tokens + 10}
+        usage = {
+            "input_tokens": tokens,
+            "output_tokens": 10,
+            "total_tokens": tokens + 10,
+        }
         return reply.model_copy(update={"usage_metadata": usage})
 
     def _fill(self, share: float, report: dict[str, Any]) -> None:
         """How full our requests are after the first compaction, and how full the one before each compaction was."""
         if made := report["compactions"] - self.compactions:
-            self.tally.update({("", "starts"): 1, ("", "start"): self.sent_share, ("", "compactions"): made})
+            self.tally.update(
+                {
+                    ("", "starts"): 1,
+                    ("", "start"): self.sent_share,
+                    ("", "compactions"): made,
+                }
+            )
         if report["compactions"]:
-            self.tally.update({("", "after"): 1, ("", "filled"): share, ("", "counted"): report["utilization"]})
+            self.tally.update(
+                {
+                    ("", "after"): 1,
+                    ("", "filled"): share,
+                    ("", "counted"): report["utilization"],
+                }
+            )
         self.sent_share, self.compactions = share, report["compactions"]
 
-    def _score(self, reply: AIMessage, at: int, requests: dict[str, list[AnyMessage]]) -> None:
+    def _score(
+        self, reply: AIMessage, at: int, requests: dict[str, list[AnyMessage]]
+    ) -> None:
         """Count what the requests show, from when something had to leave."""
         texts, has_to_leave = self.texts[:at], sum(self.sizes[:at]) > self.room
-        needed = [Needed.of(value, texts) for value in needed_values(reply, texts)] if has_to_leave else []
+        needed = (
+            [Needed.of(value, texts) for value in needed_values(reply, texts)]
+            if has_to_leave
+            else []
+        )
         if not needed:
             return
         far = sum(n.is_far for n in needed)
@@ -223,14 +291,26 @@ class Play:
             text = "\n".join(map(exact.payload, request))
             shown = [n for n in needed if n.value in text]
             in_context = sum(n.in_context(text) for n in shown if n.is_far)
-            self.tally.update(_named(arm, len(shown), _far(shown), in_context, int(len(shown) == len(needed))))
+            self.tally.update(
+                _named(
+                    arm,
+                    len(shown),
+                    _far(shown),
+                    in_context,
+                    int(len(shown) == len(needed)),
+                )
+            )
             if len(shown) < len(needed):
                 self.lacking[arm].add(conversation_of(reply))
-                self._look_again(arm, at, [n.value for n in needed if n.value not in text])
+                self._look_again(
+                    arm, at, [n.value for n in needed if n.value not in text]
+                )
 
     def _look_again(self, arm: str, at: int, values: Iterable[str]) -> None:
         """Count the look-ups that bring missing values back, but those that were made within the newest messages."""
-        for source in {max(j for j in range(at) if value in self.texts[j]) for value in values}:
+        for source in {
+            max(j for j in range(at) if value in self.texts[j]) for value in values
+        }:
             if at - self.again.get((arm, source), -at) > FAR_MESSAGES:
                 self.again[arm, source] = at
                 self.tally[arm, "again"] += 1
@@ -240,8 +320,16 @@ def _far(needed: Iterable[Needed]) -> int:
     return sum(n.is_far for n in needed)
 
 
-def _named(arm: str, every: int, far: int, context: int, steps: int) -> dict[tuple[str, str], int]:
-    values = {"all": every, "far": far, "context": context, "near": every - far, "steps": steps}
+def _named(
+    arm: str, every: int, far: int, context: int, steps: int
+) -> dict[tuple[str, str], int]:
+    values = {
+        "all": every,
+        "far": far,
+        "context": context,
+        "near": every - far,
+        "steps": steps,
+    }
     return {(arm, group): count for group, count in values.items()}
 
 
@@ -253,17 +341,28 @@ def queues(chosen: Iterable[Transcript], length: int) -> Iterator[Transcript]:
     """Yield threads in which conversations with one prompt and one set of tools follow each other."""
     alike: dict[str, list[Transcript]] = {}
     for transcript in chosen:
-        prompts = [exact.payload(m) for m in transcript.messages if isinstance(m, SystemMessage)]
+        prompts = [
+            exact.payload(m)
+            for m in transcript.messages
+            if isinstance(m, SystemMessage)
+        ]
         alike.setdefault(json.dumps([prompts, transcript.tools]), []).append(transcript)
     for group in alike.values():
         for begin in range(0, len(group) - length + 1, length):
             members = group[begin : begin + length]
-            rest = [m for t in members for m in t.messages if not isinstance(m, SystemMessage)]
+            rest = [
+                m
+                for t in members
+                for m in t.messages
+                if not isinstance(m, SystemMessage)
+            ]
             head = [m for m in members[0].messages if isinstance(m, SystemMessage)]
             yield replace(members[0], messages=[*head, *rest])
 
 
-def conversations(data: Path | None, files: Sequence[str], per_file: int, half: str | None) -> Iterator[Transcript]:
+def conversations(
+    data: Path | None, files: Sequence[str], per_file: int, half: str | None
+) -> Iterator[Transcript]:
     """Yield a sample of each file, always the same one."""
     found = (t for t in load(data, names=files or None) if len(t.messages) in MESSAGES)
     for _, group in itertools.groupby(found, key=lambda t: t.source):
@@ -280,14 +379,18 @@ def half_of(name: str) -> str:
 def played(jobs: Sequence[Job]) -> Iterator[tuple[Job, Tally]]:
     """Play on all cores, with progress; the order of the results is that of the jobs."""
     with multiprocessing.Pool(os.cpu_count()) as pool:
-        for number, pair in enumerate(zip(jobs, pool.imap(play, jobs, chunksize=1), strict=True), 1):
+        for number, pair in enumerate(
+            zip(jobs, pool.imap(play, jobs, chunksize=1), strict=True), 1
+        ):
             if sys.stderr.isatty():
                 print(f"\r{number} of {len(jobs)}", end="", file=sys.stderr, flush=True)
             yield pair
 
 
 def play(job: Job) -> Tally:
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL)
+    )
     return Play(job).run()
 
 
@@ -302,13 +405,21 @@ def billed(tally: Tally, arm: str) -> float:
 def compare(chosen: Sequence[Transcript], windows: Sequence[int]) -> None:
     """Print ours beside the plain tails, and whether the goals are met."""
     totals = {window: Tally() for window in windows}
-    for job, tally in played([Job(transcript=t, window=w) for t in chosen for w in windows]):
+    for job, tally in played(
+        [Job(transcript=t, window=w) for t in chosen for w in windows]
+    ):
         totals[job.window].update(tally)
-    print("| window | | values | " + " | ".join(GROUPS) + " | tasks | again | billed per call | over the limit |")
+    print(
+        "| window | | values | "
+        + " | ".join(GROUPS)
+        + " | tasks | again | billed per call | over the limit |"
+    )
     print("|---:|---|" + "---:|" * (len(GROUPS) + 5))
     for window, arm in itertools.product(windows, ARMS):
         tally = totals[window]
-        shares = " | ".join(f"{share(tally, arm, group):.3f}" for group in (*GROUPS, "tasks"))
+        shares = " | ".join(
+            f"{share(tally, arm, group):.3f}" for group in (*GROUPS, "tasks")
+        )
         again = PER_CALLS * tally[arm, "again"] / max(1, tally["", "calls"])
         numbers = f"{again:.1f} | {billed(tally, arm):,.0f} | {tally[arm, 'over']}"
         print(f"| {window:,} | {arm} | {tally['', 'all']:,} | {shares} | {numbers} |")
@@ -321,12 +432,23 @@ def compare(chosen: Sequence[Transcript], windows: Sequence[int]) -> None:
 
 def goals(window: int, tally: Tally) -> Iterator[tuple[bool, str]]:
     for group, least in GOALS.items():
-        if window in least and tally["", group]:  # made-up conversations need nothing again
+        if (
+            window in least and tally["", group]
+        ):  # made-up conversations need nothing again
             reached = share(tally, OURS, group)
-            yield reached >= least[window], f"{group} {reached:.3f}: at least {least[window]:.2f}"
+            yield (
+                reached >= least[window],
+                f"{group} {reached:.3f}: at least {least[window]:.2f}",
+            )
     bill, most = billed(tally, OURS), billed(tally, TO_HALF)
-    yield bill <= most, f"billed {bill:,.0f} a call: at most {most:,.0f}, as the tail dropped to half"
-    yield tally[OURS, "over"] == 0, f"over the limit {tally[OURS, 'over']} of {tally['', 'calls']:,}: 0"
+    yield (
+        bill <= most,
+        f"billed {bill:,.0f} a call: at most {most:,.0f}, as the tail dropped to half",
+    )
+    yield (
+        tally[OURS, "over"] == 0,
+        f"over the limit {tally[OURS, 'over']} of {tally['', 'calls']:,}: 0",
+    )
 
 
 def presets(chosen: Sequence[Transcript], windows: Sequence[int]) -> None:
@@ -335,35 +457,93 @@ def presets(chosen: Sequence[Transcript], windows: Sequence[int]) -> None:
     Utilization is the mean over all requests after a conversation's first compaction: of the input limit by exact
     count, of the window, of the limit by our own count. "at start" is that of the request before each compaction.
     """
-    columns = ("of limit", "of window", "own count", "at start", "billed/call", "compactions", "over", "refused")
-    print(f"{'window':>7} {'preset':<9}" + "".join(f"{g:>9}" for g in GROUPS) + "".join(f"{c:>13}" for c in columns))
+    columns = (
+        "of limit",
+        "of window",
+        "own count",
+        "at start",
+        "billed/call",
+        "compactions",
+        "over",
+        "refused",
+    )
+    print(
+        f"{'window':>7} {'preset':<9}"
+        + "".join(f"{g:>9}" for g in GROUPS)
+        + "".join(f"{c:>13}" for c in columns)
+    )
     for window, name in itertools.product(windows, PRESETS):
         settings = tuple(PRESETS[name].items())
-        jobs = [Job(transcript=t, window=window, arms=(OURS,), settings=settings) for t in chosen]
+        jobs = [
+            Job(transcript=t, window=window, arms=(OURS,), settings=settings)
+            for t in chosen
+        ]
         tally = sum((tally for _, tally in played(jobs)), Tally())
         shares = "".join(f"{share(tally, OURS, group):>9.3f}" for group in GROUPS)
-        filled, counted = (tally["", column] / max(1, tally["", "after"]) for column in ("filled", "counted"))
-        sizes = (filled, filled * (1 - RESERVE), counted, tally["", "start"] / max(1, tally["", "starts"]))
-        numbers = (billed(tally, OURS), tally["", "compactions"], tally[OURS, "over"], tally["", "refused"])
-        cells = "".join(f"{size:>13.3f}" for size in sizes) + "".join(f"{number:>13,.0f}" for number in numbers)
+        filled, counted = (
+            tally["", column] / max(1, tally["", "after"])
+            for column in ("filled", "counted")
+        )
+        sizes = (
+            filled,
+            filled * (1 - RESERVE),
+            counted,
+            tally["", "start"] / max(1, tally["", "starts"]),
+        )
+        numbers = (
+            billed(tally, OURS),
+            tally["", "compactions"],
+            tally[OURS, "over"],
+            tally["", "refused"],
+        )
+        cells = "".join(f"{size:>13.3f}" for size in sizes) + "".join(
+            f"{number:>13,.0f}" for number in numbers
+        )
         print(f"{window:>7} {name:<9}{shares}{cells}")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, help="folder with transcripts/*.jsonl.gz; generated ones without it")
-    parser.add_argument("--per-file", type=int, default=7, help="conversations per file")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--data",
+        type=Path,
+        help="folder with transcripts/*.jsonl.gz; generated ones without it",
+    )
+    parser.add_argument(
+        "--per-file", type=int, default=7, help="conversations per file"
+    )
     parser.add_argument("--windows", type=int, nargs="+", default=list(GOALS["all"]))
-    parser.add_argument("--files", nargs="+", default=[], help="names of files, without .jsonl.gz")
-    parser.add_argument("--half", choices=HALVES, help="only the conversations of this half, by a hash of their ids")
-    parser.add_argument("--presets", action="store_true", help="compare the named sets of settings instead")
-    parser.add_argument("--queue", type=int, metavar="N", help="join N conversations with the same tools to one thread")
+    parser.add_argument(
+        "--files", nargs="+", default=[], help="names of files, without .jsonl.gz"
+    )
+    parser.add_argument(
+        "--half",
+        choices=HALVES,
+        help="only the conversations of this half, by a hash of their ids",
+    )
+    parser.add_argument(
+        "--presets",
+        action="store_true",
+        help="compare the named sets of settings instead",
+    )
+    parser.add_argument(
+        "--queue",
+        type=int,
+        metavar="N",
+        help="join N conversations with the same tools to one thread",
+    )
     options = parser.parse_args()
     began = time.perf_counter()
-    chosen = list(conversations(options.data, options.files, options.per_file, options.half))
+    chosen = list(
+        conversations(options.data, options.files, options.per_file, options.half)
+    )
     if options.queue:
         chosen = list(queues(chosen, options.queue))
-    print(f"{len(chosen)} conversations ({'recorded' if options.data else 'generated'}), tokenizer {exact.ENCODING}")
+    print(
+        f"{len(chosen)} conversations ({'recorded' if options.data else 'generated'}), tokenizer {exact.ENCODING}"
+    )
     if options.presets:
         presets(chosen, options.windows)
     else:

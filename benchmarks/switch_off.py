@@ -75,10 +75,18 @@ def _replace(stack: ExitStack, row: Row, seam: str, stand_in: StandIn) -> None:
             owner = getattr(owner, step)
         old = vars(owner)[name]
     except (ImportError, AttributeError, KeyError) as error:
-        raise SeamGoneError(f"{row.name}: the package has no {seam} any more; mend the row or take it out") from error
+        raise SeamGoneError(
+            f"{row.name}: the package has no {seam} any more; mend the row or take it out"
+        ) from error
     new = stand_in(old)
-    modules = [module for key, module in [*sys.modules.items()] if key.partition(".")[0] == PACKAGE]
-    for place in [owner] if owners else [m for m in modules if vars(m).get(name, stack) is old]:
+    modules = [
+        module
+        for key, module in [*sys.modules.items()]
+        if key.partition(".")[0] == PACKAGE
+    ]
+    for place in (
+        [owner] if owners else [m for m in modules if vars(m).get(name, stack) is old]
+    ):
         setattr(place, name, new)
         stack.callback(setattr, place, name, old)
 
@@ -131,7 +139,9 @@ def _waiting(start: Any) -> Any:
     return started
 
 
-PROMPT = Row(name="summaries take no time", seams={"summarize.jobs:SummaryJobs.start": _waiting})
+PROMPT = Row(
+    name="summaries take no time", seams={"summarize.jobs:SummaryJobs.start": _waiting}
+)
 """Otherwise figures would depend on how busy the machine is."""
 
 ROWS = (
@@ -146,8 +156,16 @@ ROWS = (
         seams={"pricing:Pricings": _plain_estimate},
         measures=("shown", "calibration", "arena"),
     ),
-    Row(name="doubted reports", instead="all are believed", seams={"core.usage:contradicts": returning(False)}),
-    Row(name="long texts are sampled", seams={"core.tokens:_thinned": argument(0)}, measures=("calibration", "speed")),
+    Row(
+        name="doubted reports",
+        instead="all are believed",
+        seams={"core.usage:contradicts": returning(False)},
+    ),
+    Row(
+        name="long texts are sampled",
+        seams={"core.tokens:_thinned": argument(0)},
+        measures=("calibration", "speed"),
+    ),
     Row(
         name="recovery from a refusal",
         instead="the error is raised",
@@ -161,7 +179,11 @@ ROWS = (
     ),
     Row(
         name="record",
-        seams={"core.record:extended": value(lambda record, *_, **__: replace(record, lines=()))},
+        seams={
+            "core.record:extended": value(
+                lambda record, *_, **__: replace(record, lines=())
+            )
+        },
         measures=("shown", "arena"),
     ),
     Row(
@@ -173,7 +195,11 @@ ROWS = (
     Row(
         name="summaries by a model",
         instead="the record alone",
-        seams={"summarize.model:as_summarizer": lambda old: lambda _, **named: old(None, **named)},
+        seams={
+            "summarize.model:as_summarizer": lambda old: (
+                lambda _, **named: old(None, **named)
+            )
+        },
         measures=("arena",),
     ),
     Row(
@@ -190,13 +216,21 @@ ROWS = (
     ),
     Row(
         name="memo of prices",
-        seams={"util.memo:PerMessage.__call__": value(lambda self, message: self._work_out(message))},
+        seams={
+            "util.memo:PerMessage.__call__": value(
+                lambda self, message: self._work_out(message)
+            )
+        },
         measures=("speed",),
     ),
     Row(
         name="history that is extended",
         instead="built anew with each request",
-        seams={"core.history:read_history": lambda old: lambda messages, _=None, **named: old(messages, None, **named)},
+        seams={
+            "core.history:read_history": lambda old: (
+                lambda messages, _=None, **named: old(messages, None, **named)
+            )
+        },
         measures=("speed",),
     ),
 )
@@ -229,9 +263,15 @@ def _talks(data: Path | None) -> list[Any]:
 def shown_values(how: How) -> Figures:
     """Of the values that the next call needs: all, those last seen long ago, and the steps that have all of theirs."""
     chosen = _conversations(how.data, how(1, 7))
-    jobs = [sufficiency.Job(transcript=t, window=WINDOW, arms=(sufficiency.OURS,)) for t in chosen]
+    jobs = [
+        sufficiency.Job(transcript=t, window=WINDOW, arms=(sufficiency.OURS,))
+        for t in chosen
+    ]
     tally = sum((tally for _, tally in sufficiency.played(jobs)), sufficiency.Tally())
-    shares = [sufficiency.share(tally, sufficiency.OURS, group) for group in ("all", "far", "steps")]
+    shares = [
+        sufficiency.share(tally, sufficiency.OURS, group)
+        for group in ("all", "far", "steps")
+    ]
     return {
         "all/far/steps": "/".join(f"{share:.3f}" for share in shares),
         "billed": f"{sufficiency.billed(tally, sufficiency.OURS):,.0f}",
@@ -243,7 +283,12 @@ def agents(how: How) -> Figures:
     """Scripted agents with a strict provider; a summary is there as soon as it is begun."""
     names = how(QUICK_SCENARIOS, [name for name in SCENARIOS if name != CLOCK])
     jobs = [Job(manager="ours-nodes", scenario=name, window=WINDOW) for name in names]
-    with applied(PROMPT), multiprocessing.Pool(arena.WAITING_SHARE * (os.cpu_count() or 1), maxtasksperchild=4) as pool:
+    with (
+        applied(PROMPT),
+        multiprocessing.Pool(
+            arena.WAITING_SHARE * (os.cpu_count() or 1), maxtasksperchild=4
+        ) as pool,
+    ):
         total = arena.row_of(list(pool.imap(play, jobs, chunksize=1)))
     return {
         "failed/invalid/false": f"{total.failed}/{total.invalid}/{total.false_refusals}",
@@ -258,20 +303,36 @@ def counts(how: How) -> Figures:
     every = _talks(how.data)
     talks = every[how(len(every) // 4, 0) :: how(20, 3)]  # the longest come first
     with multiprocessing.Pool(os.cpu_count()) as pool:
-        found = [one for talk in pool.imap(calibration.replayed, talks, chunksize=1) for one in talk if one.responses]
+        found = [
+            one
+            for talk in pool.imap(calibration.replayed, talks, chunksize=1)
+            for one in talk
+            if one.responses
+        ]
     cells = {
-        kind: calibration.in_words([one.error(calibration.OURS) for one in found if one.kind == kind])
+        kind: calibration.in_words(
+            [one.error(calibration.OURS) for one in found if one.kind == kind]
+        )
         for kind in calibration.GOALS
     }
-    return cells | {"above %": f"{mean(one.true > one.upper for one in found) * 100:.1f}"}
+    return cells | {
+        "above %": f"{mean(one.true > one.upper for one in found) * 100:.1f}"
+    }
 
 
 def speed(how: How) -> Figures:
     """Milliseconds of processor time of one step, by way of meeting the history: the same objects, loaded, new."""
-    found = list(load(how.data, limit=5)) if how.data else [generate(seed) for seed in range(4)]
+    found = (
+        list(load(how.data, limit=5))
+        if how.data
+        else [generate(seed) for seed in range(4)]
+    )
     tools = next(t.tools for t in found if t.tools)
     messages = history(found, how(300, 5_000))
-    return {f"ms, {way}": f"{cost(messages, partial(ours, tools, ROOMY), way):.1f}" for way in WAYS}
+    return {
+        f"ms, {way}": f"{cost(messages, partial(ours, tools, ROOMY), way):.1f}"
+        for way in WAYS
+    }
 
 
 MEASURES: dict[str, Callable[[How], Figures]] = {
@@ -290,7 +351,11 @@ def measured(row: Row, name: str, how: How) -> Figures:
     except SeamGoneError:
         raise
     except Exception as error:  # noqa: BLE001  # without a mechanism anything may fail, and that is a figure
-        return {"failed": f"{type(error).__name__}: {str(error)[:80]}".replace("\n", " ").replace("|", "/")}
+        return {
+            "failed": f"{type(error).__name__}: {str(error)[:80]}".replace(
+                "\n", " "
+            ).replace("|", "/")
+        }
 
 
 def cell(column: str, before: str, found: Figures) -> str:
@@ -298,26 +363,47 @@ def cell(column: str, before: str, found: Figures) -> str:
     is_as_fast = (
         column.startswith("ms")
         and "failed" not in found
-        and abs(float(now) - float(before)) <= SPEED_TOLERANCE * max(float(now), float(before)) + 0.3
+        and abs(float(now) - float(before))
+        <= SPEED_TOLERANCE * max(float(now), float(before)) + 0.3
     )
     return "·" if now == before or is_as_fast else now
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, help="folder with recorded conversations; generated ones without it")
-    parser.add_argument("--only", nargs="+", default=[], help="rows whose name holds one of these")
-    parser.add_argument("--measures", nargs="+", choices=MEASURES, default=list(MEASURES))
-    parser.add_argument("--quick", action="store_true", help="fewer conversations, scenarios and messages")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--data",
+        type=Path,
+        help="folder with recorded conversations; generated ones without it",
+    )
+    parser.add_argument(
+        "--only", nargs="+", default=[], help="rows whose name holds one of these"
+    )
+    parser.add_argument(
+        "--measures", nargs="+", choices=MEASURES, default=list(MEASURES)
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="fewer conversations, scenarios and messages",
+    )
     options = parser.parse_args()
     for info in pkgutil.walk_packages(langchain_ctxwin.__path__, f"{PACKAGE}."):
         with suppress(ImportError):  # an extra that is not installed
             importlib.import_module(info.name)
     logging.disable(logging.CRITICAL)
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL)
+    )
     warnings.simplefilter("ignore")
     how, began = How(data=options.data, is_quick=options.quick), time.perf_counter()
-    rows = [row for row in ROWS if not options.only or any(word in row.name for word in options.only)]
+    rows = [
+        row
+        for row in ROWS
+        if not options.only or any(word in row.name for word in options.only)
+    ]
     for name in options.measures:
         asked = [row for row in rows if name in row.measures]
         if not asked:
@@ -329,7 +415,10 @@ def main() -> None:
         for row in asked:
             found = measured(row, name, how)
             cells = [cell(column, before, found) for column, before in base.items()]
-            print(f"| {row.name} → {row.instead} | " + " | ".join(cells) + " |", flush=True)
+            print(
+                f"| {row.name} → {row.instead} | " + " | ".join(cells) + " |",
+                flush=True,
+            )
     print(f"\n{time.perf_counter() - began:.0f} seconds")
 
 

@@ -19,7 +19,12 @@ from fit_tokens import AGENT_LIKE, FAMILIES, load
 from langchain_ctxwin import TokenEstimator
 from transcripts import load as load_transcripts
 
-VOCABULARIES = {"openai": "o200k_base", "cl100k": "cl100k_base", "llama": "llama3", "qwen": "qwen3"}
+VOCABULARIES = {
+    "openai": "o200k_base",
+    "cl100k": "cl100k_base",
+    "llama": "llama3",
+    "qwen": "qwen3",
+}
 """Families whose vocabulary comes in quicktok's wheel."""
 
 FITTED = ("sweagent", "tau2")
@@ -37,17 +42,28 @@ REPEATS = 5
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, help="folder with tokens/fit.jsonl.gz and transcripts/")
+    parser.add_argument(
+        "--data", type=Path, help="folder with tokens/fit.jsonl.gz and transcripts/"
+    )
     parser.add_argument("--quick", action="store_true", help="few texts")
     options = parser.parse_args()
     if options.data:
-        rows = [row for row in load(options.data) if row["cat"] in AGENT_LIKE][:: 20 if options.quick else 1]
-        true = {name: [row["tokens"][key] for row in rows] for name, key in FAMILIES.items()}
+        rows = [row for row in load(options.data) if row["cat"] in AGENT_LIKE][
+            :: 20 if options.quick else 1
+        ]
+        true = {
+            name: [row["tokens"][key] for row in rows] for name, key in FAMILIES.items()
+        }
         title = "texts that the weights were fitted to (optimistic; fit_tokens.py prints the errors on texts held out)"
         accuracy(title, [row["text"] for row in rows], true)
     texts = said(options.data, 1 if options.quick else TRANSCRIPTS_PER_FILE)
-    encodings = {family: quicktok.get_encoding(name) for family, name in VOCABULARIES.items()}
-    true = {family: [encoding.count(text) for text in texts] for family, encoding in encodings.items()}
+    encodings = {
+        family: quicktok.get_encoding(name) for family, name in VOCABULARIES.items()
+    }
+    true = {
+        family: [encoding.count(text) for text in texts]
+        for family, encoding in encodings.items()
+    }
     accuracy("messages of agents, of other projects than those fitted to", texts, true)
     speed()
 
@@ -59,7 +75,11 @@ def said(data: Path | None, limit: int) -> list[str]:
     for transcript in load_transcripts(data, limit=limit):
         if transcript.source.startswith(FITTED):
             continue
-        texts = [text.encode("utf-8", "replace").decode() for m in transcript.messages if (text := payload(m))]
+        texts = [
+            text.encode("utf-8", "replace").decode()
+            for m in transcript.messages
+            if (text := payload(m))
+        ]
         found += rng.sample(texts, min(TEXTS_PER_TRANSCRIPT, len(texts)))
     return found
 
@@ -67,7 +87,9 @@ def said(data: Path | None, limit: int) -> list[str]:
 def accuracy(title: str, texts: Sequence[str], true: dict[str, list[int]]) -> None:
     """Print the errors of each method, and how often each is more than a tenth too low."""
     o200k = quicktok.get_encoding("o200k_base").count
-    print(f"\n{len(texts)} {title}: mean / 95th percentile of the error in %, share more than a tenth too low")
+    print(
+        f"\n{len(texts)} {title}: mean / 95th percentile of the error in %, share more than a tenth too low"
+    )
     methods: dict[str, Callable[[str], int]] = {
         "`len // 4`": lambda text: len(text) // 4,
         "`count_tokens_approximately`": approximate,
@@ -80,10 +102,15 @@ def accuracy(title: str, texts: Sequence[str], true: dict[str, list[int]]) -> No
         estimator = TokenEstimator(family)
         cells = []
         for method in (estimator.count_text, *methods.values()):
-            errors = [(method(text) - count) / max(1, count) * 100 for text, count in zip(texts, counts, strict=True)]
+            errors = [
+                (method(text) - count) / max(1, count) * 100
+                for text, count in zip(texts, counts, strict=True)
+            ]
             sizes = sorted(map(abs, errors))
             low = mean(error < -10 for error in errors) * 100
-            cells.append(f"{mean(sizes):.1f} / {sizes[int(0.95 * len(sizes))]:.1f}, {low:.0f} %")
+            cells.append(
+                f"{mean(sizes):.1f} / {sizes[int(0.95 * len(sizes))]:.1f}, {low:.0f} %"
+            )
             own += [mean(sizes)] * (len(cells) == 1)
         print(f"| {family} | " + " | ".join(cells) + " |")
     print(
@@ -98,16 +125,24 @@ def approximate(text: str) -> int:
 
 def speed() -> None:
     estimator, o200k = TokenEstimator("openai"), quicktok.get_encoding("o200k_base")
-    print(f"\n| microseconds for {TIMED_CHARS:,} characters | this package | approximately | exact o200k |")
+    print(
+        f"\n| microseconds for {TIMED_CHARS:,} characters | this package | approximately | exact o200k |"
+    )
     print("|---|---:|---:|---:|")
     found = {}
     for kind, seed in SPEED_TEXTS.items():
         text = (seed * TIMED_CHARS)[:TIMED_CHARS]
         calls = (estimator.count_text, approximate, o200k.count)
         found[kind], *others = (microseconds(partial(call, text)) for call in calls)
-        print(f"| {kind} | " + " | ".join(f"{one:,.0f}" for one in (found[kind], *others)) + " |")
+        print(
+            f"| {kind} | "
+            + " | ".join(f"{one:,.0f}" for one in (found[kind], *others))
+            + " |"
+        )
     for kind, taken in found.items():
-        print(f"- {'met   ' if taken < GOALS[kind] else 'MISSED'} {kind} {taken:.0f} us: under {GOALS[kind]:.0f}")
+        print(
+            f"- {'met   ' if taken < GOALS[kind] else 'MISSED'} {kind} {taken:.0f} us: under {GOALS[kind]:.0f}"
+        )
 
 
 def microseconds(call: Callable[[], object]) -> float:

@@ -40,7 +40,12 @@ from langchain_core.messages import ToolMessage
 import exact
 from langchain_ctxwin.config import ToolResultConfig
 from langchain_ctxwin.tool_results.contents import Content, content_of
-from langchain_ctxwin.tool_results.cursors import Cursor, CursorSigner, ResultRecord, Style
+from langchain_ctxwin.tool_results.cursors import (
+    Cursor,
+    CursorSigner,
+    ResultRecord,
+    Style,
+)
 from langchain_ctxwin.tool_results.guard import ContentPrices
 from langchain_ctxwin.tool_results.pages import Page, PagePlace
 from langchain_ctxwin.tool_results.query import Question
@@ -107,14 +112,26 @@ class Figures:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, help="folder with json_payloads; without it payloads are made up")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--data",
+        type=Path,
+        help="folder with json_payloads; without it payloads are made up",
+    )
     parser.add_argument("--budgets", type=int, nargs="+", default=list(BUDGETS))
-    parser.add_argument("--every", type=int, default=1, help="look at each so manieth payload only")
+    parser.add_argument(
+        "--every", type=int, default=1, help="look at each so manieth payload only"
+    )
     options = parser.parse_args()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL)
+    )
     began = time.perf_counter()
-    payloads = list(real(options.data / "json_payloads") if options.data else made_up())[:: options.every]
+    payloads = list(
+        real(options.data / "json_payloads") if options.data else made_up()
+    )[:: options.every]
     for budget in options.budgets:
         with other_ways(budget) as ways:
             sources: dict[str, Figures] = defaultdict(Figures)
@@ -127,15 +144,33 @@ def main() -> None:
 
 
 def real(folder: Path) -> Iterator[tuple[str, str]]:
-    for line in gzip.decompress((folder / "index.jsonl.gz").read_bytes()).decode().splitlines():
+    for line in (
+        gzip.decompress((folder / "index.jsonl.gz").read_bytes()).decode().splitlines()
+    ):
         name = json.loads(line)["path"]
-        yield name.split("/")[0], gzip.decompress((folder / f"{name}.gz").read_bytes()).decode()
+        yield (
+            name.split("/")[0],
+            gzip.decompress((folder / f"{name}.gz").read_bytes()).decode(),
+        )
 
 
 def made_up() -> Iterator[tuple[str, str]]:
     """Listings as an issue tracker, a database and a shop return them, and one large document; always the same."""
     rng = random.Random(7)  # noqa: S311  # data, not secrets
-    words = ["error", "login", "page", "slow", "table", "price", "room", "guest", "order", "failed", "again", "after"]
+    words = [
+        "error",
+        "login",
+        "page",
+        "slow",
+        "table",
+        "price",
+        "room",
+        "guest",
+        "order",
+        "failed",
+        "again",
+        "after",
+    ]
 
     def prose(count: int) -> str:
         return " ".join(rng.choices(words, k=count)).capitalize() + "."
@@ -149,11 +184,31 @@ def made_up() -> Iterator[tuple[str, str]]:
             for at in range(count)
         ]  # fmt: skip
         yield "issues", json.dumps({"total_count": count, "items": issues})
-        yield "sql", json.dumps([[at, rng.choice(words), rng.random() * 100, None] for at in range(count * 5)])
+        yield (
+            "sql",
+            json.dumps(
+                [
+                    [at, rng.choice(words), rng.random() * 100, None]
+                    for at in range(count * 5)
+                ]
+            ),
+        )
         products = [{"sku": f"SKU-{at}", "name": prose(3), "price": {"amount": at * 1.5, "currency": "EUR"}}
                     for at in range(count)]  # fmt: skip
-        yield "shop", json.dumps({"products": products, "page": 1, "has_more": True}, indent=2)
-    yield "document", json.dumps({"id": "doc-1", "title": "Notes", "text": "\n".join(prose(40) for _ in range(900))})
+        yield (
+            "shop",
+            json.dumps({"products": products, "page": 1, "has_more": True}, indent=2),
+        )
+    yield (
+        "document",
+        json.dumps(
+            {
+                "id": "doc-1",
+                "title": "Notes",
+                "text": "\n".join(prose(40) for _ in range(900)),
+            }
+        ),
+    )
 
 
 # --------------------------------------------------------------------------------------------------------- measuring
@@ -169,24 +224,50 @@ def measured(text: str, budget: int, ways: Ways) -> Figures:
         shown = {"first": ("", whole_value), "paged": ("", whole_value)}
     else:
         content, record, reader = opened(text)
-        first, figures.seconds = fastest(lambda: reader.first(content, record, CONFIG, budget, is_stored=True))
-        walked, whole = [first, *following(reader, first, budget)], list(asked(reader, first, budget))
-        figures.large, figures.chars, figures.first = 1, len(text), exact.text_tokens(first.text)
+        first, figures.seconds = fastest(
+            lambda: reader.first(content, record, CONFIG, budget, is_stored=True)
+        )
+        walked, whole = (
+            [first, *following(reader, first, budget)],
+            list(asked(reader, first, budget)),
+        )
+        figures.large, figures.chars, figures.first = (
+            1,
+            len(text),
+            exact.text_tokens(first.text),
+        )
         figures.all_pages = sum(exact.text_tokens(answer.text) for answer in whole)
         figures.pages = len(walked) + len(whole)
-        figures.in_budget = sum(exact.text_tokens(answer.text) <= budget for answer in [*walked, *whole])
+        figures.in_budget = sum(
+            exact.text_tokens(answer.text) <= budget for answer in [*walked, *whole]
+        )
         style = first.record
-        shown = {"first": ("", in_pages([first], style)), "paged": ("", in_pages(walked, style))}
+        shown = {
+            "first": ("", in_pages([first], style)),
+            "paged": ("", in_pages(walked, style)),
+        }
         figures.lossless = int(holds_all(walked, style) and holds_all(whole, Style()))
     others = {name: way(text) for name, way in ways.items()}
-    figures.others.update({name: exact.text_tokens(other) for name, other in others.items()})
-    count_in_sight(figures, value, {**shown, **{name: (other, in_text(other)) for name, other in others.items()}})
+    figures.others.update(
+        {name: exact.text_tokens(other) for name, other in others.items()}
+    )
+    count_in_sight(
+        figures,
+        value,
+        {**shown, **{name: (other, in_text(other)) for name, other in others.items()}},
+    )
     return figures
 
 
 def opened(text: str) -> tuple[Content, ResultRecord, Reader]:
     content = content_of(text)
-    record = ResultRecord(tool="fetch", args_digest="digest", thread="one", text=content.text, kind=content.kind)
+    record = ResultRecord(
+        tool="fetch",
+        args_digest="digest",
+        thread="one",
+        text=content.text,
+        kind=content.kind,
+    )
     return content, record, Reader("r1abcdefghij", SIGNER, PRICE, ttl_seconds=600)
 
 
@@ -199,7 +280,9 @@ def fastest(work: Callable[[], NotedPage]) -> tuple[NotedPage, float]:
     return answer, min(seconds)
 
 
-def following(reader: Reader, answer: NotedPage, budget: int, question: Question | None = None) -> Iterator[NotedPage]:
+def following(
+    reader: Reader, answer: NotedPage, budget: int, question: Question | None = None
+) -> Iterator[NotedPage]:
     while answer.following:
         place = reader.place(answer.record, answer.following)
         answer = reader.answer(answer.record, place, question or Question(), budget)
@@ -208,8 +291,18 @@ def following(reader: Reader, answer: NotedPage, budget: int, question: Question
 
 def asked(reader: Reader, first: NotedPage, budget: int) -> Iterator[NotedPage]:
     """The walk with all fields, from the cursor that every first view has."""
-    end = SIGNER.sign(Cursor("fetch", "digest", "one", "r1abcdefghij", PagePlace(entry=len(first.layout)).offset))
-    answer = reader.answer(first.record, reader.place(first.record, end), EVERYTHING, budget)
+    end = SIGNER.sign(
+        Cursor(
+            "fetch",
+            "digest",
+            "one",
+            "r1abcdefghij",
+            PagePlace(entry=len(first.layout)).offset,
+        )
+    )
+    answer = reader.answer(
+        first.record, reader.place(first.record, end), EVERYTHING, budget
+    )
     yield answer
     yield from following(reader, answer, budget, EVERYTHING)
 
@@ -218,11 +311,16 @@ def holds_all(answers: list[NotedPage], style: Style) -> bool:
     """Say whether pages hold every entry once: whole ones in order, and all characters of those shown in parts."""
     view = ResultView(answers[0].layout, style)
     if view.layout.unit == "text":
-        return "".join(answer.page.body for answer in answers) + answers[0].page.end == view.layout.rows[0]
+        return (
+            "".join(answer.page.body for answer in answers) + answers[0].page.end
+            == view.layout.rows[0]
+        )
     found, read = [], 0
     for answer in answers:
         rest, part = answer.page.body, partial(answer.page)
-        whole = range(answer.page.start.entry, answer.page.stop if part is None else part)
+        whole = range(
+            answer.page.start.entry, answer.page.stop if part is None else part
+        )
         text = "\n".join(lines(view, whole))
         if not rest.startswith(text) or (part is None and rest != text):
             return False
@@ -232,7 +330,9 @@ def holds_all(answers: list[NotedPage], style: Style) -> bool:
         inside = Inside(view.value(part), view.layout.path_of(part))
         title = inside.title_at(read)
         rest = (
-            rest[len(text) :].removeprefix("\n" if whole else "").removeprefix(f"(goes on) {title}\n" if title else "")
+            rest[len(text) :]
+            .removeprefix("\n" if whole else "")
+            .removeprefix(f"(goes on) {title}\n" if title else "")
         )
         if rest != inside.text[read : read + len(rest)]:
             return False
@@ -246,7 +346,11 @@ def lines(view: ResultView, whole: range) -> list[str]:
     """What is printed of whole entries: nothing of fields that are left out, at least an empty line of a row."""
     first_row = len(view) if view.layout.unit == "fields" else view.layout.head
     texts = view.shown(whole).value if whole else ()
-    return [text for index, text in zip(whole, texts, strict=True) if text or index >= first_row]
+    return [
+        text
+        for index, text in zip(whole, texts, strict=True)
+        if text or index >= first_row
+    ]
 
 
 def partial(page: Page) -> int | None:
@@ -258,13 +362,29 @@ def partial(page: Page) -> int | None:
 
 def in_pages(answers: list[NotedPage], style: Style) -> Counter[Leaf]:
     """The values that pages show: those of what is left of their entries, if the pages spell them out."""
-    view, text = ResultView(answers[0].layout, style), "\n".join(answer.text for answer in answers)
+    view, text = (
+        ResultView(answers[0].layout, style),
+        "\n".join(answer.text for answer in answers),
+    )
     if view.layout.unit == "text":
         return in_text(text)
-    stops = [page.next.entry + bool(page.next.char) if page.next else page.stop for page in (a.page for a in answers)]
-    kept = Counter(leaf_of(place, leaf) for index in range(max(stops)) for place, leaf in leaves(view.value(index)))
+    stops = [
+        page.next.entry + bool(page.next.char) if page.next else page.stop
+        for page in (a.page for a in answers)
+    ]
+    kept = Counter(
+        leaf_of(place, leaf)
+        for index in range(max(stops))
+        for place, leaf in leaves(view.value(index))
+    )
     words = in_text(text)
-    return Counter({leaf: number for leaf, number in kept.items() if words["", leaf[1]] or is_spelled(leaf[1], text)})
+    return Counter(
+        {
+            leaf: number
+            for leaf, number in kept.items()
+            if words["", leaf[1]] or is_spelled(leaf[1], text)
+        }
+    )
 
 
 def in_text(text: str) -> Counter[Leaf]:
@@ -276,18 +396,30 @@ def is_spelled(leaf: str, text: str) -> bool:
     return leaf in text or json.dumps(leaf, ensure_ascii=False)[1:-1] in text
 
 
-def count_in_sight(figures: Figures, value: Any, shown: dict[str, tuple[str, Counter[Leaf]]]) -> None:
+def count_in_sight(
+    figures: Figures, value: Any, shown: dict[str, tuple[str, Counter[Leaf]]]
+) -> None:
     """Count the values that are there; equal ones under equal keys as often as they are there."""
-    wanted = Counter((name, leaf_of(place, leaf)) for place, leaf in leaves(value) for name in classes(place, leaf))
+    wanted = Counter(
+        (name, leaf_of(place, leaf))
+        for place, leaf in leaves(value)
+        for name in classes(place, leaf)
+    )
     for (name, leaf), number in wanted.items():
         figures.wanted[name] += number
         for way, (text, found) in shown.items():
-            figures.seen[way, name] += min(number, found[leaf] or found["", leaf[1]] or times(leaf[1], text))
+            figures.seen[way, name] += min(
+                number, found[leaf] or found["", leaf[1]] or times(leaf[1], text)
+            )
 
 
 def times(leaf: str, text: str) -> int:
     """How often a text of several words stands in a page whose values are not known."""
-    return 0 if WORD.fullmatch(leaf) else text.count(json.dumps(leaf, ensure_ascii=False)[1:-1])
+    return (
+        0
+        if WORD.fullmatch(leaf)
+        else text.count(json.dumps(leaf, ensure_ascii=False)[1:-1])
+    )
 
 
 def leaf_of(place: tuple[str | int, ...], leaf: Any) -> Leaf:
@@ -320,7 +452,10 @@ def classes(place: tuple[str | int, ...], leaf: Any) -> Iterator[str]:
     if leaf is None or leaf == "" or (isinstance(leaf, str) and "://" in leaf):
         return
     key = last_key(place)
-    is_text, is_number = isinstance(leaf, str), isinstance(leaf, int | float) and not isinstance(leaf, bool)
+    is_text, is_number = (
+        isinstance(leaf, str),
+        isinstance(leaf, int | float) and not isinstance(leaf, bool),
+    )
     if (is_text or is_number) and IDENTIFIER.match(key):
         yield "identifiers"
     if (is_text or isinstance(leaf, bool)) and STATE.match(key):
@@ -369,9 +504,17 @@ def _evicted_by(middleware: Any) -> Callable[[str], str]:
     numbers = itertools.count()
 
     def evicted(text: str) -> str:
-        call = {"name": "fetch", "args": {}, "id": f"call_{id(numbers)}_{next(numbers)}"}
-        request = SimpleNamespace(tool_call=call, state={"messages": []}, runtime=None, tool=None)
-        return middleware.wrap_tool_call(request, lambda _: ToolMessage(text, tool_call_id=call["id"])).text
+        call = {
+            "name": "fetch",
+            "args": {},
+            "id": f"call_{id(numbers)}_{next(numbers)}",
+        }
+        request = SimpleNamespace(
+            tool_call=call, state={"messages": []}, runtime=None, tool=None
+        )
+        return middleware.wrap_tool_call(
+            request, lambda _: ToolMessage(text, tool_call_id=call["id"])
+        ).text
 
     return evicted
 
@@ -385,17 +528,42 @@ def report(sources: dict[str, Figures], budget: int) -> None:
         total.add(figures)
     rows = {**sources, "total": total}
     print(f"\nbudget {budget:,} tokens")
-    titles = [("results", 8), ("large", 6), ("before", 11), ("first", 9), ("less", 7), ("all", 11), ("pages", 7)]
+    titles = [
+        ("results", 8),
+        ("large", 6),
+        ("before", 11),
+        ("first", 9),
+        ("less", 7),
+        ("all", 11),
+        ("pages", 7),
+    ]
     titles += [("in budget", 10), ("lossless", 9), *((name, 13) for name in CLASSES)]
     titles += [("together", 10), ("paged", 8), ("ms/100 KB", 11), ("ms each", 9)]
     print(" " * 26 + "".join(f"{title:>{width}}" for title, width in titles))
     for source, one in rows.items():
-        print(f"{source:26}{one.results:>8}{one.large:>6}{one.before:>11,}{one.first:>9,}", end="")
-        print(f"{1 - one.first / one.before:>7.1%}{one.all_pages:>11,}{one.pages:>7,}{one.in_budget:>10,}", end="")
-        print(f"{one.lossless:>9}" + "".join(f"{in_sight(one, 'first', (name,)):>13}" for name in CLASSES), end="")
-        print(f"{in_sight(one, 'first', CLASSES):>10}{in_sight(one, 'paged', CLASSES):>8}{milliseconds(one)}")
-    print(f"{'goals':26}{'':59}{total.pages:>10,}{total.results:>9}{'':70}{MS_GOAL:>11.1f}")
-    print(f"\n{'beside it, all results':26}{'tokens':>11}{'less':>7}" + "".join(f"{name:>13}" for name in CLASSES))
+        print(
+            f"{source:26}{one.results:>8}{one.large:>6}{one.before:>11,}{one.first:>9,}",
+            end="",
+        )
+        print(
+            f"{1 - one.first / one.before:>7.1%}{one.all_pages:>11,}{one.pages:>7,}{one.in_budget:>10,}",
+            end="",
+        )
+        print(
+            f"{one.lossless:>9}"
+            + "".join(f"{in_sight(one, 'first', (name,)):>13}" for name in CLASSES),
+            end="",
+        )
+        print(
+            f"{in_sight(one, 'first', CLASSES):>10}{in_sight(one, 'paged', CLASSES):>8}{milliseconds(one)}"
+        )
+    print(
+        f"{'goals':26}{'':59}{total.pages:>10,}{total.results:>9}{'':70}{MS_GOAL:>11.1f}"
+    )
+    print(
+        f"\n{'beside it, all results':26}{'tokens':>11}{'less':>7}"
+        + "".join(f"{name:>13}" for name in CLASSES)
+    )
     for way, tokens in (("first view", total.first), *total.others.items()):
         name = "first" if way == "first view" else way
         print(f"{way:26}{tokens:>11,}{1 - tokens / total.before:>7.1%}", end="")
@@ -404,7 +572,11 @@ def report(sources: dict[str, Figures], budget: int) -> None:
 
 def in_sight(figures: Figures, way: str, names: tuple[str, ...]) -> str:
     wanted = sum(figures.wanted[name] for name in names)
-    return f"{sum(figures.seen[way, name] for name in names) / wanted:.1%}" if wanted else "-"
+    return (
+        f"{sum(figures.seen[way, name] for name in names) / wanted:.1%}"
+        if wanted
+        else "-"
+    )
 
 
 def milliseconds(figures: Figures) -> str:

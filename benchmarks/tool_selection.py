@@ -37,11 +37,19 @@ from sentence_model import sentence_model
 from transcripts import load
 
 BUDGETS = (
-    *(("stabletoolbench", 4_000), ("stabletoolbench", 2_000), ("stabletoolbench", 1_000)),
+    *(
+        ("stabletoolbench", 4_000),
+        ("stabletoolbench", 2_000),
+        ("stabletoolbench", 1_000),
+    ),
     *(("bfcl_pooled", 4_000), ("bfcl_pooled", 2_000), ("bfcl_pooled", 1_000)),
     *(("metatool", 4_000), ("metatool", 2_000), ("metatool", 1_000)),
 )
-GOALS = {("stabletoolbench", 4_000): (0.83, 3), ("bfcl_pooled", 4_000): (0.90, 6), ("metatool", 4_000): (0.90, 15)}
+GOALS = {
+    ("stabletoolbench", 4_000): (0.83, 3),
+    ("bfcl_pooled", 4_000): (0.90, 6),
+    ("metatool", 4_000): (0.90, 15),
+}
 """The share of all queries, and the points gained on queries for several servers."""
 
 MS_GOAL = 5.0
@@ -72,40 +80,78 @@ class ToolSet:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, required=True, help="folder with tool_selection and transcripts")
-    parser.add_argument("--embeddings", action="store_true", help="rank by meaning too, with an offline sentence model")
-    parser.add_argument("--tuning", action="store_true", help="use the queries on which parameters are chosen")
-    parser.add_argument("--limit", type=int, default=None, help="at most so many queries of a collection")
-    parser.add_argument("--conversations", type=int, default=10, help="recorded conversations of each kind")
+    parser.add_argument(
+        "--data",
+        type=Path,
+        required=True,
+        help="folder with tool_selection and transcripts",
+    )
+    parser.add_argument(
+        "--embeddings",
+        action="store_true",
+        help="rank by meaning too, with an offline sentence model",
+    )
+    parser.add_argument(
+        "--tuning",
+        action="store_true",
+        help="use the queries on which parameters are chosen",
+    )
+    parser.add_argument(
+        "--limit",
+        type=int,
+        default=None,
+        help="at most so many queries of a collection",
+    )
+    parser.add_argument(
+        "--conversations",
+        type=int,
+        default=10,
+        help="recorded conversations of each kind",
+    )
     options = parser.parse_args()
     embeddings = sentence_model() if options.embeddings else None
-    report_queries(options.data, embeddings, held_out=not options.tuning, limit=options.limit)
+    report_queries(
+        options.data, embeddings, held_out=not options.tuning, limit=options.limit
+    )
     if options.conversations:
         report_conversations(options.data, embeddings, options.conversations)
 
 
-def report_queries(data: Path, embeddings: Embeddings | None, *, held_out: bool, limit: int | None) -> None:
+def report_queries(
+    data: Path, embeddings: Embeddings | None, *, held_out: bool, limit: int | None
+) -> None:
     kind = "words and meaning" if embeddings else "words alone"
-    print(f"\nAll tools of a query among those that fit ({kind}; {'held-out' if held_out else 'tuning'} queries)")
+    print(
+        f"\nAll tools of a query among those that fit ({kind}; {'held-out' if held_out else 'tuning'} queries)"
+    )
     print(
         f"{'':17}{'tokens':>7}{'queries':>9}{'BM25':>8}{'as dear':>9}{'ours':>8}{'filled':>8}{'goal':>7}{'+search':>9}",
         f"{'second':>7}{'changed':>9}",
         end="",
     )
-    print(f"{'several':>10}{'BM25':>8}{'ours':>8}{'points':>8}{'goal':>6}{'CPU ms':>8}{'p95':>7}")
+    print(
+        f"{'several':>10}{'BM25':>8}{'ours':>8}{'points':>8}{'goal':>6}{'CPU ms':>8}{'p95':>7}"
+    )
     for name, tokens in BUDGETS:
         found = read(data / "tool_selection", name)
         cases = [case for case in found.cases if case.is_held_out == held_out][:limit]
-        selector = ToolSelector(found.tools.values(), tokens, embeddings=embeddings, counter=json_tokens)
+        selector = ToolSelector(
+            found.tools.values(), tokens, embeddings=embeddings, counter=json_tokens
+        )
         plain = PlainBm25(found, tokens)
         selector.select(cases[0].text)  # builds the index
         half = len(cases) // 2
         others = [*cases[half:], *cases[:half]]
-        rows = [measured(case, other, selector, plain) for case, other in zip(cases, others, strict=True)]
+        rows = [
+            measured(case, other, selector, plain)
+            for case, other in zip(cases, others, strict=True)
+        ]
         print(line(name, tokens, rows))
 
 
-def measured(case: Case, other: Case, selector: ToolSelector, plain: PlainBm25) -> SimpleNamespace:
+def measured(
+    case: Case, other: Case, selector: ToolSelector, plain: PlainBm25
+) -> SimpleNamespace:
     began = time.process_time()
     chosen = selector.select(case.text)
     spent = time.process_time() - began
@@ -129,13 +175,21 @@ def measured(case: Case, other: Case, selector: ToolSelector, plain: PlainBm25) 
 
 
 def asking(text: str) -> list[AnyMessage]:
-    return [HumanMessage(text), AIMessage("", tool_calls=[{"name": "search_tools", "args": {}, "id": "search"}])]
+    return [
+        HumanMessage(text),
+        AIMessage(
+            "", tool_calls=[{"name": "search_tools", "args": {}, "id": "search"}]
+        ),
+    ]
 
 
 def line(name: str, tokens: int, rows: Sequence[SimpleNamespace]) -> str:
     spread = [row for row in rows if row.is_spread]
     goal, points = GOALS.get((name, tokens), ("", ""))
-    ours, plain = mean(row.ours for row in spread or rows), mean(row.plain for row in spread or rows)
+    ours, plain = (
+        mean(row.ours for row in spread or rows),
+        mean(row.plain for row in spread or rows),
+    )
     times = sorted(row.ms for row in rows)
     return (
         f"{name:17}{tokens:>7,}{len(rows):>9,}{mean(r.plain for r in rows):>8.3f}{mean(r.as_dear for r in rows):>9.3f}"
@@ -149,24 +203,39 @@ def line(name: str, tokens: int, rows: Sequence[SimpleNamespace]) -> str:
 def report_conversations(data: Path, embeddings: Embeddings | None, limit: int) -> None:
     """Play recordings with the tools of all of them in one pool; a source whose name is taken keeps the first tool."""
     transcripts = list(load(data))
-    pool = {tool["function"]["name"]: tool for transcript in transcripts for tool in transcript.tools}
+    pool = {
+        tool["function"]["name"]: tool
+        for transcript in transcripts
+        for tool in transcript.tools
+    }
     size = sum(json_tokens([], tools=[tool]) for tool in pool.values())
     print(
         f"\nRecorded conversations: {len(pool)} tools of all in one pool ({size:,} tokens) and {ROOM:,} tokens of room"
     )
-    print(f"{'':22}{'conversations':>14}{'steps':>7}{'changes':>9}{'per conversation':>18}{'calls':>7}{'loaded':>8}")
-    selector = ToolSelector(pool.values(), ROOM, embeddings=embeddings, counter=json_tokens)
+    print(
+        f"{'':22}{'conversations':>14}{'steps':>7}{'changes':>9}{'per conversation':>18}{'calls':>7}{'loaded':>8}"
+    )
+    selector = ToolSelector(
+        pool.values(), ROOM, embeddings=embeddings, counter=json_tokens
+    )
     for source in dict.fromkeys(transcript.source for transcript in transcripts):
-        recorded = [one for one in transcripts if one.source == source and one.tools][:limit]
+        recorded = [one for one in transcripts if one.source == source and one.tools][
+            :limit
+        ]
         steps = [step for one in recorded for step in played(one.messages, selector)]
         if not (calls := [loaded for step in steps for loaded in step.loaded]):
             continue
         changes = sum(step.changed for step in steps)
-        print(f"{source:22}{len(recorded):>14}{len(steps):>7}{changes:>9}{changes / len(recorded):>18.2f}", end="")
+        print(
+            f"{source:22}{len(recorded):>14}{len(steps):>7}{changes:>9}{changes / len(recorded):>18.2f}",
+            end="",
+        )
         print(f"{len(calls):>7}{mean(calls):>8.3f}")
 
 
-def played(messages: Sequence[AnyMessage], selector: ToolSelector) -> Iterator[SimpleNamespace]:
+def played(
+    messages: Sequence[AnyMessage], selector: ToolSelector
+) -> Iterator[SimpleNamespace]:
     """Choose before each answer of the model; what it called is looked up in what was loaded.
 
     The recorded model could not search: a call of a tool that was not loaded loads it with the next step.
@@ -177,9 +246,14 @@ def played(messages: Sequence[AnyMessage], selector: ToolSelector) -> Iterator[S
             continue
         chosen = selector.select(messages[:at], previous=names)
         is_first, names = not names, chosen.names
-        called = [call["name"] for call in message.tool_calls if selector.named([call["name"]])]
+        called = [
+            call["name"]
+            for call in message.tool_calls
+            if selector.named([call["name"]])
+        ]
         yield SimpleNamespace(
-            changed=not is_first and bool(chosen.added or chosen.removed), loaded=[name in names for name in called]
+            changed=not is_first and bool(chosen.added or chosen.removed),
+            loaded=[name in names for name in called],
         )
 
 
@@ -189,9 +263,15 @@ class PlainBm25:
     def __init__(self, tool_set: ToolSet, tokens: int) -> None:
         self._names = list(tool_set.tools)
         self._tokens = tokens
-        self._prices = [json_tokens([], tools=[tool]) for tool in tool_set.tools.values()]
-        texts = [terms(plain_text(tool["function"])) for tool in tool_set.tools.values()]
-        self._index = TermIndex([Counter(text) for text in texts], saturation=1.5, length_share=0.75)
+        self._prices = [
+            json_tokens([], tools=[tool]) for tool in tool_set.tools.values()
+        ]
+        texts = [
+            terms(plain_text(tool["function"])) for tool in tool_set.tools.values()
+        ]
+        self._index = TermIndex(
+            [Counter(text) for text in texts], saturation=1.5, length_share=0.75
+        )
 
     def chosen(self, query: str) -> set[str]:
         left, chosen = self._tokens, set()
@@ -218,23 +298,44 @@ class PlainBm25:
 
 def plain_text(function: dict[str, Any]) -> str:
     fields = (function.get("parameters") or {}).get("properties") or {}
-    told = [part.get("description", "") for part in fields.values() if isinstance(part, dict)]
-    return " ".join(map(str, [function["name"], function.get("description", ""), *fields, *told]))
+    told = [
+        part.get("description", "")
+        for part in fields.values()
+        if isinstance(part, dict)
+    ]
+    return " ".join(
+        map(str, [function["name"], function.get("description", ""), *fields, *told])
+    )
 
 
-def json_tokens(_messages: Sequence[AnyMessage], *, tools: Sequence[dict[str, Any]] | None = None) -> int:
+def json_tokens(
+    _messages: Sequence[AnyMessage], *, tools: Sequence[dict[str, Any]] | None = None
+) -> int:
     """A counter of tools alone: the compact JSON of each function."""
-    shown = (json.dumps(tool["function"], separators=(",", ":"), ensure_ascii=False) for tool in tools or ())
+    shown = (
+        json.dumps(tool["function"], separators=(",", ":"), ensure_ascii=False)
+        for tool in tools or ()
+    )
     return sum(map(exact.text_tokens, shown))
 
 
 def read(folder: Path, name: str) -> ToolSet:
     with gzip.open(folder / f"{name}.tools.json.gz", "rt", encoding="utf-8") as file:
         found = json.load(file)["tools"]
-    tools = {key: {**tool, "function": {**tool["function"], "name": key}} for key, tool in found.items()}
-    with gzip.open(folder / f"{name}.queries.jsonl.gz", "rt", encoding="utf-8") as lines:
+    tools = {
+        key: {**tool, "function": {**tool["function"], "name": key}}
+        for key, tool in found.items()
+    }
+    with gzip.open(
+        folder / f"{name}.queries.jsonl.gz", "rt", encoding="utf-8"
+    ) as lines:
         rows = [json.loads(text) for text in lines]
-    cases = [Case(text=r["query"], gold=frozenset(r["gold"]), is_held_out=is_held_out(r["id"])) for r in rows]
+    cases = [
+        Case(
+            text=r["query"], gold=frozenset(r["gold"]), is_held_out=is_held_out(r["id"])
+        )
+        for r in rows
+    ]
     return ToolSet(name=name, tools=tools, cases=cases)
 
 

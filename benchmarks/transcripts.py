@@ -10,7 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage, convert_to_messages
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+    convert_to_messages,
+)
 
 WORDS = [
     "order",
@@ -38,7 +45,9 @@ class Transcript:
     messages: list[AnyMessage]
 
 
-def load(data: Path | None, *, limit: int | None = None, names: Collection[str] | None = None) -> Iterator[Transcript]:
+def load(
+    data: Path | None, *, limit: int | None = None, names: Collection[str] | None = None
+) -> Iterator[Transcript]:
     """Yield recorded conversations (OpenAI chat dicts, one gzipped JSON per line), or generated ones without `data`.
 
     Args:
@@ -56,7 +65,9 @@ def load(data: Path | None, *, limit: int | None = None, names: Collection[str] 
             for number, line in enumerate(lines):
                 if limit is not None and number >= limit:
                     break
-                yield transcript_of(json.loads(line), path.name.removesuffix(".jsonl.gz"))
+                yield transcript_of(
+                    json.loads(line), path.name.removesuffix(".jsonl.gz")
+                )
 
 
 def generate(seed: int) -> Transcript:
@@ -67,26 +78,47 @@ def generate(seed: int) -> Transcript:
         messages.append(HumanMessage(f"Question {turn}: {_prose(rng, 30)}"))
         for step in range(rng.randint(1, 6)):
             calls = [
-                {"name": f"tool_{rng.randrange(6)}", "args": {"id": rng.randrange(999)}, "id": f"{turn}-{step}-{i}"}
+                {
+                    "name": f"tool_{rng.randrange(6)}",
+                    "args": {"id": rng.randrange(999)},
+                    "id": f"{turn}-{step}-{i}",
+                }
                 for i in range(rng.choice((1, 1, 1, 3)))
             ]
             messages.append(AIMessage(_prose(rng, 12), tool_calls=calls))
             messages.extend(
-                ToolMessage(json.dumps({"rows": [_prose(rng, rng.choice((20, 80, 400)))]}), tool_call_id=call["id"])
+                ToolMessage(
+                    json.dumps({"rows": [_prose(rng, rng.choice((20, 80, 400)))]}),
+                    tool_call_id=call["id"],
+                )
                 for call in calls
             )
         messages.append(AIMessage(_prose(rng, 60)))
     tools = [_tool(rng, number) for number in range(6)]
-    return _named(Transcript(name=f"generated-{seed}", source="generated", tools=tools, messages=messages))
+    return _named(
+        Transcript(
+            name=f"generated-{seed}", source="generated", tools=tools, messages=messages
+        )
+    )
 
 
 def transcript_of(row: dict[str, Any], source: str) -> Transcript:
     messages = convert_to_messages([cleaned(message) for message in row["messages"]])
-    return _named(Transcript(name=row["id"], source=source, tools=row.get("tools") or [], messages=list(messages)))
+    return _named(
+        Transcript(
+            name=row["id"],
+            source=source,
+            tools=row.get("tools") or [],
+            messages=list(messages),
+        )
+    )
 
 
 def cleaned(message: dict[str, Any]) -> dict[str, Any]:
-    return {key: "" if value is None and key == "content" else value for key, value in message.items()}
+    return {
+        key: "" if value is None and key == "content" else value
+        for key, value in message.items()
+    }
 
 
 def _named(transcript: Transcript) -> Transcript:
@@ -100,6 +132,13 @@ def _prose(rng: random.Random, words: int) -> str:
 
 
 def _tool(rng: random.Random, number: int) -> dict[str, Any]:
-    parameters = {"type": "object", "properties": {"id": {"type": "integer", "description": _prose(rng, 8)}}}
-    function = {"name": f"tool_{number}", "description": _prose(rng, 20), "parameters": parameters}
+    parameters = {
+        "type": "object",
+        "properties": {"id": {"type": "integer", "description": _prose(rng, 8)}},
+    }
+    function = {
+        "name": f"tool_{number}",
+        "description": _prose(rng, 20),
+        "parameters": parameters,
+    }
     return {"type": "function", "function": function}

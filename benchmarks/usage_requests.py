@@ -15,10 +15,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
 
 UNSEEN = {
-    "refers to what the provider stores": ("previous_response_id", "conversation", "container", "cachedContent"),
+    "refers to what the provider stores": (
+        "previous_response_id",
+        "conversation",
+        "container",
+        "cachedContent",
+    ),
     "edited by the provider": ("context_management", "transforms", "models"),
     "provider-side tools": ("mcp_servers", "web_search_options", "search_settings"),
     "moderated by the provider": ("moderation", "modelArmorConfig", "guardrailConfig"),
@@ -60,7 +71,9 @@ class Recorded:
 def load(data: Path) -> tuple[list[Recorded], Counter[str]]:
     """The requests that can be stated faithfully, and how many were left out for which reason."""
     kept, left_out = [], Counter[str]()
-    with gzip.open(data / "usage_truth" / "cassettes.jsonl.gz", "rt", encoding="utf-8") as lines:
+    with gzip.open(
+        data / "usage_truth" / "cassettes.jsonl.gz", "rt", encoding="utf-8"
+    ) as lines:
         for line in lines:
             try:
                 kept.append(recorded(json.loads(line)))
@@ -75,7 +88,9 @@ def recorded(row: dict[str, Any]) -> Recorded:
         _require(not any(request.get(key) for key in keys), reason)
     _require(not row["path"].endswith(("/compact", "/embeddings")), "no chat request")
     _require(not _has_output_schema(request), "output schema")
-    _require(not _hides_tools(request, row["model"]), "choice of tools changes the prompt")
+    _require(
+        not _hides_tools(request, row["model"]), "choice of tools changes the prompt"
+    )
     sent = json.dumps(request)
     hides_thoughts = "gemini-3" in row["model"] and LONG_SIGNATURE.search(sent)
     _require(not hides_thoughts, "encrypted thoughts")
@@ -91,7 +106,11 @@ def recorded(row: dict[str, Any]) -> Recorded:
 def family_of(model: str) -> str:
     name = model.lower()
     found = next((family for word, family in MAKERS.items() if word in name), "generic")
-    return "claude3" if found == "anthropic" and any(part in name for part in FIRST_CLAUDES) else found
+    return (
+        "claude3"
+        if found == "anthropic" and any(part in name for part in FIRST_CLAUDES)
+        else found
+    )
 
 
 def _require(fact: bool, reason: str) -> None:
@@ -102,10 +121,16 @@ def _require(fact: bool, reason: str) -> None:
 def _has_output_schema(request: dict[str, Any]) -> bool:
     """Providers add the schema of a structured output to the prompt; the tools of a request do not state it."""
     forms = [request.get("response_format")]
-    forms += [(request.get(key) or {}).get("format") for key in ("text", "output_config")]
+    forms += [
+        (request.get(key) or {}).get("format") for key in ("text", "output_config")
+    ]
     asked = any(isinstance(form, dict) and form.get("type") != "text" for form in forms)
     generation = request.get("generationConfig") or {}
-    return asked or bool(request.get("outputConfig")) or any("schema" in key.lower() for key in generation)
+    return (
+        asked
+        or bool(request.get("outputConfig"))
+        or any("schema" in key.lower() for key in generation)
+    )
 
 
 def _hides_tools(request: dict[str, Any], model: str) -> bool:
@@ -113,11 +138,19 @@ def _hides_tools(request: dict[str, Any], model: str) -> bool:
     config = request.get("toolConfig") or {}
     choice = request.get("tool_choice") or config.get("toolChoice") or {}
     mode = (config.get("functionCallingConfig") or {}).get("mode")
-    kind = choice if isinstance(choice, str) else choice.get("type") or next(iter(choice), "auto")
-    return "none" in {kind, (mode or "").lower()} or (kind != "auto" and "claude" in model)
+    kind = (
+        choice
+        if isinstance(choice, str)
+        else choice.get("type") or next(iter(choice), "auto")
+    )
+    return "none" in {kind, (mode or "").lower()} or (
+        kind != "auto" and "claude" in model
+    )
 
 
-def _reader_of(path: str, request: dict[str, Any]) -> Callable[[dict[str, Any]], Iterator[AnyMessage]]:
+def _reader_of(
+    path: str, request: dict[str, Any]
+) -> Callable[[dict[str, Any]], Iterator[AnyMessage]]:
     if "contents" in request:
         return _gemini
     if "input" in request:
@@ -132,7 +165,10 @@ def _chat(request: dict[str, Any]) -> Iterator[AnyMessage]:
         if message["role"] == "tool":
             yield ToolMessage(text, tool_call_id=message["tool_call_id"])
         elif message["role"] == "assistant":
-            calls = [_call(call["id"], call["function"]) for call in message.get("tool_calls") or ()]
+            calls = [
+                _call(call["id"], call["function"])
+                for call in message.get("tool_calls") or ()
+            ]
             yield AIMessage(text, tool_calls=calls)
         else:
             yield _said(message["role"], text, message.get("name"))
@@ -171,10 +207,20 @@ def _anthropic(request: dict[str, Any]) -> Iterator[AnyMessage]:
         if isinstance(blocks, str):
             blocks = [{"type": "text", "text": blocks}]
         results = [block for block in blocks if block["type"] == "tool_result"]
-        calls = [_call(block["id"], block) for block in blocks if block["type"] == "tool_use"]
-        text = _text([block for block in blocks if block["type"] not in {"tool_result", "tool_use"}])
+        calls = [
+            _call(block["id"], block) for block in blocks if block["type"] == "tool_use"
+        ]
+        text = _text(
+            [
+                block
+                for block in blocks
+                if block["type"] not in {"tool_result", "tool_use"}
+            ]
+        )
         for result in results:
-            yield ToolMessage(_text(result.get("content")), tool_call_id=result["tool_use_id"])
+            yield ToolMessage(
+                _text(result.get("content")), tool_call_id=result["tool_use_id"]
+            )
         if message["role"] == "assistant":
             yield AIMessage(text, tool_calls=calls)
         elif text or not results:
@@ -183,18 +229,29 @@ def _anthropic(request: dict[str, Any]) -> Iterator[AnyMessage]:
 
 def _gemini(request: dict[str, Any]) -> Iterator[AnyMessage]:
     if request.get("systemInstruction"):
-        yield SystemMessage("".join(part["text"] for part in request["systemInstruction"]["parts"]))
+        yield SystemMessage(
+            "".join(part["text"] for part in request["systemInstruction"]["parts"])
+        )
     for number, content in enumerate(request["contents"]):
         parts = content["parts"]
         calls, said = [], []
         for part in parts:
             if call := part.get("functionCall") or part.get("function_call"):
                 calls.append(_call(f"{number}-{len(calls)}", call))
-            elif result := part.get("functionResponse") or part.get("function_response"):
+            elif result := part.get("functionResponse") or part.get(
+                "function_response"
+            ):
                 _require(not result.get("parts"), "media in a result")
-                yield ToolMessage(json.dumps(result["response"]), tool_call_id="?", name=result["name"])
+                yield ToolMessage(
+                    json.dumps(result["response"]),
+                    tool_call_id="?",
+                    name=result["name"],
+                )
             else:
-                _require(set(part) <= {"text", "thoughtSignature", "thought"}, f"part {next(iter(part))}")
+                _require(
+                    set(part) <= {"text", "thoughtSignature", "thought"},
+                    f"part {next(iter(part))}",
+                )
                 said.append(part.get("text", ""))
         if content.get("role") == "model":
             yield AIMessage("".join(said), tool_calls=calls)
@@ -205,7 +262,11 @@ def _gemini(request: dict[str, Any]) -> Iterator[AnyMessage]:
 def _said(role: str, text: str, name: str | None = None) -> AnyMessage:
     if role in {"system", "developer"}:
         return SystemMessage(text, name=name)
-    return AIMessage(text, name=name) if role == "assistant" else HumanMessage(text, name=name)
+    return (
+        AIMessage(text, name=name)
+        if role == "assistant"
+        else HumanMessage(text, name=name)
+    )
 
 
 def _text(content: Any) -> str:
@@ -218,15 +279,29 @@ def _text(content: Any) -> str:
 
 
 def _call(name: str, function: dict[str, Any]) -> dict[str, Any]:
-    arguments = next((found for key in ("arguments", "input", "args") if (found := function.get(key)) is not None), {})
+    arguments = next(
+        (
+            found
+            for key in ("arguments", "input", "args")
+            if (found := function.get(key)) is not None
+        ),
+        {},
+    )
     if isinstance(arguments, str):
         arguments = json.loads(arguments or "{}")
-    return {"name": function["name"], "args": arguments, "id": name, "type": "tool_call"}
+    return {
+        "name": function["name"],
+        "args": arguments,
+        "id": name,
+        "type": "tool_call",
+    }
 
 
 def _stated_tools(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for tool in request.get("tools") or ():
-        if declared := tool.get("functionDeclarations") or tool.get("function_declarations"):
+        if declared := tool.get("functionDeclarations") or tool.get(
+            "function_declarations"
+        ):
             yield from declared
         else:
             yield tool
@@ -236,8 +311,21 @@ def _tool(tool: dict[str, Any]) -> dict[str, Any]:
     """Any provider's definition in OpenAI's form, with its schema as it was sent."""
     _require(not tool.get("defer_loading"), "provider-side tools")
     function = tool.get("function") or tool
-    keys = ("parameters", "input_schema", "inputSchema", "parametersJsonSchema", "parameters_json_schema")
+    keys = (
+        "parameters",
+        "input_schema",
+        "inputSchema",
+        "parametersJsonSchema",
+        "parameters_json_schema",
+    )
     schema = next((function[key] for key in keys if key in function), None)
-    _require("name" in function and (schema is not None or "description" in function), "provider-side tools")
-    named = {"name": function["name"], "description": function.get("description") or "", "parameters": schema or {}}
+    _require(
+        "name" in function and (schema is not None or "description" in function),
+        "provider-side tools",
+    )
+    named = {
+        "name": function["name"],
+        "description": function.get("description") or "",
+        "parameters": schema or {},
+    }
     return {"type": "function", "function": named}

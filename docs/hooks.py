@@ -5,4 +5,9 @@ import re
 
 def on_page_markdown(markdown: str, **_: object) -> str:
     """Return a page whose fences name their language alone."""
-    return re.sub(r"^( *```(?:python|text)) (?:no-run|output)$", r"\1", markdown, flags=re.MULTILINE)
+    return re.sub(
+        r"^( *```(?:python|text)) (?:no-run|output)$",
+        r"\1",
+        markdown,
+        flags=re.MULTILINE,
+    )

@@ -12,12 +12,18 @@ CONFIG = ContextConfig(constraints="Never promise a refund.", max_thread_tokens=
 def run(model: Any, questions: list[str], config: ContextConfig = CONFIG) -> list[str]:
     """Ask until the thread has spent what it may, and return the answers."""
     agent = create_context_agent(
-        model, [], system_prompt="You help customers.", config=config, checkpointer=InMemorySaver()
+        model,
+        [],
+        system_prompt="You help customers.",
+        config=config,
+        checkpointer=InMemorySaver(),
     )
     answers = []
     try:
         for question in questions:
-            state = agent.invoke({"messages": [("user", question)]}, {"configurable": {"thread_id": "1"}})
+            state = agent.invoke(
+                {"messages": [("user", question)]}, {"configurable": {"thread_id": "1"}}
+            )
             answers.append(state["messages"][-1].text)
     except ThreadBudgetError as error:
         print(error)

@@ -24,7 +24,9 @@ def service(model: Any, checkpoints: str = CHECKPOINTS) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with AsyncSqliteSaver.from_conn_string(checkpoints) as saver:
-            agents["chat"] = create_context_agent(model, [], jobs=jobs, checkpointer=saver)
+            agents["chat"] = create_context_agent(
+                model, [], jobs=jobs, checkpointer=saver
+            )
             yield
             await jobs.adrain(SHUTDOWN_SECONDS)  # summaries on their way are kept
 
@@ -36,7 +38,9 @@ def service(model: Any, checkpoints: str = CHECKPOINTS) -> FastAPI:
 
         async def words() -> AsyncIterator[str]:
             asked = {"messages": [("user", text)]}
-            async for chunk, _ in agents["chat"].astream(asked, config, stream_mode="messages"):
+            async for chunk, _ in agents["chat"].astream(
+                asked, config, stream_mode="messages"
+            ):
                 if chunk.type == "AIMessageChunk":
                     yield chunk.text
 

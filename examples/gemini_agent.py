@@ -26,11 +26,20 @@ def run(model: Any, questions: list[str]) -> dict[str, Any]:
     )
     thread: Any = {"configurable": {"thread_id": "1"}}
     for question in questions:
-        print(agent.invoke({"messages": [("user", question)]}, thread)["messages"][-1].text)
+        print(
+            agent.invoke({"messages": [("user", question)]}, thread)["messages"][
+                -1
+            ].text
+        )
     return dict(agent.get_state(thread).values["context_report"])
 
 
 if __name__ == "__main__":
     from langchain_google_genai import ChatGoogleGenerativeAI
 
-    print(run(ChatGoogleGenerativeAI(model="gemini-2.5-flash"), ["How many bolts are there?", "And how many nuts?"]))
+    print(
+        run(
+            ChatGoogleGenerativeAI(model="gemini-2.5-flash"),
+            ["How many bolts are there?", "And how many nuts?"],
+        )
+    )

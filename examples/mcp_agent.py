@@ -29,12 +29,22 @@ server.run("stdio")
 async def run(model: Any, question: str) -> list[Any]:
     """Ask one question, and return all messages."""
     client = MultiServerMCPClient(
-        {"warehouse": {"transport": "stdio", "command": sys.executable, "args": ["-c", SERVER]}}
+        {
+            "warehouse": {
+                "transport": "stdio",
+                "command": sys.executable,
+                "args": ["-c", SERVER],
+            }
+        }
     )
     agent = create_agent(
         model,
         await client.get_tools(),
-        middleware=[ContextWindowMiddleware(guard=ToolResultGuard(ToolResultConfig(max_tokens=1_000)))],
+        middleware=[
+            ContextWindowMiddleware(
+                guard=ToolResultGuard(ToolResultConfig(max_tokens=1_000))
+            )
+        ],
         state_schema=ContextAgentState,
     )
     return list((await agent.ainvoke({"messages": [("user", question)]}))["messages"])

@@ -24,6 +24,8 @@ if __name__ == "__main__":
     from langchain_ollama import ChatOllama
 
     local = ChatOllama(model="qwen3", num_ctx=NUM_CTX, num_predict=NUM_PREDICT)
-    state = run(local, [f"Note {number}: " + "we build boats. " * 100 for number in range(20)])
+    state = run(
+        local, [f"Note {number}: " + "we build boats. " * 100 for number in range(20)]
+    )
     print(state["messages"][-1].text)
     print(state["context_report"])

@@ -31,6 +31,9 @@ def run(model: Any, notes: list[str]) -> dict[str, Any]:
 if __name__ == "__main__":
     from langchain_openai import ChatOpenAI
 
-    state = run(ChatOpenAI(model="gpt-5-mini"), [f"Note {number}: " + "we build boats. " * 200 for number in range(20)])
+    state = run(
+        ChatOpenAI(model="gpt-5-mini"),
+        [f"Note {number}: " + "we build boats. " * 200 for number in range(20)],
+    )
     print(state["messages"][-1].text)
     print(state["context_report"])

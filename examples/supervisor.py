@@ -21,12 +21,26 @@ def as_tool(name: str, description: str, agent: Any) -> BaseTool:
 def run(supervisor: Any, researcher: Any, writer: Any, task: str) -> str:
     """Do a task with three models, which may be the same one."""
     tools = [
-        as_tool("research", "Find facts.", create_context_agent(researcher, [], system_prompt="You find facts.")),
-        as_tool("write", "Write a text.", create_context_agent(writer, [], system_prompt="You write.")),
+        as_tool(
+            "research",
+            "Find facts.",
+            create_context_agent(researcher, [], system_prompt="You find facts."),
+        ),
+        as_tool(
+            "write",
+            "Write a text.",
+            create_context_agent(writer, [], system_prompt="You write."),
+        ),
     ]
     prompt = "Split the task: research first, then write. Answer with the text."
-    agent = create_context_agent(supervisor, tools, system_prompt=prompt, checkpointer=InMemorySaver())
-    return str(agent.invoke({"messages": [("user", task)]}, {"configurable": {"thread_id": "1"}})["messages"][-1].text)
+    agent = create_context_agent(
+        supervisor, tools, system_prompt=prompt, checkpointer=InMemorySaver()
+    )
+    return str(
+        agent.invoke(
+            {"messages": [("user", task)]}, {"configurable": {"thread_id": "1"}}
+        )["messages"][-1].text
+    )
 
 
 if __name__ == "__main__":

@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_ctxwin.agent.nodes import ContextNodes, add_context_nodes
 from langchain_ctxwin.agent.ready import create_context_agent
-from langchain_ctxwin.agent.state import ContextInput, ContextOutput, ContextState, PlainContextState
+from langchain_ctxwin.agent.state import (
+    ContextInput,
+    ContextOutput,
+    ContextState,
+    PlainContextState,
+)
 from langchain_ctxwin.config import (
     ContextConfig,
     FileConfig,
@@ -41,14 +46,26 @@ from langchain_ctxwin.summarize import ExtractiveSummarizer, ModelSummarizer
 
 if TYPE_CHECKING:
     from langchain_ctxwin.agent.middleware import ContextAgentState as ContextAgentState
-    from langchain_ctxwin.agent.middleware import ContextWindowMiddleware as ContextWindowMiddleware
-    from langchain_ctxwin.agent.steering import ThreadCompaction, acompact, aundo, compact, undo
+    from langchain_ctxwin.agent.middleware import (
+        ContextWindowMiddleware as ContextWindowMiddleware,
+    )
+    from langchain_ctxwin.agent.steering import (
+        ThreadCompaction,
+        acompact,
+        aundo,
+        compact,
+        undo,
+    )
     from langchain_ctxwin.decompose import create_map_reduce_graph
     from langchain_ctxwin.deletion import Forgotten, aforget, forget
     from langchain_ctxwin.hooks import create_compact_tool
     from langchain_ctxwin.models.registry import ModelRegistry
     from langchain_ctxwin.recall import create_recall_tool, search_messages
-    from langchain_ctxwin.retrieval import BudgetedCompressor, BudgetedRetriever, RetrievalResult
+    from langchain_ctxwin.retrieval import (
+        BudgetedCompressor,
+        BudgetedRetriever,
+        RetrievalResult,
+    )
     from langchain_ctxwin.routing import ModelRouter, RoutedChatModel
     from langchain_ctxwin.summarize import SummaryJobs
     from langchain_ctxwin.tool_results import CursorSigner, ToolResultGuard

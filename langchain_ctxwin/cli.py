@@ -19,7 +19,14 @@ import langchain_core
 
 from langchain_ctxwin import __version__
 from langchain_ctxwin.agent.command import add_thread_commands
-from langchain_ctxwin.config import FileConfig, changes, defaults, listed, origins, shown
+from langchain_ctxwin.config import (
+    FileConfig,
+    changes,
+    defaults,
+    listed,
+    origins,
+    shown,
+)
 from langchain_ctxwin.core.limits import ModelLimits, budget_table
 from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.demo import stories
@@ -27,8 +34,17 @@ from langchain_ctxwin.demo.folder import Folder
 from langchain_ctxwin.demo.story import Promise, Screen
 from langchain_ctxwin.errors import ConfigError, ContextWindowError, escaped
 from langchain_ctxwin.models import sources
-from langchain_ctxwin.models.printing import explanation_lines, model_table, source_lines
-from langchain_ctxwin.models.probing import LOW_TOKENS, most_calls, most_cost, probe_limit
+from langchain_ctxwin.models.printing import (
+    explanation_lines,
+    model_table,
+    source_lines,
+)
+from langchain_ctxwin.models.probing import (
+    LOW_TOKENS,
+    most_calls,
+    most_cost,
+    probe_limit,
+)
 from langchain_ctxwin.models.registry import ModelRegistry
 from langchain_ctxwin.models.sources import CatalogSource
 from langchain_ctxwin.observe import DEFAULT_GATES, History, quality_report, report
@@ -65,9 +81,13 @@ MAX_PRICE = 1e9  # of a million tokens: more is a slip of the keyboard in any cu
 UNIT_SECONDS = {"h": 3_600, "d": 86_400, "w": 604_800}  # of `--since`
 MAX_SINCE_CHARS = 9  # longer numbers are before all history, and some are none that a clock can count back to
 
-GATE = re.compile(r"(?P<name>[^<>=]*[^<>=\s])\s*(?P<sign>>=|<=)\s*(?P<bound>\d+(?:\.\d+)?)")
+GATE = re.compile(
+    r"(?P<name>[^<>=]*[^<>=\s])\s*(?P<sign>>=|<=)\s*(?P<bound>\d+(?:\.\d+)?)"
+)
 
-PROBED_BEYOND = 1.25  # times the limit that is stated: one that is stated too low is found, too
+PROBED_BEYOND = (
+    1.25  # times the limit that is stated: one that is stated too low is found, too
+)
 EXIT_FAILED, EXIT_USAGE = 1, 2
 EXIT_INTERRUPTED = 130  # what shells report for a program that was interrupted
 
@@ -76,7 +96,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code: 0 fine, 1 a check failed, 2 it could not start."""
     args = _parser().parse_args(argv)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that cannot show a sign shows its number
+        sys.stdout.reconfigure(
+            errors="backslashreplace"
+        )  # a terminal that cannot show a sign shows its number
     try:
         run: Callable[[argparse.Namespace], int] = args.run
         code = run(args)
@@ -93,24 +115,60 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if is_closed:
             return EXIT_FAILED
-        return _complain("no space is left where the output goes: free some, or write it elsewhere", EXIT_FAILED)
+        return _complain(
+            "no space is left where the output goes: free some, or write it elsewhere",
+            EXIT_FAILED,
+        )
     return code
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="ctxwin", description="Context-window management for LangChain agents.")
+    parser = argparse.ArgumentParser(
+        prog="ctxwin", description="Context-window management for LangChain agents."
+    )
     parser.add_argument("--version", action="version", version=f"ctxwin {__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
-    demo = commands.add_parser("demo", help="watch agents do more work than a small window holds")
+    demo = commands.add_parser(
+        "demo", help="watch agents do more work than a small window holds"
+    )
     default = Path(langchain_core.__file__).parent
-    demo.add_argument("path", nargs="?", type=Path, default=default, help="folder to explore (langchain_core's source)")
-    demo.add_argument("--model", metavar="PROVIDER:NAME", help="a real chat model (default: an offline one)")
-    demo.add_argument("--window", type=_positive, default=DEFAULT_WINDOW_TOKENS, help="context window in tokens")
-    demo.add_argument("--steps", type=_positive, default=DEFAULT_STEPS, help="model calls, about")
-    demo.add_argument("--seed", type=int, default=0, help="another number asks other questions")
-    demo.add_argument("--all", action="store_true", help="play also the stories about many tools, models and parts")
+    demo.add_argument(
+        "path",
+        nargs="?",
+        type=Path,
+        default=default,
+        help="folder to explore (langchain_core's source)",
+    )
+    demo.add_argument(
+        "--model",
+        metavar="PROVIDER:NAME",
+        help="a real chat model (default: an offline one)",
+    )
+    demo.add_argument(
+        "--window",
+        type=_positive,
+        default=DEFAULT_WINDOW_TOKENS,
+        help="context window in tokens",
+    )
+    demo.add_argument(
+        "--steps", type=_positive, default=DEFAULT_STEPS, help="model calls, about"
+    )
+    demo.add_argument(
+        "--seed", type=int, default=0, help="another number asks other questions"
+    )
+    demo.add_argument(
+        "--all",
+        action="store_true",
+        help="play also the stories about many tools, models and parts",
+    )
     demo.set_defaults(run=_demo)
-    for add in (_add_config, _add_models, _add_history, _add_replay, add_thread_commands):
+    for add in (
+        _add_config,
+        _add_models,
+        _add_history,
+        _add_replay,
+        add_thread_commands,
+    ):
         add(commands)
     return parser
 
@@ -118,57 +176,123 @@ def _parser() -> argparse.ArgumentParser:
 def _add_config(commands: Any) -> None:
     config = commands.add_parser("config", help="check or show the settings of a file")
     actions = config.add_subparsers(dest="action", required=True)
-    check = actions.add_parser("check", help="say whether a file is valid, and what differs from the defaults")
+    check = actions.add_parser(
+        "check", help="say whether a file is valid, and what differs from the defaults"
+    )
     check.add_argument("file", type=Path, help="a TOML, YAML or JSON file")
     check.set_defaults(run=_check)
-    show = actions.add_parser("show", help="print every setting and where it comes from")
-    show.add_argument("file", type=Path, nargs="?", help="a TOML, YAML or JSON file (default: the environment alone)")
+    show = actions.add_parser(
+        "show", help="print every setting and where it comes from"
+    )
+    show.add_argument(
+        "file",
+        type=Path,
+        nargs="?",
+        help="a TOML, YAML or JSON file (default: the environment alone)",
+    )
     show.set_defaults(run=_show)
 
 
 def _add_models(commands: Any) -> None:
-    models = commands.add_parser("models", help="show limits and prices of models, and who states them")
+    models = commands.add_parser(
+        "models", help="show limits and prices of models, and who states them"
+    )
     models.add_argument("--provider", metavar="P", help="models of this provider alone")
-    models.add_argument("--explain", metavar="NAME", help="everything that is said about one model, and by whom")
+    models.add_argument(
+        "--explain",
+        metavar="NAME",
+        help="everything that is said about one model, and by whom",
+    )
     models.add_argument("--refresh", action="store_true", help="ask every source now")
     help_text = "find a model's real input limit by requests of rising size; says first what that may cost"
     models.add_argument("--probe", metavar="PROVIDER:NAME", help=help_text)
-    models.add_argument("--high", type=_positive, metavar="TOKENS", help="largest request of a probe")
+    models.add_argument(
+        "--high", type=_positive, metavar="TOKENS", help="largest request of a probe"
+    )
     models.add_argument("--yes", action="store_true", help="probe without asking")
     kinds = ", ".join(SOURCE_KINDS)
     help_text = f"also ask a server: KIND is one of {kinds}; the address as its client takes it (repeatable)"
-    models.add_argument("--source", metavar="KIND=URL", action="append", default=[], help=help_text)
+    models.add_argument(
+        "--source", metavar="KIND=URL", action="append", default=[], help=help_text
+    )
     help_text = "also read a catalog in the shape of models.dev or LiteLLM (repeatable)"
-    models.add_argument("--catalog", metavar="FILE_OR_URL", action="append", default=[], help=help_text)
+    models.add_argument(
+        "--catalog", metavar="FILE_OR_URL", action="append", default=[], help=help_text
+    )
     models.set_defaults(run=_models)
 
 
 def _add_history(commands: Any) -> None:
-    shown = commands.add_parser("report", help="sum up a history of events: usage, tools, routes, costs, alerts")
+    shown = commands.add_parser(
+        "report", help="sum up a history of events: usage, tools, routes, costs, alerts"
+    )
     shown.add_argument("--model", metavar="M", help="events about this model alone")
     shown.add_argument("--thread", metavar="T", help="events of this thread alone")
     shown.add_argument("--json", action="store_true", help="print JSON")
-    shown.add_argument("--check", action="store_true", help="judge by gates instead; exit code 1 when one fails")
+    shown.add_argument(
+        "--check",
+        action="store_true",
+        help="judge by gates instead; exit code 1 when one fails",
+    )
     help_text = "with --check: another gate, or another bound of one, such as 'utilization>=0.8' (repeatable)"
-    shown.add_argument("--gate", metavar="NAME>=RATIO", action="append", default=[], help=help_text)
-    shown.add_argument("--only", action="store_true", help="judge what --gate names, and none of the default gates")
-    shown.add_argument("--strict", action="store_true", help="fail, too, when too little is known for a gate")
+    shown.add_argument(
+        "--gate", metavar="NAME>=RATIO", action="append", default=[], help=help_text
+    )
+    shown.add_argument(
+        "--only",
+        action="store_true",
+        help="judge what --gate names, and none of the default gates",
+    )
+    shown.add_argument(
+        "--strict",
+        action="store_true",
+        help="fail, too, when too little is known for a gate",
+    )
     shown.add_argument("file", type=Path, help="the file that a HistorySink writes")
-    shown.add_argument("--since", metavar="TIME", help="12h, 7d, 2w, or a date such as 2030-01-31 (UTC)")
+    shown.add_argument(
+        "--since",
+        metavar="TIME",
+        help="12h, 7d, 2w, or a date such as 2030-01-31 (UTC)",
+    )
     shown.set_defaults(run=_report)
 
 
 def _add_replay(commands: Any) -> None:
-    replayed = commands.add_parser("replay", help="what recorded conversations would cost, and lose, under a policy")
-    replayed.add_argument("files", nargs="+", metavar="FILES", help=f"folders, or {SOURCES}")
-    replayed.add_argument("--window", type=_positive, default=DEFAULT_WINDOW_TOKENS, help="context window in tokens")
+    replayed = commands.add_parser(
+        "replay",
+        help="what recorded conversations would cost, and lose, under a policy",
+    )
+    replayed.add_argument(
+        "files", nargs="+", metavar="FILES", help=f"folders, or {SOURCES}"
+    )
+    replayed.add_argument(
+        "--window",
+        type=_positive,
+        default=DEFAULT_WINDOW_TOKENS,
+        help="context window in tokens",
+    )
     help_text = "a preset, a plain policy, or a settings file (repeatable; default: balanced and the plain ones)"
-    replayed.add_argument("--policy", action="append", default=[], metavar="NAME_OR_FILE", help=help_text)
-    replayed.add_argument("--input-price", type=_price, metavar="PRICE", help="of a million input tokens")
-    help_text = "of a million input tokens that are read from the cache (default: a tenth)"
-    replayed.add_argument("--cached-price", type=_price, metavar="PRICE", help=help_text)
-    replayed.add_argument("--output", choices=("table", "json", "csv"), default="table", help="how it is printed")
-    replayed.add_argument("--jobs", type=_positive, metavar="N", help="processes (default: one per core)")
+    replayed.add_argument(
+        "--policy", action="append", default=[], metavar="NAME_OR_FILE", help=help_text
+    )
+    replayed.add_argument(
+        "--input-price", type=_price, metavar="PRICE", help="of a million input tokens"
+    )
+    help_text = (
+        "of a million input tokens that are read from the cache (default: a tenth)"
+    )
+    replayed.add_argument(
+        "--cached-price", type=_price, metavar="PRICE", help=help_text
+    )
+    replayed.add_argument(
+        "--output",
+        choices=("table", "json", "csv"),
+        default="table",
+        help="how it is printed",
+    )
+    replayed.add_argument(
+        "--jobs", type=_positive, metavar="N", help="processes (default: one per core)"
+    )
     help_text = "also draw the longest conversation under the first or recommended policy, as a page of its own"
     replayed.add_argument("--html", type=Path, metavar="FILE.html", help=help_text)
     help_text = "compare settings of ours, and print the cheapest that show nearly as much as the best"
@@ -176,16 +300,35 @@ def _add_replay(commands: Any) -> None:
     help_text = "a language model (GGUF) that reads requests beside whole histories; extra: reader"
     replayed.add_argument("--reader", type=Path, metavar="MODEL.gguf", help=help_text)
     help_text = "nats a token by which a request may make an answer less probable and still be as good as all of it"
-    replayed.add_argument("--margin", type=float, default=MARGIN_NATS, metavar="NATS", help=help_text)
+    replayed.add_argument(
+        "--margin", type=float, default=MARGIN_NATS, metavar="NATS", help=help_text
+    )
     replayed.set_defaults(run=run_replay)
-    inspected = commands.add_parser("inspect", help="what the model saw of one conversation, and why the rest had left")
+    inspected = commands.add_parser(
+        "inspect",
+        help="what the model saw of one conversation, and why the rest had left",
+    )
     inspected.add_argument("source", metavar="SOURCE", help=f"one of {SOURCES}")
-    inspected.add_argument("--thread", metavar="NAME", help="which conversation, where there are several")
+    inspected.add_argument(
+        "--thread", metavar="NAME", help="which conversation, where there are several"
+    )
     help_text = "number of the request (default: the last); a thread of a checkpointer is shown as it is without it"
     inspected.add_argument("--step", type=_positive, metavar="N", help=help_text)
-    inspected.add_argument("--window", type=_positive, default=DEFAULT_WINDOW_TOKENS, help="context window in tokens")
-    inspected.add_argument("--policy", metavar="NAME_OR_FILE", help="as for replay (default: balanced)")
-    inspected.add_argument("--html", type=Path, metavar="FILE.html", help="also draw all its requests as a page")
+    inspected.add_argument(
+        "--window",
+        type=_positive,
+        default=DEFAULT_WINDOW_TOKENS,
+        help="context window in tokens",
+    )
+    inspected.add_argument(
+        "--policy", metavar="NAME_OR_FILE", help="as for replay (default: balanced)"
+    )
+    inspected.add_argument(
+        "--html",
+        type=Path,
+        metavar="FILE.html",
+        help="also draw all its requests as a page",
+    )
     inspected.set_defaults(run=run_inspect)
 
 
@@ -195,14 +338,18 @@ def _price(text: str) -> float:
     except ValueError:
         price = -1.0
     if not 0 <= price <= MAX_PRICE:
-        raise argparse.ArgumentTypeError(f"{text!r}: give a price of a million tokens, such as 0.30")
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: give a price of a million tokens, such as 0.30"
+        )
     return price
 
 
 def _positive(text: str) -> int:
     if not text.isdecimal() or len(text) > MAX_DIGITS or int(text) < 1:
         shown = text if len(text) <= MAX_DIGITS else f"{text[:MAX_DIGITS]}..."
-        raise argparse.ArgumentTypeError(f"{shown!r}: give a whole number, at least 1, at most {MAX_DIGITS} digits")
+        raise argparse.ArgumentTypeError(
+            f"{shown!r}: give a whole number, at least 1, at most {MAX_DIGITS} digits"
+        )
     return int(text)
 
 
@@ -210,9 +357,13 @@ def _demo(args: argparse.Namespace) -> int:
     try:
         screen = Screen.standard()
     except ImportError:
-        return _complain("the demo needs rich: pip install 'langchain-ctxwin[cli]'", EXIT_USAGE)
+        return _complain(
+            "the demo needs rich: pip install 'langchain-ctxwin[cli]'", EXIT_USAGE
+        )
     if args.model and args.all:
-        raise ConfigError("the other stories are for the offline models: leave out --model or --all")
+        raise ConfigError(
+            "the other stories are for the offline models: leave out --model or --all"
+        )
     model = chat_model_named(args.model, "--model") if args.model else None
     try:
         claims = []
@@ -221,14 +372,21 @@ def _demo(args: argparse.Namespace) -> int:
             claims += story
     except Exception as error:  # providers have no common error
         if classify_overflow(error) is not None:  # nothing could help
-            return _complain(f"raise --window, {error}\n\n{budget_table(screen.report)}", EXIT_USAGE)
+            return _complain(
+                f"raise --window, {error}\n\n{budget_table(screen.report)}", EXIT_USAGE
+            )
         if model is None or isinstance(error, ContextWindowError | BrokenPipeError):
             raise
-        return _complain(f"the model failed: {type(error).__name__}: {_first_line(error)}", EXIT_FAILED)
+        return _complain(
+            f"the model failed: {type(error).__name__}: {_first_line(error)}",
+            EXIT_FAILED,
+        )
     return 0 if screen.ending(claims) else EXIT_FAILED
 
 
-def _stories(screen: Screen, args: argparse.Namespace, model: BaseChatModel | None) -> Iterator[list[Promise]]:
+def _stories(
+    screen: Screen, args: argparse.Namespace, model: BaseChatModel | None
+) -> Iterator[list[Promise]]:
     """Play one story after the other."""
     folder, about = Folder.open(args.path), {"window": args.window, "seed": args.seed}
     yield stories.long_work(screen, folder, steps=args.steps, model=model, **about)
@@ -241,15 +399,22 @@ def _stories(screen: Screen, args: argparse.Namespace, model: BaseChatModel | No
 def _check(args: argparse.Namespace) -> int:
     config = FileConfig.from_file(args.file)
     say(f"OK {args.file}")
-    for name, (default, value) in sorted(changes(defaults(FileConfig), listed(config)).items()):
+    for name, (default, value) in sorted(
+        changes(defaults(FileConfig), listed(config)).items()
+    ):
         say(f"  {name} = {json.dumps(value)} (default {json.dumps(default)})")
     return 0
 
 
 def _show(args: argparse.Namespace) -> int:
     config = FileConfig.from_file(args.file) if args.file else FileConfig()
-    sources = origins(config, table_of(read_bytes(args.file), args.file) if args.file else {})
-    lines = {name: f"{escaped(name)} = {json.dumps(shown(value))}" for name, value in listed(config).items()}
+    sources = origins(
+        config, table_of(read_bytes(args.file), args.file) if args.file else {}
+    )
+    lines = {
+        name: f"{escaped(name)} = {json.dumps(shown(value))}"
+        for name, value in listed(config).items()
+    }
     width = max(map(len, lines.values()))
     for name, line in lines.items():
         say(f"{line:<{width}}  {sources[name]}")
@@ -261,7 +426,9 @@ def _models(args: argparse.Namespace) -> int:
     for text in args.source:
         kind, _, url = text.partition("=")
         if kind not in SOURCE_KINDS or not url:
-            raise ConfigError(f"--source {text}: give KIND=URL with KIND one of {', '.join(SOURCE_KINDS)}")
+            raise ConfigError(
+                f"--source {text}: give KIND=URL with KIND one of {', '.join(SOURCE_KINDS)}"
+            )
         asked.append(getattr(sources, SOURCE_KINDS[kind])(base_url=url))
     registry = ModelRegistry.standard(sources=asked, catalogs=args.catalog)
     try:
@@ -271,7 +438,9 @@ def _models(args: argparse.Namespace) -> int:
     named = {CatalogSource(place).name: place for place in args.catalog}
     for state in registry.sources:
         if state.name in named and state.fault and not state.models:
-            return _complain(escaped(f"--catalog {named[state.name]}: {state.fault}"), EXIT_FAILED)
+            return _complain(
+                escaped(f"--catalog {named[state.name]}: {state.fault}"), EXIT_FAILED
+            )
     return code
 
 
@@ -300,20 +469,34 @@ def _probe(registry: ModelRegistry, args: argparse.Namespace) -> int:
     model = chat_model_named(args.probe, "--probe")
     info = registry.explain(model).info
     stated = info.limits if info else ModelLimits()
-    high = args.high or int(PROBED_BEYOND * (stated.max_input_tokens or stated.context_window or 0))
+    high = args.high or int(
+        PROBED_BEYOND * (stated.max_input_tokens or stated.context_window or 0)
+    )
     if high <= LOW_TOKENS:
         raise ConfigError(
             f"--probe {args.probe}: no source states a limit to try: pass --high TOKENS above {LOW_TOKENS:,}"
         )
     cost = most_cost(info, low=LOW_TOKENS, high=high)
-    money = "at a price that no source states" if cost is None else f"and cost up to ${cost:.2f}"
-    say(f"probing {args.probe} up to {high:,} tokens: at most {most_calls(LOW_TOKENS, high)} calls, {money}")
-    agrees = args.yes or (sys.stdin.isatty() and input("go on? [yes/no] ").strip().lower() in {"y", "yes"})
+    money = (
+        "at a price that no source states"
+        if cost is None
+        else f"and cost up to ${cost:.2f}"
+    )
+    say(
+        f"probing {args.probe} up to {high:,} tokens: at most {most_calls(LOW_TOKENS, high)} calls, {money}"
+    )
+    agrees = args.yes or (
+        sys.stdin.isatty() and input("go on? [yes/no] ").strip().lower() in {"y", "yes"}
+    )
     if not agrees:
         return _complain("nothing was sent: answer yes, or pass --yes", EXIT_FAILED)
     found = probe_limit(model, high=high)
     say(f"calls    {found.calls}, {found.input_tokens:,} tokens of input")
-    results = {"took": found.accepted_tokens, "refused": found.refused_tokens, "stated": found.stated_limit}
+    results = {
+        "took": found.accepted_tokens,
+        "refused": found.refused_tokens,
+        "stated": found.stated_limit,
+    }
     for name, tokens in results.items():
         say(f"{name:8} {'nothing' if tokens is None else f'{tokens:,} tokens'}")
     if found.stopped_by:
@@ -326,7 +509,9 @@ def _probe(registry: ModelRegistry, args: argparse.Namespace) -> int:
 
 def _report(args: argparse.Namespace) -> int:
     history = History(args.file)
-    events = history.events(since=_since(args.since), model=args.model, thread=args.thread)
+    events = history.events(
+        since=_since(args.since), model=args.model, thread=args.thread
+    )
     if args.check:
         return _judge(history, events, args)
     found = report(events)
@@ -343,17 +528,23 @@ def _judge(history: History, events: Iterable[Any], args: argparse.Namespace) ->
     for text in args.gate:
         found = GATE.fullmatch(text)
         if found is None:
-            raise ConfigError(f"--gate {text}: give NAME>=RATIO or NAME<=RATIO, for example 'utilization>=0.8'")
+            raise ConfigError(
+                f"--gate {text}: give NAME>=RATIO or NAME<=RATIO, for example 'utilization>=0.8'"
+            )
         least, most = gates.get(found["name"], (None, None))
         bound = float(found["bound"])
-        gates[found["name"]] = (bound, most) if found["sign"] == ">=" else (least, bound)
+        gates[found["name"]] = (
+            (bound, most) if found["sign"] == ">=" else (least, bound)
+        )
     judged = quality_report(events, gates=gates)
     _print_lines(judged.table().splitlines() if judged.requests else ["no requests"])
     _print_skipped(history)
     if judged.undecided:
         say(f"too little is known for {', '.join(judged.undecided)}")
     if judged.failed:
-        return _complain(f"failed: {', '.join(map(escaped, judged.failed))}", EXIT_FAILED)
+        return _complain(
+            f"failed: {', '.join(map(escaped, judged.failed))}", EXIT_FAILED
+        )
     return EXIT_FAILED if args.strict and judged.undecided else 0
 
 
@@ -366,12 +557,18 @@ def _since(text: str | None) -> float | None:
     """The earliest time that is asked for, in seconds since the epoch."""
     if text is None:
         return None
-    if (unit := UNIT_SECONDS.get(text[-1:])) and text[:-1].isdecimal() and len(text) <= MAX_SINCE_CHARS:
+    if (
+        (unit := UNIT_SECONDS.get(text[-1:]))
+        and text[:-1].isdecimal()
+        and len(text) <= MAX_SINCE_CHARS
+    ):
         return time.time() - int(text[:-1]) * unit
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
-        raise ConfigError(f"--since {text}: give 12h, 7d, 2w, or a date such as 2030-01-31") from error
+        raise ConfigError(
+            f"--since {text}: give 12h, 7d, 2w, or a date such as 2030-01-31"
+        ) from error
     return moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
 
 

@@ -70,7 +70,8 @@ def _checked_path(path: str) -> str:
         compile_fields([path])
     except ConfigError as error:
         raise PydanticCustomError(
-            "field_path", "give keys joined by dots, such as price.base or items[].id, others in double quotes"
+            "field_path",
+            "give keys joined by dots, such as price.base or items[].id, others in double quotes",
         ) from error
     return path
 
@@ -81,10 +82,18 @@ def _size(value: Any) -> Any:
         return value
     kind, number = value
     if kind == "messages":
-        raise ValueError("messages are not a size: set trigger_messages, of which a compaction leaves half")
+        raise ValueError(
+            "messages are not a size: set trigger_messages, of which a compaction leaves half"
+        )
     is_number = isinstance(number, int | float)
-    if kind not in {"tokens", "fraction"} or not is_number or (kind == "tokens") != (number > 1):
-        raise ValueError('give ("tokens", 2000), ("fraction", 0.8), or the number alone')
+    if (
+        kind not in {"tokens", "fraction"}
+        or not is_number
+        or (kind == "tokens") != (number > 1)
+    ):
+        raise ValueError(
+            'give ("tokens", 2000), ("fraction", 0.8), or the number alone'
+        )
     return number
 
 
@@ -99,8 +108,12 @@ Rate = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
 Money = Annotated[Decimal, Field(gt=0, le=MAX_AMOUNT, allow_inf_nan=False)]
 """USD."""
 
-Samples = Annotated[int, Field(gt=0, le=10_000)]  # some 100 kB; what is shared by more is looked up in a history
-Share = Annotated[float, Field(gt=0, le=MAX_AMOUNT, allow_inf_nan=False), BeforeValidator(_size)]
+Samples = Annotated[
+    int, Field(gt=0, le=10_000)
+]  # some 100 kB; what is shared by more is looked up in a history
+Share = Annotated[
+    float, Field(gt=0, le=MAX_AMOUNT, allow_inf_nan=False), BeforeValidator(_size)
+]
 """A share of the history budget when at most 1, else an absolute number of tokens."""
 
 
@@ -135,17 +148,23 @@ class _Explained(BaseModel):
         try:
             super().__init__(**values)
         except ValidationError as error:
-            raise ConfigError(explained(error, values, type(self).model_fields)) from error
+            raise ConfigError(
+                explained(error, values, type(self).model_fields)
+            ) from error
         except SettingsError as error:
             prefix = self.model_config.get("env_prefix")
-            raise ConfigError(f"environment variables {prefix}...: {error}: give valid JSON") from None
+            raise ConfigError(
+                f"environment variables {prefix}...: {error}: give valid JSON"
+            ) from None
 
 
 class Settings(_Explained, BaseSettings):
     """Frozen settings that can be read from a file."""
 
     # Hidden, because a traceback shows the error behind ours too, and what was given may be a secret.
-    model_config = SettingsConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    model_config = SettingsConfigDict(
+        frozen=True, extra="forbid", hide_input_in_errors=True
+    )
 
     @property
     def current(self) -> Self:
@@ -239,7 +258,9 @@ class ContextConfig(Settings):
     model_config = SettingsConfigDict(env_prefix="CTXWIN_CONTEXT_")
 
     @classmethod
-    def preset(cls, name: Literal["balanced", "lean", "roomy"], **overrides: Any) -> ContextConfig:
+    def preset(
+        cls, name: Literal["balanced", "lean", "roomy"], **overrides: Any
+    ) -> ContextConfig:
         """Return settings for one purpose, with any of them changed.
 
         `balanced` is the default: the cheapest that shows what the next call needs, nothing capped. `lean` caps the
@@ -299,10 +320,16 @@ class ContextConfig(Settings):
     def _read_messages(cls, values: Any) -> Any:
         """Read a trigger in messages as LangChain's own middleware does: it is reached at so many."""
         trigger = values.get("trigger")
-        if not isinstance(trigger, tuple | list) or tuple(trigger[:-1]) != ("messages",):
+        if not isinstance(trigger, tuple | list) or tuple(trigger[:-1]) != (
+            "messages",
+        ):
             return values
         number = trigger[1]
-        if not isinstance(number, int) or number < LEAST_TRIGGER_MESSAGES or values.get("trigger_messages"):
+        if (
+            not isinstance(number, int)
+            or number < LEAST_TRIGGER_MESSAGES
+            or values.get("trigger_messages")
+        ):
             least = f"an n of at least {LEAST_TRIGGER_MESSAGES}, and no trigger_messages beside it"
             raise ValueError(f'trigger={trigger!r}: give ("messages", n) with {least}')
         return {**values, "trigger": None, "trigger_messages": number - 1}
@@ -314,17 +341,23 @@ class ContextConfig(Settings):
             return self
         if 1 < trigger < LEAST_TRIGGER_TOKENS:
             least = f"a size in tokens ({LEAST_TRIGGER_TOKENS} or more): for {trigger:g} % give {trigger / 100:g}"
-            raise ValueError(f"trigger={trigger:g} is neither a share (at most 1) nor {least}")
+            raise ValueError(
+                f"trigger={trigger:g} is neither a share (at most 1) nor {least}"
+            )
         if (trigger <= 1) == (keep <= 1) and keep >= trigger:
             advice = f"lower keep, for example to {trigger / 2:g}, or raise trigger"
-            raise ValueError(f"keep={keep:g} is not below trigger={trigger:g}: {advice}")
+            raise ValueError(
+                f"keep={keep:g} is not below trigger={trigger:g}: {advice}"
+            )
         return self
 
     @model_validator(mode="after")
     def _no_tool_is_both(self) -> Self:
         both = sorted({*self.clear_tools} & {*self.spare_tools})
         if both:
-            raise ValueError(f"clear_tools and spare_tools both name {', '.join(both)}: leave each in one of them")
+            raise ValueError(
+                f"clear_tools and spare_tools both name {', '.join(both)}: leave each in one of them"
+            )
         return self
 
 
@@ -346,7 +379,9 @@ class ToolOverrides(_Explained):
     keywords: tuple[str, ...] | None = None
 
     @model_serializer(mode="wrap")
-    def _without_what_is_left_out(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _without_what_is_left_out(
+        self, dump: SerializerFunctionWrapHandler
+    ) -> dict[str, Any]:
         return {name: value for name, value in dump(self).items() if value is not None}
 
 
@@ -357,7 +392,9 @@ class ToolResultConfig(Settings):
     lists as JSON.
 
     Examples:
-        >>> config = ToolResultConfig(per_tool={"search": ToolOverrides(max_tokens=1_000)})
+        >>> config = ToolResultConfig(
+        ...     per_tool={"search": ToolOverrides(max_tokens=1_000)}
+        ... )
         >>> config.for_tool("search").max_tokens, config.for_tool("other").max_tokens
         (1000, 4000)
     """
@@ -448,7 +485,9 @@ class RoutingConfig(Settings):
     Environment variables: `CTXWIN_ROUTING_<FIELD>`, e.g. `CTXWIN_ROUTING_COMPLEXITY=high`.
 
     Examples:
-        >>> RoutingConfig(complexity="low").complexity  # the cheapest that can take a request
+        >>> RoutingConfig(
+        ...     complexity="low"
+        ... ).complexity  # the cheapest that can take a request
         'low'
     """
 
@@ -598,15 +637,27 @@ def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
 def defaults(kind: type[BaseModel]) -> dict[str, Any]:
     """Return the values of all settings when nothing is set, not even in the environment."""
     kinds = {name: field.annotation for name, field in kind.model_fields.items()}
-    groups = {name: of for name, of in kinds.items() if isinstance(of, type) and issubclass(of, Settings)}
-    shipped: dict[str, Any] = {name: group.model_construct() for name, group in groups.items()}
+    groups = {
+        name: of
+        for name, of in kinds.items()
+        if isinstance(of, type) and issubclass(of, Settings)
+    }
+    shipped: dict[str, Any] = {
+        name: group.model_construct() for name, group in groups.items()
+    }
     return listed(kind.model_construct(**shipped))
 
 
-def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, list[Any]]:
+def changes(
+    before: Mapping[str, Any], after: Mapping[str, Any]
+) -> dict[str, list[Any]]:
     """Return what differs as `{name: [before, after]}`, ready to be shown; None stands for what is not set."""
     pairs = {name: (before.get(name), after.get(name)) for name in {**before, **after}}
-    return {name: [shown(old), shown(new)] for name, (old, new) in pairs.items() if old != new}
+    return {
+        name: [shown(old), shown(new)]
+        for name, (old, new) in pairs.items()
+        if old != new
+    }
 
 
 def origins(settings: Settings, table: Mapping[str, Any]) -> dict[str, str]:

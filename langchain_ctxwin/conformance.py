@@ -21,7 +21,14 @@ from itertools import pairwise
 from typing import Any, ClassVar
 
 import pytest
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -33,8 +40,12 @@ __all__ = ["ContextMiddlewareTests", "Summaries"]
 
 Answer = Callable[..., AIMessage]
 
-SLOW_SECONDS = 0.2  # what a slow summarizer takes: enough to be noticed, little enough to wait for
-SUMMARY_MARK = "SUMMARY-MARK"  # begins every summary, so that one is known wherever it turns up
+SLOW_SECONDS = (
+    0.2  # what a slow summarizer takes: enough to be noticed, little enough to wait for
+)
+SUMMARY_MARK = (
+    "SUMMARY-MARK"  # begins every summary, so that one is known wherever it turns up
+)
 LYING_WORDS = 4_000  # of a summary that is longer than what it is made of
 
 
@@ -49,9 +60,18 @@ class Summaries(ScriptedChatModel):
             return ConnectionError("the summarizer is down")
         if self.kind == "slow":
             time.sleep(SLOW_SECONDS)
-        text = {"empty": "", "lying": f"{SUMMARY_MARK} " + "All is well. " * LYING_WORDS}.get(self.kind)
-        said = " ".join(message.text for message in messages).replace("\n", ". ").split(". ")
-        rules = dict.fromkeys(sentence.strip() for sentence in said if "must" in sentence)
+        text = {
+            "empty": "",
+            "lying": f"{SUMMARY_MARK} " + "All is well. " * LYING_WORDS,
+        }.get(self.kind)
+        said = (
+            " ".join(message.text for message in messages)
+            .replace("\n", ". ")
+            .split(". ")
+        )
+        rules = dict.fromkeys(
+            sentence.strip() for sentence in said if "must" in sentence
+        )
         return f"{SUMMARY_MARK} " + ". ".join(rules) if text is None else text
 
 
@@ -66,9 +86,23 @@ COMPACTION = {"type": "compaction", "content": "The boats were counted so far."}
 SEALED = {"type": "compaction", "id": "cmp_1", "encrypted_content": "Z0FBQUFBQm8" * 8}
 THOUGHT = {"type": "thinking", "thinking": "Let me count.", "signature": "c2lnbmVk"}
 REDACTED = {"type": "redacted_thinking", "data": "c2VhbGVk"}
-SEARCH = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "boats"}}
-FOUND = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": [{"encrypted_content": "eA=="}]}
-REASONING = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "Z0FBQUFB"}
+SEARCH = {
+    "type": "server_tool_use",
+    "id": "srvtoolu_1",
+    "name": "web_search",
+    "input": {"query": "boats"},
+}
+FOUND = {
+    "type": "web_search_tool_result",
+    "tool_use_id": "srvtoolu_1",
+    "content": [{"encrypted_content": "eA=="}],
+}
+REASONING = {
+    "type": "reasoning",
+    "id": "rs_1",
+    "summary": [],
+    "encrypted_content": "Z0FBQUFB",
+}
 SIGNED = {**TEXT, "extras": {"signature": "c2lnbmVk"}}
 BLOCKS: dict[str, tuple[str, list[Any], dict[str, Any]]] = {
     "anthropic compaction": ("anthropic", [COMPACTION, TEXT], {}),
@@ -103,17 +137,30 @@ def approve(name: str) -> str:
     return f"{name}: {interrupt('May it be sent?')}"
 
 
-def calling(steps: int, *, name: str = "read", parallel: int = 1, ids: str = "new") -> Answer:
+def calling(
+    steps: int, *, name: str = "read", parallel: int = 1, ids: str = "new"
+) -> Answer:
     """Return a model's part: so many steps of calls for each question, then an answer."""
 
     def answer(messages: Sequence[BaseMessage], _tools: Any) -> AIMessage:
-        start = max((i for i, message in enumerate(messages) if _asks(message)), default=0)
-        done = sum(isinstance(message, ToolMessage) for message in messages[start:]) // parallel
+        start = max(
+            (i for i, message in enumerate(messages) if _asks(message)), default=0
+        )
+        done = (
+            sum(isinstance(message, ToolMessage) for message in messages[start:])
+            // parallel
+        )
         asked = messages[start].text.split(":")[0]
         if done >= steps or "again" in messages[-1].text:
             return AIMessage(f"{asked} is done. {WORD * 5}")
-        marks = (f"{asked}-{done}-{n}" if ids == "new" else f"call-{n}" for n in range(parallel))
-        calls = [{"name": name, "args": {"name": f"file {mark}"}, "id": mark} for mark in marks]
+        marks = (
+            f"{asked}-{done}-{n}" if ids == "new" else f"call-{n}"
+            for n in range(parallel)
+        )
+        calls = [
+            {"name": name, "args": {"name": f"file {mark}"}, "id": mark}
+            for mark in marks
+        ]
         return AIMessage("", tool_calls=calls)
 
     return answer
@@ -125,7 +172,11 @@ def counting(steps: int) -> Answer:
 
     def answer(*_: Any) -> AIMessage:
         step = next(left, None)
-        calls = [] if step is None else [{"name": "read", "args": {"name": f"f{step}"}, "id": f"c{step}"}]
+        calls = (
+            []
+            if step is None
+            else [{"name": "read", "args": {"name": f"f{step}"}, "id": f"c{step}"}]
+        )
         return AIMessage("" if calls else "All is done.", tool_calls=calls)
 
     return answer
@@ -133,7 +184,10 @@ def counting(steps: int) -> Answer:
 
 def question(number: int, words: int = 30) -> HumanMessage:
     """Return a question with a name and some text."""
-    return HumanMessage(f"Question {number}: what of it? " + WORD * (words // 4), id=f"question-{number}")
+    return HumanMessage(
+        f"Question {number}: what of it? " + WORD * (words // 4),
+        id=f"question-{number}",
+    )
 
 
 class ContextMiddlewareTests:
@@ -167,22 +221,38 @@ class ContextMiddlewareTests:
             summarizer: what writes summaries; leave it out where none are written.
         """
         advice = "override `middleware(self, model, summarizer)`, or `agent`"
-        raise TypeError(f"{type(self).__name__}: {advice} (window {model.window}, {summarizer.kind})")
+        raise TypeError(
+            f"{type(self).__name__}: {advice} (window {model.window}, {summarizer.kind})"
+        )
 
-    def agent(self, model: ScriptedChatModel, tools: Sequence[Any], summarizer: Summaries, saver: Any) -> Any:
+    def agent(
+        self,
+        model: ScriptedChatModel,
+        tools: Sequence[Any],
+        summarizer: Summaries,
+        saver: Any,
+    ) -> Any:
         """Return a compiled graph over `messages` with these parts."""
         from langchain.agents import create_agent  # noqa: PLC0415
 
         own = self.middleware(model, summarizer)
         chain = list(own) if isinstance(own, list | tuple) else [own]
-        return create_agent(model, list(tools), system_prompt=SYSTEM_PROMPT, middleware=chain, checkpointer=saver)
+        return create_agent(
+            model,
+            list(tools),
+            system_prompt=SYSTEM_PROMPT,
+            middleware=chain,
+            checkpointer=saver,
+        )
 
     # What plays the conversations.
 
     def model(self, answer: Answer, **options: Any) -> ScriptedChatModel:
         """Return the strict model with a part to play."""
         sizes = {"window": self.context_window, "max_tokens": self.max_tokens}
-        return ScriptedChatModel(script=answer, counter=count_tokens_approximately, **sizes | options)
+        return ScriptedChatModel(
+            script=answer, counter=count_tokens_approximately, **sizes | options
+        )
 
     def talk(
         self,
@@ -193,13 +263,18 @@ class ContextMiddlewareTests:
         tools: Sequence[Any] = (read,),
     ) -> list[AnyMessage]:
         """Ask one question after the other; return the question of each request that was answered."""
-        agent, current = self.agent(model, tools, Summaries(kind=kind), InMemorySaver()), list[AnyMessage]()
+        agent, current = (
+            self.agent(model, tools, Summaries(kind=kind), InMemorySaver()),
+            list[AnyMessage](),
+        )
         for message in asked:
             agent.invoke({"messages": [message]}, {**THREAD, "recursion_limit": 1_000})
             current += [message] * (len(model.answered) - len(current))
         return current
 
-    def long_talk(self, answer: Answer | None = None, *, kind: str = "good") -> ScriptedChatModel:
+    def long_talk(
+        self, answer: Answer | None = None, *, kind: str = "good"
+    ) -> ScriptedChatModel:
         """Hold the long conversation; the rule is stated first."""
         model = self.model(answer or calling(1))
         self.talk(model, self.questions(), kind=kind)
@@ -213,7 +288,9 @@ class ContextMiddlewareTests:
     def require_fitting(self, model: ScriptedChatModel) -> None:
         """Fail when the provider refused more requests than may be."""
         count, first = len(model.refusals), model.refusals[:3]
-        assert count <= self.most_refusals, f"{count} of {count + len(model.answered)} requests were refused: {first}"
+        assert count <= self.most_refusals, (
+            f"{count} of {count + len(model.answered)} requests were refused: {first}"
+        )
 
     # What every context middleware should keep.
 
@@ -234,8 +311,13 @@ class ContextMiddlewareTests:
     def test_the_system_prompt_is_in_every_request(self) -> None:
         """Whole, and before all else."""
         model = self.long_talk()
-        assert all(isinstance(request.messages[0], SystemMessage) for request in model.answered)
-        assert all(SYSTEM_PROMPT.strip() in request.messages[0].text for request in model.answered)
+        assert all(
+            isinstance(request.messages[0], SystemMessage) for request in model.answered
+        )
+        assert all(
+            SYSTEM_PROMPT.strip() in request.messages[0].text
+            for request in model.answered
+        )
 
     def test_the_current_question_is_in_every_request(self) -> None:
         """Whole: what is asked is the last thing that may be left out or summed up."""
@@ -243,9 +325,13 @@ class ContextMiddlewareTests:
         current = self.talk(model, self.questions())
         assert len(current) >= 4 * self.turns
         missing = [
-            asked.text[:20] for asked, sent in zip(current, model.answered, strict=True) if not _shows(sent, asked.text)
+            asked.text[:20]
+            for asked, sent in zip(current, model.answered, strict=True)
+            if not _shows(sent, asked.text)
         ]
-        assert not missing, f"{len(missing)} of {len(current)} requests lack their question, first {missing[0]!r}"
+        assert not missing, (
+            f"{len(missing)} of {len(current)} requests lack their question, first {missing[0]!r}"
+        )
 
     def test_a_rule_that_was_stated_early_is_still_shown(self) -> None:
         """Verbatim, as a summary or as a note: the model has to know it to keep it."""
@@ -264,10 +350,14 @@ class ContextMiddlewareTests:
         self.talk(model, [question(n) for n in range(3)], tools=[read_all])
         self.require_fitting(model)
 
-    def test_a_question_larger_than_the_window_is_not_sent_again_and_again(self) -> None:
+    def test_a_question_larger_than_the_window_is_not_sent_again_and_again(
+        self,
+    ) -> None:
         """It is shortened, or refused with an error that names its size."""
         model = self.model(calling(0))
-        huge = HumanMessage("Question 0: what of this? " + WORD * 4_000, id="question-0")
+        huge = HumanMessage(
+            "Question 0: what of this? " + WORD * 4_000, id="question-0"
+        )
         try:
             self.talk(model, [huge])
         except Exception as error:  # noqa: BLE001  # whatever it says is looked at
@@ -286,23 +376,37 @@ class ContextMiddlewareTests:
         """What changes in the middle of a request is paid for in full by whoever caches prefixes."""
         model = self.long_talk()
         pairs = list(pairwise(model.answered))
-        stable = sum(_payload(after)[: len(before.messages)] == _payload(before) for before, after in pairs)
+        stable = sum(
+            _payload(after)[: len(before.messages)] == _payload(before)
+            for before, after in pairs
+        )
         share = stable / len(pairs)
-        assert share >= self.least_stability, f"{share:.0%} of the requests extend the one before"
+        assert share >= self.least_stability, (
+            f"{share:.0%} of the requests extend the one before"
+        )
 
     @pytest.mark.parametrize("name", BLOCKS)
     def test_blocks_of_a_provider_come_back_as_they_were(self, name: str) -> None:
         """In the requests that follow their answer, in the order in which it brought them."""
         maker, content, beside = BLOCKS[name]
-        made = AIMessage(content, id="made", additional_kwargs=beside, response_metadata={"model_provider": maker})
+        made = AIMessage(
+            content,
+            id="made",
+            additional_kwargs=beside,
+            response_metadata={"model_provider": maker},
+        )
         answers = iter([made])
         model = self.model(lambda *_: next(answers, AIMessage("Next.")))
         self.talk(model, [question(n) for n in range(3)])
         for request in model.answered[1:]:
             found = [
-                message for message in request.messages if isinstance(message, AIMessage) and message.content == content
+                message
+                for message in request.messages
+                if isinstance(message, AIMessage) and message.content == content
             ]
-            assert found, f"the blocks of the answer are gone: {[type(m).__name__ for m in request.messages]}"
+            assert found, (
+                f"the blocks of the answer are gone: {[type(m).__name__ for m in request.messages]}"
+            )
             assert found[0].additional_kwargs == beside
 
     @pytest.mark.parametrize("name", ["anthropic compaction", "openai compaction"])
@@ -314,7 +418,11 @@ class ContextMiddlewareTests:
         play = calling(1)
         model = self.model(lambda *request: next(answers, None) or play(*request))
         self.talk(model, [question(n) for n in range(self.turns)])
-        lists = [message.content for message in model.answered[-1].messages if isinstance(message.content, list)]
+        lists = [
+            message.content
+            for message in model.answered[-1].messages
+            if isinstance(message.content, list)
+        ]
         assert content[0] in [block for blocks in lists for block in blocks]
 
     def test_no_summary_leaks_into_the_stream_of_an_answer(self) -> None:
@@ -322,7 +430,9 @@ class ContextMiddlewareTests:
         model, saver = self.model(calling(1)), InMemorySaver()
         agent, shown = self.agent(model, [read], Summaries(), saver), list[str]()
         for number in range(self.turns):
-            for chunk, _ in agent.stream({"messages": [question(number)]}, THREAD, stream_mode="messages"):
+            for chunk, _ in agent.stream(
+                {"messages": [question(number)]}, THREAD, stream_mode="messages"
+            ):
                 shown += [chunk.text] if chunk.type in {"ai", "AIMessageChunk"} else []
         assert shown
         assert not any(SUMMARY_MARK in text for text in shown)
@@ -358,7 +468,9 @@ class ContextMiddlewareTests:
 
 
 def _asks(message: BaseMessage) -> bool:
-    return isinstance(message, HumanMessage) and message.text.startswith(("Question", RULE))
+    return isinstance(message, HumanMessage) and message.text.startswith(
+        ("Question", RULE)
+    )
 
 
 def _shows(request: ScriptedRequest, text: str) -> bool:
@@ -367,4 +479,7 @@ def _shows(request: ScriptedRequest, text: str) -> bool:
 
 def _payload(request: ScriptedRequest) -> list[Any]:
     """What of a request a provider reads."""
-    return [(message.type, message.content, getattr(message, "tool_calls", None)) for message in request.messages]
+    return [
+        (message.type, message.content, getattr(message, "tool_calls", None))
+        for message in request.messages
+    ]

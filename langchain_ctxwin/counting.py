@@ -35,7 +35,12 @@ from math import ceil, inf, isfinite
 from typing import Any, ClassVar
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AnyMessage, MessageLikeRepresentation, SystemMessage, convert_to_messages
+from langchain_core.messages import (
+    AnyMessage,
+    MessageLikeRepresentation,
+    SystemMessage,
+    convert_to_messages,
+)
 
 from langchain_ctxwin.core.blocks import compact_json
 from langchain_ctxwin.core.model_info import family_of
@@ -63,13 +68,19 @@ class LocalCounter:
 
     def __init__(self, count: Callable[[str], int], *, family: str) -> None:
         if family not in FRAMING:
-            raise ConfigError(f"family={family!r} is unknown: use one of {', '.join(sorted(FRAMING))}")
+            raise ConfigError(
+                f"family={family!r} is unknown: use one of {', '.join(sorted(FRAMING))}"
+            )
         self.family = family
         self._count = count
 
-    def __call__(self, messages: Iterable[MessageLikeRepresentation], *, tools: Any = None) -> int:
+    def __call__(
+        self, messages: Iterable[MessageLikeRepresentation], *, tools: Any = None
+    ) -> int:
         """Return the tokens of a request."""
-        return ceil(request_tokens(messages, tools, FRAMING[self.family], self.count_text))
+        return ceil(
+            request_tokens(messages, tools, FRAMING[self.family], self.count_text)
+        )
 
     def count_text(self, text: str) -> int:
         """Return the tokens of a plain text, without any framing; special tokens are text as well."""
@@ -109,15 +120,22 @@ class VocabularyCounter(LocalCounter):
         try:
             import quicktok  # noqa: PLC0415  # optional
         except ImportError as error:
-            raise ConfigError("exact counts need a tokenizer: pip install langchain-ctxwin[exact]") from error
+            raise ConfigError(
+                "exact counts need a tokenizer: pip install langchain-ctxwin[exact]"
+            ) from error
         try:
             count = quicktok.get_encoding(encoding).count
-        except (RuntimeError, TypeError) as error:  # an unknown name, and what is no name
+        except (
+            RuntimeError,
+            TypeError,
+        ) as error:  # an unknown name, and what is no name
             bundled = ", ".join(sorted(set(quicktok.MODEL_TO_ENCODING.values())))
             raise ConfigError(
                 f"encoding={encoding!r} is not on this machine: use one of {bundled}, or import it into quicktok"
             ) from error
-        implied = (family for start, family in FAMILIES.items() if encoding.startswith(start))
+        implied = (
+            family for start, family in FAMILIES.items() if encoding.startswith(start)
+        )
         super().__init__(count, family=family or next(implied, "generic"))
         self.encoding = encoding
 
@@ -138,14 +156,19 @@ class TokenizerFileCounter(LocalCounter):
 
     Instantiate:
         ```python
-        engine = ContextEngine(limits=model, counter=TokenizerFileCounter("models/tokenizer.json", family="llama"))
+        engine = ContextEngine(
+            limits=model,
+            counter=TokenizerFileCounter("models/tokenizer.json", family="llama"),
+        )
         ```
 
     Raises:
         ConfigError: the package is missing, the file cannot be read as a tokenizer, or the family is unknown.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, family: str = "generic") -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], *, family: str = "generic"
+    ) -> None:
         expect(path, PATH, "path", "the path of a tokenizer.json")
         try:
             from tokenizers import Tokenizer  # noqa: PLC0415  # optional
@@ -160,18 +183,27 @@ class TokenizerFileCounter(LocalCounter):
             tokenizer.encode_special_tokens = True
             tokenizer.encode(PROBE, add_special_tokens=False)
         except Exception as error:  # the package raises nothing more specific
-            raise ConfigError(f"{os.fspath(path)} is no usable tokenizer.json: {error}") from error
-        super().__init__(lambda text: len(tokenizer.encode(text, add_special_tokens=False)), family=family)
+            raise ConfigError(
+                f"{os.fspath(path)} is no usable tokenizer.json: {error}"
+            ) from error
+        super().__init__(
+            lambda text: len(tokenizer.encode(text, add_special_tokens=False)),
+            family=family,
+        )
         self.path = path
 
 
-REQUESTS_PER_MINUTE = 60  # the lowest published limit of a counting endpoint is 100 (Anthropic, tier 1)
+REQUESTS_PER_MINUTE = (
+    60  # the lowest published limit of a counting endpoint is 100 (Anthropic, tier 1)
+)
 TIMEOUT_SECONDS = 5.0  # for one count: several times what the endpoints take, and short beside a model call
 MAX_COUNTS = 1_024  # requests whose counts are remembered, about 200 bytes each
 MAX_FACT_CHARS = 40  # a status of an error is a code word; what is longer is a text, and may quote the request
 MINUTE_SECONDS = 60.0
 RETRY_SECONDS = 60.0  # until a provider that could not count is asked again: the estimate serves meanwhile
-UNSENT = frozenset({"id", "artifact", "response_metadata", "usage_metadata"})  # to any provider
+UNSENT = frozenset(
+    {"id", "artifact", "response_metadata", "usage_metadata"}
+)  # to any provider
 
 
 class RemoteCounter(ABC):
@@ -184,7 +216,9 @@ class RemoteCounter(ABC):
 
     exact: ClassVar[bool] = False
     provider: ClassVar[str]
-    chat_model: ClassVar[tuple[str, str]]  # package and class of the model that it counts with
+    chat_model: ClassVar[
+        tuple[str, str]
+    ]  # package and class of the model that it counts with
 
     def __init__(
         self,
@@ -195,21 +229,35 @@ class RemoteCounter(ABC):
         timeout_seconds: float = TIMEOUT_SECONDS,
         clock: Clock = time.time,
     ) -> None:
-        if isinstance(requests_per_minute, bool) or not isinstance(requests_per_minute, int) or requests_per_minute < 1:
-            raise ConfigError(f"requests_per_minute={requests_per_minute!r}: give a whole number of at least 1")
+        if (
+            isinstance(requests_per_minute, bool)
+            or not isinstance(requests_per_minute, int)
+            or requests_per_minute < 1
+        ):
+            raise ConfigError(
+                f"requests_per_minute={requests_per_minute!r}: give a whole number of at least 1"
+            )
         if not (timeout_seconds > 0 and isfinite(timeout_seconds)):
-            raise ConfigError(f"timeout_seconds={timeout_seconds!r}: give a positive number of seconds")
+            raise ConfigError(
+                f"timeout_seconds={timeout_seconds!r}: give a positive number of seconds"
+            )
         module, name = self.chat_model
         counter, package = type(self).__name__, module.replace("_", "-")
         try:
             expected = getattr(import_module(module), name)
         except ImportError as error:
-            raise ConfigError(f"{counter} needs {name}: pip install {package}") from error
+            raise ConfigError(
+                f"{counter} needs {name}: pip install {package}"
+            ) from error
         if not isinstance(model, expected):
             kind = type(model).__name__
-            raise ConfigError(f"{counter} cannot count with a {kind}: give it the {name} itself, without bound tools")
+            raise ConfigError(
+                f"{counter} cannot count with a {kind}: give it the {name} itself, without bound tools"
+            )
         self.model: Any = model
-        self.estimator: TokenCounter = estimator or TokenEstimator(family=family_of(model))
+        self.estimator: TokenCounter = estimator or TokenEstimator(
+            family=family_of(model)
+        )
         self.timeout_seconds = timeout_seconds
         self._clock = clock
         self._asked_at: deque[float] = deque(maxlen=requests_per_minute)
@@ -220,13 +268,17 @@ class RemoteCounter(ABC):
     def ask(self, messages: list[AnyMessage], tools: list[Any]) -> Any:
         """Ask for the tokens of a request; blocks, and any exception means that there is no count."""
 
-    def __call__(self, messages: Iterable[MessageLikeRepresentation], *, tools: Any = None) -> int:
+    def __call__(
+        self, messages: Iterable[MessageLikeRepresentation], *, tools: Any = None
+    ) -> int:
         """Return the provider's count, else the estimator's."""
         request: Any = convert_to_messages(list(messages))
         counted = self.count_request(request, tools=tools)
         return int(self.estimator(request, tools=tools)) if counted is None else counted
 
-    def count_request(self, messages: Sequence[AnyMessage], *, tools: Any = None) -> int | None:
+    def count_request(
+        self, messages: Sequence[AnyMessage], *, tools: Any = None
+    ) -> int | None:
         """Return the input tokens of the request, or None: not to be had now, the estimate stands."""
         request, definitions = list(messages), list(tools or ())
         if all(isinstance(message, SystemMessage) for message in request):
@@ -236,7 +288,9 @@ class RemoteCounter(ABC):
         if known is not None or not self._may_ask():
             return known
         try:
-            tokens = in_daemon(lambda: self.ask(request, definitions)).result(self.timeout_seconds)
+            tokens = in_daemon(lambda: self.ask(request, definitions)).result(
+                self.timeout_seconds
+            )
             reason = _fault(tokens)
         except Exception as error:  # noqa: BLE001  # counting is soft: any failure only means that the estimate stands
             reason = _reason(error, self.timeout_seconds)
@@ -246,9 +300,13 @@ class RemoteCounter(ABC):
             return None
         return self._counts.put(digest, tokens)
 
-    async def acount_request(self, messages: Sequence[AnyMessage], *, tools: Any = None) -> int | None:
+    async def acount_request(
+        self, messages: Sequence[AnyMessage], *, tools: Any = None
+    ) -> int | None:
         """Like `count_request`, without blocking the event loop: in a thread."""
-        return await asyncio.wrap_future(in_daemon(lambda: self.count_request(messages, tools=tools)))
+        return await asyncio.wrap_future(
+            in_daemon(lambda: self.count_request(messages, tools=tools))
+        )
 
     def upper(self, tokens: int) -> int:
         """Upper bound of the true count: what `__call__` returns may be an estimate."""
@@ -286,7 +344,9 @@ class GeminiCounter(RemoteCounter):
 
     Use:
         ```python
-        counter.count_request([SystemMessage("Be brief."), HumanMessage("hi")], tools=[search])  # or None
+        counter.count_request(
+            [SystemMessage("Be brief."), HumanMessage("hi")], tools=[search]
+        )  # or None
         ```
     """
 
@@ -297,7 +357,10 @@ class GeminiCounter(RemoteCounter):
         """Ask `countTokens`."""
         from google.genai.types import CountTokensConfig, HttpOptions  # noqa: PLC0415  # loaded by the model already
 
-        model, options = self.model, HttpOptions(timeout=int(self.timeout_seconds * 1000))
+        model, options = (
+            self.model,
+            HttpOptions(timeout=int(self.timeout_seconds * 1000)),
+        )
         bound = model.bind_tools(tools).kwargs["tools"] if tools else None
         # No public name converts messages; without this one there is no count.
         request = model._prepare_request(messages, tools=bound)  # noqa: SLF001
@@ -308,11 +371,19 @@ class GeminiCounter(RemoteCounter):
         else:  # here the SDK refuses system instruction and tools; the API takes them in the whole request
             # The client insists on contents beside the whole request; they are taken out again before it is sent.
             question = {"model": model.model, "contents": "-"}
-            whole = {"model": model.model if "/" in model.model else f"models/{model.model}", "contents": contents}
-            whole |= {"systemInstruction": fixed.pop("system_instruction"), "tools": fixed.pop("tools")}
+            whole = {
+                "model": model.model if "/" in model.model else f"models/{model.model}",
+                "contents": contents,
+            }
+            whole |= {
+                "systemInstruction": fixed.pop("system_instruction"),
+                "tools": fixed.pop("tools"),
+            }
             rest = {key: _json(part) for key, part in whole.items() if part}
             options.extra_body = {"contents": [], "generateContentRequest": rest}
-        counted = model.client.models.count_tokens(**question, config=CountTokensConfig(**fixed, http_options=options))
+        counted = model.client.models.count_tokens(
+            **question, config=CountTokensConfig(**fixed, http_options=options)
+        )
         return counted.total_tokens
 
 
@@ -340,13 +411,18 @@ class AnthropicCounter(RemoteCounter):
 
     def ask(self, messages: list[AnyMessage], tools: list[Any]) -> Any:
         """Ask `count_tokens`."""
-        return self.model.get_num_tokens_from_messages(messages, tools=tools or None, timeout=self.timeout_seconds)
+        return self.model.get_num_tokens_from_messages(
+            messages, tools=tools or None, timeout=self.timeout_seconds
+        )
 
 
 def request_digest(messages: Sequence[AnyMessage], tools: Sequence[Any]) -> str:
     """A short text that differs whenever something differs that is sent."""
     seen = hashlib.blake2b(digest_size=16)  # two requests do not meet by chance
-    fields = [{name: value for name, value in message if name not in UNSENT} for message in messages]
+    fields = [
+        {name: value for name, value in message if name not in UNSENT}
+        for message in messages
+    ]
     for part in (*fields, list(map(tool_definition, tools))):
         seen.update(f"{compact_json(part)}\n".encode("utf-8", "surrogatepass"))
     return seen.hexdigest()
@@ -364,8 +440,12 @@ def _reason(error: Exception, timeout_seconds: float) -> str:
     if isinstance(error, TimeoutError):
         return f"{name}: no answer within {timeout_seconds:g} seconds"
     facts = ""
-    for fact in (getattr(error, key, None) for key in ("status_code", "code", "status")):
-        if isinstance(fact, int) or (isinstance(fact, str) and fact.isupper() and len(fact) <= MAX_FACT_CHARS):
+    for fact in (
+        getattr(error, key, None) for key in ("status_code", "code", "status")
+    ):
+        if isinstance(fact, int) or (
+            isinstance(fact, str) and fact.isupper() and len(fact) <= MAX_FACT_CHARS
+        ):
             facts += f" {fact}"
     return f"{name}:{facts}" if facts else name
 
@@ -374,4 +454,8 @@ def _json(part: Any) -> Any:
     """A part of a request in the JSON of the REST API."""
     if isinstance(part, list):
         return [_json(item) for item in part]
-    return part if isinstance(part, str) else part.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return (
+        part
+        if isinstance(part, str)
+        else part.model_dump(mode="json", by_alias=True, exclude_none=True)
+    )

@@ -90,16 +90,45 @@ def forget(
         >>> forget("42", store=InMemoryStore()).summaries
         0
     """
-    given = {"store": store, "checkpointer": checkpointer, "results": results, "history": history}
-    expect(thread_id, str if thread_id else (), "thread_id", "the id of the thread to forget, as a text")
-    expect(store, BaseStore | None, "store", "the store that the graph was compiled with")
-    expect(checkpointer, BaseCheckpointSaver | None, "checkpointer", "the one that the graph was compiled with")
-    expect(jobs, SummaryJobs | None, "jobs", "the SummaryJobs of your engine, or leave it out")
-    expect(scope, str | None, "scope", "what the guard's scope returns for this conversation, a text")
+    given = {
+        "store": store,
+        "checkpointer": checkpointer,
+        "results": results,
+        "history": history,
+    }
+    expect(
+        thread_id,
+        str if thread_id else (),
+        "thread_id",
+        "the id of the thread to forget, as a text",
+    )
+    expect(
+        store, BaseStore | None, "store", "the store that the graph was compiled with"
+    )
+    expect(
+        checkpointer,
+        BaseCheckpointSaver | None,
+        "checkpointer",
+        "the one that the graph was compiled with",
+    )
+    expect(
+        jobs,
+        SummaryJobs | None,
+        "jobs",
+        "the SummaryJobs of your engine, or leave it out",
+    )
+    expect(
+        scope,
+        str | None,
+        "scope",
+        "what the guard's scope returns for this conversation, a text",
+    )
     kept = [_result_store(one, scope) for one in _listed(results)]
     kept += [LangGraphResultStore(store)] if store is not None else []
     wanted = "a HistorySink, a History, or the path of its file"
-    histories = expect_each(_listed(history), str | Path | History | HistorySink, "history", wanted)
+    histories = expect_each(
+        _listed(history), str | Path | History | HistorySink, "history", wanted
+    )
     namespace = namespace_of_results(thread_id if scope is None else scope)
     # What holds the text goes last: the store, the histories, the checkpoints.
     cancelled = (jobs or default_jobs()).cancel_thread(thread_id)
@@ -108,10 +137,15 @@ def forget(
         thread_id=thread_id,
         jobs=cancelled,
         results=sum(one.clear(namespace) for one in kept),
-        summaries=delete_items(store, namespace_of_summaries(thread_id)) if store is not None else 0,
+        summaries=delete_items(store, namespace_of_summaries(thread_id))
+        if store is not None
+        else 0,
         events=sum(_forgotten_events(one, thread_id) for one in histories),
-        had_checkpoints=checkpointer is not None and _had_checkpoints(checkpointer, thread_id),
-        not_given=tuple(name for name, value in given.items() if value is None or value == ()),
+        had_checkpoints=checkpointer is not None
+        and _had_checkpoints(checkpointer, thread_id),
+        not_given=tuple(
+            name for name, value in given.items() if value is None or value == ()
+        ),
     )
 
 
@@ -121,13 +155,21 @@ async def aforget(thread_id: str, **places: Any) -> Forgotten:
 
 
 def _listed(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, list | tuple | set) else [] if value is None else [value]
+    return (
+        list(value)
+        if isinstance(value, list | tuple | set)
+        else []
+        if value is None
+        else [value]
+    )
 
 
 def _result_store(given: Any, scope: str | None) -> Any:
     """The store of results that was given, or that of a guard."""
     if isinstance(given, ToolResultGuard) and given.has_own_scope and scope is None:
-        raise ConfigError("the guard of results= has a scope of its own: pass scope=, what it returns for this thread")
+        raise ConfigError(
+            "the guard of results= has a scope of its own: pass scope=, what it returns for this thread"
+        )
     kept = given.store if isinstance(given, ToolResultGuard) else given
     if not callable(getattr(kept, "clear", None)):
         raise ConfigError(
@@ -139,7 +181,9 @@ def _result_store(given: Any, scope: str | None) -> Any:
 
 def _forgotten_events(one: Any, thread_id: str) -> int:
     if isinstance(one, HistorySink):
-        Reporter([one], own=()).flush()  # what was reported of the thread is in the file then
+        Reporter(
+            [one], own=()
+        ).flush()  # what was reported of the thread is in the file then
         if not one.path.exists():
             return 0
     history = History(one) if isinstance(one, str | Path) else one
@@ -151,7 +195,9 @@ def _had_checkpoints(saver: BaseCheckpointSaver[Any], thread_id: str) -> bool:
     found = False
     for thread in (thread_id, spare_of(thread_id)):
         try:
-            found |= saver.get_tuple({"configurable": {"thread_id": thread}}) is not None
+            found |= (
+                saver.get_tuple({"configurable": {"thread_id": thread}}) is not None
+            )
         except Exception:  # noqa: BLE001  # what cannot be read is there all the same, and can be deleted
             found = True
         saver.delete_thread(thread)

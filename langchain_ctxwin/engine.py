@@ -18,7 +18,13 @@ from langchain_ctxwin.core.compaction import Compaction
 from langchain_ctxwin.core.events import SummaryEvent, SummaryStatus
 from langchain_ctxwin.core.limits import ModelLimits, for_everybody, limits_given
 from langchain_ctxwin.core.measuring import measured
-from langchain_ctxwin.core.model_info import ModelInfo, arguments_of, family_of, model_name, rules_of
+from langchain_ctxwin.core.model_info import (
+    ModelInfo,
+    arguments_of,
+    family_of,
+    model_name,
+    rules_of,
+)
 from langchain_ctxwin.core.native import NEVER_DEFER
 from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.core.pairing import Rules
@@ -29,7 +35,13 @@ from langchain_ctxwin.core.provider_call import call_arguments, dressed
 from langchain_ctxwin.core.record import Record
 from langchain_ctxwin.core.recovery import learned_limit, refused, retry_target
 from langchain_ctxwin.core.request import Window
-from langchain_ctxwin.core.session import Pending, Session, read_key, read_session, with_new_pins
+from langchain_ctxwin.core.session import (
+    Pending,
+    Session,
+    read_key,
+    read_session,
+    with_new_pins,
+)
 from langchain_ctxwin.core.tool_schemas import listed, recall_name
 from langchain_ctxwin.core.turns import as_messages
 from langchain_ctxwin.core.updates import (
@@ -112,12 +124,16 @@ class ContextEngine:
 
     Instantiate:
         ```python
-        engine = ContextEngine(limits=ModelLimits(context_window=8192, max_output_tokens=1024))
+        engine = ContextEngine(
+            limits=ModelLimits(context_window=8192, max_output_tokens=1024)
+        )
         ```
 
     Use:
         ```python
-        fitted = engine.fit(messages, session=session, system_prompt="You are ...", tools=tools)
+        fitted = engine.fit(
+            messages, session=session, system_prompt="You are ...", tools=tools
+        )
         answer = model.invoke(fitted.request)
         session = fitted.session
         ```
@@ -143,12 +159,23 @@ class ContextEngine:
         clock: Clock = time.time,
     ) -> None:
         hooks = {"before_compaction": before_compaction}
-        check_collaborators(config=config, counter=counter, learned=learned, jobs=jobs, pin_when=pin_when, **hooks)
+        check_collaborators(
+            config=config,
+            counter=counter,
+            learned=learned,
+            jobs=jobs,
+            pin_when=pin_when,
+            **hooks,
+        )
         self._live: LiveConfig = ContextConfig() if config is None else config
         self._settings = self._refused = self._live.current
         self._registry = limits if is_registry(limits) else None
         self._followed = followed(limits, learned)
-        self._limits = ModelLimits() if self._registry else _checked_limits(limits_given(limits), self._settings)
+        self._limits = (
+            ModelLimits()
+            if self._registry
+            else _checked_limits(limits_given(limits), self._settings)
+        )
         self.model = "" if self._registry else model_name(limits)
         """Name of the model that the limits are of; empty when they were given as numbers."""
         self._truncating, self._known_rules = Seen(), Lru[tuple[Any, Rules]](MAX_TEXTS)
@@ -161,9 +188,13 @@ class ContextEngine:
         self._learned = learned
         reserve = self._limits.output_reserve(self._settings.output_reserve)
         room = self._limits.input_limit(reserve) if self._limits.known else None
-        writes = as_summarizer(summarizer, counter=self._pricings.default.count, max_input_tokens=room)
+        writes = as_summarizer(
+            summarizer, counter=self._pricings.default.count, max_input_tokens=room
+        )
         if isinstance(writes, ModelSummarizer):
-            writes = writes.written_as(self._settings.summary_prompt, self._settings.summary_sections)
+            writes = writes.written_as(
+                self._settings.summary_prompt, self._settings.summary_sections
+            )
         self.summarizer = writes
         """Writes the summaries."""
         self.summarizer_model = model_name(self.summarizer)
@@ -205,7 +236,9 @@ class ContextEngine:
             if self._registry is None:
                 _checked_limits(self.limits, now)
         except ConfigError as error:
-            log.warning("config.refused", reason=str(error), active="the settings before")
+            log.warning(
+                "config.refused", reason=str(error), active="the settings before"
+            )
             self._refused = now
         else:
             self._settings = now
@@ -236,12 +269,18 @@ class ContextEngine:
 
         Examples:
             >>> from langchain_ctxwin import ContextEngine, ModelLimits
-            >>> engine = ContextEngine(ModelLimits(context_window=8192, max_output_tokens=1024))
-            >>> fitted = engine.fit([("user", "Hello!")], system_prompt="You are brief.")
+            >>> engine = ContextEngine(
+            ...     ModelLimits(context_window=8192, max_output_tokens=1024)
+            ... )
+            >>> fitted = engine.fit(
+            ...     [("user", "Hello!")], system_prompt="You are brief."
+            ... )
             >>> [message.content for message in fitted.request]
             ['You are brief.', 'Hello!']
         """
-        return run(self._fitting(messages, session, system_prompt=system_prompt, tools=tools))
+        return run(
+            self._fitting(messages, session, system_prompt=system_prompt, tools=tools)
+        )
 
     async def afit(
         self,
@@ -252,10 +291,16 @@ class ContextEngine:
         tools: Sequence[Any] = (),
     ) -> Fitted:
         """Like `fit`, awaiting the summarizer and a counter that asks its provider."""
-        return await arun(self._fitting(messages, session, system_prompt=system_prompt, tools=tools))
+        return await arun(
+            self._fitting(messages, session, system_prompt=system_prompt, tools=tools)
+        )
 
-    def _fitting(self, messages: Any, session: Mapping[str, Any] | None, **fixed: Any) -> Work[Fitted]:
-        window = yield from self.verifying(self.measure(messages, session=session, **fixed))
+    def _fitting(
+        self, messages: Any, session: Mapping[str, Any] | None, **fixed: Any
+    ) -> Work[Fitted]:
+        window = yield from self.verifying(
+            self.measure(messages, session=session, **fixed)
+        )
         for planned in (self.plan, self.emergency, self.relieve):
             compaction = planned(window)
             if compaction is not None:
@@ -288,18 +333,33 @@ class ContextEngine:
             ConfigError: a learned or configured limit leaves no room for input, or something is no message or tool.
         """
         messages, tools = as_messages(messages), listed(tools)
-        expect(system_prompt, str | SystemMessage, "system_prompt", "a text or a SystemMessage")
-        expect(session, Mapping | None, "session", "the state of the conversation, or None")
+        expect(
+            system_prompt,
+            str | SystemMessage,
+            "system_prompt",
+            "a text or a SystemMessage",
+        )
+        expect(
+            session, Mapping | None, "session", "the state of the conversation, or None"
+        )
         if model is None and self._registry is not None:
             model = called  # whose limits the registry is asked for
         rules = self.rules_of(called if called is not None else model)
         info = called if isinstance(called, ModelInfo) else None
-        parts = self._parts(messages, system_prompt, tools, self._pricings.of(model), rules)
+        parts = self._parts(
+            messages, system_prompt, tools, self._pricings.of(model), rules
+        )
         stated = self._limits_of(model)
         declared = stated if stated.known else self.limits
-        parts = replace(parts, model=model_name(model) or self.model, declared=declared, info=info)
-        read = read_session(session, messages, self._read_key, parts.history.checksum_of)
-        return self._window(parts, with_new_pins(read, parts.history, parts.pins), declared)
+        parts = replace(
+            parts, model=model_name(model) or self.model, declared=declared, info=info
+        )
+        read = read_session(
+            session, messages, self._read_key, parts.history.checksum_of
+        )
+        return self._window(
+            parts, with_new_pins(read, parts.history, parts.pins), declared
+        )
 
     def _read_key(self, name: str, value: object) -> tuple[Any, tuple[str, ...]]:
         """What a state key holds; the record, which is long, is read once while it is the same object."""
@@ -341,7 +401,11 @@ class ContextEngine:
         if fault:
             log.warning("count.failed", reason=fault, instead="estimate")
             return window
-        return window if tokens is None else self._again(window, from_count(window, tokens))
+        return (
+            window
+            if tokens is None
+            else self._again(window, from_count(window, tokens))
+        )
 
     def plan(self, window: Window) -> Compaction | None:
         """Return the summary that is due now, or None; pure, calls no model.
@@ -373,9 +437,13 @@ class ContextEngine:
 
     def asked(self, window: Window, *, summarize: bool = True) -> Compaction | None:
         """Return what leaves when the host asks to compact, or None when the history is small already."""
-        return self._agreed(window, partial(planning.asked, is_local=self.is_local or not summarize))
+        return self._agreed(
+            window, partial(planning.asked, is_local=self.is_local or not summarize)
+        )
 
-    def emergency(self, window: Window, *, target_tokens: int | None = None) -> Compaction | None:
+    def emergency(
+        self, window: Window, *, target_tokens: int | None = None
+    ) -> Compaction | None:
         """Return what has to leave so that the request fits, or None when it fits; pure, calls no model.
 
         Args:
@@ -386,12 +454,16 @@ class ContextEngine:
             BudgetExceededError: the request cannot be made to fit, whatever leaves.
         """
         limit = (
-            expect(window, Window, "window", MEASURED).budget.input_limit if target_tokens is None else target_tokens
+            expect(window, Window, "window", MEASURED).budget.input_limit
+            if target_tokens is None
+            else target_tokens
         )
         plan = partial(planning.emergency, target_tokens=target_tokens)
         return agreed(self._before, window, plan, limit=limit, is_hard=True)
 
-    def apply(self, compaction: Compaction | None, window: Window, *, call: Any = None) -> dict[str, Any]:
+    def apply(
+        self, compaction: Compaction | None, window: Window, *, call: Any = None
+    ) -> dict[str, Any]:
         """Carry a compaction out and return the update of the `context_*` keys; applying it twice gives the same view.
 
         Of None, which `plan` returns where nothing is due, the update is empty. A summarizer that fails changes nothing
@@ -403,15 +475,25 @@ class ContextEngine:
             call: what the agent's requests go to, tools bound. A summarizer that is the same model object is asked by
                 extending the last request, whose prefix the provider has in its cache.
         """
-        return {} if compaction is None else run(self.applying(compaction, window, call=call)).session.to_json()
+        return (
+            {}
+            if compaction is None
+            else run(self.applying(compaction, window, call=call)).session.to_json()
+        )
 
-    async def aapply(self, compaction: Compaction | None, window: Window, *, call: Any = None) -> dict[str, Any]:
+    async def aapply(
+        self, compaction: Compaction | None, window: Window, *, call: Any = None
+    ) -> dict[str, Any]:
         """Like `apply`, awaiting the summarizer."""
         if compaction is None:
             return {}
-        return (await arun(self.applying(compaction, window, call=call))).session.to_json()
+        return (
+            await arun(self.applying(compaction, window, call=call))
+        ).session.to_json()
 
-    def applying(self, compaction: Compaction, window: Window, *, call: Any = None) -> Work[Window]:
+    def applying(
+        self, compaction: Compaction, window: Window, *, call: Any = None
+    ) -> Work[Window]:
         """The work of `apply`, for sync and async callers: the request afterwards, priced, with its session."""
         expect(compaction, Compaction, "compaction", "what plan or emergency returned")
         began = time.perf_counter()
@@ -426,7 +508,13 @@ class ContextEngine:
                 return replace(window, session=after_failure(window, str(error)))
             after = after_summary(compaction, window, written.text, written.cost)
             self.report_summary(window, "ready", "", written, messages=stop - start)
-        report_compaction(self.reporter, compaction, window, after, seconds=time.perf_counter() - began)
+        report_compaction(
+            self.reporter,
+            compaction,
+            window,
+            after,
+            seconds=time.perf_counter() - began,
+        )
         return after
 
     def build(self, window: Window) -> list[AnyMessage]:
@@ -437,10 +525,17 @@ class ContextEngine:
         Raises:
             ConfigError: tools and system prompt have more cache breakpoints than a request may have.
         """
-        return dressed(window, settings_of(expect(window, Window, "window", MEASURED)).prompt_cache)
+        return dressed(
+            window, settings_of(expect(window, Window, "window", MEASURED)).prompt_cache
+        )
 
     def call_options(
-        self, window: Window, messages: Sequence[AnyMessage], *, conversation: str = "", call: Any = None
+        self,
+        window: Window,
+        messages: Sequence[AnyMessage],
+        *,
+        conversation: str = "",
+        call: Any = None,
     ) -> dict[str, Any]:
         """Return the arguments that go along with a request; the nodes and the middleware pass them by themselves.
 
@@ -456,15 +551,23 @@ class ContextEngine:
         Examples:
             >>> from langchain_core.messages import HumanMessage
             >>> from langchain_ctxwin import ContextEngine, ModelInfo
-            >>> engine = ContextEngine(ModelInfo(name="claude", provider="anthropic", context_window=200_000))
+            >>> engine = ContextEngine(
+            ...     ModelInfo(
+            ...         name="claude", provider="anthropic", context_window=200_000
+            ...     )
+            ... )
             >>> window = engine.measure([HumanMessage("Hello!")])
             >>> engine.call_options(window, engine.build(window))
             {'cache_control': {'type': 'ephemeral'}}
         """
         cached, given = settings_of(window).prompt_cache, arguments_of(call)
-        return call_arguments(window, messages, cached, conversation=conversation, given=given)
+        return call_arguments(
+            window, messages, cached, conversation=conversation, given=given
+        )
 
-    def learn(self, window: Window, overflow: ContextOverflow, *, is_stated: bool = True) -> Window:
+    def learn(
+        self, window: Window, overflow: ContextOverflow, *, is_stated: bool = True
+    ) -> Window:
         """Measure a refused request again with what the refusal stated; a stated limit is remembered for others.
 
         One that nobody stated, because it was inferred from an answer (`is_stated=False`), holds for this conversation.
@@ -480,9 +583,16 @@ class ContextEngine:
             if forget is not None:
                 forget(model, tokens)
         except Exception as error:  # noqa: BLE001  # the conversation knows the limit; a broken memory is no reason to end it
-            log.warning("limits.not_withdrawn", model=model, reason=type(error).__name__, tokens=tokens)
+            log.warning(
+                "limits.not_withdrawn",
+                model=model,
+                reason=type(error).__name__,
+                tokens=tokens,
+            )
 
-    def recover(self, window: Window, overflow: ContextOverflow, *, is_stated: bool = True) -> dict[str, Any]:
+    def recover(
+        self, window: Window, overflow: ContextOverflow, *, is_stated: bool = True
+    ) -> dict[str, Any]:
         """Learn from a refused request, shrink the view and return the session update.
 
         Calls no model. What the provider stated about its limit is kept in `context_counts`.
@@ -490,13 +600,19 @@ class ContextEngine:
         Raises:
             BudgetExceededError: the request is at its smallest and still too large.
         """
-        return self.shrunk(self.learn(window, overflow, is_stated=is_stated), window, overflow).session.to_json()
+        return self.shrunk(
+            self.learn(window, overflow, is_stated=is_stated), window, overflow
+        ).session.to_json()
 
-    def shrunk(self, learned: Window, refused: Window, overflow: ContextOverflow) -> Window:
+    def shrunk(
+        self, learned: Window, refused: Window, overflow: ContextOverflow
+    ) -> Window:
         """Return what follows a refused request, which was measured again with what the refusal taught."""
         if learned.view.without_media - refused.view.without_media:
             return learned
-        compaction = self.emergency(learned, target_tokens=retry_target(learned, overflow))
+        compaction = self.emergency(
+            learned, target_tokens=retry_target(learned, overflow)
+        )
         if compaction is None:
             raise planning.refusal_of(learned)
         return run(self.applying(compaction, learned))
@@ -515,18 +631,26 @@ class ContextEngine:
         """True when summaries are written off the critical path; one that needs no model is written in place."""
         return settings_of(window).summarize == "background" and not self.is_local
 
-    def written(self, window: Window, pending: Pending, *, call: Any = None) -> Work[Written]:
+    def written(
+        self, window: Window, pending: Pending, *, call: Any = None
+    ) -> Work[Written]:
         """Write the summary that is on its way, here and now; the work for sync and async callers.
 
         Raises:
             SummarizationError: the summarizer failed, was too slow, or wrote nothing that can be used.
         """
-        task = self._task(window, pending.start.index, pending.stop, pending.max_tokens, call)
+        task = self._task(
+            window, pending.start.index, pending.stop, pending.max_tokens, call
+        )
         return (yield from writing_summary(**task))
 
-    def writing(self, window: Window, pending: Pending, *, call: Any = None) -> Callable[[], str]:
+    def writing(
+        self, window: Window, pending: Pending, *, call: Any = None
+    ) -> Callable[[], str]:
         """Return what writes a summary that is due, for another thread; it holds the messages that it needs."""
-        task = self._task(window, pending.start.index, pending.stop, pending.max_tokens, call)
+        task = self._task(
+            window, pending.start.index, pending.stop, pending.max_tokens, call
+        )
         del task["timeout_seconds"]
         return partial(task.pop("summarizer").summarize, **task)
 
@@ -553,16 +677,28 @@ class ContextEngine:
         if written is not None:
             facts = written.cost | {"seconds": round(written.seconds, 3)}
             facts["tokens"] = window.parts.price_text(written.text)
-            facts["cost"] = written.usage.cost(self.summarizer_info()) if written.calls else None
-        facts |= {"reason": own_words(reason), "quoting": {"reason": reason}, "messages": messages}
-        self.reporter.emit(SummaryEvent(status=status, model=self.summarizer_model, key=key, **facts))
+            facts["cost"] = (
+                written.usage.cost(self.summarizer_info()) if written.calls else None
+            )
+        facts |= {
+            "reason": own_words(reason),
+            "quoting": {"reason": reason},
+            "messages": messages,
+        }
+        self.reporter.emit(
+            SummaryEvent(status=status, model=self.summarizer_model, key=key, **facts)
+        )
 
     def summarizer_info(self) -> ModelInfo | None:
         """Return the prices of the model that writes summaries; those of the agent's are not taken for another's."""
         name = self.summarizer_model
-        return self.prices.of(name) if name == self.model else self.prices.of_other(name)
+        return (
+            self.prices.of(name) if name == self.model else self.prices.of_other(name)
+        )
 
-    def _task(self, window: Window, start: int, stop: int, max_tokens: int, call: Any) -> dict[str, Any]:
+    def _task(
+        self, window: Window, start: int, stop: int, max_tokens: int, call: Any
+    ) -> dict[str, Any]:
         """Who writes a summary of the messages in `[start, stop)`, and from what."""
         if self.reporter.sinks:
             self.summarizer_info()  # prices are looked up while it is written
@@ -570,7 +706,9 @@ class ContextEngine:
         if window.parts.focus and isinstance(summarizer, ModelSummarizer):
             summarizer = summarizer.focused(window.parts.focus)
         if not isinstance(summarizer, ModelSummarizer) and not self.is_local:
-            messages = [message.model_copy(deep=True) for message in messages]  # what anybody wrote may change them
+            messages = [
+                message.model_copy(deep=True) for message in messages
+            ]  # what anybody wrote may change them
         elif isinstance(summarizer, ModelSummarizer) and call is not None:
             summarizer = summarizer.extending(call, last_request(window, start, stop))
         return {
@@ -581,42 +719,69 @@ class ContextEngine:
             "timeout_seconds": settings_of(window).summary_timeout_seconds,
         }
 
-    def _again(self, window: Window, counts: dict[str, Any], *, was_refused: bool = False) -> Window:
+    def _again(
+        self, window: Window, counts: dict[str, Any], *, was_refused: bool = False
+    ) -> Window:
         """Measure the same request with another `context_counts`."""
         session = replace(window.session, counts=counts)
-        return self._window(window.parts, session, window.limits, was_refused=was_refused)
+        return self._window(
+            window.parts, session, window.limits, was_refused=was_refused
+        )
 
     def rules_of(self, model: Any) -> Rules:
         """Return what the provider of a model takes; None is the one of the engine's limits."""
         if model is None:
             return self._rules
         # The model in the value stays alive, so an id in the key cannot come to mean another one.
-        return once(self._known_rules, id(model), lambda: (model, self._read_rules(model)))[1]
+        return once(
+            self._known_rules, id(model), lambda: (model, self._read_rules(model))
+        )[1]
 
     def _read_rules(self, model: Any) -> Rules:
         """Look at a model for the first time."""
-        if arguments_of(model).get("truncation") == "auto" and self._truncating.is_new(model_name(model)):
+        if arguments_of(model).get("truncation") == "auto" and self._truncating.is_new(
+            model_name(model)
+        ):
             advice = "leave truncation out, the request fits without it"
-            log.warning("provider.truncates", model=model_name(model), reason="its server drops the middle", do=advice)
+            log.warning(
+                "provider.truncates",
+                model=model_name(model),
+                reason="its server drops the middle",
+                do=advice,
+            )
         return rules_of(model)
 
     def _hear(self, window: Window, overflow: ContextOverflow) -> None:
         """Tell the memory of limits that somebody passed about a stated one."""
-        model, stated = window.parts.model, for_everybody(learned_limit(window, overflow), window.parts.declared)
+        model, stated = (
+            window.parts.model,
+            for_everybody(learned_limit(window, overflow), window.parts.declared),
+        )
         if self._learned is None or not stated:
             return
         try:
             self._learned.learn(model, stated)
         except Exception as error:  # noqa: BLE001  # see accepted
-            log.warning("limits.not_learned", model=model, reason=type(error).__name__, **stated)
+            log.warning(
+                "limits.not_learned", model=model, reason=type(error).__name__, **stated
+            )
 
-    def _window(self, parts: Parts, session: Session, stated: ModelLimits, *, was_refused: bool = False) -> Window:
+    def _window(
+        self,
+        parts: Parts,
+        session: Session,
+        stated: ModelLimits,
+        *,
+        was_refused: bool = False,
+    ) -> Window:
         heard: Mapping[str, int] = {}
         try:
             if self._learned is not None:
                 heard = for_everybody(self._learned.recall(parts.model), parts.declared)
         except Exception as error:  # noqa: BLE001  # see accepted
-            log.warning("limits.not_recalled", model=parts.model, reason=type(error).__name__)
+            log.warning(
+                "limits.not_recalled", model=parts.model, reason=type(error).__name__
+            )
         return measured(parts, session, stated, heard, was_refused=was_refused)
 
     def _parts(
@@ -634,15 +799,19 @@ class ContextEngine:
             settings=settings,
             pricer=pricing,
             system=system,
-            system_tokens=pricing.base_tokens + (pricing.price(system) if system else 0),
+            system_tokens=pricing.base_tokens
+            + (pricing.price(system) if system else 0),
             tools=tools,
             tool_tokens=pricing.prompt_tokens(tools, rules.provider),
             tools_digest=pricing.tools_digest(tools),
-            has_deferred=rules.provider not in NEVER_DEFER and pricing.has_deferred(tools),
+            has_deferred=rules.provider not in NEVER_DEFER
+            and pricing.has_deferred(tools),
             rules=rules,
             media=settings.media,
             now_seconds=self.clock() if settings.compact_when_idle else None,
-            pins=history.wished | history.marked if settings.client_pins else history.wished,
+            pins=history.wished | history.marked
+            if settings.client_pins
+            else history.wished,
             recall=recall_name(tools),
         )
 
@@ -667,9 +836,16 @@ HOOKS = {
 }
 
 
-def check_collaborators(*, config: Any, counter: Any, learned: Any, jobs: Any, **hooks: Any) -> None:
+def check_collaborators(
+    *, config: Any, counter: Any, learned: Any, jobs: Any, **hooks: Any
+) -> None:
     """Raise `ConfigError` for what cannot serve an engine; None is a default everywhere."""
-    expect(config, ContextConfig | LiveConfig | None, "config", "a ContextConfig, for example ContextConfig(keep=0.4)")
+    expect(
+        config,
+        ContextConfig | LiveConfig | None,
+        "config",
+        "a ContextConfig, for example ContextConfig(keep=0.4)",
+    )
     if counter is not None and not _is_made(counter, "__call__"):
         raise ConfigError(
             f"counter={brief(counter)}: pass a callable that counts the tokens of messages, for example "
@@ -681,13 +857,23 @@ def check_collaborators(*, config: Any, counter: Any, learned: Any, jobs: Any, *
             "or None"
         )
     if jobs is not None and not _is_made(jobs, "start", "find", "forget", "cancel"):
-        raise ConfigError(f"jobs={brief(jobs)}: pass a SummaryJobs, or None for those that the process shares")
+        raise ConfigError(
+            f"jobs={brief(jobs)}: pass a SummaryJobs, or None for those that the process shares"
+        )
     for name, hook in hooks.items():
-        is_class = isinstance(hook, type) and name != "pin_when"  # `bool` says which messages are pinned, too
-        if hook is not None and (not callable(hook) or iscoroutinefunction(hook) or is_class):
-            raise ConfigError(f"{name}={brief(hook)}: pass a plain function that {HOOKS[name]}, or None")
+        is_class = (
+            isinstance(hook, type) and name != "pin_when"
+        )  # `bool` says which messages are pinned, too
+        if hook is not None and (
+            not callable(hook) or iscoroutinefunction(hook) or is_class
+        ):
+            raise ConfigError(
+                f"{name}={brief(hook)}: pass a plain function that {HOOKS[name]}, or None"
+            )
 
 
 def _is_made(value: Any, *methods: str) -> bool:
     """True for an object with these methods; a class has them too, but is not an object made from it."""
-    return not isinstance(value, type) and all(callable(getattr(value, name, None)) for name in methods)
+    return not isinstance(value, type) and all(
+        callable(getattr(value, name, None)) for name in methods
+    )

@@ -37,7 +37,11 @@ class ContextWindowError(Exception):
     def __str__(self) -> str:
         """Return the message."""
         text = super().__str__()
-        return "\n".join(map(escaped, text.split("\n"))) if self._has_lines else escaped(text)
+        return (
+            "\n".join(map(escaped, text.split("\n")))
+            if self._has_lines
+            else escaped(text)
+        )
 
 
 class BudgetExceededError(ContextWindowError):
@@ -49,7 +53,9 @@ class BudgetExceededError(ContextWindowError):
 
     _has_lines = True
 
-    def __init__(self, message: str, *, report: Mapping[str, object] | None = None) -> None:
+    def __init__(
+        self, message: str, *, report: Mapping[str, object] | None = None
+    ) -> None:
         super().__init__(message)
         self.report: dict[str, object] = dict(report or {})
         """The `context_report` of the refused request (tokens per region); empty when unknown."""
@@ -58,7 +64,9 @@ class BudgetExceededError(ContextWindowError):
 class ThreadBudgetError(ContextWindowError):
     """A thread spent what `max_thread_cost` or `max_thread_tokens` allows; the next model call was not made."""
 
-    def __init__(self, message: str, *, setting: str = "", spent: str = "", limit: str = "") -> None:
+    def __init__(
+        self, message: str, *, setting: str = "", spent: str = "", limit: str = ""
+    ) -> None:
         super().__init__(message)
         self.setting = setting
         """`max_thread_cost` or `max_thread_tokens`."""
@@ -80,7 +88,9 @@ class NoModelFitsError(ContextWindowError):
 
     _has_lines = True
 
-    def __init__(self, message: str, *, rejected: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, message: str, *, rejected: Mapping[str, str] | None = None
+    ) -> None:
         super().__init__(message)
         self.rejected: dict[str, str] = dict(rejected or {})
         """Candidate -> why it cannot take the request."""
@@ -126,7 +136,10 @@ def escaped(text: str) -> str:
         >>> print(escaped("a\x1b[2Jb\u202e"))
         a\x1b[2Jb\u202e
     """
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape").decode("ascii")
+        for c in text
+    )
 
 
 SHOWN_CHARS = 80
@@ -156,7 +169,10 @@ def expect_each(values: Any, kinds: Any, name: str, wanted: str) -> list[Any]:
     if isinstance(values, str | bytes | Mapping):
         expect(values, (), name, wanted)
     expect(values, Iterable, name, wanted)
-    return [expect(value, kinds, f"{name}[{index}]", wanted) for index, value in enumerate(values)]
+    return [
+        expect(value, kinds, f"{name}[{index}]", wanted)
+        for index, value in enumerate(values)
+    ]
 
 
 def brief(value: object) -> str:

@@ -41,7 +41,9 @@ class GuardedCounter:
         self.has_failed = True
         return self._estimator(messages, tools=tools)
 
-    def attempt(self, messages: Sequence[AnyMessage], *, tools: Any = None) -> int | None:
+    def attempt(
+        self, messages: Sequence[AnyMessage], *, tools: Any = None
+    ) -> int | None:
         """Return the counter's own count, or None."""
         try:
             value = self._counter(messages, **({"tools": tools} if tools else {}))

@@ -26,7 +26,12 @@ Plan = Callable[[Window], Compaction | None]
 
 
 def agreed(
-    hook: BeforeCompaction | None, window: Window, plan: Plan, *, limit: int, is_hard: bool
+    hook: BeforeCompaction | None,
+    window: Window,
+    plan: Plan,
+    *,
+    limit: int,
+    is_hard: bool,
 ) -> Compaction | None:
     """Return what is planned for a request, as far as the application agrees.
 
@@ -42,31 +47,54 @@ def agreed(
         return compaction
     answer = hook(window, compaction)
     if answer is None:
-        return _ignored(compaction, "the request does not fit, so something has to leave") if is_hard else None
+        return (
+            _ignored(compaction, "the request does not fit, so something has to leave")
+            if is_hard
+            else None
+        )
     if not isinstance(answer, Compaction):
         raise ConfigError(
             f"before_compaction returned {answer!r:.80}: return the compaction, compaction.spare(...), "
             "compaction.with_lines(...), or None"
         )
     if answer.after is not compaction.after or answer.snapshot != compaction.snapshot:
-        return _ignored(compaction, "it was changed by hand: use its methods spare and with_lines")
+        return _ignored(
+            compaction, "it was changed by hand: use its methods spare and with_lines"
+        )
     if not answer.spared and not answer.lines:
         return replace(compaction, reason=answer.reason)
     try:
         changed = plan(_with_wishes(window, answer))
     except BudgetExceededError:
-        return _ignored(compaction, "with the spared messages the request cannot be made to fit")
+        return _ignored(
+            compaction, "with the spared messages the request cannot be made to fit"
+        )
     fits = changed is None or changed.upper_after <= max(limit, compaction.upper_after)
-    return changed if fits else _ignored(compaction, "with the spared messages and lines the request does not fit")
+    return (
+        changed
+        if fits
+        else _ignored(
+            compaction, "with the spared messages and lines the request does not fit"
+        )
+    )
 
 
 def report_compaction(
-    reporter: Reporter, compaction: Compaction, window: Window, after: Window, *, seconds: float
+    reporter: Reporter,
+    compaction: Compaction,
+    window: Window,
+    after: Window,
+    *,
+    seconds: float,
 ) -> None:
     """Report what a compaction changed that took so long; nothing where it came to nothing."""
     if after.session.compactions <= window.session.compactions:
         return
-    messages, model, limit = window.parts.messages, window.parts.model, window.input_limit
+    messages, model, limit = (
+        window.parts.messages,
+        window.parts.model,
+        window.input_limit,
+    )
     left = left_behind(compaction.after, window.session.view)
     event = CompactionEvent(
         kind=compaction.kind,
@@ -83,7 +111,9 @@ def report_compaction(
     reporter.emit(event)
     before, clamped = window.view.clamped, after.view.clamped
     cut = after.clamped_newest()
-    new = {name: sizes for name, sizes in cut.items() if before.get(name) != clamped[name]}
+    new = {
+        name: sizes for name, sizes in cut.items() if before.get(name) != clamped[name]
+    }
     if new:  # what was just said, or just found, is not shown whole
         about = {"shown_tokens": new, "input_limit": limit}
         reporter.emit(NoticeEvent(model=model, notice="newest_clamped", about=about))
@@ -104,7 +134,10 @@ def _with_wishes(window: Window, answer: Compaction) -> Window:
     last = message_id(messages, len(messages) - 1)
     lines = (line for text in answer.lines for line in lines_to_keep(text, last))
     spared = {positions[key] for key in answer.spared if key in positions}
-    return replace(window, parts=replace(parts, pins=parts.pins | spared, keeps=(*parts.keeps, *lines)))
+    return replace(
+        window,
+        parts=replace(parts, pins=parts.pins | spared, keeps=(*parts.keeps, *lines)),
+    )
 
 
 DESCRIPTION = (
@@ -118,7 +151,9 @@ ANSWER = "Older messages leave your view now. What you asked to keep stays in th
 Keep = Annotated[str, "What must stay, one fact per line."]
 
 
-def create_compact_tool(*, name: str = "compact_context", description: str = DESCRIPTION) -> BaseTool:
+def create_compact_tool(
+    *, name: str = "compact_context", description: str = DESCRIPTION
+) -> BaseTool:
     """Return a tool with which an agent compacts its own view at the end of a phase, naming what to keep.
 
     The request after the call is compacted down to the low-water mark (`ContextConfig.keep`), although it fits; when it
@@ -134,14 +169,37 @@ def create_compact_tool(*, name: str = "compact_context", description: str = DES
 
     Examples:
         ```python
-        agent = create_context_agent(model, [search, create_compact_tool()], checkpointer=InMemorySaver())
+        agent = create_context_agent(
+            model, [search, create_compact_tool()], checkpointer=InMemorySaver()
+        )
         ```
     """
-    expect(name, str if name else (), "name", "the name by which the model calls the tool")
-    told = expect(description, str, "description", "the text that tells the model what the tool does")
-    expect(told, object if told.strip() else (), "description", "the text that tells the model what the tool does")
+    expect(
+        name, str if name else (), "name", "the name by which the model calls the tool"
+    )
+    told = expect(
+        description,
+        str,
+        "description",
+        "the text that tells the model what the tool does",
+    )
+    expect(
+        told,
+        object if told.strip() else (),
+        "description",
+        "the text that tells the model what the tool does",
+    )
 
-    def compact_context(call_id: Annotated[str, InjectedToolCallId], keep: Keep = "") -> ToolMessage:
-        return ToolMessage(ANSWER, tool_call_id=call_id, name=name, additional_kwargs={COMPACT_KEY: keep})
+    def compact_context(
+        call_id: Annotated[str, InjectedToolCallId], keep: Keep = ""
+    ) -> ToolMessage:
+        return ToolMessage(
+            ANSWER,
+            tool_call_id=call_id,
+            name=name,
+            additional_kwargs={COMPACT_KEY: keep},
+        )
 
-    return StructuredTool.from_function(compact_context, name=name, description=description, parse_docstring=False)
+    return StructuredTool.from_function(
+        compact_context, name=name, description=description, parse_docstring=False
+    )

@@ -37,10 +37,14 @@ class FollowedLimits:
                 raise
             return own
         output, requested = found.max_output_tokens, own.requested_output_tokens
-        if requested is None or (found.context_window is not None and requested >= found.context_window):
+        if requested is None or (
+            found.context_window is not None and requested >= found.context_window
+        ):
             return found
         output = output if output is None or requested <= output else None
-        return replace(found, requested_output_tokens=requested, max_output_tokens=output)
+        return replace(
+            found, requested_output_tokens=requested, max_output_tokens=output
+        )
 
     @property
     def name(self) -> str:

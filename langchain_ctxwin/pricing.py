@@ -61,7 +61,9 @@ class Pricing:
     def __init__(self, counter: TokenCounter, *, family: str) -> None:
         self.remote = counter if isinstance(counter, RequestCounter) else None
         """Counts whole requests where the provider does; None for a counter that prices messages by itself."""
-        self.counter = counter.estimator if isinstance(counter, RequestCounter) else counter
+        self.counter = (
+            counter.estimator if isinstance(counter, RequestCounter) else counter
+        )
         """Counts messages and tools."""
         self._estimator = TokenEstimator(family)
         self.count = GuardedCounter(self.counter, self._estimator)
@@ -71,7 +73,9 @@ class Pricing:
         self.price = PerMessage(lambda message: self._net([message]))
         self._tool_sets: Lru[ToolSet] = Lru(MAX_TEXTS)
         self._prompts: Lru[tuple[tuple[Any, ...], int]] = Lru(MAX_TEXTS)
-        self._histories: Lru[MessageHistory] = Lru(MAX_CONVERSATIONS, of_conversations=True)
+        self._histories: Lru[MessageHistory] = Lru(
+            MAX_CONVERSATIONS, of_conversations=True
+        )
         self._takes_tools = takes_tools(self.counter)
 
     @property
@@ -83,7 +87,9 @@ class Pricing:
     def exact(self) -> bool:
         """True when the counter states that its counts are exact, and could count everything so far."""
         return (
-            bool(getattr(self.counter, "exact", False)) and not self.count.has_failed and self._asked_base() is not None
+            bool(getattr(self.counter, "exact", False))
+            and not self.count.has_failed
+            and self._asked_base() is not None
         )
 
     @property
@@ -99,9 +105,13 @@ class Pricing:
         """Tokens of what the prompt of a provider holds of these tools before any is loaded."""
         if not self.has_deferred(tools):
             return self.tools(tools)
-        kept = tuple(tools)  # keeps them alive, so that an id in the key cannot come to mean another one
+        kept = tuple(
+            tools
+        )  # keeps them alive, so that an id in the key cannot come to mean another one
         key = (provider, *map(id, kept))
-        return once(self._prompts, key, lambda: (kept, self.tools(in_prompt(kept, provider))))[1]
+        return once(
+            self._prompts, key, lambda: (kept, self.tools(in_prompt(kept, provider)))
+        )[1]
 
     def has_deferred(self, tools: Sequence[Any]) -> bool:
         """True when some of the tools are not in a prompt until they are loaded."""
@@ -113,10 +123,15 @@ class Pricing:
 
     def loaded(self, tools: Sequence[Any], name: str) -> int:
         """Tokens that a message adds which loads one of these tools, by name; 0 for another."""
-        tool = next((tool for tool in tools if is_deferred(tool) and name_of(tool) == name), None)
+        tool = next(
+            (tool for tool in tools if is_deferred(tool) and name_of(tool) == name),
+            None,
+        )
         return 0 if tool is None else self.tools([tool, tool]) - self.tools([tool])
 
-    def history(self, messages: Sequence[AnyMessage], pin_when: PinWhen | None = None) -> MessageHistory:
+    def history(
+        self, messages: Sequence[AnyMessage], pin_when: PinWhen | None = None
+    ) -> MessageHistory:
         """Return the history of a conversation, of which only what is new is looked at.
 
         Raises:
@@ -125,7 +140,9 @@ class Pricing:
         if not messages:
             return MessageHistory()
         name = messages[0].id or id(messages[0])
-        return self._histories.put(name, read_history(messages, self._histories.get(name), pin_when=pin_when))
+        return self._histories.put(
+            name, read_history(messages, self._histories.get(name), pin_when=pin_when)
+        )
 
     def tools_digest(self, tools: Sequence[Any]) -> str:
         """Fingerprint of the tool definitions."""
@@ -139,9 +156,15 @@ class Pricing:
 
     def _net(self, messages: list[AnyMessage], tools: list[Any] | None = None) -> int:
         """Tokens beyond those of an empty request, by whoever counts: each adds something of its own to every one."""
-        tokens, base_tokens = self.count.attempt(messages, tools=tools), self.base_tokens
+        tokens, base_tokens = (
+            self.count.attempt(messages, tools=tools),
+            self.base_tokens,
+        )
         if tokens is None:
-            tokens, base_tokens = self.count.estimate(messages, tools=tools), self._estimator([])
+            tokens, base_tokens = (
+                self.count.estimate(messages, tools=tools),
+                self._estimator([]),
+            )
         return max(0, tokens - base_tokens)
 
     def _tool_set(self, tools: Sequence[Any]) -> ToolSet:
@@ -157,7 +180,9 @@ class Pricing:
         found = ToolSet(
             tools=kept,
             tokens=tokens,
-            digest=hashlib.blake2b("\0".join(texts).encode("utf-8", "surrogatepass"), digest_size=12).hexdigest(),
+            digest=hashlib.blake2b(
+                "\0".join(texts).encode("utf-8", "surrogatepass"), digest_size=12
+            ).hexdigest(),
             is_deferred=any(map(is_deferred, kept)),
             parameters=parameter_names(kept),
         )
@@ -178,7 +203,9 @@ class Pricings:
             return self.default
         family = family_of(model)
         known = self._by_family.get(family)
-        return known or self._by_family.setdefault(family, Pricing(TokenEstimator(family), family=family))
+        return known or self._by_family.setdefault(
+            family, Pricing(TokenEstimator(family), family=family)
+        )
 
 
 def _doubt_of(counter: TokenCounter) -> Doubt:

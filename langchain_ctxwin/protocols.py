@@ -33,7 +33,9 @@ def takes_tools(counter: TokenCounter) -> bool:
         parameters = inspect.signature(counter).parameters
     except (TypeError, ValueError):
         return False
-    return "tools" in parameters or any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
+    return "tools" in parameters or any(
+        p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()
+    )
 
 
 @runtime_checkable
@@ -43,11 +45,15 @@ class RequestCounter(Protocol):
     estimator: TokenCounter
     """Prices single messages, and stands in for every count that could not be had."""
 
-    def count_request(self, messages: Sequence[AnyMessage], *, tools: Any = None) -> int | None:
+    def count_request(
+        self, messages: Sequence[AnyMessage], *, tools: Any = None
+    ) -> int | None:
         """Return the input tokens of the request, or None: not to be had now, the estimate stands. Never raises."""
         ...
 
-    async def acount_request(self, messages: Sequence[AnyMessage], *, tools: Any = None) -> int | None:
+    async def acount_request(
+        self, messages: Sequence[AnyMessage], *, tools: Any = None
+    ) -> int | None:
         """Like `count_request`, without blocking the event loop."""
         ...
 
@@ -72,7 +78,9 @@ class LimitMemory(Protocol):
 class Summarizer(Protocol):
     """Writes one summary of a previous summary and the messages that follow it."""
 
-    def summarize(self, messages: Sequence[AnyMessage], *, previous: str, max_tokens: int) -> str:
+    def summarize(
+        self, messages: Sequence[AnyMessage], *, previous: str, max_tokens: int
+    ) -> str:
         """Return the new summary, at most about `max_tokens` long, or raise `SummarizationError`.
 
         Called in a thread of its own.

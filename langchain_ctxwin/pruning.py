@@ -24,7 +24,10 @@ __all__ = ["aprune_thread", "prune_thread"]
 SPARE_OF = "ctxwin_spare_of"
 """Key in the metadata of a spare thread's checkpoints: the thread that is being pruned."""
 
-_PASSING = ("branch:", "__")  # how the channels begin that LangGraph empties after each step
+_PASSING = (
+    "branch:",
+    "__",
+)  # how the channels begin that LangGraph empties after each step
 
 
 def spare_of(thread_id: str) -> str:
@@ -71,9 +74,13 @@ class _Pruning:
     """Prunes one thread."""
 
     def __init__(self, graph: Pregel[Any, Any, Any, Any], thread_id: str) -> None:
-        saver = expect(graph, Pregel, "graph", "the compiled graph that wrote the thread").checkpointer
+        saver = expect(
+            graph, Pregel, "graph", "the compiled graph that wrote the thread"
+        ).checkpointer
         wanted = "the graph that was compiled with the thread's checkpointer"
-        self._saver: BaseCheckpointSaver[Any] = expect(saver, BaseCheckpointSaver, "checkpointer", wanted)
+        self._saver: BaseCheckpointSaver[Any] = expect(
+            saver, BaseCheckpointSaver, "checkpointer", wanted
+        )
         self._graph, self._thread, self._spare = graph, thread_id, spare_of(thread_id)
 
     def done(self) -> int:
@@ -112,8 +119,14 @@ class _Pruning:
                 f"thread {self._spare!r} is not what pruning {self._thread!r} left: delete it if nobody needs it"
             )
         _, there = self._newest(self._thread)
-        has_root, is_whole = (bool(found) and not _namespace(found[-1]) for found in (there, spare))
-        where = {"thread_id": self._thread, "checkpoint_ns": "", "checkpoint_id": spare[-1].checkpoint["id"]}
+        has_root, is_whole = (
+            bool(found) and not _namespace(found[-1]) for found in (there, spare)
+        )
+        where = {
+            "thread_id": self._thread,
+            "checkpoint_ns": "",
+            "checkpoint_id": spare[-1].checkpoint["id"],
+        }
         if is_whole and not has_root:
             self._renew(spare)
         elif not is_whole or self._saver.get_tuple({"configurable": where}):
@@ -130,26 +143,42 @@ class _Pruning:
         for found in self._saver.list({"configurable": {"thread_id": thread}}):
             count += 1
             known = newest.setdefault(_namespace(found), found)
-            newest[_namespace(found)] = max(known, found, key=lambda one: one.checkpoint["id"])
+            newest[_namespace(found)] = max(
+                known, found, key=lambda one: one.checkpoint["id"]
+            )
         return count, sorted(newest.values(), key=_namespace, reverse=True)
 
     def _made_whole(self, found: CheckpointTuple) -> CheckpointTuple:
         """Put into a checkpoint what delta channels are rebuilt from older ones."""
         namespace, checkpoint = _namespace(found), found.checkpoint
-        missing = checkpoint["channel_versions"].keys() - checkpoint["channel_values"].keys()
+        missing = (
+            checkpoint["channel_versions"].keys() - checkpoint["channel_values"].keys()
+        )
         name = "|".join(part.partition(":")[0] for part in namespace.split("|"))
-        graph = dict(self._graph.get_subgraphs(recurse=True)).get(name) if namespace else self._graph
+        graph = (
+            dict(self._graph.get_subgraphs(recurse=True)).get(name)
+            if namespace
+            else self._graph
+        )
         channels = getattr(graph, "channels", None)
-        if channels is None and any(not channel.startswith(_PASSING) for channel in missing):
+        if channels is None and any(
+            not channel.startswith(_PASSING) for channel in missing
+        ):
             raise ConfigError(
                 f"namespace {namespace!r} of thread {self._thread!r} belongs to no subgraph of this graph: pass the "
                 "graph that wrote the thread, or delete the thread"
             )
         known = (channels or {}).items()
-        deltas = {key: spec for key, spec in known if key in missing and isinstance(spec, DeltaChannel)}
+        deltas = {
+            key: spec
+            for key, spec in known
+            if key in missing and isinstance(spec, DeltaChannel)
+        }
         if not deltas:
             return found
-        histories: Any = self._saver.get_delta_channel_history(config=found.config, channels=[*deltas])
+        histories: Any = self._saver.get_delta_channel_history(
+            config=found.config, channels=[*deltas]
+        )
         values = dict(checkpoint["channel_values"])
         for key, spec in deltas.items():
             channel = spec.from_checkpoint(histories[key].get("seed", spec.typ()))
@@ -158,12 +187,25 @@ class _Pruning:
         whole: Any = {**checkpoint, "channel_values": values}
         return found._replace(checkpoint=whole)
 
-    def _write(self, kept: list[CheckpointTuple], thread: str, marks: Mapping[str, str]) -> None:
+    def _write(
+        self, kept: list[CheckpointTuple], thread: str, marks: Mapping[str, str]
+    ) -> None:
         for one in kept:
-            config: Any = {"configurable": {"thread_id": thread, "checkpoint_ns": _namespace(one)}}
+            config: Any = {
+                "configurable": {"thread_id": thread, "checkpoint_ns": _namespace(one)}
+            }
             held = one.checkpoint["channel_values"]
-            versions = {name: version for name, version in one.checkpoint["channel_versions"].items() if name in held}
-            metadata: Any = {**{key: value for key, value in one.metadata.items() if key != SPARE_OF}, **marks}
+            versions = {
+                name: version
+                for name, version in one.checkpoint["channel_versions"].items()
+                if name in held
+            }
+            metadata: Any = {
+                **{
+                    key: value for key, value in one.metadata.items() if key != SPARE_OF
+                },
+                **marks,
+            }
             stored = self._saver.put(config, one.checkpoint, metadata, versions)
             by_task = defaultdict[str, list[tuple[str, Any]]](list)
             for task, channel, value in one.pending_writes or ():

@@ -33,21 +33,40 @@ from langchain_ctxwin.core.turns import NOTE_KEY
 from langchain_ctxwin.core.view import View, first_after_system, message_id
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.protocols import TokenCounter
-from langchain_ctxwin.text import TermIndex, query_terms, statement_spans, terms, word_cut
+from langchain_ctxwin.text import (
+    TermIndex,
+    query_terms,
+    statement_spans,
+    terms,
+    word_cut,
+)
 from langchain_ctxwin.util.memo import memo_of_texts
 
-__all__ = ["Excerpt", "Found", "asearch_messages", "create_recall_tool", "search_messages"]
+__all__ = [
+    "Excerpt",
+    "Found",
+    "asearch_messages",
+    "create_recall_tool",
+    "search_messages",
+]
 
 MAX_TOKENS = 2_000  # of one search: about fifty chat messages
-MIN_TOKENS = 200  # of the tool: one chat message with its label, or a few lines of a long one
+MIN_TOKENS = (
+    200  # of the tool: one chat message with its label, or a few lines of a long one
+)
 LEAST_TOKENS = 8  # of a message with its label: what is ranked behind as many as fill the room is not priced
 MOST_CHARS = 16  # of a token: what is read at once is no longer than so many characters for each one
 QUOTED_CHARS = 80  # of a query or an id, in an answer that finds nothing
 CALL_CHARS = 200  # of the call above its result: as much as the record has of one
 NAME_CHARS = 64  # of a name in a label, the longest that providers accept; anybody's message may have a longer one
 LONG_ID_CHARS = 16  # ids up to this length are short enough
-HANDLE_CHARS = 8  # of a longer id, so that it is unlikely that a later id begins like it
-MAX_SPLIT_TEXTS, SPLIT_TEXT_CHARS = 8_192, 4_096  # whose passages are remembered, up to this length: about 40 MB
+HANDLE_CHARS = (
+    8  # of a longer id, so that it is unlikely that a later id begins like it
+)
+MAX_SPLIT_TEXTS, SPLIT_TEXT_CHARS = (
+    8_192,
+    4_096,
+)  # whose passages are remembered, up to this length: about 40 MB
 
 # BM25's k1 and b: the values that Anserini uses for passages (Yang et al., 2017).
 TERM_SATURATION, LENGTH_NORMALIZATION = 0.9, 0.4
@@ -77,7 +96,9 @@ DESCRIPTION = (
 )
 
 Query = Annotated[str, "Words to search for."]
-MessageId = Annotated[str, "Id of one message to read, or its beginning as shown by this tool."]
+MessageId = Annotated[
+    str, "Id of one message to read, or its beginning as shown by this tool."
+]
 OffsetChars = Annotated[int, "Where to begin reading the message, in characters."]
 
 
@@ -154,7 +175,11 @@ def search_messages(
         ConfigError: the query is empty, there is no room, or `messages` are none.
 
     Examples:
-        >>> history = [("user", "My order is ORD-1234."), ("ai", "Thank you."), ("user", "Nice weather today.")]
+        >>> history = [
+        ...     ("user", "My order is ORD-1234."),
+        ...     ("ai", "Thank you."),
+        ...     ("user", "Nice weather today."),
+        ... ]
         >>> found = search_messages(history, "Which order?", max_tokens=20)
         >>> [message.text for message in found]
         ['My order is ORD-1234.']
@@ -164,11 +189,16 @@ def search_messages(
     if not isinstance(query, str) or not query.strip():
         raise ConfigError(f"query={query!r}: give the words to search for")
     _check(max_tokens, 1, counter)
-    if isinstance(messages, str | bytes | Mapping | BaseMessage) or not isinstance(messages, Iterable):
+    if isinstance(messages, str | bytes | Mapping | BaseMessage) or not isinstance(
+        messages, Iterable
+    ):
         raise ConfigError(f"messages={messages!r:.80}: give a list of messages")
     try:
         history: list[Any] = convert_to_messages(messages)
-    except (ValueError, NotImplementedError) as error:  # what LangChain raises for what is no message
+    except (
+        ValueError,
+        NotImplementedError,
+    ) as error:  # what LangChain raises for what is no message
         raise ConfigError(f"messages: {error}; give a list of messages") from error
     count = counter or TokenEstimator()
     base = count([])
@@ -176,14 +206,28 @@ def search_messages(
     def cost(message: AnyMessage) -> int:
         return count([message]) - base
 
-    passages = _matching(history, [i for i, said in enumerate(history) if said.type != "remove"], query)
+    passages = _matching(
+        history, [i for i, said in enumerate(history) if said.type != "remove"], query
+    )
     scores = dict[int, float]()
     for passage in passages:
         scores[passage.index] = max(passage.score, scores.get(passage.index, 0.0))
-    worths = {index: _worth(scores[index], readable_text(history[index])) for index in scores}
-    by_worth = sorted(scores, key=lambda index: (-worths[index], -index))[: 1 + max_tokens // LEAST_TOKENS]
-    fit = take_while_fits(by_worth, max_tokens - base, lambda index: cost(history[index]), on_overflow="skip")
-    kept, ranked = set(fit.kept), sorted(scores, key=lambda index: (-scores[index], -index))
+    worths = {
+        index: _worth(scores[index], readable_text(history[index])) for index in scores
+    }
+    by_worth = sorted(scores, key=lambda index: (-worths[index], -index))[
+        : 1 + max_tokens // LEAST_TOKENS
+    ]
+    fit = take_while_fits(
+        by_worth,
+        max_tokens - base,
+        lambda index: cost(history[index]),
+        on_overflow="skip",
+    )
+    kept, ranked = (
+        set(fit.kept),
+        sorted(scores, key=lambda index: (-scores[index], -index)),
+    )
     excerpts = _fitting(
         passages[: 1 + max_tokens // LEAST_TOKENS],
         max_tokens - base,
@@ -194,11 +238,15 @@ def search_messages(
         (history[index] for index in ranked if index in kept),
         dropped=(history[index] for index in ranked if index not in kept),
         tokens=base + fit.tokens if kept else 0,
-        excerpts=sorted(excerpts, key=lambda part: (-part.score, -part.index, part.start_char)),
+        excerpts=sorted(
+            excerpts, key=lambda part: (-part.score, -part.index, part.start_char)
+        ),
     )
 
 
-async def asearch_messages(messages: Sequence[MessageLikeRepresentation], query: str, **options: Any) -> Found:
+async def asearch_messages(
+    messages: Sequence[MessageLikeRepresentation], query: str, **options: Any
+) -> Found:
     """Like `search_messages`, on another thread, so that a long history holds up nobody."""
     return await run_in_executor(None, search_messages, messages, query, **options)
 
@@ -228,18 +276,27 @@ def create_recall_tool(
 
     Examples:
         ```python
-        agent = create_context_agent(model, [search, create_recall_tool()], checkpointer=InMemorySaver())
+        agent = create_context_agent(
+            model, [search, create_recall_tool()], checkpointer=InMemorySaver()
+        )
         ```
     """
     _check(max_tokens, MIN_TOKENS, counter)
     if not name:
-        raise ConfigError(f"name={name!r}: give the name by which the model calls the tool")
+        raise ConfigError(
+            f"name={name!r}: give the name by which the model calls the tool"
+        )
     if not isinstance(description, str) or not description.strip():
-        raise ConfigError(f"description={description!r}: give the text that tells the model what the tool does")
+        raise ConfigError(
+            f"description={description!r}: give the text that tells the model what the tool does"
+        )
     price = text_price(counter)
 
     def recall(
-        runtime: ToolRuntime[Any, Any], query: Query = "", message_id: MessageId = "", offset_chars: OffsetChars = 0
+        runtime: ToolRuntime[Any, Any],
+        query: Query = "",
+        message_id: MessageId = "",
+        offset_chars: OffsetChars = 0,
     ) -> str:
         state: Any = runtime.state
         if not isinstance(state, Mapping):
@@ -247,12 +304,20 @@ def create_recall_tool(
         reader = _Reader(list(state.get("messages") or ()), price, max_tokens)
         query, wanted = query.strip(), message_id.strip()
         if not query and not wanted:
-            raise ToolException("Nothing to look for: give `query` with words to search for, or `message_id`.")
+            raise ToolException(
+                "Nothing to look for: give `query` with words to search for, or `message_id`."
+            )
         if wanted:
-            return reader.read(reader.position_of(wanted), query if offset_chars <= 0 else "", offset_chars)
+            return reader.read(
+                reader.position_of(wanted),
+                query if offset_chars <= 0 else "",
+                offset_chars,
+            )
         if query in reader.ids:
             return reader.read(reader.ids.index(query), "", offset_chars)
-        return reader.search(query, _searchable(reader.messages, name), _in_sight(reader.messages, state))
+        return reader.search(
+            query, _searchable(reader.messages, name), _in_sight(reader.messages, state)
+        )
 
     return StructuredTool.from_function(
         recall,
@@ -266,12 +331,22 @@ def create_recall_tool(
 
 def _check(max_tokens: Any, least: int, counter: Any) -> None:
     if counter is not None and (isinstance(counter, type) or not callable(counter)):
-        raise ConfigError(f"counter={counter!r}: give a callable that counts the tokens of messages, or None")
-    if not isinstance(max_tokens, int) or isinstance(max_tokens, bool) or max_tokens < least:
-        raise ConfigError(f"max_tokens={max_tokens!r}: give a whole number of tokens, at least {least}")
+        raise ConfigError(
+            f"counter={counter!r}: give a callable that counts the tokens of messages, or None"
+        )
+    if (
+        not isinstance(max_tokens, int)
+        or isinstance(max_tokens, bool)
+        or max_tokens < least
+    ):
+        raise ConfigError(
+            f"max_tokens={max_tokens!r}: give a whole number of tokens, at least {least}"
+        )
 
 
-def _matching(messages: Sequence[AnyMessage], positions: Iterable[int], query: str) -> list[Excerpt]:
+def _matching(
+    messages: Sequence[AnyMessage], positions: Iterable[int], query: str
+) -> list[Excerpt]:
     """The passages of the messages at these positions that match, by worth; of equals the newer, from its beginning."""
     passages, words = list[Excerpt](), list[Sequence[str]]()
     calls = _answered_calls(messages)
@@ -280,13 +355,27 @@ def _matching(messages: Sequence[AnyMessage], positions: Iterable[int], query: s
         # Beside what it says, a message is found by its author, and a result by its call.
         about = terms(f"{message.name or ''} {calls.get(index, '')}")
         text = readable_text(message)
-        for start, stop, said in _passages(text) if len(text) <= SPLIT_TEXT_CHARS else _passages.__wrapped__(text):
+        for start, stop, said in (
+            _passages(text)
+            if len(text) <= SPLIT_TEXT_CHARS
+            else _passages.__wrapped__(text)
+        ):
             is_whole = stop - start == len(text)
-            part = Excerpt(message=message, index=index, text=text[start:stop], start_char=start, is_whole=is_whole)
+            part = Excerpt(
+                message=message,
+                index=index,
+                text=text[start:stop],
+                start_char=start,
+                is_whole=is_whole,
+            )
             passages.append(part)
             words.append(said if start else (*about, *said))
     found = [
-        replace(passage, score=score, worth=_worth(score, passage.text) * (1 if passage.is_whole else PART_SHARE))
+        replace(
+            passage,
+            score=score,
+            worth=_worth(score, passage.text) * (1 if passage.is_whole else PART_SHARE),
+        )
         for passage, score in zip(passages, _scores(words, query), strict=True)
         if score > 0
     ]
@@ -297,7 +386,10 @@ def _answered_calls(messages: Sequence[AnyMessage]) -> dict[int, str]:
     """Return the call that each result answers, by the result's position; ids of calls are used again."""
     calls, found = dict[str | None, str](), dict[int, str]()
     for index, message in enumerate(messages):
-        calls |= {call["id"]: f"{call['name']} {compact_json(call['args'])}" for call in calls_of(message)}
+        calls |= {
+            call["id"]: f"{call['name']} {compact_json(call['args'])}"
+            for call in calls_of(message)
+        }
         if isinstance(message, ToolMessage) and message.tool_call_id in calls:
             found[index] = calls[message.tool_call_id]
     return found
@@ -312,12 +404,20 @@ def _worth(score: float, text: str) -> float:
 def _passages(text: str) -> Sequence[tuple[int, int, Sequence[str]]]:
     """Where the passages of a text are, and their terms: all of a short one, else statements that follow each other."""
     spans = list[tuple[int, int]]()
-    for start, stop in [(0, len(text))] if len(text) <= WHOLE_CHARS else statement_spans(text, 0, len(text)):
+    for start, stop in (
+        [(0, len(text))]
+        if len(text) <= WHOLE_CHARS
+        else statement_spans(text, 0, len(text))
+    ):
         if spans and stop - spans[-1][0] <= PASSAGE_CHARS:
             spans[-1] = spans[-1][0], stop
         else:
             spans.append((start, stop))
-    return [(start, stop, tuple(terms(text[start:stop]))) for start, stop in spans if stop > start]
+    return [
+        (start, stop, tuple(terms(text[start:stop])))
+        for start, stop in spans
+        if stop > start
+    ]
 
 
 def _scores(words: Sequence[Sequence[str]], query: str) -> list[float]:
@@ -325,7 +425,9 @@ def _scores(words: Sequence[Sequence[str]], query: str) -> list[float]:
     wanted = dict.fromkeys(query_terms(query), 1.0)
     # The index knows only the terms of the query; all others count as one, for the lengths.
     known = [Counter(term if term in wanted else "" for term in said) for said in words]
-    own = TermIndex(known, saturation=TERM_SATURATION, length_share=LENGTH_NORMALIZATION).scores(wanted)
+    own = TermIndex(
+        known, saturation=TERM_SATURATION, length_share=LENGTH_NORMALIZATION
+    ).scores(wanted)
     scores = list(own)
     for distance, share in enumerate(NEIGHBOR_SHARES, start=1):
         for place in range(len(own) - distance):
@@ -335,7 +437,10 @@ def _scores(words: Sequence[Sequence[str]], query: str) -> list[float]:
 
 
 def _fitting(
-    ranked: Iterable[Excerpt], room: int, cost: Callable[[Excerpt], int], fits: Callable[[list[Excerpt]], bool]
+    ranked: Iterable[Excerpt],
+    room: int,
+    cost: Callable[[Excerpt], int],
+    fits: Callable[[list[Excerpt]], bool],
 ) -> list[Excerpt]:
     """The passages that fit, in the order of their places; those that follow each other are one.
 
@@ -349,7 +454,9 @@ def _fitting(
 
 def _joined(passages: Iterable[Excerpt]) -> list[Excerpt]:
     parts = list[Excerpt]()
-    for passage in sorted(passages, key=lambda passage: (passage.index, passage.start_char)):
+    for passage in sorted(
+        passages, key=lambda passage: (passage.index, passage.start_char)
+    ):
         last = parts[-1] if parts else None
         if last and (last.index, last.stop_char) == (passage.index, passage.start_char):
             text, score = last.text + passage.text, max(last.score, passage.score)
@@ -363,7 +470,9 @@ def _joined(passages: Iterable[Excerpt]) -> list[Excerpt]:
 class _Reader:
     """Reads messages of one history, and searches them, for one answer of the tool."""
 
-    def __init__(self, messages: Sequence[AnyMessage], price: WholePrice, max_tokens: int) -> None:
+    def __init__(
+        self, messages: Sequence[AnyMessage], price: WholePrice, max_tokens: int
+    ) -> None:
         self.messages = messages
         self.ids = [message_id(messages, index) for index in range(len(messages))]
         self._price = price
@@ -371,17 +480,29 @@ class _Reader:
         self._handles = handles(messages)
         self._calls = _answered_calls(messages)
         said = ((i, message) for i, message in enumerate(messages) if is_user(message))
-        self._turns = [index for index, message in said if NOTE_KEY not in message.additional_kwargs]
+        self._turns = [
+            index
+            for index, message in said
+            if NOTE_KEY not in message.additional_kwargs
+        ]
 
     def position_of(self, wanted: str) -> int:
         """The position of the message with this id, or of the only one whose id begins like it."""
         if wanted in self.ids:
             return self.ids.index(wanted)
         is_handle = len(wanted) >= HANDLE_CHARS
-        found = [index for index, key in enumerate(self.ids) if is_handle and key.startswith(wanted)]
+        found = [
+            index
+            for index, key in enumerate(self.ids)
+            if is_handle and key.startswith(wanted)
+        ]
         if len(found) == 1:
             return found[0]
-        problem = f"{len(found)} messages have an id that begins like" if found else "No message has the id"
+        problem = (
+            f"{len(found)} messages have an id that begins like"
+            if found
+            else "No message has the id"
+        )
         raise ToolException(
             f"{problem} {wanted[:QUOTED_CHARS]!r}. Copy the whole id from a note or from an earlier answer of this "
             "tool, or search by words with `query`."
@@ -400,10 +521,20 @@ class _Reader:
 
         def page(part: str) -> str:
             stop_char = start_char + len(part)
-            more = f"; read on with offset_chars={stop_char}" if stop_char < len(text) else ""
+            more = (
+                f"; read on with offset_chars={stop_char}"
+                if stop_char < len(text)
+                else ""
+            )
             return f"[{self._author(index)}, characters {start_char} to {stop_char} of {len(text)}{more}]\n{part}"
 
-        return page(_beginning(text[start_char:], self._max_tokens, lambda part: self._price(page(part))))
+        return page(
+            _beginning(
+                text[start_char:],
+                self._max_tokens,
+                lambda part: self._price(page(part)),
+            )
+        )
 
     def search(self, query: str, positions: Sequence[int], seen: frozenset[int]) -> str:
         """The best passages at these positions that are not seen, in the order in which they were said."""
@@ -429,7 +560,10 @@ class _Reader:
 
         room = self._max_tokens - self._price(page([]))
         parts = _fitting(
-            (self._cut(part, room // 2) for part in passages[: self._max_tokens // LEAST_TOKENS]),
+            (
+                self._cut(part, room // 2)
+                for part in passages[: self._max_tokens // LEAST_TOKENS]
+            ),
             room,
             lambda part: self._price(f"{SEPARATOR}{self._labelled(part)}"),
             lambda parts: self._price(page(parts)) <= self._max_tokens,
@@ -447,13 +581,19 @@ class _Reader:
         """A passage behind the line that says whose it is; how to read on stands once, at the top of the page."""
         where = f", {part.start_char}-{part.stop_char} of {len(readable_text(part.message))}"
         label = f"[{self._author(part.index)}{'' if part.is_whole else where}]"
-        return "\n".join(filter(None, (label, self._calls.get(part.index, "")[:CALL_CHARS], part.text)))
+        return "\n".join(
+            filter(
+                None, (label, self._calls.get(part.index, "")[:CALL_CHARS], part.text)
+            )
+        )
 
     def _author(self, index: int) -> str:
         message = self.messages[index]
         role = {"human": "user", "ai": "assistant"}.get(message.type, message.type)
         author = " ".join(filter(None, (role, (message.name or "")[:NAME_CHARS])))
-        return f"{self._handles[index]}, {author}, turn {bisect_right(self._turns, index)}"
+        return (
+            f"{self._handles[index]}, {author}, turn {bisect_right(self._turns, index)}"
+        )
 
 
 def _beginning(text: str, room: int, price: Callable[[str], int]) -> str:
@@ -469,16 +609,29 @@ def handles(messages: Sequence[AnyMessage]) -> list[str]:
 
     Examples:
         >>> from langchain_core.messages import HumanMessage
-        >>> handles([HumanMessage("a", id="4dd9dc63-ae48-41de"), HumanMessage("b", id="m2"), HumanMessage("c")])
+        >>> handles(
+        ...     [
+        ...         HumanMessage("a", id="4dd9dc63-ae48-41de"),
+        ...         HumanMessage("b", id="m2"),
+        ...         HumanMessage("c"),
+        ...     ]
+        ... )
         ['4dd9dc63', 'm2', '#2']
     """
     ids = [message_id(messages, index) for index in range(len(messages))]
     alike = Counter(key[:HANDLE_CHARS] for key in ids)
-    is_short = [len(key) <= LONG_ID_CHARS or alike[key[:HANDLE_CHARS]] > 1 for key in ids]
-    return [key if short else key[:HANDLE_CHARS] for key, short in zip(ids, is_short, strict=True)]
+    is_short = [
+        len(key) <= LONG_ID_CHARS or alike[key[:HANDLE_CHARS]] > 1 for key in ids
+    ]
+    return [
+        key if short else key[:HANDLE_CHARS]
+        for key, short in zip(ids, is_short, strict=True)
+    ]
 
 
-def _in_sight(messages: Sequence[AnyMessage], state: Mapping[str, Any]) -> frozenset[int]:
+def _in_sight(
+    messages: Sequence[AnyMessage], state: Mapping[str, Any]
+) -> frozenset[int]:
     """The positions of what the model sees in full: leading system messages, unedited view.
 
     Where the state does not say what is shown, because nothing left or somebody else trims the history, all other
@@ -489,9 +642,13 @@ def _in_sight(messages: Sequence[AnyMessage], state: Mapping[str, Any]) -> froze
     places = set(range(first))
     if view != View():
         places |= {position.index for position in view.pinned}
-        places |= set(range(max(first, view.start.index) if view.start else first, len(messages)))
+        places |= set(
+            range(max(first, view.start.index) if view.start else first, len(messages))
+        )
     edited = view.cleared | view.clamped.keys()
-    return frozenset(index for index in places if message_id(messages, index) not in edited)
+    return frozenset(
+        index for index in places if message_id(messages, index) not in edited
+    )
 
 
 def _searchable(messages: Sequence[AnyMessage], tool_name: str) -> list[int]:
@@ -499,15 +656,27 @@ def _searchable(messages: Sequence[AnyMessage], tool_name: str) -> list[int]:
 
     A question matches itself best of all. A call that was answered and says nothing else is found with its result.
     """
-    answered = {message.tool_call_id for message in messages if isinstance(message, ToolMessage)}
+    answered = {
+        message.tool_call_id for message in messages if isinstance(message, ToolMessage)
+    }
 
     def is_own(message: AnyMessage) -> bool:
         if isinstance(message, ToolMessage):
             return message.name == tool_name
         calls = calls_of(message)
         is_bare = not text_of(message.content).strip()
-        return bool(calls) and all(call["name"] == tool_name or (is_bare and call["id"] in answered) for call in calls)
+        return bool(calls) and all(
+            call["name"] == tool_name or (is_bare and call["id"] in answered)
+            for call in calls
+        )
 
     asked = last_user(messages)
-    calling = max((i for i, message in enumerate(messages) if isinstance(message, AIMessage)), default=len(messages))
-    return [i for i, message in enumerate(messages[:calling]) if i != asked and not is_own(message)]
+    calling = max(
+        (i for i, message in enumerate(messages) if isinstance(message, AIMessage)),
+        default=len(messages),
+    )
+    return [
+        i
+        for i, message in enumerate(messages[:calling])
+        if i != asked and not is_own(message)
+    ]

@@ -67,7 +67,9 @@ class ConfigFile:
     Use:
         ```python
         engine = ContextEngine(limits=model, config=settings)
-        with ConfigFile("settings.toml") as settings:  # watches until the end of the block
+        with ConfigFile(
+            "settings.toml"
+        ) as settings:  # watches until the end of the block
             print(settings.current.tool_results.max_tokens)
         ```
 
@@ -76,16 +78,23 @@ class ConfigFile:
     """
 
     def __init__(
-        self, path: str | Path, *, on_change: Callable[[FileConfig, FileConfig], object] | None = None
+        self,
+        path: str | Path,
+        *,
+        on_change: Callable[[FileConfig, FileConfig], object] | None = None,
     ) -> None:
-        self.path = Path(expect(path, PATH, "path", "the path of a settings file")).absolute()
+        self.path = Path(
+            expect(path, PATH, "path", "the path of a settings file")
+        ).absolute()
         """The file, as it was given; links are followed anew at each look."""
         self.problem = ""
         """Why the file as it is now was rejected; empty when it is what is active."""
         self._judged = self._content()
         self._current = self._parsed(self._judged)
         self._on_change = on_change
-        self._lock = threading.RLock()  # of who judges the file; a signal handler may come in between
+        self._lock = (
+            threading.RLock()
+        )  # of who judges the file; a signal handler may come in between
         self._watching: tuple[threading.Thread, threading.Event] | None = None
         renew_after_fork(self)
 
@@ -103,13 +112,22 @@ class ConfigFile:
         try:
             import watchfiles  # noqa: PLC0415  # an extra
         except ImportError as error:
-            raise ConfigError("ConfigFile.start needs watchfiles: pip install 'langchain-ctxwin[reload]'") from error
+            raise ConfigError(
+                "ConfigFile.start needs watchfiles: pip install 'langchain-ctxwin[reload]'"
+            ) from error
         if self._watching is None:
             stopped = threading.Event()
-            thread = threading.Thread(target=self._watch, args=(watchfiles, stopped), name="ctxwin-config", daemon=True)
+            thread = threading.Thread(
+                target=self._watch,
+                args=(watchfiles, stopped),
+                name="ctxwin-config",
+                daemon=True,
+            )
             self._watching = (thread, stopped)
             thread.start()
-            atexit.register(self.stop)  # before the interpreter is taken down under a thread that needs it
+            atexit.register(
+                self.stop
+            )  # before the interpreter is taken down under a thread that needs it
         return self
 
     def stop(self) -> None:
@@ -122,7 +140,9 @@ class ConfigFile:
         if watching is not None:
             thread, stopped = watching
             stopped.set()
-            if threading.current_thread() is not thread:  # a callback may stop the watching
+            if (
+                threading.current_thread() is not thread
+            ):  # a callback may stop the watching
                 thread.join(STOP_SECONDS)
 
     def renew(self) -> None:
@@ -154,12 +174,25 @@ class ConfigFile:
             """Any rename may exchange what the path leads to; what is written to other files does not matter."""
             return change != written or Path(path).name == self.path.name
 
-        options: dict[str, Any] = {**NOTICES, "watch_filter": is_relevant, "stop_event": stopped}
+        options: dict[str, Any] = {
+            **NOTICES,
+            "watch_filter": is_relevant,
+            "stop_event": stopped,
+        }
         while not stopped.is_set():
             try:
-                for notices in watchfiles.watch(self.path.parent, recursive=False, yield_on_timeout=True, **options):
-                    self._follow(stopped, is_renamed=bool(notices) and all(change != written for change, _ in notices))
-            except (OSError, RuntimeError):  # no folder to watch, or the system has no more watches
+                for notices in watchfiles.watch(
+                    self.path.parent, recursive=False, yield_on_timeout=True, **options
+                ):
+                    self._follow(
+                        stopped,
+                        is_renamed=bool(notices)
+                        and all(change != written for change, _ in notices),
+                    )
+            except (
+                OSError,
+                RuntimeError,
+            ):  # no folder to watch, or the system has no more watches
                 stopped.wait(NOTICES["rust_timeout"] / 1_000)
                 self._follow(stopped)
 
@@ -194,7 +227,12 @@ class ConfigFile:
             after = self._parsed(content)
         except ConfigError as error:
             self.problem = str(error)
-            log.warning("config.rejected", path=path, error=self.problem, active="the last good settings")
+            log.warning(
+                "config.rejected",
+                path=path,
+                error=self.problem,
+                active="the last good settings",
+            )
             return False
         self.problem = ""
         differences = changes(listed(before), listed(after))
@@ -214,4 +252,8 @@ def _settle_seconds(content: bytes | str) -> float:
     """How long content that is written in place has to stay the same to count as complete."""
     if isinstance(content, str) or not content.strip():
         return DOUBTFUL_SECONDS
-    return SETTLE_SECONDS if content.endswith(b"\n") or content.rstrip().endswith(b"}") else DOUBTFUL_SECONDS
+    return (
+        SETTLE_SECONDS
+        if content.endswith(b"\n") or content.rstrip().endswith(b"}")
+        else DOUBTFUL_SECONDS
+    )

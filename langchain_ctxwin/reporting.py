@@ -15,7 +15,12 @@ from inspect import iscoroutinefunction
 from math import inf
 from typing import Any, TypeVar
 
-from langchain_core.runnables.config import RunnableConfig, ensure_config, merge_configs, var_child_runnable_config
+from langchain_core.runnables.config import (
+    RunnableConfig,
+    ensure_config,
+    merge_configs,
+    var_child_runnable_config,
+)
 from langgraph.config import get_stream_writer
 
 from langchain_ctxwin.core.cache_misses import SentRequest
@@ -31,9 +36,13 @@ from langchain_ctxwin.util.failures import FailureLog, digest_of, log_text, reas
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import MAX_TEXTS, Lru
 
-MAX_CONVERSATIONS = 64  # whose latest request is held, as messages that other memos hold, too
+MAX_CONVERSATIONS = (
+    64  # whose latest request is held, as messages that other memos hold, too
+)
 EXIT_SECONDS = 1.0  # how long the end of the process waits for sinks that have a queue, all of them together
-MAX_EVENTS = 10_000  # kept in memory unless told, some 10 MB: what happens in a long afternoon
+MAX_EVENTS = (
+    10_000  # kept in memory unless told, some 10 MB: what happens in a long afternoon
+)
 PRICE_SECONDS = 300.0  # between two questions for the prices of a model: they change, and a service comes back
 
 SINKS_WANTED = "a list of sinks, objects with a method emit(event), for example sinks=[MemorySink()]"
@@ -57,7 +66,11 @@ class LogSink:
         if level == "debug":
             return
         facts = _with_place(event)
-        quotes = {name: text for name, text in event.quoting.items() if text != facts.get(name, "")}
+        quotes = {
+            name: text
+            for name, text in event.quoting.items()
+            if text != facts.get(name, "")
+        }
         digests = {f"{name}_digest": digest_of(text) for name, text in quotes.items()}
         getattr(log, level)(event.name, **facts, **digests)
         for text in quotes.values():
@@ -80,7 +93,10 @@ class StreamSink:
             return
         try:
             writer = get_stream_writer()
-        except (RuntimeError, KeyError):  # a node that is called outside a graph has no stream
+        except (
+            RuntimeError,
+            KeyError,
+        ):  # a node that is called outside a graph has no stream
             return
         writer({"type": event.name, **_with_place(event), **event.quoting})
 
@@ -110,7 +126,9 @@ class MemorySink:
 
     def __init__(self, max_events: int = MAX_EVENTS) -> None:
         if not isinstance(max_events, int) or max_events < 1:
-            raise ConfigError(f"max_events={max_events!r}: give a whole number of events, at least 1")
+            raise ConfigError(
+                f"max_events={max_events!r}: give a whole number of events, at least 1"
+            )
         self._events: deque[Event] = deque(maxlen=max_events)
 
     def emit(self, event: Event) -> None:
@@ -152,13 +170,22 @@ class Reporter:
         own: Iterable[type[LogSink | StreamSink]] = (LogSink, StreamSink),
         clock: Clock = time.time,
     ) -> None:
-        self.sinks: tuple[MetricsSink, ...] = tuple(expect_each(sinks or (), MetricsSink, "sinks", SINKS_WANTED))
+        self.sinks: tuple[MetricsSink, ...] = tuple(
+            expect_each(sinks or (), MetricsSink, "sinks", SINKS_WANTED)
+        )
         """The sinks that were given."""
         self.requests: Lru[SentRequest] = Lru(MAX_CONVERSATIONS, of_conversations=True)
         """The latest request of each conversation, to say why a prompt cache missed."""
-        always = [kind() for kind in own if not any(isinstance(sink, kind) for sink in self.sinks)]
+        always = [
+            kind()
+            for kind in own
+            if not any(isinstance(sink, kind) for sink in self.sinks)
+        ]
         self._clock = clock
-        self._failures = [(sink, FailureLog(sink=type(sink).__name__)) for sink in (*always, *self.sinks)]
+        self._failures = [
+            (sink, FailureLog(sink=type(sink).__name__))
+            for sink in (*always, *self.sinks)
+        ]
 
     @classmethod
     def of(cls, sinks: Iterable[MetricsSink] | Reporter) -> Reporter:
@@ -167,7 +194,9 @@ class Reporter:
 
     def emit(self, event: Event) -> None:
         """Hand an event to every sink; an alert about several conversations stays without a thread."""
-        thread = event.thread or ("" if isinstance(event, AlertEvent) else thread_of_run())
+        thread = event.thread or (
+            "" if isinstance(event, AlertEvent) else thread_of_run()
+        )
         event = replace(event, thread=thread, time=event.time or self._clock())
         for sink, failures in self._failures:
             try:
@@ -184,7 +213,11 @@ class Reporter:
         """
         ends = time.monotonic() + timeout_seconds
         flushes = [getattr(sink, "flush", None) for sink in self.sinks]
-        done = [flush(max(0.0, ends - time.monotonic())) is not False for flush in flushes if callable(flush)]
+        done = [
+            flush(max(0.0, ends - time.monotonic())) is not False
+            for flush in flushes
+            if callable(flush)
+        ]
         return all(done)
 
 
@@ -234,7 +267,9 @@ class Prices:
         info, asked_at = self._answers.get(model) or (None, -inf)
         if self._clock() - asked_at >= PRICE_SECONDS:
             self._answers.put(model, (info, self._clock()))
-            with suppress(RuntimeError):  # no thread to be had: it is asked for again later
+            with suppress(
+                RuntimeError
+            ):  # no thread to be had: it is asked for again later
                 in_daemon(partial(self._look_up, self._ask, model))
         return info
 
@@ -262,7 +297,10 @@ class Prices:
         if isinstance(answer, ModelInfo | None):
             self._answers.put(model, (answer, self._clock()))
         else:
-            self._failures.note("metrics.no_prices", f"{model}: a {type(answer).__name__} instead of a ModelInfo")
+            self._failures.note(
+                "metrics.no_prices",
+                f"{model}: a {type(answer).__name__} instead of a ModelInfo",
+            )
 
 
 def metadata_of(window: Window, provider: str | None = None) -> dict[str, Any]:
@@ -280,7 +318,9 @@ def metadata_of(window: Window, provider: str | None = None) -> dict[str, Any]:
     }
 
 
-def with_metadata(config: RunnableConfig | None, metadata: Mapping[str, Any]) -> RunnableConfig:
+def with_metadata(
+    config: RunnableConfig | None, metadata: Mapping[str, Any]
+) -> RunnableConfig:
     """Return the config of a call with metadata beside those of the run; what the caller says counts."""
     of_run = ensure_config(config).get("metadata") or {}
     return merge_configs(config, {"metadata": {**metadata, **of_run}})

@@ -8,7 +8,11 @@ from dataclasses import dataclass, field
 from numbers import Real
 from typing import Annotated, Any, Literal, Self
 
-from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun, Callbacks
+from langchain_core.callbacks import (
+    AsyncCallbackManagerForRetrieverRun,
+    CallbackManagerForRetrieverRun,
+    Callbacks,
+)
 from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -75,7 +79,9 @@ class _Budgeted(BaseModel):
     _own: frozenset[str] = PrivateAttr(default=frozenset())
 
     @classmethod
-    def from_config(cls, config: RetrievalConfig | FileConfig | LiveConfig, **fields: Any) -> Self:
+    def from_config(
+        cls, config: RetrievalConfig | FileConfig | LiveConfig, **fields: Any
+    ) -> Self:
         """Make one from settings, for example those of a file; `fields` are the other arguments and win over them.
 
         With a live configuration, such as a `ConfigFile`, each retrieval goes by the settings that hold then.
@@ -84,9 +90,17 @@ class _Budgeted(BaseModel):
             ConfigError: it holds no settings of retrieval.
         """
         settings = group_of(config, "retrieval")
-        expect(settings, RetrievalConfig, "config", "a RetrievalConfig, a FileConfig or a ConfigFile")
+        expect(
+            settings,
+            RetrievalConfig,
+            "config",
+            "a RetrievalConfig, a FileConfig or a ConfigFile",
+        )
         made = cls(**{**settings.model_dump(), **fields})
-        made._live, made._own = (config if isinstance(config, LiveConfig) else None), frozenset(fields)
+        made._live, made._own = (
+            (config if isinstance(config, LiveConfig) else None),
+            frozenset(fields),
+        )
         return made
 
     def _now(self, name: str) -> Any:
@@ -97,7 +111,11 @@ class _Budgeted(BaseModel):
     def _price(self) -> Callable[[Document], int]:
         """Prices a document by the counter, else as the estimator of the model's family does."""
         is_default = self.counter is not None or self.model is None
-        price = text_price(self.counter) if is_default else TokenEstimator(family_of(self.model)).count_text
+        price = (
+            text_price(self.counter)
+            if is_default
+            else TokenEstimator(family_of(self.model)).count_text
+        )
         shown = self.price_document or (lambda document: document.page_content)
 
         def size(document: Document) -> int:
@@ -108,61 +126,117 @@ class _Budgeted(BaseModel):
 
     def _is_distance(self, score: object, numbers: list[float | None]) -> bool:
         """Whether less is better: as it is said, else where the scores of a base, which answers best first, rise."""
-        if self.score_order != "auto" or callable(score):  # a function is the caller's own and says relevance
+        if self.score_order != "auto" or callable(
+            score
+        ):  # a function is the caller's own and says relevance
             return self.score_order == "distance"
         known = [number for number in numbers if number is not None]
         if known == sorted(known) and len(set(known)) > 1:
             if _rising.is_new(score):
-                advice = "score_order='similarity' if more is better, 'distance' to confirm"
-                log.warning("retrieval.distances", score=score, first=known[0], last=known[-1], advice=advice)
+                advice = (
+                    "score_order='similarity' if more is better, 'distance' to confirm"
+                )
+                log.warning(
+                    "retrieval.distances",
+                    score=score,
+                    first=known[0],
+                    last=known[-1],
+                    advice=advice,
+                )
             return True
         return False
 
     @field_validator("model")
     @classmethod
     def _check_model(cls, model: Any) -> Any:
-        states_family = hasattr(model, "tokenizer_family") and not isinstance(model, type)
+        states_family = hasattr(model, "tokenizer_family") and not isinstance(
+            model, type
+        )
         if model is None or states_family or isinstance(model, Runnable):
             return model
-        raise ConfigError(f"model={brief(model)}: pass the chat model or ModelInfo that the chunks are for")
+        raise ConfigError(
+            f"model={brief(model)}: pass the chat model or ModelInfo that the chunks are for"
+        )
 
     @model_validator(mode="wrap")
     @classmethod
-    def _raise_config_error(cls, values: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        if not isinstance(values, dict):  # an instance, perhaps of another member of a union: pydantic's to refuse
+    def _raise_config_error(
+        cls, values: Any, handler: ModelWrapValidatorHandler[Self]
+    ) -> Self:
+        if not isinstance(
+            values, dict
+        ):  # an instance, perhaps of another member of a union: pydantic's to refuse
             return handler(values)
         try:
             return handler(values)
         except ValidationError as error:
-            problems = (f"{'.'.join(map(str, e['loc']))}={e['input']!r:.80}: {e['msg']}" for e in error.errors())
-            raise ConfigError(f"invalid {cls.__name__}: " + "; ".join(problems)) from error
+            problems = (
+                f"{'.'.join(map(str, e['loc']))}={e['input']!r:.80}: {e['msg']}"
+                for e in error.errors()
+            )
+            raise ConfigError(
+                f"invalid {cls.__name__}: " + "; ".join(problems)
+            ) from error
 
-    def _select(self, found: Iterable[Any], k: int | None, max_context_tokens: int | None = None) -> RetrievalResult:
-        budget = self._now("max_context_tokens") if max_context_tokens is None else max_context_tokens
+    def _select(
+        self, found: Iterable[Any], k: int | None, max_context_tokens: int | None = None
+    ) -> RetrievalResult:
+        budget = (
+            self._now("max_context_tokens")
+            if max_context_tokens is None
+            else max_context_tokens
+        )
         score = self._now("score")
         documents = [_scored(one, score) for one in found]
-        numbers = [_number(one.metadata.get(score) if isinstance(score, str) else score(one)) for one in documents]
-        ranked = _by_relevance(documents, numbers, is_distance=self._is_distance(score, numbers))
-        is_unscored = isinstance(score, str) and ranked and not any(score in one.metadata for one in ranked)
+        numbers = [
+            _number(one.metadata.get(score) if isinstance(score, str) else score(one))
+            for one in documents
+        ]
+        ranked = _by_relevance(
+            documents, numbers, is_distance=self._is_distance(score, numbers)
+        )
+        is_unscored = (
+            isinstance(score, str)
+            and ranked
+            and not any(score in one.metadata for one in ranked)
+        )
         if is_unscored and _unscored.is_new(score):  # the order is the base's own
-            known = sorted({key for document in ranked for key in document.metadata})[:MAX_KEYS]
-            log.warning("retrieval.unscored", score=score, documents=len(ranked), metadata=known)
+            known = sorted({key for document in ranked for key in document.metadata})[
+                :MAX_KEYS
+            ]
+            log.warning(
+                "retrieval.unscored", score=score, documents=len(ranked), metadata=known
+            )
         count = len(ranked) if k is None else k
         price, sizes = self._price(), dict[int, int]()
 
         def size(document: Document) -> int:
             return sizes.setdefault(id(document), price(document))
 
-        fit = take_while_fits(ranked[:count], budget, size, on_overflow=self._now("on_overflow"))
+        fit = take_while_fits(
+            ranked[:count], budget, size, on_overflow=self._now("on_overflow")
+        )
         if fit.truncated:
             dropped = len(ranked) - len(fit.kept)
-            log.warning("retrieval.truncated", kept=len(fit.kept), dropped=dropped, tokens=fit.tokens, budget=budget)
+            log.warning(
+                "retrieval.truncated",
+                kept=len(fit.kept),
+                dropped=dropped,
+                tokens=fit.tokens,
+                budget=budget,
+            )
         return RetrievalResult(
-            documents=tuple(_with(document, truncated=fit.truncated) for document in fit.kept),
+            documents=tuple(
+                _with(document, truncated=fit.truncated) for document in fit.kept
+            ),
             dropped=(*fit.dropped, *ranked[count:]),
             truncated=fit.truncated,
             tokens=fit.tokens,
-            oversized=tuple(document for document in fit.dropped if sizes.get(id(document), 0) > budget),
+            oversized=tuple(
+                document
+                for document in fit.dropped
+                if sizes.get(id(document), 0) > budget
+            ),
         )
 
 
@@ -205,14 +279,20 @@ class BudgetedRetriever(_Budgeted, BaseRetriever):
         ```python
         from langchain_core.runnables import RunnableLambda
 
-        search = RunnableLambda(lambda query: vectorstore.similarity_search_with_relevance_scores(query, k=50))
+        search = RunnableLambda(
+            lambda query: vectorstore.similarity_search_with_relevance_scores(
+                query, k=50
+            )
+        )
         retriever = BudgetedRetriever(base=search, max_context_tokens=4096)
         ```
 
     Use:
         ```python
         documents = retriever.invoke("How are refunds handled?")
-        result = retriever.retrieve("How are refunds handled?", k=5, max_context_tokens=2000)
+        result = retriever.retrieve(
+            "How are refunds handled?", k=5, max_context_tokens=2000
+        )
         result.tokens, result.truncated, len(result.dropped)
         ```
     """
@@ -255,11 +335,21 @@ class BudgetedRetriever(_Budgeted, BaseRetriever):
         await super().ainvoke(query, config, call=call, **kwargs)
         return call.results[0]
 
-    def invoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:  # noqa: A002  # the host's name
+    def invoke(
+        self,
+        input: str,  # noqa: A002
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> list[Document]:  # the host's name
         """Return the documents that fit; takes the arguments of `retrieve`, those of the base included."""
         return list(self.retrieve(input, config=config, **kwargs).documents)
 
-    async def ainvoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:  # noqa: A002  # the host's name
+    async def ainvoke(
+        self,
+        input: str,  # noqa: A002
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> list[Document]:  # the host's name
         """Like `invoke`, through the base's async path."""
         return list((await self.aretrieve(input, config=config, **kwargs)).documents)
 
@@ -272,19 +362,31 @@ class BudgetedRetriever(_Budgeted, BaseRetriever):
         return list(call.results[0].documents)
 
     async def _aget_relevant_documents(
-        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **kwargs: Any
+        self,
+        query: str,
+        *,
+        run_manager: AsyncCallbackManagerForRetrieverRun,
+        **kwargs: Any,
     ) -> list[Document]:
         call = kwargs.pop("call", None) or self._call(None, None, None)
         found = await self.base.ainvoke(query, call.child(run_manager), **kwargs)
         call.results.append(self._select(found, call.k, call.budget))
         return list(call.results[0].documents)
 
-    def _call(self, k: int | None, budget: int | None, config: RunnableConfig | None) -> _Call:
+    def _call(
+        self, k: int | None, budget: int | None, config: RunnableConfig | None
+    ) -> _Call:
         own = self._now("k")
         if k is not None and k < 1:
-            raise ConfigError(f"k={k} keeps no document: pass at least 1, or None for the retriever's own ({own})")
-        if budget is not None and (isinstance(budget, bool) or not isinstance(budget, int) or budget < 1):
-            raise ConfigError(f"max_context_tokens={budget!r} keeps no document: pass at least 1, or None")
+            raise ConfigError(
+                f"k={k} keeps no document: pass at least 1, or None for the retriever's own ({own})"
+            )
+        if budget is not None and (
+            isinstance(budget, bool) or not isinstance(budget, int) or budget < 1
+        ):
+            raise ConfigError(
+                f"max_context_tokens={budget!r} keeps no document: pass at least 1, or None"
+            )
         return _Call(k=own if k is None else k, budget=budget, config=config)
 
 
@@ -297,7 +399,9 @@ class _Call:
     config: RunnableConfig | None
     results: list[RetrievalResult] = field(default_factory=list)
 
-    def child(self, run: CallbackManagerForRetrieverRun | AsyncCallbackManagerForRetrieverRun) -> RunnableConfig:
+    def child(
+        self, run: CallbackManagerForRetrieverRun | AsyncCallbackManagerForRetrieverRun
+    ) -> RunnableConfig:
         """The caller's config goes along: `configurable` is where per-user filters of the base live."""
         return patch_config(self.config, callbacks=run.get_child())
 
@@ -310,8 +414,12 @@ class BudgetedCompressor(_Budgeted, BaseDocumentCompressor):
 
     Use:
         ```python
-        compressor = BudgetedCompressor(max_context_tokens=4096, score="relevance_score")
-        retriever = ContextualCompressionRetriever(base_compressor=compressor, base_retriever=base)
+        compressor = BudgetedCompressor(
+            max_context_tokens=4096, score="relevance_score"
+        )
+        retriever = ContextualCompressionRetriever(
+            base_compressor=compressor, base_retriever=base
+        )
         documents = compressor.compress_documents(documents, "How are refunds handled?")
         ```
     """
@@ -319,10 +427,16 @@ class BudgetedCompressor(_Budgeted, BaseDocumentCompressor):
     model_config = ConfigDict(extra="forbid")
 
     def compress_documents(
-        self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
+        self,
+        documents: Sequence[Document],
+        query: str,
+        callbacks: Callbacks | None = None,
     ) -> list[Document]:
         """Return copies of the documents that fit, most relevant first."""
-        del query, callbacks  # the interface passes them; the score decides and no run is started
+        del (
+            query,
+            callbacks,
+        )  # the interface passes them; the score decides and no run is started
         return list(self._select(documents, self._now("k")).documents)
 
 
@@ -331,9 +445,15 @@ def _scored(found: Any, score: str | Callable[[Document], float | None]) -> Docu
     match found:
         case Document():
             return found
-        case (Document() as document, number) if isinstance(found, tuple):  # a list of two is a batch
-            return _with(document, **{score if isinstance(score, str) else "score": number})
-    raise ConfigError(f"the base found {found!r:.80}: it has to return documents, or pairs (document, score)")
+        case (Document() as document, number) if isinstance(
+            found, tuple
+        ):  # a list of two is a batch
+            return _with(
+                document, **{score if isinstance(score, str) else "score": number}
+            )
+    raise ConfigError(
+        f"the base found {found!r:.80}: it has to return documents, or pairs (document, score)"
+    )
 
 
 def _with(document: Document, /, **metadata: Any) -> Document:
@@ -342,7 +462,9 @@ def _with(document: Document, /, **metadata: Any) -> Document:
 
 def _number(score: object) -> float | None:
     """A score as a number; None for what is none (NaN included)."""
-    if isinstance(score, bool) or not isinstance(score, Real):  # numpy's scalars are `Real`
+    if isinstance(score, bool) or not isinstance(
+        score, Real
+    ):  # numpy's scalars are `Real`
         return None
     try:
         value = float(score)
@@ -355,6 +477,14 @@ def _by_relevance(
     documents: Sequence[Document], numbers: Sequence[float | None], *, is_distance: bool
 ) -> list[Document]:
     """The documents, the most relevant first; those without a score follow in their own order."""
-    scored = [(number if is_distance else -number, at) for at, number in enumerate(numbers) if number is not None]
-    unscored = [document for document, number in zip(documents, numbers, strict=True) if number is None]
+    scored = [
+        (number if is_distance else -number, at)
+        for at, number in enumerate(numbers)
+        if number is not None
+    ]
+    unscored = [
+        document
+        for document, number in zip(documents, numbers, strict=True)
+        if number is None
+    ]
     return [*(documents[at] for _, at in sorted(scored)), *unscored]

@@ -26,7 +26,10 @@ def read_bytes(path: Path) -> bytes:
     try:
         if not path.exists() or path.is_file() or path.is_dir():
             return path.read_bytes()
-    except (OSError, ValueError) as error:  # ValueError: no path can have a zero character
+    except (
+        OSError,
+        ValueError,
+    ) as error:  # ValueError: no path can have a zero character
         reason = getattr(error, "strerror", None) or error
         raise ConfigError(f"cannot read settings from {path}: {reason}") from error
     # A pipe would be waited for without end.
@@ -37,17 +40,27 @@ def table_of(content: bytes, path: Path) -> dict[str, Any]:
     """Return the settings that a file holds, as JSON values; a byte order mark at its beginning is passed over."""
     parse = PARSERS.get(path.suffix.lower())
     if parse is None:
-        raise ConfigError(f"cannot read settings from {path}: use one of {', '.join(sorted(PARSERS))}")
+        raise ConfigError(
+            f"cannot read settings from {path}: use one of {', '.join(sorted(PARSERS))}"
+        )
     if not content.strip():
-        raise ConfigError(f"cannot read settings from {path}: it is empty: give at least one setting, or a comment")
+        raise ConfigError(
+            f"cannot read settings from {path}: it is empty: give at least one setting, or a comment"
+        )
     try:
         values = parse(content.decode("utf-8-sig"))
-        table = json.loads(json.dumps({} if values is None else values, default=str))  # None: YAML of comments only
+        table = json.loads(
+            json.dumps({} if values is None else values, default=str)
+        )  # None: YAML of comments only
     except Exception as error:  # noqa: BLE001  # parsers raise whatever a bad value leads to
         # Not chained: the error of a YAML parser quotes the line, and a traceback would show it.
-        raise ConfigError(f"cannot read settings from {path}: {_reason(error)}") from None
+        raise ConfigError(
+            f"cannot read settings from {path}: {_reason(error)}"
+        ) from None
     if not isinstance(table, dict):
-        raise ConfigError(f"cannot read settings from {path}: expected a table of settings, got {type(table).__name__}")
+        raise ConfigError(
+            f"cannot read settings from {path}: expected a table of settings, got {type(table).__name__}"
+        )
     return table
 
 
@@ -55,8 +68,12 @@ def _reason(error: Exception) -> str:
     """What a parser found, and where; of what is not known to be free of values, the type."""
     mark = getattr(error, "problem_mark", None)
     if mark is not None:
-        return f"it is not valid YAML (at line {mark.line + 1}, column {mark.column + 1})"
-    if isinstance(error, tomllib.TOMLDecodeError | json.JSONDecodeError | UnicodeDecodeError):
+        return (
+            f"it is not valid YAML (at line {mark.line + 1}, column {mark.column + 1})"
+        )
+    if isinstance(
+        error, tomllib.TOMLDecodeError | json.JSONDecodeError | UnicodeDecodeError
+    ):
         return str(error)
     return f"a value in it cannot be read ({type(error).__name__})"
 
@@ -75,7 +92,9 @@ PARSERS: dict[str, Callable[[str], Any]] = {
 }
 
 
-def explained(error: ValidationError, given: Mapping[str, Any], known: Collection[str]) -> str:
+def explained(
+    error: ValidationError, given: Mapping[str, Any], known: Collection[str]
+) -> str:
     """Return in words what is wrong with settings: each name, its value unless that may be a secret, and what to do.
 
     What is not among `given` came from the environment; one of the `known` names may be meant.
@@ -84,13 +103,17 @@ def explained(error: ValidationError, given: Mapping[str, Any], known: Collectio
     return f"invalid {error.title}: {'; '.join(faults)}"
 
 
-def _fault(fault: ErrorDetails, given: Mapping[str, Any], known: Collection[str]) -> str:
+def _fault(
+    fault: ErrorDetails, given: Mapping[str, Any], known: Collection[str]
+) -> str:
     place, kind, value = fault["loc"], fault["type"], fault["input"]
     advice = fault["msg"].removeprefix("Value error, ")
     if not place:  # what is wrong with several names them
         return advice
     name = ".".join(map(str, place))
-    if kind == "extra_forbidden":  # its value is not shown: a misspelt name may well stand before a secret
+    if (
+        kind == "extra_forbidden"
+    ):  # its value is not shown: a misspelt name may well stand before a secret
         close = get_close_matches(name, known)
         meant = f" (did you mean {close[0]}?)" if close else ""
         return f"unknown setting {name}{meant}: remove it or correct its name"

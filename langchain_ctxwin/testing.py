@@ -12,7 +12,13 @@ from typing import Any
 
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, SystemMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    SystemMessage,
+    ToolMessage,
+)
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable
@@ -28,10 +34,14 @@ __all__ = [
     "request_faults",
 ]
 
-FRAME_TOKENS = 4  # role and separators around each message, and what wraps a tool's definition
+FRAME_TOKENS = (
+    4  # role and separators around each message, and what wraps a tool's definition
+)
 CHUNK_CHARS = 24  # of a streamed answer: several chunks even for a short one
 
-PIECE = re.compile(r"[^\x00-\u024f]|\s?[A-Za-z\u00c0-\u024f]{1,6}|\d{1,3}|\n\s*|[^\w\s]{1,2}|_|\s{1,8}")
+PIECE = re.compile(
+    r"[^\x00-\u024f]|\s?[A-Za-z\u00c0-\u024f]{1,6}|\d{1,3}|\n\s*|[^\w\s]{1,2}|_|\s{1,8}"
+)
 """About what byte-pair encodings make of text: short words whole, long words in parts, numbers in threes."""
 
 Overflow = Callable[[int, int], Exception]
@@ -50,7 +60,11 @@ class RequestTooLargeError(ContextOverflowError):
     code = "context_length_exceeded"
 
     def __init__(self, text: str) -> None:
-        self.body = {"message": text, "type": "invalid_request_error", "code": self.code}
+        self.body = {
+            "message": text,
+            "type": "invalid_request_error",
+            "code": self.code,
+        }
         super().__init__(text)
 
 
@@ -135,7 +149,10 @@ class ScriptedChatModel(BaseChatModel):
     def _state_limits(self) -> ScriptedChatModel:
         """State the window in the profile, as integrations do, unless a profile was passed."""
         if self.profile is None and self.window is not None:
-            self.profile = {"max_input_tokens": self.window, "max_output_tokens": self.max_tokens or self.window}
+            self.profile = {
+                "max_input_tokens": self.window,
+                "max_output_tokens": self.max_tokens or self.window,
+            }
         return self
 
     @property
@@ -157,18 +174,30 @@ class ScriptedChatModel(BaseChatModel):
         """Size of the largest request that was answered."""
         return max((request.tokens for request in self.answered), default=0)
 
-    def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Runnable[LanguageModelInput, AIMessage]:
+    def bind_tools(
+        self, tools: Sequence[Any], **kwargs: Any
+    ) -> Runnable[LanguageModelInput, AIMessage]:
         """Bind tool definitions in OpenAI's form."""
-        return self.bind(tools=[convert_to_openai_tool(tool) for tool in tools], **kwargs)
+        return self.bind(
+            tools=[convert_to_openai_tool(tool) for tool in tools], **kwargs
+        )
 
-    def _generate(self, messages: list[BaseMessage], *_: Any, **kwargs: Any) -> ChatResult:
-        return ChatResult(generations=[ChatGeneration(message=self._answered(messages, kwargs))])
+    def _generate(
+        self, messages: list[BaseMessage], *_: Any, **kwargs: Any
+    ) -> ChatResult:
+        return ChatResult(
+            generations=[ChatGeneration(message=self._answered(messages, kwargs))]
+        )
 
-    def _stream(self, messages: list[BaseMessage], *_: Any, **kwargs: Any) -> Iterator[ChatGenerationChunk]:
+    def _stream(
+        self, messages: list[BaseMessage], *_: Any, **kwargs: Any
+    ) -> Iterator[ChatGenerationChunk]:
         answer = self._answered(messages, kwargs)
         text = answer.content if isinstance(answer.content, str) else ""
         for start in range(0, len(text), CHUNK_CHARS):
-            yield ChatGenerationChunk(message=AIMessageChunk(content=text[start : start + CHUNK_CHARS]))
+            yield ChatGenerationChunk(
+                message=AIMessageChunk(content=text[start : start + CHUNK_CHARS])
+            )
         last = AIMessageChunk(
             content="" if text else answer.content,
             tool_calls=answer.tool_calls,
@@ -180,29 +209,44 @@ class ScriptedChatModel(BaseChatModel):
         )
         yield ChatGenerationChunk(message=last)
 
-    def _answered(self, messages: list[BaseMessage], options: dict[str, Any]) -> AIMessage:
+    def _answered(
+        self, messages: list[BaseMessage], options: dict[str, Any]
+    ) -> AIMessage:
         tools = list(options.get("tools") or ())
         tokens = self.counter(messages, tools=tools)
         seen = [message.model_copy(deep=True) for message in messages]
-        answer: Any = self._refusal(messages, tokens, options) or self._next(seen, tools)
-        request = ScriptedRequest(messages=tuple(seen), tools=tuple(tools), tokens=tokens)
+        answer: Any = self._refusal(messages, tokens, options) or self._next(
+            seen, tools
+        )
+        request = ScriptedRequest(
+            messages=tuple(seen), tools=tuple(tools), tokens=tokens
+        )
         if isinstance(answer, Exception):
             self.requests.append(replace(request, refusal=answer))
             raise answer
         self.requests.append(request)
-        return self._metered(AIMessage(answer) if isinstance(answer, str) else answer, tokens)
+        return self._metered(
+            AIMessage(answer) if isinstance(answer, str) else answer, tokens
+        )
 
     def _metered(self, answer: AIMessage, tokens: int) -> AIMessage:
         """A message of its own, with what the request and the answer took."""
         message = answer.model_copy(deep=True)
         output = max(1, self.counter([message]) - self.counter([AIMessage("")]))
-        usage = UsageMetadata(input_tokens=tokens, output_tokens=output, total_tokens=tokens + output)
+        usage = UsageMetadata(
+            input_tokens=tokens, output_tokens=output, total_tokens=tokens + output
+        )
         message.id = None
         message.usage_metadata = message.usage_metadata or usage
-        message.response_metadata = {"model_name": self.model_name, **message.response_metadata}
+        message.response_metadata = {
+            "model_name": self.model_name,
+            **message.response_metadata,
+        }
         return message
 
-    def _refusal(self, messages: list[BaseMessage], tokens: int, options: dict[str, Any]) -> Exception | None:
+    def _refusal(
+        self, messages: list[BaseMessage], tokens: int, options: dict[str, Any]
+    ) -> Exception | None:
         """What a provider says to a request that is not valid, or too large together with the answer asked for."""
         if self.strict and (faults := request_faults(messages)):
             return InvalidRequestError("; ".join(faults))
@@ -213,7 +257,9 @@ class ScriptedChatModel(BaseChatModel):
             return self.overflow(tokens, self.window - requested)
         text = f"This model's maximum context length is {self.window} tokens. However, "
         if not requested:
-            return RequestTooLargeError(f"{text}your messages resulted in {tokens} tokens.")
+            return RequestTooLargeError(
+                f"{text}your messages resulted in {tokens} tokens."
+            )
         return RequestTooLargeError(
             f"{text}you requested {tokens + requested} tokens ({tokens} in the messages, {requested} in the "
             "completion). Please reduce the length of the messages or completion."
@@ -230,7 +276,9 @@ class ScriptedChatModel(BaseChatModel):
         return part(messages, tools) if callable(part) else part
 
 
-def count_tokens(messages: Sequence[BaseMessage], tools: Sequence[Any] | None = None) -> int:
+def count_tokens(
+    messages: Sequence[BaseMessage], tools: Sequence[Any] | None = None
+) -> int:
     """Return the input tokens of a request, as about a byte-pair encoding counts them; this package counts otherwise.
 
     Texts, calls and definitions of tools count, pictures and other blocks do not.
@@ -242,8 +290,13 @@ def count_tokens(messages: Sequence[BaseMessage], tools: Sequence[Any] | None = 
     """
     texts = [json.dumps(convert_to_openai_tool(tool)) for tool in tools or ()]
     for message in messages:
-        calls = [call["name"] + json.dumps(call["args"]) for call in getattr(message, "tool_calls", ())]
-        texts.append("".join([message.text, *calls, getattr(message, "tool_call_id", "")]))
+        calls = [
+            call["name"] + json.dumps(call["args"])
+            for call in getattr(message, "tool_calls", ())
+        ]
+        texts.append(
+            "".join([message.text, *calls, getattr(message, "tool_call_id", "")])
+        )
     return sum(FRAME_TOKENS + _text_tokens(text) for text in texts)
 
 
@@ -263,7 +316,11 @@ def request_faults(messages: Sequence[BaseMessage]) -> list[str]:
     if not body:
         return ["there is no message beside the system prompt"]
     is_wrong = body[0].type != "human"
-    faults = [f"the first message after the system prompt is {body[0].type}, not human"] if is_wrong else []
+    faults = (
+        [f"the first message after the system prompt is {body[0].type}, not human"]
+        if is_wrong
+        else []
+    )
     waiting: list[str] = []
     for index, message in enumerate(body):
         if isinstance(message, ToolMessage):
@@ -273,7 +330,11 @@ def request_faults(messages: Sequence[BaseMessage]) -> list[str]:
                 faults.append(f"tool result {message.tool_call_id!r} answers no call")
             continue
         faults += [f"calls {waiting} are not answered"] if waiting else []
-        calls = [*message.tool_calls, *message.invalid_tool_calls] if isinstance(message, AIMessage) else []
+        calls = (
+            [*message.tool_calls, *message.invalid_tool_calls]
+            if isinstance(message, AIMessage)
+            else []
+        )
         waiting = [str(call["id"]) for call in calls]
         if isinstance(message, SystemMessage):
             faults.append(f"message {index} is a late system message")
@@ -284,8 +345,14 @@ def request_faults(messages: Sequence[BaseMessage]) -> list[str]:
 
 def _is_empty(message: BaseMessage) -> bool:
     blocks = message.content if isinstance(message.content, list) else []
-    is_text = all(isinstance(block, str) or block.get("type") == "text" for block in blocks)
-    return is_text and not message.text.strip() and not message.additional_kwargs.get("audio")
+    is_text = all(
+        isinstance(block, str) or block.get("type") == "text" for block in blocks
+    )
+    return (
+        is_text
+        and not message.text.strip()
+        and not message.additional_kwargs.get("audio")
+    )
 
 
 @lru_cache(maxsize=4_096)

@@ -12,10 +12,16 @@ from unicodedata import normalize
 import sentencex
 
 Span = tuple[int, int]  # where a piece of a text begins and where it stops
-LONGEST_SENTENCE_CHARS = 600  # as much is segmented at once: time can grow with the square
-SHORT_LINE_CHARS = 60  # a line up to this length is one statement: what it holds belongs together
+LONGEST_SENTENCE_CHARS = (
+    600  # as much is segmented at once: time can grow with the square
+)
+SHORT_LINE_CHARS = (
+    60  # a line up to this length is one statement: what it holds belongs together
+)
 WRAPPED_LINE_CHARS = 40  # lines that are broken for their width are at least this long
-_WRAPPED_SHARE = 1 / 3  # of the lines of wrapped prose that many go on in lower case; of logs and tables hardly any do
+_WRAPPED_SHARE = (
+    1 / 3
+)  # of the lines of wrapped prose that many go on in lower case; of logs and tables hardly any do
 _HEADING = re.compile(r"\s*#{1,6} [^\n]*\s*")
 _BLANK_LINES = re.compile(r"\n(?:[^\S\n]*+\n)++")
 _SPACES_OF_THAI = re.compile(r"(?<=[\u0e00-\u0eff])[ \t]++(?=[\u0e00-\u0eff])")
@@ -30,8 +36,14 @@ def statement_spans(text: str, start: int, stop: int) -> Iterator[Span]:
 
     The spans follow each other without gaps; each ends with the white space after its statement.
     """
-    for block in _between(start, stop, [match.end() for match in _BLANK_LINES.finditer(text, start, stop)]):
-        lines = list(_between(*block, [match.end() for match in _LINE_END.finditer(text, *block)]))
+    for block in _between(
+        start, stop, [match.end() for match in _BLANK_LINES.finditer(text, start, stop)]
+    ):
+        lines = list(
+            _between(
+                *block, [match.end() for match in _LINE_END.finditer(text, *block)]
+            )
+        )
         for span in [block] if _is_wrapped(text, lines) else lines:
             if span[1] - span[0] <= SHORT_LINE_CHARS or text[slice(*span)].isspace():
                 yield span
@@ -69,7 +81,13 @@ def pieces_of(
     start = 0
     for stop in [*stops, len(text)]:
         if stop == len(text) or not _HEADING.fullmatch(text, start, stop):
-            yield from pieces_of(text[start:stop], room, price, level + 1, ends if stop == len(text) else kind)
+            yield from pieces_of(
+                text[start:stop],
+                room,
+                price,
+                level + 1,
+                ends if stop == len(text) else kind,
+            )
             start = stop
 
 
@@ -84,14 +102,22 @@ _UNITS: tuple[tuple[str, Callable[[str], Iterable[int]]], ...] = (
 def word_cut(text: str, start: int, limit: int) -> int:
     """Return where to cut `text[start:limit]`: after the last space of its second half, else at the limit."""
     positions = range(limit, (start + limit) // 2, -1)
-    return next((position for position in positions if text[position - 1].isspace()), limit)
+    return next(
+        (position for position in positions if text[position - 1].isspace()), limit
+    )
 
 
 def _sentence_ends(text: str, start: int, stop: int) -> list[int]:
     """Where sentences end, after blank lines if there are any; Thai and Lao only have spaces for it."""
     part, ends, end = text[start:stop], list[int](), 0
-    safe = part if part.isascii() else _UNSAFE.sub(lambda match: " " if match[0].isspace() else "\ufffd", part)
-    safe = safe.replace("Ms. ", "Mr. ")  # the one title that the segmenter takes for the end of a sentence
+    safe = (
+        part
+        if part.isascii()
+        else _UNSAFE.sub(lambda match: " " if match[0].isspace() else "\ufffd", part)
+    )
+    safe = safe.replace(
+        "Ms. ", "Mr. "
+    )  # the one title that the segmenter takes for the end of a sentence
     for sentence in sentencex.segment(_LANGUAGE, safe):
         if ends and part[end : end + len(sentence)].isspace():
             ends.pop()
@@ -99,7 +125,9 @@ def _sentence_ends(text: str, start: int, stop: int) -> list[int]:
         ends.append(end)
     ends[-1:] = [len(part)]  # the segmenter may leave out white space at the end
     if not part.isascii():
-        ends = sorted({*ends, *(match.end() for match in _SPACES_OF_THAI.finditer(part))})
+        ends = sorted(
+            {*ends, *(match.end() for match in _SPACES_OF_THAI.finditer(part))}
+        )
     return [start + end for end in ends]
 
 
@@ -115,7 +143,9 @@ def _is_wrapped(text: str, lines: Sequence[Span]) -> bool:
     """True for prose whose lines are broken for their width: long ones that go on in lower case."""
     if len(lines) == 1:
         return False
-    wrapped = sum(1 for a, b in lines[:-1] if b - a > WRAPPED_LINE_CHARS and text[b].islower())
+    wrapped = sum(
+        1 for a, b in lines[:-1] if b - a > WRAPPED_LINE_CHARS and text[b].islower()
+    )
     return wrapped >= _WRAPPED_SHARE * (len(lines) - 1)
 
 
@@ -165,7 +195,9 @@ def terms(text: str) -> list[str]:
     """
     if not text.isascii():  # one spelling for all forms of a character; a long run of marks is put in order in pieces
         cuts = [0, *(match.end() for match in _LONG_MARKS.finditer(text)), len(text)]
-        text = "".join(normalize("NFKC", text[start:stop]) for start, stop in pairwise(cuts))
+        text = "".join(
+            normalize("NFKC", text[start:stop]) for start, stop in pairwise(cuts)
+        )
     return [term for word in _WORD.findall(text) for term in _word_terms(word)]
 
 
@@ -185,11 +217,19 @@ class TermIndex:
         length_share: BM25's b.
     """
 
-    def __init__(self, texts: Sequence[Mapping[str, float]], *, saturation: float, length_share: float) -> None:
+    def __init__(
+        self,
+        texts: Sequence[Mapping[str, float]],
+        *,
+        saturation: float,
+        length_share: float,
+    ) -> None:
         self._count = len(texts)
         self._places: dict[str, list[tuple[int, float]]] = {}
         lengths = [sum(text.values()) for text in texts]
-        mean = max(sum(lengths) / max(self._count, 1), 1e-9)  # the least one is for texts without any word
+        mean = max(
+            sum(lengths) / max(self._count, 1), 1e-9
+        )  # the least one is for texts without any word
         for owner, text in enumerate(texts):
             relative = 1 - length_share + length_share * lengths[owner] / mean
             for term, times in text.items():
@@ -208,7 +248,9 @@ class TermIndex:
         scores = [0.0] * self._count
         for term, weight in wanted.items():
             places = self._places.get(term, ())
-            worth = weight * log1p((self._count - len(places) + 0.5) / (len(places) + 0.5))
+            worth = weight * log1p(
+                (self._count - len(places) + 0.5) / (len(places) + 0.5)
+            )
             for owner, saturated in places:
                 scores[owner] += worth * saturated
         return scores
@@ -224,7 +266,9 @@ def _word_terms(word: str) -> tuple[str, ...]:
 
 
 def _run_terms(run: str) -> Iterator[str]:
-    if _IS_UNSPACED.match(run):  # every two characters; Chinese ones singly too, because one can be a word
+    if _IS_UNSPACED.match(
+        run
+    ):  # every two characters; Chinese ones singly too, because one can be a word
         for index, character in enumerate(run):
             if len(run) == 1 or _IS_HAN.match(character):
                 yield character
@@ -252,9 +296,16 @@ def _stem(word: str) -> str:
 
 
 def _without_tense(word: str) -> str:
-    ending = next((ending for ending in ("ing", "ied", "ed") if word.endswith(ending)), "")
+    ending = next(
+        (ending for ending in ("ing", "ied", "ed") if word.endswith(ending)), ""
+    )
     stem = word[: len(word) - len(ending)] + ("y" if ending == "ied" else "")
-    if not ending or len(stem) < SHORTEST_STEM_CHARS or not _VOWEL.search(stem) or word.endswith("eed"):
+    if (
+        not ending
+        or len(stem) < SHORTEST_STEM_CHARS
+        or not _VOWEL.search(stem)
+        or word.endswith("eed")
+    ):
         return word
     is_doubled = stem[-1] == stem[-2] and stem[-1] not in "lsz"
     return stem[:-1] if is_doubled else stem

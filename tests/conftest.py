@@ -8,7 +8,9 @@ import pytest
 import structlog
 from hypothesis import settings
 
-settings.register_profile("suite", deadline=None, max_examples=30)  # a busy machine is no failure
+settings.register_profile(
+    "suite", deadline=None, max_examples=30
+)  # a busy machine is no failure
 settings.load_profile("suite")
 
 

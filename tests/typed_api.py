@@ -74,7 +74,12 @@ from langchain_ctxwin import (
     undo,
 )
 from langchain_ctxwin.core.turns import Turn, safe_boundary, split_turns, turn_starts
-from langchain_ctxwin.counting import AnthropicCounter, GeminiCounter, TokenizerFileCounter, VocabularyCounter
+from langchain_ctxwin.counting import (
+    AnthropicCounter,
+    GeminiCounter,
+    TokenizerFileCounter,
+    VocabularyCounter,
+)
 from langchain_ctxwin.decompose import create_map_reduce_graph
 from langchain_ctxwin.middleware import ContextAgentState, ContextWindowMiddleware
 from langchain_ctxwin.models.sources import ExplicitSource, LearnedSource
@@ -94,7 +99,12 @@ from langchain_ctxwin.observe import (
     Validator,
     report,
 )
-from langchain_ctxwin.protocols import LimitMemory, RequestCounter, Summarizer, TokenCounter
+from langchain_ctxwin.protocols import (
+    LimitMemory,
+    RequestCounter,
+    Summarizer,
+    TokenCounter,
+)
 from langchain_ctxwin.recall import Excerpt, Found, asearch_messages
 from langchain_ctxwin.routing import Route
 from langchain_ctxwin.tool_results import Cursor
@@ -105,19 +115,29 @@ from langchain_ctxwin.tools import ToolSelection
 def limits_and_budget(model: BaseChatModel) -> None:
     """Limits are stated or read from a model; a budget says what is left for the history."""
     limits = ModelLimits(
-        context_window=8192, max_input_tokens=None, max_output_tokens=1024, requested_output_tokens=None
+        context_window=8192,
+        max_input_tokens=None,
+        max_output_tokens=1024,
+        requested_output_tokens=None,
     )
     assert_type(limits.input_limit(1024), int)
     assert_type(limits.context_window, int | None)
     assert_type(ModelLimits.of(model), ModelLimits)
     budget = TokenBudget(
-        input_limit=7168, system_tokens=100, tool_tokens=200, summary_tokens=0, pinned_tokens=0, reserved_tokens=1024
+        input_limit=7168,
+        system_tokens=100,
+        tool_tokens=200,
+        summary_tokens=0,
+        pinned_tokens=0,
+        reserved_tokens=1024,
     )
     assert_type(budget.history_budget, int)
     assert_type(budget.fixed_tokens, int)
 
 
-def counters(messages: list[AnyMessage], tools: Sequence[BaseTool]) -> list[TokenCounter]:
+def counters(
+    messages: list[AnyMessage], tools: Sequence[BaseTool]
+) -> list[TokenCounter]:
     """Our counters and LangChain's own have the same shape."""
     estimator = TokenEstimator(family="generic", margin=0.0)
     assert_type(estimator.count_text("text"), int)
@@ -126,14 +146,22 @@ def counters(messages: list[AnyMessage], tools: Sequence[BaseTool]) -> list[Toke
     return [estimator, CharRatioCounter(), count_tokens_approximately]
 
 
-async def exact_counters(gemini: GeminiCounter, claude: AnthropicCounter, messages: list[AnyMessage]) -> None:
+async def exact_counters(
+    gemini: GeminiCounter, claude: AnthropicCounter, messages: list[AnyMessage]
+) -> None:
     """Local ones count texts, remote ones whole requests; all have the shape of LangChain's counters."""
-    local: list[TokenCounter] = [VocabularyCounter("o200k_base"), TokenizerFileCounter("tokenizer.json"), gemini]
+    local: list[TokenCounter] = [
+        VocabularyCounter("o200k_base"),
+        TokenizerFileCounter("tokenizer.json"),
+        gemini,
+    ]
     remote: list[RequestCounter] = [gemini, claude]
     assert_type(gemini.count_request(messages), int | None)
     assert_type(await claude.acount_request(messages), int | None)
     memory: LimitMemory = LearnedSource("limits.json")
-    engine = ContextEngine(ModelLimits(context_window=8192), counter=local[0], learned=memory)
+    engine = ContextEngine(
+        ModelLimits(context_window=8192), counter=local[0], learned=memory
+    )
     nodes = ContextNodes(engine, validator=Validator(remote[0], share=0.01))
     window = engine.verify(engine.measure(messages))
     assert_type(await engine.averify(window), Window)
@@ -157,28 +185,40 @@ def turns(messages: list[AnyMessage]) -> None:
     assert_type(safe_boundary(messages, 3), int)
 
 
-async def engine(model: BaseChatModel, tools: Sequence[BaseTool], messages: list[AnyMessage]) -> list[AnyMessage]:
+async def engine(
+    model: BaseChatModel, tools: Sequence[BaseTool], messages: list[AnyMessage]
+) -> list[AnyMessage]:
     """One step is measure, plan, apply, build."""
     ContextEngine(limits=model, summarizer=model)
     limits = ModelLimits(context_window=8192)
-    fitted = ContextEngine(limits).fit([("user", "Hi"), {"role": "user", "content": "Hi"}, "Hi"], session=None)
+    fitted = ContextEngine(limits).fit(
+        [("user", "Hi"), {"role": "user", "content": "Hi"}, "Hi"], session=None
+    )
     assert_type(fitted, Fitted)
     assert_type(fitted.request, list[AnyMessage])
     assert_type(fitted.session, dict[str, Any])
     assert_type(fitted.report, dict[str, Any])
-    agent_engine = ContextEngine(limits=limits, counter=TokenEstimator(), summarizer=None, config=ContextConfig())
+    agent_engine = ContextEngine(
+        limits=limits, counter=TokenEstimator(), summarizer=None, config=ContextConfig()
+    )
     session: dict[str, Any] = {"context_summary": ""}
-    window = agent_engine.measure(messages, system_prompt="You are ...", tools=tools, session=session, model=model)
+    window = agent_engine.measure(
+        messages, system_prompt="You are ...", tools=tools, session=session, model=model
+    )
     assert_type(window, Window)
     assert_type(window.budget, TokenBudget)
     assert_type(window.over_by, int)
     assert_type(window.turns, tuple[Turn, ...])
     report: dict[str, Any] = window.report
     view: Sequence[AnyMessage] = window.messages
-    plan = agent_engine.plan(window) or agent_engine.emergency(window, target_tokens=4096)
+    plan = agent_engine.plan(window) or agent_engine.emergency(
+        window, target_tokens=4096
+    )
     assert_type(plan, Compaction | None)
     if plan is not None:
-        session |= agent_engine.apply(plan, window) | await agent_engine.aapply(plan, window)
+        session |= agent_engine.apply(plan, window) | await agent_engine.aapply(
+            plan, window
+        )
         assert_type(plan.tokens_after, int)
     print(report, view)  # noqa: T201  # the values are used, the file is never run
     return agent_engine.build(window)
@@ -201,10 +241,19 @@ def summarizers(model: BaseChatModel, messages: list[AnyMessage]) -> list[Summar
     return [extractive, ModelSummarizer(model)]
 
 
-def node_set(context_engine: ContextEngine, model: BaseChatModel, tools: list[BaseTool], state: ContextState) -> None:
+def node_set(
+    context_engine: ContextEngine,
+    model: BaseChatModel,
+    tools: list[BaseTool],
+    state: ContextState,
+) -> None:
     """The nodes go into a graph of one's own."""
-    nodes = ContextNodes(context_engine, system_prompt=SystemMessage("You are ..."), tools=tools)
-    builder = StateGraph(ContextState, input_schema=ContextInput, output_schema=ContextOutput)
+    nodes = ContextNodes(
+        context_engine, system_prompt=SystemMessage("You are ..."), tools=tools
+    )
+    builder = StateGraph(
+        ContextState, input_schema=ContextInput, output_schema=ContextOutput
+    )
     add_context_nodes(builder, nodes, model_node="agent", model=model)
     builder.add_edge(START, "budget_check")
     builder.compile(checkpointer=InMemorySaver())
@@ -213,7 +262,12 @@ def node_set(context_engine: ContextEngine, model: BaseChatModel, tools: list[Ba
     again: bool = nodes.retry_on(ValueError(route))
     call: Callable[[list[AnyMessage]], AIMessage] = lambda _: AIMessage("done")  # noqa: E731  # the annotation is the point
     print(request, again, nodes.model_node(call), nodes.model_node(model))  # noqa: T201  # the values are used
-    print(nodes.budget_check, nodes.maybe_summarize, nodes.force_compress, nodes.build_messages)  # noqa: T201  # same
+    print(  # noqa: T201
+        nodes.budget_check,
+        nodes.maybe_summarize,
+        nodes.force_compress,
+        nodes.build_messages,
+    )  # same
 
 
 def before_compaction(window: Window, compaction: Compaction) -> Compaction | None:
@@ -229,7 +283,9 @@ def ready_agent(model: BaseChatModel, tools: list[BaseTool]) -> None:
         tools,
         system_prompt="You are ...",
         limits=ModelLimits(context_window=8192),
-        config=ContextConfig(trigger=0.9, show_fill=True, clear_tools=("search",), spare_tools=("plan",)),
+        config=ContextConfig(
+            trigger=0.9, show_fill=True, clear_tools=("search",), spare_tools=("plan",)
+        ),
         summarizer=None,
         checkpointer=InMemorySaver(),
         store=None,
@@ -238,34 +294,57 @@ def ready_agent(model: BaseChatModel, tools: list[BaseTool]) -> None:
     agent.invoke({"messages": [HumanMessage("Hello")]})
 
 
-async def steering(agent: CompiledStateGraph[Any, Any, Any, Any], config: RunnableConfig) -> None:
+async def steering(
+    agent: CompiledStateGraph[Any, Any, Any, Any], config: RunnableConfig
+) -> None:
     """A host that compacts threads."""
-    assert_type(compact(agent, config, focus="the refund", preview=True), ThreadCompaction | None)
+    assert_type(
+        compact(agent, config, focus="the refund", preview=True),
+        ThreadCompaction | None,
+    )
     assert_type(await acompact(agent, config), ThreadCompaction | None)
     undo(agent, config)
     await aundo(agent, config)
 
 
-def langchains_agent(model: BaseChatModel, tools: list[BaseTool], engine: ContextEngine) -> None:
+def langchains_agent(
+    model: BaseChatModel, tools: list[BaseTool], engine: ContextEngine
+) -> None:
     """The middleware takes an engine, or what an engine takes, or nothing."""
     ContextWindowMiddleware(engine, validator=Validator())
     ContextWindowMiddleware(before_compaction=before_compaction)
-    ContextWindowMiddleware(summarizer=model, config=ContextConfig(), counter=count_tokens_approximately, jobs=None)
-    agent = create_agent(model, tools, middleware=[ContextWindowMiddleware()], state_schema=ContextAgentState)
+    ContextWindowMiddleware(
+        summarizer=model,
+        config=ContextConfig(),
+        counter=count_tokens_approximately,
+        jobs=None,
+    )
+    agent = create_agent(
+        model,
+        tools,
+        middleware=[ContextWindowMiddleware()],
+        state_schema=ContextAgentState,
+    )
     agent.invoke({"messages": [HumanMessage("Hello")]})
 
 
 async def retrieval(base: BaseRetriever, documents: list[Document]) -> None:
     """A retriever and a compressor with a budget, and their settings."""
-    retriever = BudgetedRetriever(base=base, max_context_tokens=2048, score="score", k=5, counter=None)
-    BudgetedRetriever(base=base, score=lambda document: float(document.metadata["rank"]))
+    retriever = BudgetedRetriever(
+        base=base, max_context_tokens=2048, score="score", k=5, counter=None
+    )
+    BudgetedRetriever(
+        base=base, score=lambda document: float(document.metadata["rank"])
+    )
     assert_type(retriever.retrieve("question"), RetrievalResult)
     result = await retriever.aretrieve("question")
     kept: Sequence[Document] = result.documents
     assert_type(result.truncated, bool)
     assert_type(result.tokens, int)
     compressor = BudgetedCompressor(max_context_tokens=2048)
-    compressed: Sequence[Document] = compressor.compress_documents(documents, "question")
+    compressed: Sequence[Document] = compressor.compress_documents(
+        documents, "question"
+    )
     assert_type(RetrievalConfig().max_context_tokens, int)
     assert_type(RetrievalConfig.from_file("settings.toml"), RetrievalConfig)
     print(kept, compressed)  # noqa: T201  # the values are used
@@ -273,7 +352,9 @@ async def retrieval(base: BaseRetriever, documents: list[Document]) -> None:
 
 async def recall(messages: list[AnyMessage]) -> list[AnyMessage]:
     """A search returns a list of messages that says what was left out; the tool is any agent's."""
-    found = search_messages(messages, "question", max_tokens=2000, counter=count_tokens_approximately)
+    found = search_messages(
+        messages, "question", max_tokens=2000, counter=count_tokens_approximately
+    )
     assert_type(found, Found)
     assert_type(await asearch_messages(messages, "question"), Found)
     assert_type(found.dropped, tuple[AnyMessage, ...])
@@ -287,39 +368,65 @@ async def recall(messages: list[AnyMessage]) -> list[AnyMessage]:
 
 
 async def deletion(guard: ToolResultGuard) -> None:
-    done = forget("42", store=InMemoryStore(), checkpointer=InMemorySaver(), results=guard, history="history.db")
+    done = forget(
+        "42",
+        store=InMemoryStore(),
+        checkpointer=InMemorySaver(),
+        results=guard,
+        history="history.db",
+    )
     assert_type(done, Forgotten)
     assert_type(done.had_checkpoints, bool)
     assert_type(done.not_given, tuple[str, ...])
     assert_type(await aforget("42", results=[guard], scope="tenant/42"), Forgotten)
 
 
-async def tool_results(tools: Sequence[BaseTool], scope: Callable[[Any], str]) -> list[BaseTool]:
+async def tool_results(
+    tools: Sequence[BaseTool], scope: Callable[[Any], str]
+) -> list[BaseTool]:
     """A guard wraps tools and tool calls; cursors and stores are typed."""
-    config = ToolResultConfig(max_tokens=2000, per_tool={"search": ToolOverrides(max_tokens=500)})
+    config = ToolResultConfig(
+        max_tokens=2000, per_tool={"search": ToolOverrides(max_tokens=500)}
+    )
     assert_type(config.for_tool("search"), ToolResultConfig)
     assert_type(FileConfig().tool_results, ToolResultConfig)
     signer = CursorSigner(["old", "new"], ttl_seconds=600)
-    guard = ToolResultGuard(config, signer=signer, store=MemoryResultStore(), counter=TokenEstimator(), scope=scope)
+    guard = ToolResultGuard(
+        config,
+        signer=signer,
+        store=MemoryResultStore(),
+        counter=TokenEstimator(),
+        scope=scope,
+    )
     assert_type(ToolResultGuard().tools, list[BaseTool])
     cursor = signer.sign(Cursor("search", "digest", "thread", "r1", 40))
     assert_type(cursor, str)
     assert_type(signer.peek(cursor), str)
-    assert_type(signer.verify(cursor, tool="search", args_digest="digest", thread="thread"), Cursor)
-    assert_type(guard.read(cursor, contains="text", fields=["id"], page_tokens=500), str)
+    assert_type(
+        signer.verify(cursor, tool="search", args_digest="digest", thread="thread"),
+        Cursor,
+    )
+    assert_type(
+        guard.read(cursor, contains="text", fields=["id"], page_tokens=500), str
+    )
     assert_type(await guard.aread(cursor), str)
     return guard.wrap(tools)
 
 
 async def choosing_models(chat: BaseChatModel, agent_tools: list[Any]) -> ContextEngine:
     """Registry, router, routed model and tool selector, with their results."""
-    registry = ModelRegistry([ExplicitSource({"small": 8_192})], ttl_seconds=60, allow_guess=True)
+    registry = ModelRegistry(
+        [ExplicitSource({"small": 8_192})], ttl_seconds=60, allow_guess=True
+    )
     assert_type(registry.lookup("small"), ModelInfo)
     assert_type(await registry.alookup(chat), ModelInfo)
     assert_type(registry.models("maker"), list[ModelInfo])
     config = RoutingConfig(complexity="medium")
     router = ModelRouter(
-        [chat, "openai:some-model", registry.lookup("small")], registry, config, counter=TokenEstimator()
+        [chat, "openai:some-model", registry.lookup("small")],
+        registry,
+        config,
+        counter=TokenEstimator(),
     )
     route = router.route([HumanMessage("hi")], agent_tools)
     assert_type(route, Route)
@@ -331,10 +438,15 @@ async def choosing_models(chat: BaseChatModel, agent_tools: list[Any]) -> Contex
     selection = await selector.aselect([HumanMessage("hi")], previous=["ask_user"])
     assert_type(selection, ToolSelection)
     assert_type(
-        (selection.selected, selection.deferred, selection.tokens), tuple[tuple[Any, ...], tuple[Any, ...], int]
+        (selection.selected, selection.deferred, selection.tokens),
+        tuple[tuple[Any, ...], tuple[Any, ...], int],
     )
     create_context_agent(routed, [], tool_selector=selector)
-    create_agent(chat, [], middleware=[ContextWindowMiddleware(router=router, tool_selector=selector)])
+    create_agent(
+        chat,
+        [],
+        middleware=[ContextWindowMiddleware(router=router, tool_selector=selector)],
+    )
     create_map_reduce_graph(routed, max_concurrency=4)
     engine = ContextEngine(limits=registry.lookup("small"), learned=registry)
     ContextNodes(engine, router=router, tool_selector=selector)
@@ -350,10 +462,18 @@ def events(chat: BaseChatModel) -> list[StepEvent]:
 
     sink = MemorySink(max_events=100)
     sinks: list[MetricsSink] = [sink, LogSink(steps=True), StreamSink(), Printed()]
-    create_context_agent(chat, [], sinks=sinks, prices=lambda name: ModelInfo(name=name), guard=ToolResultGuard())
+    create_context_agent(
+        chat,
+        [],
+        sinks=sinks,
+        prices=lambda name: ModelInfo(name=name),
+        guard=ToolResultGuard(),
+    )
     ContextWindowMiddleware(sinks=sinks)
     ContextEngine(chat, sinks=sinks).reporter.flush(1.0)
-    alerts = Alerts(AlertConfig(conversation_cost=2.5), then=[sink, lambda alert: alert.value])
+    alerts = Alerts(
+        AlertConfig(conversation_cost=2.5), then=[sink, lambda alert: alert.value]
+    )
     Alerts(then=lambda alert: alert.detail)
     ModelRegistry([], sinks=[alerts])
     assert_type(alerts.active, tuple[AlertEvent, ...])
@@ -377,5 +497,10 @@ def models_and_errors(info: ModelInfo, error: Exception) -> str:
         assert_type(overflow.requested_output, int | None)
     if isinstance(error, BudgetExceededError):
         assert_type(error.report, dict[str, object])
-    family: tuple[type[ContextWindowError], ...] = (SummarizationError, UnknownModelError, ConfigError, CursorError)
+    family: tuple[type[ContextWindowError], ...] = (
+        SummarizationError,
+        UnknownModelError,
+        ConfigError,
+        CursorError,
+    )
     return f"{family} {assert_type(__version__, str)}"

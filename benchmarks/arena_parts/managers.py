@@ -97,7 +97,9 @@ def deep_agent(parts: Parts) -> Any:
     from deepagents.middleware.summarization import create_summarization_middleware
 
     backend = StateBackend()
-    own = create_summarization_middleware(parts.provider, backend, summarizer=parts.summarizer)
+    own = create_summarization_middleware(
+        parts.provider, backend, summarizer=parts.summarizer
+    )
     return create_deep_agent(
         parts.provider,
         parts.tools,
@@ -113,7 +115,12 @@ def deep_middleware(parts: Parts) -> Any:
     from deepagents.middleware.summarization import create_summarization_middleware
 
     backend = FilesystemBackend(root_dir=parts.folder, virtual_mode=True)
-    return _agent(parts, create_summarization_middleware(parts.provider, backend, summarizer=parts.summarizer))
+    return _agent(
+        parts,
+        create_summarization_middleware(
+            parts.provider, backend, summarizer=parts.summarizer
+        ),
+    )
 
 
 def langmem(parts: Parts) -> Any:
@@ -207,13 +214,22 @@ class Manager:
 
 MANAGERS: dict[str, Manager] = {
     "ours-nodes": Manager(
-        build=nodes, install="langchain-ctxwin", setting="defaults; rules marked by pin()", ours=True
+        build=nodes,
+        install="langchain-ctxwin",
+        setting="defaults; rules marked by pin()",
+        ours=True,
     ),
     "ours-own-model": Manager(
-        build=own_model, install="langchain-ctxwin", setting="as ours-nodes; the model summarizes itself", ours=True
+        build=own_model,
+        install="langchain-ctxwin",
+        setting="as ours-nodes; the model summarizes itself",
+        ours=True,
     ),
     "ours-middleware": Manager(
-        build=middleware, install="langchain-ctxwin[agents]", setting="defaults; rules marked by pin()", ours=True
+        build=middleware,
+        install="langchain-ctxwin[agents]",
+        setting="defaults; rules marked by pin()",
+        ours=True,
     ),
     "langchain": Manager(
         build=summarization,
@@ -250,5 +266,9 @@ MANAGERS: dict[str, Manager] = {
         install="langchain",
         setting="the newest messages, dropped to 0.3 of the room when full, and a bare list of identifiers",
     ),
-    "nothing": Manager(build=nothing, install="langchain", setting="create_agent without any management"),
+    "nothing": Manager(
+        build=nothing,
+        install="langchain",
+        setting="create_agent without any management",
+    ),
 }

@@ -70,7 +70,9 @@ class Outcome:
 
 def play(job: Job) -> Outcome:
     logging.disable(logging.CRITICAL)
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL)
+    )
     warnings.simplefilter("ignore")
     script = scenario(job.scenario, job.window)
     if job.scenario != CLOCK:
@@ -89,9 +91,18 @@ def _play(job: Job, script: Scenario, speed: float) -> Outcome:
             outcome.absent = f"{error}: pip install {MANAGERS[job.manager].install}"
             return outcome
         _converse(agent, desk, outcome)
-    outcome.sent, outcome.summaries, outcome.seconds = desk.sent, desk.summaries, time.perf_counter() - began
-    last = next((sent for sent in reversed(desk.sent) if sent.outcome == "answered"), None)
-    if last and (last.turn, last.step) == (len(script.turns) - 1, len(script.turns[-1].steps)):
+    outcome.sent, outcome.summaries, outcome.seconds = (
+        desk.sent,
+        desk.summaries,
+        time.perf_counter() - began,
+    )
+    last = next(
+        (sent for sent in reversed(desk.sent) if sent.outcome == "answered"), None
+    )
+    if last and (last.turn, last.step) == (
+        len(script.turns) - 1,
+        len(script.turns[-1].steps),
+    ):
         outcome.facts_at_end = last.facts or 0.0
     return outcome
 
@@ -99,8 +110,12 @@ def _play(job: Job, script: Scenario, speed: float) -> Outcome:
 def _parts(job: Job, desk: Desk, speed: float, folder: str) -> Parts:
     reserve = job.window // RESERVE_SHARE
     return Parts(
-        provider=FakeProvider(desk, window=job.window, max_tokens=reserve, seconds=MODEL_SECONDS / speed),
-        summarizer=FakeSummarizer(desk, window=job.window, seconds=SUMMARIZER_SECONDS / speed),
+        provider=FakeProvider(
+            desk, window=job.window, max_tokens=reserve, seconds=MODEL_SECONDS / speed
+        ),
+        summarizer=FakeSummarizer(
+            desk, window=job.window, seconds=SUMMARIZER_SECONDS / speed
+        ),
         tools=list(desk.scenario.tools),
         system_prompt=desk.scenario.system_prompt,
         folder=folder,
@@ -123,20 +138,33 @@ def _converse(agent: Any, desk: Desk, outcome: Outcome) -> None:
         error = _turn(agent, message, turn.answer)
         wall, cpu = time.perf_counter() - began, time.process_time() - cpu_began
         outcome.added_seconds.append(wall - (desk.provider.seconds - outside))
-        outcome.cpu_seconds += cpu - (desk.provider.cpu_seconds + desk.summarizer.cpu_seconds - cpu_outside)
+        outcome.cpu_seconds += cpu - (
+            desk.provider.cpu_seconds + desk.summarizer.cpu_seconds - cpu_outside
+        )
         if error is not None:
             outcome.failed += 1
-            outcome.false_refusals += _is_false(error, desk, input_limit(outcome.job.window))
-            outcome.errors.append(f"turn {number} step {desk.step}: {type(error).__name__}: {str(error)[:300]}")
+            outcome.false_refusals += _is_false(
+                error, desk, input_limit(outcome.job.window)
+            )
+            outcome.errors.append(
+                f"turn {number} step {desk.step}: {type(error).__name__}: {str(error)[:300]}"
+            )
 
 
 def _turn(agent: Any, message: HumanMessage, answer: str) -> Exception | None:
-    config = {"configurable": {"thread_id": "arena"}, "recursion_limit": RECURSION_LIMIT}
+    config = {
+        "configurable": {"thread_id": "arena"},
+        "recursion_limit": RECURSION_LIMIT,
+    }
     try:
         final = agent.invoke({"messages": [message]}, config)["messages"][-1]
     except Exception as error:  # noqa: BLE001  # whatever ends a turn is counted
         return error
-    return None if final.text == answer else AssertionError(f"the turn ended with {final.text[:80]!r}")
+    return (
+        None
+        if final.text == answer
+        else AssertionError(f"the turn ended with {final.text[:80]!r}")
+    )
 
 
 def _is_false(error: Exception, desk: Desk, limit: int) -> bool:
@@ -152,9 +180,15 @@ def smallest_tokens(script: Scenario, turn: int, step: int) -> int:
     asked = script.turns[turn].user
     user = parts_of([HumanMessage(asked)], [])[1].tokens
     fixed = total_tokens(parts_of([SystemMessage(script.system_prompt)], tools))
-    tokens = fixed + (min(user, MINIMAL_USER_TOKENS) if isinstance(asked, str) else user)
+    tokens = fixed + (
+        min(user, MINIMAL_USER_TOKENS) if isinstance(asked, str) else user
+    )
     if step:
         newest = script.turns[turn].steps[step - 1]
-        tokens += total_tokens(parts_of([AIMessage("", tool_calls=[call.made() for call in newest])], [])[1:])
+        tokens += total_tokens(
+            parts_of([AIMessage("", tool_calls=[call.made() for call in newest])], [])[
+                1:
+            ]
+        )
         tokens += MINIMAL_RESULT_TOKENS * len(newest)
     return tokens

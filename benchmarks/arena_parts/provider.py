@@ -26,16 +26,22 @@ from arena_parts.script import KEY_SENTENCE, Scenario, Turn
 
 ASKED_TOKENS = re.compile(r"at most ([\d,]+) tokens")
 KEY_SHARE = 0.8  # of the answer goes to key sentences at most
-FILLED_SHARE = 0.6  # of the answer is used in any case: models write more than the facts
+FILLED_SHARE = (
+    0.6  # of the answer is used in any case: models write more than the facts
+)
 SENTENCE = re.compile(r"[^.\n。]{20,200}[.。]")
 CACHE_BLOCK_TOKENS = 128  # OpenAI caches prefixes in steps of this size
 CACHE_MIN_TOKENS = 1_024  # and from this size on
-SHARE_OF_WINDOW = 16  # the longest summary is a sixteenth of the window, for every manager
+SHARE_OF_WINDOW = (
+    16  # the longest summary is a sixteenth of the window, for every manager
+)
 SUMMARY_ASKED = re.compile(r"\bsummary\b[\s\S]*at most [\d,]+ tokens")
 SHOWN_CHARS = 2_000
 """A user message that alone is over the limit may be cut, but its beginning has to be there."""
 
-MEDIA_INPUTS = dict.fromkeys(("image_inputs", "pdf_inputs", "image_tool_message", "pdf_tool_message"), True)
+MEDIA_INPUTS = dict.fromkeys(
+    ("image_inputs", "pdf_inputs", "image_tool_message", "pdf_tool_message"), True
+)
 
 
 class RefusedError(Exception):
@@ -59,12 +65,27 @@ class FakeProvider(BaseChatModel):
     window: int
     max_tokens: int
     seconds: float = 0.0
-    tokenizer_family: str = "openai"  # what the class of a real OpenAI model would imply
+    tokenizer_family: str = (
+        "openai"  # what the class of a real OpenAI model would imply
+    )
     model_name: str = "arena"
 
-    def __init__(self, desk: Desk, *, window: int, max_tokens: int, seconds: float) -> None:
-        profile = {"max_input_tokens": window, "max_output_tokens": max_tokens, "tool_calling": True, **MEDIA_INPUTS}
-        super().__init__(desk=desk, window=window, max_tokens=max_tokens, seconds=seconds, profile=profile)
+    def __init__(
+        self, desk: Desk, *, window: int, max_tokens: int, seconds: float
+    ) -> None:
+        profile = {
+            "max_input_tokens": window,
+            "max_output_tokens": max_tokens,
+            "tool_calling": True,
+            **MEDIA_INPUTS,
+        }
+        super().__init__(
+            desk=desk,
+            window=window,
+            max_tokens=max_tokens,
+            seconds=seconds,
+            profile=profile,
+        )
 
     @property
     def _llm_type(self) -> str:
@@ -75,7 +96,9 @@ class FakeProvider(BaseChatModel):
 
     def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Any:
         kwargs.pop("tool_choice", None)
-        return self.bind(tools=[convert_to_openai_tool(tool) for tool in tools], **kwargs)
+        return self.bind(
+            tools=[convert_to_openai_tool(tool) for tool in tools], **kwargs
+        )
 
     def _generate(
         self,
@@ -95,19 +118,30 @@ class FakeProvider(BaseChatModel):
             time.sleep(self.seconds)
         return ChatResult(generations=[ChatGeneration(message=answer)])
 
-    def _summary(self, messages: list[BaseMessage], tools: list[dict[str, Any]]) -> AIMessage:
+    def _summary(
+        self, messages: list[BaseMessage], tools: list[dict[str, Any]]
+    ) -> AIMessage:
         """The answer of the agent's model as its own summarizer; the script does not move on."""
         parts = parts_of(messages, tools)
         tokens, limit = total_tokens(parts), self.window - self.max_tokens
         if tokens > limit:
-            self.desk.summaries.append(Summary(tokens=0, output_tokens=0, fault="overflow"))
+            self.desk.summaries.append(
+                Summary(tokens=0, output_tokens=0, fault="overflow")
+            )
             raise TooLargeError(tokens, limit)
-        cached, text = cached_tokens(self.desk, parts), summary_of(parts, self.window // SHARE_OF_WINDOW)
+        cached, text = (
+            cached_tokens(self.desk, parts),
+            summary_of(parts, self.window // SHARE_OF_WINDOW),
+        )
         output = exact.text_tokens(text)
-        self.desk.summaries.append(Summary(tokens=tokens, output_tokens=output, cached_tokens=cached))
+        self.desk.summaries.append(
+            Summary(tokens=tokens, output_tokens=output, cached_tokens=cached)
+        )
         return AIMessage(text)
 
-    def _answer(self, messages: list[BaseMessage], tools: list[dict[str, Any]]) -> AIMessage:
+    def _answer(
+        self, messages: list[BaseMessage], tools: list[dict[str, Any]]
+    ) -> AIMessage:
         desk: Desk = self.desk
         at = {"turn": desk.turn, "step": desk.step}
         if fault := fault_of(messages):
@@ -140,21 +174,35 @@ class FakeProvider(BaseChatModel):
             "input_tokens": tokens, "output_tokens": output, "total_tokens": tokens + output,
             "input_token_details": {"cache_read": cached},
         }  # fmt: skip
-        metadata = {"model_provider": "arena", "model_name": self.model_name, "finish_reason": "stop"}
-        return answer.model_copy(update={"usage_metadata": usage, "response_metadata": metadata})
+        metadata = {
+            "model_provider": "arena",
+            "model_name": self.model_name,
+            "finish_reason": "stop",
+        }
+        return answer.model_copy(
+            update={"usage_metadata": usage, "response_metadata": metadata}
+        )
 
 
 def cached_tokens(desk: Desk, parts: Sequence[Part]) -> int:
     """The part of a request that is read from the cache of the last answered one."""
     shared = common_tokens(desk.previous, parts)
-    return shared // CACHE_BLOCK_TOKENS * CACHE_BLOCK_TOKENS if shared >= CACHE_MIN_TOKENS else 0
+    return (
+        shared // CACHE_BLOCK_TOKENS * CACHE_BLOCK_TOKENS
+        if shared >= CACHE_MIN_TOKENS
+        else 0
+    )
 
 
 def _seen(desk: Desk, parts: Sequence[Part], limit: int) -> dict[str, Any]:
     text = "\n".join(part.text for part in parts)
     codes, rules = desk.stated_codes(), desk.rules()
     asked = parts_of([_user(desk)], [])[1]
-    wanted = asked.text if asked.tokens < limit - parts[0].tokens else asked.text[:SHOWN_CHARS]
+    wanted = (
+        asked.text
+        if asked.tokens < limit - parts[0].tokens
+        else asked.text[:SHOWN_CHARS]
+    )
     return {
         "has_user": any(part.role == "human" and wanted in part.text for part in parts),
         "has_rules": all(rule in text for rule in rules) if rules else None,
@@ -178,7 +226,9 @@ def fault_of(messages: Sequence[BaseMessage]) -> str:
     if body[-1].type == "ai":
         return "the last message is ai"
     for message in body:
-        if message.type == "system" or (is_empty(message) and not isinstance(message, ToolMessage)):
+        if message.type == "system" or (
+            is_empty(message) and not isinstance(message, ToolMessage)
+        ):
             return f"a {message.type} message is {'late' if message.type == 'system' else 'empty'}"
     return pairing_fault(body)
 
@@ -279,13 +329,19 @@ class Desk:
             return AIMessage(self.now.answer)
         calls = [call.made() for call in self.now.steps[self.step]]
         self.step += 1
-        return AIMessage("" if self.step % 2 else "I will look that up.", tool_calls=calls)
+        return AIMessage(
+            "" if self.step % 2 else "I will look that up.", tool_calls=calls
+        )
 
     def rules(self) -> list[str]:
         return [turn.rule for turn in self.scenario.turns[: self.turn + 1] if turn.rule]
 
     def stated_codes(self) -> list[str]:
-        return [fact.code for fact in self.scenario.facts if (fact.turn, fact.step) < (self.turn, self.step)]
+        return [
+            fact.code
+            for fact in self.scenario.facts
+            if (fact.turn, fact.step) < (self.turn, self.step)
+        ]
 
 
 # ---- sizes, and what two requests share --------------------------------------------------------------------------
@@ -300,7 +356,9 @@ class Part:
     tokens: int
 
 
-def parts_of(messages: Sequence[BaseMessage], tools: Sequence[dict[str, Any]]) -> tuple[Part, ...]:
+def parts_of(
+    messages: Sequence[BaseMessage], tools: Sequence[dict[str, Any]]
+) -> tuple[Part, ...]:
     """The request in the order in which providers read it: tools first."""
     definitions = json.dumps(list(tools), ensure_ascii=False)
     first = Part("tools", definitions, exact.tools_tokens(tools) + exact.REPLY_TOKENS)
@@ -315,7 +373,9 @@ def common_tokens(old: Sequence[Part], new: Sequence[Part]) -> int:
     """Tokens of the common prefix: what a prompt cache can reuse."""
     tokens = 0
     for before, after in zip(old, new, strict=False):
-        if before.role != after.role or (before.role == "tools" and before.text != after.text):
+        if before.role != after.role or (
+            before.role == "tools" and before.text != after.text
+        ):
             return tokens
         if before.text != after.text:
             shared = os.path.commonprefix([before.text, after.text])  # noqa: RUF071  # by character is meant
@@ -326,18 +386,25 @@ def common_tokens(old: Sequence[Part], new: Sequence[Part]) -> int:
 
 def is_empty(message: BaseMessage) -> bool:
     calls = isinstance(message, AIMessage) and message.tool_calls
-    return not calls and not any(block[0].strip() or block[1] for block in exact.content_blocks(message.content))
+    return not calls and not any(
+        block[0].strip() or block[1] for block in exact.content_blocks(message.content)
+    )
 
 
 def _part(message: BaseMessage) -> Part:
     blocks = list(exact.content_blocks(message.content))
     text = "\n".join(text for text, _ in blocks)
     if isinstance(message, AIMessage) and message.tool_calls:
-        text += json.dumps([[c["name"], c["args"], c["id"]] for c in message.tool_calls], ensure_ascii=False)
+        text += json.dumps(
+            [[c["name"], c["args"], c["id"]] for c in message.tool_calls],
+            ensure_ascii=False,
+        )
     if isinstance(message, ToolMessage):
         text = f"{message.tool_call_id}\n{text}"
     media = sum(tokens for _, tokens in blocks)
-    return Part(message.type, text, exact.text_tokens(text) + media + exact.MESSAGE_TOKENS)
+    return Part(
+        message.type, text, exact.text_tokens(text) + media + exact.MESSAGE_TOKENS
+    )
 
 
 # ---- the summarizer ------------------------------------------------------------------------------------------------
@@ -353,8 +420,18 @@ class FakeSummarizer(BaseChatModel):
 
     def __init__(self, desk: Desk, *, window: int, seconds: float) -> None:
         longest = window // SHARE_OF_WINDOW
-        profile = {"max_input_tokens": window, "max_output_tokens": longest, **MEDIA_INPUTS}
-        super().__init__(desk=desk, window=window, max_tokens=longest, seconds=seconds, profile=profile)
+        profile = {
+            "max_input_tokens": window,
+            "max_output_tokens": longest,
+            **MEDIA_INPUTS,
+        }
+        super().__init__(
+            desk=desk,
+            window=window,
+            max_tokens=longest,
+            seconds=seconds,
+            profile=profile,
+        )
 
     @property
     def _llm_type(self) -> str:
@@ -377,10 +454,20 @@ class FakeSummarizer(BaseChatModel):
         tokens, limit = total_tokens(parts), self.window - self.max_tokens
         fault = pairing_fault([m for m in messages if m.type != "system"])
         if fault or tokens > limit:
-            self.desk.summaries.append(Summary(tokens=0, output_tokens=0, fault=fault or "overflow"))
-            raise InvalidRequestError(f"400 INVALID_ARGUMENT. {fault}") if fault else TooLargeError(tokens, limit)
-        summary = summary_of(parts, min(self.max_tokens, int(options.get("max_tokens", self.max_tokens))))
-        self.desk.summaries.append(Summary(tokens=tokens, output_tokens=exact.text_tokens(summary)))
+            self.desk.summaries.append(
+                Summary(tokens=0, output_tokens=0, fault=fault or "overflow")
+            )
+            raise (
+                InvalidRequestError(f"400 INVALID_ARGUMENT. {fault}")
+                if fault
+                else TooLargeError(tokens, limit)
+            )
+        summary = summary_of(
+            parts, min(self.max_tokens, int(options.get("max_tokens", self.max_tokens)))
+        )
+        self.desk.summaries.append(
+            Summary(tokens=tokens, output_tokens=exact.text_tokens(summary))
+        )
         return summary
 
 
@@ -395,7 +482,13 @@ def extract(text: str, max_tokens: int) -> str:
     """Key sentences, chosen by their digest where they do not all fit so that no place is favoured, then others."""
     keys = list(dict.fromkeys(KEY_SENTENCE.findall(text)))
     kept, used = set(), 0
-    for sentence in sorted(keys, key=lambda s: (not s.startswith("Standing"), hashlib.sha256(s.encode()).digest())):
+    for sentence in sorted(
+        keys,
+        key=lambda s: (
+            not s.startswith("Standing"),
+            hashlib.sha256(s.encode()).digest(),
+        ),
+    ):
         used += exact.text_tokens(sentence) + 1
         if used > KEY_SHARE * max_tokens:
             break

@@ -46,7 +46,9 @@ class Call:
 
     def made(self) -> ToolCall:
         args = {"key": self.key, "note": self.note}
-        return ToolCall(name=self.tool, args=args, id=f"call_{self.key}".replace(".", "_"))
+        return ToolCall(
+            name=self.tool, args=args, id=f"call_{self.key}".replace(".", "_")
+        )
 
 
 Step = tuple[Call, ...]
@@ -109,9 +111,15 @@ class Writer:
         rule = RULES[len(self.turns) // 3] if len(self.turns) in {0, 3} else ""
         asked = texts.prose(self.rng, 40) if user is None else user
         if rule:
-            asked = [*asked, {"type": "text", "text": rule}] if isinstance(asked, list) else f"{asked} {rule}"
+            asked = (
+                [*asked, {"type": "text", "text": rule}]
+                if isinstance(asked, list)
+                else f"{asked} {rule}"
+            )
         answer = texts.prose(self.rng, answer_tokens)
-        self.turns.append(Turn(user=asked, steps=tuple(self.steps), answer=answer, rule=rule))
+        self.turns.append(
+            Turn(user=asked, steps=tuple(self.steps), answer=answer, rule=rule)
+        )
         self.steps = []
 
     def fact(self, *, step: int | None = None) -> str:
@@ -128,13 +136,25 @@ class Writer:
         if content.startswith("{"):
             return content.replace("[", f'[{{"note": "{sentence}"}}, ', 1)
         middle = int(len(content) * at)
-        gap = next((i for i in range(middle, len(content)) if content[i] in " \n。"), len(content)) + 1
+        gap = (
+            next(
+                (i for i in range(middle, len(content)) if content[i] in " \n。"),
+                len(content),
+            )
+            + 1
+        )
         return f"{content[:gap]} {sentence} {content[gap:]}"
 
-    def done(self, tools: Callable[[dict[str, Content]], Sequence[BaseTool]] | None = None) -> Scenario:
+    def done(
+        self, tools: Callable[[dict[str, Content]], Sequence[BaseTool]] | None = None
+    ) -> Scenario:
         made = (tools or plain_tools)(self.results)
         return Scenario(
-            name=self.name, turns=tuple(self.turns), facts=tuple(self.facts), results=self.results, tools=tuple(made)
+            name=self.name,
+            turns=tuple(self.turns),
+            facts=tuple(self.facts),
+            results=self.results,
+            tools=tuple(made),
         )
 
 
@@ -144,27 +164,55 @@ class _Arguments(BaseModel):
 
 
 def plain_tools(results: dict[str, Content]) -> list[BaseTool]:
-    return [_tool(f"tool_{i}", f"Look up records of kind {i} and return them in full.", results) for i in range(5)]
+    return [
+        _tool(
+            f"tool_{i}",
+            f"Look up records of kind {i} and return them in full.",
+            results,
+        )
+        for i in range(5)
+    ]
 
 
-def large_tools(results: dict[str, Content], *, count: int, tokens: int, rng: random.Random) -> list[BaseTool]:
+def large_tools(
+    results: dict[str, Content], *, count: int, tokens: int, rng: random.Random
+) -> list[BaseTool]:
     """Tools of about `tokens` tokens each, as the provider counts them; options where there is room for them."""
     made = []
     for number in range(count):
         options = OPTIONS if tokens > OPTIONS * OPTION_TOKENS * 2 else 0
-        option = (str, Field(default="", description=texts.prose(rng, OPTION_TOKENS - 10)))
+        option = (
+            str,
+            Field(default="", description=texts.prose(rng, OPTION_TOKENS - 10)),
+        )
         fields: dict[str, Any] = {f"option_{i}": option for i in range(options)}
         schema = create_model(f"Arguments{number}", __base__=_Arguments, **fields)
-        bare = exact.tools_tokens([convert_to_openai_tool(_tool(f"tool_{number}", "", results, schema))])
-        made.append(_tool(f"tool_{number}", texts.prose(rng, max(1, tokens - bare)), results, schema))
+        bare = exact.tools_tokens(
+            [convert_to_openai_tool(_tool(f"tool_{number}", "", results, schema))]
+        )
+        made.append(
+            _tool(
+                f"tool_{number}",
+                texts.prose(rng, max(1, tokens - bare)),
+                results,
+                schema,
+            )
+        )
     return made
 
 
-def _tool(name: str, description: str, results: dict[str, Content], schema: type[BaseModel] = _Arguments) -> BaseTool:
+def _tool(
+    name: str,
+    description: str,
+    results: dict[str, Content],
+    schema: type[BaseModel] = _Arguments,
+) -> BaseTool:
     def look_up(key: str, note: str = "", **_: str) -> Content:  # noqa: ARG001  # part of the schema
         return results[key]
 
-    return StructuredTool.from_function(look_up, name=name, description=description, args_schema=schema)
+    return StructuredTool.from_function(
+        look_up, name=name, description=description, args_schema=schema
+    )
 
 
 # ---- the scenarios ---------------------------------------------------------------------------------------------------
@@ -184,7 +232,10 @@ def long_run(writer: Writer, _: int) -> Scenario:
     """60 turns of two lookups."""
     for turn in range(60):
         for number, kind in enumerate((texts.prose, texts.log)):
-            writer.step(kind(writer.rng, writer.rng.randint(150, 700)), fact=(turn + number) % 4 == 0)
+            writer.step(
+                kind(writer.rng, writer.rng.randint(150, 700)),
+                fact=(turn + number) % 4 == 0,
+            )
         writer.turn()
     return writer.done()
 
@@ -204,7 +255,9 @@ def huge_results(writer: Writer, _: int) -> Scenario:
         writer.step(texts.prose(writer.rng, 400))
         if turn % 2:
             huge = texts.log(writer.rng, HUGE_TOKENS)
-            writer.step(writer.planted(writer.planted(huge, at=0.005), at=0.995), fact=False)
+            writer.step(
+                writer.planted(writer.planted(huge, at=0.005), at=0.995), fact=False
+            )
         writer.turn()
     return writer.done()
 
@@ -213,12 +266,30 @@ def media(writer: Writer, window: int) -> Scenario:
     """Images from users and tools, PDFs from users."""
     rng, pages = writer.rng, 3 if window > 16_384 else 1
     for turn in range(15):
-        blocks = [{"type": "text", "text": f"{texts.prose(rng, 40)} {writer.fact(step=-1)}"}]
+        blocks = [
+            {"type": "text", "text": f"{texts.prose(rng, 40)} {writer.fact(step=-1)}"}
+        ]
         if turn % 3 == 1:
-            blocks.append({"type": "file", "base64": texts.pdf(rng, pages), "mime_type": "application/pdf"})
+            blocks.append(
+                {
+                    "type": "file",
+                    "base64": texts.pdf(rng, pages),
+                    "mime_type": "application/pdf",
+                }
+            )
         elif turn % 3 == 2:
-            blocks.append({"type": "image", "base64": texts.png(rng, 1024, 768), "mime_type": "image/png"})
-        picture = {"type": "image", "base64": texts.png(rng, 800, 600), "mime_type": "image/png"}
+            blocks.append(
+                {
+                    "type": "image",
+                    "base64": texts.png(rng, 1024, 768),
+                    "mime_type": "image/png",
+                }
+            )
+        picture = {
+            "type": "image",
+            "base64": texts.png(rng, 800, 600),
+            "mime_type": "image/png",
+        }
         writer.step([{"type": "text", "text": texts.prose(rng, 120)}, picture])
         writer.step(texts.prose(rng, 300))
         writer.turn(blocks)
@@ -270,7 +341,11 @@ def one_turn(writer: Writer, _: int) -> Scenario:
     """One turn of 120 steps, some of which write long notes."""
     for step in range(120):
         note_tokens = 150 if step % 4 == 0 else 0
-        writer.step(texts.prose(writer.rng, writer.rng.randint(200, 600)), fact=step % 4 == 1, note_tokens=note_tokens)
+        writer.step(
+            texts.prose(writer.rng, writer.rng.randint(200, 600)),
+            fact=step % 4 == 1,
+            note_tokens=note_tokens,
+        )
     writer.turn()
     return writer.done()
 

@@ -84,7 +84,10 @@ def png(rng: random.Random, width: int, height: int) -> str:
 
 def pdf(rng: random.Random, pages: int, page_bytes: int = 45_000) -> str:
     """Base64 of a document with `pages` page objects."""
-    body = b"".join(b"1 0 obj <</Type /Page\n>> endobj\n" + rng.randbytes(page_bytes) for _ in range(pages))
+    body = b"".join(
+        b"1 0 obj <</Type /Page\n>> endobj\n" + rng.randbytes(page_bytes)
+        for _ in range(pages)
+    )
     return base64.b64encode(b"%PDF-1.7\n" + body.replace(b"%PDF", b"")).decode()
 
 
@@ -108,4 +111,9 @@ def _log_line(rng: random.Random) -> str:
 
 
 def _chunk(kind: bytes, data: bytes) -> bytes:
-    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    return (
+        struct.pack(">I", len(data))
+        + kind
+        + data
+        + struct.pack(">I", zlib.crc32(kind + data))
+    )

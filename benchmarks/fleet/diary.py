@@ -18,8 +18,16 @@ class Diary:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
 
     def note(self, kind: str, **fields: Any) -> None:
-        line = {"kind": kind, "worker": self._worker, "pid": os.getpid(), "at": round(time.time(), 3), **fields}
-        os.write(self._file, f"{json.dumps(line)}\n".encode())  # one call, so that no two lines mix
+        line = {
+            "kind": kind,
+            "worker": self._worker,
+            "pid": os.getpid(),
+            "at": round(time.time(), 3),
+            **fields,
+        }
+        os.write(
+            self._file, f"{json.dumps(line)}\n".encode()
+        )  # one call, so that no two lines mix
 
 
 def read_diary(path: Path) -> Iterator[dict[str, Any]]:

@@ -31,7 +31,10 @@ async def connected(urls: list[str]) -> AsyncIterator[Clients]:
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=50)
     timeout = httpx.Timeout(READ_SECONDS, pool=None)
     async with AsyncExitStack() as stack:
-        opened = [httpx.AsyncClient(base_url=url, limits=limits, timeout=timeout) for url in urls]
+        opened = [
+            httpx.AsyncClient(base_url=url, limits=limits, timeout=timeout)
+            for url in urls
+        ]
         yield [await stack.enter_async_context(client) for client in opened]
 
 
@@ -48,7 +51,9 @@ async def closed_loop(clients: Clients, *, threads: int, turns: int) -> list[Tur
     return done
 
 
-async def open_loop(clients: Clients, *, threads: int, rate: float, seconds: float) -> list[Turn]:
+async def open_loop(
+    clients: Clients, *, threads: int, rate: float, seconds: float
+) -> list[Turn]:
     """Turns come at a rate, whatever becomes of those before; the threads take turns."""
     done: list[Turn] = []
     counts = dict.fromkeys(map(script.thread_id, range(threads)), 0)
@@ -80,10 +85,18 @@ async def ask(clients: Clients, thread: str, number: int) -> Turn:
     began = time.monotonic()
     try:
         async with asyncio.timeout(CLIENT_SECONDS):
-            status, error = await _wait(clients, thread, await _begin(clients, thread, number))
+            status, error = await _wait(
+                clients, thread, await _begin(clients, thread, number)
+            )
     except TimeoutError:
         status, error = "timeout", f"no end within {CLIENT_SECONDS:g} seconds"
-    return Turn(thread=thread, number=number, seconds=time.monotonic() - began, status=status, error=error)
+    return Turn(
+        thread=thread,
+        number=number,
+        seconds=time.monotonic() - began,
+        status=status,
+        error=error,
+    )
 
 
 async def _begin(clients: Clients, thread: str, number: int) -> str:
@@ -92,12 +105,22 @@ async def _begin(clients: Clients, thread: str, number: int) -> str:
     await _answered(clients, "POST", "/threads", json=new)
     asked = script.message_id(thread, number)
     message = {"type": "human", "content": script.question(thread, number), "id": asked}
-    order = {"assistant_id": GRAPH, "input": {"messages": [message]}, "stream_mode": "updates"}
+    order = {
+        "assistant_id": GRAPH,
+        "input": {"messages": [message]},
+        "stream_mode": "updates",
+    }
     while True:
         reply = await _tried(clients, "POST", f"/threads/{thread}/runs", json=order)
         if reply is None:
-            newest = await _answered(clients, "GET", f"/threads/{thread}/runs", params={"limit": 1})
-            reply = newest[0] if newest and newest[0]["input"]["messages"][0]["id"] == asked else None
+            newest = await _answered(
+                clients, "GET", f"/threads/{thread}/runs", params={"limit": 1}
+            )
+            reply = (
+                newest[0]
+                if newest and newest[0]["input"]["messages"][0]["id"] == asked
+                else None
+            )
         if reply is not None:
             run: str = reply["run_id"]
             return run

@@ -33,7 +33,9 @@ INPUT_LIMIT = LIMITS.input_limit(500)
 SUMMARIZER_TOKENS = 100_000  # one call for each summary
 PAGE_TOKENS = 900
 CURSOR_SECONDS = 2 * 3600.0  # longer than anybody thinks between two turns
-PROMPT = "You tell people what the depots have in stock, and read on where a list goes on."
+PROMPT = (
+    "You tell people what the depots have in stock, and read on where a list goes on."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,23 +68,35 @@ def build(place: Place) -> StateGraph[Any, Any, Any, Any]:
     """The graph, for whoever brings a checkpointer and a store."""
     diary = Diary(place.diary, place.worker)
     guard = ToolResultGuard(
-        ToolResultConfig(max_tokens=PAGE_TOKENS, ttl_seconds=CURSOR_SECONDS, cursor_keys=("shared by all workers",)),
+        ToolResultConfig(
+            max_tokens=PAGE_TOKENS,
+            ttl_seconds=CURSOR_SECONDS,
+            cursor_keys=("shared by all workers",),
+        ),
         store=RedisResultStore.from_url(place.valkey),
     )
     engine = ContextEngine(
         LIMITS,
         counter=TokenEstimator("openai"),
-        summarizer=ModelSummarizer(Summarizer(diary, place.summary_seconds), max_input_tokens=SUMMARIZER_TOKENS),
+        summarizer=ModelSummarizer(
+            Summarizer(diary, place.summary_seconds), max_input_tokens=SUMMARIZER_TOKENS
+        ),
         pin_when=is_policy,
     )
     tools = [list_stock, *guard.tools]
-    model = FleetModel(diary=diary, input_limit=INPUT_LIMIT, seconds=place.model_seconds)
+    model = FleetModel(
+        diary=diary, input_limit=INPUT_LIMIT, seconds=place.model_seconds
+    )
     nodes = ContextNodes(engine, system_prompt=PROMPT, tools=tools)
     builder = StateGraph(ContextState)
     add_context_nodes(builder, nodes, model=model.bind_tools(tools))
     builder.add_node("tools", ToolNode(tools, awrap_tool_call=_noted(guard, diary)))
-    builder.add_conditional_edges(START, where_it_stopped, ["tools", "budget_check", END])
-    builder.add_conditional_edges("agent", tools_condition, {"tools": "tools", END: "maybe_summarize"})
+    builder.add_conditional_edges(
+        START, where_it_stopped, ["tools", "budget_check", END]
+    )
+    builder.add_conditional_edges(
+        "agent", tools_condition, {"tools": "tools", END: "maybe_summarize"}
+    )
     builder.add_edge("tools", "budget_check")
     return builder
 
@@ -106,10 +120,20 @@ def _noted(guard: ToolResultGuard, diary: Diary) -> Any:
         result = await guard.awrap_tool_call(request, handler)
         if isinstance(result, ToolMessage):
             thread = request.runtime.config["configurable"]["thread_id"]
-            fault = result.text if result.status == "error" else script.page_fault(result.text, thread)
+            fault = (
+                result.text
+                if result.status == "error"
+                else script.page_fault(result.text, thread)
+            )
             call = request.tool_call
-            cursor = call["args"].get("cursor") or next(iter(script.CURSOR.findall(result.text)), "")
-            of = {"thread": thread, "tool": call["name"], "result": cursor.partition(".")[0]}
+            cursor = call["args"].get("cursor") or next(
+                iter(script.CURSOR.findall(result.text)), ""
+            )
+            of = {
+                "thread": thread,
+                "tool": call["name"],
+                "result": cursor.partition(".")[0],
+            }
             diary.note("page", **of, fault=fault[:300])
         return result
 

@@ -42,13 +42,21 @@ class FleetModel(BaseChatModel):
     def _llm_type(self) -> str:
         return "fleet"
 
-    def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Runnable[Any, AIMessage]:
-        return self.bind(tools=[convert_to_openai_tool(tool) for tool in tools], **kwargs)
+    def bind_tools(
+        self, tools: Sequence[Any], **kwargs: Any
+    ) -> Runnable[Any, AIMessage]:
+        return self.bind(
+            tools=[convert_to_openai_tool(tool) for tool in tools], **kwargs
+        )
 
-    def _generate(self, messages: list[BaseMessage], *_: Any, **kwargs: Any) -> ChatResult:
+    def _generate(
+        self, messages: list[BaseMessage], *_: Any, **kwargs: Any
+    ) -> ChatResult:
         return self._answered(messages, kwargs.get("tools") or [])
 
-    async def _agenerate(self, messages: list[BaseMessage], *_: Any, **kwargs: Any) -> ChatResult:
+    async def _agenerate(
+        self, messages: list[BaseMessage], *_: Any, **kwargs: Any
+    ) -> ChatResult:
         await asyncio.sleep(self.seconds)
         return self._answered(messages, kwargs.get("tools") or [])
 
@@ -56,15 +64,25 @@ class FleetModel(BaseChatModel):
         tokens = COUNT(messages, tools=tools)
         thread = ensure_config().get("configurable", {}).get("thread_id", "")
         seen = seen_in(messages, thread)
-        self.diary.note("request", thread=thread, tokens=tokens, limit=self.input_limit, **seen)
+        self.diary.note(
+            "request", thread=thread, tokens=tokens, limit=self.input_limit, **seen
+        )
         if tokens > self.input_limit:
             text = f"This model's maximum context length is {self.input_limit} tokens. However, your messages resulted"
-            raise ProviderError(f"{text} in {tokens} tokens.", "context_length_exceeded")
+            raise ProviderError(
+                f"{text} in {tokens} tokens.", "context_length_exceeded"
+            )
         if seen["orphans"]:
-            raise ProviderError(f"calls and results do not match: {seen['orphans']}", "invalid_request")
+            raise ProviderError(
+                f"calls and results do not match: {seen['orphans']}", "invalid_request"
+            )
         answer = decide(messages)
         written = COUNT.count_text(answer.text)
-        answer.usage_metadata = {"input_tokens": tokens, "output_tokens": written, "total_tokens": tokens + written}
+        answer.usage_metadata = {
+            "input_tokens": tokens,
+            "output_tokens": written,
+            "total_tokens": tokens + written,
+        }
         return ChatResult(generations=[ChatGeneration(message=answer)])
 
 
@@ -93,7 +111,11 @@ def seen_in(messages: Sequence[BaseMessage], thread: str) -> dict[str, Any]:
     return {
         "turn": turn,
         "orphans": orphans(messages),
-        "missing": [name for name, value in script.told(thread, turn).items() if value not in text],
+        "missing": [
+            name
+            for name, value in script.told(thread, turn).items()
+            if value not in text
+        ],
         "earlier": [message.id for message in messages[:start] if message.id],
     }
 
@@ -128,16 +150,30 @@ def decide(messages: Sequence[BaseMessage]) -> AIMessage:
     start, turn = newest_question(messages)
     about = script.ABOUT.search(messages[start].text)
     thread = about[2] if about else ""
-    calls = [call for message in messages[start:] if isinstance(message, AIMessage) for call in message.tool_calls]
-    done = 1 + int(calls[-1]["id"].rpartition("-")[2]) if calls else 0  # earlier steps of the turn may have left
+    calls = [
+        call
+        for message in messages[start:]
+        if isinstance(message, AIMessage)
+        for call in message.tool_calls
+    ]
+    done = (
+        1 + int(calls[-1]["id"].rpartition("-")[2]) if calls else 0
+    )  # earlier steps of the turn may have left
     if done == script.CALLS:
         rows = script.ROW.findall(messages[-1].text)
         reached = int(rows[-1][2]) + 1 if rows else 0
-        return AIMessage(f"Turn {turn} of {thread}: I read {reached} rows. " + "The list goes on as expected. " * 6)
-    cursors = script.CURSOR.findall("\n".join(message.text for message in messages))  # the record has one, too
+        return AIMessage(
+            f"Turn {turn} of {thread}: I read {reached} rows. "
+            + "The list goes on as expected. " * 6
+        )
+    cursors = script.CURSOR.findall(
+        "\n".join(message.text for message in messages)
+    )  # the record has one, too
     is_new = not done and turn % script.RESULT_EVERY == 0
     if cursors and not is_new:
         call = {"name": "read_more", "args": {"cursor": cursors[-1]}}
     else:
         call = {"name": "list_stock", "args": {"depot": script.topic(thread, turn)}}
-    return AIMessage("", tool_calls=[{**call, "id": f"call-{turn}-{done}", "type": "tool_call"}])
+    return AIMessage(
+        "", tool_calls=[{**call, "id": f"call-{turn}-{done}", "type": "tool_call"}]
+    )

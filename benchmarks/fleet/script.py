@@ -73,14 +73,23 @@ def topic(thread: str, turn: int) -> str:
 
 
 def rows_of(of_topic: str) -> list[dict[str, object]]:
-    return [{"id": f"{of_topic}n{number}", "stock": number * 7 % 100} for number in range(ROWS)]
+    return [
+        {"id": f"{of_topic}n{number}", "stock": number * 7 % 100}
+        for number in range(ROWS)
+    ]
 
 
 def page_fault(text: str, thread: str) -> str:
     """What is wrong with a page that a thread was shown; empty when it has rows of its own, in order."""
-    found = [(owner, int(turn), int(number)) for owner, turn, number in ROW.findall(text)]
+    found = [
+        (owner, int(turn), int(number)) for owner, turn, number in ROW.findall(text)
+    ]
     if not found:
         return "no rows"
     owner, turn, first = found[0]
     wanted = [(thread[:8], turn, first + index) for index in range(len(found))]
-    return "" if found == wanted else f"rows of {owner} from {turn}, {first} are not those of {thread[:8]} in order"
+    return (
+        ""
+        if found == wanted
+        else f"rows of {owner} from {turn}, {first} are not those of {thread[:8]} in order"
+    )

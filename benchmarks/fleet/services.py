@@ -24,7 +24,10 @@ BENCHMARKS = Path(__file__).parents[1]
 ROOT = BENCHMARKS.parent
 GRAPH = "fleet"
 START_SECONDS, POLL_SECONDS, STOP_SECONDS = 120.0, 0.3, 60.0
-SETTINGS = ("max_connections=500", "shared_buffers=256MB")  # thirty connections a worker, and durable as it comes
+SETTINGS = (
+    "max_connections=500",
+    "shared_buffers=256MB",
+)  # thirty connections a worker, and durable as it comes
 SAID_CHARS = 160
 LEVELS = {"warning", "error", "critical"}
 EXPECTED = re.compile(r"^Reaping crashed worker runs|^Re-enqueueing stuck pending runs")
@@ -48,13 +51,26 @@ class Worker:
 
     def start(self, python: Path, folder: Path, *, migrates: bool = False) -> None:
         told = self.environment | {"RUN_MIGRATIONS_ON_STARTUP": str(migrates)}
-        command = [python, "-m", "uvicorn", "aegra_api.main:app", "--host", "127.0.0.1", "--port", str(self.port)]
+        command = [
+            python,
+            "-m",
+            "uvicorn",
+            "aegra_api.main:app",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            str(self.port),
+        ]
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(command, cwd=folder, env=told, stdout=log, stderr=log)  # noqa: S603  # ours
+            self.process = subprocess.Popen(  # noqa: S603
+                command, cwd=folder, env=told, stdout=log, stderr=log
+            )  # ours
 
     def is_up(self) -> bool:
         if self.process is not None and self.process.poll() is not None:
-            raise RuntimeError(f"worker {self.name} ended by itself: {self.log.read_text()[-2_000:]}")
+            raise RuntimeError(
+                f"worker {self.name} ended by itself: {self.log.read_text()[-2_000:]}"
+            )
         try:
             return httpx.get(f"{self.url}/health", timeout=5).is_success
         except httpx.TransportError:
@@ -88,7 +104,10 @@ class Fleet:
         for number in range(count):
             name = f"w{number}"
             worker = Worker(
-                name=name, port=_free_port(), log=self.folder / f"{name}.log", environment=self._environment(name)
+                name=name,
+                port=_free_port(),
+                log=self.folder / f"{name}.log",
+                environment=self._environment(name),
             )
             worker.start(self.python, self.folder, migrates=not number)
             self.workers.append(worker)
@@ -100,7 +119,9 @@ class Fleet:
         end = time.monotonic() + START_SECONDS
         while not all(worker.is_up() for worker in self.workers):
             if time.monotonic() > end:
-                raise RuntimeError(f"the workers are not up after {START_SECONDS:g} seconds, see {self.folder}")
+                raise RuntimeError(
+                    f"the workers are not up after {START_SECONDS:g} seconds, see {self.folder}"
+                )
             time.sleep(POLL_SECONDS)
 
     def kill(self, number: int) -> None:
@@ -113,7 +134,11 @@ class Fleet:
         worker.start(self.python, self.folder)
 
     def stop(self) -> None:
-        running = [worker.process for worker in self.workers if worker.process and worker.process.poll() is None]
+        running = [
+            worker.process
+            for worker in self.workers
+            if worker.process and worker.process.poll() is None
+        ]
         for process in running:
             process.send_signal(signal.SIGTERM)
         for process in running:
@@ -130,8 +155,14 @@ class Fleet:
     def cpu_seconds(self) -> tuple[float, float]:
         """Of the workers that run now, and of what they share."""
         pids = self._pids()
-        shared = [process for process in psutil.Process().children() if process.pid not in pids]
-        return sum(_cpu_seconds(psutil.Process(pid)) for pid in pids), sum(_cpu_seconds(process) for process in shared)
+        shared = [
+            process
+            for process in psutil.Process().children()
+            if process.pid not in pids
+        ]
+        return sum(_cpu_seconds(psutil.Process(pid)) for pid in pids), sum(
+            _cpu_seconds(process) for process in shared
+        )
 
     def _pids(self) -> list[int]:
         return [worker.process.pid for worker in self.workers if worker.process]
@@ -168,7 +199,9 @@ class Fleet:
 
 
 @contextmanager
-def serving(folder: Path, environment: Path, *, workers: int, told: dict[str, str]) -> Iterator[Fleet]:
+def serving(
+    folder: Path, environment: Path, *, workers: int, told: dict[str, str]
+) -> Iterator[Fleet]:
     """Start everything in a folder, yield it, and stop it."""
     sys.path.append(str(ROOT / "tests"))
     from support.postgres import running_postgres
@@ -176,7 +209,11 @@ def serving(folder: Path, environment: Path, *, workers: int, told: dict[str, st
 
     graphs = {GRAPH: f"{Path(__file__).parent / 'served.py'}:graph"}
     (folder / "aegra.json").write_text(json.dumps({"graphs": graphs}))
-    with running_postgres(SETTINGS) as postgres, running_valkey() as valkey, postgres.fresh_database() as dsn:
+    with (
+        running_postgres(SETTINGS) as postgres,
+        running_valkey() as valkey,
+        postgres.fresh_database() as dsn,
+    ):
         python = environment / "bin" / "python"
         fleet = Fleet(folder=folder, python=python, dsn=dsn, valkey=valkey, told=told)
         try:
@@ -204,8 +241,14 @@ def _trouble(line: str) -> str:
     try:
         entry: Any = json.loads(line)
     except ValueError:
-        return line.strip()[:SAID_CHARS] if re.match(r"\S*(?:Error|Exception)\b|Traceback", line) else ""
+        return (
+            line.strip()[:SAID_CHARS]
+            if re.match(r"\S*(?:Error|Exception)\b|Traceback", line)
+            else ""
+        )
     if not isinstance(entry, dict) or str(entry.get("level", "")).lower() not in LEVELS:
         return ""
-    text = " ".join(f"{entry.get('event', '')} {entry.get('reason', '')}".split())[:SAID_CHARS]
+    text = " ".join(f"{entry.get('event', '')} {entry.get('reason', '')}".split())[
+        :SAID_CHARS
+    ]
     return "" if text.startswith(KNOWN) else text

@@ -31,7 +31,9 @@ def stored_kb(fleet: Fleet) -> tuple[float, float]:
     """Kilobytes of checkpoints and of the store, with their indexes."""
     with psycopg.connect(fleet.dsn) as connection:
         sizes = {
-            name: connection.execute("SELECT pg_total_relation_size(%s::regclass)", [name]).fetchone()
+            name: connection.execute(
+                "SELECT pg_total_relation_size(%s::regclass)", [name]
+            ).fetchone()
             for name in (*CHECKPOINT_TABLES, "store")
         }
     found = {name: row[0] / 1e3 if row else 0.0 for name, row in sizes.items()}

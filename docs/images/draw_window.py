@@ -37,7 +37,11 @@ def explored(steps: int = STEPS) -> tuple[MemorySink, list[AnyMessage]]:
     model = offline(WINDOW, explore)
     tools, thread = folder.tools(), {"configurable": {"thread_id": "1"}}
     agent = create_context_agent(
-        model, tools, system_prompt=EXPLORER_PROMPT, checkpointer=InMemorySaver(), sinks=[sink]
+        model,
+        tools,
+        system_prompt=EXPLORER_PROMPT,
+        checkpointer=InMemorySaver(),
+        sinks=[sink],
     )
     for question, _ in Interview(folder, window_tokens=WINDOW).questions():
         agent.invoke({"messages": [("user", question)]}, thread)
@@ -50,7 +54,11 @@ def unmanaged(history: list[AnyMessage]) -> list[int]:
     """Tokens that each request would have had with the whole history in it, as the model itself counts."""
     fixed = count_tokens([SystemMessage(EXPLORER_PROMPT)])
     sums = accumulate((count_tokens([message]) for message in history), initial=fixed)
-    return [total for total, message in zip(sums, history, strict=False) if message.type == "ai"]
+    return [
+        total
+        for total, message in zip(sums, history, strict=False)
+        if message.type == "ai"
+    ]
 
 
 def draw(sink: MemorySink, history: list[AnyMessage], path: Path) -> None:
@@ -65,17 +73,33 @@ def draw(sink: MemorySink, history: list[AnyMessage], path: Path) -> None:
         bottom.bar(numbers, heights, bottom=sums, width=1.0, label=label, color=color)
         sums = [total + height for total, height in zip(sums, heights, strict=True)]
     without = unmanaged(history)
-    top.plot(range(1, len(without) + 1), without, color="#9a9a9a", linewidth=2, label="would have been sent unmanaged")
+    top.plot(
+        range(1, len(without) + 1),
+        without,
+        color="#9a9a9a",
+        linewidth=2,
+        label="would have been sent unmanaged",
+    )
     top.plot(numbers, sums, color="#5e81ac", linewidth=1.5, label="was sent")
     for axes in (top, bottom):
-        axes.axhline(limit, color="#bf616a", linestyle="--", linewidth=1.2, label=f"input limit ({limit:,})")
+        axes.axhline(
+            limit,
+            color="#bf616a",
+            linestyle="--",
+            linewidth=1.2,
+            label=f"input limit ({limit:,})",
+        )
         axes.yaxis.set_major_formatter("{x:,.0f}")
         axes.set_ylabel("tokens")
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(ncols=3, fontsize=8, loc="upper left", frameon=False)
     facts = f"{len(requests)} requests, the largest {max(sums):,} tokens; {len(compactions)} compactions"
-    top.set_title(f"{facts}; {without[-1]:,} tokens in the last one unmanaged", fontsize=10)
-    bottom.set(xlabel="request", ylim=(0, 1.45 * limit), xlim=(0.5, len(requests) + 0.5))
+    top.set_title(
+        f"{facts}; {without[-1]:,} tokens in the last one unmanaged", fontsize=10
+    )
+    bottom.set(
+        xlabel="request", ylim=(0, 1.45 * limit), xlim=(0.5, len(requests) + 0.5)
+    )
     figure.savefig(path, dpi=110, metadata={"Software": None})
 
 

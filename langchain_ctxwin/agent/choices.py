@@ -19,7 +19,12 @@ from langchain_ctxwin.config import ContextConfig
 from langchain_ctxwin.core import plan as planning
 from langchain_ctxwin.core.events import NoticeEvent, RouteEvent
 from langchain_ctxwin.core.limits import ModelLimits, NamedLimits
-from langchain_ctxwin.core.model_info import arguments_of, family_of, model_name, unbound
+from langchain_ctxwin.core.model_info import (
+    arguments_of,
+    family_of,
+    model_name,
+    unbound,
+)
 from langchain_ctxwin.core.native import is_deferred
 from langchain_ctxwin.core.recovery import output_tokens_of
 from langchain_ctxwin.core.request import Window
@@ -54,19 +59,27 @@ class Asked:
 
     output_tokens: int | None = None
     route: str = ""  # a candidate that the caller asks for by name
-    requires: tuple[str, ...] = ()  # capabilities beside those that tools and media show
+    requires: tuple[
+        str, ...
+    ] = ()  # capabilities beside those that tools and media show
 
 
 NOTHING_ASKED = Asked()
 
 
-def asked_by(call: Any, settings: Mapping[str, Any] | None = None, requires: Iterable[str] = ()) -> Asked:
+def asked_by(
+    call: Any, settings: Mapping[str, Any] | None = None, requires: Iterable[str] = ()
+) -> Asked:
     """Read what a model, the bindings around it and the settings of one call ask for; the outermost counts."""
     own = {"max_tokens": getattr(unbound(call), "max_tokens", None)}
     arguments = {**own, **arguments_of(call), **(settings or {})}
     route = arguments.get("route")
     name = route.get("model") if isinstance(route, Mapping) else route
-    return Asked(output_tokens=output_tokens_of(arguments), route=str(name or ""), requires=tuple(requires))
+    return Asked(
+        output_tokens=output_tokens_of(arguments),
+        route=str(name or ""),
+        requires=tuple(requires),
+    )
 
 
 def require_router(call: Any, router: ModelRouter | None) -> None:
@@ -90,7 +103,9 @@ def router_of(model: Any) -> ModelRouter | None:
 def require_tool_binding(call: Any) -> None:
     """Raise `ConfigError` for a model to which the tools of each request cannot be bound."""
     if arguments_of(call).get("tools"):
-        raise ConfigError("tools are bound to the model: with a tool_selector, leave them to the nodes")
+        raise ConfigError(
+            "tools are bound to the model: with a tool_selector, leave them to the nodes"
+        )
     if not hasattr(unbound(call), "bind_tools"):
         raise ConfigError(
             f"model={type(unbound(call)).__name__} cannot be given tools for each request: with a tool_selector pass a "
@@ -128,7 +143,12 @@ class Choices:
                 raise ConfigError(f"{name}={brief(given)}: pass a {kind}, or None")
 
     def tools(
-        self, state: State, given: Sequence[Any], *, only_given: bool = False, loads_tools: bool = False
+        self,
+        state: State,
+        given: Sequence[Any],
+        *,
+        only_given: bool = False,
+        loads_tools: bool = False,
     ) -> Sequence[Any]:
         """Return the tools of a request: those that the adapter has beside the selector's, and the chosen ones.
 
@@ -145,18 +165,28 @@ class Choices:
             return given
         require_free_name(selector, given)
         search, names = selector.search_tools, tools_of(state)
-        own = {name: tool for tool in given if (name := name_of(tool)) in selector or name == search.name}
+        own = {
+            name: tool
+            for tool in given
+            if (name := name_of(tool)) in selector or name == search.name
+        }
         shown = [tool for tool in given if name_of(tool) not in own]
         chosen = selector.named(names)
-        finds_more = len(chosen) < len(selector.tools) and (search.name in own or not only_given)
+        finds_more = len(chosen) < len(selector.tools) and (
+            search.name in own or not only_given
+        )
         if finds_more:
             shown.append(search)
         is_there = own if only_given else selector
         shown += [
-            own.get(name_of(tool), tool) for tool in chosen if isinstance(tool, Mapping) or name_of(tool) in is_there
+            own.get(name_of(tool), tool)
+            for tool in chosen
+            if isinstance(tool, Mapping) or name_of(tool) in is_there
         ]
         if loads_tools and finds_more:
-            left = (tool for tool in selector.deferred_forms if name_of(tool) not in names)
+            left = (
+                tool for tool in selector.deferred_forms if name_of(tool) not in names
+            )
             shown += [tool for tool in left if name_of(tool) in is_there]
         return shown
 
@@ -165,16 +195,28 @@ class Choices:
         if self.selector is None:
             return {}
         names, about = tools_of(state), window.parts
-        shown = [tool for tool in about.tools if not window.parts.has_deferred or not is_deferred(tool)]
+        shown = [
+            tool
+            for tool in about.tools
+            if not window.parts.has_deferred or not is_deferred(tool)
+        ]
         others = [tool for tool in shown if name_of(tool) not in names]
-        fixed_tokens = window.fixed_tokens - about.pricer.tools(shown) + about.pricer.tools(others)
+        fixed_tokens = (
+            window.fixed_tokens - about.pricer.tools(shown) + about.pricer.tools(others)
+        )
         left = int(TOOL_SHARE * (window.budget.input_limit - fixed_tokens))
-        return {"previous": names, "max_tool_tokens": max(1, min(self.selector.max_tool_tokens, left))}
+        return {
+            "previous": names,
+            "max_tool_tokens": max(1, min(self.selector.max_tool_tokens, left)),
+        }
 
     def tools_update(self, state: State, selection: ToolSelection) -> Update:
         """Return the update that names the selected tools."""
         if state.get("context_tools") is None or selection.added or selection.removed:
-            about = {name: getattr(selection, name) for name in ("added", "removed", "tokens")}
+            about = {
+                name: getattr(selection, name)
+                for name in ("added", "removed", "tokens")
+            }
             about["deferred"] = len(selection.deferred)
             self.reporter.emit(NoticeEvent(notice="tools_chosen", about=about))
         return {"context_tools": list(selection.names)}
@@ -185,9 +227,18 @@ class Choices:
             return None
         from langchain_ctxwin.routing.candidates import asking_for, smallest_limits  # noqa: PLC0415  # see router_of
 
-        chosen, output = self._chosen(state), self.asked.output_tokens or self.router.config.output_reserve
-        limits = asking_for(chosen.limits if chosen else smallest_limits(self._candidates()), output)
-        return NamedLimits(limits, chosen.info.name, chosen.family) if chosen else NamedLimits(limits, "")
+        chosen, output = (
+            self._chosen(state),
+            self.asked.output_tokens or self.router.config.output_reserve,
+        )
+        limits = asking_for(
+            chosen.limits if chosen else smallest_limits(self._candidates()), output
+        )
+        return (
+            NamedLimits(limits, chosen.info.name, chosen.family)
+            if chosen
+            else NamedLimits(limits, "")
+        )
 
     def provider(self, state: State) -> Any:
         """Return what is known of the chosen candidate, its provider included; None without a router."""
@@ -210,12 +261,19 @@ class Choices:
         if self.router is None or self.router.config.when_full == "compact":
             return False
         reserve, least = settings_of(window).output_reserve, window.budget.input_limit
-        others = (one.limits for one in self._candidates() if one.name != known_name(state))
-        return any(limits.input_limit(limits.output_reserve(reserve)) > least for limits in others)
+        others = (
+            one.limits for one in self._candidates() if one.name != known_name(state)
+        )
+        return any(
+            limits.input_limit(limits.output_reserve(reserve)) > least
+            for limits in others
+        )
 
     def _chosen(self, state: State) -> Candidate | None:
         """The candidate that the state names, while it is one."""
-        return next((one for one in self._candidates() if one.name == known_name(state)), None)
+        return next(
+            (one for one in self._candidates() if one.name == known_name(state)), None
+        )
 
     def _candidates(self) -> tuple[Candidate, ...]:
         """The candidates as they are for the conversation of this run; none without a router."""
@@ -229,18 +287,34 @@ class Choices:
         """Return the update for the only candidate that is left, too small for the request; empty where all may be."""
         if not isinstance(error, RemainingTooSmallError) or not error.candidate:
             return {}
-        return self._model_update(error.candidate, "left after the others failed", state)
+        return self._model_update(
+            error.candidate, "left after the others failed", state
+        )
 
     def answered(self, state: State, answer: Any) -> Update:
         """Return the update that names the candidate which answered, when it is another one than was chosen."""
-        route: Any = answer.response_metadata.get("route") if self.router and isinstance(answer, AIMessage) else None
+        route: Any = (
+            answer.response_metadata.get("route")
+            if self.router and isinstance(answer, AIMessage)
+            else None
+        )
         name = route.get("model") if isinstance(route, Mapping) else None
         if name in {None, known_name(state)}:
             return {}
         return self._model_update(str(name), str(route.get("reason") or ""), state)
 
-    def _model_update(self, name: str, reason: str, state: State, route: Mapping[str, Any] | None = None) -> Update:
-        self.reporter.emit(RouteEvent(model=name, before=known_name(state), reason=reason, route=route or {}))
+    def _model_update(
+        self,
+        name: str,
+        reason: str,
+        state: State,
+        route: Mapping[str, Any] | None = None,
+    ) -> Update:
+        self.reporter.emit(
+            RouteEvent(
+                model=name, before=known_name(state), reason=reason, route=route or {}
+            )
+        )
         return {"context_model": {"model": name, "reason": reason}}
 
     def model_update(self, state: State, window: Window) -> Update:
@@ -263,7 +337,9 @@ class Choices:
             tools=window.parts.tools,
             conversation=thread_key(),
             kept=before,
-            prefer=asked.route if any(one.name == asked.route for one in router.candidates) else "",
+            prefer=asked.route
+            if any(one.name == asked.route for one in router.candidates)
+            else "",
             requires=asked.requires,
             output_tokens=asked.output_tokens,
             reserve=settings_of(window).output_reserve,
@@ -277,7 +353,9 @@ class Choices:
             return {"context_model": {"model": before, "reason": route.reason}}
         if not request.prefer and self._is_compacted(state, window):
             with suppress(NoModelFitsError):
-                stay = router.decide(replace(request, prefer=before, prefer_reason=COMPACTS))
+                stay = router.decide(
+                    replace(request, prefer=before, prefer_reason=COMPACTS)
+                )
                 # Another one is taken when it is in trouble, or cannot do what is asked for.
                 route = stay if stay.name == before else route
         return self._model_update(route.name, route.reason, state, route.metadata())
@@ -285,7 +363,11 @@ class Choices:
     def _is_compacted(self, state: State, window: Window) -> bool:
         """True when a full conversation is to stay with its candidate, and a compaction makes it fit there."""
         config = self.router.config if self.router else None
-        if config is None or config.when_full == "move" or not (config.sticky and self._chosen(state)):
+        if (
+            config is None
+            or config.when_full == "move"
+            or not (config.sticky and self._chosen(state))
+        ):
             return False
         try:
             compaction = planning.emergency(window)
@@ -298,8 +380,12 @@ class Choices:
         from langchain_ctxwin.routing import Size  # noqa: PLC0415  # see router_of
 
         chosen, view = self._chosen(state), window
-        size = Size(tokens=view.total_tokens, upper=view.upper_tokens, lower=view.lower_tokens)
-        return {one.family: size for one in ((chosen,) if chosen else self._candidates())}
+        size = Size(
+            tokens=view.total_tokens, upper=view.upper_tokens, lower=view.lower_tokens
+        )
+        return {
+            one.family: size for one in ((chosen,) if chosen else self._candidates())
+        }
 
 
 def runnable_tools(tools: Sequence[Any], selector: ToolSelector | None) -> list[Any]:
@@ -314,7 +400,9 @@ def require_free_name(selector: ToolSelector, tools: Sequence[Any]) -> None:
     """Raise `ConfigError` when a tool has the name of the selector's own `search_tools`."""
     search = selector.search_tools
     if any(name_of(tool) == search.name and tool is not search for tool in tools):
-        raise ConfigError(f"a tool is called {search.name!r}, like the tool by which a model finds more: rename it")
+        raise ConfigError(
+            f"a tool is called {search.name!r}, like the tool by which a model finds more: rename it"
+        )
 
 
 @cache
@@ -325,7 +413,9 @@ def recall_tool() -> BaseTool:
     return create_recall_tool()
 
 
-def with_recall(tools: Sequence[Any], model: Any, *, is_given: bool = False) -> list[Any]:
+def with_recall(
+    tools: Sequence[Any], model: Any, *, is_given: bool = False
+) -> list[Any]:
     """Return the tools of a request with the recall tool, where the model can be given tools and has none like it.
 
     Args:
@@ -337,8 +427,13 @@ def with_recall(tools: Sequence[Any], model: Any, *, is_given: bool = False) -> 
     others = [tool for tool in tools if tool is not ours]
     if is_given and len(others) == len(tools):
         return others
-    takes_tools = getattr(type(inner), "bind_tools", BaseChatModel.bind_tools) is not BaseChatModel.bind_tools
-    is_free = not recall_name(others) and all(name_of(tool) != ours.name for tool in others)
+    takes_tools = (
+        getattr(type(inner), "bind_tools", BaseChatModel.bind_tools)
+        is not BaseChatModel.bind_tools
+    )
+    is_free = not recall_name(others) and all(
+        name_of(tool) != ours.name for tool in others
+    )
     return [*others, ours] if takes_tools and is_free else others
 
 
@@ -347,11 +442,18 @@ def checked_tools(given: Any) -> list[Any]:
     tools = listed(given)
     for number, tool in enumerate(tools):
         if not callable(tool):
-            expect(tool, BaseTool | Mapping, f"tools[{number}]", "a function, a BaseTool, or a definition as a dict")
+            expect(
+                tool,
+                BaseTool | Mapping,
+                f"tools[{number}]",
+                "a function, a BaseTool, or a definition as a dict",
+            )
     return tools
 
 
-def unknown_tools(config: ContextConfig, tools: Iterable[Any], selector: ToolSelector | None) -> str:
+def unknown_tools(
+    config: ContextConfig, tools: Iterable[Any], selector: ToolSelector | None
+) -> str:
     """Return what is wrong with a setting that names a tool which an agent does not have; empty when nothing is."""
     chosen = (*selector.tools, selector.search_tools) if selector else ()
     known = {name_of(tool) for tool in (*tools, *chosen)}
@@ -376,6 +478,18 @@ def limited_by(engine: ContextEngine, model: Any) -> Any:
     """Return the model of a request, or limits that were set on the engine as numbers where they are tighter."""
     if engine.model or not engine.limits.known:
         return model
-    stated, own, reserve = ModelLimits.of(model), engine.limits, engine.config.output_reserve
-    rooms = [limits.input_limit(limits.output_reserve(reserve)) for limits in (own, stated) if limits.known]
-    return model if min(rooms) < rooms[0] else NamedLimits(own, model_name(model), family_of(model))
+    stated, own, reserve = (
+        ModelLimits.of(model),
+        engine.limits,
+        engine.config.output_reserve,
+    )
+    rooms = [
+        limits.input_limit(limits.output_reserve(reserve))
+        for limits in (own, stated)
+        if limits.known
+    ]
+    return (
+        model
+        if min(rooms) < rooms[0]
+        else NamedLimits(own, model_name(model), family_of(model))
+    )

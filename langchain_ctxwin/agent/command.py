@@ -23,21 +23,33 @@ MODULE = "ctxwin_graph"  # what the file of a graph is imported as
 
 def add_thread_commands(commands: Any) -> None:
     """Add both commands to the subparsers of `ctxwin`."""
-    compacted = commands.add_parser("compact", help="compact a thread now, or show what would leave")
-    undone = commands.add_parser("undo", help="bring the view before the latest compaction of a thread back")
+    compacted = commands.add_parser(
+        "compact", help="compact a thread now, or show what would leave"
+    )
+    undone = commands.add_parser(
+        "undo", help="bring the view before the latest compaction of a thread back"
+    )
     for command in (compacted, undone):
         help_text = "the compiled graph, as langgraph.json names it: path/to/file.py:graph or package.module:graph"
         command.add_argument("graph", metavar="GRAPH", help=help_text)
-        command.add_argument("thread", metavar="THREAD", help="id of the thread; it must be idle")
+        command.add_argument(
+            "thread", metavar="THREAD", help="id of the thread; it must be idle"
+        )
         help_text = "where its checkpoints are: a SQLite file or postgresql://... (default: the graph's own)"
         command.add_argument("--checkpoints", metavar="PLACE", help=help_text)
-    compacted.add_argument("--focus", metavar="TEXT", default="", help="what matters most from now on")
-    compacted.add_argument("--preview", action="store_true", help="change nothing, and call no model")
+    compacted.add_argument(
+        "--focus", metavar="TEXT", default="", help="what matters most from now on"
+    )
+    compacted.add_argument(
+        "--preview", action="store_true", help="change nothing, and call no model"
+    )
     compacted.set_defaults(run=lambda args: _with_graph(args, _compact))
     undone.set_defaults(run=lambda args: _with_graph(args, _undo))
 
 
-def _with_graph(args: argparse.Namespace, act: Callable[[Any, Any, argparse.Namespace], None]) -> int:
+def _with_graph(
+    args: argparse.Namespace, act: Callable[[Any, Any, argparse.Namespace], None]
+) -> int:
     graph, config = _graph(args.graph), {"configurable": {"thread_id": args.thread}}
     if args.checkpoints is None:
         act(graph, config, args)
@@ -51,7 +63,9 @@ def _saver(place: str) -> AbstractContextManager[Any]:
     """Open what keeps the checkpoints at a place."""
     is_server = place.startswith(SERVER)
     if not is_server and not Path(place).is_file():
-        raise ConfigError(f"--checkpoints {place}: there is no such file: name a SQLite file or postgresql://...")
+        raise ConfigError(
+            f"--checkpoints {place}: there is no such file: name a SQLite file or postgresql://..."
+        )
     try:
         if is_server:
             from langgraph.checkpoint.postgres import PostgresSaver  # noqa: PLC0415  # optional packages
@@ -62,7 +76,9 @@ def _saver(place: str) -> AbstractContextManager[Any]:
         return SqliteSaver.from_conn_string(place)
     except ImportError as error:
         package = f"langgraph-checkpoint-{'postgres' if is_server else 'sqlite'}"
-        raise ConfigError(f"--checkpoints cannot be opened: pip install {package}") from error
+        raise ConfigError(
+            f"--checkpoints cannot be opened: pip install {package}"
+        ) from error
 
 
 def _compact(graph: Any, config: Any, args: argparse.Namespace) -> None:
@@ -71,7 +87,9 @@ def _compact(graph: Any, config: Any, args: argparse.Namespace) -> None:
         say("nothing leaves: less than a tenth of the request would become free")
         return
     would = "would leave" if args.preview else "left"
-    say(f"{len(done.left)} messages {would} the view: {done.tokens_before:,} -> {done.tokens_after:,} tokens")
+    say(
+        f"{len(done.left)} messages {would} the view: {done.tokens_before:,} -> {done.tokens_after:,} tokens"
+    )
     for message in done.left:
         say(f"  {message.kind:7} {message.tokens:>7,} tokens  {message.id}")
     for name, text in (("summary", done.summary), ("record", done.record)):
@@ -93,9 +111,13 @@ def _graph(name: str) -> Any:
         found = getattr(_module(place), attribute)
         found = found if isinstance(found, Pregel) or not callable(found) else found()
     except Exception as error:  # whatever the program of somebody does
-        raise ConfigError(f"{name} cannot be imported: {type(error).__name__}: {error}") from error
+        raise ConfigError(
+            f"{name} cannot be imported: {type(error).__name__}: {error}"
+        ) from error
     if not isinstance(found, Pregel):
-        raise ConfigError(f"{name} is {brief(found)}: name a compiled graph, or a function that returns one")
+        raise ConfigError(
+            f"{name} is {brief(found)}: name a compiled graph, or a function that returns one"
+        )
     return found
 
 

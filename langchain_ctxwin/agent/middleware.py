@@ -21,7 +21,14 @@ from langchain_ctxwin.agent.choices import (
     with_recall,
 )
 from langchain_ctxwin.agent.model_call import Attempt, ModelCall
-from langchain_ctxwin.agent.state import OUR_KEYS, RECORD_CHANNEL, MessagesDeltaChannel, State, newer, turn_is_finished
+from langchain_ctxwin.agent.state import (
+    OUR_KEYS,
+    RECORD_CHANNEL,
+    MessagesDeltaChannel,
+    State,
+    newer,
+    turn_is_finished,
+)
 from langchain_ctxwin.agent.steering import sought_step
 from langchain_ctxwin.agent.step import AgentStep, CallSetup, is_large
 from langchain_ctxwin.agent.storage import place_of
@@ -59,7 +66,9 @@ try:
 except ModuleNotFoundError as error:
     if (error.name or "").partition(".")[0] != "langchain":
         raise
-    raise ImportError("the middleware needs langchain: pip install 'langchain-ctxwin[agents]'") from error
+    raise ImportError(
+        "the middleware needs langchain: pip install 'langchain-ctxwin[agents]'"
+    ) from error
 
 
 T = TypeVar("T")
@@ -105,7 +114,12 @@ class ContextAgentState(ContextKeys, total=False):
     `ContextState` says about pruning checkpoints holds here, too.
 
     ```python
-    agent = create_agent(model, tools, middleware=[ContextWindowMiddleware()], state_schema=ContextAgentState)
+    agent = create_agent(
+        model,
+        tools,
+        middleware=[ContextWindowMiddleware()],
+        state_schema=ContextAgentState,
+    )
     ```
     """
 
@@ -127,25 +141,44 @@ class AgentCall:
         """What is done around the call."""
         self._answer: ModelResponse[Any] = ModelResponse(result=[])
 
-    def work(self, handler: Callable[[ModelRequest[Any]], Any], validator: Validator | None) -> Work[Any]:
+    def work(
+        self, handler: Callable[[ModelRequest[Any]], Any], validator: Validator | None
+    ) -> Work[Any]:
         """Make the request fit, call the model through `handler`, recover, and return the response with its update."""
         step = self.step
 
         def send(attempt: Attempt) -> Wait:
-            return Wait(lambda: self._called(attempt, handler), lambda: self._acalled(attempt, handler))
+            return Wait(
+                lambda: self._called(attempt, handler),
+                lambda: self._acalled(attempt, handler),
+            )
 
         yield from step.prepare()
-        answer = yield from ModelCall(step, step.setup.called, send, validator=validator).answer()
-        result = self._answer.result  # its last AI message in the form that the session refers to: with an id
-        last = max(index for index, message in enumerate(result) if isinstance(message, AIMessage))
-        self._answer = replace(self._answer, result=[*result[:last], answer, *result[last + 1 :]])
+        answer = yield from ModelCall(
+            step, step.setup.called, send, validator=validator
+        ).answer()
+        result = (
+            self._answer.result
+        )  # its last AI message in the form that the session refers to: with an id
+        last = max(
+            index
+            for index, message in enumerate(result)
+            if isinstance(message, AIMessage)
+        )
+        self._answer = replace(
+            self._answer, result=[*result[:last], answer, *result[last + 1 :]]
+        )
         step.state["messages"] = [*step.state["messages"], *self._answer.result]
         is_done = turn_is_finished(step.state)
-        if self._request.response_format is not None:  # the structured response that the answer was to be
+        if (
+            self._request.response_format is not None
+        ):  # the structured response that the answer was to be
             is_done = self._answer.structured_response is not None
         if is_done:
             yield from step.summarize()
-        return ExtendedModelResponse(model_response=self._answer, command=Command(update=step.news))
+        return ExtendedModelResponse(
+            model_response=self._answer, command=Command(update=step.news)
+        )
 
     def _ask(self, attempt: Attempt) -> ModelRequest[Any]:
         """The agent's request with the messages of an attempt."""
@@ -158,18 +191,26 @@ class AgentCall:
             tools=[] if attempt.extras.get("tools") == [] else list(self.step.tools),
         )
 
-    def _called(self, attempt: Attempt, handler: Callable[[ModelRequest[Any]], Any]) -> AIMessage | None:
+    def _called(
+        self, attempt: Attempt, handler: Callable[[ModelRequest[Any]], Any]
+    ) -> AIMessage | None:
         with calls_carry(self.step.metadata()):
             return self._hear(handler(self._ask(attempt)))
 
-    async def _acalled(self, attempt: Attempt, handler: Callable[[ModelRequest[Any]], Any]) -> AIMessage | None:
+    async def _acalled(
+        self, attempt: Attempt, handler: Callable[[ModelRequest[Any]], Any]
+    ) -> AIMessage | None:
         with calls_carry(self.step.metadata()):
             return self._hear(await handler(self._ask(attempt)))
 
     def _hear(self, answer: ModelResponse[Any] | AIMessage) -> AIMessage | None:
         """Keep what the model returned and say which message of it is the answer."""
-        self._answer = ModelResponse(result=[answer]) if isinstance(answer, AIMessage) else answer
-        return next((m for m in reversed(self._answer.result) if isinstance(m, AIMessage)), None)
+        self._answer = (
+            ModelResponse(result=[answer]) if isinstance(answer, AIMessage) else answer
+        )
+        return next(
+            (m for m in reversed(self._answer.result) if isinstance(m, AIMessage)), None
+        )
 
 
 def bound_by_agent(request: ModelRequest[Any], model: Any, tools: Sequence[Any]) -> Any:
@@ -178,7 +219,9 @@ def bound_by_agent(request: ModelRequest[Any], model: Any, tools: Sequence[Any])
         return None
     if not tools:
         return model
-    return request.model.bind_tools(list(tools), tool_choice=request.tool_choice, **request.model_settings)
+    return request.model.bind_tools(
+        list(tools), tool_choice=request.tool_choice, **request.model_settings
+    )
 
 
 def definitions_of(form: Any) -> list[Any]:
@@ -188,11 +231,19 @@ def definitions_of(form: Any) -> list[Any]:
     if isinstance(form, ProviderStrategy):
         specs = [form.schema_spec]
     else:
-        specs = (form if isinstance(form, ToolStrategy) else ToolStrategy(getattr(form, "schema", form))).schema_specs
+        specs = (
+            form
+            if isinstance(form, ToolStrategy)
+            else ToolStrategy(getattr(form, "schema", form))
+        ).schema_specs
     return [
         {
             "type": "function",
-            "function": {"name": spec.name, "description": spec.description, "parameters": spec.json_schema},
+            "function": {
+                "name": spec.name,
+                "description": spec.description,
+                "parameters": spec.json_schema,
+            },
         }
         for spec in specs
     ]
@@ -206,12 +257,16 @@ def guarding(kind: Any) -> Any:
     """Return a middleware class that guards tool calls, too: for one that wraps them LangChain builds other agents."""
 
     class Guarding(kind):  # type: ignore[misc]  # a class that is known at run time alone
-        def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Output]) -> Output:
+        def wrap_tool_call(
+            self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Output]
+        ) -> Output:
             made: Output = self.guard.wrap_tool_call(request, handler)
             return made
 
         async def awrap_tool_call(
-            self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Output]]
+            self,
+            request: ToolCallRequest,
+            handler: Callable[[ToolCallRequest], Awaitable[Output]],
         ) -> Output:
             made: Output = await self.guard.awrap_tool_call(request, handler)
             return made
@@ -227,7 +282,9 @@ ANY_MODEL = ModelLimits(max_input_tokens=10**9)
 """Limits that contradict no settings."""
 
 Handler = Callable[[ModelRequest[ContextT]], ModelResponse[ResponseT] | AIMessage]
-AsyncHandler = Callable[[ModelRequest[ContextT]], Awaitable[ModelResponse[ResponseT] | AIMessage]]
+AsyncHandler = Callable[
+    [ModelRequest[ContextT]], Awaitable[ModelResponse[ResponseT] | AIMessage]
+]
 
 
 class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT]):
@@ -318,7 +375,9 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         name: str = "",
     ) -> None:
         super().__init__()
-        self._name = expect(name, str, "name", "a text, such as 'SummarizationMiddleware'")
+        self._name = expect(
+            name, str, "name", "a text, such as 'SummarizationMiddleware'"
+        )
         options: dict[str, Any] = {
             "limits": limits,
             "summarizer": summarizer,
@@ -345,8 +404,14 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         Choices(
             router=router, selector=tool_selector, reporter=reporter
         )  # refuses what cannot choose now, not at the first call
-        self._selector, self._routed = tool_selector, RoutedChatModel(router) if router else None
-        self.tools = [*(self.guard.tools if self.guard else ()), *runnable_tools((), tool_selector)]
+        self._selector, self._routed = (
+            tool_selector,
+            RoutedChatModel(router) if router else None,
+        )
+        self.tools = [
+            *(self.guard.tools if self.guard else ()),
+            *runnable_tools((), tool_selector),
+        ]
         self.tools += [recall_tool()] if recall else []
         self._warned = Seen()
         self._engines: Lru[ContextEngine] = Lru(MAX_ENGINES)
@@ -368,20 +433,34 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         return done
 
     async def awrap_model_call(
-        self, request: ModelRequest[ContextT], handler: AsyncHandler[ContextT, ResponseT]
+        self,
+        request: ModelRequest[ContextT],
+        handler: AsyncHandler[ContextT, ResponseT],
     ) -> ExtendedModelResponse[ResponseT]:
         """Like `wrap_model_call`, awaiting the model, the summarizer and the store."""
         work = self._work(request, handler)
-        done: ExtendedModelResponse[ResponseT] = await arun(work, aside=is_large(request.messages))
+        done: ExtendedModelResponse[ResponseT] = await arun(
+            work, aside=is_large(request.messages)
+        )
         return done
 
-    def _work(self, request: ModelRequest[ContextT], handler: Callable[[ModelRequest[ContextT]], Any]) -> Work[Any]:
+    def _work(
+        self,
+        request: ModelRequest[ContextT],
+        handler: Callable[[ModelRequest[ContextT]], Any],
+    ) -> Work[Any]:
         if self._routed is not None:
             request = request.override(model=self._routed)
-        model = request.model.bind(**request.model_settings) if request.model_settings else request.model
+        model = (
+            request.model.bind(**request.model_settings)
+            if request.model_settings
+            else request.model
+        )
         engine = self._engine_of(model)
         # No error, because other middleware may hide tools.
-        if (fault := unknown_tools(engine.config, request.tools, self._selector)) and self._warned.is_new(fault):
+        if (
+            fault := unknown_tools(engine.config, request.tools, self._selector)
+        ) and self._warned.is_new(fault):
             log.warning("config.tools_unknown", reason=fault)
         prompt, is_bounded = request.system_message or "", self._engine is not None
         setup = CallSetup(
@@ -402,12 +481,23 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
             found(call.step)
         return call.work(handler, self.validator)
 
-    def _choices_of(self, request: ModelRequest[ContextT], engine: ContextEngine) -> Choices:
+    def _choices_of(
+        self, request: ModelRequest[ContextT], engine: ContextEngine
+    ) -> Choices:
         """The choices for one request; a routed model brings its router along."""
-        requires = ("structured_output",) if isinstance(request.response_format, ProviderStrategy) else ()
+        requires = (
+            ("structured_output",)
+            if isinstance(request.response_format, ProviderStrategy)
+            else ()
+        )
         asked = asked_by(request.model, request.model_settings, requires)
         router = router_of(request.model)
-        return Choices(router=router, selector=self._selector, reporter=engine.reporter, asked=asked)
+        return Choices(
+            router=router,
+            selector=self._selector,
+            reporter=engine.reporter,
+            asked=asked,
+        )
 
     def _engine_of(self, model: Any) -> ContextEngine:
         """The engine that was given, or the one of this model; two threads at once may both make it, to no harm."""
@@ -415,7 +505,11 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
             return self._engine
         key = (model_name(model), family_of(model), ModelLimits.of(model))
         try:
-            return once(self._engines, key, lambda: ContextEngine(**{**self._options, "limits": model}))
+            return once(
+                self._engines,
+                key,
+                lambda: ContextEngine(**{**self._options, "limits": model}),
+            )
         except UnknownModelError as error:
             raise UnknownModelError(
                 f"the model {model_name(model)!r} states no context window: pass "
@@ -434,4 +528,9 @@ def _check(engine: Any, validator: Any, guard: Any, options: Mapping[str, Any]) 
     if engine is not None and given:
         raise ConfigError(f"engine and {given} were given: set {given} on the engine")
     tried = {**options, "sinks": options["sinks"] or ()}
-    ContextEngine(**{**tried, "limits": ANY_MODEL if options["limits"] is None else options["limits"]})
+    ContextEngine(
+        **{
+            **tried,
+            "limits": ANY_MODEL if options["limits"] is None else options["limits"],
+        }
+    )

@@ -17,17 +17,42 @@ from langchain_ctxwin.agent.spending import spent_update
 from langchain_ctxwin.agent.state import tools_of
 from langchain_ctxwin.agent.step import AgentStep
 from langchain_ctxwin.core.cache_misses import SentRequest, stated_miss
-from langchain_ctxwin.core.events import CacheMissEvent, NoticeEvent, OverflowEvent, StepEvent
+from langchain_ctxwin.core.events import (
+    CacheMissEvent,
+    NoticeEvent,
+    OverflowEvent,
+    StepEvent,
+)
 from langchain_ctxwin.core.limits import REGIONS, ModelLimits
 from langchain_ctxwin.core.overflow import ContextOverflow, classify_overflow
-from langchain_ctxwin.core.provider_call import forgets_history, refuses_reasoning, without_response_ids
-from langchain_ctxwin.core.recovery import fitting_output, only_model, silent_overflow, smaller_output
+from langchain_ctxwin.core.provider_call import (
+    forgets_history,
+    refuses_reasoning,
+    without_response_ids,
+)
+from langchain_ctxwin.core.recovery import (
+    fitting_output,
+    only_model,
+    silent_overflow,
+    smaller_output,
+)
 from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.tool_schemas import name_of
-from langchain_ctxwin.core.updates import Lesson, from_answer, small_report, update_without_reasoning, without_sizes
+from langchain_ctxwin.core.updates import (
+    Lesson,
+    from_answer,
+    small_report,
+    update_without_reasoning,
+    without_sizes,
+)
 from langchain_ctxwin.core.usage import answered_by, sent_tokens
 from langchain_ctxwin.engine import settings_of
-from langchain_ctxwin.errors import BudgetExceededError, ContextWindowError, NoModelFitsError, RemainingTooSmallError
+from langchain_ctxwin.errors import (
+    BudgetExceededError,
+    ContextWindowError,
+    NoModelFitsError,
+    RemainingTooSmallError,
+)
 from langchain_ctxwin.util.work import Wait, Work, run
 
 if TYPE_CHECKING:
@@ -65,7 +90,14 @@ class ModelCall:
         validator: compares counts with what the provider reports.
     """
 
-    def __init__(self, step: AgentStep, call: Any, send: Send, *, validator: Validator | None = None) -> None:
+    def __init__(
+        self,
+        step: AgentStep,
+        call: Any,
+        send: Send,
+        *,
+        validator: Validator | None = None,
+    ) -> None:
         self._step = step
         self._call = call
         self._send = send
@@ -73,7 +105,9 @@ class ModelCall:
         self._engine, self._router = step.engine, step.choices.router
         self._report = step.engine.reporter.emit
         # Where a run may choose another model, nobody knows what its answer was asked to be.
-        self._requested_output = ModelLimits.of(call).requested_output_tokens if only_model(call) else None
+        self._requested_output = (
+            ModelLimits.of(call).requested_output_tokens if only_model(call) else None
+        )
 
     def answer(self) -> Work[AIMessage]:
         """Return the model's answer.
@@ -103,7 +137,9 @@ class ModelCall:
             except (BudgetExceededError, NoModelFitsError) as exhausted:
                 step.report_refusal(exhausted)
                 if error is None:
-                    step.update({}, self._engine.learn(step.window, overflow, is_stated=False))
+                    step.update(
+                        {}, self._engine.learn(step.window, overflow, is_stated=False)
+                    )
                     break  # an answer that was cut off is all there is
                 error.add_note(str(exhausted))
             else:
@@ -121,7 +157,9 @@ class ModelCall:
         self._report_step(told, answer, seconds=perf_counter() - began, calls=number)
         return answer
 
-    def _tried(self, attempt: Attempt) -> Work[tuple[Attempt, Any, ContextOverflow | None, Exception | None]]:
+    def _tried(
+        self, attempt: Attempt
+    ) -> Work[tuple[Attempt, Any, ContextOverflow | None, Exception | None]]:
         """What was sent, the reply, and the overflow that it met; any other refusal is the caller's."""
         while True:
             try:
@@ -154,10 +192,18 @@ class ModelCall:
         mended = self._attempt()
         if mended == before:
             return attempt
-        self._report(NoticeEvent(model=step.window.parts.model, notice="reasoning_left_out"))
+        self._report(
+            NoticeEvent(model=step.window.parts.model, notice="reasoning_left_out")
+        )
         return mended
 
-    def _next(self, attempt: Attempt, overflow: ContextOverflow, number: int, error: Exception | None) -> Work[Attempt]:
+    def _next(
+        self,
+        attempt: Attempt,
+        overflow: ContextOverflow,
+        number: int,
+        error: Exception | None,
+    ) -> Work[Attempt]:
         """What follows an overflow: less output where that helps, another candidate, fewer tools, a smaller request."""
         step, window = self._step, self._step.window
         event = OverflowEvent(
@@ -175,7 +221,9 @@ class ModelCall:
                 step.update({"context_counts": dict(learned.session.counts)}, learned)
             self._report(replace(event, output_tokens=max(options.values())))
             return replace(attempt, options=options)
-        is_anew = error is not None and self._router is not None and self._has_moved(error)
+        is_anew = (
+            error is not None and self._router is not None and self._has_moved(error)
+        )
         if not is_anew:
             # Whoever of several candidates stated a limit, the router has learned it under that one's name.
             is_stated = error is not None and self._router is None
@@ -185,18 +233,30 @@ class ModelCall:
             step.update({"context_report": step.window.report}, step.window)
         else:
             smaller = self._engine.shrunk(learned, window, overflow)
-            step.update({**smaller.session.to_json(), "context_report": smaller.report}, smaller)
+            step.update(
+                {**smaller.session.to_json(), "context_report": smaller.report}, smaller
+            )
         self._report(event)
         return self._attempt()
 
-    def _less_output(self, attempt: Attempt, overflow: ContextOverflow, error: Exception | None) -> dict[str, int]:
+    def _less_output(
+        self, attempt: Attempt, overflow: ContextOverflow, error: Exception | None
+    ) -> dict[str, int]:
         """Arguments that ask for less output than was asked for; empty where that is not what was refused."""
         if error is None or isinstance(error, RemainingTooSmallError):
             return {}
-        called = self._step.choices.model_called(self._step.state) if self._router else self._call
+        called = (
+            self._step.choices.model_called(self._step.state)
+            if self._router
+            else self._call
+        )
         options = smaller_output(called, overflow) if called is not None else {}
         asked = min(attempt.options.values(), default=None)
-        return options if options and (asked is None or max(options.values()) < asked) else {}
+        return (
+            options
+            if options and (asked is None or max(options.values()) < asked)
+            else {}
+        )
 
     def _has_fewer_tools(self, learned: Window) -> Work[bool]:
         """Choose the tools anew within the limit that was heard; false where the set stays as it is."""
@@ -233,12 +293,16 @@ class ModelCall:
             extras = step.choices.arguments(step.state)
         else:
             thread = step.setup.place.thread
-            extras = self._engine.call_options(window, request, conversation=thread, call=self._call)
+            extras = self._engine.call_options(
+                window, request, conversation=thread, call=self._call
+            )
         size, requested = window.limits.context_window, self._requested_output
         if size is None or requested is None:
             return Attempt(request, extras=extras)
         room = size - window.upper_tokens
-        options = fitting_output(self._call, requested_tokens=requested, room_tokens=room)
+        options = fitting_output(
+            self._call, requested_tokens=requested, room_tokens=room
+        )
         return Attempt(request, options, extras)
 
     def _silent(self, attempt: Attempt, reply: Any) -> ContextOverflow | None:
@@ -247,19 +311,28 @@ class ModelCall:
             return None
         window = self._step.window
         extends, least = window.last_report, window.lower_tokens
-        if answered_by(reply) not in {"", window.answering_model} and window.session.counts.get("anchor"):
+        if answered_by(reply) not in {
+            "",
+            window.answering_model,
+        } and window.session.counts.get("anchor"):
             extends, least = None, 0
         return silent_overflow(
             reply,
             input_limit=window.budget.input_limit,
             context_window=window.limits.context_window,
-            requested_output_tokens=next(iter(attempt.options.values()), self._requested_output),
+            requested_output_tokens=next(
+                iter(attempt.options.values()), self._requested_output
+            ),
             least_input_tokens=least,
-            previous=(extends.tokens, max(0, least - extends.tokens)) if extends else None,
+            previous=(extends.tokens, max(0, least - extends.tokens))
+            if extends
+            else None,
             small=small_report(window, answered_by(reply) or window.answering_model),
         )
 
-    def _learned(self, window: Window, reply: Any, *, was_cut: bool) -> tuple[AIMessage, dict[str, Any]]:
+    def _learned(
+        self, window: Window, reply: Any, *, was_cut: bool
+    ) -> tuple[AIMessage, dict[str, Any]]:
         """The answer, with an id, and what is known about sizes after it."""
         if not isinstance(reply, AIMessage):
             raise ContextWindowError(
@@ -268,7 +341,9 @@ class ModelCall:
             )
         # The anchor refers to the answer by id, so the id must exist before LangGraph would stamp it.
         about = {**reply.response_metadata, "ctxwin": dict(window.report)}
-        answer = reply.model_copy(update={"id": reply.id or str(uuid4()), "response_metadata": about})
+        answer = reply.model_copy(
+            update={"id": reply.id or str(uuid4()), "response_metadata": about}
+        )
         if was_cut:  # its size is that of what the server made of the request
             return answer, dict(window.session.counts)
         lesson = from_answer(window, answer)
@@ -276,10 +351,16 @@ class ModelCall:
             self._engine.accepted(window, lesson.accepted_tokens)
         if lesson.ignored:
             reason = {"reason": lesson.ignored}
-            self._report(NoticeEvent(model=window.parts.model, notice="usage_ignored", about=reason))
+            self._report(
+                NoticeEvent(
+                    model=window.parts.model, notice="usage_ignored", about=reason
+                )
+            )
         return answer, self._validated(window, answer, lesson)
 
-    def _validated(self, window: Window, answer: AIMessage, lesson: Lesson) -> dict[str, Any]:
+    def _validated(
+        self, window: Window, answer: AIMessage, lesson: Lesson
+    ) -> dict[str, Any]:
         """What was learned, or nothing of it when the validator has found that counts of this model are often wrong."""
         validator, model = self._validator, window.parts.model
         if validator is None:
@@ -297,13 +378,17 @@ class ModelCall:
         self._report(NoticeEvent(model=model, notice="calibration_reset"))
         return {**without_sizes(lesson.counts), "resets": resets}
 
-    def _report_step(self, window: Window, answer: AIMessage, *, seconds: float, calls: int) -> None:
+    def _report_step(
+        self, window: Window, answer: AIMessage, *, seconds: float, calls: int
+    ) -> None:
         """Report the answered request; nothing is made ready where nobody listens."""
         if not self._engine.reporter.sinks:
             return
         report, selector = window.report, self._step.choices.selector
         offered = [name_of(tool) for tool in window.parts.tools]
-        deferred = len(selector.tools) - len(tools_of(self._step.state)) if selector else 0
+        deferred = (
+            len(selector.tools) - len(tools_of(self._step.state)) if selector else 0
+        )
         event = StepEvent.of_answer(
             answer,
             info=self._engine.info_of(window),
@@ -319,7 +404,9 @@ class ModelCall:
         self._report(event)
         self._report_cache_miss(window, answer, event)
 
-    def _report_cache_miss(self, window: Window, answer: AIMessage, step: StepEvent) -> None:
+    def _report_cache_miss(
+        self, window: Window, answer: AIMessage, step: StepEvent
+    ) -> None:
         """Report what changed since the request before, where the provider's cache missed."""
         thread, requests = self._step.setup.place.thread, self._engine.reporter.requests
         if not thread or not step.reported_tokens:
@@ -353,7 +440,13 @@ class ModelCall:
         self._report(event)
 
 
-REPORTED = ("input_limit", "context_window", "reserved_tokens", "counted_by", "compactions")
+REPORTED = (
+    "input_limit",
+    "context_window",
+    "reserved_tokens",
+    "counted_by",
+    "compactions",
+)
 """What an event says as the `context_report` does."""
 
 

@@ -33,7 +33,14 @@ from langchain_ctxwin.agent.state import (
     report_of,
     turn_is_finished,
 )
-from langchain_ctxwin.agent.step import AgentStep, CallSetup, Destination, is_large, request_waits, route_of
+from langchain_ctxwin.agent.step import (
+    AgentStep,
+    CallSetup,
+    Destination,
+    is_large,
+    request_waits,
+    route_of,
+)
 from langchain_ctxwin.agent.storage import place_of
 from langchain_ctxwin.core.model_info import arguments_of
 from langchain_ctxwin.core.overflow import classify_overflow
@@ -87,10 +94,18 @@ class ContextNode(Runnable[Any, Any]):
         """Return the state update."""
         return run(self._do(self._start(as_mapping(input)), config))
 
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002  # base class
+    async def ainvoke(
+        self,
+        input: Any,  # noqa: A002
+        config: RunnableConfig | None = None,
+        **_: Any,
+    ) -> Any:  # base class
         """Return the state update, awaiting models and summarizers."""
         state = as_mapping(input)
-        return await arun(self._do(self._start(state), config), aside=is_large(state.get("messages") or ()))
+        return await arun(
+            self._do(self._start(state), config),
+            aside=is_large(state.get("messages") or ()),
+        )
 
 
 class StepNode(ContextNode):
@@ -145,17 +160,26 @@ class ContextNodes:
         tool_selector: ToolSelector | None = None,
         router: ModelRouter | None = None,
     ) -> None:
-        expect(engine, ContextEngine, "engine", "a ContextEngine, as in ContextNodes(ContextEngine(limits=model))")
+        expect(
+            engine,
+            ContextEngine,
+            "engine",
+            "a ContextEngine, as in ContextNodes(ContextEngine(limits=model))",
+        )
         wanted = "a text, a SystemMessage, or a function of state and runtime"
         expect(system_prompt, str | SystemMessage | Callable, "system_prompt", wanted)
         tools = tools if _is_per_request(tools) else checked_tools(tools)
         if router is not None and model is not None:
-            raise ConfigError("router and model were given: leave out model, the router chooses it for each request")
+            raise ConfigError(
+                "router and model were given: leave out model, the router chooses it for each request"
+            )
         self.engine = engine
         self._system_prompt = system_prompt
         self._tools: Any = tools
         self._model = model
-        self.choices = Choices(router=router, selector=tool_selector, reporter=engine.reporter)
+        self.choices = Choices(
+            router=router, selector=tool_selector, reporter=engine.reporter
+        )
         """Chooses the tools and the model of each request."""
         self._require_tools()
         self._told = Seen()
@@ -168,9 +192,13 @@ class ContextNodes:
         self._node = partial(ContextNode if takes_all else StepNode, start=self._step)
         self.budget_check = self._node("budget_check", self._doing(self._check))
         """Chooses tools and model, measures the next request and decides where to go."""
-        self.maybe_summarize = self._node("maybe_summarize", self._doing(AgentStep.summarize))
+        self.maybe_summarize = self._node(
+            "maybe_summarize", self._doing(AgentStep.summarize)
+        )
         """Summarizes the oldest turns when that is due."""
-        self.force_compress = self._node("force_compress", self._doing(AgentStep.compressing))
+        self.force_compress = self._node(
+            "force_compress", self._doing(AgentStep.compressing)
+        )
         """Makes the request fit without calling a model, or raises `BudgetExceededError`."""
         self.build_messages = self._node("build_messages", self._build)
         """Writes the request to `llm_input_messages`."""
@@ -179,7 +207,9 @@ class ContextNodes:
         """Return the node that follows `budget_check`."""
         return route_of(state)
 
-    def model_node(self, call: Runnable[Any, Any] | Callable[[list[AnyMessage]], Any]) -> Runnable[Any, Any]:
+    def model_node(
+        self, call: Runnable[Any, Any] | Callable[[list[AnyMessage]], Any]
+    ) -> Runnable[Any, Any]:
         """Wrap a chat model, a Runnable or a callable `messages -> AIMessage` as the model node.
 
         When the provider refuses a request as too large, the node compacts and calls again, at most `max_recoveries`
@@ -194,19 +224,27 @@ class ContextNodes:
             require_tool_binding(call)
         self.choices = replace(self.choices, asked=asked_by(call))
         self._read_tools(arguments_of(call).get("tools") or ())
-        self._call = runnable = call if isinstance(call, Runnable) else RunnableLambda(call)
+        self._call = runnable = (
+            call if isinstance(call, Runnable) else RunnableLambda(call)
+        )
 
         def answer(step: AgentStep, config: RunnableConfig | None) -> Work[Update]:
             def send(attempt: Attempt) -> Wait:
-                bound = self._bound(runnable, step.tools)  # a recovery may choose others
+                bound = self._bound(
+                    runnable, step.tools
+                )  # a recovery may choose others
                 carried = with_metadata(config, step.metadata())
                 return Wait(
                     lambda: bound.invoke(attempt.request, carried, **attempt.arguments),
-                    lambda: bound.ainvoke(attempt.request, carried, **attempt.arguments),
+                    lambda: bound.ainvoke(
+                        attempt.request, carried, **attempt.arguments
+                    ),
                 )
 
             self._steps.drop(id(step.state.get("messages")))
-            message = yield from ModelCall(step, runnable, send, validator=self.validator).answer()
+            message = yield from ModelCall(
+                step, runnable, send, validator=self.validator
+            ).answer()
             return {**step.news, "messages": [message]}
 
         return self._node("model_node", answer)
@@ -225,7 +263,11 @@ class ContextNodes:
         if isinstance(exc, ContextWindowError) or classify_overflow(exc) is not None:
             return False
         default = RetryPolicy().retry_on
-        return bool(default(exc)) if callable(default) and not isinstance(default, type) else False
+        return (
+            bool(default(exc))
+            if callable(default) and not isinstance(default, type)
+            else False
+        )
 
     def measure(self, state: State) -> Window:
         """Measure the next request of this state."""
@@ -240,9 +282,13 @@ class ContextNodes:
             choices=self.choices,
             system_prompt=prompt,
             tools=_resolved(self._tools, state, runtime),
-            model=None if self.choices.router else _resolved(self._model, state, runtime),
+            model=None
+            if self.choices.router
+            else _resolved(self._model, state, runtime),
             called=self._call,
-            bind=lambda tools: None if self._call is None else self._bound(self._call, tools),
+            bind=lambda tools: (
+                None if self._call is None else self._bound(self._call, tools)
+            ),
             place=place_of(runtime, prompt),
         )
         step = AgentStep(state, setup)
@@ -255,7 +301,9 @@ class ContextNodes:
         """Raise `ConfigError` where a setting names a tool that the agent does not have."""
         if not self._tools or _is_per_request(self._tools):
             return
-        if fault := unknown_tools(self.engine.config, self._tools, self.choices.selector):
+        if fault := unknown_tools(
+            self.engine.config, self._tools, self.choices.selector
+        ):
             raise ConfigError(fault)
 
     def _read_tools(self, bound: Sequence[Any]) -> None:
@@ -269,8 +317,15 @@ class ContextNodes:
         known = {name_of(tool) for tool in self._tools}
         missing = [name_of(tool) for tool in bound if name_of(tool) not in known]
         if missing:
-            advice = "pass them as ContextNodes(tools=...), or their tokens are not counted"
-            log.warning("nodes.tools_missing", model_has=missing, nodes_have=sorted(known), do=advice)
+            advice = (
+                "pass them as ContextNodes(tools=...), or their tokens are not counted"
+            )
+            log.warning(
+                "nodes.tools_missing",
+                model_has=missing,
+                nodes_have=sorted(known),
+                do=advice,
+            )
 
     def _check(self, step: AgentStep) -> Work[None]:
         """Measure the next request and decide where to go."""
@@ -281,15 +336,29 @@ class ContextNodes:
         """Tell once of a model node of somebody's own that sends something else than the request which was built."""
         built = report_of(state).get("total_tokens") or 0
         newest_first = reversed(state.get("messages") or ())
-        last = next((message for message in newest_first if isinstance(message, AIMessage)), None)
-        if last is None or "ctxwin" in last.response_metadata or not state.get("context_view"):
+        last = next(
+            (message for message in newest_first if isinstance(message, AIMessage)),
+            None,
+        )
+        if (
+            last is None
+            or "ctxwin" in last.response_metadata
+            or not state.get("context_view")
+        ):
             return
         reported = sent_tokens(last) or 0
         if reported > UNREAD_RATIO * built > 0 and self._told.is_new("unread"):
             advice = "call the model with state['llm_input_messages'], or use nodes.model_node(model)"
-            log.warning("nodes.request_unread", built_tokens=built, reported_tokens=reported, do=advice)
+            log.warning(
+                "nodes.request_unread",
+                built_tokens=built,
+                reported_tokens=reported,
+                do=advice,
+            )
 
-    def _bound(self, model: Runnable[Any, Any], tools: Sequence[Any]) -> Runnable[Any, Any]:
+    def _bound(
+        self, model: Runnable[Any, Any], tools: Sequence[Any]
+    ) -> Runnable[Any, Any]:
         """The model with the tools that a selector chose for this request."""
         return model if self.choices.selector is None else bind_inside(model, tools)
 
@@ -304,7 +373,9 @@ class ContextNodes:
 
         return do
 
-    def _build(self, step: AgentStep, _: RunnableConfig | None) -> Work[Update | Command[Any]]:
+    def _build(
+        self, step: AgentStep, _: RunnableConfig | None
+    ) -> Work[Update | Command[Any]]:
         yield from ()
         if current_runtime() is not None and not step.state.get("context_report"):
             raise ConfigError(UNCHECKED)
@@ -370,29 +441,55 @@ def add_context_nodes(
         add_context_nodes(builder, nodes, model=model.bind_tools(tools))
         builder.add_node("tools", ToolNode(tools))
         builder.add_edge(START, "budget_check")
-        builder.add_conditional_edges("agent", tools_condition, {"tools": "tools", END: "maybe_summarize"})
+        builder.add_conditional_edges(
+            "agent", tools_condition, {"tools": "tools", END: "maybe_summarize"}
+        )
         builder.add_edge("tools", "budget_check")
         ```
     """
     expect(builder, StateGraph, "builder", "the StateGraph that the nodes are added to")
     expect(nodes, ContextNodes, "nodes", "ContextNodes(engine)")
-    expect(model, Runnable | Callable, "model", "a chat model, a Runnable or a function of messages")
+    expect(
+        model,
+        Runnable | Callable,
+        "model",
+        "a chat model, a Runnable or a function of messages",
+    )
     _require_messages(builder)
-    ours = (nodes.budget_check, nodes.maybe_summarize, nodes.force_compress, nodes.build_messages)
+    ours = (
+        nodes.budget_check,
+        nodes.maybe_summarize,
+        nodes.force_compress,
+        nodes.build_messages,
+    )
     # Every key of the graph and those of a session: what a node takes as a dict, whatever the state is made of.
     session = get_type_hints(StepState, include_extras=True)
     new = {key: hint for key, hint in session.items() if key not in builder.channels}
-    schema = _typed_dict("StepState", {**dict.fromkeys((*builder.channels, *builder.managed), Any), **new})
+    schema = _typed_dict(
+        "StepState",
+        {**dict.fromkeys((*builder.channels, *builder.managed), Any), **new},
+    )
     for node in ours:
         builder.add_node(str(node.name), node, input_schema=schema)
-    builder.add_node(model_node, nodes.model_node(model), input_schema=schema, retry_policy=retry_policy)
+    builder.add_node(
+        model_node,
+        nodes.model_node(model),
+        input_schema=schema,
+        retry_policy=retry_policy,
+    )
     builder.add_conditional_edges(
-        "budget_check", nodes.route_on_budget, ["maybe_summarize", "force_compress", "build_messages"]
+        "budget_check",
+        nodes.route_on_budget,
+        ["maybe_summarize", "force_compress", "build_messages"],
     )
     builder.add_conditional_edges(
         "maybe_summarize",
         _after_summary,
-        {"finished": after, "force_compress": "force_compress", "build_messages": "build_messages"},
+        {
+            "finished": after,
+            "force_compress": "force_compress",
+            "build_messages": "build_messages",
+        },
     )
     builder.add_edge("force_compress", "build_messages")
     builder.add_edge("build_messages", model_node)
@@ -402,12 +499,17 @@ def add_context_nodes(
 def _after_summary(state: State) -> str:
     if not request_waits(state):
         return "finished"
-    return "force_compress" if state["context_report"]["over_by"] > 0 else "build_messages"
+    return (
+        "force_compress" if state["context_report"]["over_by"] > 0 else "build_messages"
+    )
 
 
 def _require_messages(builder: StateGraph[Any, Any, Any, Any]) -> None:
     """Try the reducer of the history: messages have to keep their ids, and others have to get some."""
-    name, channel = getattr(builder.state_schema, "__name__", "the state"), builder.channels.get("messages")
+    name, channel = (
+        getattr(builder.state_schema, "__name__", "the state"),
+        builder.channels.get("messages"),
+    )
     fix = "annotate it as `messages: Annotated[list[AnyMessage], add_messages]`, or use `class State(ContextState)`"
     if channel is None:
         raise ConfigError(f"{name} has no key 'messages' for the history: {fix}")
@@ -417,9 +519,13 @@ def _require_messages(builder: StateGraph[Any, Any, Any, Any]) -> None:
             tried.update([written])
         kept = [getattr(message, "id", None) for message in tried.get()]
     except Exception as error:
-        raise ConfigError(f"the reducer of {name}.messages raised {type(error).__name__} ({error}): {fix}") from error
+        raise ConfigError(
+            f"the reducer of {name}.messages raised {type(error).__name__} ({error}): {fix}"
+        ) from error
     if PROBE_ID not in kept or None in kept or len(kept) == 1:
-        raise ConfigError(f"the key {name}.messages does not keep all messages, each with an id: {fix}")
+        raise ConfigError(
+            f"the key {name}.messages does not keep all messages, each with an id: {fix}"
+        )
 
 
 def _typed_dict(name: str, fields: dict[str, Any]) -> Any:
@@ -433,8 +539,15 @@ def _close(builder: StateGraph[Any, Any, Any, Any]) -> None:
     hints = get_type_hints(state, include_extras=True)
     if not hints.keys() & {*OUR_KEYS}:
         return
-    public = _typed_dict(f"Public{state.__name__}", {key: hints[key] for key in hints.keys() - {*OUR_KEYS}})
-    builder.schemas[public] = {key: value for key, value in builder.schemas[state].items() if key not in OUR_KEYS}
+    public = _typed_dict(
+        f"Public{state.__name__}",
+        {key: hints[key] for key in hints.keys() - {*OUR_KEYS}},
+    )
+    builder.schemas[public] = {
+        key: value
+        for key, value in builder.schemas[state].items()
+        if key not in OUR_KEYS
+    }
     if builder.input_schema is state:
         builder.input_schema = public
     if builder.output_schema is state:

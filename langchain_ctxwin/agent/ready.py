@@ -17,7 +17,12 @@ from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.store.base import BaseStore
 from langgraph.types import Checkpointer
 
-from langchain_ctxwin.agent.choices import checked_tools, router_of, runnable_tools, with_recall
+from langchain_ctxwin.agent.choices import (
+    checked_tools,
+    router_of,
+    runnable_tools,
+    with_recall,
+)
 from langchain_ctxwin.agent.nodes import ContextNodes, add_context_nodes
 from langchain_ctxwin.agent.state import ContextState, State
 from langchain_ctxwin.config import ContextConfig, LiveConfig
@@ -100,8 +105,12 @@ def create_context_agent(
 
     Examples:
         ```python
-        agent = create_context_agent(model, [search], system_prompt="You are ...", checkpointer=InMemorySaver())
-        agent.invoke({"messages": [("user", "hi")]}, {"configurable": {"thread_id": "1"}})
+        agent = create_context_agent(
+            model, [search], system_prompt="You are ...", checkpointer=InMemorySaver()
+        )
+        agent.invoke(
+            {"messages": [("user", "hi")]}, {"configurable": {"thread_id": "1"}}
+        )
         ```
     """
     _require_known(compile_options)
@@ -121,9 +130,20 @@ def create_context_agent(
         sinks=sinks,
         prices=prices,
     )
-    tool_node = _tool_node(runnable_tools(tools, tool_selector), guard and guard.counting(counted_by), engine.reporter)
-    bound: list[Any] = [*tool_node.tools_by_name.values(), *(tool for tool in tools if isinstance(tool, dict))]
-    given: dict[str, Any] = {"validator": validator, "tool_selector": tool_selector, "router": router}
+    tool_node = _tool_node(
+        runnable_tools(tools, tool_selector),
+        guard and guard.counting(counted_by),
+        engine.reporter,
+    )
+    bound: list[Any] = [
+        *tool_node.tools_by_name.values(),
+        *(tool for tool in tools if isinstance(tool, dict)),
+    ]
+    given: dict[str, Any] = {
+        "validator": validator,
+        "tool_selector": tool_selector,
+        "router": router,
+    }
     nodes = ContextNodes(engine, system_prompt=system_prompt, tools=bound, **given)
     call = chat if tool_selector or not bound else chat.bind_tools(bound)
     graph = _graph(StateGraph(state_schema, context_schema), nodes, call, tool_node)
@@ -142,16 +162,25 @@ def _require_known(options: Mapping[str, Any]) -> None:
 
 
 def _graph(
-    builder: StateGraph[Any, Any, Any, Any], nodes: ContextNodes, model: Runnable[Any, Any], tool_node: ToolNode
+    builder: StateGraph[Any, Any, Any, Any],
+    nodes: ContextNodes,
+    model: Runnable[Any, Any],
+    tool_node: ToolNode,
 ) -> StateGraph[Any, Any, Any, Any]:
     """The loop of model and tools."""
-    final = [name for name, tool in tool_node.tools_by_name.items() if tool.return_direct]
+    final = [
+        name for name, tool in tool_node.tools_by_name.items() if tool.return_direct
+    ]
     add_context_nodes(builder, nodes, model=model)
     builder.add_node("tools", tool_node)
     builder.add_edge(START, "budget_check")
-    builder.add_conditional_edges("agent", tools_condition, {"tools": "tools", END: "maybe_summarize"})
+    builder.add_conditional_edges(
+        "agent", tools_condition, {"tools": "tools", END: "maybe_summarize"}
+    )
     if final:
-        builder.add_conditional_edges("tools", partial(_after_tools, final), ["budget_check", "maybe_summarize"])
+        builder.add_conditional_edges(
+            "tools", partial(_after_tools, final), ["budget_check", "maybe_summarize"]
+        )
     else:
         builder.add_edge("tools", "budget_check")
     return builder
@@ -159,11 +188,19 @@ def _graph(
 
 def _after_tools(final: Collection[str], state: State) -> str:
     """Where the agent goes on: a tool that returns directly has the last word."""
-    newest = takewhile(lambda message: isinstance(message, ToolMessage), reversed(state["messages"]))
-    return "maybe_summarize" if any(message.name in final for message in newest) else "budget_check"
+    newest = takewhile(
+        lambda message: isinstance(message, ToolMessage), reversed(state["messages"])
+    )
+    return (
+        "maybe_summarize"
+        if any(message.name in final for message in newest)
+        else "budget_check"
+    )
 
 
-def _tool_node(tools: Sequence[Any], guard: ToolResultGuard | None, reporter: Reporter) -> ToolNode:
+def _tool_node(
+    tools: Sequence[Any], guard: ToolResultGuard | None, reporter: Reporter
+) -> ToolNode:
     if guard is None:
         return ToolNode(tools)
     guard = guard.reporting(reporter)
@@ -179,11 +216,17 @@ def _limits(limits: Any, chat: BaseChatModel) -> Any:
         return chat
     if is_registry(limits):
         return FollowedLimits(limits, chat)
-    return limits if model_name(limits) else NamedLimits(limits_given(limits), model_name(chat))
+    return (
+        limits
+        if model_name(limits)
+        else NamedLimits(limits_given(limits), model_name(chat))
+    )
 
 
 def _chat_model(name: str | BaseChatModel) -> BaseChatModel:
     if not isinstance(name, str):
-        chat: BaseChatModel = expect(name, Runnable, "model", "a chat model, or its name such as 'provider:name'")
+        chat: BaseChatModel = expect(
+            name, Runnable, "model", "a chat model, or its name such as 'provider:name'"
+        )
         return chat
     return chat_model_named(name, "model")

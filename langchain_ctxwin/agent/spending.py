@@ -25,7 +25,9 @@ from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.work import Wait, Work
 
 if TYPE_CHECKING:
-    from langchain_ctxwin.agent.step import AgentStep  # which asks this module before each call
+    from langchain_ctxwin.agent.step import (
+        AgentStep,
+    )  # which asks this module before each call
 
 NEAR_SHARE = Decimal("0.8")
 """Of a limit: it is told while something is still left to decide about."""
@@ -53,7 +55,11 @@ class Bound:
 
     def about(self) -> dict[str, str]:
         """Return it as JSON; numbers as text, so that money stays exact."""
-        return {"setting": self.setting, "spent": str(self.spent), "limit": str(self.limit)}
+        return {
+            "setting": self.setting,
+            "spent": str(self.spent),
+            "limit": str(self.limit),
+        }
 
 
 def within_budget(step: AgentStep) -> Work[None]:
@@ -78,11 +84,20 @@ def within_budget(step: AgentStep) -> Work[None]:
                 **over.about(),
             )
         example = {over.setting: str(2 * over.limit)}
-        answer = interrupt({"reason": "thread_budget", **over.about(), "resume_with": example, "fault": fault})
+        answer = interrupt(
+            {
+                "reason": "thread_budget",
+                **over.about(),
+                "resume_with": example,
+                "fault": fault,
+            }
+        )
         fault = _allow(step, answer)
 
 
-def spent_update(step: AgentStep, window: Window, answers: Sequence[AIMessage]) -> dict[str, Any]:
+def spent_update(
+    step: AgentStep, window: Window, answers: Sequence[AIMessage]
+) -> dict[str, Any]:
     """Return the update of the state after answers to a request; empty where nothing is bounded."""
     settings = settings_of(window)
     if settings.max_thread_cost is None and settings.max_thread_tokens is None:
@@ -92,12 +107,22 @@ def spent_update(step: AgentStep, window: Window, answers: Sequence[AIMessage]) 
     for answer in answers:
         usage = _usage(answer, window)
         parts = (usage, usage.compaction or Usage())
-        tokens += 0 if usage.is_free else sum((u.input_tokens or 0) + (u.output_tokens or 0) for u in parts)
+        tokens += (
+            0
+            if usage.is_free
+            else sum((u.input_tokens or 0) + (u.output_tokens or 0) for u in parts)
+        )
         price = usage.cost(step.engine.info_of(window))
         if price is None and settings.max_thread_cost is not None:
-            log.warning("budget.unpriced", model=window.parts.model, do="pass prices= that know this model")
+            log.warning(
+                "budget.unpriced",
+                model=window.parts.model,
+                do="pass prices= that know this model",
+            )
         cost += price or 0
-    update = {"context_guard": {**guard, "spent": {"tokens": tokens, "cost": str(cost)}}}
+    update = {
+        "context_guard": {**guard, "spent": {"tokens": tokens, "cost": str(cost)}}
+    }
     step.update(update)
     for old, new in zip(before, _bounds(step), strict=True):
         if new.is_near and not old.is_near:
@@ -110,14 +135,19 @@ def _usage(answer: AIMessage, window: Window) -> Usage:
     usage = Usage.of_answer(answer)
     if usage.input_tokens is not None and usage.output_tokens is not None:
         return usage
-    return Usage(input_tokens=window.total_tokens, output_tokens=window.parts.price(answer))
+    return Usage(
+        input_tokens=window.total_tokens, output_tokens=window.parts.price(answer)
+    )
 
 
 def _bounds(step: AgentStep) -> Iterator[Bound]:
     """The limits that are set, what was allowed since included, with what answers and summaries took."""
     guard, settings = step.window.session.guard, settings_of(step.window)
     written: Mapping[str, int] = guard.get("summarizer") or {}
-    usage = Usage(input_tokens=written.get("input_tokens", 0), output_tokens=written.get("output_tokens", 0))
+    usage = Usage(
+        input_tokens=written.get("input_tokens", 0),
+        output_tokens=written.get("output_tokens", 0),
+    )
     tokens, cost = _kept(guard, "spent")
     most_tokens, most_cost = _kept(guard, "allowed")
     if settings.max_thread_tokens is not None:
@@ -140,14 +170,20 @@ def _allow(step: AgentStep, answer: Any) -> str:
     guard = step.window.session.guard
     tokens, cost = _kept(guard, "allowed")
     fault = f"resumed with {brief(answer)}: give a new limit by the name of its setting"
-    if not isinstance(answer, Mapping) or not answer or not answer.keys() <= {*SETTINGS.values()}:
+    if (
+        not isinstance(answer, Mapping)
+        or not answer
+        or not answer.keys() <= {*SETTINGS.values()}
+    ):
         return fault
     try:
         tokens = int(as_money(answer.get(SETTINGS["tokens"], tokens)))
         cost = as_money(answer.get(SETTINGS["cost"], cost))
     except ValueError:
         return fault
-    step.update({"context_guard": {**guard, "allowed": {"tokens": tokens, "cost": str(cost)}}})
+    step.update(
+        {"context_guard": {**guard, "allowed": {"tokens": tokens, "cost": str(cost)}}}
+    )
     return ""
 
 

@@ -28,7 +28,11 @@ from langgraph.channels import UntrackedValue
 from langgraph.channels.binop import _get_overwrite
 from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.base import PendingWrite
-from langgraph.graph.message import REMOVE_ALL_MESSAGES, _messages_delta_reducer, add_messages
+from langgraph.graph.message import (
+    REMOVE_ALL_MESSAGES,
+    _messages_delta_reducer,
+    add_messages,
+)
 from typing_extensions import TypedDict
 
 from langchain_ctxwin.core.calls import call_ids
@@ -53,7 +57,9 @@ Reducer = Callable[[Any, Sequence[Any]], Any]
 LANGGRAPH_REDUCER: Reducer = cast("Any", _messages_delta_reducer)
 """What LangGraph compares a channel's reducer with before it gives ids to message-likes; never called here."""
 
-_ID_NAMESPACE = UUID("6f0c3a5e-8d53-5d1c-9a0e-3b1f2c7d4e90")  # arbitrary, but fixed: stored ids depend on it
+_ID_NAMESPACE = UUID(
+    "6f0c3a5e-8d53-5d1c-9a0e-3b1f2c7d4e90"
+)  # arbitrary, but fixed: stored ids depend on it
 _id_of = attrgetter("id")
 
 
@@ -93,7 +99,9 @@ class MessagesDeltaChannel(DeltaChannel[list[AnyMessage]]):
         snapshot_frequency: int = SNAPSHOT_UPDATES,
     ) -> None:
         if reducer is not LANGGRAPH_REDUCER:
-            raise ConfigError(f"MessagesDeltaChannel reduces messages itself, got reducer={reducer!r}: leave it out")
+            raise ConfigError(
+                f"MessagesDeltaChannel reduces messages itself, got reducer={reducer!r}: leave it out"
+            )
         super().__init__(reducer, typ, snapshot_frequency=snapshot_frequency)
 
     @property
@@ -109,7 +117,9 @@ class MessagesDeltaChannel(DeltaChannel[list[AnyMessage]]):
     def copy(self) -> Self:
         """Return an independent channel with the same messages."""
         new = super().copy()
-        new.base_frequency = self.base_frequency  # the base class hands on the grown spacing
+        new.base_frequency = (
+            self.base_frequency
+        )  # the base class hands on the grown spacing
         return new
 
     def from_checkpoint(self, checkpoint: Any) -> Self:
@@ -134,13 +144,21 @@ class MessagesDeltaChannel(DeltaChannel[list[AnyMessage]]):
 
     def _reducing(self) -> DeltaChannel[list[AnyMessage]]:
         """A channel of LangGraph's with this list, and with our reducer instead of the one that this class reports."""
-        channel: DeltaChannel[list[AnyMessage]] = DeltaChannel(reduce_messages, self.typ)
+        channel: DeltaChannel[list[AnyMessage]] = DeltaChannel(
+            reduce_messages, self.typ
+        )
         channel.value = self.value
         return channel
 
-    def _take(self, reduced: DeltaChannel[list[AnyMessage]], values: Sequence[Any]) -> None:
-        is_given_whole = any(_get_overwrite(value)[0] for value in values)  # by somebody, who may give anything
-        self.value = reduce_messages(reduced.value, ()) if is_given_whole else reduced.value
+    def _take(
+        self, reduced: DeltaChannel[list[AnyMessage]], values: Sequence[Any]
+    ) -> None:
+        is_given_whole = any(
+            _get_overwrite(value)[0] for value in values
+        )  # by somebody, who may give anything
+        self.value = (
+            reduce_messages(reduced.value, ()) if is_given_whole else reduced.value
+        )
 
 
 def newer(_: Any, value: Any) -> Any:
@@ -172,14 +190,27 @@ def reduce_messages(state: Sequence[Any], writes: Sequence[Any]) -> list[AnyMess
         ValueError: something is no message (raised by LangChain, which has a second type for unknown classes).
 
     Examples:
-        >>> [m.content for m in reduce_messages([], ["hi", [("ai", "hello"), RemoveMessage(id="unknown")]])]
+        >>> [
+        ...     m.content
+        ...     for m in reduce_messages(
+        ...         [], ["hi", [("ai", "hello"), RemoveMessage(id="unknown")]]
+        ...     )
+        ... ]
         ['hi', 'hello']
     """
-    items = state if isinstance(state, list) else list(state) if isinstance(state, tuple) else [state]
+    items = (
+        state
+        if isinstance(state, list)
+        else list(state)
+        if isinstance(state, tuple)
+        else [state]
+    )
     index = _index_of(items)
     if index is None:
         index, items, writes = {}, [], [items, *writes]
-    slots: list[Any] = items.copy()  # None marks a removed message: positions stay valid until the end
+    slots: list[Any] = (
+        items.copy()
+    )  # None marks a removed message: positions stay valid until the end
     for message in _flatten(writes):
         if message.id == REMOVE_ALL_MESSAGES:
             slots.clear()
@@ -196,15 +227,25 @@ def _index_of(messages: list[Any]) -> dict[str, int] | None:
     if not all(map(_is_plain, set(map(type, messages)))):  # few types, many messages
         return None
     index = dict(zip(map(_id_of, messages), count()))
-    return index if len(index) == len(messages) and None not in index and "" not in index else None
+    return (
+        index
+        if len(index) == len(messages) and None not in index and "" not in index
+        else None
+    )
 
 
 def _is_plain(kind: type) -> bool:
-    return issubclass(kind, BaseMessage) and not issubclass(kind, (BaseMessageChunk, RemoveMessage))
+    return issubclass(kind, BaseMessage) and not issubclass(
+        kind, (BaseMessageChunk, RemoveMessage)
+    )
 
 
 def _flatten(writes: Sequence[Any]) -> list[BaseMessage]:
-    items = [item for write in writes for item in (write if isinstance(write, list) else [write])]
+    items = [
+        item
+        for write in writes
+        for item in (write if isinstance(write, list) else [write])
+    ]
     return [_as_message(item) for item in items]
 
 
@@ -232,8 +273,15 @@ def _derived_id(slots: list[Any], index: dict[str, int], message: BaseMessage) -
     thread would disagree. Position and content alone would give a later message the id of an earlier one that moved up.
     """
     previous = next((other.id for other in reversed(slots) if other is not None), "")
-    calls, answered = getattr(message, "tool_calls", None), getattr(message, "tool_call_id", None)
-    name = json.dumps([previous, message.type, message.content, calls, answered], default=repr, skipkeys=True)
+    calls, answered = (
+        getattr(message, "tool_calls", None),
+        getattr(message, "tool_call_id", None),
+    )
+    name = json.dumps(
+        [previous, message.type, message.content, calls, answered],
+        default=repr,
+        skipkeys=True,
+    )
     candidates = (str(uuid5(_ID_NAMESPACE, f"{attempt}:{name}")) for attempt in count())
     return next(candidate for candidate in candidates if candidate not in index)
 
@@ -282,7 +330,9 @@ class ContextState(_StateKeys, total=False):
     """State of one conversation, with the full history at linear storage cost.
 
     ```python
-    builder = StateGraph(ContextState, input_schema=ContextInput, output_schema=ContextOutput)
+    builder = StateGraph(
+        ContextState, input_schema=ContextInput, output_schema=ContextOutput
+    )
     ```
 
     **Pruning.** A checkpoint holds what changed, not the whole history. Deleting older checkpoints of a thread while
@@ -352,7 +402,14 @@ State = Mapping[str, Any]
 Update = dict[str, Any]
 
 SESSION = (
-    *("context_view", "context_record", "context_summary", "context_pending", "context_counts", "context_guard"),
+    *(
+        "context_view",
+        "context_record",
+        "context_summary",
+        "context_pending",
+        "context_counts",
+        "context_guard",
+    ),
     *("context_tools", "context_model"),
 )
 """The keys that a conversation goes on from; `context_report` is made anew with each request."""
@@ -365,7 +422,11 @@ def as_mapping(state: Any) -> State:
 
 def changed(state: State, update: Update) -> Update:
     """Leave out what the state already says, so that a checkpoint stores only news."""
-    return {key: value for key, value in update.items() if state.get(key) != value and (value or key in state)}
+    return {
+        key: value
+        for key, value in update.items()
+        if state.get(key) != value and (value or key in state)
+    }
 
 
 def flags_of(state: State) -> State:
@@ -376,7 +437,9 @@ def flags_of(state: State) -> State:
 
 def report_of(state: State) -> Mapping[str, Any]:
     """Return what the steps read of `context_report`; empty when something odd is stored there."""
-    report: Mapping[str, Any] = read_key("context_report", state.get("context_report"))[0]
+    report: Mapping[str, Any] = read_key("context_report", state.get("context_report"))[
+        0
+    ]
     return report
 
 

@@ -27,7 +27,9 @@ from langchain_ctxwin.util.work import Wait, Work, arun, run
 
 Update = dict[str, Any]
 
-sought_step: ContextVar[Callable[[AgentStep], None] | None] = ContextVar("sought_step", default=None)
+sought_step: ContextVar[Callable[[AgentStep], None] | None] = ContextVar(
+    "sought_step", default=None
+)
 """Called by the middleware with the step of a model call, before it does anything."""
 
 
@@ -63,7 +65,9 @@ class ThreadCompaction:
     """The summary as the model sees it afterwards; in a preview, before a model writes a new one, the one so far."""
 
 
-def compact(agent: Any, config: RunnableConfig, *, focus: str = "", preview: bool = False) -> ThreadCompaction | None:
+def compact(
+    agent: Any, config: RunnableConfig, *, focus: str = "", preview: bool = False
+) -> ThreadCompaction | None:
     """Compact a thread now, down to the low-water mark (`ContextConfig.keep`), although its next request may fit.
 
     The thread must be idle. Where a model writes summaries it is called, within this call.
@@ -88,7 +92,9 @@ def compact(agent: Any, config: RunnableConfig, *, focus: str = "", preview: boo
     Examples:
         ```python
         thread = {"configurable": {"thread_id": "42"}}
-        print(compact(agent, thread, focus="the refund of order 8812", preview=True).left)
+        print(
+            compact(agent, thread, focus="the refund of order 8812", preview=True).left
+        )
         compact(agent, thread, focus="the refund of order 8812")
         undo(agent, thread)
         ```
@@ -104,7 +110,10 @@ async def acompact(
 ) -> ThreadCompaction | None:
     """Like `compact`, awaiting the checkpointer and the summarizer."""
     done: ThreadCompaction | None = await _in_thread(
-        config, lambda: asyncio.create_task(arun(_compacting(agent, config, focus, is_preview=preview)))
+        config,
+        lambda: asyncio.create_task(
+            arun(_compacting(agent, config, focus, is_preview=preview))
+        ),
     )
     return done
 
@@ -138,7 +147,9 @@ def _in_thread(config: Any, work: Callable[[], Any]) -> Any:
         return context.run(work)
 
 
-def _compacting(agent: Any, config: Any, focus: str, *, is_preview: bool) -> Work[ThreadCompaction | None]:
+def _compacting(
+    agent: Any, config: Any, focus: str, *, is_preview: bool
+) -> Work[ThreadCompaction | None]:
     expect(focus, str, "focus", "what matters most, as a text")
     step = yield from _step_of(agent, config)
     engine = step.engine
@@ -150,7 +161,9 @@ def _compacting(agent: Any, config: Any, focus: str, *, is_preview: bool) -> Wor
         return _told(compaction, window)
     after = yield from engine.applying(compaction, window, call=step.called)
     step.compacted(window, after)
-    if compaction.snapshot and after.session.view == window.session.view:  # the summarizer failed, which was told
+    if (
+        compaction.snapshot and after.session.view == window.session.view
+    ):  # the summarizer failed, which was told
         window = after
         compaction = engine.asked(window, summarize=False)
         if compaction is not None:
@@ -160,7 +173,9 @@ def _compacting(agent: Any, config: Any, focus: str, *, is_preview: bool) -> Wor
     return None if compaction is None else _told(compaction, window, after)
 
 
-def _told(compaction: Compaction, window: Window, after: Window | None = None) -> ThreadCompaction:
+def _told(
+    compaction: Compaction, window: Window, after: Window | None = None
+) -> ThreadCompaction:
     """What left, and the request that is left: the planned one where it did not happen yet."""
     messages = window.parts.messages
     shown = after or compaction.after
@@ -170,7 +185,11 @@ def _told(compaction: Compaction, window: Window, after: Window | None = None) -
         tokens_before=compaction.tokens_before,
         tokens_after=after.total_tokens if after else compaction.tokens_after,
         left=tuple(
-            LeftMessage(message_id(messages, index), messages[index].type, window.parts.price(messages[index]))
+            LeftMessage(
+                message_id(messages, index),
+                messages[index].type,
+                window.parts.price(messages[index]),
+            )
             for index in left_behind(shown, window.session.view)
         ),
         actions=compaction.actions,
@@ -191,14 +210,21 @@ def _undoing(agent: Any, config: Any) -> Work[None]:
     step.update(session.to_json())
     step.compacted(window, step.window)
     yield from _stored(agent, config, step.news)
-    about = {"tokens_before": window.total_tokens, "tokens_after": step.window.total_tokens}
-    step.engine.reporter.emit(NoticeEvent(model=window.parts.model, notice="compaction_undone", about=about))
+    about = {
+        "tokens_before": window.total_tokens,
+        "tokens_after": step.window.total_tokens,
+    }
+    step.engine.reporter.emit(
+        NoticeEvent(model=window.parts.model, notice="compaction_undone", about=about)
+    )
 
 
 # ---- the step of a thread, from its compiled graph ------------------------------------------------------------------
 
 MODEL = "model"  # what `create_agent` calls the node that the middleware stands in
-WANTED_CONFIG = 'the config of the thread, such as {"configurable": {"thread_id": "42"}}'
+WANTED_CONFIG = (
+    'the config of the thread, such as {"configurable": {"thread_id": "42"}}'
+)
 NO_NODES = (
     "has neither ContextNodes nor ContextWindowMiddleware: pass a compiled graph that was built by "
     "add_context_nodes(builder, nodes, ...), create_context_agent(...), or "
@@ -210,16 +236,24 @@ def _step_of(agent: Any, config: Any) -> Work[AgentStep]:
     """Return the step that the next request of an idle thread begins with."""
     graph = expect(agent, Pregel, "agent", "the compiled graph of an agent")
     if graph.checkpointer is None or isinstance(graph.checkpointer, bool):
-        raise ConfigError(f"agent={brief(agent)} has no checkpointer: compile it with one, which keeps its threads")
+        raise ConfigError(
+            f"agent={brief(agent)} has no checkpointer: compile it with one, which keeps its threads"
+        )
     if not config.get("configurable", {}).get("thread_id"):
-        raise ConfigError(f"config={brief(config)} names no thread: pass {WANTED_CONFIG}")
+        raise ConfigError(
+            f"config={brief(config)} names no thread: pass {WANTED_CONFIG}"
+        )
     name = _own_node(graph)
     if name is None and not {"context_view", "messages"} <= graph.channels.keys():
         raise ConfigError(f"agent={brief(agent)} {NO_NODES}")
-    found: Any = yield Wait(lambda: graph.get_state(config), lambda: graph.aget_state(config))
+    found: Any = yield Wait(
+        lambda: graph.get_state(config), lambda: graph.aget_state(config)
+    )
     thread = config["configurable"]["thread_id"]
     if not found.values:
-        raise ContextWindowError(f"thread {thread!r} has no messages: pass the id of a thread that was run")
+        raise ContextWindowError(
+            f"thread {thread!r} has no messages: pass the id of a thread that was run"
+        )
     if found.next:
         raise ContextWindowError(
             f"thread {thread!r} is in the middle of a run (next: {', '.join(found.next)}): resume or end it first"
@@ -233,7 +267,14 @@ def _step_of(agent: Any, config: Any) -> Work[AgentStep]:
 
 def _own_node(graph: Any) -> str | None:
     """Return the name of one of our nodes; None where a graph has none."""
-    return next((name for name, node in graph.nodes.items() if isinstance(node.bound, ContextNode)), None)
+    return next(
+        (
+            name
+            for name, node in graph.nodes.items()
+            if isinstance(node.bound, ContextNode)
+        ),
+        None,
+    )
 
 
 class _FoundError(BaseException):
@@ -292,12 +333,20 @@ def _stored(agent: Any, config: Any, update: Update) -> Work[None]:
     """Write to an idle thread, which stays idle."""
 
     def written(by: str | None) -> Wait:
-        return Wait(lambda: agent.update_state(config, update, by), lambda: agent.aupdate_state(config, update, by))
+        return Wait(
+            lambda: agent.update_state(config, update, by),
+            lambda: agent.aupdate_state(config, update, by),
+        )
 
     try:
         new = yield written(None)
-    except InvalidUpdateError:  # several nodes came last, so LangGraph wants to know which one writes
+    except (
+        InvalidUpdateError
+    ):  # several nodes came last, so LangGraph wants to know which one writes
         new = yield written(_own_node(agent) or MODEL)
     found = yield Wait(lambda: agent.get_state(new), lambda: agent.aget_state(new))
     if found.next:
-        yield Wait(lambda: agent.update_state(new, None, END), lambda: agent.aupdate_state(new, None, END))
+        yield Wait(
+            lambda: agent.update_state(new, None, END),
+            lambda: agent.aupdate_state(new, None, END),
+        )

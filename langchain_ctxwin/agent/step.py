@@ -14,7 +14,15 @@ from langchain_core.messages import AnyMessage, SystemMessage
 
 from langchain_ctxwin.agent.choices import Choices, limited_by
 from langchain_ctxwin.agent.spending import within_budget
-from langchain_ctxwin.agent.state import SESSION, State, Update, changed, flags_of, report_of, tools_of
+from langchain_ctxwin.agent.state import (
+    SESSION,
+    State,
+    Update,
+    changed,
+    flags_of,
+    report_of,
+    tools_of,
+)
 from langchain_ctxwin.agent.storage import NOWHERE, BackgroundSummaries, RunPlace
 from langchain_ctxwin.core import plan as planning
 from langchain_ctxwin.core.events import NoticeEvent, OverflowEvent
@@ -22,7 +30,11 @@ from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.session import MAX_INEFFECTIVE, read_key
 from langchain_ctxwin.core.updates import after_measure, own_words
 from langchain_ctxwin.engine import ContextEngine, settings_of
-from langchain_ctxwin.errors import BudgetExceededError, ContextWindowError, NoModelFitsError
+from langchain_ctxwin.errors import (
+    BudgetExceededError,
+    ContextWindowError,
+    NoModelFitsError,
+)
 from langchain_ctxwin.reporting import metadata_of
 from langchain_ctxwin.util.work import Wait, Work
 
@@ -78,7 +90,9 @@ class AgentStep:
         self.news: Update = {}
         """What the step found out: the update of the state."""
         self.setup, self.engine, self.choices = setup, setup.engine, setup.choices
-        self.summaries = BackgroundSummaries(setup.engine, setup.place, called=lambda: self.called)
+        self.summaries = BackgroundSummaries(
+            setup.engine, setup.place, called=lambda: self.called
+        )
         self._window: Window | None = None
         self._request: list[AnyMessage] | None = None
 
@@ -88,27 +102,37 @@ class AgentStep:
         LangGraph hands the nodes of a run the same list of messages until somebody writes to it. Settings that changed
         since make another request.
         """
-        is_current = before._window is None or settings_of(before._window) is self.engine.config
+        is_current = (
+            before._window is None or settings_of(before._window) is self.engine.config
+        )
         if is_current and self._identity() == before._identity():
             self._window, self._request = before._window, before._request
 
     def _identity(self) -> tuple[Any, ...]:
         """What a request is made of; both objects of a comparison are alive, so equal ids mean the same object."""
         setup, session = self.setup, [self.state.get(key) for key in SESSION]
-        ids = [id(one) for one in (self.state.get("messages"), setup.model, *setup.tools)]
+        ids = [
+            id(one) for one in (self.state.get("messages"), setup.model, *setup.tools)
+        ]
         return ids, setup.system_prompt, session
 
     @property
     def window(self) -> Window:
         """The request as the state is now, measured once."""
         if self._window is None:
-            setup, tools, chosen = self.setup, self.tools, self.choices.model(self.state)
+            setup, tools, chosen = (
+                self.setup,
+                self.tools,
+                self.choices.model(self.state),
+            )
             self._window = self.engine.measure(
                 self.state.get("messages") or [],
                 system_prompt=setup.system_prompt,
                 tools=[*tools, *setup.format_tools] if setup.format_tools else tools,
                 session=self.state,
-                model=limited_by(self.engine, chosen) if chosen and setup.is_bounded else chosen or setup.model,
+                model=limited_by(self.engine, chosen)
+                if chosen and setup.is_bounded
+                else chosen or setup.model,
                 called=self.choices.provider(self.state) or setup.called,
             )
         return self._window
@@ -117,7 +141,9 @@ class AgentStep:
     def tools(self) -> Sequence[Any]:
         """The tools of the request, without those of a response format."""
         setup, loads = self.setup, self._loads_tools()
-        return self.choices.tools(self.state, setup.tools, only_given=setup.only_given, loads_tools=loads)
+        return self.choices.tools(
+            self.state, setup.tools, only_given=setup.only_given, loads_tools=loads
+        )
 
     @property
     def called(self) -> Any:
@@ -164,10 +190,16 @@ class AgentStep:
         window = yield from self.engine.verifying(self.window)
         found = yield from self.summaries.stored(window)
         self._report_faults(window, (*window.session.faults, *faults))
-        if self.state.get("context_summary") and not window.session.summary and self.setup.place.summaries:
+        if (
+            self.state.get("context_summary")
+            and not window.session.summary
+            and self.setup.place.summaries
+        ):
             yield from self.setup.place.summaries.dropping()  # what it covered was edited, and it may tell of that
         key = flags_of(self.state).get("key")
-        if isinstance(key, str) and window.session.pending is None:  # this branch no longer wants it
+        if (
+            isinstance(key, str) and window.session.pending is None
+        ):  # this branch no longer wants it
             self.engine.jobs.cancel(key)
         if self.engine.in_background(window):
             window = self.summaries.advance(window, found)
@@ -181,7 +213,9 @@ class AgentStep:
         """
         selection = yield from self.selected(self.window)
         if selection is not None:
-            self.update(changed(self.state, self.choices.tools_update(self.state, selection)))
+            self.update(
+                changed(self.state, self.choices.tools_update(self.state, selection))
+            )
         if self.choices.router is not None and self.state.get("messages"):
             with self.reporting_refusal():
                 self.choose_model()
@@ -192,16 +226,22 @@ class AgentStep:
         Raises:
             NoModelFitsError: no candidate can do what the request asks for.
         """
-        self.update(changed(self.state, self.choices.model_update(self.state, self.window)))
+        self.update(
+            changed(self.state, self.choices.model_update(self.state, self.window))
+        )
 
     def selected(self, window: Window) -> Work[ToolSelection | None]:
         """Return the tools for a request, within its limit; None where there is nothing to choose."""
         selector = self.choices.selector
         if selector is None or (tools_of(self.state) and self._loads_tools()):
             return None
-        messages, room = list(self.state.get("messages") or ()), self.choices.room(self.state, window)
+        messages, room = (
+            list(self.state.get("messages") or ()),
+            self.choices.room(self.state, window),
+        )
         selection: ToolSelection = yield Wait(
-            lambda: selector.select(messages, **room), lambda: selector.aselect(messages, **room)
+            lambda: selector.select(messages, **room),
+            lambda: selector.aselect(messages, **room),
         )
         return selection
 
@@ -215,11 +255,16 @@ class AgentStep:
             else:
                 self._take(self.summaries.advance(window))
             return
-        plan = self.engine.plan(window) if is_due or not self._may_move(window) else None
+        plan = (
+            self.engine.plan(window) if is_due or not self._may_move(window) else None
+        )
         if plan is None:
             self._take(window)
         else:
-            self.compacted(window, (yield from self.engine.applying(plan, window, call=self.called)))
+            self.compacted(
+                window,
+                (yield from self.engine.applying(plan, window, call=self.called)),
+            )
 
     def compressing(self) -> Work[None]:
         """Make the request fit without calling a model.
@@ -233,7 +278,9 @@ class AgentStep:
         if compaction is None:
             self._take(window)
         else:
-            self.compacted(window, (yield from self.engine.applying(compaction, window)))
+            self.compacted(
+                window, (yield from self.engine.applying(compaction, window))
+            )
 
     def compacted(self, window: Window, after: Window) -> None:
         """Take up the request after a compaction."""
@@ -265,39 +312,61 @@ class AgentStep:
 
     def metadata(self) -> dict[str, Any]:
         """Return what the call of the model carries for tracers."""
-        return metadata_of(self.window, getattr(self.choices.provider(self.state), "provider", None))
+        return metadata_of(
+            self.window, getattr(self.choices.provider(self.state), "provider", None)
+        )
 
     def _loads_tools(self) -> bool:
         """True when messages load further tools, so that the chosen ones stay as they are."""
         selector = self.choices.selector
         if selector is None or not selector.deferred_forms:
             return False
-        return self.engine.rules_of(self.choices.provider(self.state) or self.setup.called).loads_tools
+        return self.engine.rules_of(
+            self.choices.provider(self.state) or self.setup.called
+        ).loads_tools
 
     def _flags(self, window: Window) -> Update:
         """What has to happen before the call, beside making an oversized request fit."""
         # An application that has a say is asked when it happens, not when it is announced.
-        relief, in_background = planning.relieve(window), self.engine.in_background(window)
+        relief, in_background = (
+            planning.relieve(window),
+            self.engine.in_background(window),
+        )
         # A summary tells more than the record alone, unless the last ones came to nothing.
-        is_hopeless = relief is not None and window.session.failed_summaries >= MAX_INEFFECTIVE
+        is_hopeless = (
+            relief is not None and window.session.failed_summaries >= MAX_INEFFECTIVE
+        )
         waits = not window.over_by and self._may_move(window)
-        plan = None if in_background or is_hopeless or waits else self.engine.due(window)
+        plan = (
+            None if in_background or is_hopeless or waits else self.engine.due(window)
+        )
         if plan is not None and plan.fits:
             return {"due": True, "reason": plan.reason}
         if relief is not None:
             return {"compress": True, "reason": relief.reason}
         # Hard need never waits: then what is left out is in the record, and the summary follows.
         pending = window.session.pending
-        if not in_background or window.over_by or pending is None or not self.summaries.is_lost(window):
+        if (
+            not in_background
+            or window.over_by
+            or pending is None
+            or not self.summaries.is_lost(window)
+        ):
             return {}
-        self.engine.report_summary(window, "lost", pending.key, reason="the process that began it is gone")
+        self.engine.report_summary(
+            window, "lost", pending.key, reason="the process that began it is gone"
+        )
         return {"due": True, "reason": "the summary in progress was lost"}
 
     def _may_move(self, window: Window) -> bool:
         """True while the router is to be asked, once the request does not fit, whether the conversation moves."""
-        return not planning.past_bound(window) and self.choices.may_move(self.state, window)
+        return not planning.past_bound(window) and self.choices.may_move(
+            self.state, window
+        )
 
-    def _take(self, window: Window, flags: Update | None = None, *, is_compacted: bool = False) -> None:
+    def _take(
+        self, window: Window, flags: Update | None = None, *, is_compacted: bool = False
+    ) -> None:
         """Take up a request, its session and its report.
 
         Flags say what happens next; by default whether the request waits behind the step that was due.
@@ -328,7 +397,10 @@ class AgentStep:
             "reason": own_words(reason),
         }
         notice = NoticeEvent(
-            model=window.parts.model, notice="compaction_stopped", about=about, quoting={"reason": reason}
+            model=window.parts.model,
+            notice="compaction_stopped",
+            about=about,
+            quoting={"reason": reason},
         )
         report(notice)
 
@@ -339,12 +411,21 @@ def route_of(state: State) -> Destination:
     if pending.get("due"):
         return "maybe_summarize"
     over_by = report_of(state).get("over_by") or 0
-    return "force_compress" if over_by > 0 or pending.get("compress") else "build_messages"
+    return (
+        "force_compress" if over_by > 0 or pending.get("compress") else "build_messages"
+    )
 
 
 def is_large(messages: Sequence[AnyMessage]) -> bool:
     """Return whether the first look at a history takes so long that other tasks of an event loop would notice."""
-    return sum(len(message.content) for message in messages if isinstance(message.content, str)) > LARGE_CHARS
+    return (
+        sum(
+            len(message.content)
+            for message in messages
+            if isinstance(message.content, str)
+        )
+        > LARGE_CHARS
+    )
 
 
 def request_waits(state: State) -> bool:

@@ -57,10 +57,16 @@ def place_of(runtime: Runtime[Any] | None, prompt: str | SystemMessage) -> RunPl
         return NOWHERE
     # A thread id alone keeps nothing: servers pass one as a label.
     if not info.thread_id or not get_config()["configurable"].get(CHECKPOINTER):
-        return RunPlace(prompt_scope=prompt if isinstance(prompt, str) else repr(prompt.content))
+        return RunPlace(
+            prompt_scope=prompt if isinstance(prompt, str) else repr(prompt.content)
+        )
     # Subgraphs share the thread: the names on the way to this one, without this node and the ids of the run.
     names = [part.partition(":")[0] for part in info.checkpoint_ns.split("|")[:-1]]
-    summaries = SummaryStore(runtime.store, info.thread_id, "|".join(names)) if runtime.store is not None else None
+    summaries = (
+        SummaryStore(runtime.store, info.thread_id, "|".join(names))
+        if runtime.store is not None
+        else None
+    )
     return RunPlace("|".join([info.thread_id, *names]), summaries, info.thread_id)
 
 
@@ -113,7 +119,11 @@ class BackgroundSummaries:
         job = self._engine.jobs.find(pending.key)
         if written := found or (job.written if job else None):
             return self.finished(window, pending, written)
-        return self.failed(window, pending, job.reason) if job and job.state == "failed" else window
+        return (
+            self.failed(window, pending, job.reason)
+            if job and job.state == "failed"
+            else window
+        )
 
     def is_lost(self, window: Window) -> bool:
         """Return whether nobody writes the summary on its way any more, as far as can be known here."""
@@ -124,15 +134,22 @@ class BackgroundSummaries:
         if job:  # one that ended at this moment is collected by the next step
             return False
         age_seconds = abs(self._clock() - pending.since_seconds)
-        return self._place.summaries is None or age_seconds > PATIENCE * settings_of(window).summary_timeout_seconds
+        return (
+            self._place.summaries is None
+            or age_seconds > PATIENCE * settings_of(window).summary_timeout_seconds
+        )
 
     def written_here(self, window: Window, pending: Pending) -> Work[Window]:
         """Write the summary that was lost, of the messages as they are now."""
         try:
-            written = yield from self._engine.written(window, pending, call=self._called())
+            written = yield from self._engine.written(
+                window, pending, call=self._called()
+            )
         except SummarizationError as error:
             return self.failed(window, pending, str(error))
-        digest = content_digest(window.parts.messages, pending.start.index, pending.stop)
+        digest = content_digest(
+            window.parts.messages, pending.start.index, pending.stop
+        )
         return self.finished(window, replace(pending, digest=digest), written)
 
     def finished(self, window: Window, pending: Pending, written: Written) -> Window:
@@ -140,16 +157,30 @@ class BackgroundSummaries:
         window = replace(window, session=with_cost(window.session, written.cost))
         request = window.parts
         replaced = request.messages[pending.start.index : pending.stop]
-        replaced_tokens = request.price_text(window.session.summary) + sum(map(request.price, replaced))
+        replaced_tokens = request.price_text(window.session.summary) + sum(
+            map(request.price, replaced)
+        )
         most_tokens = min(accepted_tokens(pending.max_tokens), replaced_tokens - 1)
-        window = self._cut(window, pending, written.text.strip(), most_tokens, written=written)
+        window = self._cut(
+            window, pending, written.text.strip(), most_tokens, written=written
+        )
         if kept := window.session.pending:
-            self._engine.report_summary(window, "ready", kept.key, replace(written, text=kept.text))
+            self._engine.report_summary(
+                window, "ready", kept.key, replace(written, text=kept.text)
+            )
         return window
 
-    def failed(self, window: Window, pending: Pending, reason: str, written: Written | None = None) -> Window:
+    def failed(
+        self,
+        window: Window,
+        pending: Pending,
+        reason: str,
+        written: Written | None = None,
+    ) -> Window:
         """Return the window after a summary that failed: nothing is lost, and it is counted, with its cost if known."""
-        self._engine.report_summary(window, "failed", pending.key, written, reason=reason)
+        self._engine.report_summary(
+            window, "failed", pending.key, written, reason=reason
+        )
         self._engine.jobs.forget(pending.key)
         return replace(window, session=after_failure(window, reason))
 
@@ -163,21 +194,42 @@ class BackgroundSummaries:
         return self._cut(window, pending, pending.text, room // 2)
 
     def _cut(
-        self, window: Window, pending: Pending, text: str, most_tokens: int, *, written: Written | None = None
+        self,
+        window: Window,
+        pending: Pending,
+        text: str,
+        most_tokens: int,
+        *,
+        written: Written | None = None,
     ) -> Window:
         """The window with as much of a summary as may be shown; what was written is told where nothing may."""
         kept = first_part(text, most_tokens, window.parts.price_text)
         if not kept:
-            return self.failed(window, pending, f"not a line of the summary fits in {most_tokens:,} tokens", written)
-        return replace(window, session=replace(window.session, pending=replace(pending, text=kept)))
+            return self.failed(
+                window,
+                pending,
+                f"not a line of the summary fits in {most_tokens:,} tokens",
+                written,
+            )
+        return replace(
+            window, session=replace(window.session, pending=replace(pending, text=kept))
+        )
 
     def _begun(self, window: Window, due: Snapshot) -> Window:
         messages, place = window.parts.messages, self._place
         # Equal messages after another past, in another branch, or read by another summarizer, make another summary.
-        about = (place.thread, place.prompt_scope, due.digest, window.session.summary, self._engine.writer)
+        about = (
+            place.thread,
+            place.prompt_scope,
+            due.digest,
+            window.session.summary,
+            self._engine.writer,
+        )
         work = "\0".join(about)
         pending = Pending(
-            key=hashlib.blake2b(work.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest(),
+            key=hashlib.blake2b(
+                work.encode("utf-8", "surrogatepass"), digest_size=12
+            ).hexdigest(),
             start=position_of(messages, due.start),
             through=position_of(messages, due.stop - 1),
             digest=due.digest,
@@ -194,5 +246,7 @@ class BackgroundSummaries:
         if not is_begun:
             return window
         size = due.stop - due.start
-        self._engine.report_summary(window, "started", pending.key, reason=due.reason, messages=size)
+        self._engine.report_summary(
+            window, "started", pending.key, reason=due.reason, messages=size
+        )
         return replace(window, session=replace(window.session, pending=pending))

@@ -30,7 +30,9 @@ from langchain_ctxwin.core.turns import Step
 M = TypeVar("M", bound=BaseMessage)
 
 _OPENERS = r"<\uff1c\ufe64"
-_SPELLED = rf"[^\w{_OPENERS}]*".join(f"[{letter}{chr(ord(letter) + 0xFEE0)}]" for letter in FENCE)  # or in full width
+_SPELLED = rf"[^\w{_OPENERS}]*".join(
+    f"[{letter}{chr(ord(letter) + 0xFEE0)}]" for letter in FENCE
+)  # or in full width
 _LETTER_LIKE = r"[^\W\x00-\x7f]"  # letters of other alphabets have the same shapes
 _FENCE = re.compile(
     rf"[{_OPENERS}](?:[^\w{_OPENERS}]*{_SPELLED}|[^\s{_OPENERS}]*{_LETTER_LIKE})",
@@ -62,25 +64,37 @@ def assemble(
         placement: where the record is shown.
     """
     is_user = placement == "user"
-    whole = append_text(system, [part for part in (constraints, "" if is_user else record) if part])
+    whole = append_text(
+        system, [part for part in (constraints, "" if is_user else record) if part]
+    )
     notes = [note_message(record, RECORD_ID)] if record and is_user else []
     return [*([whole] if whole else ()), *pinned, *notes, *history]
 
 
-def merge_system(prompt: str | SystemMessage, leading: Sequence[AnyMessage]) -> SystemMessage | None:
+def merge_system(
+    prompt: str | SystemMessage, leading: Sequence[AnyMessage]
+) -> SystemMessage | None:
     """Merge the system prompt with the system messages that lead the history; None when all are empty.
 
     A prompt with content blocks (cache markers, for example) keeps them as they are.
     """
-    base = prompt if isinstance(prompt, SystemMessage) else SystemMessage(content=prompt)
+    base = (
+        prompt if isinstance(prompt, SystemMessage) else SystemMessage(content=prompt)
+    )
     filled = [message for message in (base, *leading) if message.content]
     if not filled:
         return None
-    first = filled[0] if filled[0] is prompt else SystemMessage(content=filled[0].content)
-    return append_text(first, [text for message in filled[1:] if (text := text_of(message.content))])
+    first = (
+        filled[0] if filled[0] is prompt else SystemMessage(content=filled[0].content)
+    )
+    return append_text(
+        first, [text for message in filled[1:] if (text := text_of(message.content))]
+    )
 
 
-def append_text(system: SystemMessage | None, parts: Sequence[str]) -> SystemMessage | None:
+def append_text(
+    system: SystemMessage | None, parts: Sequence[str]
+) -> SystemMessage | None:
     """Return the system message with text added at its end; the same object when there is nothing to add."""
     if not parts:
         return system
@@ -91,25 +105,37 @@ def append_text(system: SystemMessage | None, parts: Sequence[str]) -> SystemMes
 def _ending_in(message: M, text: str) -> M:
     content: Any = message.content
     if isinstance(content, list):
-        return message.model_copy(update={"content": [*content, {"type": "text", "text": text}]})
-    return message.model_copy(update={"content": f"{content}\n\n{text}" if content else text})
+        return message.model_copy(
+            update={"content": [*content, {"type": "text", "text": text}]}
+        )
+    return message.model_copy(
+        update={"content": f"{content}\n\n{text}" if content else text}
+    )
 
 
 def record_text(summary: str, record: Record) -> str:
     """Return the fenced account of what left the view, the summary above the record; empty when nothing left."""
     lines = render_record(record)
     left = f"({record.messages:,} left out)" if record.messages else ""
-    told = _FENCE.sub(lambda match: match[0].translate(NO_MARKS), summary.strip())  # nothing quoted closes the fence
+    told = _FENCE.sub(
+        lambda match: match[0].translate(NO_MARKS), summary.strip()
+    )  # nothing quoted closes the fence
     parts = [part for part in (told, lines, left) if part]
     return "\n".join((OPENING, *parts, CLOSING)) if parts else ""
 
 
 def constraints_text(constraints: Sequence[str]) -> str:
     """Return the engine-level rules as one block; empty when there are none."""
-    return "\n".join((CONSTRAINTS_TEXT, *(f"- {rule}" for rule in constraints))) if constraints else ""
+    return (
+        "\n".join((CONSTRAINTS_TEXT, *(f"- {rule}" for rule in constraints)))
+        if constraints
+        else ""
+    )
 
 
-TENTHS = 10  # steps in which the fill is told: ten lines at most between two compactions
+TENTHS = (
+    10  # steps in which the fill is told: ten lines at most between two compactions
+)
 
 
 def with_fill(
@@ -132,12 +158,18 @@ def with_fill(
         for message in step.messages:
             tenths = _tenths(used + price(message), limit)
             carried = message
-            if tenths > told and isinstance(message, HumanMessage | ToolMessage):  # a model's own words get none
-                told = max(tenths, _tenths(used + price(filled(message, tenths)), limit))  # the line takes room, too
+            if tenths > told and isinstance(
+                message, HumanMessage | ToolMessage
+            ):  # a model's own words get none
+                told = max(
+                    tenths, _tenths(used + price(filled(message, tenths)), limit)
+                )  # the line takes room, too
                 carried = filled(message, told)
             messages.append(carried)
             used += price(carried)
-        shown.append(replace(step, messages=tuple(messages), tokens=sum(map(price, messages))))
+        shown.append(
+            replace(step, messages=tuple(messages), tokens=sum(map(price, messages)))
+        )
     return tuple(shown)
 
 

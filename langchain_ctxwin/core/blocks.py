@@ -55,7 +55,9 @@ RESULT_TYPES = {
 
 RESULT_KEYS = ("content", "output")  # where they keep what the tool returned
 
-REASONING_TYPES = frozenset({"reasoning", "reasoning_content", "thinking", "redacted_thinking"})
+REASONING_TYPES = frozenset(
+    {"reasoning", "reasoning_content", "thinking", "redacted_thinking"}
+)
 COMPACTION_TYPE = "compaction"  # a block in which a provider wrote down what was before it; it ignores the rest
 TOOL_REFERENCE_TYPE = "tool_reference"  # a block that brings the definition of a deferred tool into the prompt
 
@@ -73,20 +75,41 @@ BLOCK_KINDS: Mapping[str, str] = {
 MEDIA_KINDS = frozenset({"image", "audio", "video", "file"})
 
 MAX_DEPTH = 8  # blocks inside blocks that are followed as such; results hold blocks, and those hold no further results
-MAX_PARTS = 10_000  # values of one unknown block that are looked at, so that a cyclic one ends
+MAX_PARTS = (
+    10_000  # values of one unknown block that are looked at, so that a cyclic one ends
+)
 UNSENT_KEYS = frozenset(
-    {"type", "id", "index", "signature", "cache_control", "extras", "annotations", "encrypted_content"}
+    {
+        "type",
+        "id",
+        "index",
+        "signature",
+        "cache_control",
+        "extras",
+        "annotations",
+        "encrypted_content",
+    }
 )
 """Keys of unknown blocks whose values are no content of the prompt."""
 
-_BLOB = re.compile(r"data:[^,\s]{0,200},|[A-Za-z0-9+/_-]{1024}")  # base64: no word or path is as long
+_BLOB = re.compile(
+    r"data:[^,\s]{0,200},|[A-Za-z0-9+/_-]{1024}"
+)  # base64: no word or path is as long
 
 
 def kind_of(block: Any) -> str:
     """Return the kind of a block: text, call, result, reasoning, a kind of media, compaction, tool reference, or other.
 
     Examples:
-        >>> [kind_of(block) for block in ("Hi", {"type": "tool_use"}, {"type": "input_image"}, {"type": "web_search"})]
+        >>> [
+        ...     kind_of(block)
+        ...     for block in (
+        ...         "Hi",
+        ...         {"type": "tool_use"},
+        ...         {"type": "input_image"},
+        ...         {"type": "web_search"},
+        ...     )
+        ... ]
         ['text', 'call', 'image', 'other']
     """
     if isinstance(block, str):
@@ -123,7 +146,9 @@ def text_of(content: Any) -> str:
 def spoken(message: BaseMessage) -> str:
     """Return the transcript of a spoken answer, whose content is empty: its integration sends the id of the audio."""
     audio = message.additional_kwargs.get("audio")
-    if not isinstance(audio, Mapping) or not (audio.get("id") or audio.get("transcript")):
+    if not isinstance(audio, Mapping) or not (
+        audio.get("id") or audio.get("transcript")
+    ):
         return ""
     return str(audio.get("transcript") or "[audio]")
 
@@ -145,7 +170,9 @@ def without_blocks(content: Any, is_unwanted: Callable[[Any], bool]) -> Any:
 
 def with_fields(message: M, **fields: Any) -> M:
     """Return a message with these fields; the same object where it has them."""
-    changes = {name: value for name, value in fields.items() if getattr(message, name) != value}
+    changes = {
+        name: value for name, value in fields.items() if getattr(message, name) != value
+    }
     return message.model_copy(update=changes) if changes else message
 
 
@@ -174,7 +201,9 @@ def leaves(value: Any) -> Iterator[str | Media]:
             return
         item = stack.pop()
         if isinstance(item, Mapping):
-            stack += [part for key, part in item.items() if key not in UNSENT_KEYS][:MAX_PARTS]
+            stack += [part for key, part in item.items() if key not in UNSENT_KEYS][
+                :MAX_PARTS
+            ]
         elif isinstance(item, list | tuple):
             stack += item[:MAX_PARTS]
         elif isinstance(item, bytes | bytearray):

@@ -55,8 +55,14 @@ class SentRequest:
 
         Nothing is known of a provider that reports no cached tokens (None).
         """
-        missed = before.tokens - (before.tokens if cached_tokens is None else cached_tokens)
-        return missed if missed >= max(LEAST_MISSED_TOKENS, LEAST_MISSED_SHARE * before.tokens) else 0
+        missed = before.tokens - (
+            before.tokens if cached_tokens is None else cached_tokens
+        )
+        return (
+            missed
+            if missed >= max(LEAST_MISSED_TOKENS, LEAST_MISSED_SHARE * before.tokens)
+            else 0
+        )
 
 
 def stated_miss(answer: AIMessage) -> tuple[ChangedPart, int | None] | None:
@@ -64,11 +70,19 @@ def stated_miss(answer: AIMessage) -> tuple[ChangedPart, int | None] | None:
 
     Examples:
         >>> reason = {"type": "tools_changed", "cache_missed_input_tokens": 4_000}
-        >>> stated_miss(AIMessage("", response_metadata={"diagnostics": {"cache_miss_reason": reason}}))
+        >>> stated_miss(
+        ...     AIMessage(
+        ...         "", response_metadata={"diagnostics": {"cache_miss_reason": reason}}
+        ...     )
+        ... )
         ('tools', 4000)
     """
     diagnostics = answer.response_metadata.get("diagnostics")
-    reason = diagnostics.get("cache_miss_reason") if isinstance(diagnostics, Mapping) else None
+    reason = (
+        diagnostics.get("cache_miss_reason")
+        if isinstance(diagnostics, Mapping)
+        else None
+    )
     if not isinstance(reason, Mapping) or str(reason.get("type")) not in STATED:
         return None
     tokens = reason.get("cache_missed_input_tokens")

@@ -22,15 +22,34 @@ from langchain_core.messages import (
 )
 from langchain_core.messages.tool import invalid_tool_call, tool_call
 
-from langchain_ctxwin.core.blocks import RESULT_KEYS, RESULT_TYPES, block_text, kind_of, with_fields, without_blocks
+from langchain_ctxwin.core.blocks import (
+    RESULT_KEYS,
+    RESULT_TYPES,
+    block_text,
+    kind_of,
+    with_fields,
+    without_blocks,
+)
 
-KEPT_CALLS = frozenset({"tool_calls", "function_call"})  # where `additional_kwargs` keep calls in OpenAI's own form
+KEPT_CALLS = frozenset(
+    {"tool_calls", "function_call"}
+)  # where `additional_kwargs` keep calls in OpenAI's own form
 UNSENT_TYPES = frozenset({"tool_call", "invalid_tool_call", "tool_call_chunk"})
 """Standard blocks, which integrations send only as `tool_calls`, or where the message says that its content is v1."""
 
-SCREEN_CALL = "computer_call"  # has no twin in `tool_calls`: the integration would send both
-ARGUMENT_KEYS = ("input", "args", "arguments", "action", "partial_json")  # where blocks keep the arguments of a call
-TEXT_ARGUMENT = "__arg1"  # what LangChain calls the argument of a tool that takes one text
+SCREEN_CALL = (
+    "computer_call"  # has no twin in `tool_calls`: the integration would send both
+)
+ARGUMENT_KEYS = (
+    "input",
+    "args",
+    "arguments",
+    "action",
+    "partial_json",
+)  # where blocks keep the arguments of a call
+TEXT_ARGUMENT = (
+    "__arg1"  # what LangChain calls the argument of a tool that takes one text
+)
 
 AnyCall = ToolCall | InvalidToolCall
 
@@ -80,35 +99,67 @@ def standard(message: AnyMessage) -> tuple[AnyMessage, ...]:
     What a user message says beside results follows them. A message in that form already is returned as it is.
 
     Examples:
-        >>> asked = AIMessage([{"type": "tool_use", "id": "a", "name": "look", "input": {"at": "door"}}])
+        >>> asked = AIMessage(
+        ...     [
+        ...         {
+        ...             "type": "tool_use",
+        ...             "id": "a",
+        ...             "name": "look",
+        ...             "input": {"at": "door"},
+        ...         }
+        ...     ]
+        ... )
         >>> standard(asked)[0].tool_calls[0]["args"]
         {'at': 'door'}
-        >>> [m.type for m in standard(HumanMessage([{"type": "tool_result", "tool_use_id": "a", "content": "shut"}]))]
+        >>> [
+        ...     m.type
+        ...     for m in standard(
+        ...         HumanMessage(
+        ...             [{"type": "tool_result", "tool_use_id": "a", "content": "shut"}]
+        ...         )
+        ...     )
+        ... ]
         ['tool']
     """
     if isinstance(message, AIMessage):
         return (_with_tool_calls(message),)
     if isinstance(message, FunctionMessage):
-        return (ToolMessage(message.content, tool_call_id="", name=message.name, id=message.id),)
+        return (
+            ToolMessage(
+                message.content, tool_call_id="", name=message.name, id=message.id
+            ),
+        )
     blocks = _result_blocks(message)
     if not blocks:
         return (message,)
     beside = _beside_results(message.content)
     is_alone = len(blocks) == 1 and not beside
     results = [
-        _tool_message(block, message, message.id if is_alone else f"{message.id}:{number}")
+        _tool_message(
+            block, message, message.id if is_alone else f"{message.id}:{number}"
+        )
         for number, block in enumerate(blocks)
     ]
-    return (*results, message.model_copy(update={"content": beside})) if beside else tuple(results)
+    return (
+        (*results, message.model_copy(update={"content": beside}))
+        if beside
+        else tuple(results)
+    )
 
 
-def _calls_in_blocks(content: Sequence[Any], stated: Sequence[AnyCall]) -> Iterator[AnyCall]:
+def _calls_in_blocks(
+    content: Sequence[Any], stated: Sequence[AnyCall]
+) -> Iterator[AnyCall]:
     """The calls in blocks that `tool_calls` do not state, too; a block without an id belongs to those."""
     stated_ids = {call["id"] for call in stated}
     for block in content:
         if not is_call_block(block):
             continue
-        ids = {block_id for key in ("call_id", "id") if isinstance(block_id := block.get(key), str) and block_id}
+        ids = {
+            block_id
+            for key in ("call_id", "id")
+            if isinstance(block_id := block.get(key), str) and block_id
+        }
         is_stated = bool(ids & stated_ids) if ids else bool(stated)
         if not is_stated:
             yield _call_in(block)
@@ -125,11 +176,19 @@ def _call_in(block: Mapping[str, Any]) -> AnyCall:
 def _kept_calls(additional_kwargs: Mapping[str, Any]) -> Iterator[AnyCall]:
     """The calls in OpenAI's own form that integrations send where the message states no others."""
     raw = additional_kwargs.get("tool_calls")
-    calls = [call for call in raw if isinstance(call, Mapping)] if isinstance(raw, list) else []
+    calls = (
+        [call for call in raw if isinstance(call, Mapping)]
+        if isinstance(raw, list)
+        else []
+    )
     for call in calls or [{"function": additional_kwargs.get("function_call")}]:
         function = call.get("function")
         if isinstance(function, Mapping):
-            yield _call(function.get("name") or "", function.get("arguments") or {}, call.get("id"))
+            yield _call(
+                function.get("name") or "",
+                function.get("arguments") or {},
+                call.get("id"),
+            )
 
 
 def _call(name: Any, stated: Any, call_id: Any) -> AnyCall:
@@ -143,7 +202,12 @@ def _call(name: Any, stated: Any, call_id: Any) -> AnyCall:
             arguments = None
     if isinstance(arguments, dict):
         return tool_call(name=str(name), args=arguments, id=call_id)
-    return invalid_tool_call(name=str(name), args=str(stated), id=call_id, error="the arguments are no JSON object")
+    return invalid_tool_call(
+        name=str(name),
+        args=str(stated),
+        id=call_id,
+        error="the arguments are no JSON object",
+    )
 
 
 def _with_tool_calls(message: AIMessage) -> AIMessage:
@@ -158,15 +222,25 @@ def _with_tool_calls(message: AIMessage) -> AIMessage:
     return with_fields(
         message,
         content=content,
-        tool_calls=[*message.tool_calls, *(call for call in added if call["type"] == "tool_call")],
-        invalid_tool_calls=[*message.invalid_tool_calls, *(call for call in added if call["type"] != "tool_call")],
+        tool_calls=[
+            *message.tool_calls,
+            *(call for call in added if call["type"] == "tool_call"),
+        ],
+        invalid_tool_calls=[
+            *message.invalid_tool_calls,
+            *(call for call in added if call["type"] != "tool_call"),
+        ],
         additional_kwargs=without_kept_calls(message),
     )
 
 
 def without_kept_calls(message: AIMessage) -> dict[str, Any]:
     """Return the `additional_kwargs` without the provider's raw copy of the calls: `tool_calls` hold what is sent."""
-    return {key: value for key, value in message.additional_kwargs.items() if key not in KEPT_CALLS}
+    return {
+        key: value
+        for key, value in message.additional_kwargs.items()
+        if key not in KEPT_CALLS
+    }
 
 
 def is_call_block(block: Any) -> bool:
@@ -178,15 +252,21 @@ def _is_unsent(block: Any) -> bool:
     return is_call_block(block) and block["type"] in UNSENT_TYPES
 
 
-def _tool_message(block: Mapping[str, Any], message: AnyMessage, message_id: str | None) -> ToolMessage:
-    returned = next((block[key] for key in RESULT_KEYS if block.get(key) is not None), "")
+def _tool_message(
+    block: Mapping[str, Any], message: AnyMessage, message_id: str | None
+) -> ToolMessage:
+    returned = next(
+        (block[key] for key in RESULT_KEYS if block.get(key) is not None), ""
+    )
     if not isinstance(returned, str | list):
         returned = json.dumps(returned, ensure_ascii=False, default=str)
     return ToolMessage(
         returned,
         tool_call_id=_result_id(block),
         name=block.get("name"),
-        status="error" if block.get("is_error") else getattr(message, "status", "success"),
+        status="error"
+        if block.get("is_error")
+        else getattr(message, "status", "success"),
         id=message_id,
     )
 

@@ -23,7 +23,9 @@ from langchain_ctxwin.core.turns import Step, tool_of
 from langchain_ctxwin.core.view import Clamp, message_id
 
 CLAMP_FLOOR_CHARS = 240  # shortest form of a clamped message: about three lines, enough to see what it was
-HEAD_SHARE = 2 / 3  # part of a clamped text that shows its head; beginnings say more about what a text is than ends
+HEAD_SHARE = (
+    2 / 3
+)  # part of a clamped text that shows its head; beginnings say more about what a text is than ends
 CUT_SHARE = 0.94  # of the limit: where a cut of messages ends, so that a record of what is cut out fits beside it
 # Of the limit: most of what fixed regions take once pins had to be clamped. They stay for good: with more, each of the
 # next messages would be a compaction of its own.
@@ -33,9 +35,13 @@ LASTING_SHARE = 0.6
 CAP_STEP = 0.99  # from one candidate length to the next: an exact cut is not worth more pricing
 HALF = 0.5  # of a room for text that whole lines have to fill; a paragraph in one line would otherwise be left out
 CUT_MARK = "..."
-_LAST_WORD = re.compile(r"(?<![!-~])[!-~]++\Z")  # letters of scripts without spaces may stand alone
+_LAST_WORD = re.compile(
+    r"(?<![!-~])[!-~]++\Z"
+)  # letters of scripts without spaces may stand alone
 
-Kind = Callable[[int], bool]  # says by its position whether a message is one to be clamped
+Kind = Callable[
+    [int], bool
+]  # says by its position whether a message is one to be clamped
 Enough = Callable[[Request], bool]
 
 
@@ -44,17 +50,27 @@ def with_lasting_question(request: Request) -> Request:
     parts = request.parts
     regions = request.size.regions
     begin = request.newest_index
-    most = LASTING_SHARE * (request.likely_limit - regions.system_tokens - regions.tool_tokens)
+    most = LASTING_SHARE * (
+        request.likely_limit - regions.system_tokens - regions.tool_tokens
+    )
 
     def is_lasting(index: int) -> bool:
         is_old = index < begin and index not in parts.pins
-        return is_old and is_user(parts.messages[index]) and message_id(parts.messages, index) in request.view.clamped
+        return (
+            is_old
+            and is_user(parts.messages[index])
+            and message_id(parts.messages, index) in request.view.clamped
+        )
 
     def is_small(candidate: Request) -> bool:
         steps: tuple[Step, ...] = (*candidate.pinned, *candidate.steps)
         return sum(step.tokens for step in steps if is_lasting(step.index)) <= most
 
-    return request if not request.view.clamped or is_small(request) else clamp(request, is_lasting, is_small)
+    return (
+        request
+        if not request.view.clamped or is_small(request)
+        else clamp(request, is_lasting, is_small)
+    )
 
 
 def with_clamped_pins(request: Request) -> Request:
@@ -73,7 +89,9 @@ def with_clamped_pins(request: Request) -> Request:
 
     after = clamp(bare, pins.__contains__, leaves_room)
     if not leaves_room(after):
-        after = clamp(bare, pins.__contains__, lambda candidate: _cut_goal(candidate).likely_fits)
+        after = clamp(
+            bare, pins.__contains__, lambda candidate: _cut_goal(candidate).likely_fits
+        )
     return _with_account_of(after, request)
 
 
@@ -87,7 +105,12 @@ def clamped_to_fit(request: Request) -> Request:
     bare = _cut(_without_record(request), old)
     beside = _cut(_with_account_of(bare, request), newest)
     if not beside.fits:  # the record gets what they leave at their shortest, and they what its lines leave of that
-        beside = _cut(_with_account_of(bare, _with_less_account(_without_record(beside), request)), newest)
+        beside = _cut(
+            _with_account_of(
+                bare, _with_less_account(_without_record(beside), request)
+            ),
+            newest,
+        )
     bare = _cut(_without_record(beside), spared)
     bare = _cut(bare, question, lambda candidate: candidate.likely_fits)
     after = _with_account_of(bare, request)
@@ -106,7 +129,12 @@ def _kinds(request: Request) -> tuple[tuple[Kind, ...], ...]:
         return bool(spared) and index not in pins and tool_of(messages, index) in spared
 
     def free(kind: Kind) -> Kind:
-        return lambda index: kind(index) and index != current and index not in pins and not is_spared(index)
+        return lambda index: (
+            kind(index)
+            and index != current
+            and index not in pins
+            and not is_spared(index)
+        )
 
     def is_work(index: int) -> bool:
         return is_result(messages[index]) or isinstance(messages[index], AIMessage)
@@ -122,11 +150,17 @@ def _kinds(request: Request) -> tuple[tuple[Kind, ...], ...]:
     return old, newest, (is_spared,), (lambda index: index == current,)
 
 
-def _cut(request: Request, kinds: Sequence[Kind], enough: Enough = lambda candidate: candidate.fits) -> Request:
+def _cut(
+    request: Request,
+    kinds: Sequence[Kind],
+    enough: Enough = lambda candidate: candidate.fits,
+) -> Request:
     """The request with the messages of these kinds cut, kind by kind, until it is small enough."""
     for kind in kinds:
         if not enough(request):
-            request = clamp(request, kind, lambda candidate: enough(_cut_goal(candidate)))
+            request = clamp(
+                request, kind, lambda candidate: enough(_cut_goal(candidate))
+            )
     return request
 
 
@@ -154,8 +188,13 @@ def first_part(text: str, room_tokens: int, price: Callable[[str], int]) -> str:
         return "\n".join(fit.kept)
     line = fit.dropped[0]
     room = room_tokens - fit.tokens
-    stop = first_that(range(len(line) - 1, 0, -1), lambda stop: price(f"{line[:stop]}{CUT_MARK}") < room)
-    head = _LAST_WORD.sub("", line[:stop]) if stop else ""  # a word or value is never cut in two
+    stop = first_that(
+        range(len(line) - 1, 0, -1),
+        lambda stop: price(f"{line[:stop]}{CUT_MARK}") < room,
+    )
+    head = (
+        _LAST_WORD.sub("", line[:stop]) if stop else ""
+    )  # a word or value is never cut in two
     return "\n".join((*fit.kept, f"{head}{CUT_MARK}" if head.strip() else "")).strip()
 
 
@@ -163,12 +202,16 @@ def _lengths(request: Request, kind: Kind) -> dict[int, int]:
     """Return the shown messages of a kind that can be cut: their lengths in characters, by position."""
     messages = request.parts.messages
     start = request.start
-    pinned = [position.index for position in request.view.pinned if position.index < start]
+    pinned = [
+        position.index for position in request.view.pinned if position.index < start
+    ]
     lengths = dict[int, int]()
     for index in (*pinned, *range(start, len(messages))):
         if message_id(messages, index) not in request.view.cleared and kind(index):
             lengths[index] = clampable_chars(messages[index])
-    return {index: chars for index, chars in lengths.items() if chars > CLAMP_FLOOR_CHARS}
+    return {
+        index: chars for index, chars in lengths.items() if chars > CLAMP_FLOOR_CHARS
+    }
 
 
 def _clamped_to(request: Request, lengths: dict[int, int], chars: int) -> Request:
@@ -195,7 +238,9 @@ def _without_record(request: Request) -> Request:
 
 
 def _with_account_of(request: Request, other: Request) -> Request:
-    return request.shown_as(replace(request.view, record=other.view.record), other.summary)
+    return request.shown_as(
+        replace(request.view, record=other.view.record), other.summary
+    )
 
 
 def _with_less_account(bare: Request, request: Request) -> Request:
@@ -204,7 +249,9 @@ def _with_less_account(bare: Request, request: Request) -> Request:
     summary_tokens = request.text_tokens(request.summary)
     view = bare.view
     summary = request.summary
-    if summary_tokens > room:  # what it covered is in no summary any more, and is summarized again
+    if (
+        summary_tokens > room
+    ):  # what it covered is in no summary any more, and is summarized again
         view = replace(view, covered=None, covered_tokens=0)
         summary = ""
         summary_tokens = 0

@@ -28,7 +28,9 @@ NOTED_AT_ONCE, OLDER_CHARS = 300, 16
 
 # What the record may take where its share would be too little to say anything, and its most of the room then.
 LEAST_RECORD_TOKENS, LEAST_RECORD_SHARE = 400, 0.75
-RECORD_FRAME_TOKENS = 24  # tokens around the lines of the record: its marks, and the count of what left
+RECORD_FRAME_TOKENS = (
+    24  # tokens around the lines of the record: its marks, and the count of what left
+)
 RECORDED_SHARE = 0.98  # of the limit: where record and messages that had to be cut end, so that a short step fits, too
 NEWEST_SHARE = 0.5  # of the room beside fixed regions: what the newest results take at least, beside the record
 MIN_PROGRESS = 0.1  # smallest reduction of the request that a summary must promise; less would be repeated at once
@@ -99,7 +101,11 @@ class Compaction:
         if self.snapshot:
             return []
         covered = uncovered(self.view, self.after.parts.first)
-        return [index for index in left_behind(self.after, self.before.view) if index >= covered]
+        return [
+            index
+            for index in left_behind(self.after, self.before.view)
+            if index >= covered
+        ]
 
     @property
     def dropped_turns(self) -> int:
@@ -114,7 +120,11 @@ class Compaction:
             return (f"messages summarized: {stop - begin:,}",)
         old = self.before
         new = self.after
-        clamps = {key: clamp for key, clamp in new.view.clamped.items() if old.view.clamped.get(key) != clamp}
+        clamps = {
+            key: clamp
+            for key, clamp in new.view.clamped.items()
+            if old.view.clamped.get(key) != clamp
+        }
         lines = (
             ("summaries swapped in", int(new.summary not in {"", old.summary})),
             ("summaries dropped", int(bool(old.summary) and not new.summary)),
@@ -122,7 +132,11 @@ class Compaction:
             ("messages dropped", len(self.dropped)),
             ("messages clamped", len(clamps)),
         )
-        pins = (f"pin {key} clamped: it alone exceeds the room" for key, clamp in clamps.items() if clamp.of_pin)
+        pins = (
+            f"pin {key} clamped: it alone exceeds the room"
+            for key, clamp in clamps.items()
+            if clamp.of_pin
+        )
         return (*(f"{what}: {number:,}" for what, number in lines if number), *pins)
 
     def spare(self, *message_ids: str) -> Compaction:
@@ -161,7 +175,11 @@ class Compaction:
 
 def turn_cuts(request: Request) -> list[int]:
     """Positions where whole turns can leave: the turn starts after the first, up to the current turn."""
-    return [step.index for step in request.steps if step.index > request.start and starts_turn(step)]
+    return [
+        step.index
+        for step in request.steps
+        if step.index > request.start and starts_turn(step)
+    ]
 
 
 def step_cuts(request: Request) -> list[int]:
@@ -170,7 +188,11 @@ def step_cuts(request: Request) -> list[int]:
     start = request.start
     begin = start if user is None else max(start, user + 1)
     last = request.newest_index
-    return [step.index for step in request.steps if begin < step.index <= last and step.messages]
+    return [
+        step.index
+        for step in request.steps
+        if begin < step.index <= last and step.messages
+    ]
 
 
 def first_enough(cuts: Sequence[int], ok: Callable[[int], bool]) -> int:
@@ -189,11 +211,16 @@ def cut(request: Request, start: int) -> View:
     """Return the view that starts at `start`, with pins frozen; its record is still that of the view before."""
     parts = request.parts
     view = request.view
-    pinned = tuple(position_of(parts.messages, index) for index in sorted(_pinned_before(request, start)))
+    pinned = tuple(
+        position_of(parts.messages, index)
+        for index in sorted(_pinned_before(request, start))
+    )
     moved = replace(view, start=position_of(parts.messages, start), pinned=pinned)
     if not (view.cleared or view.clamped):
         return moved
-    shown = {message_id(parts.messages, index) for index in range(start, len(parts.messages))}
+    shown = {
+        message_id(parts.messages, index) for index in range(start, len(parts.messages))
+    }
     shown.update(position.id for position in pinned)
     clamped = {key: clamp for key, clamp in view.clamped.items() if key in shown}
     return replace(moved, cleared=view.cleared & shown, clamped=clamped)
@@ -206,7 +233,11 @@ def _pinned_before(request: Request, start: int) -> set[int]:
     current = last_user(messages)
     wanted = {*parts.pins, *(() if current is None else (current,))}
     if parts.settings.pin_first_user:
-        wanted.update([index for index in range(parts.first, start) if is_user(messages[index])][:1])
+        wanted.update(
+            [index for index in range(parts.first, start) if is_user(messages[index])][
+                :1
+            ]
+        )
     before = [index for index in wanted if parts.first <= index < start]
     shown = parts.history.in_steps(before)
     kept = parts.kept_compaction(request.view)
@@ -227,18 +258,28 @@ def left_behind(after: Request, before: View) -> list[int]:
     """Return the positions of the messages that a view showed and a request, which starts later, does not."""
     start = after.parts.start_of(before)
     shown = {position.index for position in after.view.pinned}
-    pinned = sorted(position.index for position in before.pinned if position.index < start)
-    return [index for index in (*pinned, *range(start, after.start)) if index not in shown]
+    pinned = sorted(
+        position.index for position in before.pinned if position.index < start
+    )
+    return [
+        index for index in (*pinned, *range(start, after.start)) if index not in shown
+    ]
 
 
 def shown_again(after: Request, before: View) -> list[int]:
     """Return the positions of the messages that had left a view and are pinned in a request, as an answer may be."""
     start = after.parts.start_of(before)
     shown = {position.index for position in before.pinned}
-    return [position.index for position in after.view.pinned if position.index < start and position.index not in shown]
+    return [
+        position.index
+        for position in after.view.pinned
+        if position.index < start and position.index not in shown
+    ]
 
 
-def recorded(after: Request, before: Request, *, summary_tokens: int = 0, is_first: bool = False) -> Request:
+def recorded(
+    after: Request, before: Request, *, summary_tokens: int = 0, is_first: bool = False
+) -> Request:
     """Return the request with the record of what left since `before`, as much of it as its room holds.
 
     `summary_tokens` is the size of a summary that is still to be written, and will stand above the record. With
@@ -250,14 +291,20 @@ def recorded(after: Request, before: Request, *, summary_tokens: int = 0, is_fir
     parts = after.parts
     left = left_behind(after, old)
     back = shown_again(after, old)
-    clamped = {key for key, clamp in new.clamped.items() if old.clamped.get(key) != clamp}
-    edits = (new.cleared - old.cleared) | clamped  # what is shown shorter than before left, too
+    clamped = {
+        key for key, clamp in new.clamped.items() if old.clamped.get(key) != clamp
+    }
+    edits = (
+        new.cleared - old.cleared
+    ) | clamped  # what is shown shorter than before left, too
     places = range(after.start, len(parts.messages)) if edits else ()
     edited = [index for index in places if message_id(parts.messages, index) in edits]
     if not left and not back and not edited:
         view = _with_summary(new, after, before)
         return after if view == new else after.shown_as(view)
-    record = old.record  # not that of `after`: what left on the way there may be in it already
+    record = (
+        old.record
+    )  # not that of `after`: what left on the way there may be in it already
     record = replace(
         record,
         messages=max(0, record.messages + len(left) - len(back)),
@@ -266,8 +313,13 @@ def recorded(after: Request, before: Request, *, summary_tokens: int = 0, is_fir
     room, free = record_room(after, summary_tokens=summary_tokens)
     if is_first:
         beside = replace(after, limit=int(RECORDED_SHARE * after.limit))
-        most = max(0, beside.likely_limit - after.fixed_tokens + after.text_tokens(after.record))
-        share = min(int((1 - NEWEST_SHARE) * most), most - portion(parts.settings.keep, most))
+        most = max(
+            0,
+            beside.likely_limit - after.fixed_tokens + after.text_tokens(after.record),
+        )
+        share = min(
+            int((1 - NEWEST_SHARE) * most), most - portion(parts.settings.keep, most)
+        )
         free = max(record_room(beside)[1], share)
     lines: Iterable[RecordLine] = chain(
         _lines(after, sorted({*left, *edited}), room),
@@ -295,7 +347,9 @@ def record_room(request: Request, *, summary_tokens: int = 0) -> tuple[int, int]
     limit = request.likely_limit
     present = request.text_tokens(request.record) - request.text_tokens(request.summary)
     room = limit - regions.system_tokens - regions.tool_tokens
-    free = limit - (request.total_tokens - present + summary_tokens) - RECORD_FRAME_TOKENS
+    free = (
+        limit - (request.total_tokens - present + summary_tokens) - RECORD_FRAME_TOKENS
+    )
     is_alone = not (summary_tokens or request.summary)
     least = min(LEAST_RECORD_TOKENS, int(LEAST_RECORD_SHARE * room)) if is_alone else 0
     return max(int(request.parts.settings.record_share * room), least), max(0, free)
@@ -316,7 +370,9 @@ def _price(request: Request, positions: Sequence[int]) -> int:
     return sum(price(messages[index]) for index in positions)
 
 
-def _lines(request: Request, positions: Sequence[int], room_tokens: int) -> Iterator[RecordLine]:
+def _lines(
+    request: Request, positions: Sequence[int], room_tokens: int
+) -> Iterator[RecordLine]:
     """The lines of messages, as far as any record could have a place for them.
 
     A long history that is met at once is read from the newest message on until there is several times as much as a
@@ -337,7 +393,9 @@ def _lines(request: Request, positions: Sequence[int], room_tokens: int) -> Iter
         for run in _runs(positions[start:stop]):
             ids = [message_id(messages, i) for i in run]
             before = messages[run[0] - 1] if run[0] else None
-            parts[-1] += record_lines([messages[i] for i in run], ids, before, rules, taken)
+            parts[-1] += record_lines(
+                [messages[i] for i in run], ids, before, rules, taken
+            )
         for line in parts[-1]:
             if line.kind == "seen" and line.uses >= USED:
                 room_chars["used"] -= len(line.text)
@@ -346,21 +404,31 @@ def _lines(request: Request, positions: Sequence[int], room_tokens: int) -> Iter
         stop = start
     for i in positions[:stop]:
         if is_user(messages[i]):
-            yield from lasting(messages[i], message_id(messages, i), messages[i - 1] if i else None, rules)
+            yield from lasting(
+                messages[i],
+                message_id(messages, i),
+                messages[i - 1] if i else None,
+                rules,
+            )
     yield from chain.from_iterable(reversed(parts))
 
 
 def _named(lines: Sequence[RecordLine], focus: str) -> list[RecordLine]:
     """Return the lines, of which those that share most words with the focus stay longest."""
-    words = {word.casefold() for word in focus.split() if len(word) >= LEAST_FOCUS_CHARS}
+    words = {
+        word.casefold() for word in focus.split() if len(word) >= LEAST_FOCUS_CHARS
+    }
     shared = [sum(word in line.text.casefold() for word in words) for line in lines]
     most = max(shared, default=0)
     return [
-        replace(line, uses=FOCUSED) if 2 * count > most else line for line, count in zip(lines, shared, strict=True)
+        replace(line, uses=FOCUSED) if 2 * count > most else line
+        for line, count in zip(lines, shared, strict=True)
     ]
 
 
 def _runs(positions: Sequence[int]) -> Iterator[list[int]]:
     """Positions that follow each other, together."""
-    for _, run in groupby(enumerate(positions), key=lambda numbered: numbered[1] - numbered[0]):
+    for _, run in groupby(
+        enumerate(positions), key=lambda numbered: numbered[1] - numbered[0]
+    ):
         yield [position for _, position in run]

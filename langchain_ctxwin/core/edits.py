@@ -11,8 +11,19 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 
-from langchain_ctxwin.core.blocks import RESULT_KEYS, block_text, kind_of, media_count, text_of
-from langchain_ctxwin.core.calls import is_result, result_ids, standard, without_kept_calls
+from langchain_ctxwin.core.blocks import (
+    RESULT_KEYS,
+    block_text,
+    kind_of,
+    media_count,
+    text_of,
+)
+from langchain_ctxwin.core.calls import (
+    is_result,
+    result_ids,
+    standard,
+    without_kept_calls,
+)
 from langchain_ctxwin.core.view import Clamp, View
 
 TextEdit = Callable[[str], str]
@@ -58,7 +69,11 @@ def clampable_chars(message: AnyMessage) -> int:
 
 def result_text(message: AnyMessage) -> str:
     """Return the text of the results that a message states, in whatever form."""
-    return "\n".join(text_of(part.content) for part in standard(message) if isinstance(part, ToolMessage))
+    return "\n".join(
+        text_of(part.content)
+        for part in standard(message)
+        if isinstance(part, ToolMessage)
+    )
 
 
 def _cleared(message: AnyMessage, key: str) -> AnyMessage:
@@ -73,23 +88,35 @@ def _cleared(message: AnyMessage, key: str) -> AnyMessage:
     content: Any = message.content
     if isinstance(content, str):
         return message.model_copy(update={"content": stub})
-    return message.model_copy(update={"content": [_with_result(block, lambda _: stub) for block in content]})
+    return message.model_copy(
+        update={"content": [_with_result(block, lambda _: stub) for block in content]}
+    )
 
 
 def _with_texts(message: AnyMessage, change: TextEdit) -> AnyMessage:
     """A copy of a message with its long texts changed: what it says, the results and the arguments it states."""
     content: Any = _with_text(message.content, change)
     if isinstance(content, list) and result_ids(message):
-        content = [_with_result(block, lambda result: _with_text(result, change)) for block in content]
+        content = [
+            _with_result(block, lambda result: _with_text(result, change))
+            for block in content
+        ]
     if not isinstance(message, AIMessage):
         return message.model_copy(update={"content": content})
     if isinstance(content, list):
-        content = [_with_arguments(block, change) if kind_of(block) == "call" else block for block in content]
+        content = [
+            _with_arguments(block, change) if kind_of(block) == "call" else block
+            for block in content
+        ]
     return message.model_copy(
         update={
             "content": content,
-            "tool_calls": [_with_arguments(call, change) for call in message.tool_calls],
-            "invalid_tool_calls": [_with_arguments(call, change) for call in message.invalid_tool_calls],
+            "tool_calls": [
+                _with_arguments(call, change) for call in message.tool_calls
+            ],
+            "invalid_tool_calls": [
+                _with_arguments(call, change) for call in message.invalid_tool_calls
+            ],
             # Integrations rebuild the provider's raw copy of the calls from `tool_calls`.
             "additional_kwargs": without_kept_calls(message),
         }
@@ -109,7 +136,9 @@ def _with_text(content: Any, change: TextEdit) -> Any:
         if block_text(block) is None:
             blocks.append(block)
         elif changed:
-            blocks.append({**block, "text": changed} if isinstance(block, dict) else changed)
+            blocks.append(
+                {**block, "text": changed} if isinstance(block, dict) else changed
+            )
             changed = ""
     return blocks
 
@@ -135,4 +164,8 @@ def _with_strings(value: Any, change: TextEdit) -> Any:
         return change(value)
     if isinstance(value, dict):
         return {key: _with_strings(item, change) for key, item in value.items()}
-    return [_with_strings(item, change) for item in value] if isinstance(value, list) else value
+    return (
+        [_with_strings(item, change) for item in value]
+        if isinstance(value, list)
+        else value
+    )

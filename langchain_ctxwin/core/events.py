@@ -61,12 +61,18 @@ class Event:
     def to_dict(self) -> dict[str, Any]:
         """Return the name and all fields as JSON values; money as text, so that it stays exact."""
         names = [one.name for one in fields(self) if one.name != "quoting"]
-        values = {name: as_json(getattr(self, name)) for name in (*names, *self.DERIVED)}
+        values = {
+            name: as_json(getattr(self, name)) for name in (*names, *self.DERIVED)
+        }
         return {"event": type(self).__name__, "name": self.name, **values}
 
     def facts(self) -> dict[str, Any]:
         """Return what is known of this kind of event alone, as logs and streams show it."""
-        facts = {name: value for name, value in self.to_dict().items() if name not in PLACE_AND_NAME}
+        facts = {
+            name: value
+            for name, value in self.to_dict().items()
+            if name not in PLACE_AND_NAME
+        }
         return {name: value for name, value in facts.items() if value not in (None, "")}
 
 
@@ -76,7 +82,12 @@ class StepEvent(Event):
 
     NAME: ClassVar[str] = "context.step"
     LEVEL: ClassVar[Level] = "debug"
-    DERIVED: ClassVar[tuple[str, ...]] = ("utilization", "accuracy", "new_tokens", "unused_reserve_tokens")
+    DERIVED: ClassVar[tuple[str, ...]] = (
+        "utilization",
+        "accuracy",
+        "new_tokens",
+        "unused_reserve_tokens",
+    )
 
     provider: str = ""
     """Who serves the model; empty when unknown."""
@@ -131,7 +142,9 @@ class StepEvent(Event):
     """A score of the answer from 0 to 1, where somebody has one: `dataclasses.replace(event, quality=0.8)`."""
 
     @classmethod
-    def of_answer(cls, answer: AIMessage, *, info: ModelInfo | None, **request: Any) -> StepEvent:
+    def of_answer(
+        cls, answer: AIMessage, *, info: ModelInfo | None, **request: Any
+    ) -> StepEvent:
         """Return the event of an answer.
 
         Args:
@@ -147,7 +160,9 @@ class StepEvent(Event):
         return cls(
             provider=provider if isinstance(provider, str) else "",
             answer_id=answer.id or "",
-            reported_tokens=(usage.input_tokens or 0) + cleared_tokens(answer) if is_reported else None,
+            reported_tokens=(usage.input_tokens or 0) + cleared_tokens(answer)
+            if is_reported
+            else None,
             cached_tokens=usage.cached_tokens,
             cache_write_tokens=usage.cache_write_tokens,
             output_tokens=usage.output_tokens,
@@ -162,7 +177,11 @@ class StepEvent(Event):
     @property
     def input_tokens(self) -> int | None:
         """Size of the request: as reported, else as counted."""
-        return self.estimated_tokens if self.reported_tokens is None else self.reported_tokens
+        return (
+            self.estimated_tokens
+            if self.reported_tokens is None
+            else self.reported_tokens
+        )
 
     @property
     def utilization(self) -> float | None:
@@ -176,7 +195,11 @@ class StepEvent(Event):
         """One minus the share by which our count missed the reported size; 0 at the least."""
         if self.estimated_tokens is None or not self.reported_tokens:
             return None
-        return max(0.0, 1 - abs(self.estimated_tokens - self.reported_tokens) / self.reported_tokens)
+        return max(
+            0.0,
+            1
+            - abs(self.estimated_tokens - self.reported_tokens) / self.reported_tokens,
+        )
 
     @property
     def cache_saved(self) -> Decimal | None:
@@ -190,7 +213,12 @@ class StepEvent(Event):
         """Reported input that was neither read from the cache nor written to it."""
         if self.reported_tokens is None:
             return None
-        return max(0, self.reported_tokens - (self.cached_tokens or 0) - (self.cache_write_tokens or 0))
+        return max(
+            0,
+            self.reported_tokens
+            - (self.cached_tokens or 0)
+            - (self.cache_write_tokens or 0),
+        )
 
     @property
     def unused_reserve_tokens(self) -> int | None:
@@ -202,10 +230,16 @@ class StepEvent(Event):
 
 def finish_reason_of(metadata: Mapping[str, Any]) -> str:
     """Return why an answer ended, by its `response_metadata`; empty when they do not say."""
-    incomplete = metadata.get("incomplete_details")  # OpenAI's Responses API says nothing else of an answer cut off
+    incomplete = metadata.get(
+        "incomplete_details"
+    )  # OpenAI's Responses API says nothing else of an answer cut off
     reasons = [metadata.get("finish_reason"), metadata.get("stop_reason")]
-    reasons.append(incomplete.get("reason") if isinstance(incomplete, Mapping) else None)
-    return next((reason for reason in reasons if isinstance(reason, str) and reason), "")
+    reasons.append(
+        incomplete.get("reason") if isinstance(incomplete, Mapping) else None
+    )
+    return next(
+        (reason for reason in reasons if isinstance(reason, str) and reason), ""
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -408,7 +442,11 @@ class NoticeEvent(Event):
     @property
     def level(self) -> Level:
         """What somebody chose is no trouble."""
-        return "info" if self.notice in {"tools_chosen", "compaction_undone"} else "warning"
+        return (
+            "info"
+            if self.notice in {"tools_chosen", "compaction_undone"}
+            else "warning"
+        )
 
     def facts(self) -> dict[str, Any]:
         """Return what it is about."""
@@ -450,7 +488,14 @@ class AlertEvent(Event):
 
 
 TYPES: tuple[type[Event], ...] = (
-    *(AlertEvent, CacheMissEvent, CompactionEvent, ModelChangeEvent, NoticeEvent, OverflowEvent),
+    *(
+        AlertEvent,
+        CacheMissEvent,
+        CompactionEvent,
+        ModelChangeEvent,
+        NoticeEvent,
+        OverflowEvent,
+    ),
     *(RouteEvent, StepEvent, SummaryEvent, ToolResultEvent),
 )
 """All types of events; `to_dict` states the name of its type as `event`."""

@@ -22,7 +22,9 @@ class _AnyKey:
 
 ANY_KEY: Final = _AnyKey()
 Step = str | _AnyKey
-Wanted = tuple[tuple[Step, ...], ...]  # what is still to be walked of each path; an empty one asks for the whole value
+Wanted = tuple[
+    tuple[Step, ...], ...
+]  # what is still to be walked of each path; an empty one asks for the whole value
 WHOLE: Final[tuple[Step, ...]] = ()
 
 _SEGMENT = r'(?:"(?:[^"\\]|\\.)*"|\*|[^".\[\]*]+)(?:\[\])*'
@@ -50,7 +52,11 @@ def compile_fields(fields: Sequence[str]) -> Wanted:
 
 def after(wanted: Wanted, key: str) -> Wanted:
     """Return what is wanted of the value that stands under `key`; empty when nothing."""
-    return tuple(steps[1:] for steps in wanted if steps and (steps[0] is ANY_KEY or steps[0] == key))
+    return tuple(
+        steps[1:]
+        for steps in wanted
+        if steps and (steps[0] is ANY_KEY or steps[0] == key)
+    )
 
 
 def joined(path: str, key: str) -> str:

@@ -62,7 +62,9 @@ class MessageHistory:
     media: frozenset[int] = frozenset()
     """Positions of the messages with pictures or files."""
 
-    shown: dict[Rules, dict[tuple[int, bool], tuple[Step, Step]]] = field(default_factory=dict)
+    shown: dict[Rules, dict[tuple[int, bool], tuple[Step, Step]]] = field(
+        default_factory=dict
+    )
     """Steps as they were shown last, with those of `steps` that they were made from."""
 
     checksums: dict[int, int] = field(default_factory=dict)
@@ -77,7 +79,9 @@ class MessageHistory:
 
     def step_at(self, index: int) -> Step:
         """Return the step that holds the message at a position."""
-        return self.steps[bisect_left(self.steps, index + 1, key=lambda step: step.index) - 1]
+        return self.steps[
+            bisect_left(self.steps, index + 1, key=lambda step: step.index) - 1
+        ]
 
     def in_steps(self, wanted: Iterable[int]) -> set[int]:
         """Return the positions of all messages of the steps that hold those at the wanted positions."""
@@ -112,16 +116,24 @@ def read_history(
     kept = before.steps[: _closed(before.steps)]
     first = first_after_system(whole)
     new = enumerate(whole[same:], same)
-    blocks = [(index, message) for index, message in new if type(message.content) is list]
+    blocks = [
+        (index, message) for index, message in new if type(message.content) is list
+    ]
     return replace(
         before,
         messages=whole,
         first=first,
         steps=[*kept, *split_steps(whole, kept[-1].stop if kept else first)],
-        marked=before.marked.union(index for index in range(same, len(whole)) if is_pinned(whole[index])),
+        marked=before.marked.union(
+            index for index in range(same, len(whole)) if is_pinned(whole[index])
+        ),
         wished=before.wished.union(_wished(whole, same, pin_when) if pin_when else ()),
-        compacted=before.compacted.union(index for index, message in blocks if compaction_in(message)),
-        media=before.media.union(index for index, message in blocks if has_media(message)),
+        compacted=before.compacted.union(
+            index for index, message in blocks if compaction_in(message)
+        ),
+        media=before.media.union(
+            index for index, message in blocks if has_media(message)
+        ),
         checksums=dict(before.checksums) if first == before.first else {},
     )
 
@@ -193,7 +205,9 @@ class Before:
         )
 
 
-def show_steps(history: MessageHistory, start: int, view: View, before: Before, price: Price) -> Iterator[Step]:
+def show_steps(
+    history: MessageHistory, start: int, view: View, before: Before, price: Price
+) -> Iterator[Step]:
     """Yield the steps of a history from `start` on as the model sees them, priced.
 
     A step is shown as it was shown last where nothing that it depends on has changed: the view does not edit it, the
@@ -230,12 +244,17 @@ def show_steps(history: MessageHistory, start: int, view: View, before: Before, 
         yield shown
 
 
-def show_step(step: Step, view: View, before: Before, taken: set[str], price: Price) -> Step:
+def show_step(
+    step: Step, view: View, before: Before, taken: set[str], price: Price
+) -> Step:
     """Return one step as the model sees it after what precedes it: edited, valid, priced; its calls join `taken`."""
     messages: Sequence[AnyMessage] = step.messages
     if view.edited:
         named = zip(_ids(step), messages, strict=True)
-        messages = [edit(without_media(m, key) if key in view.without_media else m, key, view) for key, m in named]
+        messages = [
+            edit(without_media(m, key) if key in view.without_media else m, key, view)
+            for key, m in named
+        ]
     rules = before.rules
     if rules.provider:
         messages = [readable(message, rules.provider) for message in messages]
@@ -253,9 +272,14 @@ def show_step(step: Step, view: View, before: Before, taken: set[str], price: Pr
         messages=shown,
         tokens=sum(map(price, shown)),
         is_plain=is_plain,
-        calls=step.calls if is_plain else tuple(key for message in shown for key in call_ids(message)),
+        calls=step.calls
+        if is_plain
+        else tuple(key for message in shown for key in call_ids(message)),
     )
 
 
 def _ids(step: Step) -> list[str]:
-    return [message.id or f"#{step.index + offset}" for offset, message in enumerate(step.messages)]
+    return [
+        message.id or f"#{step.index + offset}"
+        for offset, message in enumerate(step.messages)
+    ]

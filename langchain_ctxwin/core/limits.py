@@ -9,13 +9,27 @@ from typing import Any
 
 from langchain_core.runnables import Runnable, RunnableSequence, RunnableWithFallbacks
 from langchain_core.runnables.base import RunnableBindingBase
-from langchain_core.runnables.configurable import DynamicRunnable, RunnableConfigurableAlternatives
+from langchain_core.runnables.configurable import (
+    DynamicRunnable,
+    RunnableConfigurableAlternatives,
+)
 
 from langchain_ctxwin.core.overflow import ContextOverflow
-from langchain_ctxwin.errors import BudgetExceededError, ConfigError, UnknownModelError, expect
+from langchain_ctxwin.errors import (
+    BudgetExceededError,
+    ConfigError,
+    UnknownModelError,
+    expect,
+)
 
 # Names under which chat models take the number of tokens to generate.
-OUTPUT_ARGUMENTS = ("max_tokens", "max_output_tokens", "max_completion_tokens", "num_predict", "n_predict")
+OUTPUT_ARGUMENTS = (
+    "max_tokens",
+    "max_output_tokens",
+    "max_completion_tokens",
+    "num_predict",
+    "n_predict",
+)
 # Bound arguments that replace the model itself, so that its profile describes another model.
 MODEL_ARGUMENTS = ("model", "model_name")
 UNKNOWN_SOURCE = "unknown"  # the source of limits that nobody stated
@@ -65,7 +79,13 @@ class ModelLimits:
         for name in _LIMIT_NAMES:
             require_tokens(name, getattr(self, name), minimum=1, optional=True)
         for name in MEDIA_NAMES:
-            require_tokens(name, getattr(self, name), minimum=1, optional=True, unit=name.split("_")[-1])
+            require_tokens(
+                name,
+                getattr(self, name),
+                minimum=1,
+                optional=True,
+                unit=name.split("_")[-1],
+            )
         window, requested = self.context_window, self.requested_output_tokens
         for name, bound_name in (
             ("max_input_tokens", "context_window"),
@@ -75,7 +95,9 @@ class ModelLimits:
             value, bound = getattr(self, name), getattr(self, bound_name)
             if _exceeds(value, bound):
                 change = f"lower {name} or raise {bound_name}"
-                raise ConfigError(f"{name}={value:,} is more than {bound_name}={bound:,}: {change}")
+                raise ConfigError(
+                    f"{name}={value:,} is more than {bound_name}={bound:,}: {change}"
+                )
         if requested is not None and window is not None and requested >= window:
             raise ConfigError(
                 f"requested_output_tokens={requested:,} leaves no input in context_window={window:,}: "
@@ -109,12 +131,21 @@ class ModelLimits:
         if len(parts) == 1:
             return parts[0]
         names = (*_LIMIT_NAMES, *MEDIA_NAMES)
-        values = {name: [size for part in parts if (size := getattr(part, name)) is not None] for name in names}
-        window, largest_input, largest_output = (min(values[name], default=None) for name in _LIMIT_NAMES[:3])
+        values = {
+            name: [size for part in parts if (size := getattr(part, name)) is not None]
+            for name in names
+        }
+        window, largest_input, largest_output = (
+            min(values[name], default=None) for name in _LIMIT_NAMES[:3]
+        )
         requested = max(values["requested_output_tokens"], default=None)
         sources = "+".join(dict.fromkeys(part.source for part in parts if part.known))
-        limits = _consistent(window, largest_input, largest_output, requested, sources or UNKNOWN_SOURCE)
-        most_bytes, most_images = (min(values[name], default=None) for name in MEDIA_NAMES)
+        limits = _consistent(
+            window, largest_input, largest_output, requested, sources or UNKNOWN_SOURCE
+        )
+        most_bytes, most_images = (
+            min(values[name], default=None) for name in MEDIA_NAMES
+        )
         return replace(limits, max_request_bytes=most_bytes, max_images=most_images)
 
     @property
@@ -133,7 +164,9 @@ class ModelLimits:
         """
         require_tokens("reserve", reserve)
         joint = None if self.context_window is None else self.context_window - reserve
-        candidates = [tokens for tokens in (self.max_input_tokens, joint) if tokens is not None]
+        candidates = [
+            tokens for tokens in (self.max_input_tokens, joint) if tokens is not None
+        ]
         if not candidates:
             raise UnknownModelError(
                 "the model's context window is unknown: pass limits=ModelLimits(context_window=...), use a model whose "
@@ -156,8 +189,19 @@ class ModelLimits:
         stated = self.requested_output_tokens if configured is None else configured
         if stated is not None:
             return stated
-        share = None if self.context_window is None else int(self.context_window * OUTPUT_SHARE)
-        return min([tokens for tokens in (self.max_output_tokens, share) if tokens is not None], default=0)
+        share = (
+            None
+            if self.context_window is None
+            else int(self.context_window * OUTPUT_SHARE)
+        )
+        return min(
+            [
+                tokens
+                for tokens in (self.max_output_tokens, share)
+                if tokens is not None
+            ],
+            default=0,
+        )
 
     def guessed(self) -> ModelLimits:
         """These limits with a guessed window where none is known (`source="guess"`), else unchanged.
@@ -172,7 +216,9 @@ class ModelLimits:
                 "the model's context window is unknown and cannot be guessed without its output limit: "
                 "pass limits=ModelLimits(context_window=...)"
             )
-        return replace(self, context_window=GUESS_FACTOR * self.max_output_tokens, source="guess")
+        return replace(
+            self, context_window=GUESS_FACTOR * self.max_output_tokens, source="guess"
+        )
 
 
 def limits_given(limits: Any) -> ModelLimits:
@@ -187,17 +233,30 @@ LIMITS_WANTED = (
     "lookup(name) finds the limits of a name"
 )
 MEDIA_NAMES = ("max_request_bytes", "max_images")
-_LIMIT_NAMES = tuple(field.name for field in fields(ModelLimits) if field.name not in {*MEDIA_NAMES, "source"})
+_LIMIT_NAMES = tuple(
+    field.name
+    for field in fields(ModelLimits)
+    if field.name not in {*MEDIA_NAMES, "source"}
+)
 
 
-def require_tokens(name: str, value: object, *, minimum: int = 0, optional: bool = False, unit: str = "tokens") -> None:
+def require_tokens(
+    name: str,
+    value: object,
+    *,
+    minimum: int = 0,
+    optional: bool = False,
+    unit: str = "tokens",
+) -> None:
     """Raise `ConfigError` unless `value` is a whole number of at least `minimum` (or None, where optional)."""
     if value is None and optional:
         return
     if isinstance(value, int) and not isinstance(value, bool) and value >= minimum:
         return
     otherwise = ", or None when it is unknown" if optional else ""
-    raise ConfigError(f"{name}={value!r}: give a whole number of {unit}, at least {minimum}{otherwise}")
+    raise ConfigError(
+        f"{name}={value!r}: give a whole number of {unit}, at least {minimum}{otherwise}"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +265,9 @@ class NamedLimits:
 
     limits: ModelLimits
     name: str
-    tokenizer_family: str = ""  # family of the token estimator; empty when the model does not say
+    tokenizer_family: str = (
+        ""  # family of the token estimator; empty when the model does not say
+    )
 
 
 # ---- read off models ------------------------------------------------------------------------------------------------
@@ -228,7 +289,14 @@ def models_behind(runnable: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
     elif isinstance(runnable, RunnableWithFallbacks):
         inner = [runnable.runnable, *runnable.fallbacks]
     elif isinstance(runnable, RunnableConfigurableAlternatives):
-        inner = [runnable.default, *(item for item in runnable.alternatives.values() if isinstance(item, Runnable))]
+        inner = [
+            runnable.default,
+            *(
+                item
+                for item in runnable.alternatives.values()
+                if isinstance(item, Runnable)
+            ),
+        ]
     elif isinstance(runnable, DynamicRunnable):
         inner = [runnable.default]
     else:
@@ -240,33 +308,65 @@ def models_behind(runnable: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
 
 def _of_part(part: Any, bound: Mapping[str, Any]) -> ModelLimits:
     """Limits of one model inside a runnable, with the arguments bound around it; odd values are unknown."""
-    outputs = [*map(bound.get, OUTPUT_ARGUMENTS), *(getattr(part, name, None) for name in OUTPUT_ARGUMENTS)]
+    outputs = [
+        *map(bound.get, OUTPUT_ARGUMENTS),
+        *(getattr(part, name, None) for name in OUTPUT_ARGUMENTS),
+    ]
     requested = next(filter(None, map(_tokens, outputs)), None)
     own = getattr(part, "limits", None)
     if isinstance(own, ModelLimits):
         if own.requested_output_tokens is not None or not isinstance(part, Runnable):
             return own
-        read = _consistent(own.context_window, own.max_input_tokens, own.max_output_tokens, requested, own.source)
+        read = _consistent(
+            own.context_window,
+            own.max_input_tokens,
+            own.max_output_tokens,
+            requested,
+            own.source,
+        )
         return replace(own, **{name: getattr(read, name) for name in _LIMIT_NAMES})
     # Clients add a `models/` or a provider's prefix on their own.
-    names = [str(getattr(part, key, None)).rpartition("/")[2] for key in MODEL_ARGUMENTS]
-    is_replaced = any(str(bound[key]).rpartition("/")[2] not in names for key in MODEL_ARGUMENTS if bound.get(key))
+    names = [
+        str(getattr(part, key, None)).rpartition("/")[2] for key in MODEL_ARGUMENTS
+    ]
+    is_replaced = any(
+        str(bound[key]).rpartition("/")[2] not in names
+        for key in MODEL_ARGUMENTS
+        if bound.get(key)
+    )
     profile = getattr(part, "profile", None)
     if is_replaced or not isinstance(profile, Mapping):
         profile = {}
-    window, largest_output = _tokens(profile.get("max_input_tokens")), _tokens(profile.get("max_output_tokens"))
-    return _consistent(window, None, largest_output, requested, UNKNOWN_SOURCE if window is None else "profile")
+    window, largest_output = (
+        _tokens(profile.get("max_input_tokens")),
+        _tokens(profile.get("max_output_tokens")),
+    )
+    return _consistent(
+        window,
+        None,
+        largest_output,
+        requested,
+        UNKNOWN_SOURCE if window is None else "profile",
+    )
 
 
 def _tokens(value: Any) -> int | None:
     """A positive whole number, also as an integral float (some tables have those), else None."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+    return (
+        value
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0
+        else None
+    )
 
 
 def _consistent(
-    window: int | None, largest_input: int | None, largest_output: int | None, requested: int | None, source: str
+    window: int | None,
+    largest_input: int | None,
+    largest_output: int | None,
+    requested: int | None,
+    source: str,
 ) -> ModelLimits:
     """Drop what contradicts the rest, so that what remains never allows a larger input than was stated."""
     if _exceeds(largest_input, window):
@@ -274,7 +374,9 @@ def _consistent(
     if requested is not None and _exceeds(requested + 1, window):
         requested = None  # such a request cannot be sent; the share of the window is reserved instead
     if _exceeds(largest_output, window) or _exceeds(requested, largest_output):
-        largest_output = None  # the table contradicts the window, or what is configured on purpose
+        largest_output = (
+            None  # the table contradicts the window, or what is configured on purpose
+        )
     return ModelLimits(window, largest_input, largest_output, requested, source=source)
 
 
@@ -316,23 +418,44 @@ def stated_limit(
     if limit is None:
         return {}
     is_window = overflow.kind == "input_plus_output"
-    if not is_window and limits is not None and limits.context_window and not limits.max_input_tokens:
+    if (
+        not is_window
+        and limits is not None
+        and limits.context_window
+        and not limits.max_input_tokens
+    ):
         window = limits.context_window
-        kept = limits.input_limit(limits.output_reserve()) if kept_tokens is None else kept_tokens
+        kept = (
+            limits.input_limit(limits.output_reserve())
+            if kept_tokens is None
+            else kept_tokens
+        )
         is_window = limit == window or (limit < window and limit != kept)
-    return unrefuted({"context_window" if is_window else "max_input_tokens": limit}, accepted_tokens)
+    return unrefuted(
+        {"context_window" if is_window else "max_input_tokens": limit}, accepted_tokens
+    )
 
 
-def for_everybody(learned: Mapping[str, int], declared: ModelLimits | None) -> dict[str, int]:
+def for_everybody(
+    learned: Mapping[str, int], declared: ModelLimits | None
+) -> dict[str, int]:
     """Return the learned limits that hold for other conversations too: those that are near what is declared.
 
     Where nothing is declared, there is nothing that a limit could be far from.
     """
     usable = unrefuted(learned)
-    size = max(declared.context_window or 0, declared.max_input_tokens or 0) if declared else 0
+    size = (
+        max(declared.context_window or 0, declared.max_input_tokens or 0)
+        if declared
+        else 0
+    )
     if not size:
         return usable
-    return {name: n for name, n in usable.items() if size / MOST_TIMES_OFF <= n <= size * MOST_TIMES_OFF}
+    return {
+        name: n
+        for name, n in usable.items()
+        if size / MOST_TIMES_OFF <= n <= size * MOST_TIMES_OFF
+    }
 
 
 def unrefuted(learned: Mapping[str, int], accepted_tokens: int = 0) -> dict[str, int]:
@@ -343,16 +466,27 @@ def unrefuted(learned: Mapping[str, int], accepted_tokens: int = 0) -> dict[str,
 
 def smaller_of(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
     """Return the limits of both; of those that both state, the smaller."""
-    return {name: min(limits[name] for limits in (one, other) if name in limits) for name in {**one, **other}}
+    return {
+        name: min(limits[name] for limits in (one, other) if name in limits)
+        for name in {**one, **other}
+    }
 
 
 def lowered(limits: ModelLimits, learned: Mapping[str, int]) -> ModelLimits:
     """Return the limits with what was learned, where that is smaller."""
     if not learned:
         return limits
-    known = {"context_window": limits.context_window, "max_input_tokens": limits.max_input_tokens}
-    smallest = smaller_of({name: tokens for name, tokens in known.items() if tokens is not None}, learned)
-    window, largest_input = smallest.get("context_window"), smallest.get("max_input_tokens")
+    known = {
+        "context_window": limits.context_window,
+        "max_input_tokens": limits.max_input_tokens,
+    }
+    smallest = smaller_of(
+        {name: tokens for name, tokens in known.items() if tokens is not None}, learned
+    )
+    window, largest_input = (
+        smallest.get("context_window"),
+        smallest.get("max_input_tokens"),
+    )
     outputs = [limits.max_output_tokens, limits.requested_output_tokens]
     if window is not None:
         outputs = [tokens if tokens and tokens < window else None for tokens in outputs]
@@ -367,13 +501,19 @@ def lowered(limits: ModelLimits, learned: Mapping[str, int]) -> ModelLimits:
     )
 
 
-def reserve_within(limits: ModelLimits, configured: int | None, *, learned: bool) -> int:
+def reserve_within(
+    limits: ModelLimits, configured: int | None, *, learned: bool
+) -> int:
     """Return the output reserve; in a learned window no more than the usual share of it.
 
     What requests ask for was chosen for the window that was configured. Each request asks for what is left then.
     """
     reserve, window = limits.output_reserve(configured), limits.context_window
-    return reserve if not learned or window is None else min(reserve, int(window * OUTPUT_SHARE))
+    return (
+        reserve
+        if not learned or window is None
+        else min(reserve, int(window * OUTPUT_SHARE))
+    )
 
 
 REGIONS = {
@@ -428,13 +568,20 @@ class TokenBudget:
     def __post_init__(self) -> None:
         for name in self.__slots__:
             tokens = getattr(self, name)
-            if type(tokens) is not int or tokens < 0:  # made with every measure, and then always right
+            if (
+                type(tokens) is not int or tokens < 0
+            ):  # made with every measure, and then always right
                 require_tokens(name, tokens)
 
     @property
     def fixed_tokens(self) -> int:
         """Tokens of the regions that are in every request: system prompt, tools, summary and pinned messages."""
-        return self.system_tokens + self.tool_tokens + self.summary_tokens + self.pinned_tokens
+        return (
+            self.system_tokens
+            + self.tool_tokens
+            + self.summary_tokens
+            + self.pinned_tokens
+        )
 
     @property
     def history_budget(self) -> int:
@@ -447,20 +594,36 @@ def budget_table(report: Mapping[str, object]) -> str:
 
     Regions that the report leaves out count as 0; an unknown context window is shown as `unknown`.
     """
-    limit, window, total = _count(report, "input_limit"), _count(report, "context_window"), _total(report)
+    limit, window, total = (
+        _count(report, "input_limit"),
+        _count(report, "context_window"),
+        _total(report),
+    )
     # By the total that stands above it; of one within the limit, by its upper bound.
     over_by = max(0, total - limit) or _count(report, "over_by")
-    sizes = {"input limit": limit, **_regions(report), "total": total, "over by": over_by}
+    sizes = {
+        "input limit": limit,
+        **_regions(report),
+        "total": total,
+        "over by": over_by,
+    }
     rows = [
         ("region", "tokens", "of limit"),
         ("context window", f"{window:,}" if window else "unknown", ""),
         ("output reserve", f"{_count(report, 'reserved_tokens'):,}", ""),
-        *((name, f"{tokens:,}", f"{tokens / limit:.1%}" if limit else "") for name, tokens in sizes.items()),
+        *(
+            (name, f"{tokens:,}", f"{tokens / limit:.1%}" if limit else "")
+            for name, tokens in sizes.items()
+        ),
     ]
-    return "\n".join(f"{name:<14}{tokens:>14}{share:>11}".rstrip() for name, tokens, share in rows)
+    return "\n".join(
+        f"{name:<14}{tokens:>14}{share:>11}".rstrip() for name, tokens, share in rows
+    )
 
 
-def refusal(report: Mapping[str, object], kept: Sequence[tuple[str, int]]) -> BudgetExceededError:
+def refusal(
+    report: Mapping[str, object], kept: Sequence[tuple[str, int]]
+) -> BudgetExceededError:
     """Build the error for a request that nothing can make fit: a sentence, the table, and what to change.
 
     `report` is that of the request at its smallest. `kept` are names and tokens of explicit pins and constraints; they
@@ -469,11 +632,17 @@ def refusal(report: Mapping[str, object], kept: Sequence[tuple[str, int]]) -> Bu
     limit = _count(report, "input_limit")
     regions = _regions(report)
     by_size = sorted(regions, key=lambda name: -regions[name])
-    changes = [ADVICE[name] for name in by_size if regions[name] >= max(1, LARGE_SHARE * limit)]
-    if _count(report, "reserved_tokens") >= max(1, LARGE_SHARE * _count(report, "context_window")):
+    changes = [
+        ADVICE[name] for name in by_size if regions[name] >= max(1, LARGE_SHARE * limit)
+    ]
+    if _count(report, "reserved_tokens") >= max(
+        1, LARGE_SHARE * _count(report, "context_window")
+    ):
         changes.append("lower output_reserve")
     if kept and _total(report) - sum(tokens for _, tokens in kept) <= limit:
-        changes.insert(0, "unpin or shorten pinned messages, drop or shorten constraints")
+        changes.insert(
+            0, "unpin or shorten pinned messages, drop or shorten constraints"
+        )
     subject = "the request needs"
     needed = _total(report)
     fixed = {name: tokens for name, tokens in regions.items() if name != "history"}
@@ -481,9 +650,14 @@ def refusal(report: Mapping[str, object], kept: Sequence[tuple[str, int]]) -> Bu
         subject = "fixed regions need"
         regions = fixed
         needed = sum(fixed.values())
-    sizes = ", ".join(f"{name} {tokens:,}" for name, tokens in regions.items() if tokens)
+    sizes = ", ".join(
+        f"{name} {tokens:,}" for name, tokens in regions.items() if tokens
+    )
     change = " or ".join([*changes[:1], "raise context_window"])
-    parts = [f"{subject} {needed:,} of {limit:,} tokens ({sizes}): {change}", budget_table(report)]
+    parts = [
+        f"{subject} {needed:,} of {limit:,} tokens ({sizes}): {change}",
+        budget_table(report),
+    ]
     if kept:
         named = sorted(kept, key=lambda part: -part[1])
         lines = [f"- {name}: {tokens:,} tokens" for name, tokens in named[:MAX_NAMED]]

@@ -8,7 +8,12 @@ from dataclasses import replace
 from langchain_core.messages import AIMessage, AnyMessage
 
 from langchain_ctxwin.core.compaction import cut, recorded
-from langchain_ctxwin.core.limits import ModelLimits, lowered, reserve_within, smaller_of
+from langchain_ctxwin.core.limits import (
+    ModelLimits,
+    lowered,
+    reserve_within,
+    smaller_of,
+)
 from langchain_ctxwin.core.media import MediaLimits, provider_limits
 from langchain_ctxwin.core.parts import Parts
 from langchain_ctxwin.core.recovery import learned_media, remembered_limit
@@ -39,9 +44,15 @@ def measured(
     Raises:
         ConfigError: the limits leave no room for input.
     """
-    documented = provider_limits(parts.rules.provider, stated.context_window or stated.max_input_tokens)
+    documented = provider_limits(
+        parts.rules.provider, stated.context_window or stated.max_input_tokens
+    )
     own = MediaLimits(max_bytes=stated.max_request_bytes, max_images=stated.max_images)
-    media = parts.media.smallest(own).smallest(documented).smallest(learned_media(session, parts.model))
+    media = (
+        parts.media.smallest(own)
+        .smallest(documented)
+        .smallest(learned_media(session, parts.model))
+    )
     parts = replace(parts, media=media)
     request = _sized(parts, session)
     reserve = parts.settings.output_reserve
@@ -62,7 +73,9 @@ def measured(
             limit=limit,
         )
 
-    request = within(_sized(parts, session, full_tokens=full_tokens) if full_tokens else request)
+    request = within(
+        _sized(parts, session, full_tokens=full_tokens) if full_tokens else request
+    )
     for change in (with_record_anew, begun_by_provider):
         if changed := change(request):
             request = within(_sized(parts, changed, full_tokens=full_tokens))
@@ -75,9 +88,13 @@ def with_record_anew(request: Request) -> Session | None:
     messages = request.parts.messages
     if not session.has_edits:
         return None
-    view = with_checksum(recorded(request, replace(request, view=View())).view, messages)
+    view = with_checksum(
+        recorded(request, replace(request, view=View())).view, messages
+    )
     guard = counted(session, messages, reason="what had left was edited or removed")
-    return replace(session, view=view, counts=session.unanchored, guard=guard, has_edits=False)
+    return replace(
+        session, view=view, counts=session.unanchored, guard=guard, has_edits=False
+    )
 
 
 def begun_by_provider(request: Request) -> Session | None:
@@ -99,10 +116,16 @@ def begun_by_provider(request: Request) -> Session | None:
     elif lead is None or (start := parts.history.step_at(lead).index) <= request.start:
         return None
     else:
-        begun = replace(cut(request, start), covered=None, begun_by=message_id(messages, lead))
-        after = with_checksum(recorded(request.shown_as(begun, ""), request).view, messages)
+        begun = replace(
+            cut(request, start), covered=None, begun_by=message_id(messages, lead)
+        )
+        after = with_checksum(
+            recorded(request.shown_as(begun, ""), request).view, messages
+        )
         reason = "the provider compacted what was before"
-        known = {"unbound": position_of(messages, start - 1).to_json()}  # what follows is tied to its compaction
+        known = {
+            "unbound": position_of(messages, start - 1).to_json()
+        }  # what follows is tied to its compaction
     guard = counted(session, messages, reason=reason, **known)
     faults = (*session.faults, f"{reason}: the view begins anew")
     return replace(
@@ -154,7 +177,9 @@ def _sized(parts: Parts, session: Session, *, full_tokens: int = 0) -> Request:
         size = size.known(checked)
     elif report is not None:
         size = request.sizing.extended(size, report.tokens, report.added)
-    return replace(request, size=size, last_report=report, is_checked=checked is not None)
+    return replace(
+        request, size=size, last_report=report, is_checked=checked is not None
+    )
 
 
 def _unbound(session: Session, parts: Parts) -> int:
@@ -176,7 +201,9 @@ def _calibrated(request: Request) -> tuple[Request, tuple[int, int] | None]:
     told = None
     session = request.session
     parts = request.parts
-    if "anchor" not in session.counts and any(map(_has_usage, reversed(parts.messages))):
+    if "anchor" not in session.counts and any(
+        map(_has_usage, reversed(parts.messages))
+    ):
         session, newest = from_history(request)
         told = (newest.at, newest.tokens) if newest else None
     name = session.answering_model(parts.model)
@@ -187,7 +214,10 @@ def _calibrated(request: Request) -> tuple[Request, tuple[int, int] | None]:
 def _checked_tokens(request: Request) -> int | None:
     """Return what the provider counted for exactly this request, when it was asked."""
     checked = request.session.counts.get("checked") or {}
-    same = checked.get("digest") == request.digest and checked.get("estimate") == request.estimates.total_tokens
+    same = (
+        checked.get("digest") == request.digest
+        and checked.get("estimate") == request.estimates.total_tokens
+    )
     return int(checked["tokens"]) if same else None
 
 

@@ -13,13 +13,21 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage
 
-from langchain_ctxwin.core.blocks import MAX_DEPTH, MEDIA_KINDS, RESULT_KEYS, blocks_of, kind_of
+from langchain_ctxwin.core.blocks import (
+    MAX_DEPTH,
+    MEDIA_KINDS,
+    RESULT_KEYS,
+    blocks_of,
+    kind_of,
+)
 from langchain_ctxwin.core.overflow import ContextOverflow
 
 # Of the bytes that an API takes; the rest is for text, a million tokens of which have four megabytes.
 BYTES_SHARE = 0.875
 REFUSED_SHARE = 0.75  # of what a refused request had, where the refusal states no limit
-DROPPED_SHARE = 0.5  # of a limit that is left out at once, so that the prefix changes rarely
+DROPPED_SHARE = (
+    0.5  # of a limit that is left out at once, so that the prefix changes rarely
+)
 INLINE_CHARS = 256  # a shorter text in a block is a name, an address or a type; a picture is longer
 
 
@@ -28,7 +36,9 @@ class MediaLimits:
     """The pictures and files that one request may have; None where nobody knows.
 
     Examples:
-        >>> MediaLimits(max_images=100).smallest(MediaLimits(max_bytes=1_000, max_images=20))
+        >>> MediaLimits(max_images=100).smallest(
+        ...     MediaLimits(max_bytes=1_000, max_images=20)
+        ... )
         MediaLimits(max_bytes=1000, max_images=20)
     """
 
@@ -40,7 +50,9 @@ class MediaLimits:
     def smallest(self, other: MediaLimits) -> MediaLimits:
         """Return the limits of both; of those that both have, the smaller."""
         pairs = ((self.max_bytes, other.max_bytes), (self.max_images, other.max_images))
-        most_bytes, most_images = (min((n for n in pair if n is not None), default=None) for pair in pairs)
+        most_bytes, most_images = (
+            min((n for n in pair if n is not None), default=None) for pair in pairs
+        )
         return MediaLimits(max_bytes=most_bytes, max_images=most_images)
 
     def to_json(self) -> dict[str, int]:
@@ -64,7 +76,10 @@ guide). Of others it is learned from a refusal."""
 def provider_limits(provider: str, window_tokens: int | None) -> MediaLimits:
     """Return what a provider documents for models of such a window; the strictest for one that nobody knows."""
     rows = PROVIDER_LIMITS.get(provider, ())
-    return next((row for most, row in rows if most is None or (window_tokens or 0) <= most), NO_LIMITS)
+    return next(
+        (row for most, row in rows if most is None or (window_tokens or 0) <= most),
+        NO_LIMITS,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,8 +103,13 @@ class MediaSize:
     @classmethod
     def of_all(cls, messages: Iterable[AnyMessage]) -> MediaSize:
         """Return the media of a request."""
-        sizes = [cls.of(message) for message in messages if isinstance(message.content, list)]
-        return cls(num_bytes=sum(size.num_bytes for size in sizes), images=sum(size.images for size in sizes))
+        sizes = [
+            cls.of(message) for message in messages if isinstance(message.content, list)
+        ]
+        return cls(
+            num_bytes=sum(size.num_bytes for size in sizes),
+            images=sum(size.images for size in sizes),
+        )
 
 
 def has_media(message: AnyMessage) -> bool:
@@ -100,14 +120,18 @@ def has_media(message: AnyMessage) -> bool:
 def learned_limits(overflow: ContextOverflow, sent: MediaSize) -> MediaLimits:
     """Return what a refusal because of bytes or images teaches, below what was sent; nothing where that had none."""
     if overflow.unit == "images" and sent.images:
-        return MediaLimits(max_images=min(overflow.most or sent.images, max(1, sent.images - 1)))
+        return MediaLimits(
+            max_images=min(overflow.most or sent.images, max(1, sent.images - 1))
+        )
     if overflow.unit == "bytes" and sent.num_bytes:
         refused = int(REFUSED_SHARE * sent.num_bytes / BYTES_SHARE)
         return MediaLimits(max_bytes=min(overflow.most or refused, refused))
     return NO_LIMITS
 
 
-def left_out(shown: Mapping[str, MediaSize], spared: Iterable[MediaSize], limits: MediaLimits) -> frozenset[str]:
+def left_out(
+    shown: Mapping[str, MediaSize], spared: Iterable[MediaSize], limits: MediaLimits
+) -> frozenset[str]:
     """Return the keys of the messages whose media are not shown: the oldest, as many as it takes, never the newest.
 
     They are left out by whole halves of a limit: the same ones until the next half is needed.
@@ -138,7 +162,9 @@ def _oldest_beyond(sizes: Sequence[int], spared: int, most: float) -> int:
     part = max(1.0, DROPPED_SHARE * most)
     wanted = ceil(surplus / part) * part
     sums = [*accumulate(sizes)]
-    return next((number for number, total in enumerate(sums, 1) if total >= wanted), len(sizes))
+    return next(
+        (number for number, total in enumerate(sums, 1) if total >= wanted), len(sizes)
+    )
 
 
 def without_media(message: AnyMessage, key: str) -> AnyMessage:
@@ -155,10 +181,16 @@ def _stubbed(content: Any, key: str) -> Any:
 def _stub(block: Any, key: str) -> Any:
     kind = kind_of(block)
     if kind in MEDIA_KINDS:
-        return {"type": "text", "text": f"[{kind} left out; still in the history as message {key}]"}
+        return {
+            "type": "text",
+            "text": f"[{kind} left out; still in the history as message {key}]",
+        }
     if kind != "result":
         return block
-    return {**block, **{name: _stubbed(block[name], key) for name in RESULT_KEYS if name in block}}
+    return {
+        **block,
+        **{name: _stubbed(block[name], key) for name in RESULT_KEYS if name in block},
+    }
 
 
 def _media_in(message: AnyMessage) -> Iterator[Mapping[str, Any]]:
@@ -181,5 +213,9 @@ def _inline_chars(value: Any, depth: int = 0) -> int:
         return sum(_inline_chars(part, depth + 1) for part in value.values())
     if isinstance(value, bytes | bytearray):
         return len(value) * 4 // 3
-    is_inline = isinstance(value, str) and len(value) >= INLINE_CHARS and not value.startswith(("http:", "https:"))
+    is_inline = (
+        isinstance(value, str)
+        and len(value) >= INLINE_CHARS
+        and not value.startswith(("http:", "https:"))
+    )
     return len(value) if is_inline else 0

@@ -14,8 +14,20 @@ from langchain_ctxwin.core.pairing import UNKNOWN, Rules
 from langchain_ctxwin.core.tool_schemas import FRAMING
 from langchain_ctxwin.errors import ConfigError, expect
 
-LIMIT_FIELDS = ("context_window", "max_input_tokens", "max_output_tokens", "max_request_bytes", "max_images")
-PRICE_FIELDS = ("input_price", "output_price", "cache_read_price", "cache_write_price", "cache_write_hour_price")
+LIMIT_FIELDS = (
+    "context_window",
+    "max_input_tokens",
+    "max_output_tokens",
+    "max_request_bytes",
+    "max_images",
+)
+PRICE_FIELDS = (
+    "input_price",
+    "output_price",
+    "cache_read_price",
+    "cache_write_price",
+    "cache_write_hour_price",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +39,9 @@ class ModelInfo:
             of at least 0, or the name is empty.
 
     Examples:
-        >>> ModelInfo(name="small", context_window=8192, input_price=Decimal("0.10")).limits.context_window
+        >>> ModelInfo(
+        ...     name="small", context_window=8192, input_price=Decimal("0.10")
+        ... ).limits.context_window
         8192
     """
 
@@ -75,19 +89,27 @@ class ModelInfo:
     provenance: Mapping[str, str] = field(default_factory=dict, hash=False)
     """Field name -> name of the source that stated its value."""
 
-    conflicts: Mapping[str, Mapping[str, object]] = field(default_factory=dict, hash=False)
+    conflicts: Mapping[str, Mapping[str, object]] = field(
+        default_factory=dict, hash=False
+    )
     """Field name -> the values that were not taken, by source."""
 
     def __post_init__(self) -> None:
-        if not expect(self.name, str, "name", "the model's name as its provider spells it"):
-            raise ConfigError("name='': give the model's name as its provider spells it")
+        if not expect(
+            self.name, str, "name", "the model's name as its provider spells it"
+        ):
+            raise ConfigError(
+                "name='': give the model's name as its provider spells it"
+            )
         try:
             _ = self.limits
         except ConfigError as error:
             raise ConfigError(f"{self.name}: {error}") from error
         for name in PRICE_FIELDS:
             price = getattr(self, name)
-            if price is not None and not (isinstance(price, Decimal) and price.is_finite() and price >= 0):
+            if price is not None and not (
+                isinstance(price, Decimal) and price.is_finite() and price >= 0
+            ):
                 raise ConfigError(
                     f"{self.name}: {name}={price!r}: give USD per million tokens as a Decimal of at least 0 made from "
                     "text (a float would carry its rounding error along), or None when it is unknown"
@@ -96,8 +118,13 @@ class ModelInfo:
     @property
     def limits(self) -> ModelLimits:
         """The limits of this model; their source is the one that stated the window, else the input limit."""
-        stated_by = self.provenance.get("context_window") or self.provenance.get("max_input_tokens")
-        return ModelLimits(**{name: getattr(self, name) for name in LIMIT_FIELDS}, source=stated_by or "explicit")
+        stated_by = self.provenance.get("context_window") or self.provenance.get(
+            "max_input_tokens"
+        )
+        return ModelLimits(
+            **{name: getattr(self, name) for name in LIMIT_FIELDS},
+            source=stated_by or "explicit",
+        )
 
 
 CLASS_FAMILIES = {
@@ -147,10 +174,23 @@ CACHE_BREAKPOINTS = "cache_breakpoints"
 
 # Settings of chat models that go along with every call and concern the context.
 CALL_SETTINGS = (
-    *("betas", "cache_control", "cached_content", "context_management", "prompt_cache_key", "thinking", "truncation"),
+    *(
+        "betas",
+        "cache_control",
+        "cached_content",
+        "context_management",
+        "prompt_cache_key",
+        "thinking",
+        "truncation",
+    ),
 )
 # Settings of a chat model that make it use OpenAI's Responses API, which keeps and compacts history.
-RESPONSES_MARKS = ("use_responses_api", "use_previous_response_id", "context_management", "truncation")
+RESPONSES_MARKS = (
+    "use_responses_api",
+    "use_previous_response_id",
+    "context_management",
+    "truncation",
+)
 
 
 def family_of(model: object) -> str:
@@ -172,14 +212,20 @@ def rules_of(model: object) -> Rules:
     rules = RULES.get(family, UNKNOWN)
     if getattr(inner, "openai_api_base", None):
         is_marked = any(getattr(inner, mark, None) for mark in RESPONSES_MARKS)
-        uses_responses = is_marked or getattr(inner, "output_version", None) == "responses/v1"
+        uses_responses = (
+            is_marked or getattr(inner, "output_version", None) == "responses/v1"
+        )
         rules = replace(UNKNOWN, provider="openai" if uses_responses else "other")
     profile = getattr(inner, "profile", None)
-    tools_can_come_later = isinstance(profile, Mapping) and profile.get("mid_conversation_tools") is True
+    tools_can_come_later = (
+        isinstance(profile, Mapping) and profile.get("mid_conversation_tools") is True
+    )
     # Azure's API refuses the key of a prompt cache in some of its versions.
     is_azure = any(cls.__name__ == "AzureChatOpenAI" for cls in type(inner).__mro__)
     thinking = arguments_of(model).get("thinking")
-    thinks_each_time = isinstance(thinking, Mapping) and thinking.get("type") == MANUAL_THINKING
+    thinks_each_time = (
+        isinstance(thinking, Mapping) and thinking.get("type") == MANUAL_THINKING
+    )
     takes_cache_key = rules.provider == "openai" and not is_azure
     return replace(
         rules,
@@ -203,7 +249,11 @@ def _has_breakpoints(model: object) -> bool:
 def arguments_of(model: Any) -> dict[str, Any]:
     """Return what a chat model is set to send with each call, those of its bindings before its own."""
     *bindings, inner = _layers(model)
-    given = {name: value for binding in reversed(bindings) for name, value in getattr(binding, "kwargs", {}).items()}
+    given = {
+        name: value
+        for binding in reversed(bindings)
+        for name, value in getattr(binding, "kwargs", {}).items()
+    }
     own = {name: getattr(inner, name, None) for name in CALL_SETTINGS}
     return {**own, **(getattr(inner, "model_kwargs", None) or {}), **given}
 
@@ -219,7 +269,14 @@ def model_name(model: Any) -> str:
 
 
 def _class_family(model: object) -> str:
-    return next((family for cls in type(model).__mro__ if (family := CLASS_FAMILIES.get(cls.__name__))), "")
+    return next(
+        (
+            family
+            for cls in type(model).__mro__
+            if (family := CLASS_FAMILIES.get(cls.__name__))
+        ),
+        "",
+    )
 
 
 def unbound(model: Any) -> Any:
@@ -230,6 +287,9 @@ def unbound(model: Any) -> Any:
 def _layers(model: Any) -> list[Any]:
     """The bindings around a model, the outermost first, and the model itself."""
     layers = [model]
-    while len(layers) <= MAX_BINDINGS and (bound := getattr(layers[-1], "bound", None)) is not None:
+    while (
+        len(layers) <= MAX_BINDINGS
+        and (bound := getattr(layers[-1], "bound", None)) is not None
+    ):
         layers.append(bound)
     return layers

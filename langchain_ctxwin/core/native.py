@@ -36,29 +36,45 @@ PROVIDERS = {
 PORTABLE_KINDS = frozenset({"text", "call", "result", "text file", *MEDIA_KINDS})
 """Blocks that every integration sends in its provider's own shape, or leaves to `tool_calls`."""
 
-NEVER_DEFER = frozenset({"gemini", "other"})  # their prompt holds the definition of every tool, however it is marked
-MEMORY_TYPE = "memory_"  # begins the type of Anthropic's memory tool; its version follows
+NEVER_DEFER = frozenset(
+    {"gemini", "other"}
+)  # their prompt holds the definition of every tool, however it is marked
+MEMORY_TYPE = (
+    "memory_"  # begins the type of Anthropic's memory tool; its version follows
+)
 
 # Reasoning that Anthropic signs; newer models tie each block to all that precedes it (Anthropic, preserved thinking).
 BOUND_TYPES = frozenset({"thinking", "redacted_thinking"})
 
-FOUND_KEY = "ctxwin_tools"  # key of an artifact that names the tools which a search found
+FOUND_KEY = (
+    "ctxwin_tools"  # key of an artifact that names the tools which a search found
+)
 COMPACTED_TEXT = "[Summary that the provider before wrote of what came earlier]"
-UNREADABLE_TEXT = "[A summary that only the provider before can read was left out here.]"
+UNREADABLE_TEXT = (
+    "[A summary that only the provider before can read was left out here.]"
+)
 
 
 def provider_named(name: object) -> str:
     """Return the provider that a name belongs to; empty where it says nothing."""
     lowered = name.lower() if isinstance(name, str) else ""
-    return next((provider for word, provider in PROVIDERS.items() if word in lowered), "")
+    return next(
+        (provider for word, provider in PROVIDERS.items() if word in lowered), ""
+    )
 
 
 def compaction_in(message: BaseMessage) -> Mapping[str, Any] | None:
     """Return the newest compaction by a provider that a message brings; None without one, or for one that failed."""
     if not isinstance(message, AIMessage):
         return None
-    compactions = [block for block in blocks_of(message.content) if kind_of(block) == "compaction"]
-    finished = (block for block in reversed(compactions) if _text(block) or block.get("encrypted_content"))
+    compactions = [
+        block for block in blocks_of(message.content) if kind_of(block) == "compaction"
+    ]
+    finished = (
+        block
+        for block in reversed(compactions)
+        if _text(block) or block.get("encrypted_content")
+    )
     return next(finished, None)
 
 
@@ -90,13 +106,26 @@ def readable(message: AnyMessage, provider: str) -> AnyMessage:
     label; what has none is left out.
 
     Examples:
-        >>> answer = AIMessage([{"type": "compaction", "content": "Ann flies on Monday."}])
+        >>> answer = AIMessage(
+        ...     [{"type": "compaction", "content": "Ann flies on Monday."}]
+        ... )
         >>> readable(answer, "gemini").content[0]["text"].splitlines()[1]
         'Ann flies on Monday.'
     """
-    if not provider or not isinstance(message, AIMessage | ToolMessage) or not isinstance(message.content, list):
+    if (
+        not provider
+        or not isinstance(message, AIMessage | ToolMessage)
+        or not isinstance(message.content, list)
+    ):
         return message
-    special = next((block for block in blocks_of(message.content) if kind_of(block) not in PORTABLE_KINDS), None)
+    special = next(
+        (
+            block
+            for block in blocks_of(message.content)
+            if kind_of(block) not in PORTABLE_KINDS
+        ),
+        None,
+    )
     if special is None or _maker(message, special) in {"", provider}:
         return message
     blocks = [part for block in message.content for part in _portable(block)]
@@ -113,7 +142,10 @@ def without_bound_reasoning(message: AnyMessage) -> AnyMessage:
 
     Examples:
         >>> answer = AIMessage(
-        ...     [{"type": "thinking", "thinking": "Hm.", "signature": "x"}, {"type": "text", "text": "4"}]
+        ...     [
+        ...         {"type": "thinking", "thinking": "Hm.", "signature": "x"},
+        ...         {"type": "text", "text": "4"},
+        ...     ]
         ... )
         >>> without_bound_reasoning(answer).content
         [{'type': 'text', 'text': '4'}]
@@ -121,7 +153,11 @@ def without_bound_reasoning(message: AnyMessage) -> AnyMessage:
     if not isinstance(message, AIMessage):
         return message
     content = without_blocks(message.content, lambda block: _is_bound(message, block))
-    return message if content is message.content else message.model_copy(update={"content": content})
+    return (
+        message
+        if content is message.content
+        else message.model_copy(update={"content": content})
+    )
 
 
 def loaded_tools(message: BaseMessage) -> list[str]:
@@ -137,20 +173,30 @@ def loading(message: AnyMessage) -> AnyMessage:
     names = artifact.get(FOUND_KEY) if isinstance(artifact, Mapping) else None
     if not names or not isinstance(names, list):
         return message
-    references = [{"type": TOOL_REFERENCE_TYPE, "tool_name": str(name)} for name in names]
+    references = [
+        {"type": TOOL_REFERENCE_TYPE, "tool_name": str(name)} for name in names
+    ]
     return message.model_copy(update={"content": references})
 
 
 def deferred(tool: Any) -> Any:
     """Return a tool that is not in the prompt until a message loads it; None for a form that cannot say so."""
     if isinstance(tool, BaseTool):
-        return tool.model_copy(update={"extras": {**(tool.extras or {}), "defer_loading": True}})
-    return {**tool, "defer_loading": True} if isinstance(tool, Mapping) and "input_schema" in tool else None
+        return tool.model_copy(
+            update={"extras": {**(tool.extras or {}), "defer_loading": True}}
+        )
+    return (
+        {**tool, "defer_loading": True}
+        if isinstance(tool, Mapping) and "input_schema" in tool
+        else None
+    )
 
 
 def is_deferred(tool: Any) -> bool:
     """True for a tool that is marked `defer_loading`: its definition is not in the prompt until a search loads it."""
-    about = tool if isinstance(tool, Mapping) else {"extras": getattr(tool, "extras", None)}
+    about = (
+        tool if isinstance(tool, Mapping) else {"extras": getattr(tool, "extras", None)}
+    )
     extras = about.get("extras")
     marks = extras if isinstance(extras, Mapping) else {}
     return about.get("defer_loading") is True or marks.get("defer_loading") is True
@@ -176,8 +222,16 @@ def in_prompt(tools: Sequence[Any], provider: str) -> Sequence[Any]:
 
 
 def _announced(tool: Any) -> Any:
-    about = tool if isinstance(tool, Mapping) else {"name": tool.name, "description": tool.description}
-    return {"name": str(about.get("name") or ""), "description": str(about.get("description") or ""), "parameters": {}}
+    about = (
+        tool
+        if isinstance(tool, Mapping)
+        else {"name": tool.name, "description": tool.description}
+    )
+    return {
+        "name": str(about.get("name") or ""),
+        "description": str(about.get("description") or ""),
+        "parameters": {},
+    }
 
 
 def _maker(message: BaseMessage, block: Mapping[str, Any]) -> str:
@@ -206,7 +260,9 @@ def _references(content: Any, depth: int = 0) -> Iterator[Mapping[str, Any]]:
         if kind_of(block) == "tool reference":
             yield block
         elif depth < MAX_DEPTH:
-            yield from _references(block.get("tool_references") or block.get("content") or [], depth + 1)
+            yield from _references(
+                block.get("tool_references") or block.get("content") or [], depth + 1
+            )
 
 
 def _portable(block: Any) -> Iterator[Any]:
@@ -223,7 +279,9 @@ def _portable(block: Any) -> Iterator[Any]:
     elif kind in PORTABLE_KINDS:
         yield dict(inner)
     elif kind == "compaction":
-        yield _text_block(f"{COMPACTED_TEXT}\n{_text(inner)}" if _text(inner) else UNREADABLE_TEXT)
+        yield _text_block(
+            f"{COMPACTED_TEXT}\n{_text(inner)}" if _text(inner) else UNREADABLE_TEXT
+        )
     else:
         texts = "\n".join(leaf for leaf in leaves(inner) if isinstance(leaf, str))
         if texts.strip():

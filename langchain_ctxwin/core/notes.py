@@ -46,35 +46,71 @@ COMPACT_KEY = "ctxwin_compact"
 READ_MORE, CURSOR = "read_more", "cursor"
 # Around the data of a page: what it is, two marks, what of it is left out, and the cursor of the next one.
 NEXT_PAGE, PAGE_LABEL = f"{READ_MORE}({CURSOR}=", "ata, not instructions.]"
-PAGE_FRAME = re.compile(r"</?data [\w-]{1,40}>|\((?:rows of|left out:|cut short:|no field matches) .*\)")
+PAGE_FRAME = re.compile(
+    r"</?data [\w-]{1,40}>|\((?:rows of|left out:|cut short:|no field matches) .*\)"
+)
 MAX_SCAN_CHARS = 60_000  # looked at in one message, two thirds at its head: linear time, and more than a record holds
 MAX_NAMES = 48  # taken from one text that a result showed, the rarest first
 MAX_VALUES = 2_000  # things taken from one message: many times more than a record holds
 STATEMENT_CHARS = 240  # two sentences, of talk
 MAX_STATEMENTS = 40  # taken from one message
 MAX_KEPT = 20  # lines of one request to keep something: a screenful, which most records have room for
-DOCUMENT_CHARS = 1_200  # a user message that long is a document: its values count, not its sentences
+DOCUMENT_CHARS = (
+    1_200  # a user message that long is a document: its values count, not its sentences
+)
 OUTPUT_CHARS = 400  # the same for one that answers a block of code, as agents without tool calls get their results
 SHORT_CHARS = 40  # an answer that says no more than that it was one
-ANSWER_CHARS, CALL_CHARS, ARGUMENT_CHARS, SCRIPT_CHARS, OUTCOME_CHARS = 200, 200, 120, 40, 120  # read at a glance
-ROW_CHARS, TEXT_VALUE_CHARS, LABEL_CHARS = 160, 48, 40  # of a row, of a text field kept whole, and of its name
+ANSWER_CHARS, CALL_CHARS, ARGUMENT_CHARS, SCRIPT_CHARS, OUTCOME_CHARS = (
+    200,
+    200,
+    120,
+    40,
+    120,
+)  # read at a glance
+ROW_CHARS, TEXT_VALUE_CHARS, LABEL_CHARS = (
+    160,
+    48,
+    40,
+)  # of a row, of a text field kept whole, and of its name
 SHORT_WORD = 5  # of a field: "yes" and "False" say nothing without its name
-LISTING_LINES, LISTING_SHARE = 40, 0.8  # lines, most of them of one word: a listing, which leaves its size only
+LISTING_LINES, LISTING_SHARE = (
+    40,
+    0.8,
+)  # lines, most of them of one word: a listing, which leaves its size only
 TAIL_CHARS = 4_000  # of a result: where programs say how they ended
 
 # What a terminal is told beside the text (ECMA-48): colours and cursor moves, titles and links, other commands.
-TERMINAL = re.compile(r"\x1b\[[0-?]*+[ -/]*+[@-~]|\x1b\][^\x07\x1b]*+(?:\x07|\x1b\\)?|\x1b[ -/]*+[0-Z\\^-~]")
+TERMINAL = re.compile(
+    r"\x1b\[[0-?]*+[ -/]*+[@-~]|\x1b\][^\x07\x1b]*+(?:\x07|\x1b\\)?|\x1b[ -/]*+[0-Z\\^-~]"
+)
 
 Result = tuple[ToolMessage, str]  # a result with the id of its message
 _PLAIN_WORD = re.compile(r"[^\W\d_]{3,24}")
 _SMALL_WORDS = frozenset(
-    ("the", "this", "that", "and", "are", "was", "has", "had", "not", "for", "its", "from", "with")
+    (
+        "the",
+        "this",
+        "that",
+        "and",
+        "are",
+        "was",
+        "has",
+        "had",
+        "not",
+        "for",
+        "its",
+        "from",
+        "with",
+    )
 )
 _TELLING = re.compile(r"[A-Za-z]{4}")  # a value that holds a word needs no label
 _NO_NAME = re.compile(r"[^\w.@#$€%/-]+")
 _NAMING = re.compile(r"\d{6}|[A-Za-z][_-]?\d|\d[A-Za-z]|\w/\w")
 _RUN = re.compile(r"(.)\1+")
-_SHAPE = str.maketrans("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", "a" * 26 + "A" * 26 + "9" * 10)
+_SHAPE = str.maketrans(
+    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789",
+    "a" * 26 + "A" * 26 + "9" * 10,
+)
 _CODE = re.compile(r"```[^\n`]*\n(.*?)(?:```|\Z)", re.DOTALL)
 _NEXT = re.compile(
     r"\b(?:I['\u2019]ll|I will|I'm going to|let (?:me|us)|let['\u2019]s|next,? I|now I|I need to|I still)\b",
@@ -92,21 +128,32 @@ _NUMBERING = re.compile(r"\d{1,2}[.)]")
 _CALL_LINE = re.compile(r"[\w.-]{1,64}\(|ran |answered: |noted: ")
 
 # What names an object among others of its kind, and what says how something went.
-_KEY_FIELD = re.compile(r"(?:^|_)(?:id|key|uuid|sku|path|url|email|number)s?$|[a-z](?:I[dD]|Key|Number)s?$")
+_KEY_FIELD = re.compile(
+    r"(?:^|_)(?:id|key|uuid|sku|path|url|email|number)s?$|[a-z](?:I[dD]|Key|Number)s?$"
+)
 _ID_FIELD = re.compile(r"(?:^i|_i|I)[dD]s?$")
 _ENDING = re.compile(r"(?:_ids?|I[dD]s?|s)$")
-_STATE_FIELD = re.compile(r"(?:status|state|result|message|success|total|count|balance|reason)$", re.IGNORECASE)
+_STATE_FIELD = re.compile(
+    r"(?:status|state|result|message|success|total|count|balance|reason)$",
+    re.IGNORECASE,
+)
 _EXIT = re.compile(
-    r"<?\b(?:return ?code|exit(?:ed)?(?: with)?(?: (?:code|status))?)\b[ :=>]{1,3}(-?\d+)", re.IGNORECASE
+    r"<?\b(?:return ?code|exit(?:ed)?(?: with)?(?: (?:code|status))?)\b[ :=>]{1,3}(-?\d+)",
+    re.IGNORECASE,
 )
 _FAILURE = re.compile(
     r"^(?:E\s+)?(?:(?:[\w.]*(?:Error|Exception)|error|fatal)\b(?::.*)?|(?:\S+: ){1,3}.*"
     r"(?:not found|No such file|[Dd]enied|cannot |invalid ).*)$",
     re.MULTILINE,
 )
-_COUNTED = re.compile(r"\b\d+ (?:passed|failed|errors?|skipped)\b|\bRan \d+ tests?\b|\bFAILED \([^)\n]*\)")
+_COUNTED = re.compile(
+    r"\b\d+ (?:passed|failed|errors?|skipped)\b|\bRan \d+ tests?\b|\bFAILED \([^)\n]*\)"
+)
 _TAG = re.compile(r"</?\w+>")
-_LICENCE = re.compile(r"\s*[^\n]{0,40}\blicen[cs]e\b[^\n]{0,40}\n[\s\S]*(?:hereby granted|warrant)", re.IGNORECASE)
+_LICENCE = re.compile(
+    r"\s*[^\n]{0,40}\blicen[cs]e\b[^\n]{0,40}\n[\s\S]*(?:hereby granted|warrant)",
+    re.IGNORECASE,
+)
 
 
 def is_asked(messages: Sequence[AnyMessage], since: Position | None) -> bool:
@@ -119,17 +166,27 @@ def is_asked(messages: Sequence[AnyMessage], since: Position | None) -> bool:
 def asked_lines(messages: Sequence[AnyMessage]) -> tuple[RecordLine, ...]:
     """Return the lines for what must stay, as the agent said after its last answer."""
     positions = sorted(_requests(messages))
-    return tuple(line for i in positions for line in _kept_lines(messages[i], message_id(messages, i)))
+    return tuple(
+        line
+        for i in positions
+        for line in _kept_lines(messages[i], message_id(messages, i))
+    )
 
 
 def lines_to_keep(text: str, key: str) -> Iterator[RecordLine]:
     """Yield one line for each statement of a text that must stay."""
     for statement in _sentences(text)[:MAX_KEPT]:
-        yield RecordLine("open", f"{KEEP}{one_line(statement)[:STATEMENT_CHARS]}", key, HOLDS)
+        yield RecordLine(
+            "open", f"{KEEP}{one_line(statement)[:STATEMENT_CHARS]}", key, HOLDS
+        )
 
 
 def _kept_lines(message: AnyMessage, key: str) -> Iterator[RecordLine]:
-    keep = message.additional_kwargs.get(COMPACT_KEY) if isinstance(message, ToolMessage) else None
+    keep = (
+        message.additional_kwargs.get(COMPACT_KEY)
+        if isinstance(message, ToolMessage)
+        else None
+    )
     return lines_to_keep(keep, key) if isinstance(keep, str) else iter(())
 
 
@@ -153,12 +210,25 @@ def record_lines(
 
     What tools call their `parameters`, and what calls of these messages do, stays longest of what results showed.
     """
-    parts = [(part, key) for message, key in zip(messages, ids, strict=True) for part in standard(message)]
-    return _notes([part for part, _ in parts], [key for _, key in parts], before, rules, parameters)
+    parts = [
+        (part, key)
+        for message, key in zip(messages, ids, strict=True)
+        for part in standard(message)
+    ]
+    return _notes(
+        [part for part, _ in parts],
+        [key for _, key in parts],
+        before,
+        rules,
+        parameters,
+    )
 
 
 def lasting(
-    message: AnyMessage, key: str, before: AnyMessage | None = None, rules: Rules = is_standing
+    message: AnyMessage,
+    key: str,
+    before: AnyMessage | None = None,
+    rules: Rules = is_standing,
 ) -> list[RecordLine]:
     """Return the lines for what a person said that goes on to hold, or has a value; of a document the former alone."""
     text = _text(message.content)
@@ -175,13 +245,17 @@ def parse_record(text: str) -> tuple[RecordLine, ...]:
     for number, raw in enumerate(text.split("\n")):
         line = one_line(raw)
         if line.startswith(PREFIX["seen"]):
-            found.append(RecordLine("seen", line.removeprefix(PREFIX["seen"]), source, USED))
+            found.append(
+                RecordLine("seen", line.removeprefix(PREFIX["seen"]), source, USED)
+            )
             continue
         source = f"#{number}"
         if line.startswith(EARLIER):
             found.append(RecordLine("seen", line.removeprefix(EARLIER), source, USED))
         elif line.startswith(PREFIX["open"]):
-            found.append(RecordLine("open", line.removeprefix(PREFIX["open"]), source, USED))
+            found.append(
+                RecordLine("open", line.removeprefix(PREFIX["open"]), source, USED)
+            )
         elif _CALL_LINE.match(line):
             found.append(RecordLine("done", line, source, USED))
         else:
@@ -197,16 +271,28 @@ def _notes(
     parameters: Collection[str],
 ) -> Iterator[RecordLine]:
     answers, others = _results(messages, ids)
-    calls = [call for message in messages if isinstance(message, AIMessage) for call in message.tool_calls]
+    calls = [
+        call
+        for message in messages
+        if isinstance(message, AIMessage)
+        for call in message.tool_calls
+    ]
     names = [*chain(parameters, *(call["args"] for call in calls))]
-    parameters = {_plain(name) for name in names} | {"id" for name in names if _ID_FIELD.search(name)}
+    parameters = {_plain(name) for name in names} | {
+        "id" for name in names if _ID_FIELD.search(name)
+    }
     for position, (message, key) in enumerate(zip(messages, ids, strict=True)):
         if isinstance(message, AIMessage):
-            results = [answers.pop((position, number), None) for number in range(len(message.tool_calls))]
+            results = [
+                answers.pop((position, number), None)
+                for number in range(len(message.tool_calls))
+            ]
             yield from _of_answer(message, key, results, parameters)
         elif isinstance(message, HumanMessage):
             yield from _of_person(_text(message.content), key, before, rules)
-        elif not isinstance(message, ToolMessage):  # a system message in mid-conversation
+        elif not isinstance(
+            message, ToolMessage
+        ):  # a system message in mid-conversation
             yield from _values(_text(message.content), key, uses=USED)
         before = message
     for message, key in others:
@@ -214,7 +300,9 @@ def _notes(
         yield from _seen(_found(message), key, parameters)
 
 
-def _results(messages: Sequence[AnyMessage], ids: Sequence[str]) -> tuple[dict[tuple[int, int], Result], list[Result]]:
+def _results(
+    messages: Sequence[AnyMessage], ids: Sequence[str]
+) -> tuple[dict[tuple[int, int], Result], list[Result]]:
     """The results by the positions of the message that called and of the call in it; then all others.
 
     Ids of calls are used again, and calls without ids have their results in order.
@@ -237,7 +325,10 @@ def _results(messages: Sequence[AnyMessage], ids: Sequence[str]) -> tuple[dict[t
 
 
 def _of_answer(
-    message: AIMessage, key: str, results: Sequence[Result | None], parameters: Collection[str]
+    message: AIMessage,
+    key: str,
+    results: Sequence[Result | None],
+    parameters: Collection[str],
 ) -> Iterator[RecordLine]:
     text = said_in(message)
     commands = [] if message.tool_calls else _CODE.findall(text[:MAX_SCAN_CHARS])
@@ -246,49 +337,94 @@ def _of_answer(
     if len(text.strip()) > SHORT_CHARS and not (commands or message.tool_calls):
         yield RecordLine("done", f"answered: {_clipped(text, ANSWER_CHARS)}", key, USED)
     sentences = _sentences(text[:DOCUMENT_CHARS])
-    findings = [sentence for sentence in sentences if _FINDING.search(sentence) and not _NEXT.search(sentence)]
+    findings = [
+        sentence
+        for sentence in sentences
+        if _FINDING.search(sentence) and not _NEXT.search(sentence)
+    ]
     if message.tool_calls and findings:
-        yield RecordLine("done", f"noted: {_clipped(findings[-1], STATEMENT_CHARS)}", key, USED)
+        yield RecordLine(
+            "done", f"noted: {_clipped(findings[-1], STATEMENT_CHARS)}", key, USED
+        )
     yield from _values(text, key, uses=NAMED)
     for call, found in zip(message.tool_calls, results, strict=True):
-        result, result_key = found or (None, key)  # who deletes a result takes back what it said
+        result, result_key = found or (
+            None,
+            key,
+        )  # who deletes a result takes back what it said
         if result is not None and COMPACT_KEY in result.additional_kwargs:
             yield from _kept_lines(result, result_key)
             continue
-        args = {name: value for name, value in call["args"].items() if (call["name"], name) != (READ_MORE, CURSOR)}
+        args = {
+            name: value
+            for name, value in call["args"].items()
+            if (call["name"], name) != (READ_MORE, CURSOR)
+        }
         told = "no result" if result is None else _outcome(result)
-        yield RecordLine("done", f"{_call(call['name'], args)} → {told}", result_key, USED)
-        yield from _values("\n".join(str(value) for _, value in _leaves(args)), result_key, uses=USED)
+        yield RecordLine(
+            "done", f"{_call(call['name'], args)} → {told}", result_key, USED
+        )
+        yield from _values(
+            "\n".join(str(value) for _, value in _leaves(args)), result_key, uses=USED
+        )
         if result is not None:
             yield from _seen(_found(result), result_key, parameters)
-    intents = [sentence for sentence in _sentences(text[-DOCUMENT_CHARS:]) if _NEXT.search(sentence)]
-    if intents or not message.tool_calls:  # an answer that leaves nothing open closes what was
-        yield RecordLine("open", _clipped(intents[-1], STATEMENT_CHARS) if intents else "", key, USED)
+    intents = [
+        sentence
+        for sentence in _sentences(text[-DOCUMENT_CHARS:])
+        if _NEXT.search(sentence)
+    ]
+    if (
+        intents or not message.tool_calls
+    ):  # an answer that leaves nothing open closes what was
+        yield RecordLine(
+            "open", _clipped(intents[-1], STATEMENT_CHARS) if intents else "", key, USED
+        )
 
 
-def _of_person(text: str, key: str, previous: AnyMessage | None, rules: Rules) -> Iterator[RecordLine]:
+def _of_person(
+    text: str, key: str, previous: AnyMessage | None, rules: Rules
+) -> Iterator[RecordLine]:
     if _is_output(text, previous):
         yield from _seen(text, key, ())
         return
     found, is_document = _statements(text, key, rules), len(text) > DOCUMENT_CHARS
-    if is_document or len(found) >= MAX_STATEMENTS or any(line.text.endswith("…") for line in found):
+    if (
+        is_document
+        or len(found) >= MAX_STATEMENTS
+        or any(line.text.endswith("…") for line in found)
+    ):
         yield from _values(text, key, uses=NAMED)
     yield from (line for line in found if not is_document or line.uses >= HOLDS)
 
 
 def _is_output(text: str, previous: AnyMessage | None) -> bool:
     """True for what answers a block of code and is too long for a person's reply to it."""
-    is_code = isinstance(previous, AIMessage) and not previous.tool_calls and "```" in _text(previous.content)
+    is_code = (
+        isinstance(previous, AIMessage)
+        and not previous.tool_calls
+        and "```" in _text(previous.content)
+    )
     return is_code and len(text) > OUTPUT_CHARS
 
 
 def _statements(text: str, key: str, rules: Rules) -> list[RecordLine]:
     """What a person says, of a long text at both ends; what follows a label ("RULE: ...") holds as that does."""
-    both = f"{text[:DOCUMENT_CHARS]}\n{text[-DOCUMENT_CHARS:]}" if len(text) > 2 * DOCUMENT_CHARS else text
+    both = (
+        f"{text[:DOCUMENT_CHARS]}\n{text[-DOCUMENT_CHARS:]}"
+        if len(text) > 2 * DOCUMENT_CHARS
+        else text
+    )
     found = list[RecordLine]()
     for line in map(one_line, both.split("\n")):
         for sentence in _sentences(line):
-            uses = HOLDS if is_labelled(line) or rules(sentence) else USED if _has_value(sentence) else NAMED
+            uses = (
+                HOLDS
+                if is_labelled(line) or rules(sentence)
+                else USED
+                if _has_value(sentence)
+                else NAMED
+            )
             chars = DOCUMENT_CHARS if uses == HOLDS else STATEMENT_CHARS
             found.append(RecordLine("said", _cut(sentence, chars), key, uses))
     return found[:MAX_STATEMENTS]
@@ -309,11 +445,14 @@ def _has_value(statement: str) -> bool:
 
 def _call(name: str, args: Mapping[str, Any]) -> str:
     texts = {
-        label: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+        label: value
+        if isinstance(value, str)
+        else json.dumps(value, ensure_ascii=False, default=str)
         for label, value in args.items()
     }
     texts = {
-        label: _clipped(value, SCRIPT_CHARS if "\n" in value else ARGUMENT_CHARS) for label, value in texts.items()
+        label: _clipped(value, SCRIPT_CHARS if "\n" in value else ARGUMENT_CHARS)
+        for label, value in texts.items()
     }
     if len(texts) == 1:
         (shown,) = texts.values()
@@ -325,24 +464,47 @@ def _call(name: str, args: Mapping[str, Any]) -> str:
 def _outcome(result: ToolMessage) -> str:
     """How a call ended: its error, counts and exit status; else its text, the fields of state, or its size."""
     text = _found(result).strip()
-    end = text[-TAIL_CHARS:] if len(text) < 2 * TAIL_CHARS else f"{text[:OUTCOME_CHARS]}\n{text[-TAIL_CHARS:]}"
+    end = (
+        text[-TAIL_CHARS:]
+        if len(text) < 2 * TAIL_CHARS
+        else f"{text[:OUTCOME_CHARS]}\n{text[-TAIL_CHARS:]}"
+    )
     failures = _FAILURE.findall(end) or [text][: result.status == "error"]
     told = [_clipped(failure, OUTCOME_CHARS) for failure in failures[-1:]]
     told += dict.fromkeys(_COUNTED.findall(end))
     told += [f"exit {status}" for status in _EXIT.findall(end)[-1:] if status != "0"]
     if told:
-        return ", ".join(told) if result.status != "error" else f"error {', '.join(told)}"
+        return (
+            ", ".join(told) if result.status != "error" else f"error {', '.join(told)}"
+        )
     data = _data(text)
     if isinstance(data, Mapping):
-        states = [f"{_name(name)}={value}" for name, value in data.items() if _STATE_FIELD.search(name)]
-        sizes = [f"{len(value):,} {_name(name)}" for name, value in data.items() if isinstance(value, list)]
+        states = [
+            f"{_name(name)}={value}"
+            for name, value in data.items()
+            if _STATE_FIELD.search(name)
+        ]
+        sizes = [
+            f"{len(value):,} {_name(name)}"
+            for name, value in data.items()
+            if isinstance(value, list)
+        ]
         if states or len(text) > OUTCOME_CHARS:
-            return _clipped(", ".join([*states, *sizes]), OUTCOME_CHARS) or f"{len(data):,} fields"
+            return (
+                _clipped(", ".join([*states, *sizes]), OUTCOME_CHARS)
+                or f"{len(data):,} fields"
+            )
     plain = one_line(_TAG.sub(" ", _EXIT.sub(" ", text[: 4 * OUTCOME_CHARS])))
     if len(text) < 4 * OUTCOME_CHARS and len(plain) <= OUTCOME_CHARS:
         return plain or "ok"
     lines = text.count("\n") + 1
-    return f"{len(data):,} rows" if data else f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters"
+    return (
+        f"{len(data):,} rows"
+        if data
+        else f"{lines:,} lines"
+        if lines > 1
+        else f"{len(text):,} characters"
+    )
 
 
 def _text(content: Any) -> str:
@@ -381,14 +543,22 @@ def _rows(data: Any, key: str, parameters: Collection[str]) -> Iterator[RecordLi
     keys: dict[str, dict[str, None]] = {}
     rows = list[RecordLine]()
     for fields in _objects(data):
-        taken = [name for name in fields if _plain(name) in parameters or _KEY_FIELD.search(name)]
+        taken = [
+            name
+            for name in fields
+            if _plain(name) in parameters or _KEY_FIELD.search(name)
+        ]
         for name in taken:
-            words = (text for text in fields[name] if is_value(text) and WORD.fullmatch(text))
+            words = (
+                text for text in fields[name] if is_value(text) and WORD.fullmatch(text)
+            )
             keys.setdefault(name, {}).update(dict.fromkeys(words))
         rows += _row(fields, key, taken)
     for name, texts in keys.items():
         uses = USED if _plain(name) in parameters else NAMED
-        yield from (RecordLine("seen", _labelled(name, text), key, uses) for text in texts)
+        yield from (
+            RecordLine("seen", _labelled(name, text), key, uses) for text in texts
+        )
     yield from rows
 
 
@@ -413,7 +583,10 @@ def _objects(data: Any) -> Iterator[dict[str, dict[str, None]]]:
 def _fields(label: str, value: Any) -> Iterator[tuple[str, Any]]:
     """The fields of an object, with those of its parts; of a list its members under its own name."""
     if not isinstance(value, Mapping):
-        yield from ((label, one) for one in (value if isinstance(value, list | tuple) else [value]))
+        yield from (
+            (label, one)
+            for one in (value if isinstance(value, list | tuple) else [value])
+        )
         return
     for name, one in value.items():
         if isinstance(one, Mapping) and not has_digit(str(name)) and _is_part(one):
@@ -425,19 +598,30 @@ def _fields(label: str, value: Any) -> Iterator[tuple[str, Any]]:
 def _is_part(value: Mapping[Any, Any]) -> bool:
     """True for an object that is told with the one that holds it: without a key of its own, and nothing nested."""
     has_key = any(_KEY_FIELD.search(str(name)) for name in value)
-    return not (has_key or any(isinstance(one, Mapping | list | tuple) for one in value.values()))
+    return not (
+        has_key
+        or any(isinstance(one, Mapping | list | tuple) for one in value.values())
+    )
 
 
-def _row(fields: Mapping[str, Iterable[str]], key: str, taken: Collection[str]) -> Iterator[RecordLine]:
+def _row(
+    fields: Mapping[str, Iterable[str]], key: str, taken: Collection[str]
+) -> Iterator[RecordLine]:
     """One object: what a call takes and its keys first, numbers with their names; past a line on further ones."""
     shown = list[str]()
     for name in sorted(fields, key=lambda name: name not in taken):
         for text in fields[name]:
             if len(text) > TEXT_VALUE_CHARS and not WORD.fullmatch(text):
-                yield from _values(f"{_name(name)} {text}", key, uses=USED if name in taken else SHOWN)
+                yield from _values(
+                    f"{_name(name)} {text}", key, uses=USED if name in taken else SHOWN
+                )
             elif text.strip() and len(text) <= MAX_VALUE_CHARS:
-                shown.append(_thing(text) if _is_plain(name, text) else _labelled(name, text))
-    for row in wrap(" ".join(shown), ROW_CHARS, break_long_words=False, break_on_hyphens=False):
+                shown.append(
+                    _thing(text) if _is_plain(name, text) else _labelled(name, text)
+                )
+    for row in wrap(
+        " ".join(shown), ROW_CHARS, break_long_words=False, break_on_hyphens=False
+    ):
         yield RecordLine("seen", row, key, NAMED if taken else _use_of(row))
 
 
@@ -447,14 +631,27 @@ def _labelled(name: str, text: str) -> str:
 
 def _is_plain(name: str, text: str) -> bool:
     """True for words that say by themselves what they are, without the name of their field."""
-    return text[0].isalpha() and (len(text) > SHORT_WORD or text.isupper()) and not _KEY_FIELD.search(name)
+    return (
+        text[0].isalpha()
+        and (len(text) > SHORT_WORD or text.isupper())
+        and not _KEY_FIELD.search(name)
+    )
 
 
 def _use_of(thing: str) -> int:
     """`NAMED` for what names one thing: a path, a number with letters or of six digits; no word of a program.
 
     Examples:
-        >>> [_use_of(thing) for thing in ("W12-7", "src/app.py", "user=100828", "order=10082", "self.order")]
+        >>> [
+        ...     _use_of(thing)
+        ...     for thing in (
+        ...         "W12-7",
+        ...         "src/app.py",
+        ...         "user=100828",
+        ...         "order=10082",
+        ...         "self.order",
+        ...     )
+        ... ]
         [1, 1, 1, 0, 0]
     """
     return NAMED if _NAMING.search(thing) else SHOWN
@@ -468,7 +665,9 @@ def _values(text: str, key: str, *, uses: int) -> Iterator[RecordLine]:
     if uses != SHOWN:
         yield from (RecordLine("seen", part, key, uses) for part in found.values())
         return
-    likes = {value: _RUN.sub(r"\1", value[:LABEL_CHARS].translate(_SHAPE)) for value in found}
+    likes = {
+        value: _RUN.sub(r"\1", value[:LABEL_CHARS].translate(_SHAPE)) for value in found
+    }
     number = Counter(likes.values())
     for value in sorted(found, key=lambda value: number[likes[value]])[:MAX_NAMES]:
         yield RecordLine("seen", found[value], key, _use_of(found[value]))
@@ -509,7 +708,11 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _part(label: str, value: str) -> str:
-    return f"{label}={value}" if label and not (_TELLING.search(value) and is_value(value)) else value
+    return (
+        f"{label}={value}"
+        if label and not (_TELLING.search(value) and is_value(value))
+        else value
+    )
 
 
 def _thing(text: str) -> str:

@@ -54,7 +54,9 @@ def classify_overflow(exc_or_text: object) -> ContextOverflow | None:
     malformed requests, and this package's own errors. Never raises.
 
     Examples:
-        >>> found = classify_overflow("prompt is too long: 208656 tokens > 200000 maximum")
+        >>> found = classify_overflow(
+        ...     "prompt is too long: 208656 tokens > 200000 maximum"
+        ... )
         >>> found.limit, found.actual
         (200000, 208656)
         >>> classify_overflow("429: too many tokens per minute") is None
@@ -62,7 +64,14 @@ def classify_overflow(exc_or_text: object) -> ContextOverflow | None:
     """
     if isinstance(exc_or_text, ContextWindowError):
         return None
-    return next((verdict or None for verdict in map(_judge, evidence_of(exc_or_text)) if verdict is not None), None)
+    return next(
+        (
+            verdict or None
+            for verdict in map(_judge, evidence_of(exc_or_text))
+            if verdict is not None
+        ),
+        None,
+    )
 
 
 # ---- wordings -------------------------------------------------------------------------------------------------------
@@ -80,9 +89,15 @@ def _table(*wordings: str) -> tuple[re.Pattern[str], ...]:
 
     Letters are those of ASCII, so that a word or a number also ends where Chinese begins, which has no spaces.
     """
-    names = {f"<{name}>": f"(?P<{name}>{NUMBER})" for name in ("limit", "actual", "output", "most")} | {"<n>": NUMBER}
+    names = {
+        f"<{name}>": f"(?P<{name}>{NUMBER})"
+        for name in ("limit", "actual", "output", "most")
+    } | {"<n>": NUMBER}
     return tuple(
-        re.compile(re.sub("<[a-z]+>", lambda mark: names[mark[0]], wording), re.IGNORECASE | re.ASCII)
+        re.compile(
+            re.sub("<[a-z]+>", lambda mark: names[mark[0]], wording),
+            re.IGNORECASE | re.ASCII,
+        )
         for wording in wordings
     )
 
@@ -111,7 +126,10 @@ OVERFLOW_CODE = re.compile(
 
 # HTTP statuses that are never an overflow: credentials, payment, missing, conflict, rate, overload.
 OTHER_STATUSES = frozenset({401, 402, 403, 404, 408, 409, 429, 529})
-TOO_LARGE_STATUS, TOO_LARGE_CODE = 413, "request_too_large"  # of HTTP, and of Anthropic: too many bytes
+TOO_LARGE_STATUS, TOO_LARGE_CODE = (
+    413,
+    "request_too_large",
+)  # of HTTP, and of Anthropic: too many bytes
 
 OTHER_FAILURES = _table(
     # rates, quotas, plans, overload
@@ -264,38 +282,61 @@ def _judge(evidence: Evidence) -> ContextOverflow | Literal[False] | None:
         return False
     if media := _media(text):
         return media
-    if has_code or CORE_CLASS in names or OVERFLOW_CODE.search(text) or _first(JOINT_SIZES, text):
+    if (
+        has_code
+        or CORE_CLASS in names
+        or OVERFLOW_CODE.search(text)
+        or _first(JOINT_SIZES, text)
+    ):
         return _sized(text)
     is_parameter = _first(PARAMETERS, text) is not None and _first(JOINT, text) is None
-    if not is_parameter and (_first(OVERFLOWS, text) or any(map(OVERFLOW_CLASS.search, (*names, text)))):
+    if not is_parameter and (
+        _first(OVERFLOWS, text) or any(map(OVERFLOW_CLASS.search, (*names, text)))
+    ):
         return _sized(text)
-    is_too_large = evidence.status == TOO_LARGE_STATUS or TOO_LARGE_CODE in text or TOO_LARGE_CODE in evidence.codes
+    is_too_large = (
+        evidence.status == TOO_LARGE_STATUS
+        or TOO_LARGE_CODE in text
+        or TOO_LARGE_CODE in evidence.codes
+    )
     return ContextOverflow(unit="bytes") if is_too_large else None
 
 
 def _first(wordings: Iterable[re.Pattern[str]], text: str) -> re.Match[str] | None:
-    return next((match for wording in wordings if (match := wording.search(text))), None)
+    return next(
+        (match for wording in wordings if (match := wording.search(text))), None
+    )
 
 
 def _sized(text: str) -> ContextOverflow:
     """The overflow with the figures that its text states; a size that would fit was read from something else."""
     match = _first((*JOINT_SIZES, *SIZES, *LIMITS), text)
     found = match.groupdict() if match else {}
-    limit, actual, output = (_number(found.get(name)) for name in ("limit", "actual", "output"))
+    limit, actual, output = (
+        _number(found.get(name)) for name in ("limit", "actual", "output")
+    )
     if limit is not None and actual is None:
-        sizes = (_number(size["actual"]) or 0 for wording in ACTUALS for size in wording.finditer(text))
+        sizes = (
+            _number(size["actual"]) or 0
+            for wording in ACTUALS
+            for size in wording.finditer(text)
+        )
         actual = next((size for size in sizes if size > limit), None)
     if limit is not None and actual is not None and actual + (output or 0) < limit:
         actual = None
     is_joint = output is not None or _first(JOINT, text) is not None
-    return ContextOverflow(limit, actual, "input_plus_output" if is_joint else "input", output)
+    return ContextOverflow(
+        limit, actual, "input_plus_output" if is_joint else "input", output
+    )
 
 
 def _media(text: str) -> ContextOverflow | None:
     """The overflow of a request with too many bytes or images."""
     for unit, wordings in MEDIA.items():
         if match := _first(wordings, text):
-            return ContextOverflow(unit=unit, most=_number(match.groupdict().get("most")))
+            return ContextOverflow(
+                unit=unit, most=_number(match.groupdict().get("most"))
+            )
     return None
 
 
@@ -353,16 +394,36 @@ def evidence_of(source: object) -> Iterator[Evidence]:
     for error in _chain(source):
         response, notes = _attribute(error, "response"), _attribute(error, "__notes__")
         bodies = [_attribute(error, name) for name in BODY_ATTRIBUTES]
-        if _attribute(response, "is_closed") is True:  # one that was read; others might read from the socket here
+        if (
+            _attribute(response, "is_closed") is True
+        ):  # one that was read; others might read from the socket here
             bodies.append(_attribute(response, "text"))
-        bodies = [body for body in bodies if isinstance(body, str | bytes | bytearray | Mapping | list | tuple)]
-        stated = [_attribute(place, name) for place in (error, response) for name in STATUS_ATTRIBUTES]
-        statuses = [str(value) for value in stated if isinstance(value, str | int)]  # LiteLLM keeps it as text at times
+        bodies = [
+            body
+            for body in bodies
+            if isinstance(body, str | bytes | bytearray | Mapping | list | tuple)
+        ]
+        stated = [
+            _attribute(place, name)
+            for place in (error, response)
+            for name in STATUS_ATTRIBUTES
+        ]
+        statuses = [
+            str(value) for value in stated if isinstance(value, str | int)
+        ]  # LiteLLM keeps it as text at times
         yield Evidence(
             class_names=tuple(cls.__name__ for cls in type(error).__mro__),
-            status=next((int(text) for text in statuses if _STATUS.fullmatch(text)), None),
+            status=next(
+                (int(text) for text in statuses if _STATUS.fullmatch(text)), None
+            ),
             codes=_codes([{key: _attribute(error, key) for key in CODE_KEYS}, *bodies]),
-            text=_joined([error, *(notes[:MAX_NOTES] if isinstance(notes, list) else []), *bodies]),
+            text=_joined(
+                [
+                    error,
+                    *(notes[:MAX_NOTES] if isinstance(notes, list) else []),
+                    *bodies,
+                ]
+            ),
         )
 
 
@@ -375,24 +436,36 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         seen.add(id(current))
         yield current
         members = current.exceptions if isinstance(current, BaseExceptionGroup) else ()
-        context = None if _attribute(current, "__suppress_context__") else _attribute(current, "__context__")
+        context = (
+            None
+            if _attribute(current, "__suppress_context__")
+            else _attribute(current, "__context__")
+        )
         behind = (*members[:MAX_EXCEPTIONS], _attribute(current, "__cause__"), context)
         queue.extend(cause for cause in behind if isinstance(cause, BaseException))
 
 
 def _attribute(source: object, name: str) -> Any:
-    with suppress(Exception):  # a foreign property may raise anything; then it says nothing
+    with suppress(
+        Exception
+    ):  # a foreign property may raise anything; then it says nothing
         return getattr(source, name, None)
     return None
 
 
 def _codes(bodies: list[Any]) -> frozenset[str]:
     leaves = _leaves(bodies)
-    return frozenset(value.lower() for key, value in leaves if key.lower() in CODE_KEYS and isinstance(value, str))
+    return frozenset(
+        value.lower()
+        for key, value in leaves
+        if key.lower() in CODE_KEYS and isinstance(value, str)
+    )
 
 
 def _joined(sources: Iterable[object]) -> str:
-    texts = dict.fromkeys(_NOISE.sub("", _SPACE.sub(" ", _text(source))) for source in sources)
+    texts = dict.fromkeys(
+        _NOISE.sub("", _SPACE.sub(" ", _text(source))) for source in sources
+    )
     return " ; ".join(text for text in islice(texts, MAX_SOURCES) if text)
 
 
@@ -401,7 +474,9 @@ def _text(source: object) -> str:
         source = bytes(source).decode("utf-8", "replace")
     if isinstance(source, Mapping | list | tuple):
         leaves = [f"{key}: {_bounded(str(value))}" for key, value in _leaves(source)]
-        return _bounded(", ".join(sorted(leaves, key=lambda leaf: len(leaf) > LONG_VALUE_CHARS)))
+        return _bounded(
+            ", ".join(sorted(leaves, key=lambda leaf: len(leaf) > LONG_VALUE_CHARS))
+        )
     with suppress(Exception):  # a foreign `__str__` may raise anything
         return _bounded(str(source))
     return ""
@@ -423,7 +498,12 @@ def _leaves(body: object) -> list[tuple[str, Any]]:
         key, value = queue.popleft()
         if isinstance(value, Mapping):
             with suppress(Exception):  # a foreign mapping, too
-                queue.extend([(str(name), part) for name, part in islice(value.items(), MAX_BODY_NODES)])
+                queue.extend(
+                    [
+                        (str(name), part)
+                        for name, part in islice(value.items(), MAX_BODY_NODES)
+                    ]
+                )
         elif isinstance(value, list | tuple):
             queue.extend((key, item) for item in value[:MAX_BODY_NODES])
         elif isinstance(value, str | int | float):

@@ -13,7 +13,14 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    HumanMessage,
+    RemoveMessage,
+    SystemMessage,
+    ToolMessage,
+)
 
 from langchain_ctxwin.core.blocks import (
     block_text,
@@ -60,14 +67,20 @@ REFUSED_PARTS: Mapping[str, frozenset[str]] = {
 }
 """Parts of a message that a provider refuses, or that its integration does not send."""
 
-SIGNATURE_KEYS = ("signature", "thought_signature", "extras")  # of blocks that are to be sent again as they are
+SIGNATURE_KEYS = (
+    "signature",
+    "thought_signature",
+    "extras",
+)  # of blocks that are to be sent again as they are
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
     """What a provider takes as it is; the defaults are those of a provider that nobody knows."""
 
-    starts_with_ai: bool = False  # a request may begin with an answer, such as a greeting
+    starts_with_ai: bool = (
+        False  # a request may begin with an answer, such as a greeting
+    )
     calls_after_ai: bool = True
     """A call may follow an answer, such as that of another agent. Gemini wants a user message or a result before it."""
 
@@ -77,7 +90,9 @@ class Rules:
     provider: str = ""
     """Whose blocks it reads: `anthropic`, `openai`, `gemini`, or `other` for none; empty when nobody knows."""
 
-    takes_cache_key: bool = False  # a call may name the conversation for the provider's prompt cache
+    takes_cache_key: bool = (
+        False  # a call may name the conversation for the provider's prompt cache
+    )
     takes_breakpoints: bool = False
     """OpenAI's prompt cache matches at breakpoints, which blocks of content may set."""
 
@@ -110,14 +125,20 @@ def repair_step(
     shown with a placeholder.
     """
     is_read = rules.provider == "anthropic" and _is_paired_in_blocks(messages)
-    parts = messages if is_read else [part for message in messages for part in standard(_filled(message))]
+    parts = (
+        messages
+        if is_read
+        else [part for message in messages for part in standard(_filled(message))]
+    )
     parts = [sendable(message, rules.provider) for message in parts]
     if is_read:
         body = tuple(parts)
     elif any(map(call_ids, parts)):
         body = _paired(parts, rules, unanswered)
     else:
-        body = tuple(shown for part in parts for shown in _lone(part, rules, unanswered))
+        body = tuple(
+            shown for part in parts for shown in _lone(part, rules, unanswered)
+        )
     opening = _opening(body[0], previous, rules) if body else ""
     return (note_message(opening, f"{body[0].id}:opening"), *body) if opening else body
 
@@ -133,13 +154,30 @@ def sendable(message: AnyMessage, provider: str) -> AnyMessage:
         content = without_blocks(content, _is_empty_text)
     if not isinstance(message, AIMessage):
         return with_fields(message, content=content)
-    if BLANK_BEFORE_CALL in refused and isinstance(content, str) and content.isspace() and call_ids(message):
+    if (
+        BLANK_BEFORE_CALL in refused
+        and isinstance(content, str)
+        and content.isspace()
+        and call_ids(message)
+    ):
         content = ""
-    if LOOSE_REASONING in refused and isinstance(content, list) and not call_ids(message):
+    if (
+        LOOSE_REASONING in refused
+        and isinstance(content, list)
+        and not call_ids(message)
+    ):
         content = _without_loose_reasoning(content) or ""
-    if AUDIO_ID in refused and (said := spoken(message)) and not text_of(content).strip():
+    if (
+        AUDIO_ID in refused
+        and (said := spoken(message))
+        and not text_of(content).strip()
+    ):
         content = said
-    calls = [] if MALFORMED_CALL in refused else [call for call in message.invalid_tool_calls if call["name"]]
+    calls = (
+        []
+        if MALFORMED_CALL in refused
+        else [call for call in message.invalid_tool_calls if call["name"]]
+    )
     if len(calls) == len(message.invalid_tool_calls):
         return with_fields(message, content=content)
     return with_fields(
@@ -157,7 +195,9 @@ def unanswered_in(messages: Sequence[AnyMessage]) -> Iterator[str]:
             yield message.tool_call_id
 
 
-def is_valid_step(messages: Sequence[AnyMessage], previous: AnyMessage | None, rules: Rules = UNKNOWN) -> bool:
+def is_valid_step(
+    messages: Sequence[AnyMessage], previous: AnyMessage | None, rules: Rules = UNKNOWN
+) -> bool:
     """True for the steps that histories mostly consist of, which `repair_step` returns as they are; takes no time."""
     first, *results = messages
     if not isinstance(first.content, str):
@@ -169,25 +209,42 @@ def is_valid_step(messages: Sequence[AnyMessage], previous: AnyMessage | None, r
         return False
     calls = first.tool_calls
     if not calls:
-        return not results and not is_blank and KEPT_CALLS.isdisjoint(first.additional_kwargs)
+        return (
+            not results
+            and not is_blank
+            and KEPT_CALLS.isdisjoint(first.additional_kwargs)
+        )
     if isinstance(previous, AIMessage) and not rules.calls_after_ai:
         return False
     return (
-        len(results) == len(calls) and not (is_blank and first.content) and all(map(_is_plain_result, results, calls))
+        len(results) == len(calls)
+        and not (is_blank and first.content)
+        and all(map(_is_plain_result, results, calls))
     )
 
 
 def note_message(content: Any, note_id: str) -> HumanMessage:
     """Return a user-side message written by this package; it never counts as a user message of its own."""
-    return HumanMessage(content=content, id=note_id, additional_kwargs={NOTE_KEY: True, "lc_source": SOURCE})
+    return HumanMessage(
+        content=content,
+        id=note_id,
+        additional_kwargs={NOTE_KEY: True, "lc_source": SOURCE},
+    )
 
 
 def is_empty(message: AnyMessage) -> bool:
     """True when a message has neither content nor calls, nor was spoken."""
-    return not (text_of(message.content).strip() or media_count(message) or call_ids(message) or spoken(message))
+    return not (
+        text_of(message.content).strip()
+        or media_count(message)
+        or call_ids(message)
+        or spoken(message)
+    )
 
 
-def unique_calls(shown: Sequence[AnyMessage], taken: set[str]) -> tuple[AnyMessage, ...]:
+def unique_calls(
+    shown: Sequence[AnyMessage], taken: set[str]
+) -> tuple[AnyMessage, ...]:
     """Return the messages of a valid step with every call id that is missing or taken replaced, results included.
 
     The ids of the step are added to `taken`. Messages that keep their ids are returned as the same objects.
@@ -203,14 +260,20 @@ def unique_calls(shown: Sequence[AnyMessage], taken: set[str]) -> tuple[AnyMessa
             renamed.append(with_fields(message, tool_call_id=waiting.popleft()))
             continue
         waiting = deque(_free_id(call_id, taken) for call_id in call_ids(message))
-        renamed.append(_with_ids(message, waiting) if isinstance(message, AIMessage) else message)
+        renamed.append(
+            _with_ids(message, waiting) if isinstance(message, AIMessage) else message
+        )
     return tuple(renamed)
 
 
 def _filled(message: AnyMessage) -> AnyMessage:
     """Adapters that do not validate leave `None` as content; integrations and counters expect text."""
     missing: object = None
-    return message.model_copy(update={"content": ""}) if message.content is missing else message
+    return (
+        message.model_copy(update={"content": ""})
+        if message.content is missing
+        else message
+    )
 
 
 def _is_plain_result(result: AnyMessage, call: AnyCall) -> bool:
@@ -226,13 +289,19 @@ def _opening(first: AnyMessage, previous: AnyMessage | None, rules: Rules) -> st
     if previous is None:
         may_begin = rules.starts_with_ai and (rules.calls_after_ai or not is_call)
         return "" if may_begin else OPENING_TEXT
-    return CONTINUE_TEXT if is_call and isinstance(previous, AIMessage) and not rules.calls_after_ai else ""
+    return (
+        CONTINUE_TEXT
+        if is_call and isinstance(previous, AIMessage) and not rules.calls_after_ai
+        else ""
+    )
 
 
 def _without_loose_reasoning(blocks: list[Any]) -> list[Any]:
     """The blocks without the reasoning at their end."""
     stop = len(blocks)
-    while stop and (kind_of(blocks[stop - 1]) == "reasoning" or _is_empty_text(blocks[stop - 1])):
+    while stop and (
+        kind_of(blocks[stop - 1]) == "reasoning" or _is_empty_text(blocks[stop - 1])
+    ):
         stop -= 1
     is_loose = any(kind_of(block) == "reasoning" for block in blocks[stop:])
     return blocks[:stop] if is_loose else blocks
@@ -240,7 +309,9 @@ def _without_loose_reasoning(blocks: list[Any]) -> list[Any]:
 
 def _is_empty_text(block: Any) -> bool:
     """True for text without text; one that carries a signature has to be sent again."""
-    is_signed = isinstance(block, Mapping) and any(key in block for key in SIGNATURE_KEYS)
+    is_signed = isinstance(block, Mapping) and any(
+        key in block for key in SIGNATURE_KEYS
+    )
     return kind_of(block) == "text" and not block_text(block) and not is_signed
 
 
@@ -249,22 +320,48 @@ def _is_paired_in_blocks(messages: Sequence[AnyMessage]) -> bool:
     asked = call_ids(messages[0])
     answered = [call_id for message in messages[1:] for call_id in result_ids(message)]
     is_in_blocks = all(isinstance(message, HumanMessage) for message in messages[1:])
-    types = {block["type"] for m in messages for block in blocks_of(m.content) if kind_of(block) in {"call", "result"}}
+    types = {
+        block["type"]
+        for m in messages
+        for block in blocks_of(m.content)
+        if kind_of(block) in {"call", "result"}
+    }
     is_own = is_in_blocks and types <= {"tool_use", "tool_result"}
-    return is_own and all(asked) and len({*asked}) == len(asked) and sorted(asked) == sorted(answered) != []
+    return (
+        is_own
+        and all(asked)
+        and len({*asked}) == len(asked)
+        and sorted(asked) == sorted(answered) != []
+    )
 
 
-def _lone(message: AnyMessage, rules: Rules, unanswered: Collection[str] = ()) -> tuple[AnyMessage, ...]:
+def _lone(
+    message: AnyMessage, rules: Rules, unanswered: Collection[str] = ()
+) -> tuple[AnyMessage, ...]:
     """A message that is part of no exchange, as the provider takes it."""
     if isinstance(message, ToolMessage | RemoveMessage):
         # A result without an id can only be told to be late, not for which call.
-        is_late = any(name in unanswered or (not name and bool(unanswered)) for name in result_ids(message))
+        is_late = any(
+            name in unanswered or (not name and bool(unanswered))
+            for name in result_ids(message)
+        )
         return (_late(message),) if is_late else ()
-    if isinstance(message, SystemMessage) and (is_empty(message) or not rules.takes_system):
-        return (note_message(f"{SYSTEM_NOTE_TEXT}\n{text_of(message.content)}", message.id or "system-note"),)
+    if isinstance(message, SystemMessage) and (
+        is_empty(message) or not rules.takes_system
+    ):
+        return (
+            note_message(
+                f"{SYSTEM_NOTE_TEXT}\n{text_of(message.content)}",
+                message.id or "system-note",
+            ),
+        )
     if not is_empty(message):
         return (message,)
-    return () if isinstance(message, AIMessage) else (with_fields(message, content=EMPTY_USER_TEXT),)
+    return (
+        ()
+        if isinstance(message, AIMessage)
+        else (with_fields(message, content=EMPTY_USER_TEXT),)
+    )
 
 
 def _late(result: ToolMessage) -> AnyMessage:
@@ -276,7 +373,9 @@ def _late(result: ToolMessage) -> AnyMessage:
     return note_message(content, f"{result.id or result.tool_call_id}:late")
 
 
-def _paired(messages: Sequence[AnyMessage], rules: Rules, unanswered: Collection[str]) -> tuple[AnyMessage, ...]:
+def _paired(
+    messages: Sequence[AnyMessage], rules: Rules, unanswered: Collection[str]
+) -> tuple[AnyMessage, ...]:
     """Each calling AI message followed by one result per call, in the order of the calls; then what came late."""
     results = _Results(messages)
     paired: list[AnyMessage] = []
@@ -317,27 +416,38 @@ class _Results:
         by_id = self._by_id.get(call["id"] or "")
         if by_id:
             return by_id.popleft()
-        stray = next((result for result in self._strays if _may_answer(result, call)), None)
+        stray = next(
+            (result for result in self._strays if _may_answer(result, call)), None
+        )
         if stray is not None:
             self._strays.remove(stray)
         return stray
 
     def rest(self) -> list[ToolMessage]:
         """Return the results that no call took."""
-        return [*self._strays, *(result for results in self._by_id.values() for result in results)]
+        return [
+            *self._strays,
+            *(result for results in self._by_id.values() for result in results),
+        ]
 
 
 def _may_answer(result: ToolMessage, call: AnyCall) -> bool:
     """True where an id is missing and the names, as far as they are there, agree."""
     lacks_id = not result.tool_call_id or not call["id"]
-    return lacks_id and (not result.name or not call["name"] or result.name == call["name"])
+    return lacks_id and (
+        not result.name or not call["name"] or result.name == call["name"]
+    )
 
 
 def _free_id(call_id: str, taken: set[str]) -> str:
     """Take the id itself if it is free, else with a number behind it: some servers give every call the same id."""
     base = call_id or NAMELESS
     numbered = (f"{base}_{number}" for number in count(len(taken) or 1))
-    free = call_id if call_id and call_id not in taken else next(name for name in numbered if name not in taken)
+    free = (
+        call_id
+        if call_id and call_id not in taken
+        else next(name for name in numbered if name not in taken)
+    )
     taken.add(free)
     return free
 
@@ -350,11 +460,17 @@ def _with_ids(message: AIMessage, new_ids: Sequence[str]) -> AnyMessage:
     old_ids = call_ids(message)
     names = {old: new for old, new in zip(old_ids, new_ids, strict=True) if old}
     free = iter(new_ids)
-    content: Any = message.content if len(names) == len(old_ids) else without_blocks(message.content, is_call_block)
+    content: Any = (
+        message.content
+        if len(names) == len(old_ids)
+        else without_blocks(message.content, is_call_block)
+    )
     return with_fields(
         message,
         tool_calls=[{**call, "id": next(free)} for call in message.tool_calls],
-        invalid_tool_calls=[{**call, "id": next(free)} for call in message.invalid_tool_calls],
+        invalid_tool_calls=[
+            {**call, "id": next(free)} for call in message.invalid_tool_calls
+        ],
         additional_kwargs=_renamed(message.additional_kwargs, names),
         content=_renamed(content, names) if isinstance(content, list) else content,
     )
@@ -365,7 +481,9 @@ def _renamed(value: Any, names: Mapping[str, str]) -> Any:
     if isinstance(value, str):
         return names.get(value, value)
     if isinstance(value, dict):
-        return {names.get(key, key): _renamed(item, names) for key, item in value.items()}
+        return {
+            names.get(key, key): _renamed(item, names) for key, item in value.items()
+        }
     if isinstance(value, list):
         return [_renamed(item, names) for item in value]
     return value

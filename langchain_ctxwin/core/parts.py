@@ -218,7 +218,9 @@ class Parts:
     @property
     def spared_tools(self) -> set[str]:
         """Names of the tools whose results are shown whole as long as anything else can be made smaller."""
-        return {*memory_tools(self.tools)}.difference(self.settings.clear_tools).union(self.settings.spare_tools)
+        return {*memory_tools(self.tools)}.difference(self.settings.clear_tools).union(
+            self.settings.spare_tools
+        )
 
     def lead(self, view: View) -> int | None:
         """Position of the newest compaction by the provider that is shown, and that the provider reads."""
@@ -228,8 +230,17 @@ class Parts:
         """Position of the newest compaction by a provider that is shown, and of use to this one."""
         return self._newest_compaction(view, is_kept)
 
-    def _newest_compaction(self, view: View, is_usable: Callable[[AnyMessage, str], bool]) -> int | None:
+    def _newest_compaction(
+        self, view: View, is_usable: Callable[[AnyMessage, str], bool]
+    ) -> int | None:
         compacted = self.history.compacted
         pinned = {position.index for position in view.pinned} if compacted else set()
-        shown = (index for index in compacted if index >= self.start_of(view) or index in pinned)
-        return max((i for i in shown if is_usable(self.messages[i], self.rules.provider)), default=None)
+        shown = (
+            index
+            for index in compacted
+            if index >= self.start_of(view) or index in pinned
+        )
+        return max(
+            (i for i in shown if is_usable(self.messages[i], self.rules.provider)),
+            default=None,
+        )

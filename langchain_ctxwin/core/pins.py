@@ -37,8 +37,12 @@ def pin(message: M) -> M:
         >>> is_pinned(pin(SystemMessage("Never book before 9:00.")))
         True
     """
-    expect(message, BaseMessage, "message", "a message, for example pin(HumanMessage(...))")
-    return message.model_copy(update={"additional_kwargs": {**message.additional_kwargs, PIN_KEY: True}})
+    expect(
+        message, BaseMessage, "message", "a message, for example pin(HumanMessage(...))"
+    )
+    return message.model_copy(
+        update={"additional_kwargs": {**message.additional_kwargs, PIN_KEY: True}}
+    )
 
 
 def is_pinned(message: BaseMessage) -> bool:
@@ -48,7 +52,9 @@ def is_pinned(message: BaseMessage) -> bool:
 
 def last_user(messages: Sequence[AnyMessage]) -> int | None:
     """Return the position of the current user message; None when there is none."""
-    return next((i for i in range(len(messages) - 1, -1, -1) if is_user(messages[i])), None)
+    return next(
+        (i for i in range(len(messages) - 1, -1, -1) if is_user(messages[i])), None
+    )
 
 
 def looks_open(question: AnyMessage, following: AnyMessage | None) -> bool:
@@ -61,7 +67,9 @@ def answer_marker(question_id: str) -> AIMessage:
     return AIMessage(content=ANSWER_TEXT, id=f"{question_id}:answered")
 
 
-def pinned_groups(messages: Sequence[AnyMessage], pinned: Collection[int], start: int) -> Iterator[Step]:
+def pinned_groups(
+    messages: Sequence[AnyMessage], pinned: Collection[int], start: int
+) -> Iterator[Step]:
     """Yield the pinned messages before `start` by step; where something between has left, another step begins."""
     for begin in sorted(index for index in pinned if index - 1 not in pinned):
         stop = next(index for index in range(begin, start + 1) if index not in pinned)
@@ -74,5 +82,7 @@ def final_answer(messages: Sequence[AnyMessage], index: int, stop: int) -> int |
         return None
     last = next((i for i in range(index + 1, stop) if is_user(messages[i])), stop) - 1
     answer = messages[last]
-    is_final = isinstance(answer, AIMessage) and not call_ids(answer) and not is_empty(answer)
+    is_final = (
+        isinstance(answer, AIMessage) and not call_ids(answer) and not is_empty(answer)
+    )
     return last if is_final and last > index else None

@@ -54,9 +54,13 @@ LEAST_KEPT = 0.1  # share of the room that a snapshot leaves untouched: a giant 
 # Rooms of history that a further summary has to cover: each is read, written and breaks the prompt cache once, and the
 # record tells of what left meanwhile. Measured in an arena of ten scenarios: a sixth of all cost, at equal facts.
 FURTHER_ROOMS = 3.0
-PREPARED_SHARE = 0.8  # of the trigger: the latest that a summary is begun in the background
+PREPARED_SHARE = (
+    0.8  # of the trigger: the latest that a summary is begun in the background
+)
 MIN_LEFT_OUT_RATIO = 2.0  # a summary of what left without one has to replace at least this many times its own size
-MIN_CLEAR_TOKENS = 50  # smallest saving for which a tool result is cleared: about twice its stub
+MIN_CLEAR_TOKENS = (
+    50  # smallest saving for which a tool result is cleared: about twice its stub
+)
 EXCERPT_CHARS = 40  # part of a text that says which one is meant: half a line
 ASKED = "the agent asked to compact"
 ASKED_BY_HOST = "asked by the host"
@@ -81,14 +85,20 @@ def smaller(before: Request, need: Need = "over") -> Request:
     """
     summary = ready(before)
     request = with_lasting_question(before)
-    if summary and summary.stop > request.start and not (request is not before and request.is_halfway):
+    if (
+        summary
+        and summary.stop > request.start
+        and not (request is not before and request.is_halfway)
+    ):
         request = with_summary(request, summary)
     is_begun = request is not before
     for tier in TIERS[need]:
         if request.is_low or (is_begun and request.is_halfway):
             break
         candidate = tier(request)
-        request = candidate if candidate.total_tokens < request.total_tokens else request
+        request = (
+            candidate if candidate.total_tokens < request.total_tokens else request
+        )
     if summary and _tells_more(request, summary):
         # It is shown now: later it would change the request again. Where it leaves too little room, more turns leave.
         late = with_summary(request, summary)
@@ -96,7 +106,9 @@ def smaller(before: Request, need: Need = "over") -> Request:
         request = late if late.fits else request
     request = recorded(with_clamped_pins(request), before, is_first=True)
     if not request.fits:
-        beside = replace(clamped_to_fit(request), limit=int(RECORDED_SHARE * request.limit))
+        beside = replace(
+            clamped_to_fit(request), limit=int(RECORDED_SHARE * request.limit)
+        )
         request = replace(recorded(beside, before), limit=before.limit)
     return request
 
@@ -121,16 +133,25 @@ def clear_results(request: Request) -> Request:
         key = message_id(parts.messages, index)
         if missing <= 0:
             break
-        called.update((call["id"] or "", call["name"] or "") for call in calls_of(message))
+        called.update(
+            (call["id"] or "", call["name"] or "") for call in calls_of(message)
+        )
         if not is_result(message) or index in parts.pins or key in view.cleared:
             continue
-        if all(called.get(call_id, message.name or "") in names for call_id in result_ids(message)):
+        if all(
+            called.get(call_id, message.name or "") in names
+            for call_id in result_ids(message)
+        ):
             shorter = edit(message, key, View(cleared=frozenset({key})))
             saving = parts.price(edit(message, key, view)) - parts.price(shorter)
             if saving >= MIN_CLEAR_TOKENS:
                 batch.add(key)
                 missing -= saving
-    return request.shown_as(replace(view, cleared=view.cleared | batch)) if batch else request
+    return (
+        request.shown_as(replace(view, cleared=view.cleared | batch))
+        if batch
+        else request
+    )
 
 
 def cut_turns(request: Request) -> Request:
@@ -158,7 +179,11 @@ def _cut_first(request: Request, cuts: Sequence[int]) -> Request:
     def after(start: int) -> Request:
         return request.shown_as(cut(request, start))
 
-    return after(first_enough(cuts, lambda start: after(start).is_low)) if cuts else request
+    return (
+        after(first_enough(cuts, lambda start: after(start).is_low))
+        if cuts
+        else request
+    )
 
 
 # ---- hard: the request does not fit ---------------------------------------------------------------------------------
@@ -170,7 +195,9 @@ def emergency(request: Request, target_tokens: int | None = None) -> Compaction 
     before = replace(request, limit=limit)
     if before.fits:
         return None
-    compaction = _compaction(before, f"a request of up to {before.upper_tokens:,} tokens exceeds {limit:,}")
+    compaction = _compaction(
+        before, f"a request of up to {before.upper_tokens:,} tokens exceeds {limit:,}"
+    )
     after = compaction.after if compaction else before.shown_as(before.view)
     # After a refusal by the provider a smaller request is worth a try, whatever we believe of its size.
     if target_tokens is None and after.least_tokens > limit:
@@ -193,8 +220,12 @@ def refusal_of(after: Request) -> BudgetExceededError:
 
     def keep(name: str, text: str, message: AnyMessage) -> None:
         line = " ".join(text.split())
-        excerpt = f'"{line[:EXCERPT_CHARS]}..."' if len(line) > EXCERPT_CHARS else f'"{line}"'
-        tokens = round(after.sizing.ratio * parts.price(message))  # as regions are counted
+        excerpt = (
+            f'"{line[:EXCERPT_CHARS]}..."' if len(line) > EXCERPT_CHARS else f'"{line}"'
+        )
+        tokens = round(
+            after.sizing.ratio * parts.price(message)
+        )  # as regions are counted
         kept.append((f"{name} {excerpt}", tokens))
 
     for index in sorted(parts.pins):
@@ -221,7 +252,11 @@ def relieve(request: Request) -> Compaction | None:
         return None
     if is_asked(request.parts.messages, request.session.since):
         return _compaction(request, ASKED, "asked")
-    if is_idle(request) and (early := _compaction(request, IDLE)) and _pays(request, early.tokens_after):
+    if (
+        is_idle(request)
+        and (early := _compaction(request, IDLE))
+        and _pays(request, early.tokens_after)
+    ):
         return early
     if (bound := past_bound(request)) and (ready(request) or not _is_coming(request)):
         return _compaction(request, bound)
@@ -230,7 +265,11 @@ def relieve(request: Request) -> Compaction | None:
         return None
     after = recorded(with_summary(request, summary), request)
     reason = "the summary of messages that had left is ready"
-    return Compaction(kind="force", reason=reason, before=request, after=after) if after.is_halfway else None
+    return (
+        Compaction(kind="force", reason=reason, before=request, after=after)
+        if after.is_halfway
+        else None
+    )
 
 
 def is_idle(request: Request) -> bool:
@@ -241,18 +280,32 @@ def is_idle(request: Request) -> bool:
     """
     now, settings = request.parts.now_seconds, request.parts.settings
     answered = request.session.counts.get("answered_seconds")
-    if now is None or answered is None or request.history_tokens <= portion(settings.prepare, request.room):
+    if (
+        now is None
+        or answered is None
+        or request.history_tokens <= portion(settings.prepare, request.room)
+    ):
         return False
-    is_short = request.parts.rules.provider == "anthropic" and settings.prompt_cache == "5m"
-    return bool(now - answered > (SHORT_CACHE_SECONDS if is_short else LONG_CACHE_SECONDS))
+    is_short = (
+        request.parts.rules.provider == "anthropic" and settings.prompt_cache == "5m"
+    )
+    return bool(
+        now - answered > (SHORT_CACHE_SECONDS if is_short else LONG_CACHE_SECONDS)
+    )
 
 
 def asked(request: Request, *, is_local: bool) -> Compaction | None:
     """Return what leaves when the host asks to compact, although the request may fit: by a summary where one is due."""
-    may_summarize = not is_local and request.parts.settings.summarize != "off" and not request.over_by
+    may_summarize = (
+        not is_local
+        and request.parts.settings.summarize != "off"
+        and not request.over_by
+    )
     summary = _summary(request, ASKED_BY_HOST) if may_summarize else None
     compaction = summary or _compaction(request, ASKED_BY_HOST, "asked")
-    is_worth = compaction is not None and (request.over_by or _pays(request, compaction.tokens_after))
+    is_worth = compaction is not None and (
+        request.over_by or _pays(request, compaction.tokens_after)
+    )
     return compaction if is_worth else None
 
 
@@ -265,16 +318,26 @@ def past_bound(request: Request) -> str:
     most_tokens = settings.max_history_tokens
     trigger = settings.trigger
     if most_tokens is not None and tokens > most_tokens:
-        return f"history of {tokens:,} tokens is past max_history_tokens={most_tokens:,}"
+        return (
+            f"history of {tokens:,} tokens is past max_history_tokens={most_tokens:,}"
+        )
     if trigger is not None and tokens > request.most_history:
         return f"history of {tokens:,} tokens is past trigger={trigger:,}"
-    return f"{shown:,} messages are past trigger_messages={most:,}" if most is not None and shown > most else ""
+    return (
+        f"{shown:,} messages are past trigger_messages={most:,}"
+        if most is not None and shown > most
+        else ""
+    )
 
 
 def ready(request: Request) -> Pending | None:
     """Return the finished summary that can be shown, if there is one and its messages are what they were."""
     pending = request.session.pending
-    return pending if pending and pending.text and pending.matches(request.parts.messages) else None
+    return (
+        pending
+        if pending and pending.text and pending.matches(request.parts.messages)
+        else None
+    )
 
 
 def _tells_more(request: Request, summary: Pending) -> bool:
@@ -288,9 +351,17 @@ def _is_coming(request: Request) -> bool:
     settings = request.parts.settings
     if not _may_summarize(request) or session.failed_summaries >= MAX_INEFFECTIVE:
         return False
-    if settings.summarize == "background" and session.pending is None and prepare(request) is None:
+    if (
+        settings.summarize == "background"
+        and session.pending is None
+        and prepare(request) is None
+    ):
         return False
-    most_tokens = settings.max_history_tokens if settings.trigger is None else request.most_history
+    most_tokens = (
+        settings.max_history_tokens
+        if settings.trigger is None
+        else request.most_history
+    )
     bounds = (
         (most_tokens, request.history_tokens),
         (settings.trigger_messages, request.shown_messages),
@@ -312,7 +383,9 @@ def summary_due(request: Request, *, is_local: bool) -> Compaction | None:
         return None
     if not is_local:
         return _summary(request, reason)
-    compaction = _compaction(request, reason)  # the record tells of it, so nothing is waited for
+    compaction = _compaction(
+        request, reason
+    )  # the record tells of it, so nothing is waited for
     if compaction is None or _has_too_many(request, settings.trigger_messages):
         return compaction
     return compaction if _pays(request, compaction.tokens_after) else None
@@ -340,7 +413,9 @@ def _summary(request: Request, reason: str) -> Compaction | None:
     start = first_enough(cuts, is_enough)
     after = recorded(summarized(start), request, summary_tokens=summary_tokens)
     after = after.shown_as(replace(after.view, covered_tokens=after.view.record.tokens))
-    if not _pays(request, after.total_tokens + summary_tokens) and not (by_number and is_enough(start)):
+    if not _pays(request, after.total_tokens + summary_tokens) and not (
+        by_number and is_enough(start)
+    ):
         return None
     return Compaction(
         kind="summarize",
@@ -375,9 +450,21 @@ def prepare(request: Request) -> Snapshot | None:
     max_tokens = summary_size(request)
     start = uncovered(request.view, request.parts.first)
     # Begun below what a compaction keeps, one summary would follow the other for ever.
-    share = max(settings.prepare, settings.keep) if max(settings.prepare, settings.keep) <= 1 else settings.prepare
-    most = None if settings.trigger_messages is None else int(min(share, 1.0) * settings.trigger_messages)
-    latest = request.room if settings.trigger is None else int(PREPARED_SHARE * request.most_history)
+    share = (
+        max(settings.prepare, settings.keep)
+        if max(settings.prepare, settings.keep) <= 1
+        else settings.prepare
+    )
+    most = (
+        None
+        if settings.trigger_messages is None
+        else int(min(share, 1.0) * settings.trigger_messages)
+    )
+    latest = (
+        request.room
+        if settings.trigger is None
+        else int(PREPARED_SHARE * request.most_history)
+    )
     reason = _overdue(request, min(portion(share, request.room), latest), most)
     stop = None
     left_out = request.view.uncovered_tokens
@@ -397,7 +484,9 @@ def prepare(request: Request) -> Snapshot | None:
         if not _pays(request, after.total_tokens + max_tokens):
             return None
     digest = content_digest(messages, start, stop)
-    return Snapshot(start=start, stop=stop, digest=digest, max_tokens=max_tokens, reason=reason)
+    return Snapshot(
+        start=start, stop=stop, digest=digest, max_tokens=max_tokens, reason=reason
+    )
 
 
 def _snapshot_stop(request: Request) -> int | None:
@@ -408,7 +497,9 @@ def _snapshot_stop(request: Request) -> int | None:
     target = max(least, request.low_water - growth)
     most = request.parts.settings.trigger_messages
     to_come = 0 if most is None else most - request.shown_messages
-    kept = total if most is None else max(LEAST_MESSAGES, request.kept_messages - to_come)
+    kept = (
+        total if most is None else max(LEAST_MESSAGES, request.kept_messages - to_come)
+    )
 
     def is_enough(stop: int) -> bool:
         return total - stop <= kept and _without(request, stop).total_tokens <= target
@@ -424,7 +515,9 @@ def _without(request: Request, stop: int) -> Request:
 def summary_size(request: Request) -> int:
     """The length of a summary in tokens: as configured, else by the room of the history."""
     share = int(SUMMARY_SHARE * request.room)
-    return request.parts.settings.summary_max_tokens or max(LEAST_SUMMARY_TOKENS, min(MOST_SUMMARY_TOKENS, share))
+    return request.parts.settings.summary_max_tokens or max(
+        LEAST_SUMMARY_TOKENS, min(MOST_SUMMARY_TOKENS, share)
+    )
 
 
 def _may_summarize(request: Request) -> bool:
@@ -489,14 +582,22 @@ def last_request(request: Request, start: int, stop: int) -> LastRequest | None:
     left it.
     """
     begun = request.session.since.index if request.session.since else -1
-    answers = [s for s in request.steps if s.index > begun and s.messages and isinstance(s.messages[0], AIMessage)]
+    answers = [
+        s
+        for s in request.steps
+        if s.index > begun and s.messages and isinstance(s.messages[0], AIMessage)
+    ]
     if not answers or stop <= request.start:
         return None
     newest = answers[-1]
     end = max(stop, newest.index if call_ids(newest.messages[0]) else newest.stop)
     steps = list(request.steps)
     room_tokens = request.input_limit - request.upper_tokens
-    while steps[-1].index >= end or (steps[-1].index >= stop and room_tokens < QUESTION_TOKENS):
+    while steps[-1].index >= end or (
+        steps[-1].index >= stop and room_tokens < QUESTION_TOKENS
+    ):
         room_tokens += steps.pop().tokens
     messages = tuple(replace(request, steps=Shown(steps)).assembled())
-    return LastRequest(messages=messages, room_tokens=room_tokens, unseen=max(0, request.start - start))
+    return LastRequest(
+        messages=messages, room_tokens=room_tokens, unseen=max(0, request.start - start)
+    )

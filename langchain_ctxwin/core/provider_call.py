@@ -34,11 +34,16 @@ BREAKPOINT, OPENAI_BREAKPOINT = "cache_control", "prompt_cache_breakpoint"
 # Of one request (Anthropic, prompt caching guide), more are refused; that OpenAI writes, its own included.
 MAX_BREAKPOINTS = 4
 EXPLICIT = {"mode": "explicit"}  # a breakpoint of OpenAI's cache
-MINUTES = {"type": "ephemeral"}  # a breakpoint that Anthropic keeps for five minutes from its last use
+MINUTES = {
+    "type": "ephemeral"
+}  # a breakpoint that Anthropic keeps for five minutes from its last use
 KEY_CHARS = 16  # length of a cache key: enough to tell conversations apart, and nothing of their names is in it
 RESPONSE_ID = "id"  # where answers of the Responses API keep the id that the server's history goes on from
 # What asks Anthropic's API to drop reasoning that is tied to another prefix, and the feature header that goes with it.
-DROP_BLOCK, BINDING_BETA = {"prefix_mismatch_behavior": "drop_block"}, "thinking-binding-controls-2026-08-01"
+DROP_BLOCK, BINDING_BETA = (
+    {"prefix_mismatch_behavior": "drop_block"},
+    "thinking-binding-controls-2026-08-01",
+)
 # How Anthropic refuses reasoning that is tied to another prefix.
 BOUND_ELSEWHERE = (
     "bound to a different conversation",
@@ -58,15 +63,22 @@ def dressed(window: Window, prompt_cache: PromptCache) -> list[AnyMessage]:
     if rules.provider == "anthropic" and prompt_cache != "off":
         # What is kept for an hour is what stays; the newest message is read again within minutes, or not at all.
         mark = MINUTES if prompt_cache == "5m" else {**MINUTES, "ttl": prompt_cache}
-        messages = with_breakpoints(messages, window.parts.tools, mark, record=_record_in_prompt(window))
+        messages = with_breakpoints(
+            messages, window.parts.tools, mark, record=_record_in_prompt(window)
+        )
     if rules.takes_breakpoints and prompt_cache != "off":
         messages = with_prompt_breakpoint(messages, record=_record_in_prompt(window))
     if rules.keeps_history and session.since and session.compactions:
         # The server's history with the answers up to the latest compaction is another one.
         history, start = window.parts.messages, window.parts.start_of(session.view)
-        shown = (*(position.index for position in session.view.pinned), *range(start, session.since.index + 1))
+        shown = (
+            *(position.index for position in session.view.pinned),
+            *range(start, session.since.index + 1),
+        )
         old = (history[index] for index in shown if index < len(history))
-        messages = without_response_ids(messages, {str(_response_id(message)) for message in old})
+        messages = without_response_ids(
+            messages, {str(_response_id(message)) for message in old}
+        )
     return messages
 
 
@@ -99,20 +111,35 @@ def call_arguments(
     rules, given = window.parts.rules, given or {}
     arguments: dict[str, Any] = {}
     if rules.provider == "anthropic" and prompt_cache != "off":
-        taken = sum(map(_is_marked_tool, window.parts.tools)) + sum(len(_marks(message)) for message in messages)
+        taken = sum(map(_is_marked_tool, window.parts.tools)) + sum(
+            len(_marks(message)) for message in messages
+        )
         if taken < MAX_BREAKPOINTS and messages and not _marks(messages[-1]):
             arguments[BREAKPOINT] = dict(MINUTES)  # behind the newest message
     if rules.takes_cache_key and prompt_cache != "off" and conversation:
         arguments["prompt_cache_key"] = cache_key(conversation)
-    arguments = {name: value for name, value in arguments.items() if given.get(name) is None}
+    arguments = {
+        name: value for name, value in arguments.items() if given.get(name) is None
+    }
     diagnostics = given.get("diagnostics")
-    if rules.provider == "anthropic" and isinstance(diagnostics, Mapping):  # asked for: the id is of each request
+    if rules.provider == "anthropic" and isinstance(
+        diagnostics, Mapping
+    ):  # asked for: the id is of each request
         answers = (_response_id(message) for message in reversed(window.parts.messages))
-        arguments["diagnostics"] = {**diagnostics, "previous_message_id": next(filter(None, answers), None)}
+        arguments["diagnostics"] = {
+            **diagnostics,
+            "previous_message_id": next(filter(None, answers), None),
+        }
     if _may_drop(window, given):
         betas = arguments.get("betas", given.get("betas")) or ()
-        thinking = {"type": "adaptive", "block_binding": DROP_BLOCK}  # models that tie reasoning think like that anyway
-        arguments |= {"thinking": thinking, "betas": [*dict.fromkeys([*betas, BINDING_BETA])]}
+        thinking = {
+            "type": "adaptive",
+            "block_binding": DROP_BLOCK,
+        }  # models that tie reasoning think like that anyway
+        arguments |= {
+            "thinking": thinking,
+            "betas": [*dict.fromkeys([*betas, BINDING_BETA])],
+        }
     if rules.provider == "gemini" and given.get("cached_content"):
         arguments["tools"] = []  # the content that somebody stored has the tools
     return arguments
@@ -120,45 +147,70 @@ def call_arguments(
 
 def _may_drop(window: Window, given: Mapping[str, Any]) -> bool:
     """True when this model refused reasoning of another prefix before, and its client lets us ask to drop it."""
-    is_bound = bool(window.parts.model) and window.session.binding_model == window.parts.model
+    is_bound = (
+        bool(window.parts.model) and window.session.binding_model == window.parts.model
+    )
     return is_bound and window.parts.rules.takes_betas and given.get("thinking") is None
 
 
 def forgets_history(error: BaseException) -> bool:
     """True for the refusal of an id that the server's history was to go on from."""
     body = getattr(error, "body", None)
-    return FORGOTTEN in (getattr(error, "code", None), body.get("code") if isinstance(body, Mapping) else None)
+    return FORGOTTEN in (
+        getattr(error, "code", None),
+        body.get("code") if isinstance(body, Mapping) else None,
+    )
 
 
 def refuses_reasoning(error: BaseException) -> bool:
     """True for the refusal of reasoning that is tied to another prefix than the request has, in Anthropic's words."""
-    texts = (str(one).lower().replace("`", "") for one in (error, error.__cause__) if one is not None)
+    texts = (
+        str(one).lower().replace("`", "")
+        for one in (error, error.__cause__)
+        if one is not None
+    )
     return any(words in text for text in texts for words in BOUND_ELSEWHERE)
 
 
-def without_response_ids(messages: Sequence[AnyMessage], old: set[str] | None = None) -> list[AnyMessage]:
+def without_response_ids(
+    messages: Sequence[AnyMessage], old: set[str] | None = None
+) -> list[AnyMessage]:
     """Remove these ids of OpenAI responses, or all, so that the server gets messages and no reference to its own."""
     anew = list[AnyMessage]()
     for message in messages:
         name = _response_id(message)
         if name is not None and (old is None or name in old):
-            kept = {key: value for key, value in message.response_metadata.items() if key != RESPONSE_ID}
+            kept = {
+                key: value
+                for key, value in message.response_metadata.items()
+                if key != RESPONSE_ID
+            }
             message = message.model_copy(update={"response_metadata": kept})  # noqa: PLW2901  # the one to send
         anew.append(message)
     return anew
 
 
 def _response_id(message: AnyMessage) -> Any:
-    return message.response_metadata.get(RESPONSE_ID) if isinstance(message, AIMessage) else None
+    return (
+        message.response_metadata.get(RESPONSE_ID)
+        if isinstance(message, AIMessage)
+        else None
+    )
 
 
 def cache_key(conversation: str) -> str:
     """Return a key that is the same for all requests of a conversation, and tells nothing of its name."""
-    return hashlib.blake2b(conversation.encode("utf-8", "surrogatepass"), digest_size=KEY_CHARS // 2).hexdigest()
+    return hashlib.blake2b(
+        conversation.encode("utf-8", "surrogatepass"), digest_size=KEY_CHARS // 2
+    ).hexdigest()
 
 
 def with_breakpoints(
-    messages: Sequence[AnyMessage], tools: Sequence[Any], mark: Mapping[str, str], *, record: str = ""
+    messages: Sequence[AnyMessage],
+    tools: Sequence[Any],
+    mark: Mapping[str, str],
+    *,
+    record: str = "",
 ) -> list[AnyMessage]:
     """Return the request with breakpoints behind its system prompt and its pins; messages in between are the same.
 
@@ -190,7 +242,9 @@ def with_breakpoints(
     return marked
 
 
-def with_prompt_breakpoint(messages: Sequence[AnyMessage], *, record: str = "") -> list[AnyMessage]:
+def with_prompt_breakpoint(
+    messages: Sequence[AnyMessage], *, record: str = ""
+) -> list[AnyMessage]:
     """Return the request to OpenAI with a breakpoint behind its system prompt, or before the `record` that ends it.
 
     Of those that others have set as many stay as OpenAI writes beside it and beside the server's own, the newest ones.
@@ -213,10 +267,16 @@ def _record_in_prompt(window: Window) -> str:
 
 def _fixed_stop(messages: Sequence[AnyMessage], first: int) -> int | None:
     """Position of the last message that stays when the record is written anew; before that, of the first message."""
-    record = next((i for i, message in enumerate(messages) if message.id == RECORD_ID), None)
+    record = next(
+        (i for i, message in enumerate(messages) if message.id == RECORD_ID), None
+    )
     places = [first] if record is None else range(record, first - 1, -1)
     newest = len(messages) - 1
-    likely = (place for place in places if place not in {record, newest} and _ends_in_text(messages[place]))
+    likely = (
+        place
+        for place in places
+        if place not in {record, newest} and _ends_in_text(messages[place])
+    )
     return next(likely, record) if first <= newest else None
 
 
@@ -224,7 +284,9 @@ def _ends_in_text(message: AnyMessage) -> bool:
     """True where a breakpoint may stand at the end: reasoning cannot carry one."""
     content: Any = message.content
     last = content[-1] if isinstance(content, list) and content else content
-    is_text = isinstance(last, str) or (isinstance(last, dict) and last.get("type") == "text")
+    is_text = isinstance(last, str) or (
+        isinstance(last, dict) and last.get("type") == "text"
+    )
     return bool(last) and is_text and not _marks(message)
 
 
@@ -236,7 +298,11 @@ def _is_marked_tool(tool: Any) -> bool:
 def _marks(message: AnyMessage, key: str = BREAKPOINT) -> list[Any]:
     """The breakpoints that a message has."""
     content = message.content if isinstance(message.content, list) else []
-    return [mark for block in content if isinstance(block, dict) and (mark := _mark(block, key))]
+    return [
+        mark
+        for block in content
+        if isinstance(block, dict) and (mark := _mark(block, key))
+    ]
 
 
 def _mark(block: Mapping[str, Any], key: str) -> Any:
@@ -244,7 +310,9 @@ def _mark(block: Mapping[str, Any], key: str) -> Any:
     return block.get(key) or (extras.get(key) if isinstance(extras, Mapping) else None)
 
 
-def _with_at_most(message: AnyMessage, free: int, key: str = BREAKPOINT) -> tuple[AnyMessage, int]:
+def _with_at_most(
+    message: AnyMessage, free: int, key: str = BREAKPOINT
+) -> tuple[AnyMessage, int]:
     """The message with its last `free` breakpoints, and how many are free then."""
     surplus = len(_marks(message, key)) - free
     if surplus <= 0:
@@ -265,18 +333,37 @@ def _unmarked(block: Any, key: str) -> dict[str, Any]:
     return bare
 
 
-def _marked(message: AnyMessage, mark: Mapping[str, str], key: str = BREAKPOINT, *, record: str = "") -> AnyMessage:
+def _marked(
+    message: AnyMessage,
+    mark: Mapping[str, str],
+    key: str = BREAKPOINT,
+    *,
+    record: str = "",
+) -> AnyMessage:
     """The message with a breakpoint at its end, or before the record that ends it."""
     content: Any = message.content
-    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
-    last = blocks[-1] if isinstance(blocks[-1], dict) else {"type": "text", "text": blocks[-1]}
+    blocks = (
+        [{"type": "text", "text": content}]
+        if isinstance(content, str)
+        else list(content)
+    )
+    last = (
+        blocks[-1]
+        if isinstance(blocks[-1], dict)
+        else {"type": "text", "text": blocks[-1]}
+    )
     told, rest = blocks[:-1], list[Any]()
     text, ending = str(last.get("text") or ""), f"\n\n{record}"
     if record and text.endswith(ending):
-        last, rest = {**last, "text": text.removesuffix(ending)}, [{"type": "text", "text": ending}]
+        last, rest = (
+            {**last, "text": text.removesuffix(ending)},
+            [{"type": "text", "text": ending}],
+        )
     elif record and text == record:
         if not told:
             return message  # the record is all there is
         *told, last = told
         rest = [{"type": "text", "text": record}]
-    return message.model_copy(update={"content": [*told, {**last, key: dict(mark)}, *rest]})
+    return message.model_copy(
+        update={"content": [*told, {**last, key: dict(mark)}, *rest]}
+    )

@@ -18,8 +18,14 @@ def readable_text(message: AnyMessage) -> str:
         return content
     if isinstance(content, list):
         content = [block for block in content if not _is_reasoning(block)]
-    beside = {key: kept for key, kept in message.additional_kwargs.items() if key not in REASONING_KEYS}
-    said = message.model_copy(update={"content": content, "name": None, "additional_kwargs": beside})
+    beside = {
+        key: kept
+        for key, kept in message.additional_kwargs.items()
+        if key not in REASONING_KEYS
+    }
+    said = message.model_copy(
+        update={"content": content, "name": None, "additional_kwargs": beside}
+    )
     return "\n".join(filter(None, map(_readable, pieces(said))))
 
 
@@ -27,7 +33,11 @@ def _is_reasoning(block: Any) -> bool:
     if not isinstance(block, Mapping):
         return False
     kind = block.get("type")
-    return _is_reasoning(block.get("value")) if kind == "non_standard" else kind in REASONING_TYPES
+    return (
+        _is_reasoning(block.get("value"))
+        if kind == "non_standard"
+        else kind in REASONING_TYPES
+    )
 
 
 def _readable(piece: Piece) -> str:

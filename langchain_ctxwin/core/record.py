@@ -40,7 +40,9 @@ CLOSING = f"</{FENCE}>"
 # value; it goes on to hold. The last is given by a host that compacts with a focus.
 SHOWN, NAMED, USED, HOLDS, FOCUSED = range(5)
 KEEP = "keep: "  # begins an open line that somebody asked to keep: it stays like a rule, and others do not replace it
-MAX_COUNT = 10**12  # largest stored number believed, far above any conversation; floats hold its square
+MAX_COUNT = (
+    10**12
+)  # largest stored number believed, far above any conversation; floats hold its square
 
 # How old a line may be among its like, by kind and use, at equal worth: what a call takes 32 times as old as a call.
 LASTING: dict[Kind, tuple[float, float, float, float, float]] = {
@@ -52,21 +54,39 @@ LASTING: dict[Kind, tuple[float, float, float, float, float]] = {
 VALUE_CHARS = 16  # of what was seen: longer things wait longer
 MAX_CHARS_PER_TOKEN = 8  # of a record: what is longer is not priced
 
-WORD = re.compile(r"[A-Za-z0-9_./#@:+$€£%~-]+")  # what a value is written in, whatever the language around it
+WORD = re.compile(
+    r"[A-Za-z0-9_./#@:+$€£%~-]+"
+)  # what a value is written in, whatever the language around it
 EDGES = ".:,+~-"  # what is no part of a value at its ends
-_FIELD = re.compile(r"(?<!\S)[\w.@#$€%/-]+=(?=\S)")  # the name of a field before its value
-MIN_VALUE_CHARS, MAX_VALUE_CHARS = 4, 160  # a shorter one says nothing by itself, a longer one is encoded data
+_FIELD = re.compile(
+    r"(?<!\S)[\w.@#$€%/-]+=(?=\S)"
+)  # the name of a field before its value
+MIN_VALUE_CHARS, MAX_VALUE_CHARS = (
+    4,
+    160,
+)  # a shorter one says nothing by itself, a longer one is encoded data
 _NAME_SIGNS = frozenset("/_.@#")
 
 _STATES = ("is", "are", "was", "be", "has", "have", "must", "wants", "equals", "=")
-_CHANGES = ("now", "new", "actually", "correction", "changed", "instead", "latest", "updated")
+_CHANGES = (
+    "now",
+    "new",
+    "actually",
+    "correction",
+    "changed",
+    "instead",
+    "latest",
+    "updated",
+)
 _STATING = frozenset((*_STATES, *_CHANGES))
 _ARTICLES = frozenset(("the", "an", "please"))
 
 # Signs that nobody sees and that a model reads: they could hide or turn around what a line says.
 _SPACES = "\t\n\v\f\r\x1c\x1d\x1e\x1f\x85"
 _CONTROLS = map(chr, (*range(0x20), *range(0x7F, 0xA0), *range(0xE0000, 0xE0080)))
-_INVISIBLE = "\u200b\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff"
+_INVISIBLE = (
+    "\u200b\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff"
+)
 _ABSENT = dict.fromkeys(map(ord, {*_INVISIBLE, *_CONTROLS} - {*_SPACES}))
 # From signs that could begin a mark of the record, in any width, to signs that cannot.
 NO_MARKS = str.maketrans("<>\uff1c\uff1e\ufe64\ufe65", "\u2039\u203a" * 3)
@@ -105,7 +125,9 @@ class Record:
     @cached_property
     def _json(self) -> dict[str, Any]:
         return {
-            "lines": [[line.kind, line.text, line.source, line.uses] for line in self.lines],
+            "lines": [
+                [line.kind, line.text, line.source, line.uses] for line in self.lines
+            ],
             "left": {name: getattr(self, name) for name in LEFT},
             **({} if self.shown is None else {"shown": self.shown}),
         }
@@ -113,17 +135,33 @@ class Record:
     @classmethod
     def from_json(cls, value: Mapping[str, Any] | None) -> Record:
         """Read the JSON form; raises KeyError, TypeError or ValueError for what `to_json` does not write."""
-        if not value or value.keys() == {"former"}:  # beside a record stands what `undo` brings back
+        if not value or value.keys() == {
+            "former"
+        }:  # beside a record stands what `undo` brings back
             return cls()
         lines = []
         for kind, text, source, uses in value["lines"]:
-            if kind not in KINDS or not isinstance(text, str) or not isinstance(source, str):
+            if (
+                kind not in KINDS
+                or not isinstance(text, str)
+                or not isinstance(source, str)
+            ):
                 line = (kind, text, source, uses)
-                raise ValueError(f"record line {line!r:.80} is not (kind, text, message id, uses)")
-            lines.append(RecordLine(kind, one_line(text), source, min(FOCUSED, stored_count(uses))))
+                raise ValueError(
+                    f"record line {line!r:.80} is not (kind, text, message id, uses)"
+                )
+            lines.append(
+                RecordLine(
+                    kind, one_line(text), source, min(FOCUSED, stored_count(uses))
+                )
+            )
         left = {name: stored_count(value["left"][name]) for name in LEFT}
         shown = value.get("shown")
-        return cls(lines=tuple(lines), **left, shown=None if shown is None else stored_count(shown))
+        return cls(
+            lines=tuple(lines),
+            **left,
+            shown=None if shown is None else stored_count(shown),
+        )
 
     @cached_property
     def text(self) -> str:
@@ -136,7 +174,9 @@ class Record:
     def of_messages(self, ids: Iterable[str]) -> Record:
         """Return the record without lines of messages that are gone: what was deleted is not remembered."""
         known = {*ids}
-        return replace(self, lines=tuple(line for line in self.lines if line.source in known))
+        return replace(
+            self, lines=tuple(line for line in self.lines if line.source in known)
+        )
 
 
 def render_record(record: Record | Mapping[str, Any]) -> str:
@@ -147,7 +187,9 @@ def render_record(record: Record | Mapping[str, Any]) -> str:
         ...     render_record(
         ...         {
         ...             "lines": [["said", "Ship to Oslo only.", "m1", 0]],
-        ...             "left": dict.fromkeys(("turns", "steps", "messages", "tokens"), 1),
+        ...             "left": dict.fromkeys(
+        ...                 ("turns", "steps", "messages", "tokens"), 1
+        ...             ),
         ...         }
         ...     )
         ... )
@@ -158,12 +200,18 @@ def render_record(record: Record | Mapping[str, Any]) -> str:
     try:
         return Record.from_json(record).text
     except (TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
-        raise ConfigError(f"record={brief(record)}: pass the context_record of a state") from error
+        raise ConfigError(
+            f"record={brief(record)}: pass the context_record of a state"
+        ) from error
 
 
 def stored_count(value: object) -> int:
     """Return a stored number as it is; raises ValueError unless it is a whole one from 0 to `MAX_COUNT`."""
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_COUNT:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int)
+        or not 0 <= value <= MAX_COUNT
+    ):
         raise ValueError(f"{type(value).__name__} is no count from 0 to {MAX_COUNT:,}")
     return value
 
@@ -177,13 +225,19 @@ def is_value(token: str) -> bool:
     """True for a token that names one thing: an identifier, a path, an address, a number, a date.
 
     Examples:
-        >>> [token for token in ("order", "#W12-7", "src/app.py", "and/or", "2027") if is_value(token)]
+        >>> [
+        ...     token
+        ...     for token in ("order", "#W12-7", "src/app.py", "and/or", "2027")
+        ...     if is_value(token)
+        ... ]
         ['#W12-7', 'src/app.py', 'and/or', '2027']
     """
     token = token.strip(EDGES)
     if not MIN_VALUE_CHARS <= len(token) <= MAX_VALUE_CHARS:
         return False
-    return has_digit(token) or (len(token) > MIN_VALUE_CHARS and not _NAME_SIGNS.isdisjoint(token))
+    return has_digit(token) or (
+        len(token) > MIN_VALUE_CHARS and not _NAME_SIGNS.isdisjoint(token)
+    )
 
 
 def has_digit(text: str) -> bool:
@@ -200,7 +254,13 @@ def words_of(text: str) -> set[str]:
 
 
 def extended(
-    record: Record, added: Iterable[RecordLine], *, shown: str, room_tokens: int, free_tokens: int, price: Price
+    record: Record,
+    added: Iterable[RecordLine],
+    *,
+    shown: str,
+    room_tokens: int,
+    free_tokens: int,
+    price: Price,
 ) -> Record:
     """Return the record with lines added, as many as its room holds; what was met again moves to the end.
 
@@ -223,7 +283,9 @@ def fitted(record: Record, free_tokens: int, price: Price) -> Record:
     return replace(record, shown=_fitting(items, _by_worth(items), free_tokens, price))
 
 
-Key = tuple[str, str]  # what makes two lines the same: the call, the statement or the thing, whatever came of it
+Key = tuple[
+    str, str
+]  # what makes two lines the same: the call, the statement or the thing, whatever came of it
 Items = dict[Key, RecordLine]
 
 
@@ -252,11 +314,15 @@ def _key(kind: Kind, text: str) -> Key:
         return kind, text if text.startswith(KEEP) else ""
     if kind != "said":
         return kind, text.partition(" → ")[0]
-    words = [word.strip(".,:;!?") for word in text.replace(" a ", " ").casefold().split()]
+    words = [
+        word.strip(".,:;!?") for word in text.replace(" a ", " ").casefold().split()
+    ]
     words = [word for word in words if word not in _ARTICLES]
     first = next((place for place, word in enumerate(words) if has_digit(word)), 0)
     if not _STATING.isdisjoint(words[:first]):
-        words = ["#" if has_digit(word) else word for word in words if word not in _STATING]
+        words = [
+            "#" if has_digit(word) else word for word in words if word not in _STATING
+        ]
     return kind, " ".join(words)
 
 
@@ -268,23 +334,37 @@ def _by_worth(items: Items, visible: AbstractSet[str] = frozenset()) -> list[Key
     """
     waits: dict[Key, float] = {}
     ages = Counter[tuple[Kind, int]]()
-    groups = groupby(items.items(), key=lambda item: (item[1].kind, item[1].uses, item[1].source))
-    for kind, uses, group in reversed([(kind, uses, [*run]) for (kind, uses, _), run in groups]):
+    groups = groupby(
+        items.items(), key=lambda item: (item[1].kind, item[1].uses, item[1].source)
+    )
+    for kind, uses, group in reversed(
+        [(kind, uses, [*run]) for (kind, uses, _), run in groups]
+    ):
         ages[kind, uses] += 1
         for rank, (key, line) in enumerate(group, 1):
             wait = ages[kind, uses] / LASTING[kind][uses]
             if kind != "seen":
                 waits[key] = wait
             elif not words_of(line.text) <= visible:
-                waits[key] = wait * (1 if uses >= USED else rank) * max(1, len(line.text) / VALUE_CHARS)
+                waits[key] = (
+                    wait
+                    * (1 if uses >= USED else rank)
+                    * max(1, len(line.text) / VALUE_CHARS)
+                )
     return sorted(waits, key=lambda key: waits[key])
 
 
 def _fitting(items: Items, order: Sequence[Key], room_tokens: int, price: Price) -> int:
     """How many lines fit in that order: whole ones, up to the first that does not."""
-    fit = take_while_fits(order, MAX_CHARS_PER_TOKEN * room_tokens, lambda key: len(items[key].text))
+    fit = take_while_fits(
+        order, MAX_CHARS_PER_TOKEN * room_tokens, lambda key: len(items[key].text)
+    )
     counts = range(1, len(fit.kept) + 1)
-    return bisect_left(counts, True, key=lambda count: price(_text(_chosen(items, order[:count]))) > room_tokens)
+    return bisect_left(
+        counts,
+        True,
+        key=lambda count: price(_text(_chosen(items, order[:count]))) > room_tokens,
+    )
 
 
 def _chosen(items: Items, keys: Iterable[Key]) -> list[RecordLine]:
@@ -295,7 +375,9 @@ def _chosen(items: Items, keys: Iterable[Key]) -> list[RecordLine]:
 def _joined(lines: Iterable[RecordLine]) -> tuple[RecordLine, ...]:
     """The lines as they are stored: what one message showed stands in one."""
     found: list[RecordLine] = []
-    for (kind, _, _), run in groupby(lines, key=lambda line: (line.kind, line.source, line.uses)):
+    for (kind, _, _), run in groupby(
+        lines, key=lambda line: (line.kind, line.source, line.uses)
+    ):
         group = [*run]
         if kind == "seen":
             group = [replace(group[0], text=JOINT.join(line.text for line in group))]
@@ -308,15 +390,25 @@ def _joined(lines: Iterable[RecordLine]) -> tuple[RecordLine, ...]:
 
 def _text(lines: Iterable[RecordLine]) -> str:
     """The lines as they are shown: rules, then what happened in its order, then what is open."""
-    rules_first = sorted(lines, key=lambda line: (line.kind == "open", line.kind != "said" or line.uses < HOLDS))
+    rules_first = sorted(
+        lines,
+        key=lambda line: (
+            line.kind == "open",
+            line.kind != "said" or line.uses < HOLDS,
+        ),
+    )
     return "\n".join(_paragraphs(rules_first))
 
 
 def _paragraphs(lines: Sequence[RecordLine]) -> Iterator[str]:
     """Statements and calls, and below each call what its result showed that no line tells of."""
     calls = {line.source for line in lines if line.kind == "done"}
-    told = {word for line in lines if line.kind != "seen" for word in words_of(line.text)}
-    for (kind, call, _), run in groupby(lines, key=lambda line: (line.kind, calls & {line.source}, line.uses >= HOLDS)):
+    told = {
+        word for line in lines if line.kind != "seen" for word in words_of(line.text)
+    }
+    for (kind, call, _), run in groupby(
+        lines, key=lambda line: (line.kind, calls & {line.source}, line.uses >= HOLDS)
+    ):
         texts = [line.text for line in run]
         if kind == "said":
             yield PREFIX[kind] + " ".join(texts)

@@ -9,8 +9,19 @@ from langchain_core.messages import AIMessage
 from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.configurable import DynamicRunnable
 
-from langchain_ctxwin.core.limits import lowered, models_behind, reserve_within, stated_limit, unrefuted
-from langchain_ctxwin.core.media import NO_LIMITS, MediaLimits, MediaSize, learned_limits
+from langchain_ctxwin.core.limits import (
+    lowered,
+    models_behind,
+    reserve_within,
+    stated_limit,
+    unrefuted,
+)
+from langchain_ctxwin.core.media import (
+    NO_LIMITS,
+    MediaLimits,
+    MediaSize,
+    learned_limits,
+)
 from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.session import Session
@@ -31,9 +42,13 @@ def retry_target(window: Window, overflow: ContextOverflow) -> int:
     if window.over_by:
         return window.budget.input_limit
     blind = int(BLIND_STEP * window.upper_tokens)
-    stated = stated_limit(overflow, window.limits, kept_tokens=window.budget.input_limit)
+    stated = stated_limit(
+        overflow, window.limits, kept_tokens=window.budget.input_limit
+    )
     limits = lowered(window.limits, stated)
-    limit = limits.input_limit(reserve_within(limits, window.budget.reserved_tokens, learned=bool(stated)))
+    limit = limits.input_limit(
+        reserve_within(limits, window.budget.reserved_tokens, learned=bool(stated))
+    )
     return min(blind, limit) if limit > window.least_fixed_tokens else blind
 
 
@@ -48,19 +63,31 @@ def refused(window: Window, overflow: ContextOverflow) -> dict[str, Any]:
     counts = from_refusal(window, stated_input(overflow))
     learned = learned_limit(window, overflow)
     if not learned and not window.over_by:
-        refused_tokens, taken = window.total_tokens, window.last_report.tokens if window.last_report else 0
+        refused_tokens, taken = (
+            window.total_tokens,
+            window.last_report.tokens if window.last_report else 0,
+        )
         limit = max(int(BLIND_STEP * refused_tokens), (refused_tokens + taken) // 2)
         learned = unrefuted({"max_input_tokens": limit}, accepted_tokens(window))
     before = remembered_limit(window.session, window.parts.model)
-    if not learned or min([*before.values(), *learned.values()]) < min(learned.values()):
+    if not learned or min([*before.values(), *learned.values()]) < min(
+        learned.values()
+    ):
         return counts
-    return {**counts, "limits": bounded(counts.get("limits"), window.parts.model, learned, MAX_MODELS)}
+    return {
+        **counts,
+        "limits": bounded(
+            counts.get("limits"), window.parts.model, learned, MAX_MODELS
+        ),
+    }
 
 
 def learned_limit(window: Window, overflow: ContextOverflow) -> dict[str, int]:
     """Return the limit that the refusal of a request states; empty when the model took more before."""
     kept, taken = window.budget.input_limit, accepted_tokens(window)
-    return stated_limit(overflow, window.limits, kept_tokens=kept, accepted_tokens=taken)
+    return stated_limit(
+        overflow, window.limits, kept_tokens=kept, accepted_tokens=taken
+    )
 
 
 def accepted_tokens(window: Window) -> int:
@@ -73,16 +100,25 @@ def accepted_tokens(window: Window) -> int:
 def media_after(window: Window, overflow: ContextOverflow) -> dict[str, Any]:
     """Return what is known of pictures and bytes, by model, after a refusal because of them; empty after another."""
     sent = MediaSize.of_all(window.assembled())
-    learned = learned_limits(overflow, sent).smallest(learned_media(window.session, window.parts.model))
+    learned = learned_limits(overflow, sent).smallest(
+        learned_media(window.session, window.parts.model)
+    )
     if overflow.unit == "tokens" or learned == NO_LIMITS:
         return {}
-    return bounded(window.session.counts.get("media"), window.parts.model, learned.to_json(), MAX_MODELS)
+    return bounded(
+        window.session.counts.get("media"),
+        window.parts.model,
+        learned.to_json(),
+        MAX_MODELS,
+    )
 
 
 def learned_media(session: Session, model: str) -> MediaLimits:
     """Return what a conversation learned of the pictures and bytes that a model takes."""
     known: Mapping[str, int] = (session.counts.get("media") or {}).get(model) or {}
-    return MediaLimits(max_bytes=known.get("max_bytes"), max_images=known.get("max_images"))
+    return MediaLimits(
+        max_bytes=known.get("max_bytes"), max_images=known.get("max_images")
+    )
 
 
 def remembered_limit(session: Session, model: str) -> dict[str, int]:
@@ -94,10 +130,16 @@ def remembered_limit(session: Session, model: str) -> dict[str, int]:
 
 def stated_input(overflow: ContextOverflow) -> int | None:
     """Return the input that the provider counted; a stated sum has the requested output taken off."""
-    if overflow.actual is None or overflow.kind == "input" or overflow.requested_output is None:
+    if (
+        overflow.actual is None
+        or overflow.kind == "input"
+        or overflow.requested_output is None
+    ):
         return overflow.actual
     inside_sum = overflow.limit is not None and overflow.actual > overflow.limit
-    return overflow.actual - overflow.requested_output if inside_sum else overflow.actual
+    return (
+        overflow.actual - overflow.requested_output if inside_sum else overflow.actual
+    )
 
 
 # Names that integrations take for one call, too; `num_predict` of local servers is for construction only.
@@ -110,37 +152,65 @@ EDGE_TOKENS = 16  # room between input and output: servers count a stop token or
 def output_tokens_of(arguments: Mapping[str, Any]) -> int | None:
     """Return the output that the arguments of a call ask for; None when they do not say."""
     asked = (arguments.get(name) for name in CALL_ARGUMENTS)
-    return next((tokens for tokens in asked if isinstance(tokens, int) and tokens > 0), None)
+    return next(
+        (tokens for tokens in asked if isinstance(tokens, int) and tokens > 0), None
+    )
 
 
 def smaller_output(call: object, overflow: ContextOverflow) -> dict[str, int]:
     """Return the argument that asks `call` for as much output as is left; empty when too little is, or it has none."""
     actual, name = stated_input(overflow), output_argument(call)
-    if not name or overflow.kind != "input_plus_output" or overflow.limit is None or actual is None:
+    if (
+        not name
+        or overflow.kind != "input_plus_output"
+        or overflow.limit is None
+        or actual is None
+    ):
         return {}
     room = overflow.limit - actual - EDGE_TOKENS
-    least = max(least_output(call), LEAST_OUTPUT_SHARE * (overflow.requested_output or 0))
+    least = max(
+        least_output(call), LEAST_OUTPUT_SHARE * (overflow.requested_output or 0)
+    )
     return {name: room} if room >= least else {}
 
 
-def fitting_output(call: object, *, requested_tokens: int, room_tokens: int) -> dict[str, int]:
+def fitting_output(
+    call: object, *, requested_tokens: int, room_tokens: int
+) -> dict[str, int]:
     """Return the argument that asks `call` for no more output than there is room for; empty when it need not."""
-    name = output_argument(call) if least_output(call) <= room_tokens < requested_tokens else ""
+    name = (
+        output_argument(call)
+        if least_output(call) <= room_tokens < requested_tokens
+        else ""
+    )
     return {name: room_tokens} if name else {}
 
 
 def output_argument(call: object) -> str:
     """Name of the argument by which a model, or a binding around one, was set to request its output; else empty."""
     model, bound = only_model(call) or (None, {})
-    return next((name for name in CALL_ARGUMENTS if bound.get(name) or getattr(model, name, None)), "")
+    return next(
+        (
+            name
+            for name in CALL_ARGUMENTS
+            if bound.get(name) or getattr(model, name, None)
+        ),
+        "",
+    )
 
 
 def least_output(call: object) -> int:
     """Tokens that an answer needs at least: the thinking that the model was set to do counts as output, too."""
     model, bound = only_model(call) or (None, {})
     thinking = bound.get("thinking") or getattr(model, "thinking", None)
-    budget = thinking.get("budget_tokens") if isinstance(thinking, Mapping) else getattr(model, "thinking_budget", None)
-    return LEAST_OUTPUT_TOKENS + (budget if isinstance(budget, int) and budget > 0 else 0)
+    budget = (
+        thinking.get("budget_tokens")
+        if isinstance(thinking, Mapping)
+        else getattr(model, "thinking_budget", None)
+    )
+    return LEAST_OUTPUT_TOKENS + (
+        budget if isinstance(budget, int) and budget > 0 else 0
+    )
 
 
 def only_model(call: object) -> tuple[Any, dict[str, Any]] | None:
@@ -174,7 +244,9 @@ CERTAIN_SHARE = 0.8
 # Servers that leave cached tokens out report what was added since the last request, and up to a block of their cache:
 # OpenAI's and Gemini's begin at 1,024 tokens. Our estimate of what was added may be this far off, and its lower bound.
 CACHE_BLOCK_TOKENS, ADDED_DOUBT, LEAST_ADDED_DOUBT = 1_024, 1.25, 1.5
-KEPT_STEP_TOKENS = WINDOW_STEP_TOKENS // 2  # of a prompt that does not fit, some servers keep half their window
+KEPT_STEP_TOKENS = (
+    WINDOW_STEP_TOKENS // 2
+)  # of a prompt that does not fit, some servers keep half their window
 
 
 def silent_overflow(
@@ -203,18 +275,32 @@ def silent_overflow(
     is_short = sizes is not None and sizes[0] < least_input_tokens * CERTAIN_SHARE
     named, limits = WINDOW_STOP in reasons, (input_limit, context_window or 0)
     if sizes is None or (named and is_short):
-        return ContextOverflow(None, None, "input_plus_output", requested_output_tokens) if named else None
-    ended = bool(reasons & LENGTH_STOPS) and _window_ended(sizes, context_window or 0, requested_output_tokens)
+        return (
+            ContextOverflow(None, None, "input_plus_output", requested_output_tokens)
+            if named
+            else None
+        )
+    ended = bool(reasons & LENGTH_STOPS) and _window_ended(
+        sizes, context_window or 0, requested_output_tokens
+    )
     if named or (ended and not is_short):
-        return ContextOverflow(sum(sizes), sizes[0], "input_plus_output", requested_output_tokens)
+        return ContextOverflow(
+            sum(sizes), sizes[0], "input_plus_output", requested_output_tokens
+        )
     if small is not None:
         is_kept = is_short and _is_kept_again(sizes[0], small)
         limit = _cut_limit(sizes[0], small[1], previous[0] if previous else 0)
         return ContextOverflow(limit, None, "input") if is_kept else None
     if previous is None:
-        return ContextOverflow(sizes[0], None, "input") if is_short and _at_window(sizes[0], limits, 0) else None
+        return (
+            ContextOverflow(sizes[0], None, "input")
+            if is_short and _at_window(sizes[0], limits, 0)
+            else None
+        )
     before, added = previous
-    is_pinned = sizes[0] < least_input_tokens and _is_same(sizes[0], before, added, LEAST_ADDED_DOUBT)
+    is_pinned = sizes[0] < least_input_tokens and _is_same(
+        sizes[0], before, added, LEAST_ADDED_DOUBT
+    )
     is_pinned = is_pinned and _at_window(sizes[0], limits, SAME_TOKENS)
     return ContextOverflow(max(sizes[0], before), None, "input") if is_pinned else None
 
@@ -224,17 +310,32 @@ def _is_kept_again(input_tokens: int, small: tuple[int, int, int]) -> bool:
     before, _, added = small
     if not _is_same(input_tokens, before, added):
         return False
-    is_half = input_tokens >= KEPT_STEP_TOKENS and _near_multiple(input_tokens, KEPT_STEP_TOKENS, SAME_TOKENS)
-    return is_half or not added / ADDED_DOUBT <= input_tokens <= added * ADDED_DOUBT + CACHE_BLOCK_TOKENS
+    is_half = input_tokens >= KEPT_STEP_TOKENS and _near_multiple(
+        input_tokens, KEPT_STEP_TOKENS, SAME_TOKENS
+    )
+    return (
+        is_half
+        or not added / ADDED_DOUBT
+        <= input_tokens
+        <= added * ADDED_DOUBT + CACHE_BLOCK_TOKENS
+    )
 
 
-def _is_same(input_tokens: int, before: int, added: int, doubt: float = ADDED_DOUBT) -> bool:
+def _is_same(
+    input_tokens: int, before: int, added: int, doubt: float = ADDED_DOUBT
+) -> bool:
     """True for the same size again although the request grew.
 
     That is what a server keeps, whatever it is sent; what was added is what others report that leave out their cache.
     """
-    is_added = added / doubt - SAME_TOKENS <= input_tokens <= added * doubt + SAME_TOKENS
-    return added >= GROWTH_TOKENS and abs(input_tokens - before) <= SAME_TOKENS and not is_added
+    is_added = (
+        added / doubt - SAME_TOKENS <= input_tokens <= added * doubt + SAME_TOKENS
+    )
+    return (
+        added >= GROWTH_TOKENS
+        and abs(input_tokens - before) <= SAME_TOKENS
+        and not is_added
+    )
 
 
 def _cut_limit(kept_tokens: int, cut_tokens: int, taken_tokens: int) -> int:
@@ -243,7 +344,10 @@ def _cut_limit(kept_tokens: int, cut_tokens: int, taken_tokens: int) -> int:
     It is between the two; where that can be, it is twice what was kept.
     """
     twice = 2 * KEPT_STEP_TOKENS * round(kept_tokens / KEPT_STEP_TOKENS)
-    is_half = _near_multiple(kept_tokens, KEPT_STEP_TOKENS, SAME_TOKENS) and taken_tokens <= twice < cut_tokens
+    is_half = (
+        _near_multiple(kept_tokens, KEPT_STEP_TOKENS, SAME_TOKENS)
+        and taken_tokens <= twice < cut_tokens
+    )
     return twice if is_half else max(kept_tokens, taken_tokens)
 
 
@@ -252,8 +356,14 @@ def _window_ended(sizes: tuple[int, int], window: int, requested: int | None) ->
         return False
     if _reached(sum(sizes), window):
         return True
-    is_capped = any(_near_multiple(sizes[1], step, SAME_TOKENS) for step in OUTPUT_STEPS_TOKENS)
-    return requested is not None and not is_capped and _near_multiple(sum(sizes), WINDOW_STEP_TOKENS, STOP_TOKENS)
+    is_capped = any(
+        _near_multiple(sizes[1], step, SAME_TOKENS) for step in OUTPUT_STEPS_TOKENS
+    )
+    return (
+        requested is not None
+        and not is_capped
+        and _near_multiple(sum(sizes), WINDOW_STEP_TOKENS, STOP_TOKENS)
+    )
 
 
 def _at_window(input_tokens: int, limits: tuple[int, ...], slack_tokens: int) -> bool:
@@ -278,10 +388,18 @@ def _reported(reply: AIMessage) -> tuple[int, int] | None:
     if not isinstance(usage, Mapping):
         return None
     details = usage.get("input_token_details")
-    parts = [details.get(key) for key in ("cache_read", "cache_creation")] if isinstance(details, Mapping) else []
+    parts = (
+        [details.get(key) for key in ("cache_read", "cache_creation")]
+        if isinstance(details, Mapping)
+        else []
+    )
     cached = sum(tokens for tokens in parts if is_count(tokens))
     input_tokens, output_tokens = sent_tokens(reply), usage.get("output_tokens")
-    if is_count(input_tokens) and is_count(output_tokens) and max(1, cached) <= input_tokens:
+    if (
+        is_count(input_tokens)
+        and is_count(output_tokens)
+        and max(1, cached) <= input_tokens
+    ):
         return input_tokens, output_tokens
     return None
 
@@ -293,4 +411,8 @@ def _stop_reasons(reply: AIMessage) -> set[str]:
     incomplete = metadata.get("incomplete_details")  # OpenAI's Responses API
     reasons = [metadata.get(key) for key in STOP_KEYS]
     reasons += [incomplete.get("reason")] if isinstance(incomplete, Mapping) else []
-    return {reason.rpartition(".")[2].lower() for reason in reasons if isinstance(reason, str)}
+    return {
+        reason.rpartition(".")[2].lower()
+        for reason in reasons
+        if isinstance(reason, str)
+    }

@@ -34,7 +34,12 @@ from langchain_ctxwin.core.native import (
 )
 from langchain_ctxwin.core.pairing import Rules
 from langchain_ctxwin.core.parts import Parts
-from langchain_ctxwin.core.pins import answer_marker, last_user, looks_open, pinned_groups
+from langchain_ctxwin.core.pins import (
+    answer_marker,
+    last_user,
+    looks_open,
+    pinned_groups,
+)
 from langchain_ctxwin.core.session import Session
 from langchain_ctxwin.core.sizing import FIXED_REGIONS, Regions, SizeEstimate, Sizes
 from langchain_ctxwin.core.turns import NOTE_KEY, Shown, Step, Turn, group_turns
@@ -49,7 +54,9 @@ that cannot leave are past the trigger by themselves (until the prompt, the tool
 BINDS = frozenset({"", "anthropic"})
 """Providers whose reasoning may be tied to what precedes it: Anthropic, and whoever nobody knows."""
 
-FILLED_SHARE = 0.95  # of the limit: fixed regions past it leave no history worth compacting
+FILLED_SHARE = (
+    0.95  # of the limit: fixed regions past it leave no history worth compacting
+)
 # What a bound by number of messages leaves: half of them, unless `keep` is a share that leaves room to grow.
 KEPT_MESSAGES_SHARE, MAX_MESSAGES_SHARE = 0.5, 0.8
 LEAST_MESSAGES = 2  # a question and its answer
@@ -57,7 +64,9 @@ LEAST_MESSAGES = 2  # a question and its answer
 # (measured on recorded agents and in the arena, at no cost).
 WHOLE_TURN_SHARE = 0.35
 REGIONS = (*FIXED_REGIONS, "history_tokens")
-NOTHING = Regions(system_tokens=0, tool_tokens=0, summary_tokens=0, pinned_tokens=0, history_tokens=0)
+NOTHING = Regions(
+    system_tokens=0, tool_tokens=0, summary_tokens=0, pinned_tokens=0, history_tokens=0
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +127,10 @@ class Request:
     estimates: Regions = NOTHING
     """What the counter says."""
 
-    size: SizeEstimate = field(default=SizeEstimate(regions=NOTHING, upper_tokens=0, lower_tokens=0), repr=False)
+    size: SizeEstimate = field(
+        default=SizeEstimate(regions=NOTHING, upper_tokens=0, lower_tokens=0),
+        repr=False,
+    )
     """The same in the provider's counts, as far as they are known, with bounds."""
 
     leading: int = 0
@@ -133,7 +145,9 @@ class Request:
         start = parts.start_of(view)
         unbound = self.unbound_under(view)
         media = self._left_out_media(view, start)
-        view = view if media == view.without_media else replace(view, without_media=media)
+        view = (
+            view if media == view.without_media else replace(view, without_media=media)
+        )
         record = record_text(summary, view.record)
         rules = constraints_text(parts.settings.constraints)
         begin = Before(rules=parts.rules, unbound=unbound)
@@ -172,7 +186,9 @@ class Request:
 
     def sized_by(self, sizing: Sizes) -> Request:
         """Return the request in the sizes that another sizing makes of the same estimates."""
-        return replace(self, sizing=sizing, size=sizing.size(self.estimates, self.steps))
+        return replace(
+            self, sizing=sizing, size=sizing.size(self.estimates, self.steps)
+        )
 
     @property
     def start(self) -> int:
@@ -202,7 +218,11 @@ class Request:
         """The last step that is more than a note by this package or the application; None in an empty view."""
         told = (step for step in reversed(self.steps) if step.messages)
         return next(
-            (s for s in told if s.size > 1 or NOTE_KEY not in s.messages[-1].additional_kwargs),
+            (
+                s
+                for s in told
+                if s.size > 1 or NOTE_KEY not in s.messages[-1].additional_kwargs
+            ),
             None,
         )
 
@@ -234,7 +254,9 @@ class Request:
             known = set[str]()
             loaded = list[Step]()
             for step in steps:
-                names = {name for message in step.messages for name in loaded_tools(message)} - known
+                names = {
+                    name for message in step.messages for name in loaded_tools(message)
+                } - known
                 known |= names
                 tokens = sum(parts.pricer.loaded(parts.tools, name) for name in names)
                 loaded.append(replace(step, tokens=step.tokens + tokens))
@@ -249,7 +271,9 @@ class Request:
             steps = Shown(filled)
         return steps
 
-    def _pinned_steps(self, view: View, start: int, before: Before, lead: int | None) -> Iterator[Step]:
+    def _pinned_steps(
+        self, view: View, start: int, before: Before, lead: int | None
+    ) -> Iterator[Step]:
         """The pinned messages before the start, by step; a finished question never looks open.
 
         Of a step that compacted only that stays, before all others when the provider ignores what precedes it.
@@ -258,11 +282,18 @@ class Request:
         kept = self.parts.kept_compaction(view)
         taken = set[str]()
         pinned = {position.index for position in view.pinned if position.index < start}
-        groups = sorted(pinned_groups(messages, pinned, start), key=lambda group: lead != group.index)
-        for group, following in zip(groups, [*(group.index for group in groups[1:]), start], strict=False):
+        groups = sorted(
+            pinned_groups(messages, pinned, start),
+            key=lambda group: lead != group.index,
+        )
+        for group, following in zip(
+            groups, [*(group.index for group in groups[1:]), start], strict=False
+        ):
             step = group
             if group.size == 1 and group.index == kept:
-                step = replace(group, messages=(only_compaction(messages[group.index]),), calls=())
+                step = replace(
+                    group, messages=(only_compaction(messages[group.index]),), calls=()
+                )
             step = show_step(step, view, before, taken, self.parts.price)
             after = messages[following] if following < len(messages) else None
             if following > group.stop and looks_open(messages[group.index], after):
@@ -280,7 +311,9 @@ class Request:
         before = {position.index for position in view.pinned}
         spared = list[MediaSize]()
         shown = dict[str, MediaSize]()
-        for index in sorted(index for index in parts.history.media if index >= start or index in before):
+        for index in sorted(
+            index for index in parts.history.media if index >= start or index in before
+        ):
             key = message_id(parts.messages, index)
             size = MediaSize.of(parts.messages[index])
             if index in parts.pins:
@@ -300,7 +333,11 @@ class Request:
             *(position.index for position in view.pinned),
             *range(self.parts.start_of(view), stop),
         )
-        newest = (index + 1 for index in reversed(shown) if has_bound_reasoning(messages[index]))
+        newest = (
+            index + 1
+            for index in reversed(shown)
+            if has_bound_reasoning(messages[index])
+        )
         return max(self.unbound, next(newest, 0))
 
     # ---- what it costs ----------------------------------------------------------------------------------------------
@@ -348,7 +385,9 @@ class Request:
     def budget(self) -> TokenBudget:
         """What the fixed regions take of the input limit."""
         fixed = {name: getattr(self.size.regions, name) for name in FIXED_REGIONS}
-        return TokenBudget(input_limit=self.input_limit, **fixed, reserved_tokens=self.reserved_tokens)
+        return TokenBudget(
+            input_limit=self.input_limit, **fixed, reserved_tokens=self.reserved_tokens
+        )
 
     @property
     def over_by(self) -> int:
@@ -367,9 +406,14 @@ class Request:
         """The `context_report`: tokens per region, which add up to `total_tokens`, limits, utilization."""
         regions = self.size.regions
         guard = self.session.guard
-        record_tokens = max(0, regions.summary_tokens - self.text_tokens(self.summary)) if self.view.record.text else 0
+        record_tokens = (
+            max(0, regions.summary_tokens - self.text_tokens(self.summary))
+            if self.view.record.text
+            else 0
+        )
         return {
-            "context_window": self.limits.context_window or self.input_limit + self.reserved_tokens,
+            "context_window": self.limits.context_window
+            or self.input_limit + self.reserved_tokens,
             "input_limit": self.input_limit,
             **{name: getattr(regions, name) for name in REGIONS},
             "summary_tokens": regions.summary_tokens - record_tokens,
@@ -399,7 +443,11 @@ class Request:
         newest = self.newest
         found = [] if current is None else [current]
         if newest:
-            found += [index for index in range(newest.index, newest.stop) if is_result(messages[index])]
+            found += [
+                index
+                for index in range(newest.index, newest.stop)
+                if is_result(messages[index])
+            ]
         for index in found:
             name = message_id(messages, index)
             price = self.parts.price
@@ -426,14 +474,20 @@ class Request:
             parts.model,
             json.dumps(self._edits()),
         )
-        return hashlib.blake2b("\0".join(texts).encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+        return hashlib.blake2b(
+            "\0".join(texts).encode("utf-8", "surrogatepass"), digest_size=12
+        ).hexdigest()
 
     def _edits(self) -> list[Any]:
         """Where the view begins, what is pinned and edited: by place, because ids may differ from call to call."""
         view = self.view
         messages = self.messages if view.edited else []
-        places = [place for place, message in enumerate(messages) if message.id in view.edited]
-        clamps = sorted((clamp.head_chars, clamp.tail_chars) for clamp in view.clamped.values())
+        places = [
+            place for place, message in enumerate(messages) if message.id in view.edited
+        ]
+        clamps = sorted(
+            (clamp.head_chars, clamp.tail_chars) for clamp in view.clamped.values()
+        )
         nameless = sorted(key for key in view.edited if key.startswith("#"))
         pinned = [(step.index, step.size, step.tokens) for step in self.pinned]
         return [
@@ -460,7 +514,9 @@ class Request:
         While the provider reported no size a question is not cut on a mere suspicion: if the provider refuses it,
         recovery covers the rest.
         """
-        return (self.upper_tokens if self.sizing.reports else self.total_tokens) <= self.limit
+        return (
+            self.upper_tokens if self.sizing.reports else self.total_tokens
+        ) <= self.limit
 
     @property
     def likely_limit(self) -> int:
@@ -503,7 +559,9 @@ class Request:
         """Messages that a compaction by their number leaves."""
         keep = self.parts.settings.keep
         share = keep if keep <= MAX_MESSAGES_SHARE else KEPT_MESSAGES_SHARE
-        return max(LEAST_MESSAGES, int(share * (self.parts.settings.trigger_messages or 0)))
+        return max(
+            LEAST_MESSAGES, int(share * (self.parts.settings.trigger_messages or 0))
+        )
 
     @property
     def is_low(self) -> bool:
@@ -517,13 +575,21 @@ class Request:
         """True when a finished summary alone makes the request small enough: halfway to the low-water mark."""
         most = self.parts.settings.trigger_messages
         is_few = most is None or 2 * self.shown_messages <= most + self.kept_messages
-        return self.fits and self.total_tokens <= (self.ceiling + self.low_water) // 2 and is_few
+        return (
+            self.fits
+            and self.total_tokens <= (self.ceiling + self.low_water) // 2
+            and is_few
+        )
 
     @property
     def leaves_turn_whole(self) -> bool:
         """True when the current turn, which is all of the history that is left, is small enough to stay whole."""
         most = self.fixed_tokens + portion(WHOLE_TURN_SHARE, self.room)
-        return self.parts.settings.trigger_messages is None and self.fits and self.total_tokens <= most
+        return (
+            self.parts.settings.trigger_messages is None
+            and self.fits
+            and self.total_tokens <= most
+        )
 
     @property
     def has_no_room(self) -> bool:
@@ -535,7 +601,11 @@ class Request:
         """Why no summary is tried; empty while one may be."""
         if self.has_no_room:
             return "fixed_regions"
-        return "summaries_ineffective" if self.session.has_given_up(self.parts.messages) else ""
+        return (
+            "summaries_ineffective"
+            if self.session.has_given_up(self.parts.messages)
+            else ""
+        )
 
 
 Window = Request
@@ -555,7 +625,11 @@ def unbound_before(messages: Sequence[AnyMessage], stop: int, rules: Rules) -> i
     if not rules.calls_need_reasoning or not stop or not result_ids(messages[stop - 1]):
         return stop
     return next(
-        (index for index in range(stop - 1, -1, -1) if isinstance(messages[index], AIMessage)),
+        (
+            index
+            for index in range(stop - 1, -1, -1)
+            if isinstance(messages[index], AIMessage)
+        ),
         stop,
     )
 
@@ -575,8 +649,14 @@ def last_report_of(request: Request, told: tuple[int, int] | None) -> LastReport
         counted -= step.tokens
         tokens = _reported(request.parts.messages[step.index], step.index, anchor, told)
         if tokens:
-            is_edited = anchor and anchor.get("estimate") != counted  # what the provider counted is not what it was
-            return None if is_edited else LastReport(index=step.index, tokens=tokens, added=tuple(added))
+            is_edited = (
+                anchor and anchor.get("estimate") != counted
+            )  # what the provider counted is not what it was
+            return (
+                None
+                if is_edited
+                else LastReport(index=step.index, tokens=tokens, added=tuple(added))
+            )
     return None
 
 

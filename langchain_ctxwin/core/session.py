@@ -29,7 +29,9 @@ from langchain_ctxwin.core.view import (
     with_checksum,
 )
 
-MAX_INEFFECTIVE = 2  # failed summaries in a row after which none is tried until the next user message
+MAX_INEFFECTIVE = (
+    2  # failed summaries in a row after which none is tried until the next user message
+)
 MAX_DOUBLINGS = 6  # each further one doubles the wait, up to 64 user messages, so that one that works again is found
 
 
@@ -84,14 +86,22 @@ class Pending:
         """True when the messages are still what they were when it was begun; costs time, so ask before showing it."""
         return content_digest(messages, self.start.index, self.stop) == self.digest
 
-    def located(self, messages: Sequence[AnyMessage], view: View, first: int) -> Pending | None:
+    def located(
+        self, messages: Sequence[AnyMessage], view: View, first: int
+    ) -> Pending | None:
         """Return it with verified positions; None when its messages left this branch, or are summarized already."""
         start, through = self.start.find(messages), self.through.find(messages)
-        if start is None or through is None or not start <= through < len(messages) - 1:  # what follows it was removed
+        if (
+            start is None or through is None or not start <= through < len(messages) - 1
+        ):  # what follows it was removed
             return None
         if start != uncovered(view, first):
             return None
-        return replace(self, start=position_of(messages, start), through=position_of(messages, through))
+        return replace(
+            self,
+            start=position_of(messages, start),
+            through=position_of(messages, through),
+        )
 
 
 def uncovered(view: View, first: int) -> int:
@@ -103,8 +113,14 @@ def content_digest(messages: Sequence[AnyMessage], start: int, stop: int) -> str
     """Return a fingerprint of texts and calls of the messages in `[start, stop)`, whatever ids they have now."""
     digest = hashlib.blake2b(digest_size=12)
     for message in messages[start:stop]:
-        calls = [[call["name"], call["args"]] for call in message.tool_calls] if isinstance(message, AIMessage) else []
-        digest.update(json.dumps([message.type, message.content, calls], default=str).encode())
+        calls = (
+            [[call["name"], call["args"]] for call in message.tool_calls]
+            if isinstance(message, AIMessage)
+            else []
+        )
+        digest.update(
+            json.dumps([message.type, message.content, calls], default=str).encode()
+        )
     return digest.hexdigest()
 
 
@@ -114,11 +130,21 @@ class Session:
 
     view: View = field(default_factory=View)
     summary: str = ""
-    counts: Mapping[str, Any] = field(default_factory=dict)  # what was learned of sizes and limits: see `_COUNTS`
-    guard: Mapping[str, Any] = field(default_factory=dict)  # what became of compactions and summaries
-    former: Mapping[str, Any] = field(default_factory=dict)  # keys of view, summary and record before the latest one
-    pending: Pending | None = None  # the summary that is being written or waits to be shown
-    faults: tuple[str, ...] = ()  # what did not match the history and was mended, one line each
+    counts: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # what was learned of sizes and limits: see `_COUNTS`
+    guard: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # what became of compactions and summaries
+    former: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # keys of view, summary and record before the latest one
+    pending: Pending | None = (
+        None  # the summary that is being written or waits to be shown
+    )
+    faults: tuple[
+        str, ...
+    ] = ()  # what did not match the history and was mended, one line each
     has_edits: bool = False  # something that left was edited or removed since: the record has to be written anew
 
     @property
@@ -154,7 +180,9 @@ class Session:
     def has_given_up(self, messages: Sequence[AnyMessage]) -> bool:
         """True while no summary is tried: for 1, 2, 4, ... user messages after the 2nd, 3rd, 4th, ... failure."""
         failed, asked = self.failed_summaries, self.guard.get("asked")
-        if failed < MAX_INEFFECTIVE or (asked is not None and asked >= len(messages)):  # then history was cut
+        if failed < MAX_INEFFECTIVE or (
+            asked is not None and asked >= len(messages)
+        ):  # then history was cut
             return False
         wait: int = 2 ** min(failed - MAX_INEFFECTIVE, MAX_DOUBLINGS)
         first = 0 if asked is None else asked + 1
@@ -174,7 +202,8 @@ class Session:
         return {
             "context_view": self.view.to_json(),
             "context_summary": self.summary,
-            "context_record": self.view.record.to_json() | ({"former": dict(self.former)} if self.former else {}),
+            "context_record": self.view.record.to_json()
+            | ({"former": dict(self.former)} if self.former else {}),
             "context_counts": dict(self.counts),
             "context_guard": dict(self.guard),
             "context_pending": self.pending.to_json() if self.pending else {},
@@ -227,7 +256,10 @@ _COUNTS = {
     "first": _or_none(str),
     "resets": int,
 }
-_SPENT = {"tokens": int, "cost": lambda value: isinstance(value, str) and as_money(value) >= 0}
+_SPENT = {
+    "tokens": int,
+    "cost": lambda value: isinstance(value, str) and as_money(value) >= 0,
+}
 _GUARD = {
     **dict.fromkeys(("spent", "allowed"), _SPENT),
     **dict.fromkeys(("compactions", "dropped_turns", "ineffective"), int),
@@ -236,7 +268,10 @@ _GUARD = {
     **dict.fromkeys(("reason", "binding_model"), str),
     "summarizer": {str: int},
 }
-_REPORT = {**dict.fromkeys(("input_limit", "total_tokens", "over_by"), int), "stopped": str}
+_REPORT = {
+    **dict.fromkeys(("input_limit", "total_tokens", "over_by"), int),
+    "stopped": str,
+}
 
 
 def _has_shape(value: Any, shape: Any) -> bool:
@@ -254,11 +289,18 @@ def _has_shape(value: Any, shape: Any) -> bool:
     if not isinstance(value, Mapping):
         return False
     if str in shape:
-        return all(isinstance(key, str) and _has_shape(one, shape[str]) for key, one in value.items())
-    return all(key in value and _has_shape(value[key], one) for key, one in shape.items())
+        return all(
+            isinstance(key, str) and _has_shape(one, shape[str])
+            for key, one in value.items()
+        )
+    return all(
+        key in value and _has_shape(value[key], one) for key, one in shape.items()
+    )
 
 
-def _read_mapping(shapes: Mapping[str, Any], value: Mapping[str, Any]) -> dict[str, Any]:
+def _read_mapping(
+    shapes: Mapping[str, Any], value: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return the keys that are known, any of which may be missing."""
     known = {key: one for key, one in value.items() if key in shapes}
     if not all(_has_shape(one, shapes[key]) for key, one in known.items()):
@@ -305,36 +347,61 @@ def read_session(
     for name in _KEYS:
         values[name], told = read_key(name, (state or {}).get(name))
         faults += told
-    counts, guard, pending = (values[f"context_{name}"] for name in ("counts", "guard", "pending"))
+    counts, guard, pending = (
+        values[f"context_{name}"] for name in ("counts", "guard", "pending")
+    )
     view: View = replace(values["context_view"], record=values["context_record"])
     faults += _deleted(counts, messages)
     if view.record.lines and not (view.start or view.cleared or view.clamped):
-        faults.append("context_record tells of nothing that left the view: it was dropped")
+        faults.append(
+            "context_record tells of nothing that left the view: it was dropped"
+        )
         view = replace(view, record=Record())
     located = _locate(view, messages)
     if located is None:
-        faults.append("the start of the view is no longer in the history: view, summary and anchor were dropped")
+        faults.append(
+            "the start of the view is no longer in the history: view, summary and anchor were dropped"
+        )
         # Sizes that were reported so far belong to requests that the dropped view made.
-        begun = Session(counts=counts, guard=_since_now(guard, messages), faults=tuple(faults))
+        begun = Session(
+            counts=counts, guard=_since_now(guard, messages), faults=tuple(faults)
+        )
         return replace(begun, counts=begun.unanchored)
     summary = values["context_summary"]
     if summary and located.start is None and located.covered is None:
-        faults.append("context_summary stands for nothing that left the view: it was dropped")
+        faults.append(
+            "context_summary stands for nothing that left the view: it was dropped"
+        )
         summary = ""
-    checksum_now = checksum_of(located) if checksum_of else checksum(messages_left(located, messages))
+    checksum_now = (
+        checksum_of(located)
+        if checksum_of
+        else checksum(messages_left(located, messages))
+    )
     is_edited = view.left_checksum not in {None, checksum_now}
     if is_edited:
-        faults.append("what had left the view was edited or removed: summary and record were dropped")
-        located, summary = replace(located, record=Record(), covered=None, covered_tokens=0), ""
+        faults.append(
+            "what had left the view was edited or removed: summary and record were dropped"
+        )
+        located, summary = (
+            replace(located, record=Record(), covered=None, covered_tokens=0),
+            "",
+        )
     # Without a start nothing says whose history this is but the lines of the record.
     if located != view or (located.start is None and located.record.lines):
         present = (message_id(messages, index) for index in range(len(messages)))
         located = replace(located, record=located.record.of_messages(present))
     if not is_edited and located != view:
         faults.append("earlier history was edited: the view moved with it")
-    known = pending.located(messages, located, first_after_system(messages)) if pending else None
+    known = (
+        pending.located(messages, located, first_after_system(messages))
+        if pending
+        else None
+    )
     if pending and known is None:
-        faults.append("the summary on its way is of messages that are not in this branch: it was dropped")
+        faults.append(
+            "the summary on its way is of messages that are not in this branch: it was dropped"
+        )
     return Session(
         view=located,
         former=_former(state) if not is_edited and located == view else {},
@@ -357,18 +424,31 @@ def _former(state: Mapping[str, Any] | None) -> Mapping[str, Any]:
 def _deleted(counts: Mapping[str, Any], messages: Sequence[AnyMessage]) -> list[str]:
     """Say that the history is shorter than the state remembers, though its beginning was not removed on purpose."""
     seen = counts.get("messages", 0)
-    if len(messages) >= seen or (messages and message_id(messages, 0) == counts.get("first")):
+    if len(messages) >= seen or (
+        messages and message_id(messages, 0) == counts.get("first")
+    ):
         return []
     shrunk = f"history has {len(messages)} messages, the state remembers {seen}"
-    return [f"{shrunk}: if nothing was removed on purpose, old checkpoints of this thread were deleted"]
+    return [
+        f"{shrunk}: if nothing was removed on purpose, old checkpoints of this thread were deleted"
+    ]
 
 
-def counted(session: Session, messages: Sequence[AnyMessage], *, reason: str, **changes: Any) -> dict[str, Any]:
+def counted(
+    session: Session, messages: Sequence[AnyMessage], *, reason: str, **changes: Any
+) -> dict[str, Any]:
     """Return the guard after one more compaction at this point of the history."""
-    return {**_since_now(session.guard, messages), "compactions": session.compactions + 1, "reason": reason, **changes}
+    return {
+        **_since_now(session.guard, messages),
+        "compactions": session.compactions + 1,
+        "reason": reason,
+        **changes,
+    }
 
 
-def _since_now(guard: Mapping[str, Any], messages: Sequence[AnyMessage]) -> dict[str, Any]:
+def _since_now(
+    guard: Mapping[str, Any], messages: Sequence[AnyMessage]
+) -> dict[str, Any]:
     """The guard of a request that begins anew: all reasoning so far is tied to another beginning."""
     kept = {key: value for key, value in guard.items() if key != "unbound"}
     return {**kept, "since": last_position(messages)}
@@ -384,12 +464,16 @@ def _locate(view: View, messages: Sequence[AnyMessage]) -> View | None:
     view = _without_gone(view, messages)
     covered = view.covered.find(messages) if view.covered else None
     if view.start is None:
-        return replace(view, covered=None if covered is None else position_of(messages, covered))
+        return replace(
+            view, covered=None if covered is None else position_of(messages, covered)
+        )
     start = view.start.find(messages)
     if start is None:
         return None
     found = ((position.id, position.find(messages)) for position in view.pinned)
-    pinned = sorted((index, key) for key, index in found if index is not None and index < start)
+    pinned = sorted(
+        (index, key) for key, index in found if index is not None and index < start
+    )
     if view.covered is not None and (covered is None or covered >= start):
         # The message where the summary ends was removed: it ended before. To cover twice loses nothing.
         covered = min(view.covered.index - max(0, view.start.index - start), start) - 1
@@ -397,29 +481,43 @@ def _locate(view: View, messages: Sequence[AnyMessage]) -> View | None:
         view,
         start=position_of(messages, start),
         pinned=tuple(Position(id=key, index=index) for index, key in pinned),
-        covered=position_of(messages, covered) if covered is not None and covered >= 0 else None,
+        covered=position_of(messages, covered)
+        if covered is not None and covered >= 0
+        else None,
     )
 
 
 def _without_gone(view: View, messages: Sequence[AnyMessage]) -> View:
     """Forget edits of messages that were removed."""
     edited = view.cleared | view.clamped.keys()
-    gone = edited - {message_id(messages, i) for i in range(len(messages))} if edited else edited
+    gone = (
+        edited - {message_id(messages, i) for i in range(len(messages))}
+        if edited
+        else edited
+    )
     if not gone:
         return view
     clamped = {key: clamp for key, clamp in view.clamped.items() if key not in gone}
     return replace(view, cleared=view.cleared - gone, clamped=clamped)
 
 
-def with_new_pins(session: Session, history: MessageHistory, pins: Collection[int]) -> Session:
+def with_new_pins(
+    session: Session, history: MessageHistory, pins: Collection[int]
+) -> Session:
     """Show messages that were pinned after they had left the view or had been shortened in it.
 
     Counts as one compaction, because the prefix changes. The current user message counts as pinned, too.
     """
     messages, view = history.messages, _with_left(session.view, history, pins)
-    if view.cleared or view.clamped:  # pins that were shortened before they were pinned are shown verbatim
+    if (
+        view.cleared or view.clamped
+    ):  # pins that were shortened before they were pinned are shown verbatim
         pinned = {message_id(messages, index) for index in pins}
-        kept = {key: clamp for key, clamp in view.clamped.items() if clamp.of_pin or key not in pinned}
+        kept = {
+            key: clamp
+            for key, clamp in view.clamped.items()
+            if clamp.of_pin or key not in pinned
+        }
         if view.cleared & pinned or len(kept) < len(view.clamped):
             view = replace(view, cleared=view.cleared - pinned, clamped=kept)
     if view is session.view:
@@ -435,10 +533,16 @@ def _with_left(view: View, history: MessageHistory, pins: Collection[int]) -> Vi
     messages, asked = history.messages, last_user(history.messages)
     shown = {position.index for position in view.pinned}
     wanted = {*pins, *(() if asked is None else (asked,))} - shown
-    back = history.in_steps(index for index in wanted if history.first <= index < view.start.index)
+    back = history.in_steps(
+        index for index in wanted if history.first <= index < view.start.index
+    )
     back = {index for index in back if index < view.start.index}
     if not back:
         return view
     fresh, record = back - shown, view.record
     record = replace(record, messages=max(0, record.messages - len(fresh)))
-    return replace(view, pinned=tuple(position_of(messages, i) for i in sorted(shown | back)), record=record)
+    return replace(
+        view,
+        pinned=tuple(position_of(messages, i) for i in sorted(shown | back)),
+        record=record,
+    )

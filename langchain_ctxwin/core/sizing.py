@@ -85,7 +85,12 @@ class Regions:
     total_tokens: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        fixed = self.system_tokens + self.tool_tokens + self.summary_tokens + self.pinned_tokens
+        fixed = (
+            self.system_tokens
+            + self.tool_tokens
+            + self.summary_tokens
+            + self.pinned_tokens
+        )
         object.__setattr__(self, "fixed_tokens", fixed)
         object.__setattr__(self, "total_tokens", fixed + self.history_tokens)
 
@@ -93,11 +98,15 @@ class Regions:
         """Return regions that add up to `total_tokens`: the history takes the difference, then all in proportion."""
         if total_tokens >= self.fixed_tokens:
             return replace(self, history_tokens=total_tokens - self.fixed_tokens)
-        least = 1 if total_tokens >= len(FIXED_REGIONS) else 0  # what is there is not shown as nothing
+        least = (
+            1 if total_tokens >= len(FIXED_REGIONS) else 0
+        )  # what is there is not shown as nothing
         fixed = dict[str, int]()
         for name in FIXED_REGIONS:
             size = getattr(self, name)
-            fixed[name] = max(min(size, least), size * total_tokens // self.fixed_tokens)
+            fixed[name] = max(
+                min(size, least), size * total_tokens // self.fixed_tokens
+            )
         largest = max(fixed, key=lambda name: fixed[name])
         fixed[largest] -= max(0, sum(fixed.values()) - total_tokens)
         return Regions(**fixed, history_tokens=total_tokens - sum(fixed.values()))
@@ -107,8 +116,14 @@ class Regions:
         name = "tool_tokens" if self.tool_tokens else "system_tokens"
         own = getattr(self, name)
         shifted = max(round(own + offset), ceil(LEAST_FIXED_SHARE * own))
-        least = max(len(FIXED_REGIONS), ceil(LEAST_FIXED_SHARE * self.fixed_tokens)) if self.fixed_tokens else 0
-        return replace(self, **{name: shifted}).scaled(max(least, round(self.total_tokens + offset)))
+        least = (
+            max(len(FIXED_REGIONS), ceil(LEAST_FIXED_SHARE * self.fixed_tokens))
+            if self.fixed_tokens
+            else 0
+        )
+        return replace(self, **{name: shifted}).scaled(
+            max(least, round(self.total_tokens + offset))
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +140,9 @@ class SizeEstimate:
     def known(self, total_tokens: int) -> SizeEstimate:
         """Return a size without doubt: the difference to this one is in the history first."""
         regions = self.regions.scaled(total_tokens)
-        return SizeEstimate(regions=regions, upper_tokens=total_tokens, lower_tokens=total_tokens)
+        return SizeEstimate(
+            regions=regions, upper_tokens=total_tokens, lower_tokens=total_tokens
+        )
 
 
 class Span(NamedTuple):
@@ -194,12 +211,23 @@ class Sizes:
             fixed = FIXED_NOISE_SHARE * (plain.total_tokens - self.ratio * text)
             spread = hypot(self._ratio_sd * (text - self.offset_text), fixed, noise)
         else:
-            tools = TOOLS_SD_SHARE * plain.tool_tokens + TOOLS_SD_TOKENS if plain.tool_tokens else 0.0
-            spread = hypot(self._ratio_sd * text, self.doubt.ratio_sd * plain.system_tokens, tools, noise)
+            tools = (
+                TOOLS_SD_SHARE * plain.tool_tokens + TOOLS_SD_TOKENS
+                if plain.tool_tokens
+                else 0.0
+            )
+            spread = hypot(
+                self._ratio_sd * text,
+                self.doubt.ratio_sd * plain.system_tokens,
+                tools,
+                noise,
+            )
         share = 1.0 if self.reports else self.doubt.lower_share
         return self._bounded(plain.with_offset(self.offset), spread, share)
 
-    def extended(self, size: SizeEstimate, reported_tokens: int, added: Sequence[int]) -> SizeEstimate:
+    def extended(
+        self, size: SizeEstimate, reported_tokens: int, added: Sequence[int]
+    ) -> SizeEstimate:
         """Return the size of a request that extends one of `reported_tokens` by texts of `added` estimated tokens."""
         text = sum(added)
         regions = size.regions.scaled(reported_tokens + round(self.ratio * text))
@@ -211,13 +239,18 @@ class Sizes:
 
         A refusal has to be sure: what reports made us think may be wrong, so the plain count must not fit either.
         """
-        return min(size.lower_tokens, Sizes(doubt=self.doubt).size(estimates, steps).lower_tokens)
+        return min(
+            size.lower_tokens,
+            Sizes(doubt=self.doubt).size(estimates, steps).lower_tokens,
+        )
 
     def counted(self, steps: Shown) -> tuple[float, int]:
         """Return the counted size of the steps that lie in spans, and the estimates of the others."""
         counted, rest = 0.0, steps.total_tokens
         for span in self.spans:
-            inside = min(steps.between(span.start, span.stop), span.estimate)  # of text added since nothing is known
+            inside = min(
+                steps.between(span.start, span.stop), span.estimate
+            )  # of text added since nothing is known
             counted += inside * span.tokens / span.estimate
             rest -= inside
         return counted, max(0, rest)
@@ -233,7 +266,13 @@ class Sizes:
             text: the other texts as estimated.
         """
         offset = tokens - fixed - self.ratio * text
-        return replace(self, offset=offset, offset_text=text, reports=self.reports + 1, doubted=None)
+        return replace(
+            self,
+            offset=offset,
+            offset_text=text,
+            reports=self.reports + 1,
+            doubted=None,
+        )
 
     def with_refusal(self, tokens: int, *, fixed: float, text: float) -> Sizes:
         """Return the sizes after a provider stated the size of a request that it refused.
@@ -250,7 +289,13 @@ class Sizes:
         weight = PRIOR_TOKENS + self.learned
         ratio = (self.ratio * weight + span.tokens) / (weight + span.estimate)
         learned = min(self.learned + span.estimate, MAX_LEARNED_TOKENS)
-        return replace(self, ratio=ratio, learned=learned, spans=at_most((*self.spans, span), MAX_SPANS), last=last)
+        return replace(
+            self,
+            ratio=ratio,
+            learned=learned,
+            spans=at_most((*self.spans, span), MAX_SPANS),
+            last=last,
+        )
 
     def of_tools(self, tools: str) -> Sizes:
         """Return what is known for a tool set: of another one than before only what texts have."""
@@ -261,7 +306,11 @@ class Sizes:
     def in_history(self, messages: Sequence[AnyMessage]) -> Sizes:
         """Return the sizes with their spans, if those still lie where they were counted."""
         last = self.last
-        if last and last.index < len(messages) and message_id(messages, last.index) == last.id:
+        if (
+            last
+            and last.index < len(messages)
+            and message_id(messages, last.index) == last.id
+        ):
             return self
         return replace(self, spans=(), last=None)
 
@@ -289,7 +338,10 @@ class Sizes:
         numbers: dict[str, Any] = {name: float(value[name]) for name in NUMBERS}
         spans = tuple(Span(*map(stored_count, row)) for row in value["spans"])
         stops = [0, *(span.stop for span in spans)]
-        is_ordered = all(stop <= span.start < span.stop for stop, span in zip(stops, spans, strict=False))
+        is_ordered = all(
+            stop <= span.start < span.stop
+            for stop, span in zip(stops, spans, strict=False)
+        )
         if not is_ordered or not all(span.estimate for span in spans):
             raise ValueError("no spans of one history")
         if min(numbers["offset_text"], numbers["ratio"], numbers["learned"]) < 0:
@@ -317,9 +369,14 @@ class Sizes:
         """Standard deviation of texts whose ratio is known, by the sum of the squares of their sizes."""
         return hypot(self.doubt.noise_share * sqrt(squares), TEXT_NOISE_TOKENS)
 
-    def _bounded(self, regions: Regions, spread: float, lower_share: float = 1.0) -> SizeEstimate:
+    def _bounded(
+        self, regions: Regions, spread: float, lower_share: float = 1.0
+    ) -> SizeEstimate:
         """A size with its bounds, by its standard deviation."""
-        total, margin = regions.total_tokens, QUANTILE_SD * spread if self.doubt.has_margin else 0.0
+        total, margin = (
+            regions.total_tokens,
+            QUANTILE_SD * spread if self.doubt.has_margin else 0.0,
+        )
         upper, lower = ceil(total + margin), max(0, floor(total - lower_share * margin))
         return SizeEstimate(regions=regions, upper_tokens=upper, lower_tokens=lower)
 
@@ -331,12 +388,16 @@ def at_most(spans: tuple[Span, ...], most: int) -> tuple[Span, ...]:
     """Return so many spans: the two smallest neighbours become one, or the oldest leaves where all have gaps."""
     if len(spans) <= most:
         return spans
-    pairs = [at for at in range(len(spans) - 1) if spans[at].stop == spans[at + 1].start]
+    pairs = [
+        at for at in range(len(spans) - 1) if spans[at].stop == spans[at + 1].start
+    ]
     if not pairs:
         return spans[1:]
     at = min(pairs, key=lambda at: spans[at].estimate + spans[at + 1].estimate)
     one, other = spans[at : at + 2]
-    joined = Span(one.start, other.stop, one.estimate + other.estimate, one.tokens + other.tokens)
+    joined = Span(
+        one.start, other.stop, one.estimate + other.estimate, one.tokens + other.tokens
+    )
     return (*spans[:at], joined, *spans[at + 2 :])
 
 

@@ -68,9 +68,20 @@ class Usage:
             return cls()
         raw = answer.response_metadata.get("usage")
         rounds = raw.get("iterations") if isinstance(raw, Mapping) else None
-        listed = [one for one in rounds if isinstance(one, Mapping)] if isinstance(rounds, list) else []
-        spent = [cls.of(_as_metadata(one)) for one in listed if one.get("type") == COMPACTION_TYPE]
-        return replace(cls.of(answer.usage_metadata), compaction=sum(spent[1:], spent[0]) if spent else None)
+        listed = (
+            [one for one in rounds if isinstance(one, Mapping)]
+            if isinstance(rounds, list)
+            else []
+        )
+        spent = [
+            cls.of(_as_metadata(one))
+            for one in listed
+            if one.get("type") == COMPACTION_TYPE
+        ]
+        return replace(
+            cls.of(answer.usage_metadata),
+            compaction=sum(spent[1:], spent[0]) if spent else None,
+        )
 
     def __add__(self, other: Usage) -> Usage:
         """Return both together."""
@@ -78,7 +89,8 @@ class Usage:
             input_tokens=(self.input_tokens or 0) + (other.input_tokens or 0),
             output_tokens=(self.output_tokens or 0) + (other.output_tokens or 0),
             cached_tokens=(self.cached_tokens or 0) + (other.cached_tokens or 0),
-            cache_write_tokens=(self.cache_write_tokens or 0) + (other.cache_write_tokens or 0),
+            cache_write_tokens=(self.cache_write_tokens or 0)
+            + (other.cache_write_tokens or 0),
             hour_write_tokens=self.hour_write_tokens + other.hour_write_tokens,
         )
 
@@ -88,13 +100,27 @@ class Usage:
         stated: Mapping[str, Any] = usage or {}
         details = stated.get("input_token_details")
         parts: Mapping[str, Any] = details if isinstance(details, Mapping) else {}
-        size, output = count_of(stated.get("input_tokens")), count_of(stated.get("output_tokens"))
+        size, output = (
+            count_of(stated.get("input_tokens")),
+            count_of(stated.get("output_tokens")),
+        )
         if size is None:
             return cls(output_tokens=output)
-        cached, hour = count_of(parts.get("cache_read")), count_of(parts.get("ephemeral_1h_input_tokens"))
+        cached, hour = (
+            count_of(parts.get("cache_read")),
+            count_of(parts.get("ephemeral_1h_input_tokens")),
+        )
         # Where writes are told apart by how long they are kept, the total is those of both kinds.
-        kinds = [one for one in (count_of(parts.get("ephemeral_5m_input_tokens")), hour) if one]
-        written = count_of(parts.get("cache_creation")) or sum(kinds) or count_of(parts.get("cache_creation"))
+        kinds = [
+            one
+            for one in (count_of(parts.get("ephemeral_5m_input_tokens")), hour)
+            if one
+        ]
+        written = (
+            count_of(parts.get("cache_creation"))
+            or sum(kinds)
+            or count_of(parts.get("cache_creation"))
+        )
         room = size - min(size, cached or 0)
         return cls(
             input_tokens=size,
@@ -107,7 +133,9 @@ class Usage:
 
     def uncached(self) -> Usage:
         """Return the usage of the same call where nothing is cached."""
-        return replace(self, cached_tokens=None, cache_write_tokens=None, hour_write_tokens=0)
+        return replace(
+            self, cached_tokens=None, cache_write_tokens=None, hour_write_tokens=0
+        )
 
     def cost(self, info: ModelInfo | None) -> Decimal | None:
         """Return USD by a model's prices; None when a price or the usage is unknown.
@@ -124,9 +152,19 @@ class Usage:
         if beside is None:
             return None
         cached, written = self.cached_tokens or 0, self.cache_write_tokens or 0
-        read_price = info.input_price if info.cache_read_price is None else info.cache_read_price
-        write_price = info.input_price if info.cache_write_price is None else info.cache_write_price
-        hour_price = write_price if info.cache_write_hour_price is None else info.cache_write_hour_price
+        read_price = (
+            info.input_price if info.cache_read_price is None else info.cache_read_price
+        )
+        write_price = (
+            info.input_price
+            if info.cache_write_price is None
+            else info.cache_write_price
+        )
+        hour_price = (
+            write_price
+            if info.cache_write_hour_price is None
+            else info.cache_write_hour_price
+        )
         priced = (
             (self.input_tokens - cached - written) * info.input_price
             + cached * read_price
@@ -139,8 +177,19 @@ class Usage:
 
 def _as_metadata(raw: Mapping[str, Any]) -> dict[str, Any]:
     """Anthropic's usage in LangChain's shape: there the input holds what was read from the cache and written to it."""
-    read, written = count_of(raw.get("cache_read_input_tokens")), count_of(raw.get("cache_creation_input_tokens"))
+    read, written = (
+        count_of(raw.get("cache_read_input_tokens")),
+        count_of(raw.get("cache_creation_input_tokens")),
+    )
     kinds = raw.get("cache_creation")
-    details = {**(kinds if isinstance(kinds, Mapping) else {}), "cache_read": read, "cache_creation": written}
+    details = {
+        **(kinds if isinstance(kinds, Mapping) else {}),
+        "cache_read": read,
+        "cache_creation": written,
+    }
     size = (count_of(raw.get("input_tokens")) or 0) + (read or 0) + (written or 0)
-    return {"input_tokens": size, "output_tokens": raw.get("output_tokens"), "input_token_details": details}
+    return {
+        "input_tokens": size,
+        "output_tokens": raw.get("output_tokens"),
+        "input_token_details": details,
+    }

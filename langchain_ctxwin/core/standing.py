@@ -123,7 +123,10 @@ _LEADING = re.compile(
 )
 _ASKING = re.compile(r"(?:can|could|would|will) you (?:please )?", re.IGNORECASE)
 _QUESTION_MARKS, _BEHIND_THEM = ("?", "\uff1f", "\u061f"), " .!\"')*_\u2026\u201d\u00bb"
-_TO_ME = re.compile(r"\b(?:tell|show|ask|give|send|read|let|warn|remind|call) (?:\w+ to )?(?:me|us)\b", re.IGNORECASE)
+_TO_ME = re.compile(
+    r"\b(?:tell|show|ask|give|send|read|let|warn|remind|call) (?:\w+ to )?(?:me|us)\b",
+    re.IGNORECASE,
+)
 # "RULE: ..." and "No tables." hold by how they begin.
 _LABELLED = re.compile(
     r"[A-Z][A-Z ]{2,30}:|[Nn]o (?!thanks|worries|problems)\w+s\b(?!,(?! please)| (?:found|were|are|have|ran))"
@@ -135,7 +138,10 @@ _INDIRECT = re.compile(
     re.IGNORECASE,
 )
 _LABEL = re.compile(r"[A-Z][A-Z ]{2,30}:\s")
-_LATIN, _OTHER_SCRIPT = re.compile(r"[A-Za-z\u00c0-\u024f]"), re.compile(r"[^\W\d_\u0000-\u024f\u1e00-\u1eff]")
+_LATIN, _OTHER_SCRIPT = (
+    re.compile(r"[A-Za-z\u00c0-\u024f]"),
+    re.compile(r"[^\W\d_\u0000-\u024f\u1e00-\u1eff]"),
+)
 _FIRST_WORD = re.compile(r"([^\W\d_][^\W\d_A-Z]+)(?:-\w+)*(?:,? (\S+)|\W*$)")
 _STATES = (
     "is",
@@ -158,7 +164,10 @@ _STATES = (
 
 def _words(listed: str) -> re.Pattern[str]:
     """A pattern that finds any of the listed words where it stands alone."""
-    found = "|".join(re.escape(word).replace("_", " ").replace(r"\*", r"[\w'-]*") for word in listed.split())
+    found = "|".join(
+        re.escape(word).replace("_", " ").replace(r"\*", r"[\w'-]*")
+        for word in listed.split()
+    )
     return re.compile(rf"(?<![\w'-])(?:{found})(?![\w'-])", re.IGNORECASE)
 
 
@@ -166,7 +175,9 @@ _LASTING, _MANNER, _CASE, _MANY = map(_words, (_LASTS, _MANNERS, _CASES, _EACH))
 _EVERY = _words("each every")
 _STATEMENT_WORDS = frozenset(_NO_ORDERS.split())
 # Orders that end as plurals do ("Tests fail when ..." is none).
-_ORDERS_IN_S = frozenset(("focus", "mets", "lis", "dis", "fais", "finis", "prends", "traduis"))
+_ORDERS_IN_S = frozenset(
+    ("focus", "mets", "lis", "dis", "fais", "finis", "prends", "traduis")
+)
 
 
 def is_standing(sentence: str) -> bool:
@@ -188,11 +199,17 @@ def is_standing(sentence: str) -> bool:
         return True
     plain = plain[asking.end() :] if asking else plain
     case, _, order = plain.partition(",")
-    if _is_order(order.lstrip()) and order.lstrip()[0].islower() and (_CASE.match(case) or _MANY.search(case)):
+    if (
+        _is_order(order.lstrip())
+        and order.lstrip()[0].islower()
+        and (_CASE.match(case) or _MANY.search(case))
+    ):
         return True
     if _CASE.match(plain):
         return bool(_TO_ME.search(plain))
-    return _is_order(plain) and bool(_MANY.search(plain) or _CASE.search(_INDIRECT.sub("", plain)))
+    return _is_order(plain) and bool(
+        _MANY.search(plain) or _CASE.search(_INDIRECT.sub("", plain))
+    )
 
 
 Rules = Callable[[str], bool]  # says whether a sentence of a person goes on to hold
@@ -217,12 +234,18 @@ def _is_order(clause: str) -> bool:
     if found is None or found[2] in _STATES:
         return False
     word = found[1].lower()
-    is_form = word.isascii() and word.endswith(("ing", "ted", "s")) and not word.endswith("ss")
+    is_form = (
+        word.isascii()
+        and word.endswith(("ing", "ted", "s"))
+        and not word.endswith("ss")
+    )
     return word not in _STATEMENT_WORDS and (not is_form or word in _ORDERS_IN_S)
 
 
 def _is_question(said: str) -> bool:
-    return said.rstrip(_BEHIND_THEM).endswith(_QUESTION_MARKS) or said.startswith("\u00bf")
+    return said.rstrip(_BEHIND_THEM).endswith(_QUESTION_MARKS) or said.startswith(
+        "\u00bf"
+    )
 
 
 def _is_unlisted(said: str) -> bool:

@@ -67,12 +67,18 @@ use {previous_summary}, {conversation}, {focus}, {sections}, {max_tokens}, and w
     try:
         parts = list(Formatter().parse(prompt))
     except ValueError as error:
-        raise ConfigError(f"summary_prompt={brief(prompt)}: {error}: {advice}") from error
+        raise ConfigError(
+            f"summary_prompt={brief(prompt)}: {error}: {advice}"
+        ) from error
     found = [name for _, name, _, _ in parts if name is not None]
     for name in found:
         if name not in PLACES:
-            raise ConfigError(f"summary_prompt={brief(prompt)} has the place {{{name}}}: {advice}")
+            raise ConfigError(
+                f"summary_prompt={brief(prompt)} has the place {{{name}}}: {advice}"
+            )
     for name in NEEDED_PLACES:
         if name not in found:
-            raise ConfigError(f"summary_prompt={brief(prompt)} has no place {{{name}}}: {advice}")
+            raise ConfigError(
+                f"summary_prompt={brief(prompt)} has no place {{{name}}}: {advice}"
+            )
     return prompt

@@ -36,8 +36,20 @@ from langchain_ctxwin.core.blocks import (
     spoken,
 )
 from langchain_ctxwin.core.calls import calls_of
-from langchain_ctxwin.core.token_weights import BOUNDS, COMMON, FEATURES, STARTS, WEIGHTS
-from langchain_ctxwin.core.tool_schemas import FRAMING, GENERIC, Framing, TextPrice, schema_tokens
+from langchain_ctxwin.core.token_weights import (
+    BOUNDS,
+    COMMON,
+    FEATURES,
+    STARTS,
+    WEIGHTS,
+)
+from langchain_ctxwin.core.tool_schemas import (
+    FRAMING,
+    GENERIC,
+    Framing,
+    TextPrice,
+    schema_tokens,
+)
 from langchain_ctxwin.errors import ConfigError, expect
 
 WholePrice = Callable[[str], int]
@@ -56,7 +68,9 @@ class TokenEstimator:
         ConfigError: the family is unknown, or the margin negative or not finite.
 
     Examples:
-        >>> TokenEstimator("openai").count_text("How many tokens is this?") in range(4, 10)
+        >>> TokenEstimator("openai").count_text("How many tokens is this?") in range(
+        ...     4, 10
+        ... )
         True
     """
 
@@ -69,13 +83,23 @@ class TokenEstimator:
     exact: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if expect(self.family, str, "family", "the name of a tokenizer family") not in WEIGHTS:
-            raise ConfigError(f"family={self.family!r} is unknown: use one of {', '.join(sorted(WEIGHTS))}")
+        if (
+            expect(self.family, str, "family", "the name of a tokenizer family")
+            not in WEIGHTS
+        ):
+            raise ConfigError(
+                f"family={self.family!r} is unknown: use one of {', '.join(sorted(WEIGHTS))}"
+            )
         _require_margin(self.margin)
 
-    def __call__(self, messages: Iterable[MessageLikeRepresentation], *, tools: Any = None) -> int:
+    def __call__(
+        self, messages: Iterable[MessageLikeRepresentation], *, tools: Any = None
+    ) -> int:
         """Return the tokens of a request: messages with their framing, media by kind and size, tools by structure."""
-        return ceil(request_tokens(messages, tools, FRAMING[self.family], self._text) * (1 + self.margin))
+        return ceil(
+            request_tokens(messages, tools, FRAMING[self.family], self._text)
+            * (1 + self.margin)
+        )
 
     def count_text(self, text: str) -> int:
         """Return the tokens of a plain text, without any framing."""
@@ -110,12 +134,21 @@ class CharRatioCounter:
     exact: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        ratio = expect(self.chars_per_token, int | float, "chars_per_token", "a number of characters")
+        ratio = expect(
+            self.chars_per_token,
+            int | float,
+            "chars_per_token",
+            "a number of characters",
+        )
         if not (ratio > 0 and isfinite(ratio)):
-            raise ConfigError(f"chars_per_token={ratio!r}: give a positive number of characters")
+            raise ConfigError(
+                f"chars_per_token={ratio!r}: give a positive number of characters"
+            )
         _require_margin(self.margin)
 
-    def __call__(self, messages: Iterable[MessageLikeRepresentation], *, tools: Any = None) -> int:
+    def __call__(
+        self, messages: Iterable[MessageLikeRepresentation], *, tools: Any = None
+    ) -> int:
         """Return the tokens of all text in messages and tool definitions, media by kind and size."""
         return int(request_tokens(messages, tools, CHAR_RATIO_FRAMING, self.count_text))
 
@@ -129,7 +162,10 @@ CHAR_RATIO_FRAMING = replace(GENERIC, request=0, message=3, call=0, any_tools=0,
 
 
 def request_tokens(
-    messages: Iterable[MessageLikeRepresentation], tools: Any, framing: Framing, price: TextPrice
+    messages: Iterable[MessageLikeRepresentation],
+    tools: Any,
+    framing: Framing,
+    price: TextPrice,
 ) -> float:
     """Return the tokens of a request: text at `price`, all else by the constants of a family."""
     tokens = float(framing.request)
@@ -139,7 +175,9 @@ def request_tokens(
             if isinstance(piece, str):
                 shown += price(piece)
             elif isinstance(piece, Call):
-                shown += framing.call + price(piece.plain_text if framing.plain_arguments else piece.text)
+                shown += framing.call + price(
+                    piece.plain_text if framing.plain_arguments else piece.text
+                )
             else:
                 shown += media_tokens(piece, framing, price)
         tokens += framing.message + shown
@@ -158,7 +196,9 @@ def text_price(counter: Callable[..., int] | None) -> WholePrice:
 
 def _require_margin(margin: float) -> None:
     if not (margin >= 0 and isfinite(margin)):
-        raise ConfigError(f"margin={margin!r}: give a share of at least 0, for example 0.2")
+        raise ConfigError(
+            f"margin={margin!r}: give a share of at least 0, for example 0.2"
+        )
 
 
 # ---- what a provider counts of a message -----------------------------------------------------------------------------
@@ -187,7 +227,15 @@ class Call:
         """Name and arguments where each is shown as it is, without JSON's escapes; nested values are still JSON."""
         if not isinstance(self.arguments, Mapping):
             return self.text
-        return "\n".join([self.name, *(f"{key}\n{compact_json(value)}" for key, value in self.arguments.items())])
+        return "\n".join(
+            [
+                self.name,
+                *(
+                    f"{key}\n{compact_json(value)}"
+                    for key, value in self.arguments.items()
+                ),
+            ]
+        )
 
 
 Piece = str | Media | Call
@@ -195,7 +243,9 @@ Piece = str | Media | Call
 
 def pieces(given: MessageLikeRepresentation) -> Iterator[Piece]:
     """Yield everything of a message that a provider counts, in no particular order."""
-    message = given if isinstance(given, BaseMessage) else convert_to_messages([given])[0]
+    message = (
+        given if isinstance(given, BaseMessage) else convert_to_messages([given])[0]
+    )
     if message.name:
         yield message.name
     if isinstance(message, ToolMessage):
@@ -216,12 +266,18 @@ def _sent_again(message: AIMessage) -> Iterator[Piece]:
         yield said
     maker = str(message.response_metadata.get("model_provider") or "")
     if not any(word in maker for word in KEEPS_REASONING_IN_CONTENT):
-        reasoning = [leaf for key in REASONING_KEYS for leaf in leaves(message.additional_kwargs.get(key))]
+        reasoning = [
+            leaf
+            for key in REASONING_KEYS
+            for leaf in leaves(message.additional_kwargs.get(key))
+        ]
         yield from dict.fromkeys(leaf for leaf in reasoning if isinstance(leaf, str))
         yield from (leaf for leaf in reasoning if isinstance(leaf, Media))
 
 
-def _pieces_in(content: Any, depth: int = 0, *, without_calls: bool = False) -> Iterator[Piece]:
+def _pieces_in(
+    content: Any, depth: int = 0, *, without_calls: bool = False
+) -> Iterator[Piece]:
     if isinstance(content, str):
         yield content
         return
@@ -234,20 +290,26 @@ def _pieces_in(content: Any, depth: int = 0, *, without_calls: bool = False) -> 
             yield from _pieces_of(block, depth + 1, without_calls=without_calls)
 
 
-def _pieces_of(block: Mapping[str, Any], depth: int, *, without_calls: bool) -> Iterator[Piece]:
+def _pieces_of(
+    block: Mapping[str, Any], depth: int, *, without_calls: bool
+) -> Iterator[Piece]:
     kind = kind_of(block)
     sealed = block.get("data") or block.get("encrypted_content") or ""
     source = block.get("source")
     if kind == "text" and isinstance(text := block.get("text"), str):
         yield text
-    elif block.get("type") == "redacted_thinking" or (kind == "compaction" and sealed and not block.get("content")):
+    elif block.get("type") == "redacted_thinking" or (
+        kind == "compaction" and sealed and not block.get("content")
+    ):
         yield Media("encrypted", {"data": sealed})
     elif kind == "result":
         for key in RESULT_KEYS:
             yield from _pieces_in(block.get(key), depth)
     elif block.get("type") == "non_standard":
         yield from _pieces_in([block.get("value")], depth, without_calls=without_calls)
-    elif kind in MEDIA_TYPES.values() and not (isinstance(source, Mapping) and source.get("type") == "content"):
+    elif kind in MEDIA_TYPES.values() and not (
+        isinstance(source, Mapping) and source.get("type") == "content"
+    ):
         yield Media(kind, block)
     else:
         yield from leaves(block)
@@ -258,7 +320,9 @@ def _pieces_of(block: Mapping[str, Any], depth: int, *, without_calls: bool) -> 
 ASCII_FEATURES = FEATURES[: FEATURES.index("latin_runs")]
 """Names of the counts that a text in ASCII has."""
 
-SCRIPT_STARTS = dict(sorted((start, name) for name, starts in STARTS.items() for start in starts))
+SCRIPT_STARTS = dict(
+    sorted((start, name) for name, starts in STARTS.items() for start in starts)
+)
 """First characters of the classes that characters beside ASCII are counted in, in order."""
 
 RUN_SYMBOLS = "=-_*#.─ \n"
@@ -302,7 +366,10 @@ def _basic_classes() -> bytes:
 
     Characters that ordinary texts hardly have are spelled byte by byte.
     """
-    rare = bytes([FEATURES.index("rare_two_byte")]) * 0x800 + bytes([FEATURES.index("rare_three_byte")]) * 0xF800
+    rare = (
+        bytes([FEATURES.index("rare_two_byte")]) * 0x800
+        + bytes([FEATURES.index("rare_three_byte")]) * 0xF800
+    )
     classes = bytearray(rare)
     for character in COMMON:
         classes[ord(character)] = FEATURES.index(script_of(character))
@@ -323,24 +390,41 @@ def _table(*classes: tuple[str, str]) -> bytes:
 
 
 _STARTS = [*SCRIPT_STARTS]
-_CONTINUATION = bytes(range(0x80, 0xC0))  # of UTF-8: without them one byte stands for each character
+_CONTINUATION = bytes(
+    range(0x80, 0xC0)
+)  # of UTF-8: without them one byte stands for each character
 _CONTROL = "".join(map(chr, (*range(9), 11, 12, *range(14, 32), 127)))
 _LETTERS = _table((string.ascii_letters, "a"))
-_CASES = _table((string.ascii_lowercase, "a"), (string.ascii_uppercase, "A"), (string.digits, "d"))
+_CASES = _table(
+    (string.ascii_lowercase, "a"), (string.ascii_uppercase, "A"), (string.digits, "d")
+)
 _DIGITS = _table((string.digits, "d"))
 _SYMBOLS = _table((string.punctuation + _CONTROL, "p"))
-_SPACING = _table((string.digits, "d"), (string.punctuation + _CONTROL, "p"), (" \t", "s"), ("\n", "n"))
+_SPACING = _table(
+    (string.digits, "d"),
+    (string.punctuation + _CONTROL, "p"),
+    (" \t", "s"),
+    ("\n", "n"),
+)
 _CONSONANTS = _table(("bcdfghjklmnpqrstvwxzBCDFGHJKLMNPQRSTVWXZ", "c"))
-_LATIN = _table(("".join(map(chr, range(0xC2, 0xCE))), "L"))  # first bytes of Latin letters beside ASCII
+_LATIN = _table(
+    ("".join(map(chr, range(0xC2, 0xCE))), "L")
+)  # first bytes of Latin letters beside ASCII
 _FOREIGN = b" " * 128 + b"x" * 128
 _ESCAPES = f"\\{_CONTROL}".encode()
 _LONG_SYMBOLS = b"p" * 48  # more than code and markup have in a row
-_LONG_WORD = b"a" * 32  # unbroken letters of which names in code are rarely made: a guard for texts without spaces
+_LONG_WORD = (
+    b"a" * 32
+)  # unbroken letters of which names in code are rarely made: a guard for texts without spaces
 
 
 def _ascii_counts(chars: bytes) -> list[int]:
     """Counts of the ASCII part; every other character stands as one byte above 127."""
-    letters, digits, symbols = chars.translate(_LETTERS), chars.translate(_DIGITS), chars.translate(_SYMBOLS)
+    letters, digits, symbols = (
+        chars.translate(_LETTERS),
+        chars.translate(_DIGITS),
+        chars.translate(_SYMBOLS),
+    )
     cases, spacing = chars.translate(_CASES), chars.translate(_SPACING)
     return [
         len(chars),
@@ -353,14 +437,20 @@ def _ascii_counts(chars: bytes) -> list[int]:
         cases.count(b"A"),
         cases.count(b"aA"),
         cases.count(b"dA") + cases.count(b"Ad"),
-        chars.count(b"\n") - chars.count(b"\n\n") + chars.count(b"\r") - chars.count(b"\r\n"),
+        chars.count(b"\n")
+        - chars.count(b"\n\n")
+        + chars.count(b"\r")
+        - chars.count(b"\r\n"),
         spacing.count(b"ns"),
         spacing.count(b"sd"),
         spacing.count(b"ps"),
         spacing.count(b"pp"),
         chars.translate(_CONSONANTS).count(b"cccc"),
         len(chars) - len(chars.translate(None, b"kzjKZJ")),
-        len(chars) - len(chars.translate(None, _ESCAPES)) + chars.count(b"\r\r") + chars.count(b"\r "),
+        len(chars)
+        - len(chars.translate(None, _ESCAPES))
+        + chars.count(b"\r\r")
+        + chars.count(b"\r "),
         chars.count(b"a "),
         chars.count(b"i "),
         chars.count(b"en "),
@@ -391,11 +481,17 @@ def _runs(marked: bytes, mark: bytes) -> int:
 # ---- media -----------------------------------------------------------------------------------------------------------
 
 HEADER_CHARS = 65_536  # of base64 that is decoded for the size of an image: enough to pass the metadata of photos
-DATA_URL_HEAD_CHARS = 256  # a data URL states its media type and encoding in fewer characters
-DEFAULT_SIDE_PIXELS = 1024  # assumed width and height of an image whose size cannot be seen
+DATA_URL_HEAD_CHARS = (
+    256  # a data URL states its media type and encoding in fewer characters
+)
+DEFAULT_SIDE_PIXELS = (
+    1024  # assumed width and height of an image whose size cannot be seen
+)
 UNKNOWN_BYTES = 500_000  # assumed size of media that is only referenced
 DATA_KEYS = ("data", "base64", "bytes", "url", "image_url", "file_data")
-TEXT_FORMATS = frozenset({"text", "txt", "md", "csv", "html", "json", "xml", "yaml", "javascript"})
+TEXT_FORMATS = frozenset(
+    {"text", "txt", "md", "csv", "html", "json", "xml", "yaml", "javascript"}
+)
 
 
 def media_tokens(media: Media, framing: Framing, price: TextPrice) -> float:
@@ -406,11 +502,18 @@ def media_tokens(media: Media, framing: Framing, price: TextPrice) -> float:
     data = next(_values(media.block, *DATA_KEYS), b"")
     stated_type, size_bytes, head = _inline(data)
     if kind in {"file", "text file", "blob"}:
-        kind = _stated_kind(stated_type, *_values(media.block, "mime_type", "media_type", "format")) or kind
+        kind = (
+            _stated_kind(
+                stated_type, *_values(media.block, "mime_type", "media_type", "format")
+            )
+            or kind
+        )
     size = image_size(head)
     if kind == "image" or (kind == "blob" and size != NO_SIZE):
         width, height = size
-        return framing.image(width or DEFAULT_SIDE_PIXELS, height or DEFAULT_SIDE_PIXELS)
+        return framing.image(
+            width or DEFAULT_SIDE_PIXELS, height or DEFAULT_SIDE_PIXELS
+        )
     if kind == "text file" and head:
         return price(_inline(data, chars=len(data))[2].decode("utf-8", "replace"))
     # Bytes of a unit, and its tokens: a second of compressed audio at 128 kbit/s, or of video at 2 Mbit/s, one frame
@@ -428,7 +531,11 @@ def _plain_text(block: Mapping[str, Any]) -> str | None:
     """The text of a text file that is given as such, not in base64."""
     source = block.get("source")
     is_text = isinstance(source, Mapping) and source.get("type") == "text"
-    text = source.get("data") if isinstance(source, Mapping) and is_text else block.get("text")
+    text = (
+        source.get("data")
+        if isinstance(source, Mapping) and is_text
+        else block.get("text")
+    )
     return text if isinstance(text, str) else None
 
 
@@ -443,7 +550,9 @@ def _stated_kind(*types: str | bytes) -> str:
     return ""
 
 
-def _values(block: Mapping[str, Any], *names: str, depth: int = 0) -> Iterator[str | bytes]:
+def _values(
+    block: Mapping[str, Any], *names: str, depth: int = 0
+) -> Iterator[str | bytes]:
     """Texts and bytes of the named keys, at the top and inside nested mappings (`source`, `image_url`, ...)."""
     for key, value in block.items():
         if isinstance(value, str | bytes) and key in names:
@@ -496,7 +605,10 @@ def _jpeg_size(raw: bytes) -> tuple[int, int]:
     """Walk the segments of a JPEG to its frame header."""
     position = 2
     while position + 9 < len(raw) and raw[position] == 0xFF:  # noqa: PLR2004  # every marker begins like this
-        marker, length = raw[position + 1], struct.unpack(">H", raw[position + 2 : position + 4])[0]
+        marker, length = (
+            raw[position + 1],
+            struct.unpack(">H", raw[position + 2 : position + 4])[0],
+        )
         if marker in JPEG_FRAMES:
             height, width = struct.unpack(">HH", raw[position + 5 : position + 9])
             return width, height

@@ -19,7 +19,10 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from langchain_ctxwin.core.blocks import leaves
 from langchain_ctxwin.errors import expect_each
 
-LARGE_TILE_PIXELS, SMALL_TILE_PIXELS = 768, 512  # sides of the squares that images are cut into
+LARGE_TILE_PIXELS, SMALL_TILE_PIXELS = (
+    768,
+    512,
+)  # sides of the squares that images are cut into
 
 
 TextPrice = Callable[[str], float]
@@ -52,7 +55,9 @@ class Framing:
     fields: FieldPrices | None = None
     """What a signature adds to names and descriptions; None where models are shown the JSON of a definition."""
 
-    image: Callable[[int, int], int]  # price of an image by its width and height in pixels
+    image: Callable[
+        [int, int], int
+    ]  # price of an image by its width and height in pixels
     page_tokens: int  # one page of a document, its text and its picture
     audio_tokens_per_second: int
 
@@ -74,7 +79,11 @@ def name_of(tool: Any) -> str:
     """Return the name of a tool; empty for one that the provider runs and that has none."""
     if isinstance(tool, Mapping):
         function = tool.get("function")
-        return str(tool.get("name") or (function.get("name") if isinstance(function, Mapping) else "") or "")
+        return str(
+            tool.get("name")
+            or (function.get("name") if isinstance(function, Mapping) else "")
+            or ""
+        )
     return str(getattr(tool, "name", None) or getattr(tool, "__name__", ""))
 
 
@@ -84,7 +93,14 @@ RECALL_KEY = "ctxwin_recall"
 
 def recall_name(tools: Iterable[Any]) -> str:
     """Return the name of the tool that reads messages of the history; empty when it is not among these."""
-    return next((name_of(tool) for tool in tools if (getattr(tool, "metadata", None) or {}).get(RECALL_KEY)), "")
+    return next(
+        (
+            name_of(tool)
+            for tool in tools
+            if (getattr(tool, "metadata", None) or {}).get(RECALL_KEY)
+        ),
+        "",
+    )
 
 
 def tool_definition(tool: Any) -> Any:
@@ -104,12 +120,16 @@ def small_tiles(width: int, height: int) -> int:
     """
     scale = min(1.0, 2048 / max(width, height))
     scale *= min(1.0, LARGE_TILE_PIXELS / (min(width, height) * scale))
-    return 85 + 170 * ceil(width * scale / SMALL_TILE_PIXELS) * ceil(height * scale / SMALL_TILE_PIXELS)
+    return 85 + 170 * ceil(width * scale / SMALL_TILE_PIXELS) * ceil(
+        height * scale / SMALL_TILE_PIXELS
+    )
 
 
 def large_tiles(width: int, height: int) -> int:
     """258 tokens a tile of 768, small images one (Gemini API, token counting guide); taken as 16 tiles at most."""
-    return 258 * min(16, ceil(width / LARGE_TILE_PIXELS) * ceil(height / LARGE_TILE_PIXELS))
+    return 258 * min(
+        16, ceil(width / LARGE_TILE_PIXELS) * ceil(height / LARGE_TILE_PIXELS)
+    )
 
 
 def area(width: int, height: int) -> int:
@@ -130,7 +150,9 @@ ANTHROPIC = Framing(
     # A PDF page is 1,500 to 3,000 tokens (Anthropic, PDF guide).
     image=area, page_tokens=2250, audio_tokens_per_second=32,
 )  # fmt: skip
-CLAUDE3 = replace(ANTHROPIC, any_tools=496)  # 496 or 497 in the same guide; the first of them have 313 or 346
+CLAUDE3 = replace(
+    ANTHROPIC, any_tools=496
+)  # 496 or 497 in the same guide; the first of them have 313 or 346
 GEMINI = Framing(
     request=1, message=0, call=6, any_tools=0, tool=17,
     fields=FieldPrices(description=0, first_property=12, more_properties=10, property_description=6, enum_item=5),
@@ -144,7 +166,9 @@ LLAMA = Framing(
     image=area, page_tokens=1200, audio_tokens_per_second=25,
 )  # fmt: skip
 QWEN = replace(LLAMA, request=3, message=5)
-DEEPSEEK = replace(LLAMA, request=1, message=2, any_tools=100, tool=50, plain_arguments=True)
+DEEPSEEK = replace(
+    LLAMA, request=1, message=2, any_tools=100, tool=50, plain_arguments=True
+)
 GENERIC = Framing(
     # From nothing to 1,400 tokens once there are tools, by model and host: the middle of them.
     request=3, message=3, call=10, any_tools=150, tool=4,
@@ -159,8 +183,20 @@ FRAMING = {
 MAX_DEPTH = 12  # nesting of a schema that is followed; providers refuse deeper ones
 MAX_NODES = 2_000  # schemas inside one schema that are looked at, so that this ends whatever it is given
 # Keywords that hold a schema or a list of them.
-SINGLE_PARTS = ("items", "additionalProperties", "not", "anyOf", "oneOf", "allOf", "prefixItems")
-NAMED_PARTS = ("properties", "$defs", "definitions")  # keywords that hold schemas by name
+SINGLE_PARTS = (
+    "items",
+    "additionalProperties",
+    "not",
+    "anyOf",
+    "oneOf",
+    "allOf",
+    "prefixItems",
+)
+NAMED_PARTS = (
+    "properties",
+    "$defs",
+    "definitions",
+)  # keywords that hold schemas by name
 # Where definitions keep their schema: OpenAI and Gemini, Anthropic, MCP and Bedrock, LangChain.
 PARAMETER_KEYS = ("parameters", "input_schema", "inputSchema", "args_schema")
 # What LangChain and pydantic raise for a tool that they cannot describe.
@@ -175,15 +211,23 @@ def schema_tokens(tools: Iterable[Any], framing: Framing, price: TextPrice) -> f
     functions = [function for tool in tools for function in _functions(tool)]
     if not functions:
         return 0.0
-    return framing.any_tools + sum(_tool_tokens(function, framing, price) for function in functions)
+    return framing.any_tools + sum(
+        _tool_tokens(function, framing, price) for function in functions
+    )
 
 
 def parameter_names(tools: Iterable[Any]) -> frozenset[str]:
     """Return what tools call their parameters, those inside of parameters too; tools nobody can read have none."""
     functions = (function for tool in tools for function in _functions(tool))
-    schemas = (schema for function in functions for schema in _schemas(function.get("parameters")))
+    schemas = (
+        schema
+        for function in functions
+        for schema in _schemas(function.get("parameters"))
+    )
     named = (schema.get("properties") for schema in schemas)
-    return frozenset(str(name) for names in named if isinstance(names, Mapping) for name in names)
+    return frozenset(
+        str(name) for names in named if isinstance(names, Mapping) for name in names
+    )
 
 
 def _functions(tool: Any) -> Iterator[Mapping[str, Any]]:
@@ -191,7 +235,11 @@ def _functions(tool: Any) -> Iterator[Mapping[str, Any]]:
     declared = tool.get("function_declarations") if isinstance(tool, Mapping) else None
     for part in declared if isinstance(declared, list | tuple) else [tool]:
         definition = tool_definition(part)
-        function = definition.get("function", definition) if isinstance(definition, Mapping) else {}
+        function = (
+            definition.get("function", definition)
+            if isinstance(definition, Mapping)
+            else {}
+        )
         has_name = isinstance(function, Mapping) and "name" in function
         yield function if has_name else {"description": _text_of(definition)}
 
@@ -204,16 +252,22 @@ def _text_of(tool: Any) -> str:
     return " ".join(text for text in texts if isinstance(text, str))
 
 
-def _tool_tokens(function: Mapping[str, Any], framing: Framing, price: TextPrice) -> float:
+def _tool_tokens(
+    function: Mapping[str, Any], framing: Framing, price: TextPrice
+) -> float:
     name = str(function.get("name") or "")
     description = str(function.get("description") or "")
     parameters = function.get("parameters")
     if framing.fields is None:
-        return framing.tool + price(_json({"name": name, "description": description, "parameters": parameters}))
+        return framing.tool + price(
+            _json({"name": name, "description": description, "parameters": parameters})
+        )
     tokens = framing.tool + price(name)
     if description:
         tokens += framing.fields.description + price(description)
-    return tokens + sum(_schema_tokens(schema, framing.fields, price) for schema in _schemas(parameters))
+    return tokens + sum(
+        _schema_tokens(schema, framing.fields, price) for schema in _schemas(parameters)
+    )
 
 
 def _json(definition: Mapping[str, Any]) -> str:
@@ -239,7 +293,9 @@ def _schemas(root: Any) -> Iterator[Mapping[str, Any]]:
             stack += named.values() if isinstance(named, Mapping) else []
 
 
-def _schema_tokens(schema: Mapping[str, Any], fields: FieldPrices, price: TextPrice) -> float:
+def _schema_tokens(
+    schema: Mapping[str, Any], fields: FieldPrices, price: TextPrice
+) -> float:
     """What one schema states itself."""
     tokens = 0.0
     names = schema.get("properties")

@@ -24,7 +24,13 @@ from langchain_core.messages import (
     convert_to_messages,
 )
 
-from langchain_ctxwin.core.calls import call_ids, calls_of, is_result, is_user, result_ids
+from langchain_ctxwin.core.calls import (
+    call_ids,
+    calls_of,
+    is_result,
+    is_user,
+    result_ids,
+)
 from langchain_ctxwin.errors import ConfigError, expect
 
 NOTE_KEY = "ctxwin_note"  # marks user-side messages that this package wrote; they never start a turn
@@ -37,9 +43,13 @@ class Step:
 
     index: int  # position of the first message in the history
     size: int  # number of messages of the history that the step covers
-    messages: tuple[AnyMessage, ...]  # the messages; in a `Window` as the model sees them
+    messages: tuple[
+        AnyMessage, ...
+    ]  # the messages; in a `Window` as the model sees them
     tokens: int = 0  # price of `messages`, in tokens; 0 where the step was not priced
-    is_plain: bool = True  # they are shown as they are: nothing of them is repaired or edited
+    is_plain: bool = (
+        True  # they are shown as they are: nothing of them is repaired or edited
+    )
     calls: tuple[str, ...] = ()  # ids of its calls
     is_paired: bool = True  # its calls have ids of their own, and each of its results answers one of them
 
@@ -79,7 +89,10 @@ class Shown(tuple[Step, ...]):  # noqa: SLOT001  # a tuple cannot have slots of 
 
     def between(self, start: int, stop: int) -> int:
         """Return the tokens of the steps at `start <= index < stop`."""
-        return self.tokens[bisect_left(self.indexes, stop)] - self.tokens[bisect_left(self.indexes, start)]
+        return (
+            self.tokens[bisect_left(self.indexes, stop)]
+            - self.tokens[bisect_left(self.indexes, start)]
+        )
 
 
 # Of a polynomial over the messages, so that a checksum can go on from another one; a Mersenne prime keeps it small.
@@ -94,7 +107,9 @@ def checksum(messages: Iterable[AnyMessage], total: int = 0) -> int:
     for message in messages:
         content: Any = message.content
         told = content if isinstance(content, str) else repr(content)
-        if isinstance(message, AIMessage) and (message.tool_calls or message.invalid_tool_calls):
+        if isinstance(message, AIMessage) and (
+            message.tool_calls or message.invalid_tool_calls
+        ):
             told = f"{told}{message.tool_calls}{message.invalid_tool_calls}"
         elif isinstance(message, ToolMessage):
             told = f"{told}{message.tool_call_id}"
@@ -130,14 +145,32 @@ class Turn:
         return sum(step.tokens for step in self.steps)
 
 
-def as_messages(given: Sequence[MessageLikeRepresentation] | str) -> Sequence[AnyMessage]:
+def as_messages(
+    given: Sequence[MessageLikeRepresentation] | str,
+) -> Sequence[AnyMessage]:
     """Return messages as they are, and what LangChain takes for messages as such."""
-    expect(given, Sequence, "messages", "a list of messages, or of dicts, pairs or texts like them")
-    if not isinstance(given, str) and all(issubclass(kind, BaseMessage) for kind in set(map(type, given))):
+    expect(
+        given,
+        Sequence,
+        "messages",
+        "a list of messages, or of dicts, pairs or texts like them",
+    )
+    if not isinstance(given, str) and all(
+        issubclass(kind, BaseMessage) for kind in set(map(type, given))
+    ):
         return cast("Sequence[AnyMessage]", given)
     try:
-        return cast("Sequence[AnyMessage]", convert_to_messages([given] if isinstance(given, str) else given))
-    except (ValueError, NotImplementedError, TypeError, AttributeError, KeyError) as error:
+        return cast(
+            "Sequence[AnyMessage]",
+            convert_to_messages([given] if isinstance(given, str) else given),
+        )
+    except (
+        ValueError,
+        NotImplementedError,
+        TypeError,
+        AttributeError,
+        KeyError,
+    ) as error:
         raise ConfigError(
             f"messages={given!r:.120}: pass messages, or dicts with role and content, pairs of both, or texts"
         ) from error
@@ -168,7 +201,9 @@ def safe_boundary(messages: Sequence[AnyMessage], target: int) -> int:
     starts = turn_starts(messages)
     if len(starts) == 1:
         starts = [step.index for step in split_steps(messages)]
-    return min(starts, key=lambda start: (abs(start - target), start == 0, start), default=0)
+    return min(
+        starts, key=lambda start: (abs(start - target), start == 0, start), default=0
+    )
 
 
 def tool_of(messages: Sequence[AnyMessage], index: int) -> str:
@@ -178,7 +213,9 @@ def tool_of(messages: Sequence[AnyMessage], index: int) -> str:
         return ""
     wanted = result_ids(result)
     calls = (call for i in range(index - 1, -1, -1) for call in calls_of(messages[i]))
-    return result.name or next((call["name"] or "" for call in calls if (call["id"] or "") in wanted), "")
+    return result.name or next(
+        (call["name"] or "" for call in calls if (call["id"] or "") in wanted), ""
+    )
 
 
 def group_turns(steps: Sequence[Step]) -> tuple[Turn, ...]:
@@ -191,7 +228,9 @@ def group_turns(steps: Sequence[Step]) -> tuple[Turn, ...]:
     return tuple(Turn(steps=tuple(group)) for group in groups)
 
 
-def split_steps(messages: Sequence[AnyMessage], start: int = 0, stop: int | None = None) -> Iterator[Step]:
+def split_steps(
+    messages: Sequence[AnyMessage], start: int = 0, stop: int | None = None
+) -> Iterator[Step]:
     """Yield the steps of `messages[start:stop]`, unpriced."""
     limit = len(messages) if stop is None else stop
     index = start
@@ -201,9 +240,14 @@ def split_steps(messages: Sequence[AnyMessage], start: int = 0, stop: int | None
             while end < limit and call_ids(messages[end]):
                 end += 1
             after = end
-            while after < limit and (result_ids(messages[after]) or isinstance(messages[after], SystemMessage)):
+            while after < limit and (
+                result_ids(messages[after])
+                or isinstance(messages[after], SystemMessage)
+            ):
                 after += 1
-                if result_ids(messages[after - 1]):  # looking through notes between a call and its result
+                if result_ids(
+                    messages[after - 1]
+                ):  # looking through notes between a call and its result
                     end = after
         yield _step(index, messages[index:end])
         index = end
@@ -213,7 +257,13 @@ def _step(index: int, messages: Sequence[AnyMessage]) -> Step:
     calls = tuple(call_id for message in messages for call_id in call_ids(message))
     results = {call_id for message in messages for call_id in result_ids(message)}
     is_paired = all(calls) and len({*calls}) == len(calls) and results.issubset(calls)
-    return Step(index=index, size=len(messages), messages=tuple(messages), calls=calls, is_paired=is_paired)
+    return Step(
+        index=index,
+        size=len(messages),
+        messages=tuple(messages),
+        calls=calls,
+        is_paired=is_paired,
+    )
 
 
 def starts_turn(step: Step) -> bool:

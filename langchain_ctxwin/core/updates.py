@@ -28,8 +28,12 @@ from langchain_ctxwin.core.usage import (
 from langchain_ctxwin.core.view import Position, message_id, with_checksum
 from langchain_ctxwin.errors import SummarizationError
 
-REFUSED = "summary refused: "  # begins the stored reason of a summary that came to nothing
-MAX_MODELS = 4  # models remembered per conversation; of more, the one learned first leaves
+REFUSED = (
+    "summary refused: "  # begins the stored reason of a summary that came to nothing
+)
+MAX_MODELS = (
+    4  # models remembered per conversation; of more, the one learned first leaves
+)
 
 
 def after_measure(window: Window) -> Session:
@@ -54,11 +58,17 @@ def after_compaction(compaction: Compaction, window: Window, shown: Request) -> 
     guard = counted(session, messages, reason=compaction.reason, dropped_turns=dropped)
     is_summary = compaction.kind == "summarize" or compaction.summary is not None
     if is_summary:
-        guard |= {"ineffective": 0} if _frees_enough(window, compaction, shown) else _ineffective(window)
+        guard |= (
+            {"ineffective": 0}
+            if _frees_enough(window, compaction, shown)
+            else _ineffective(window)
+        )
     counts = session.unanchored
     start = window.parts.start_of(shown.view)
     if sizes := counts.get("sizes"):
-        counts["sizes"] = {name: _since(stored, start) for name, stored in sizes.items()}
+        counts["sizes"] = {
+            name: _since(stored, start) for name, stored in sizes.items()
+        }
     former = {
         "context_view": session.view.to_json(),
         "context_summary": session.summary,
@@ -74,7 +84,10 @@ def after_compaction(compaction: Compaction, window: Window, shown: Request) -> 
         former=former,
         pending=None if is_summary else session.pending,
     )
-    sizing = replace(shown.sizing, spans=tuple(span for span in shown.sizing.spans if span.stop > start))
+    sizing = replace(
+        shown.sizing,
+        spans=tuple(span for span in shown.sizing.spans if span.stop > start),
+    )
     return replace(
         shown,
         parts=window.parts,
@@ -95,7 +108,9 @@ def after_undo(window: Window) -> Session | None:
     messages = window.parts.messages
     if not session.former:
         return None
-    before = read_session(session.former, messages, checksum_of=window.parts.history.checksum_of)
+    before = read_session(
+        session.former, messages, checksum_of=window.parts.history.checksum_of
+    )
     if before.faults:
         return None
     guard = counted(session, messages, reason="the latest compaction was taken back")
@@ -109,18 +124,26 @@ def update_without_reasoning(window: Window) -> dict[str, Any]:
     return {"context_guard": guard, "context_counts": session.unanchored}
 
 
-def after_summary(compaction: Compaction, window: Window, text: str, cost: Mapping[str, int]) -> Request:
+def after_summary(
+    compaction: Compaction, window: Window, text: str, cost: Mapping[str, int]
+) -> Request:
     """Return the request after a summary was written: it is paid for, whether it can be used or not."""
     charged = replace(window, session=with_cost(window.session, cost))
     try:
-        return after_compaction(compaction, charged, _accepted(text, compaction, charged))
+        return after_compaction(
+            compaction, charged, _accepted(text, compaction, charged)
+        )
     except SummarizationError as error:
         return replace(charged, session=after_failure(charged, str(error)))
 
 
 def after_failure(window: Window, reason: str) -> Session:
     """Return the session after a summary that failed: only the guard changes, so that it is not tried forever."""
-    guard = {**window.session.guard, **_ineffective(window), "reason": f"{REFUSED}{reason}"}
+    guard = {
+        **window.session.guard,
+        **_ineffective(window),
+        "reason": f"{REFUSED}{reason}",
+    }
     return replace(window.session, guard=guard, pending=None)
 
 
@@ -135,7 +158,10 @@ def own_words(reason: str) -> str:
 def with_cost(session: Session, cost: Mapping[str, int]) -> Session:
     """Return the session with one more summary and what it cost added to its guard: model calls and tokens."""
     before: Mapping[str, int] = session.guard.get("summarizer") or {}
-    total = {name: before.get(name, 0) + amount for name, amount in {"summaries": 1, **cost}.items()}
+    total = {
+        name: before.get(name, 0) + amount
+        for name, amount in {"summaries": 1, **cost}.items()
+    }
     return replace(session, guard={**session.guard, "summarizer": total})
 
 
@@ -150,13 +176,19 @@ def _accepted(summary: str, compaction: Compaction, window: Window) -> Request:
     planned = compaction.summary_max_tokens
     price = window.parts.price_text
     summary = first_part(summary, accepted_tokens(planned), price)
-    wanted = 1 if window.parts.settings.trigger_messages is not None else MIN_PROGRESS * before_tokens
+    wanted = (
+        1
+        if window.parts.settings.trigger_messages is not None
+        else MIN_PROGRESS * before_tokens
+    )
     shown = after.shown_as(after.view, summary)
     if summary and before_tokens - shown.total_tokens >= wanted:
         return shown
     first = first_part(summary, planned, price)
     if not first:
-        raise SummarizationError(f"not a word of it fits in {planned:,} tokens: raise summary_max_tokens")
+        raise SummarizationError(
+            f"not a word of it fits in {planned:,} tokens: raise summary_max_tokens"
+        )
     shown = after.shown_as(after.view, first)
     if shown.total_tokens >= before_tokens:
         raise SummarizationError(
@@ -170,12 +202,21 @@ def _frees_enough(window: Window, compaction: Compaction, shown: Request) -> boo
     """False for a summary that frees too little, which counts like one that failed."""
     freed_tokens = compaction.tokens_before - shown.total_tokens
     is_late = freed_tokens <= 0  # it tells of messages that had left before
-    is_by_number = window.parts.settings.trigger_messages is not None  # what counts is how many messages are shown
-    return is_late or is_by_number or freed_tokens >= MIN_PROGRESS * compaction.tokens_before
+    is_by_number = (
+        window.parts.settings.trigger_messages is not None
+    )  # what counts is how many messages are shown
+    return (
+        is_late
+        or is_by_number
+        or freed_tokens >= MIN_PROGRESS * compaction.tokens_before
+    )
 
 
 def _ineffective(window: Window) -> dict[str, Any]:
-    return {"ineffective": window.session.failed_summaries + 1, "asked": last_user(window.parts.messages)}
+    return {
+        "ineffective": window.session.failed_summaries + 1,
+        "asked": last_user(window.parts.messages),
+    }
 
 
 # ---- after an answer, a count or a refusal --------------------------------------------------------------------------
@@ -200,7 +241,11 @@ def from_answer(window: Window, reply: AIMessage) -> Lesson:
     counts, tokens = dict(window.session.counts), sent_tokens(reply)
     if tokens is None:
         return Lesson(counts=counts)
-    sizes, extends, model = window.sizing, window.last_report, answered_by(reply) or window.answering_model
+    sizes, extends, model = (
+        window.sizing,
+        window.last_report,
+        answered_by(reply) or window.answering_model,
+    )
     expected = expected_sizes(window)
     if model != window.answering_model:
         sizes, extends = sizes_for(window, model), None
@@ -208,7 +253,10 @@ def from_answer(window: Window, reply: AIMessage) -> Lesson:
         expected = (size.regions.total_tokens, *expected[1:])
     if not is_count(tokens) or not tokens:
         return Lesson(counts=counts, ignored=fault_of(tokens, expected))
-    report, is_first = ReportedSize(tokens, window.estimates.total_tokens), not sizes.reports
+    report, is_first = (
+        ReportedSize(tokens, window.estimates.total_tokens),
+        not sizes.reports,
+    )
     if not is_believed(
         report,
         sizes.doubted,
@@ -235,27 +283,42 @@ def from_answer(window: Window, reply: AIMessage) -> Lesson:
     is_own = model == window.answering_model or may_be(model, window.parts.model)
     accepted = tokens if is_own else 0
     counts = _without_refuted_limits(counts, window.parts.model, accepted)
-    counts["speakers"] = bounded(counts.get("speakers"), window.parts.model, model, MAX_MODELS)
+    counts["speakers"] = bounded(
+        counts.get("speakers"), window.parts.model, model, MAX_MODELS
+    )
     answer = Position(id=reply.id or "", index=window.stop)
     sizes = _reported(sizes, extends, window, tokens, answer)
     return Lesson(counts=_with_sizes(counts, model, sizes), accepted_tokens=accepted)
 
 
-def _reported(sizes: Sizes, extends: LastReport | None, window: Window, tokens: int, answer: Position) -> Sizes:
+def _reported(
+    sizes: Sizes,
+    extends: LastReport | None,
+    window: Window,
+    tokens: int,
+    answer: Position,
+) -> Sizes:
     """The sizes after a whole request, and after what it added to one that was reported before."""
     if extends:
         added, grown = sum(extends.added), tokens - extends.tokens
         if is_plausible(grown, added):
-            sizes = sizes.with_span(Span(extends.index, answer.index, added, grown), answer)
+            sizes = sizes.with_span(
+                Span(extends.index, answer.index, added, grown), answer
+            )
     return sizes.with_request(tokens, **_fixed_and_text(sizes, window))
 
 
-def _fixed_and_text(sizes: Sizes, window: Window, *, after: int = 0) -> dict[str, float]:
+def _fixed_and_text(
+    sizes: Sizes, window: Window, *, after: int = 0
+) -> dict[str, float]:
     """What is known of a request, and the estimates of the other texts, but the last `after` tokens of its history."""
     estimates = window.estimates
     counted, rest = sizes.counted(window.steps)
     fixed = estimates.system_tokens + estimates.tool_tokens + counted
-    return {"fixed": fixed, "text": estimates.summary_tokens + estimates.pinned_tokens + rest - after}
+    return {
+        "fixed": fixed,
+        "text": estimates.summary_tokens + estimates.pinned_tokens + rest - after,
+    }
 
 
 def small_report(window: Window, answering_model: str) -> tuple[int, int, int] | None:
@@ -269,7 +332,10 @@ def small_report(window: Window, answering_model: str) -> tuple[int, int, int] |
 def from_count(window: Window, tokens: int) -> dict[str, Any]:
     """Keep what the provider counted for exactly this request."""
     estimate = window.estimates.total_tokens
-    return {**window.session.counts, "checked": {"tokens": tokens, "digest": window.digest, "estimate": estimate}}
+    return {
+        **window.session.counts,
+        "checked": {"tokens": tokens, "digest": window.digest, "estimate": estimate},
+    }
 
 
 def from_refusal(window: Window, stated_tokens: int | None) -> dict[str, Any]:
@@ -312,7 +378,10 @@ def from_history(request: Request) -> tuple[Session, HistoryReport | None]:
     sizes = sizes_for(request, answering_model)
     compacted = session.since.index + 1 if session.since and session.compactions else 0
     reports = [r for r in _believed(request, answering_model) if r.at >= compacted]
-    newest, known = reports[-1] if reports else None, sizes.last.index if sizes.last else -1
+    newest, known = (
+        reports[-1] if reports else None,
+        sizes.last.index if sizes.last else -1,
+    )
     reports = [report for report in reports if report.at >= known]
     if newest is None or not reports or (sizes.reports and len(reports) == 1):
         return session, newest
@@ -322,9 +391,16 @@ def from_history(request: Request) -> tuple[Session, HistoryReport | None]:
             last = Position(id=message_id(parts.messages, new.at), index=new.at)
             sizes = sizes.with_span(Span(old.at, new.at, added, grown), last)
     after = request.steps.total_tokens - newest.before
-    sizes = sizes.with_request(newest.tokens, **_fixed_and_text(sizes, request, after=after))
+    sizes = sizes.with_request(
+        newest.tokens, **_fixed_and_text(sizes, request, after=after)
+    )
     name = newest.answering_model or answering_model
-    counts = {**session.counts, "speakers": bounded(session.counts.get("speakers"), parts.model, name, MAX_MODELS)}
+    counts = {
+        **session.counts,
+        "speakers": bounded(
+            session.counts.get("speakers"), parts.model, name, MAX_MODELS
+        ),
+    }
     return replace(session, counts=_with_sizes(counts, name, sizes)), newest
 
 
@@ -338,9 +414,20 @@ def _believed(request: Request, answering_model: str) -> list[HistoryReport]:
             continue
         report = ReportedSize(found.tokens, fixed + found.before)
         extended = believed[-1].tokens if believed else 0
-        planned = extended + found.before - believed[-1].before if believed else report.estimate
+        planned = (
+            extended + found.before - believed[-1].before
+            if believed
+            else report.estimate
+        )
         expected = (planned, report.estimate - request.estimates.tool_tokens)
-        if is_believed(report, doubted, expected, limit_tokens=limit, is_first=not believed, extended_tokens=extended):
+        if is_believed(
+            report,
+            doubted,
+            expected,
+            limit_tokens=limit,
+            is_first=not believed,
+            extended_tokens=extended,
+        ):
             believed.append(found)
             doubted = None
         else:
@@ -352,7 +439,9 @@ def _reports_in(request: Request) -> Iterator[HistoryReport]:
     before = 0
     for step in request.steps:
         caller = step.messages[0] if step.messages else None
-        tokens = sent_tokens(caller) if isinstance(caller, AIMessage) and before else None
+        tokens = (
+            sent_tokens(caller) if isinstance(caller, AIMessage) and before else None
+        )
         if isinstance(caller, AIMessage) and is_count(tokens):
             yield HistoryReport(step.index, tokens, before, answered_by(caller))
         before += step.tokens
@@ -370,16 +459,29 @@ def stored_sizes(session: Session, answering_model: str) -> Sizes:
 def sizes_for(request: Request, answering_model: str) -> Sizes:
     """Return the same for a request: its history, tool set and counter."""
     parts = request.parts
-    sizes = stored_sizes(request.session, answering_model).in_history(parts.messages).of_tools(parts.tools_digest)
+    sizes = (
+        stored_sizes(request.session, answering_model)
+        .in_history(parts.messages)
+        .of_tools(parts.tools_digest)
+    )
     return replace(sizes, doubt=parts.pricer.doubt)
 
 
 def without_sizes(counts: Mapping[str, Any]) -> dict[str, Any]:
     """Return `context_counts` without anything that was learned about sizes, and nothing to learn it from again."""
-    return {**{key: value for key, value in counts.items() if key not in {"checked", "sizes"}}, "anchor": None}
+    return {
+        **{
+            key: value
+            for key, value in counts.items()
+            if key not in {"checked", "sizes"}
+        },
+        "anchor": None,
+    }
 
 
-def bounded(known: Mapping[str, Any] | None, key: str, value: Any, most: int) -> dict[str, Any]:
+def bounded(
+    known: Mapping[str, Any] | None, key: str, value: Any, most: int
+) -> dict[str, Any]:
     """Return a mapping with one more value; of more than so many, the one that was put first leaves."""
     kept = {**(known or {})}
     kept.pop(key, None)
@@ -389,11 +491,21 @@ def bounded(known: Mapping[str, Any] | None, key: str, value: Any, most: int) ->
 
 def expected_sizes(request: Request) -> tuple[int, int]:
     """Sizes that a report may be near: what reports led to, and the plain count; some servers leave tools out of it."""
-    return request.total_tokens, request.estimates.total_tokens - request.estimates.tool_tokens
+    return (
+        request.total_tokens,
+        request.estimates.total_tokens - request.estimates.tool_tokens,
+    )
 
 
-def _with_sizes(counts: Mapping[str, Any], answering_model: str, sizes: Sizes) -> dict[str, Any]:
-    return {**counts, "sizes": bounded(counts.get("sizes"), answering_model, sizes.to_json(), MAX_MODELS)}
+def _with_sizes(
+    counts: Mapping[str, Any], answering_model: str, sizes: Sizes
+) -> dict[str, Any]:
+    return {
+        **counts,
+        "sizes": bounded(
+            counts.get("sizes"), answering_model, sizes.to_json(), MAX_MODELS
+        ),
+    }
 
 
 def _since(stored: Mapping[str, Any], start: int) -> dict[str, Any]:
@@ -401,10 +513,14 @@ def _since(stored: Mapping[str, Any], start: int) -> dict[str, Any]:
     return {**stored, "spans": [span for span in stored["spans"] if span[1] > start]}
 
 
-def _without_refuted_limits(counts: dict[str, Any], model: str, accepted: int) -> dict[str, Any]:
+def _without_refuted_limits(
+    counts: dict[str, Any], model: str, accepted: int
+) -> dict[str, Any]:
     """Return `context_counts` without a limit of a model that is below what it took."""
     limits: Mapping[str, Mapping[str, int]] = counts.get("limits") or {}
     if model not in limits or unrefuted(limits[model], accepted) == limits[model]:
         return counts
     kept = {name: limit for name, limit in limits.items() if name != model}
-    return {key: value for key, value in counts.items() if key != "limits"} | ({"limits": kept} if kept else {})
+    return {key: value for key, value in counts.items() if key != "limits"} | (
+        {"limits": kept} if kept else {}
+    )

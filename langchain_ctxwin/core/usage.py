@@ -67,18 +67,27 @@ def cleared_tokens(reply: AIMessage) -> int:
     managed = reply.response_metadata.get("context_management")
     edits = managed.get("applied_edits") if isinstance(managed, Mapping) else None
     listed = edits if isinstance(edits, list) else []
-    sizes = [edit.get("cleared_input_tokens") for edit in listed if isinstance(edit, Mapping)]
+    sizes = [
+        edit.get("cleared_input_tokens") for edit in listed if isinstance(edit, Mapping)
+    ]
     return sum(size for size in sizes if isinstance(size, int) and size > 0)
 
 
 def is_count(tokens: object) -> TypeGuard[int]:
     """True for a whole number of tokens that can be."""
-    return isinstance(tokens, int) and not isinstance(tokens, bool) and 0 <= tokens <= MAX_TOKENS
+    return (
+        isinstance(tokens, int)
+        and not isinstance(tokens, bool)
+        and 0 <= tokens <= MAX_TOKENS
+    )
 
 
 def fault_of(tokens: object, expected: Sequence[int]) -> str:
     """Return what is wrong with a size; empty when it can be that of a request for which we expect one of these."""
-    least, most = LEAST_SHARE * min(expected), LARGEST_RATIO * max(expected) + UNSEEN_TOKENS
+    least, most = (
+        LEAST_SHARE * min(expected),
+        LARGEST_RATIO * max(expected) + UNSEEN_TOKENS,
+    )
     is_size = is_count(tokens) and tokens > 0 and least <= tokens <= most
     return "" if is_size else far_off(tokens, expected)
 
@@ -87,7 +96,9 @@ def far_off(tokens: object, expected: Sequence[int]) -> str:
     """Return the sentence about a size that is not believed."""
     stated = f"{tokens:,}" if is_count(tokens) else repr(tokens)
     counts = " or ".join(f"{count:,}" for count in dict.fromkeys(expected))
-    return f"the provider reported {stated} input tokens, far from our count of {counts}"
+    return (
+        f"the provider reported {stated} input tokens, far from our count of {counts}"
+    )
 
 
 def is_believed(
@@ -105,13 +116,22 @@ def is_believed(
     The arguments are those of `contradicts` and `agrees`.
     """
     is_odd = contradicts(
-        report, expected, limit_tokens=limit_tokens, is_first=is_first, extended_tokens=extended_tokens
+        report,
+        expected,
+        limit_tokens=limit_tokens,
+        is_first=is_first,
+        extended_tokens=extended_tokens,
     )
     return not is_odd or agrees(report, doubted, is_first=is_first, ratio=ratio)
 
 
 def contradicts(
-    report: ReportedSize, expected: Sequence[int], *, limit_tokens: int | None, is_first: bool, extended_tokens: int = 0
+    report: ReportedSize,
+    expected: Sequence[int],
+    *,
+    limit_tokens: int | None,
+    is_first: bool,
+    extended_tokens: int = 0,
 ) -> bool:
     """Return whether a report is too large or too small to be believed by itself.
 
@@ -126,13 +146,21 @@ def contradicts(
     fallen = LEAST_SHARE_AFTER_FALL * min(planned, report.estimate)
     largest = LARGEST_JUMP * max(planned, report.estimate)
     if is_first:
-        largest = max(LARGEST_FIRST_JUMP * report.estimate, report.estimate + HIDDEN_TOKENS)
+        largest = max(
+            LARGEST_FIRST_JUMP * report.estimate, report.estimate + HIDDEN_TOKENS
+        )
     least = max(LEAST_SHARE * min(expected), min(extended_tokens, fallen))
     is_over = limit_tokens is not None and report.tokens > limit_tokens
     return is_over or not least <= report.tokens <= largest
 
 
-def agrees(report: ReportedSize, before: ReportedSize | None, *, is_first: bool, ratio: float = 1.0) -> bool:
+def agrees(
+    report: ReportedSize,
+    before: ReportedSize | None,
+    *,
+    is_first: bool,
+    ratio: float = 1.0,
+) -> bool:
     """Return whether two reports in a row that are too large bear each other out.
 
     They do when they differ by what was added, scaled by `ratio`, or are the same multiple of our counts, while nothing
@@ -140,12 +168,21 @@ def agrees(report: ReportedSize, before: ReportedSize | None, *, is_first: bool,
     """
     if before is None or report.tokens < report.estimate:
         return False
-    grown, added = report.tokens - before.tokens, ratio * (report.estimate - before.estimate)
+    grown, added = (
+        report.tokens - before.tokens,
+        ratio * (report.estimate - before.estimate),
+    )
     least, most = sorted((added / MOST_GROWTH, added * MOST_GROWTH))
     if least - ROUNDING_TOKENS <= grown <= most + ROUNDING_TOKENS:
         return True
-    smaller, larger = sorted(one.tokens / max(1, one.estimate) for one in (before, report))
-    return is_first and smaller > 1 and larger <= min(LARGEST_MULTIPLE, SAME_MULTIPLE * smaller)
+    smaller, larger = sorted(
+        one.tokens / max(1, one.estimate) for one in (before, report)
+    )
+    return (
+        is_first
+        and smaller > 1
+        and larger <= min(LARGEST_MULTIPLE, SAME_MULTIPLE * smaller)
+    )
 
 
 def answered_by(reply: AIMessage) -> str:
@@ -159,5 +196,9 @@ def answered_by(reply: AIMessage) -> str:
 
 def may_be(model: str, answering_model: str) -> bool:
     """True unless both names are known and are those of different models: providers add makers, dates and versions."""
-    one, other = sorted((name.rpartition("/")[2].lower() for name in (model, answering_model)), key=len)
-    return not one or (other.startswith(one) and bool(_VERSION.fullmatch(other[len(one) :])))
+    one, other = sorted(
+        (name.rpartition("/")[2].lower() for name in (model, answering_model)), key=len
+    )
+    return not one or (
+        other.startswith(one) and bool(_VERSION.fullmatch(other[len(one) :]))
+    )

@@ -21,9 +21,15 @@ class Position:
 
     def find(self, messages: Sequence[AnyMessage]) -> int | None:
         """Return where the message is now: at the hint, or wherever edits moved it; None when it is gone."""
-        if 0 <= self.index < len(messages) and message_id(messages, self.index) == self.id:
+        if (
+            0 <= self.index < len(messages)
+            and message_id(messages, self.index) == self.id
+        ):
             return self.index
-        return next((i for i in range(len(messages)) if message_id(messages, i) == self.id), None)
+        return next(
+            (i for i in range(len(messages)) if message_id(messages, i) == self.id),
+            None,
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -49,8 +55,15 @@ class Clamp:
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form."""
-        value: dict[str, Any] = {"head_chars": self.head_chars, "tail_chars": self.tail_chars}
-        return value | ({"pin": True} if self.of_pin else {}) | ({"tool": self.tool} if self.tool else {})
+        value: dict[str, Any] = {
+            "head_chars": self.head_chars,
+            "tail_chars": self.tail_chars,
+        }
+        return (
+            value
+            | ({"pin": True} if self.of_pin else {})
+            | ({"tool": self.tool} if self.tool else {})
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,17 +71,29 @@ class View:
     """The part of the history that the model sees, and how."""
 
     start: Position | None = None  # first message of the view; None from the beginning
-    pinned: tuple[Position, ...] = ()  # messages before the start that are shown all the same, in order
-    cleared: frozenset[str] = frozenset()  # ids of tool results whose content is replaced by a stub
-    clamped: Mapping[str, Clamp] = field(default_factory=dict)  # ids of messages that are shown by head and tail
+    pinned: tuple[
+        Position, ...
+    ] = ()  # messages before the start that are shown all the same, in order
+    cleared: frozenset[str] = (
+        frozenset()
+    )  # ids of tool results whose content is replaced by a stub
+    clamped: Mapping[str, Clamp] = field(
+        default_factory=dict
+    )  # ids of messages that are shown by head and tail
     without_media: frozenset[str] = field(default=frozenset(), compare=False)
     """Ids of messages shown without pictures: worked out with each request, and no part of what is stored."""
 
     covered: Position | None = None  # last message that the summary covers
-    covered_tokens: int = 0  # how much had left, by the record's count, when the summary was shown
-    left_checksum: int | None = None  # of `messages_left`, as they were then; None where none left
+    covered_tokens: int = (
+        0  # how much had left, by the record's count, when the summary was shown
+    )
+    left_checksum: int | None = (
+        None  # of `messages_left`, as they were then; None where none left
+    )
     begun_by: str = ""  # id of the answer with which a provider compacted what lies before; empty when none did
-    record: Record = field(default_factory=Record)  # what left leaves behind; stored under a key of its own
+    record: Record = field(
+        default_factory=Record
+    )  # what left leaves behind; stored under a key of its own
 
     @property
     def edited(self) -> frozenset[str]:
@@ -88,7 +113,9 @@ class View:
             "start": self.start.to_json() if self.start else {},
             "pinned": [[position.id, position.index] for position in self.pinned],
             "cleared": sorted(self.cleared),
-            "clamped": {key: clamp.to_json() for key, clamp in sorted(self.clamped.items())},
+            "clamped": {
+                key: clamp.to_json() for key, clamp in sorted(self.clamped.items())
+            },
             "covered": {},
         }
         if self.covered:
@@ -119,12 +146,17 @@ class View:
         }
         return cls(
             start=Position.from_json(start) if start else None,
-            pinned=tuple(Position(id=stored_text(key), index=stored_count(i)) for key, i in value.get("pinned") or ()),
+            pinned=tuple(
+                Position(id=stored_text(key), index=stored_count(i))
+                for key, i in value.get("pinned") or ()
+            ),
             cleared=frozenset(map(stored_text, value.get("cleared") or ())),
             clamped=clamped,
             covered=Position.from_json(through) if through else None,
             covered_tokens=stored_count(covered.get("left") or 0),
-            left_checksum=None if value.get("checksum") is None else stored_checksum(value["checksum"]),
+            left_checksum=None
+            if value.get("checksum") is None
+            else stored_checksum(value["checksum"]),
             begun_by=stored_text(value.get("begun_by") or ""),
         )
 
@@ -135,13 +167,20 @@ def messages_left(view: View, messages: Sequence[AnyMessage]) -> list[AnyMessage
     System messages at the beginning are shown as they are now.
     """
     start = view.start.index if view.start else 0
-    return [*messages[first_after_system(messages) : start], *cleared_in(view, messages)]
+    return [
+        *messages[first_after_system(messages) : start],
+        *cleared_in(view, messages),
+    ]
 
 
 def cleared_in(view: View, messages: Sequence[AnyMessage]) -> list[AnyMessage]:
     """Return the messages after the start whose results are cleared."""
     start = view.start.index if view.start else 0
-    return [message for message in messages[start:] if message.id in view.cleared] if view.cleared else []
+    return (
+        [message for message in messages[start:] if message.id in view.cleared]
+        if view.cleared
+        else []
+    )
 
 
 def with_checksum(view: View, messages: Sequence[AnyMessage]) -> View:
@@ -162,7 +201,14 @@ def position_of(messages: Sequence[AnyMessage], index: int) -> Position:
 
 def first_after_system(messages: Sequence[AnyMessage]) -> int:
     """Return the number of leading system messages."""
-    return next((i for i, message in enumerate(messages) if not isinstance(message, SystemMessage)), len(messages))
+    return next(
+        (
+            i
+            for i, message in enumerate(messages)
+            if not isinstance(message, SystemMessage)
+        ),
+        len(messages),
+    )
 
 
 def stored_text(value: object) -> str:

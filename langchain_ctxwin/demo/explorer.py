@@ -28,14 +28,21 @@ ANSWERS = {
     "recall": "It was: {answer}",
 }
 
-RULE = re.compile(r"end every answer with the word (\w+)")  # what a message may ask for that holds until the end
-NOT_ASKED = ("[", "<record>")  # begin messages that somebody put in between: a request to continue, the record
+RULE = re.compile(
+    r"end every answer with the word (\w+)"
+)  # what a message may ask for that holds until the end
+NOT_ASKED = (
+    "[",
+    "<record>",
+)  # begin messages that somebody put in between: a request to continue, the record
 NOTE = re.compile(r"Note to myself: (\d+) so far")
 SEARCH_TOOLS, SEPARATOR = "search_tools", ", "
 
 TOUR_PAGES = 13  # many more than a window holds
 MOST_LINES, LEAST_LINES = 70, 5  # of a page
-PAGE_CHARS_PER_TOKEN = 0.7  # of the window: one page of a tour then takes up to a quarter of it
+PAGE_CHARS_PER_TOKEN = (
+    0.7  # of the window: one page of a tour then takes up to a quarter of it
+)
 NUMBER_CHARS = 8  # before each line
 COMPARED_FILES, COMMON_WORDS = 4, 40
 WORD = re.compile(r"[^\W\d_]{4,16}")
@@ -49,7 +56,8 @@ Calls = list[tuple[str, dict[str, Any]]]
 def patterns(questions: Mapping[str, str]) -> dict[str, re.Pattern[str]]:
     """Turn templates of questions into the patterns that read them back."""
     return {
-        kind: re.compile(re.sub(r"\\{(\w+)\\}", r"(?P<\1>[^`]+?)", re.escape(text))) for kind, text in questions.items()
+        kind: re.compile(re.sub(r"\\{(\w+)\\}", r"(?P<\1>[^`]+?)", re.escape(text)))
+        for kind, text in questions.items()
     }
 
 
@@ -60,12 +68,28 @@ class Sight:
     """What one request shows: the question, the rule, the first answer, the newest calls and their results."""
 
     def __init__(self, messages: Sequence[BaseMessage]) -> None:
-        people = [index for index, message in enumerate(messages) if isinstance(message, HumanMessage)]
-        asked = [index for index in people if not messages[index].text.startswith(NOT_ASKED)] or [0]
+        people = [
+            index
+            for index, message in enumerate(messages)
+            if isinstance(message, HumanMessage)
+        ]
+        asked = [
+            index for index in people if not messages[index].text.startswith(NOT_ASKED)
+        ] or [0]
         after = messages[asked[-1] + 1 :]
-        callers = [message for message in after if isinstance(message, AIMessage) and message.tool_calls]
-        callers = [caller for caller in callers if caller.tool_calls[0]["name"] != SEARCH_TOOLS]
-        results = {message.tool_call_id: message.text for message in after if isinstance(message, ToolMessage)}
+        callers = [
+            message
+            for message in after
+            if isinstance(message, AIMessage) and message.tool_calls
+        ]
+        callers = [
+            caller for caller in callers if caller.tool_calls[0]["name"] != SEARCH_TOOLS
+        ]
+        results = {
+            message.tool_call_id: message.text
+            for message in after
+            if isinstance(message, ToolMessage)
+        }
         self.messages = messages
         self.question = messages[asked[-1]].text
         self.calls = callers[-1].tool_calls if callers else []
@@ -74,13 +98,25 @@ class Sight:
         self.note = int(note[1]) if note else None
         rules = (RULE.search(messages[index].text) for index in asked)
         self.rule_word = next((rule[1] for rule in rules if rule), "")
-        answers = (message for message in messages[asked[0] :] if isinstance(message, AIMessage))
-        self.first_answer = next((one.text.partition("\n")[0] for one in answers if not one.tool_calls), "")
+        answers = (
+            message
+            for message in messages[asked[0] :]
+            if isinstance(message, AIMessage)
+        )
+        self.first_answer = next(
+            (one.text.partition("\n")[0] for one in answers if not one.tool_calls), ""
+        )
 
-    def understood(self, known: Mapping[str, re.Pattern[str]]) -> tuple[str, dict[str, str]]:
+    def understood(
+        self, known: Mapping[str, re.Pattern[str]]
+    ) -> tuple[str, dict[str, str]]:
         """Return the kind of the question and what was filled in; ("", {}) when it is none that is known."""
-        found = ((kind, pattern.search(self.question)) for kind, pattern in known.items())
-        return next(((kind, match.groupdict()) for kind, match in found if match), ("", {}))
+        found = (
+            (kind, pattern.search(self.question)) for kind, pattern in known.items()
+        )
+        return next(
+            ((kind, match.groupdict()) for kind, match in found if match), ("", {})
+        )
 
     def answer(self, text: str) -> AIMessage:
         """Write an answer as the rule demands."""
@@ -93,19 +129,34 @@ class Sight:
     def recalled(self) -> AIMessage:
         """Repeat the first answer, which stays in view beside its question."""
         first = self.first_answer
-        return self.answer(ANSWERS["recall"].format(answer=first)) if first else self.lost("my first answer")
+        return (
+            self.answer(ANSWERS["recall"].format(answer=first))
+            if first
+            else self.lost("my first answer")
+        )
 
     def call(self, text: str, calls: Calls, tools: Sequence[Any]) -> AIMessage:
         """Call tools; one that the request does not show is searched for, once."""
         shown = {tool["function"]["name"] for tool in tools}
         missing = next((name for name, _ in calls if name not in shown), None)
-        if missing and (SEARCH_TOOLS not in shown or getattr(self.messages[-1], "name", "") == SEARCH_TOOLS):
+        if missing and (
+            SEARCH_TOOLS not in shown
+            or getattr(self.messages[-1], "name", "") == SEARCH_TOOLS
+        ):
             return self.lost(f"the tool {missing}")
         if missing:
             calls = [(SEARCH_TOOLS, {"query": missing})]
-        ids = [f"call-{len(self.question)}-{self.note}-{len(self.messages)}-{n}" for n in range(len(calls))]
+        ids = [
+            f"call-{len(self.question)}-{self.note}-{len(self.messages)}-{n}"
+            for n in range(len(calls))
+        ]
         made = zip(calls, ids, strict=True)
-        return AIMessage(text, tool_calls=[{"name": name, "args": args, "id": id_} for (name, args), id_ in made])
+        return AIMessage(
+            text,
+            tool_calls=[
+                {"name": name, "args": args, "id": id_} for (name, args), id_ in made
+            ],
+        )
 
 
 def explore(messages: Sequence[BaseMessage], tools: Sequence[Any]) -> AIMessage:
@@ -114,11 +165,15 @@ def explore(messages: Sequence[BaseMessage], tools: Sequence[Any]) -> AIMessage:
     kind, fields = sight.understood(PATTERNS)
     if not kind:
         return sight.lost("a question that I understand")
-    if any(not re.search(r"\[[^\[\]]*\d[^\[\]]*\]\Z", result) for result in sight.results):
+    if any(
+        not re.search(r"\[[^\[\]]*\d[^\[\]]*\]\Z", result) for result in sight.results
+    ):
         return sight.lost(f"the results of my latest calls: {sight.results}")
     if kind == "recall":
         return sight.recalled()
-    return {"largest": _largest, "tour": _tour, "compare": _compare}[kind](fields, sight, tools)
+    return {"largest": _largest, "tour": _tour, "compare": _compare}[kind](
+        fields, sight, tools
+    )
 
 
 def _numbers(result: str) -> list[int]:
@@ -128,9 +183,17 @@ def _numbers(result: str) -> list[int]:
 
 def _largest(_fields: dict[str, str], sight: Sight, tools: Sequence[Any]) -> AIMessage:
     if not sight.results:
-        return sight.call("I list the largest file.", [("list_files", {"order": "size", "limit": 1})], tools)
+        return sight.call(
+            "I list the largest file.",
+            [("list_files", {"order": "size", "limit": 1})],
+            tools,
+        )
     size, _, path = sight.results[0].split("\n")[0].partition(" ")
-    return sight.answer(ANSWERS["largest"].format(files=_numbers(sight.results[0])[-1], largest=path, bytes=size))
+    return sight.answer(
+        ANSWERS["largest"].format(
+            files=_numbers(sight.results[0])[-1], largest=path, bytes=size
+        )
+    )
 
 
 def _tour(fields: dict[str, str], sight: Sight, tools: Sequence[Any]) -> AIMessage:
@@ -141,13 +204,19 @@ def _tour(fields: dict[str, str], sight: Sight, tools: Sequence[Any]) -> AIMessa
         shown = [line.partition(": ") for line in sight.results[0].split("\n")[:-1]]
         wanted = map(str, range(args["first_line"], args["last_line"] + 1))
         if sight.note is None or [number for number, _, _ in shown] != list(wanted):
-            return sight.lost(f"all lines up to {args['last_line']}, or my note about those before")
+            return sight.lost(
+                f"all lines up to {args['last_line']}, or my note about those before"
+            )
         hits = sight.note + sum(fields["term"] in text for _, _, text in shown)
         first = args["last_line"]
         if first == int(fields["last"]):
             return sight.answer(ANSWERS["tour"].format(hits=hits))
     last = min(first + int(fields["page"]), int(fields["last"]))
-    page: dict[str, Any] = {"path": fields["file"], "first_line": first + 1, "last_line": last}
+    page: dict[str, Any] = {
+        "path": fields["file"],
+        "first_line": first + 1,
+        "last_line": last,
+    }
     return sight.call(f"Note to myself: {hits} so far.", [("read_file", page)], tools)
 
 
@@ -155,7 +224,10 @@ def _compare(fields: dict[str, str], sight: Sight, tools: Sequence[Any]) -> AIMe
     """Search all files at once, with parallel calls."""
     files = fields["files"].split(SEPARATOR)
     if not sight.results:
-        searches: Calls = [("search", {"pattern": re.escape(fields["term"]), "path": file}) for file in files]
+        searches: Calls = [
+            ("search", {"pattern": re.escape(fields["term"]), "path": file})
+            for file in files
+        ]
         return sight.call(f"I search {len(files)} files at once.", searches, tools)
     found = [_numbers(result)[0] for result in sight.results]
     best = found.index(max(found))
@@ -168,20 +240,47 @@ class Interview:
     def __init__(self, folder: Folder, *, window_tokens: int, seed: int = 0) -> None:
         self._folder, self._dice = folder, random.Random(seed)  # noqa: S311  # no secret
         largest = max(folder.sizes, key=lambda name: folder.sizes[name])
-        facts = {"files": len(folder.sizes), "largest": largest, "bytes": folder.sizes[largest]}
+        facts = {
+            "files": len(folder.sizes),
+            "largest": largest,
+            "bytes": folder.sizes[largest],
+        }
         self.opening: Asked = QUESTIONS["largest"], ANSWERS["largest"].format_map(facts)
-        self.closing: Asked = QUESTIONS["recall"], ANSWERS["recall"].format(answer=self.opening[1])
-        texts = {name: folder.lines(name) for name in folder.sizes if SEPARATOR not in name}
-        self._texts = {name: lines for name, lines in texts.items() if any(map(str.strip, lines))}
-        words = Counter(word for lines in self._texts.values() for line in lines for word in WORD.findall(line))
+        self.closing: Asked = (
+            QUESTIONS["recall"],
+            ANSWERS["recall"].format(answer=self.opening[1]),
+        )
+        texts = {
+            name: folder.lines(name) for name in folder.sizes if SEPARATOR not in name
+        }
+        self._texts = {
+            name: lines for name, lines in texts.items() if any(map(str.strip, lines))
+        }
+        words = Counter(
+            word
+            for lines in self._texts.values()
+            for line in lines
+            for word in WORD.findall(line)
+        )
         self._words = [word for word, _ in words.most_common(COMMON_WORDS)] or ["e"]
         ordered = sorted(self._texts, key=lambda name: -folder.sizes[name])
         self._compared = ordered[: max(COMPARED_FILES, len(ordered) // 3)]
         room = int(window_tokens * PAGE_CHARS_PER_TOKEN)
         longest = {name: max(map(len, lines)) for name, lines in self._texts.items()}
-        pages = {name: min(MOST_LINES, room // (longest[name] + NUMBER_CHARS)) for name in ordered}
-        tours = {name: page for name, page in pages.items() if longest[name] <= LINE_CHARS and page >= LEAST_LINES}
-        long = {name: page for name, page in tours.items() if len(self._texts[name]) >= TOUR_PAGES * page}
+        pages = {
+            name: min(MOST_LINES, room // (longest[name] + NUMBER_CHARS))
+            for name in ordered
+        }
+        tours = {
+            name: page
+            for name, page in pages.items()
+            if longest[name] <= LINE_CHARS and page >= LEAST_LINES
+        }
+        long = {
+            name: page
+            for name, page in tours.items()
+            if len(self._texts[name]) >= TOUR_PAGES * page
+        }
         self._pages = long or tours
 
     def questions(self) -> Iterator[Asked]:
@@ -190,15 +289,28 @@ class Interview:
             yield kind()
 
     def _tour(self) -> Asked:
-        name, term = self._dice.choice(list(self._pages)), self._dice.choice(self._words)
+        name, term = (
+            self._dice.choice(list(self._pages)),
+            self._dice.choice(self._words),
+        )
         page = self._pages[name]
         lines = self._texts[name][: TOUR_PAGES * page]
-        question = QUESTIONS["tour"].format(file=name, last=len(lines), page=page, term=term)
-        return question, ANSWERS["tour"].format(hits=sum(term in line for line in lines))
+        question = QUESTIONS["tour"].format(
+            file=name, last=len(lines), page=page, term=term
+        )
+        return question, ANSWERS["tour"].format(
+            hits=sum(term in line for line in lines)
+        )
 
     def _compare(self) -> Asked:
         term = self._dice.choice(self._words)
-        files = sorted(self._dice.sample(self._compared, min(COMPARED_FILES, len(self._compared))))
+        files = sorted(
+            self._dice.sample(self._compared, min(COMPARED_FILES, len(self._compared)))
+        )
         found = [sum(term in line for line in self._texts[name]) for name in files]
-        answer = ANSWERS["compare"].format(file=files[found.index(max(found))], found=max(found))
-        return QUESTIONS["compare"].format(term=term, files=SEPARATOR.join(files)), answer
+        answer = ANSWERS["compare"].format(
+            file=files[found.index(max(found))], found=max(found)
+        )
+        return QUESTIONS["compare"].format(
+            term=term, files=SEPARATOR.join(files)
+        ), answer

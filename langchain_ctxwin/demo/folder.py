@@ -19,7 +19,9 @@ SNIFFED_BYTES = 8_192  # at the beginning of a file, to decide whether it is bin
 LINE_CHARS = 400  # shown of one line of a range; a file may be one endless line
 HIT_CHARS = 160  # shown of a line that was found: enough to recognise it
 MAX_HITS = 150  # lines that one search shows; they can still be far more than a small window holds
-LEFT_OUT = frozenset({"__pycache__", "node_modules"})  # folders of generated files; hidden ones may hold secrets
+LEFT_OUT = frozenset(
+    {"__pycache__", "node_modules"}
+)  # folders of generated files; hidden ones may hold secrets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,25 +43,40 @@ class Folder:
             problem = "is a file" if path.exists() else "does not exist"
             raise ConfigError(f"{path} {problem}: give a folder to explore")
         root = path.resolve()
-        found = {file.relative_to(root).as_posix(): file.stat().st_size for file in _text_files(root)}
+        found = {
+            file.relative_to(root).as_posix(): file.stat().st_size
+            for file in _text_files(root)
+        }
         if not any(found.values()):
-            raise ConfigError(f"{path} holds no text files that can be read: give a folder to explore")
+            raise ConfigError(
+                f"{path} holds no text files that can be read: give a folder to explore"
+            )
         return cls(root=root, sizes=dict(sorted(found.items())[:MAX_FILES]))
 
     def lines(self, name: str) -> list[str]:
         """Return the lines of a file; bytes that are no UTF-8 read as replacement characters."""
-        lines = (self.root / name).read_bytes().decode("utf-8", "replace").replace("\r\n", "\n").split("\n")
+        lines = (
+            (self.root / name)
+            .read_bytes()
+            .decode("utf-8", "replace")
+            .replace("\r\n", "\n")
+            .split("\n")
+        )
         return lines[:-1] if lines[-1] == "" else lines
 
     def tools(self) -> list[BaseTool]:
         """Return the tools; what they refuse reaches the model as a tool error."""
         functions: tuple[Any, ...] = (self.list_files, self.search, self.read_file)
         return [
-            StructuredTool.from_function(function, handle_tool_error=True, handle_validation_error=True)
+            StructuredTool.from_function(
+                function, handle_tool_error=True, handle_validation_error=True
+            )
             for function in functions
         ]
 
-    def list_files(self, folder: str = ".", order: Literal["path", "size"] = "path", limit: int = 0) -> str:
+    def list_files(
+        self, folder: str = ".", order: Literal["path", "size"] = "path", limit: int = 0
+    ) -> str:
         """List the files of a folder with their size in bytes.
 
         Order by path, or by size with the largest first. limit=0 lists all of them.
@@ -76,47 +93,81 @@ class Folder:
         try:
             expression = re.compile(pattern)
         except re.error as error:
-            raise ToolException(f"{pattern!r} is no regular expression: {error}") from error
+            raise ToolException(
+                f"{pattern!r} is no regular expression: {error}"
+            ) from error
         hits = [
             f"{name}:{number}: {line.strip()[:HIT_CHARS]}"
             for name in self._below(path)
             for number, line in enumerate(self.lines(name), 1)
             if expression.search(line)
         ]
-        return "\n".join([*hits[:MAX_HITS], f"[{len(hits)} lines, {min(MAX_HITS, len(hits))} shown]"])
+        return "\n".join(
+            [*hits[:MAX_HITS], f"[{len(hits)} lines, {min(MAX_HITS, len(hits))} shown]"]
+        )
 
     def read_file(self, path: str, first_line: int = 1, last_line: int = 0) -> str:
         """Read a file, whole or from first_line to last_line (0 is the end); lines are numbered from 1."""
         name = _plain(path)
         if name not in self.sizes:
-            raise ToolException(f"there is no file {path!r}: list_files shows what there is")
+            raise ToolException(
+                f"there is no file {path!r}: list_files shows what there is"
+            )
         lines = self.lines(name)
-        start, stop = max(1, first_line), min(last_line, len(lines)) if last_line > 0 else len(lines)
-        shown = [f"{number}: {_cut(line)}" for number, line in enumerate(lines[start - 1 : stop], start)]
+        start, stop = (
+            max(1, first_line),
+            min(last_line, len(lines)) if last_line > 0 else len(lines),
+        )
+        shown = [
+            f"{number}: {_cut(line)}"
+            for number, line in enumerate(lines[start - 1 : stop], start)
+        ]
         return "\n".join([*shown, f"[lines {start}-{stop} of {len(lines)}]"])
 
     def _below(self, path: str) -> list[str]:
         """The file itself, or the files of the folder and its subfolders, in path order."""
         name = _plain(path)
-        found = [file for file in self.sizes if name in {".", file} or file.startswith(f"{name}/")]
+        found = [
+            file
+            for file in self.sizes
+            if name in {".", file} or file.startswith(f"{name}/")
+        ]
         if not found:
-            raise ToolException(f"there is nothing at {path!r}: list_files shows what there is")
+            raise ToolException(
+                f"there is nothing at {path!r}: list_files shows what there is"
+            )
         return found
 
 
 def _text_files(root: Path) -> Iterator[Path]:
     for place, folders, names in os.walk(root):
-        folders[:] = [name for name in folders if not name.startswith(".") and name not in LEFT_OUT]
-        yield from (file for name in names if not name.startswith(".") and _is_text(file := Path(place, name)))
+        folders[:] = [
+            name
+            for name in folders
+            if not name.startswith(".") and name not in LEFT_OUT
+        ]
+        yield from (
+            file
+            for name in names
+            if not name.startswith(".") and _is_text(file := Path(place, name))
+        )
 
 
 def _is_text(file: Path) -> bool:
     """False also for links and devices, names that cannot be quoted, and files that cannot be opened."""
-    if file.is_symlink() or not file.is_file() or not file.name.isprintable() or "`" in str(file):
+    if (
+        file.is_symlink()
+        or not file.is_file()
+        or not file.name.isprintable()
+        or "`" in str(file)
+    ):
         return False
     try:
         with file.open("rb") as opened:
-            return b"\0" not in opened.read(SNIFFED_BYTES) and file.stat().st_size <= MAX_BYTES
+            return (
+                b"\0" not in opened.read(SNIFFED_BYTES)
+                and file.stat().st_size <= MAX_BYTES
+            )
     except OSError:
         return False
 
@@ -126,4 +177,8 @@ def _plain(path: str) -> str:
 
 
 def _cut(line: str) -> str:
-    return line if len(line) <= LINE_CHARS else f"{line[:LINE_CHARS]} [{len(line)} characters]"
+    return (
+        line
+        if len(line) <= LINE_CHARS
+        else f"{line[:LINE_CHARS]} [{len(line)} characters]"
+    )

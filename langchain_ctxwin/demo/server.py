@@ -19,5 +19,9 @@ from langchain_ctxwin.observe import StreamSink
 
 # the window is small enough that a handful of questions fills it
 model = os.environ.get("CTXWIN_DEMO_MODEL") or offline(4_000, explore)
-folder = Folder.open(Path(os.environ.get("CTXWIN_DEMO_FOLDER") or Path(__file__).parent).expanduser())
-graph = create_context_agent(model, folder.tools(), system_prompt=EXPLORER_PROMPT, sinks=[StreamSink(steps=True)])
+folder = Folder.open(
+    Path(os.environ.get("CTXWIN_DEMO_FOLDER") or Path(__file__).parent).expanduser()
+)
+graph = create_context_agent(
+    model, folder.tools(), system_prompt=EXPLORER_PROMPT, sinks=[StreamSink(steps=True)]
+)

@@ -17,10 +17,24 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langchain_ctxwin.agent.ready import create_context_agent
 from langchain_ctxwin.config import RoutingConfig
 from langchain_ctxwin.decompose import create_map_reduce_graph
-from langchain_ctxwin.demo.explorer import ANSWERS, QUESTIONS, Interview, Sight, explore, patterns
+from langchain_ctxwin.demo.explorer import (
+    ANSWERS,
+    QUESTIONS,
+    Interview,
+    Sight,
+    explore,
+    patterns,
+)
 from langchain_ctxwin.demo.folder import Folder
 from langchain_ctxwin.demo.offline_model import OfflineChatModel
-from langchain_ctxwin.demo.story import Promise, Recorder, Screen, Talk, input_limit, limits_of
+from langchain_ctxwin.demo.story import (
+    Promise,
+    Recorder,
+    Screen,
+    Talk,
+    input_limit,
+    limits_of,
+)
 from langchain_ctxwin.models.registry import ModelRegistry
 from langchain_ctxwin.models.sources import ExplicitSource
 from langchain_ctxwin.routing import ModelRouter, RoutedChatModel
@@ -48,11 +62,39 @@ ROW_QUESTIONS = {
     "recall": QUESTIONS["recall"],
 }
 ROW_PATTERNS = patterns(ROW_QUESTIONS)
-FOUND, MOST, REFUSED = "Its {field} is {value}.", "{value}, {count} of them.", "It is refused"
+FOUND, MOST, REFUSED = (
+    "Its {field} is {value}.",
+    "{value}, {count} of them.",
+    "It is refused",
+)
 CURSOR = re.compile(r'cursor="([^"]+)"')
 FETCH_ROWS, READ_MORE = "fetch_rows", "read_more"
-TOWNS = ("Graz", "Brno", "Turin", "Lyon", "Ghent", "Malmo", "Porto", "Varna", "Riga", "Cork", "Split", "Basel")
-NAMES = ("Ahlgren", "Bertani", "Corvin", "Duarte", "Elmsworth", "Fontaine", "Grabner", "Holloway", "Ilves", "Jansen")
+TOWNS = (
+    "Graz",
+    "Brno",
+    "Turin",
+    "Lyon",
+    "Ghent",
+    "Malmo",
+    "Porto",
+    "Varna",
+    "Riga",
+    "Cork",
+    "Split",
+    "Basel",
+)
+NAMES = (
+    "Ahlgren",
+    "Bertani",
+    "Corvin",
+    "Duarte",
+    "Elmsworth",
+    "Fontaine",
+    "Grabner",
+    "Holloway",
+    "Ilves",
+    "Jansen",
+)
 REMARKS = (
     "The consignee asked for a call before delivery.",
     "Two parcels were joined at the depot and carry one label now.",
@@ -75,17 +117,28 @@ THINGS = ("flight", "hotel", "invoice", "parcel", "subscription", "ticket")
 TERMS = ("return", "import", "the", "with", "from")
 COUNTED = "lines have it."
 TEXT_WINDOWS, CHARS_PER_TOKEN = 12, 4  # size of the text in windows, about
-MARKS = ("<document", "</document")  # lines around the data begin so; in the data such marks are spelled otherwise
+MARKS = (
+    "<document",
+    "</document",
+)  # lines around the data begin so; in the data such marks are spelled otherwise
 
 
 def offline(window_tokens: int, script: Any, name: str = "offline") -> OfflineChatModel:
     """Return a model without a network."""
     reserve = limits_of(window_tokens).output_reserve()
-    return OfflineChatModel(context_window=window_tokens, max_tokens=reserve, script=script, model_name=name)
+    return OfflineChatModel(
+        context_window=window_tokens, max_tokens=reserve, script=script, model_name=name
+    )
 
 
 def long_work(
-    screen: Screen, folder: Folder, *, window: int, steps: int, seed: int = 0, model: BaseChatModel | None = None
+    screen: Screen,
+    folder: Folder,
+    *,
+    window: int,
+    steps: int,
+    seed: int = 0,
+    model: BaseChatModel | None = None,
 ) -> list[Promise]:
     """An agent answers questions about a folder, in a conversation much larger than its window."""
     limits = limits_of(window)
@@ -105,13 +158,20 @@ def long_work(
 
 
 def large_results(
-    screen: Screen, *, window: int, seed: int = 0, rows: int = ROWS, model: BaseChatModel | None = None
+    screen: Screen,
+    *,
+    window: int,
+    seed: int = 0,
+    rows: int = ROWS,
+    model: BaseChatModel | None = None,
 ) -> list[Promise]:
     """An agent answers questions about half a million tokens of JSON through a small window."""
     dice, limits, guard = random.Random(seed), limits_of(window), ToolResultGuard()  # noqa: S311  # sample data
     shipments = [_shipment(dice, number) for number in range(rows)]
     text = json.dumps(shipments)
-    fetch = StructuredTool.from_function(lambda: text, name=FETCH_ROWS, description="Return all rows as JSON.")
+    fetch = StructuredTool.from_function(
+        lambda: text, name=FETCH_ROWS, description="Return all rows as JSON."
+    )
     graph = create_context_agent(
         model or offline(window, read_rows),
         [fetch],
@@ -122,78 +182,141 @@ def large_results(
     )
     talk = Talk(graph=graph, screen=screen, limits=limits, is_offline=model is None)
     size = f"{rows:,} shipments, {_text_tokens(text):,} tokens"
-    screen.opening(f"Large results: an agent answers questions about {size} in one tool result", limits)
-    row, (town, count) = dice.choice(shipments), Counter(one["town"] for one in shipments).most_common(1)[0]
+    screen.opening(
+        f"Large results: an agent answers questions about {size} in one tool result",
+        limits,
+    )
+    row, (town, count) = (
+        dice.choice(shipments),
+        Counter(one["town"] for one in shipments).most_common(1)[0],
+    )
     found = FOUND.format(field="quantity", value=row["quantity"])
     talk.ask(ROW_QUESTIONS["find"].format(field="quantity", value=row["id"]), found)
-    talk.ask(ROW_QUESTIONS["most"].format(field="town"), MOST.format(value=town, count=count))
+    talk.ask(
+        ROW_QUESTIONS["most"].format(field="town"), MOST.format(value=town, count=count)
+    )
     if cursor := newest_cursor(talk.results):  # a real model may have found another way
         talk.ask(ROW_QUESTIONS["borrowed"].format(cursor=changed(cursor)), REFUSED)
     talk.ask(ROW_QUESTIONS["recall"], ANSWERS["recall"].format(answer=found))
     sizes = [_text_tokens(message.text) for message in talk.results]
     largest = max(sizes, default=0)
-    allowed = min(guard.config.max_tokens, max(MIN_TOKENS, int(guard.config.max_share * input_limit(limits))))
+    allowed = min(
+        guard.config.max_tokens,
+        max(MIN_TOKENS, int(guard.config.max_share * input_limit(limits))),
+    )
     share = f"{sum(sizes):,} tokens ({sum(sizes) / _text_tokens(text):.1%})"
     return [
-        Promise("no page takes more than it may", f"up to {largest:,} of {allowed:,}", largest <= allowed),
+        Promise(
+            "no page takes more than it may",
+            f"up to {largest:,} of {allowed:,}",
+            largest <= allowed,
+        ),
         Promise("shown of the result, all pages together", share),
         *talk.claims(),
     ]
 
 
-def choices(screen: Screen, folder: Folder, *, window: int, steps: int = CHOICE_STEPS, seed: int = 0) -> list[Promise]:
+def choices(
+    screen: Screen,
+    folder: Folder,
+    *,
+    window: int,
+    steps: int = CHOICE_STEPS,
+    seed: int = 0,
+) -> list[Promise]:
     """Of forty tools a request shows those that it needs, and of two models the cheaper one answers if it can."""
     windows = dict(zip(PRICES, (window, 2 * window), strict=True))
     facts = {
-        name: {"context_window": windows[name], "input_price": price, "output_price": price}
+        name: {
+            "context_window": windows[name],
+            "input_price": price,
+            "output_price": price,
+        }
         for name, price in PRICES.items()
     }
     models = [offline(tokens, explore, name) for name, tokens in windows.items()]
-    described = [(f"{verb}_{thing}", f"{verb.title()} a {thing} of a customer.") for verb in VERBS for thing in THINGS]
-    others = [StructuredTool.from_function(_act, name=name, description=text) for name, text in described]
+    described = [
+        (f"{verb}_{thing}", f"{verb.title()} a {thing} of a customer.")
+        for verb in VERBS
+        for thing in THINGS
+    ]
+    others = [
+        StructuredTool.from_function(_act, name=name, description=text)
+        for name, text in described
+    ]
     tools = [*folder.tools(), *others]
     selector = ToolSelector(tools, TOOL_TOKENS, counter=count_tokens)
     graph = create_context_agent(
-        RoutedChatModel(ModelRouter(models, ModelRegistry([ExplicitSource(facts)]), CHEAPEST_FIRST)),
+        RoutedChatModel(
+            ModelRouter(models, ModelRegistry([ExplicitSource(facts)]), CHEAPEST_FIRST)
+        ),
         [],
         system_prompt=EXPLORER_PROMPT,
         tool_selector=selector,
         checkpointer=InMemorySaver(),
     )
     talk = Talk(graph=graph, screen=screen, limits=limits_of(2 * window))
-    screen.opening(f"Choices: the same agent has {len(tools)} tools and two models", talk.limits)
+    screen.opening(
+        f"Choices: the same agent has {len(tools)} tools and two models", talk.limits
+    )
     _interview(talk, Interview(folder, window_tokens=window, seed=seed), steps)
     sent = talk.recorder
     fits = [
-        tokens <= input_limit(limits_of(windows[name])) for tokens, name in zip(sent.sizes, sent.models, strict=True)
+        tokens <= input_limit(limits_of(windows[name]))
+        for tokens, name in zip(sent.sizes, sent.models, strict=True)
     ]
-    shown, whole = max(count_tokens([], tools=one) for one in sent.tools), count_tokens([], tools=tools)
+    shown, whole = (
+        max(count_tokens([], tools=one) for one in sent.tools),
+        count_tokens([], tools=tools),
+    )
     few = shown <= TOOL_TOKENS + selector.search_tokens
-    answered = ", then ".join(f"{name} {sent.models.count(name)}" for name in dict.fromkeys(sent.models))
+    answered = ", then ".join(
+        f"{name} {sent.models.count(name)}" for name in dict.fromkeys(sent.models)
+    )
     return [
-        Promise("tools that a request shows", f"up to {shown:,} of {whole:,} tokens", few),
-        Promise("each request fits the model it went to", answered, all(fits) and sent.models[0] == "offline-small"),
+        Promise(
+            "tools that a request shows", f"up to {shown:,} of {whole:,} tokens", few
+        ),
+        Promise(
+            "each request fits the model it went to",
+            answered,
+            all(fits) and sent.models[0] == "offline-small",
+        ),
         *talk.claims(),
     ]
 
 
-def any_size(screen: Screen, folder: Folder, *, window: int, seed: int = 0) -> list[Promise]:
+def any_size(
+    screen: Screen, folder: Folder, *, window: int, seed: int = 0
+) -> list[Promise]:
     """A question about a text of many windows is answered part by part, and the answers are combined."""
     limits, recorder, lines = limits_of(window), Recorder(), list[str]()
     for name in folder.sizes:
         if sum(map(len, lines)) < TEXT_WINDOWS * CHARS_PER_TOKEN * window:
             lines += folder.lines(name)
-    screen.opening(f"Any size: one question about {sum(map(len, lines)):,} characters", limits)
+    screen.opening(
+        f"Any size: one question about {sum(map(len, lines)):,} characters", limits
+    )
     term = random.Random(seed).choice(TERMS)  # noqa: S311  # no secret
     graph = create_map_reduce_graph(offline(window, count_lines))
     question = f"How many lines have the word `{term}`?"
-    done = graph.invoke({"question": question, "text": "\n".join(lines)}, {"callbacks": [recorder]})
+    done = graph.invoke(
+        {"question": question, "text": "\n".join(lines)}, {"callbacks": [recorder]}
+    )
     screen.line((f"     {question}  ", ""), (f"=> {done['answer']}", "bold"))
     limit, largest = input_limit(limits), max(recorder.sizes)
     found = f"{sum(term in line for line in lines)} {COUNTED}"
     return [
-        Promise("every part fits", f"up to {largest:,} of {limit:,}, {len(recorder.sizes)} requests", largest <= limit),
-        Promise("no part failed", f"{len(done['failures'])} of {done['parts']} parts", not done["failures"]),
+        Promise(
+            "every part fits",
+            f"up to {largest:,} of {limit:,}, {len(recorder.sizes)} requests",
+            largest <= limit,
+        ),
+        Promise(
+            "no part failed",
+            f"{len(done['failures'])} of {done['parts']} parts",
+            not done["failures"],
+        ),
         Promise("the answer is true", f"{found} in all", done["answer"] == found),
     ]
 
@@ -207,31 +330,55 @@ def read_rows(messages: Sequence[BaseMessage], tools: Sequence[Any]) -> AIMessag
     page = sight.results[0] if sight.results else ""
     if kind == "borrowed":
         if not page:
-            return sight.call("I try it.", [(READ_MORE, {"cursor": fields["cursor"]})], tools)
-        return sight.answer("It shows a page." if "<data" in page else f"{REFUSED}: {page}")
+            return sight.call(
+                "I try it.", [(READ_MORE, {"cursor": fields["cursor"]})], tools
+            )
+        return sight.answer(
+            "It shows a page." if "<data" in page else f"{REFUSED}: {page}"
+        )
     if page and sight.calls[0]["name"] == READ_MORE:
         return _from_page(kind, fields["field"], page, sight)
     cursor = newest_cursor(messages)
     if not cursor:
-        return sight.lost(f"a cursor in {page}") if page else sight.call("I fetch the rows.", [(FETCH_ROWS, {})], tools)
+        return (
+            sight.lost(f"a cursor in {page}")
+            if page
+            else sight.call("I fetch the rows.", [(FETCH_ROWS, {})], tools)
+        )
     field = fields["field"]
-    asked = {"count_by": field} if kind == "most" else {"contains": fields["value"], "fields": ["id", field]}
-    return sight.call("Too much to read row by row.", [(READ_MORE, {"cursor": cursor, **asked})], tools)
+    asked = (
+        {"count_by": field}
+        if kind == "most"
+        else {"contains": fields["value"], "fields": ["id", field]}
+    )
+    return sight.call(
+        "Too much to read row by row.",
+        [(READ_MORE, {"cursor": cursor, **asked})],
+        tools,
+    )
 
 
 def count_lines(messages: Sequence[BaseMessage], _tools: Sequence[Any]) -> str:
     """Count lines of the documents that a request shows, or add up the answers that it shows."""
     question, _, data = messages[-1].text.partition("\n\nThe ")
-    lines = data.rpartition("\n\n")[0].split("\n")  # without the last sentence, which asks for the answer
+    lines = data.rpartition("\n\n")[0].split(
+        "\n"
+    )  # without the last sentence, which asks for the answer
     if data.startswith("answer"):
         return f"{sum(int(line.split()[0]) for line in lines if line.endswith(COUNTED))} {COUNTED}"
     term = question.split("`")[1]
-    return f"{sum(term in line for line in lines if not line.startswith(MARKS))} {COUNTED}"
+    return (
+        f"{sum(term in line for line in lines if not line.startswith(MARKS))} {COUNTED}"
+    )
 
 
 def newest_cursor(messages: Sequence[BaseMessage]) -> str:
     """Return the cursor of the newest first page of the rows in the request; else an empty text."""
-    pages = [message.text for message in messages if message.type == "tool" and message.name == FETCH_ROWS]
+    pages = [
+        message.text
+        for message in messages
+        if message.type == "tool" and message.name == FETCH_ROWS
+    ]
     cursors = [cursor for page in pages for cursor in CURSOR.findall(page)]
     return cursors[-1] if cursors else ""
 
@@ -259,7 +406,11 @@ def _from_page(kind: str, field: str, page: str, sight: Sight) -> AIMessage:
         value, _, count = data[1].partition("|")
         return sight.answer(MOST.format(value=value, count=count))
     found = re.search(rf"[{{,]{field}:([^,}}]+)", data[0])
-    return sight.answer(FOUND.format(field=field, value=found[1])) if found else sight.lost(f"the {field} in {page}")
+    return (
+        sight.answer(FOUND.format(field=field, value=found[1]))
+        if found
+        else sight.lost(f"the {field} in {page}")
+    )
 
 
 def _text_tokens(text: str) -> int:
@@ -281,6 +432,9 @@ def _shipment(dice: random.Random, number: int) -> dict[str, Any]:
         "town": dice.choice(TOWNS),
         "label_url": f"https://labels.example.com/{code}/{dice.getrandbits(64):016x}.pdf",
         "tracking_url": f"https://track.example.com/{code}?key={dice.getrandbits(64):016x}",
-        "contact": {"name": f"{dice.choice('ABCDEFG')}. {dice.choice(NAMES)}", "email": f"desk{number}@example.com"},
+        "contact": {
+            "name": f"{dice.choice('ABCDEFG')}. {dice.choice(NAMES)}",
+            "email": f"desk{number}@example.com",
+        },
         "remark": " ".join(dice.sample(REMARKS, 2)),
     }

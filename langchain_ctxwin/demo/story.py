@@ -23,9 +23,14 @@ Part = tuple[str, str]
 
 GOOD, BAD, REASON, DID = "green", "bold red", "dim", "magenta"
 INDENT, BLOCK = " " * 5, "\u2588"
-PLAIN_WIDTH, GAUGE_CHARS = 110, 32  # of a line that is not written to a terminal, and of the bar in it
+PLAIN_WIDTH, GAUGE_CHARS = (
+    110,
+    32,
+)  # of a line that is not written to a terminal, and of the bar in it
 MAX_CHARS = 240  # of a text of a file or a model that is printed; a line may be endless
-OUTPUT_SHARE = 8  # the window divided by this is reserved for the answer: answers here are short
+OUTPUT_SHARE = (
+    8  # the window divided by this is reserved for the answer: answers here are short
+)
 MAX_SUPERSTEPS = 1_000  # of one turn, about 250 model calls: a real model that never answers is stopped
 THREAD: Any = {"configurable": {"thread_id": "demo"}}
 
@@ -65,7 +70,9 @@ class Screen:
     """Prints stories as they happen; plain lines where the output is no terminal."""
 
     console: Console
-    report: Mapping[str, Any] = field(default_factory=dict)  # the last measure of the next request
+    report: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # the last measure of the next request
 
     @classmethod
     def standard(cls) -> Screen:
@@ -73,13 +80,21 @@ class Screen:
         from rich.console import Console  # noqa: PLC0415  # extra `cli`
 
         console = Console(highlight=False, emoji=False)
-        return cls(console=console if console.is_terminal else Console(highlight=False, emoji=False, width=PLAIN_WIDTH))
+        return cls(
+            console=console
+            if console.is_terminal
+            else Console(highlight=False, emoji=False, width=PLAIN_WIDTH)
+        )
 
     def line(self, *parts: Part) -> None:
         """Print one line."""
         from rich.text import Text  # noqa: PLC0415  # extra `cli`
 
-        text = Text.assemble(*((_safe(text), style) for text, style in parts), no_wrap=True, overflow="ellipsis")
+        text = Text.assemble(
+            *((_safe(text), style) for text, style in parts),
+            no_wrap=True,
+            overflow="ellipsis",
+        )
         self.console.print(text, soft_wrap=True)
 
     def opening(self, title: str, limits: ModelLimits) -> None:
@@ -87,26 +102,50 @@ class Screen:
         window, limit = limits.context_window or 0, input_limit(limits)
         self.line()
         self.line((title, "bold"))
-        self.line((f"Window {window:,} tokens = {limit:,} for the request + {window - limit:,} for the answer", ""))
+        self.line(
+            (
+                f"Window {window:,} tokens = {limit:,} for the request + {window - limit:,} for the answer",
+                "",
+            )
+        )
 
     def legend(self) -> None:
         """Print what the parts of a bar mean."""
         is_plain = not self.console.is_terminal
-        signs = [(f"{letter if is_plain else BLOCK}={name}  ", color) for name, _, color, letter in REGIONS]
+        signs = [
+            (f"{letter if is_plain else BLOCK}={name}  ", color)
+            for name, _, color, letter in REGIONS
+        ]
         self.line(("Gauge  ", ""), *signs)
 
     def step(self, number: int, tokens: int, message: AIMessage) -> None:
         """Print one model call: the regions of the request, its true size, and what the model does next."""
-        calls = [f"{call['name']}({', '.join(map(str, call['args'].values()))})" for call in message.tool_calls]
-        does = f"{len(calls)} x {calls[0]} ..." if len(calls) > 1 else calls[0] if calls else "answers"
-        gauge = bar(self.report, GAUGE_CHARS, is_plain=not self.console.is_terminal) if self.report else []
+        calls = [
+            f"{call['name']}({', '.join(map(str, call['args'].values()))})"
+            for call in message.tool_calls
+        ]
+        does = (
+            f"{len(calls)} x {calls[0]} ..."
+            if len(calls) > 1
+            else calls[0]
+            if calls
+            else "answers"
+        )
+        gauge = (
+            bar(self.report, GAUGE_CHARS, is_plain=not self.console.is_terminal)
+            if self.report
+            else []
+        )
         before = [(f"{number:>4} ", REASON), *gauge, (f" {tokens:>6,}  ", "bold")]
         room = self.console.width - sum(len(text) for text, _ in before)
         self.line(*before, (_safe(does, room), ""))
 
     def event(self, event: Mapping[str, Any]) -> None:
         """Print what the package did and why."""
-        known = EVENTS.get(event["type"], f"~ {event['type'].removeprefix('context.').replace('_', ' ')}")
+        known = EVENTS.get(
+            event["type"],
+            f"~ {event['type'].removeprefix('context.').replace('_', ' ')}",
+        )
         done = known.format_map(event)
         if event["type"] == "context.compacted":
             sizes = f"{event['tokens_before']:,} -> {event['tokens_after']:,} tokens"
@@ -118,8 +157,14 @@ class Screen:
         """Print the claims of a story with their figures."""
         self.line()
         for claim in claims:
-            mark, style = {None: ("      ", ""), True: ("ok    ", GOOD), False: ("FAILED", BAD)}[claim.holds]
-            self.line((f"{mark} ", style), (f"{claim.text:<42}", "cyan"), (claim.figure, ""))
+            mark, style = {
+                None: ("      ", ""),
+                True: ("ok    ", GOOD),
+                False: ("FAILED", BAD),
+            }[claim.holds]
+            self.line(
+                (f"{mark} ", style), (f"{claim.text:<42}", "cyan"), (claim.figure, "")
+            )
 
     def ending(self, claims: Sequence[Promise]) -> bool:
         """Print one line about the claims of all stories; return whether all hold."""
@@ -135,7 +180,10 @@ class Screen:
 
 def bar(report: Mapping[str, Any], width: int, *, is_plain: bool) -> list[Part]:
     """Return a bar over the whole window: `width` cells, shared among its regions, in colored blocks or in letters."""
-    sizes = {"free_tokens": max(0, report["input_limit"] - report["total_tokens"]), **report}
+    sizes = {
+        "free_tokens": max(0, report["input_limit"] - report["total_tokens"]),
+        **report,
+    }
     window = sum(sizes[key] for _, key, _, _ in REGIONS) or 1
     parts, border, done = [], 0, 0
     for _, key, color, letter in REGIONS:
@@ -158,14 +206,23 @@ class Recorder(BaseCallbackHandler):
 
     def __init__(self) -> None:
         self.question = ""
-        self.faults: list[str] = []  # what a strict provider would refuse in the requests
+        self.faults: list[
+            str
+        ] = []  # what a strict provider would refuse in the requests
         self.without_question = self.refused = 0
-        self.sizes: list[int] = []  # of what was answered: as the model counted, else as the offline model does
+        self.sizes: list[
+            int
+        ] = []  # of what was answered: as the model counted, else as the offline model does
         self.models: list[str] = []  # who answered, where there was a choice
         self.tools: list[Sequence[Any]] = []  # that each request showed
         self._under_way: dict[UUID, int] = {}
 
-    def on_chat_model_start(self, serialized: Any, messages: list[list[BaseMessage]], **about: Any) -> None:  # noqa: ARG002  # of the base
+    def on_chat_model_start(
+        self,
+        serialized: Any,  # noqa: ARG002
+        messages: list[list[BaseMessage]],
+        **about: Any,
+    ) -> None:  # of the base
         """Check one request of the agent; those of its summarizer are no part of the conversation."""
         if (about.get("metadata") or {}).get("lc_source") == "summarization":
             return
@@ -173,17 +230,29 @@ class Recorder(BaseCallbackHandler):
         self.tools.append(tools)
         self._under_way[about["run_id"]] = count_tokens(messages[0], tools)
         self.faults.extend(request_faults(messages[0]))
-        self.without_question += not any(self.question in message.text for message in messages[0])
+        self.without_question += not any(
+            self.question in message.text for message in messages[0]
+        )
 
     def on_llm_end(self, response: Any, *, run_id: UUID, **kwargs: Any) -> None:  # noqa: ARG002
         """Note a request that was answered."""
         counted = self._under_way.pop(run_id, None)
         if counted is not None:
             message = response.generations[0][0].message
-            self.sizes.append((message.usage_metadata or {}).get("input_tokens", 0) or counted)
-            self.models.append(message.response_metadata.get("route", {}).get("model", ""))
+            self.sizes.append(
+                (message.usage_metadata or {}).get("input_tokens", 0) or counted
+            )
+            self.models.append(
+                message.response_metadata.get("route", {}).get("model", "")
+            )
 
-    def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:  # noqa: ARG002
+    def on_llm_error(
+        self,
+        error: BaseException,
+        *,
+        run_id: UUID,
+        **kwargs: Any,  # noqa: ARG002
+    ) -> None:
         """Note a request that was refused as too large; other failures end the run."""
         is_of_agent = self._under_way.pop(run_id, None) is not None
         self.refused += is_of_agent and classify_overflow(error) is not None
@@ -198,7 +267,9 @@ class Talk:
     limits: ModelLimits
     is_offline: bool = True  # the answers of a real model are not checked
     recorder: Recorder = field(default_factory=Recorder)
-    results: list[ToolMessage] = field(default_factory=list)  # as they are in the history
+    results: list[ToolMessage] = field(
+        default_factory=list
+    )  # as they are in the history
     turns: int = 0
     true_answers: int = 0
     kept_rules: int = 0
@@ -214,18 +285,30 @@ class Talk:
         screen.line()
         screen.line((f"Turn {self.turns}", "bold"), (f"  {question}", ""))
         answer = self._answer(question)
-        is_true, keeps_rule = answer.startswith(expected), answer.rstrip().split("\n")[-1].strip(" .*_`") == RULE_WORD
+        is_true, keeps_rule = (
+            answer.startswith(expected),
+            answer.rstrip().split("\n")[-1].strip(" .*_`") == RULE_WORD,
+        )
         self.true_answers += is_true
         self.kept_rules += keeps_rule
         rule = ("rule kept", GOOD) if keeps_rule else ("RULE BROKEN", BAD)
         truth = ("verified", GOOD) if is_true else (f"WRONG: {expected}", BAD)
         screen.line((f"{INDENT}=> {' '.join(answer.split())}", "bold"))
-        screen.line((f"{INDENT}   ", ""), truth if self.is_offline else ("facts not checked", REASON), (", ", ""), rule)
+        screen.line(
+            (f"{INDENT}   ", ""),
+            truth if self.is_offline else ("facts not checked", REASON),
+            (", ", ""),
+            rule,
+        )
 
     def _answer(self, question: str) -> str:
         """Stream what the graph does about a question to the screen; return the last text of the model."""
         self.recorder.question, answer = question, ""
-        config: Any = {**THREAD, "callbacks": [self.recorder], "recursion_limit": MAX_SUPERSTEPS}
+        config: Any = {
+            **THREAD,
+            "callbacks": [self.recorder],
+            "recursion_limit": MAX_SUPERSTEPS,
+        }
         start, modes = {"messages": [HumanMessage(question)]}, ["custom", "updates"]
         chunk: Any
         for mode, chunk in self.graph.stream(start, config, stream_mode=modes):  # type: ignore[arg-type]  # literals
@@ -238,7 +321,9 @@ class Talk:
                 for message in update.get("messages", ()):
                     if isinstance(message, AIMessage):
                         answer = message.text or answer
-                        self.screen.step(len(self.recorder.sizes), self.recorder.sizes[-1], message)
+                        self.screen.step(
+                            len(self.recorder.sizes), self.recorder.sizes[-1], message
+                        )
                     elif isinstance(message, ToolMessage):
                         self.results.append(message)
         return answer
@@ -246,40 +331,85 @@ class Talk:
     def claims(self) -> list[Promise]:
         """Return what every conversation promises, and what it came to."""
         sizes, turns, limit = self.recorder.sizes, self.turns, input_limit(self.limits)
-        steps, faults, lost = len(sizes), self.recorder.faults, self.recorder.without_question
-        refused = f"; {self.recorder.refused} refused, sent again smaller" if self.recorder.refused else ""
+        steps, faults, lost = (
+            len(sizes),
+            self.recorder.faults,
+            self.recorder.without_question,
+        )
+        refused = (
+            f"; {self.recorder.refused} refused, sent again smaller"
+            if self.recorder.refused
+            else ""
+        )
         claims = [
-            Promise("every request fits", f"up to {max(sizes):,} of {limit:,}{refused}", max(sizes) <= limit),
-            Promise("nothing is orphaned", f"{len(faults)} faults in {steps} requests", not faults),
-            Promise("the question is in every request", f"{steps - lost} of {steps}, word by word", not lost),
+            Promise(
+                "every request fits",
+                f"up to {max(sizes):,} of {limit:,}{refused}",
+                max(sizes) <= limit,
+            ),
+            Promise(
+                "nothing is orphaned",
+                f"{len(faults)} faults in {steps} requests",
+                not faults,
+            ),
+            Promise(
+                "the question is in every request",
+                f"{steps - lost} of {steps}, word by word",
+                not lost,
+            ),
         ]
         if self.is_offline:
-            true, kept = (f"{count} of {turns} answers" for count in (self.true_answers, self.kept_rules))
+            true, kept = (
+                f"{count} of {turns} answers"
+                for count in (self.true_answers, self.kept_rules)
+            )
             claims += [
-                Promise("every answer is true", f"{true}, as plain code finds them", self.true_answers == turns),
-                Promise("the rule of the first message is kept", kept, self.kept_rules == turns),
+                Promise(
+                    "every answer is true",
+                    f"{true}, as plain code finds them",
+                    self.true_answers == turns,
+                ),
+                Promise(
+                    "the rule of the first message is kept",
+                    kept,
+                    self.kept_rules == turns,
+                ),
             ]
         return claims
 
     def savings(self) -> list[Promise]:
         """Return what was sent, beside what would have been with the whole history each time."""
         history = self.graph.get_state(THREAD).values["messages"]
-        whole = self.recorder.sizes[0] - count_tokens(history[:1])  # system prompt and tools
+        whole = self.recorder.sizes[0] - count_tokens(
+            history[:1]
+        )  # system prompt and tools
         unmanaged = []
         for message in history:
             if isinstance(message, AIMessage):
                 unmanaged.append(whole)
             whole += count_tokens([message])
-        first = next((step for step, tokens in enumerate(unmanaged, 1) if tokens > input_limit(self.limits)), 0)
+        first = next(
+            (
+                step
+                for step, tokens in enumerate(unmanaged, 1)
+                if tokens > input_limit(self.limits)
+            ),
+            0,
+        )
         failure = f"too large from step {first} on" if first else "never too large"
         sent = f"{sum(self.recorder.sizes):,} tokens, {self.compactions} compactions"
         unsaved = f"{sum(unmanaged):,} tokens, {unmanaged[-1]:,} at the end, {failure}"
-        return [Promise("sent in all", sent), Promise("with the whole history each time", unsaved)]
+        return [
+            Promise("sent in all", sent),
+            Promise("with the whole history each time", unsaved),
+        ]
 
 
 def limits_of(window_tokens: int) -> ModelLimits:
     """Return the limits of a model with a window, most of which is for the request."""
-    return ModelLimits(window_tokens, max_output_tokens=max(1, window_tokens // OUTPUT_SHARE))
+    return ModelLimits(
+        window_tokens, max_output_tokens=max(1, window_tokens // OUTPUT_SHARE)
+    )
 
 
 def input_limit(limits: ModelLimits) -> int:

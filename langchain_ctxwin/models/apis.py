@@ -31,7 +31,9 @@ from langchain_ctxwin.models.reading import (
 from langchain_ctxwin.models.sources import SourceError
 
 TIMEOUT_SECONDS = 8.0  # of one answer; lists take one or two
-MAX_PAGES = 50  # of one listing; the longest known have a few hundred entries, at 1,000 a page
+MAX_PAGES = (
+    50  # of one listing; the longest known have a few hundred entries, at 1,000 a page
+)
 ADDRESS_SUFFIXES = (
     "_BASE_URL",
     "_API_BASE",
@@ -114,7 +116,11 @@ def provider_at(url: str) -> str:
         parts = urlsplit(url)
     except ValueError:
         return ""
-    known = (api.provider for api in COMPATIBLE if urlsplit(api.url).hostname == parts.hostname)
+    known = (
+        api.provider
+        for api in COMPATIBLE
+        if urlsplit(api.url).hostname == parts.hostname
+    )
     return next(known, parts.netloc.rpartition("@")[2].lower())
 
 
@@ -133,19 +139,27 @@ def asked(
     shown = url.partition("?")[0]
     timeout = sent.pop("timeout", TIMEOUT_SECONDS)
     try:
-        with httpx.Client(timeout=timeout, headers=headers, follow_redirects=not headers) as client:
+        with httpx.Client(
+            timeout=timeout, headers=headers, follow_redirects=not headers
+        ) as client:
             answer = client.request(method, url, **sent)
         answer.raise_for_status()
         return answer.json()
     except httpx.HTTPStatusError as error:
-        raise SourceError(f"{shown} answered HTTP {error.response.status_code}") from None
+        raise SourceError(
+            f"{shown} answered HTTP {error.response.status_code}"
+        ) from None
     except (
         httpx.HTTPError,
         httpx.InvalidURL,
     ) as error:  # its text may quote what was sent
-        raise SourceError(f"{shown} cannot be reached: {type(error).__name__}") from None
+        raise SourceError(
+            f"{shown} cannot be reached: {type(error).__name__}"
+        ) from None
     except ValueError:
-        raise SourceError(f"{shown} answered no JSON, or the key holds what no header may") from None
+        raise SourceError(
+            f"{shown} answered no JSON, or the key holds what no header may"
+        ) from None
 
 
 class ApiSource(ABC):
@@ -167,7 +181,9 @@ class ApiSource(ABC):
     ) -> None:
         self.name = self.api.provider
         base = _checked(self.api.url if base_url is None else base_url)
-        self._base_url = base if re.search(r"/v\d\w*$", base) else base + self.api.version
+        self._base_url = (
+            base if re.search(r"/v\d\w*$", base) else base + self.api.version
+        )
         self._api_key = api_key
         self._timeout_seconds = timeout_seconds
 
@@ -184,7 +200,9 @@ class ApiSource(ABC):
         """Return one model, by its name or an alias, or all of them; an API that cannot be read is a `SourceError`."""
         read = [self._info(entry) for entry in self._entries()]
         infos = [info for info in read if info is not None]
-        return [info for info in infos if name is None or name in (info.name, *info.aliases)]
+        return [
+            info for info in infos if name is None or name in (info.name, *info.aliases)
+        ]
 
     def _entries(self) -> Iterable[Entry]:
         """What the API says about its models."""
@@ -200,8 +218,14 @@ class ApiSource(ABC):
             page = self._ask(path, params=params)
             found += _listed(page)
             known = {} if mapping(page).get("has_more") is False else mapping(page)
-            more = {parameter: known[field] for field, parameter in CURSORS.items() if known.get(field)}
-            if not more or more.items() <= params.items():  # a cursor that comes again would never end
+            more = {
+                parameter: known[field]
+                for field, parameter in CURSORS.items()
+                if known.get(field)
+            }
+            if (
+                not more or more.items() <= params.items()
+            ):  # a cursor that comes again would never end
                 break
             params |= more
         return found
@@ -226,11 +250,17 @@ class ApiSource(ABC):
 
 
 def _checked(url: str) -> str:
-    parts = urlsplit(expect(url, str, "base_url", "a URL such as http://localhost:8000/v1").strip())
+    parts = urlsplit(
+        expect(url, str, "base_url", "a URL such as http://localhost:8000/v1").strip()
+    )
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigError(f"base_url={url!r}: give a URL such as http://localhost:8000/v1")
+        raise ConfigError(
+            f"base_url={url!r}: give a URL such as http://localhost:8000/v1"
+        )
     if parts.username or parts.password or parts.query:
-        raise ConfigError("base_url: leave user, password and query out; pass the key as api_key")
+        raise ConfigError(
+            "base_url: leave user, password and query out; pass the key as api_key"
+        )
     return url.strip().rstrip("/")
 
 
@@ -242,7 +272,9 @@ def _own_key(api: Api, url: str) -> str:
 
 def _listed(answer: Any) -> list[Entry]:
     """The entries of a model list: a bare list, or the list under `data` or `models`."""
-    entries = answer if isinstance(answer, list) else first(mapping(answer), "data", "models")
+    entries = (
+        answer if isinstance(answer, list) else first(mapping(answer), "data", "models")
+    )
     return [entry for entry in entries or () if isinstance(entry, dict)]
 
 
@@ -255,7 +287,9 @@ class GeminiSource(ApiSource):
         return self._pages("/models", pageSize=1000)
 
     def _info(self, entry: Entry) -> ModelInfo | None:
-        if "generateContent" not in entry.get("supportedGenerationMethods", ["generateContent"]):
+        if "generateContent" not in entry.get(
+            "supportedGenerationMethods", ["generateContent"]
+        ):
             return None  # a model for something else, such as embeddings
         largest_input, largest_output = (
             tokens(entry.get("inputTokenLimit")),
@@ -264,7 +298,9 @@ class GeminiSource(ApiSource):
         return stated(
             str(entry.get("name", "")).removeprefix("models/"),
             provider="google",
-            context_window=largest_input + largest_output if largest_input and largest_output else None,
+            context_window=largest_input + largest_output
+            if largest_input and largest_output
+            else None,
             max_input_tokens=largest_input,
             max_output_tokens=largest_output,
         )
@@ -283,7 +319,10 @@ class AnthropicSource(ApiSource):
 
     def _info(self, entry: Entry) -> ModelInfo | None:
         support = entry.get("capabilities")
-        can = {what: mapping(said).get("supported") for what, said in mapping(support).items()}
+        can = {
+            what: mapping(said).get("supported")
+            for what, said in mapping(support).items()
+        }
         return stated(
             entry.get("id"),
             provider="anthropic",
@@ -323,19 +362,28 @@ class OllamaSource(ApiSource):
         timeout_seconds: float = TIMEOUT_SECONDS,
     ) -> None:
         super().__init__(_checked(base_url), timeout_seconds=timeout_seconds)
-        self._base_url = self._base_url.removesuffix(VERSION)  # as chat clients of OpenAI's protocol take it
+        self._base_url = self._base_url.removesuffix(
+            VERSION
+        )  # as chat clients of OpenAI's protocol take it
 
     def _entries(self) -> Iterable[Entry]:
         models = [_name_in(one) for one in self._pages("/api/tags")]
-        loaded = {_name_in(one): one.get("context_length") for one in _optional(self, "/api/ps")}
+        loaded = {
+            _name_in(one): one.get("context_length")
+            for one in _optional(self, "/api/ps")
+        }
         for model in models:
-            shown = mapping(self._ask("/api/show", method="POST", json={"model": model}))
+            shown = mapping(
+                self._ask("/api/show", method="POST", json={"model": model})
+            )
             yield {**shown, "name": model, "loaded": loaded.get(model)}
 
     def _info(self, entry: Entry) -> ModelInfo | None:
         set_here = _WINDOW_PARAMETER.search(str(entry.get("parameters")))
         started = tokens(set_here[1]) if set_here else tokens(entry["loaded"])
-        if not started and urlsplit(self._base_url).hostname in LOCAL:  # the server's setting is this process's too
+        if (
+            not started and urlsplit(self._base_url).hostname in LOCAL
+        ):  # the server's setting is this process's too
             started = tokens(os.environ.get("OLLAMA_CONTEXT_LENGTH"))
         windows = (_trained_window(mapping(entry.get("model_info"))), started)
         can = entry.get("capabilities")
@@ -350,7 +398,9 @@ class OllamaSource(ApiSource):
                 reasoning="thinking" in (can or ()),
                 structured_output=True,  # the server constrains any model's output to a schema
             ),
-            aliases=(entry["name"].removesuffix(LATEST),) if entry["name"].endswith(LATEST) else (),
+            aliases=(entry["name"].removesuffix(LATEST),)
+            if entry["name"].endswith(LATEST)
+            else (),
         )
 
 
@@ -369,7 +419,9 @@ def _optional(source: ApiSource, path: str, **sent: Any) -> list[Entry]:
 def _trained_window(facts: Entry) -> int | None:
     """`<architecture>.context_length`; the longest such key may be that of a part, such as the vision encoder."""
     own = tokens(facts.get(f"{facts.get('general.architecture')}.context_length"))
-    found = (tokens(value) for key, value in facts.items() if key.endswith(".context_length"))
+    found = (
+        tokens(value) for key, value in facts.items() if key.endswith(".context_length")
+    )
     return own or min(filter(None, found), default=None)
 
 
@@ -412,12 +464,20 @@ class OpenAICompatibleSource(ApiSource):
 
     def _entries(self) -> list[Entry]:
         entries = self._pages("/models")
-        if any("n_ctx_train" in mapping(entry.get("meta")) for entry in entries):  # llama.cpp, and no other server
+        if any(
+            "n_ctx_train" in mapping(entry.get("meta")) for entry in entries
+        ):  # llama.cpp, and no other server
             return self._started(entries)
-        is_known = any(urlsplit(api.url).netloc == urlsplit(self._base_url).netloc for api in COMPATIBLE)
+        is_known = any(
+            urlsplit(api.url).netloc == urlsplit(self._base_url).netloc
+            for api in COMPATIBLE
+        )
         if is_known or any(map(_window_of, entries)):
             return entries
-        more = {one.get("id"): one for one in _optional(self, "/api/v0/models", without=VERSION)}  # LM Studio
+        more = {
+            one.get("id"): one
+            for one in _optional(self, "/api/v0/models", without=VERSION)
+        }  # LM Studio
         return [{**entry, **more.get(entry.get("id"), {})} for entry in entries]
 
     def _started(self, entries: list[Entry]) -> list[Entry]:
@@ -489,9 +549,12 @@ def read_entry(entry: Entry, provider: str | None) -> ModelInfo | None:
         max_output_tokens=min(outputs, default=None),
         **_prices(entry),
         capabilities=_capabilities(entry),
-        deprecated=entry.get("active") is False or bool(first(entry, "is_deprecated", "deprecated", "deprecation")),
+        deprecated=entry.get("active") is False
+        or bool(first(entry, "is_deprecated", "deprecated", "deprecation")),
         retires_on=day(first(entry, *RETIREMENTS)),
-        aliases=tuple(alias for alias in entry.get("aliases") or () if isinstance(alias, str)),
+        aliases=tuple(
+            alias for alias in entry.get("aliases") or () if isinstance(alias, str)
+        ),
     )
 
 
@@ -503,7 +566,9 @@ def _window_of(entry: Entry) -> int | None:
         meta.get("n_ctx"),
         top.get("context_length"),
     ]
-    return tokens(entry.get("loaded_context_length")) or min(_known(windows), default=None)
+    return tokens(entry.get("loaded_context_length")) or min(
+        _known(windows), default=None
+    )
 
 
 def _known(values: list[Any]) -> list[int]:
@@ -514,7 +579,10 @@ def _prices(entry: Entry) -> dict[str, Decimal | None]:
     """Prices per token as text, or per million as a number."""
     table = mapping(entry.get("pricing"))
     found = {field: first(table, *keys) for field, keys in PRICES.items()}
-    return {field: price(value, per=ONE_TOKEN if isinstance(value, str) else MILLION) for field, value in found.items()}
+    return {
+        field: price(value, per=ONE_TOKEN if isinstance(value, str) else MILLION)
+        for field, value in found.items()
+    }
 
 
 def _capabilities(entry: Entry) -> frozenset[str]:
@@ -532,9 +600,13 @@ def _capabilities(entry: Entry) -> frozenset[str]:
             **{name: kind in kinds for kind, name in INPUT_KINDS.items()},
         )
     if isinstance(table, list):  # LM Studio
-        return capabilities_of(tools="tool_use" in table, images=entry.get("type") == "vlm")
+        return capabilities_of(
+            tools="tool_use" in table, images=entry.get("type") == "vlm"
+        )
     said = {**entry, **mapping(table)}
-    return capabilities_of(tools=first(said, *TAKES_TOOLS), images=first(said, *TAKES_IMAGES))
+    return capabilities_of(
+        tools=first(said, *TAKES_TOOLS), images=first(said, *TAKES_IMAGES)
+    )
 
 
 def api_sources(environment: Mapping[str, str]) -> list[ApiSource]:
@@ -552,7 +624,10 @@ def api_sources(environment: Mapping[str, str]) -> list[ApiSource]:
     if key := ANTHROPIC.key(environment):
         found.append(AnthropicSource(ANTHROPIC.address(environment), key))
     keyed = [api for api in COMPATIBLE if api.key(environment)]
-    found += [OpenAICompatibleSource(api.address(environment), api.key(environment)) for api in keyed]
+    found += [
+        OpenAICompatibleSource(api.address(environment), api.key(environment))
+        for api in keyed
+    ]
     if host := environment.get("OLLAMA_HOST"):
         found.append(OllamaSource(ollama_address(host)))
     return found
@@ -574,7 +649,11 @@ def ollama_address(host: str) -> str:
     """
     scheme, separator, rest = host.strip().rpartition("://")
     address, slash, path = rest.rstrip("/").partition("/")
-    bare = f"[{address}]" if address.count(":") > 1 and not address.startswith("[") else address
+    bare = (
+        f"[{address}]"
+        if address.count(":") > 1 and not address.startswith("[")
+        else address
+    )
     name, colon, port = bare.rpartition(":")
     if not colon or "]" in port:
         name, port = (

@@ -70,7 +70,9 @@ _NEWEST = re.compile(rf"(.+)[-@:]{_LATEST}")
 _VARIANT = re.compile(r"(.+?)(?::[a-z]+|@[a-z0-9]+)")
 # What OpenAI calls a tuned model, `ft:<base>:<organisation>:<name>:<id>`: catalogs list `ft:<base>`, or the base alone.
 _TUNED = re.compile(r"((?:[^/:]+[/:])?)ft:([^:]+):.+")
-_PROVIDER = re.compile(r"([^/:]*)[/:](.+)", re.DOTALL)  # LangChain writes `provider:model`
+_PROVIDER = re.compile(
+    r"([^/:]*)[/:](.+)", re.DOTALL
+)  # LangChain writes `provider:model`
 _PREFIX = re.compile(r"\A(?:.+/)?models/")
 
 
@@ -92,7 +94,9 @@ class Resolved:
     claims: tuple[Claim, ...] = ()
     how: str = ""  # it was found: by `name` or as a `variant` (another date or suffix); empty when it is not listed
     others: tuple[str, ...] = ()  # the same name elsewhere, as `provider/name`
-    is_ambiguous: bool = False  # several providers serve it, and nothing but the smallest limits decided
+    is_ambiguous: bool = (
+        False  # several providers serve it, and nothing but the smallest limits decided
+    )
 
 
 class Listing:
@@ -103,12 +107,16 @@ class Listing:
         self._by_key: defaultdict[str, list[Claim]] = defaultdict(list)
         self._by_stem: defaultdict[str, list[tuple[str, Claim]]] = defaultdict(list)
         for claim in self._claims:
-            for key in {key_of(name) for name in (claim.info.name, *claim.info.aliases)}:
+            for key in {
+                key_of(name) for name in (claim.info.name, *claim.info.aliases)
+            }:
                 self._by_key[key].append(claim)
             stem, date = split_date(key_of(claim.info.name))
             self._by_stem[stem].append((date, claim))
         self.providers = {claim.info.provider for claim in self._claims} - {None}
-        self.merged: dict[Any, ModelInfo] = {}  # what lists and a model's profile say, by who was asked about
+        self.merged: dict[
+            Any, ModelInfo
+        ] = {}  # what lists and a model's profile say, by who was asked about
         self._known: dict[tuple[str, str], Resolved] = {}
 
     def resolve(self, name: str, provider: str = "") -> Resolved:
@@ -119,7 +127,9 @@ class Listing:
         the smallest limits.
         """
         key = (name, provider)
-        return self._known.get(key) or self._known.setdefault(key, self._resolved(name, provider))
+        return self._known.get(key) or self._known.setdefault(
+            key, self._resolved(name, provider)
+        )
 
     def _resolved(self, name: str, provider: str) -> Resolved:
         for spelling in (name, *_bases(name)):
@@ -131,17 +141,26 @@ class Listing:
 
     def all(self) -> Iterator[Resolved]:
         """Yield every listed model; what is stated for any provider stands alone only where no provider serves it."""
-        entries = {(one.info.provider or "", key_of(one.info.name)): one.info.name for one in self._claims}
+        entries = {
+            (one.info.provider or "", key_of(one.info.name)): one.info.name
+            for one in self._claims
+        }
         served = {key for provider, key in entries if provider}
         for (provider, key), name in sorted(entries.items()):
             if provider or key not in served:
-                said = [one for one in self._by_key[key] if (one.info.provider or "") == provider]
+                said = [
+                    one
+                    for one in self._by_key[key]
+                    if (one.info.provider or "") == provider
+                ]
                 yield self._decided(name, "name", said)
 
     def like(self, name: str) -> list[str]:
         """Return the listed names that look most like one that is not."""
         wanted = key_of(self._readings(name, "")[0][1])
-        listed = [key for key in self._by_key if key[:1] == wanted[:1]]  # comparing all takes too long
+        listed = [
+            key for key in self._by_key if key[:1] == wanted[:1]
+        ]  # comparing all takes too long
         return difflib.get_close_matches(wanted, listed, n=NEAREST)
 
     def _readings(self, name: str, provider: str) -> list[tuple[str | None, str]]:
@@ -150,7 +169,11 @@ class Listing:
         readings: list[tuple[str | None, str]] = [(provider, name)] if provider else []
         if found:
             served_by = provider_id(found[1])
-            scopes = [one for one in PARTS.get(served_by, (served_by,)) if one in self.providers]
+            scopes = [
+                one
+                for one in PARTS.get(served_by, (served_by,))
+                if one in self.providers
+            ]
             if scopes and served_by != provider:
                 return [*readings, *((scope, found[2]) for scope in scopes)]
             if served_by == provider:
@@ -161,13 +184,20 @@ class Listing:
         """What is said at a provider, or at any, about the models that a name may mean."""
         key = key_of(name)
         keys = (key,) if scope is None else (key, f"{scope}/{key}")
-        claims = [claim for one in keys for claim in self._by_key.get(one, ()) if _is_at(claim, scope)]
+        claims = [
+            claim
+            for one in keys
+            for claim in self._by_key.get(one, ())
+            if _is_at(claim, scope)
+        ]
         if claims:
             return "name", claims
         plain = _VARIANT.fullmatch(key)
         similar = (key, plain[1]) if plain and not _DATED.fullmatch(key) else (key,)
         for stem, date in map(split_date, similar):
-            listed = [one for one in self._by_stem.get(stem, ()) if _is_at(one[1], scope)]
+            listed = [
+                one for one in self._by_stem.get(stem, ()) if _is_at(one[1], scope)
+            ]
             if claims := _by_date(listed, date):
                 return "variant", claims
         return "", []
@@ -179,24 +209,37 @@ class Listing:
             served[claim.info.provider].append(claim)
         providers: list[str | None] = [one for one in served if one is not None]
         makers = [one for one in providers if one in MAKERS] or providers or [None]
-        provider = min(makers, key=lambda one: _size(served[one])) if len(makers) > 1 else makers[0]
+        provider = (
+            min(makers, key=lambda one: _size(served[one]))
+            if len(makers) > 1
+            else makers[0]
+        )
         own = _spelled_so(served[provider], name)
         if provider is not None:
             own += self._for_any(provider, own[0].info, name)
-        elsewhere = [claim.info for claim in found if claim.info.provider not in (provider, None)]
+        elsewhere = [
+            claim.info for claim in found if claim.info.provider not in (provider, None)
+        ]
         return Resolved(
             name=own[0].info.name,
             provider=provider,
             claims=tuple(own),
             how=how,
-            others=tuple(sorted({f"{info.provider}/{info.name}" for info in elsewhere})),
+            others=tuple(
+                sorted({f"{info.provider}/{info.name}" for info in elsewhere})
+            ),
             is_ambiguous=len(makers) > 1,
         )
 
     def _for_any(self, provider: str, info: ModelInfo, name: str) -> list[Claim]:
         """What is stated about a model without saying who serves it."""
         keys = map(key_of, (name, info.name, f"{provider}/{info.name}", *info.aliases))
-        claims = [claim for key in keys for claim in self._by_key.get(key, ()) if claim.info.provider is None]
+        claims = [
+            claim
+            for key in keys
+            for claim in self._by_key.get(key, ())
+            if claim.info.provider is None
+        ]
         return list(dict.fromkeys(claims))
 
 
@@ -207,12 +250,17 @@ def _is_at(claim: Claim, scope: str | None) -> bool:
 def _spelled_so(said: Sequence[Claim], name: str) -> list[Claim]:
     """The claims without those of a source about another spelling, where it lists this very one too."""
     exact = {claim.source for claim in said if claim.info.name == name}
-    return [claim for claim in said if claim.source not in exact or claim.info.name == name]
+    return [
+        claim for claim in said if claim.source not in exact or claim.info.name == name
+    ]
 
 
 def _size(claims: Sequence[Claim]) -> tuple[float, str]:
     """Sort key: the smallest limits first, unknown ones last."""
-    windows = [claim.info.context_window or claim.info.max_input_tokens or inf for claim in claims]
+    windows = [
+        claim.info.context_window or claim.info.max_input_tokens or inf
+        for claim in claims
+    ]
     return min(windows), claims[0].info.provider or ""
 
 
@@ -263,7 +311,9 @@ def merged(name: str, provider: str | None, claims: Iterable[Claim]) -> ModelInf
     taken = {field: _taken(field, values) for field, values in said.items() if values}
     _reconcile(taken)
     values: dict[str, Any] = {field: value for field, (_, value) in taken.items()}
-    names = [other for claim in ordered for other in (claim.info.name, *claim.info.aliases)]
+    names = [
+        other for claim in ordered for other in (claim.info.name, *claim.info.aliases)
+    ]
     others = {field: _others(said[field], values.get(field)) for field in FIELDS}
     provenance = {field: claim.source for field, (claim, _) in taken.items()}
     deprecated = next((claim.source for claim in ordered if claim.info.deprecated), "")
@@ -273,7 +323,9 @@ def merged(name: str, provider: str | None, claims: Iterable[Claim]) -> ModelInf
         **values,
         deprecated=bool(deprecated),
         aliases=tuple(dict.fromkeys(other for other in names if other != name)),
-        provenance={**provenance, "deprecated": deprecated} if deprecated else provenance,
+        provenance={**provenance, "deprecated": deprecated}
+        if deprecated
+        else provenance,
         conflicts={field: found for field, found in others.items() if found},
     )
 
@@ -285,21 +337,30 @@ def _inputs_apart(claims: Sequence[Claim]) -> list[Claim]:
         for claim in claims
         if (claim.info.max_input_tokens or inf) < (claim.info.context_window or 0)
     }
-    return [_input_apart(claim) if claim.info.context_window in apart else claim for claim in claims]
+    return [
+        _input_apart(claim) if claim.info.context_window in apart else claim
+        for claim in claims
+    ]
 
 
 def _input_apart(claim: Claim) -> Claim:
     if claim.tier in OWN_WORD or claim.info.max_input_tokens is not None:
         return claim
     window = claim.info.context_window
-    return replace(claim, info=replace(claim.info, context_window=None, max_input_tokens=window))
+    return replace(
+        claim, info=replace(claim.info, context_window=None, max_input_tokens=window)
+    )
 
 
 Value = tuple[Claim, Any]  # a value of a field and who states it
 
 
 def _values(claims: Sequence[Claim], field: str) -> list[Value]:
-    return [(claim, value) for claim in claims if (value := stated_value(claim.info, field)) is not None]
+    return [
+        (claim, value)
+        for claim in claims
+        if (value := stated_value(claim.info, field)) is not None
+    ]
 
 
 def _taken(field: str, values: Sequence[Value]) -> Value:
@@ -322,7 +383,11 @@ def _reconcile(taken: dict[str, Value]) -> None:
             window = taken["context_window"] = largest_input
         else:
             del taken["max_input_tokens"]
-    if window and "max_output_tokens" in taken and taken["max_output_tokens"][1] > window[1]:
+    if (
+        window
+        and "max_output_tokens" in taken
+        and taken["max_output_tokens"][1] > window[1]
+    ):
         del taken["max_output_tokens"]
 
 
@@ -355,7 +420,11 @@ def declared_limits(info: ModelInfo) -> ModelLimits:
             info.provenance.get(field, ""): getattr(info, field),
             **info.conflicts.get(field, {}),
         }
-        values = [tokens for source, tokens in said.items() if isinstance(tokens, int) and source != LEARNED]
+        values = [
+            tokens
+            for source, tokens in said.items()
+            if isinstance(tokens, int) and source != LEARNED
+        ]
         if values:
             return ModelLimits(max(values))
     return ModelLimits()

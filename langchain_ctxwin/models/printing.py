@@ -36,8 +36,14 @@ def model_table(infos: Sequence[ModelInfo]) -> Iterator[str]:
             info.max_output_tokens,
         )
         prices = (info.input_price, info.output_price, info.cache_read_price)
-        letters = "".join(letter for name, letter in CAPABILITY_LETTERS.items() if name in info.capabilities)
-        source = info.provenance.get("context_window") or info.provenance.get("max_input_tokens")
+        letters = "".join(
+            letter
+            for name, letter in CAPABILITY_LETTERS.items()
+            if name in info.capabilities
+        )
+        source = info.provenance.get("context_window") or info.provenance.get(
+            "max_input_tokens"
+        )
         words = (letters or UNKNOWN, source or UNKNOWN, "; ".join(_notes(info)))
         rows.append(
             (
@@ -49,7 +55,9 @@ def model_table(infos: Sequence[ModelInfo]) -> Iterator[str]:
         )
     yield from aligned([HEADINGS, *rows], right=frozenset(NUMBERS))
     yield LEGEND
-    yield "CAN: " + ", ".join(f"{letter} {name}" for name, letter in CAPABILITY_LETTERS.items())
+    yield "CAN: " + ", ".join(
+        f"{letter} {name}" for name, letter in CAPABILITY_LETTERS.items()
+    )
 
 
 def source_lines(states: Iterable[SourceState]) -> Iterator[str]:
@@ -69,7 +77,11 @@ def explanation_lines(found: Explanation) -> Iterator[str]:
         yield found.problem
     else:
         provider = f"{found.info.provider}/" if found.info.provider else ""
-        asked = "" if found.how in ("name", "") else f" (found for {found.asked!r} by {found.how})"
+        asked = (
+            ""
+            if found.how in ("name", "")
+            else f" (found for {found.asked!r} by {found.how})"
+        )
         yield f"{provider}{found.info.name}{asked}"
         yield from (f"  {note}" for note in _notes(found.info))
     rows = [

@@ -50,7 +50,11 @@ class Probe:
     @property
     def is_certain(self) -> bool:
         """True when the limit lies between what was taken and what was refused."""
-        return self.accepted_tokens is not None and self.refused_tokens is not None and not self.stopped_by
+        return (
+            self.accepted_tokens is not None
+            and self.refused_tokens is not None
+            and not self.stopped_by
+        )
 
 
 def most_calls(low: int, high: int) -> int:
@@ -65,7 +69,9 @@ def most_cost(info: ModelInfo | None, *, low: int, high: int) -> Decimal | None:
     """
     doubled = ceil(log2(high / low)) + 1
     tokens = 2 * high + (most_calls(low, high) - doubled) * high
-    return Usage(input_tokens=tokens, output_tokens=most_calls(low, high) * OUTPUT_TOKENS).cost(info)
+    return Usage(
+        input_tokens=tokens, output_tokens=most_calls(low, high) * OUTPUT_TOKENS
+    ).cost(info)
 
 
 def probe_limit(model: Any, *, low: int = LOW_TOKENS, high: int) -> Probe:
@@ -91,15 +97,21 @@ def probe_limit(model: Any, *, low: int = LOW_TOKENS, high: int) -> Probe:
     require_tokens("low", low, minimum=1)
     require_tokens("high", high, minimum=1)
     if not isinstance(model, Runnable):
-        raise ConfigError(f"model={brief(model)} cannot be asked: pass a chat model, such as init_chat_model(...)")
+        raise ConfigError(
+            f"model={brief(model)} cannot be asked: pass a chat model, such as init_chat_model(...)"
+        )
     if low >= high:
-        raise ConfigError(f"low={low:,} is not below high={high:,}: a probe needs sizes to try")
+        raise ConfigError(
+            f"low={low:,} is not below high={high:,}: a probe needs sizes to try"
+        )
     shortest = next((name for name in CALL_ARGUMENTS if hasattr(model, name)), "")
     asked = model.bind(**{shortest: OUTPUT_TOKENS}) if shortest else model
     counter = TokenEstimator(family_of(model))
     accepted = refused = stated = reported = sent = calls = 0
     stopped = ""
-    while (size := _next_size(low, high, accepted, refused, stated)) and calls < most_calls(low, high):
+    while (
+        size := _next_size(low, high, accepted, refused, stated)
+    ) and calls < most_calls(low, high):
         request = [HumanMessage(WORD * size)]
         calls, sent = calls + 1, sent + size
         try:
@@ -135,5 +147,7 @@ def _next_size(low: int, high: int, accepted: int, refused: int, stated: int) ->
     confirming = int(stated * (1 - ACCURACY / 2))
     if accepted < confirming < refused:
         return confirming
-    is_open = (not stated or accepted < confirming) and refused - accepted > max(1, ACCURACY * refused)
+    is_open = (not stated or accepted < confirming) and refused - accepted > max(
+        1, ACCURACY * refused
+    )
     return (accepted + refused) // 2 if is_open else 0

@@ -31,7 +31,11 @@ def stated(name: Any, **facts: Any) -> ModelInfo | None:
     for field in ("max_input_tokens", "max_output_tokens"):
         if (facts.get(field) or 0) > window:
             del facts[field]
-    known: dict[str, Any] = {field: value for field, value in facts.items() if value or isinstance(value, Decimal)}
+    known: dict[str, Any] = {
+        field: value
+        for field, value in facts.items()
+        if value or isinstance(value, Decimal)
+    }
     return ModelInfo(name=name, **known)
 
 
@@ -74,7 +78,9 @@ def price(value: Any, *, per: int = MILLION) -> Decimal | None:
     number = _number(value)
     if number is None or not 0 <= number * MILLION / per <= MAX_PRICE:
         return None
-    return Decimal(format((number * MILLION / per).normalize(), "f"))  # 10, where normalize alone writes 1E+1
+    return Decimal(
+        format((number * MILLION / per).normalize(), "f")
+    )  # 10, where normalize alone writes 1E+1
 
 
 def _number(value: Any) -> Decimal | None:
@@ -116,7 +122,9 @@ def provider_id(text: str) -> str:
         ('google', 'togetherai', 'my-gateway')
     """
     plain = re.sub(r"[^a-z0-9]", "", text.lower())
-    if plain.startswith("vertexai"):  # one price table splits this platform by the kind of model
+    if plain.startswith(
+        "vertexai"
+    ):  # one price table splits this platform by the kind of model
         return "google-vertex-anthropic" if "anthropic" in plain else "google-vertex"
     return SPELLINGS.get(plain) or re.sub(r"[\s_]+", "-", text.strip().lower())
 

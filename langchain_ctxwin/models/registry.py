@@ -19,8 +19,18 @@ from typing import Any, Literal
 from pydantic import TypeAdapter
 
 from langchain_ctxwin.core.events import ModelChangeEvent
-from langchain_ctxwin.core.limits import MODEL_ARGUMENTS, for_everybody, models_behind, stated_limit
-from langchain_ctxwin.core.model_info import LIMIT_FIELDS, PRICE_FIELDS, ModelInfo, model_name
+from langchain_ctxwin.core.limits import (
+    MODEL_ARGUMENTS,
+    for_everybody,
+    models_behind,
+    stated_limit,
+)
+from langchain_ctxwin.core.model_info import (
+    LIMIT_FIELDS,
+    PRICE_FIELDS,
+    ModelInfo,
+    model_name,
+)
 from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.errors import ConfigError, UnknownModelError, expect_each
 from langchain_ctxwin.models.names import (
@@ -63,7 +73,9 @@ FLUSH_SECONDS = 5.0  # a few megabytes take well under a second on a local disk
 GRACE_SECONDS = 1.5
 
 Catalogs = Literal["offline", "online"] | Sequence[str | os.PathLike[str]]
-Answer = tuple[float, list[ModelInfo]]  # seconds since the epoch, and what a source stated then
+Answer = tuple[
+    float, list[ModelInfo]
+]  # seconds since the epoch, and what a source stated then
 _CACHE = TypeAdapter(dict[str, Answer])
 
 
@@ -94,7 +106,9 @@ class Explanation:
     """Everything known about one name."""
 
     asked: str
-    info: ModelInfo | None  # as `lookup` returns it; None when it raises `UnknownModelError`
+    info: (
+        ModelInfo | None
+    )  # as `lookup` returns it; None when it raises `UnknownModelError`
     problem: str  # the text of that error
     how: str  # it was found: by `name` or as a `variant` (another date or suffix); empty when it is not listed
     others: tuple[str, ...]  # the same name at other providers, as `provider/name`
@@ -107,7 +121,9 @@ class _Asked:
     """A model as the caller named it."""
 
     name: str
-    provider: str = ""  # id of the one that the chat model speaks to; empty when unknown
+    provider: str = (
+        ""  # id of the one that the chat model speaks to; empty when unknown
+    )
     own: tuple[Claim, ...] = ()  # what the chat model's own profile states
 
 
@@ -158,25 +174,44 @@ class ModelRegistry:
             ("timeout_seconds", timeout_seconds),
         ):
             if not (seconds > 0 and isfinite(seconds)):
-                raise ConfigError(f"{name}={seconds!r}: give a positive number of seconds")
-        given = [] if sources is None else expect_each(sources, object, "sources", "a list of model sources")
+                raise ConfigError(
+                    f"{name}={seconds!r}: give a positive number of seconds"
+                )
+        given = (
+            []
+            if sources is None
+            else expect_each(sources, object, "sources", "a list of model sources")
+        )
         catalogs = catalogs or ("offline" if sources is None else ())
         named = dict(_with_names([*given, *_catalogs(catalogs)]))
-        memories = {name: source for name, source in named.items() if isinstance(source, LearnedSource)}
+        memories = {
+            name: source
+            for name, source in named.items()
+            if isinstance(source, LearnedSource)
+        }
         self.is_shared_memory = bool(memories)
         """True when a `LearnedSource` was passed: what one conversation hears of a limit is told to others."""
         self._memory = next(iter(memories.values()), None) or LearnedSource(clock=clock)
-        self._sources = {name: source for name, source in named.items() if name not in memories}
+        self._sources = {
+            name: source for name, source in named.items() if name not in memories
+        }
         self._clock = clock
         self._ttl_seconds = ttl_seconds
         self._timeout_seconds = timeout_seconds
         self._allow_guess = allow_guess
         self._path = None if cache_path is None else place(cache_path)
-        self._reporter = Reporter(sinks, own=(), clock=clock) if not isinstance(sinks, Reporter) else sinks
+        self._reporter = (
+            Reporter(sinks, own=(), clock=clock)
+            if not isinstance(sinks, Reporter)
+            else sinks
+        )
         self._warned = Seen()
         self._faults: dict[str, str] = {}
         self._answers = self._stored()
-        self._due = {name: self._answers.get(name, (-inf, []))[0] + ttl_seconds for name in self._sources}
+        self._due = {
+            name: self._answers.get(name, (-inf, []))[0] + ttl_seconds
+            for name in self._sources
+        }
         self._listing = self._listed(self._answers)
         self.renew()
         renew_after_fork(self)
@@ -202,7 +237,9 @@ class ModelRegistry:
 
         learned = LearnedSource(platformdirs.user_data_path(APP) / "learned.json")
         found = api_sources(os.environ if environment is None else environment)
-        options.setdefault("cache_path", platformdirs.user_cache_path(APP) / "models.json")
+        options.setdefault(
+            "cache_path", platformdirs.user_cache_path(APP) / "models.json"
+        )
         return cls(
             [*sources, learned, *found, ProfileSource(models)],
             catalogs=catalogs,
@@ -227,7 +264,9 @@ class ModelRegistry:
         self._settle()
         info = self._facts(asked)
         if info is None:
-            wait([*self._running.values()], self._timeout_seconds)  # an error is final, a moment of patience is not
+            wait(
+                [*self._running.values()], self._timeout_seconds
+            )  # an error is final, a moment of patience is not
             info = self._facts(asked)
         if info is None or not info.limits.known:
             raise UnknownModelError(self._unknown(asked.name, info))
@@ -240,7 +279,9 @@ class ModelRegistry:
         Raises:
             UnknownModelError: as in `lookup`.
         """
-        if all(job.done() for job in self._running.values()) and self._clock() < min(self._due.values(), default=inf):
+        if all(job.done() for job in self._running.values()) and self._clock() < min(
+            self._due.values(), default=inf
+        ):
             return self.lookup(model)
         return await asyncio.wrap_future(in_daemon(partial(self.lookup, model)))
 
@@ -254,7 +295,9 @@ class ModelRegistry:
     def refresh(self) -> None:
         """Ask every source now and wait for the answers, for each only its limited time; failures are logged."""
         self._memory.refresh()
-        with self._lock:  # all sources that somebody is asking just now, not the first of them alone
+        with (
+            self._lock
+        ):  # all sources that somebody is asking just now, not the first of them alone
             running = [*self._running.values()]
         wait(running, self._timeout_seconds)  # these answers do not count
         self._ask(self._sources)
@@ -303,7 +346,9 @@ class ModelRegistry:
 
     def recall(self, model: str) -> Mapping[str, int]:
         """Return the limits learned under this name, so that a registry serves as an engine's `learned=`."""
-        return self._memory.recall(self._filed(_Asked(model))) or self._memory.recall(model)
+        return self._memory.recall(self._filed(_Asked(model))) or self._memory.recall(
+            model
+        )
 
     def flush(self, timeout_seconds: float = FLUSH_SECONDS) -> bool:
         """Wait until what was fetched and learned is in its file; false when that takes longer.
@@ -353,12 +398,18 @@ class ModelRegistry:
         """Have the sources asked that are due, and wait: where old facts can serve, only for a moment."""
         due = [name for name, at in self._due.items() if self._clock() >= at]
         self._ask(due)
-        unheard = [name for name in self._running if name not in self._answers and name not in self._faults]
+        unheard = [
+            name
+            for name in self._running
+            if name not in self._answers and name not in self._faults
+        ]
         self._wait(unheard, self._timeout_seconds)
         self._wait(due, GRACE_SECONDS)
         for name in unheard:
             if not self._running[name].done():
-                self._failed(name, f"no answer within {self._timeout_seconds:g} seconds")
+                self._failed(
+                    name, f"no answer within {self._timeout_seconds:g} seconds"
+                )
 
     def _wait(self, names: Iterable[str], seconds: float) -> None:
         jobs = [self._running[name] for name in names]
@@ -376,7 +427,11 @@ class ModelRegistry:
     def _fetch(self, name: str) -> None:
         """Ask a source in this thread; an answer that comes too late to be waited for is used all the same."""
         try:
-            models = [info for info in self._sources[name].fetch(None) if isinstance(info, ModelInfo)]
+            models = [
+                info
+                for info in self._sources[name].fetch(None)
+                if isinstance(info, ModelInfo)
+            ]
         except Exception as error:  # noqa: BLE001  # a source may fail in any way: what it said before holds
             self._failed(name, reason_of(error))
             return
@@ -386,7 +441,9 @@ class ModelRegistry:
             answers = {**self._answers, name: (self._clock(), models)}
             if models != before:
                 self._listing = self._listed(answers)
-            self._answers = answers  # at last: whoever finds an answer here finds it listed
+            self._answers = (
+                answers  # at last: whoever finds an answer here finds it listed
+            )
             self._due[name] = self._clock() + self._ttl_seconds
         for event in changes(name, before, models):
             self._reporter.emit(event)
@@ -412,17 +469,27 @@ class ModelRegistry:
         )
 
     def _listed(self, answers: Mapping[str, Answer]) -> Listing:
-        said = [(name, info) for name in self._sources if name in answers for info in answers[name][1]]
+        said = [
+            (name, info)
+            for name in self._sources
+            if name in answers
+            for info in answers[name][1]
+        ]
         return Listing(Claim(name, self._tier(name), info) for name, info in said)
 
     def _cached(self) -> dict[str, str]:
         """Name of each source whose answers outlive the process -> who was asked, on whose account."""
-        keys = ((name, getattr(source, "cache_key", "")) for name, source in self._sources.items())
+        keys = (
+            (name, getattr(source, "cache_key", ""))
+            for name, source in self._sources.items()
+        )
         return {name: key for name, key in keys if key}
 
     def _stored(self) -> dict[str, Answer]:
         stored = self._file()
-        return {name: stored[key] for name, key in self._cached().items() if key in stored}
+        return {
+            name: stored[key] for name, key in self._cached().items() if key in stored
+        }
 
     def _file(self) -> dict[str, Answer]:
         """What the cache file holds, also of other programs; nothing when it cannot be read."""
@@ -432,12 +499,18 @@ class ModelRegistry:
         return {}
 
     def _save(self) -> None:
-        own = {key: self._answers[name] for name, key in self._cached().items() if name in self._answers}
+        own = {
+            key: self._answers[name]
+            for name, key in self._cached().items()
+            if name in self._answers
+        }
         if self._path is None or not own:
             return
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            text = _CACHE.dump_json({**self._file(), **own}, exclude_defaults=True).decode()
+            text = _CACHE.dump_json(
+                {**self._file(), **own}, exclude_defaults=True
+            ).decode()
             replace_text(self._path, text)
         except OSError as error:
             log.warning(
@@ -453,8 +526,17 @@ class ModelRegistry:
         listing = self._listing
         resolved = listing.resolve(asked.name, asked.provider)
         if resolved.is_ambiguous and self._warned.is_new(("ambiguous", asked.name)):
-            taken, action = f"{resolved.provider}/{resolved.name}", "name the provider too, as in provider/name"
-            log.warning("models.ambiguous", model=asked.name, taken=taken, others=resolved.others, action=action)
+            taken, action = (
+                f"{resolved.provider}/{resolved.name}",
+                "name the provider too, as in provider/name",
+            )
+            log.warning(
+                "models.ambiguous",
+                model=asked.name,
+                taken=taken,
+                others=resolved.others,
+                action=action,
+            )
         if self._heard(asked, resolved):  # which changes at any time
             return self._merged(asked, resolved)
         if not resolved.claims and not asked.own:
@@ -473,8 +555,13 @@ class ModelRegistry:
     def _heard(self, asked: _Asked, model: Resolved) -> list[Claim]:
         """What was learned about a model; the first name about which something is known counts."""
         served_by = [one for one in (asked.provider, model.provider) if one]
-        exact = [f"{one}/{name}" for one in served_by for name in (asked.name, model.name)]
-        known = (self._memory.fetch(name) for name in dict.fromkeys((*exact, asked.name, model.name)))
+        exact = [
+            f"{one}/{name}" for one in served_by for name in (asked.name, model.name)
+        ]
+        known = (
+            self._memory.fetch(name)
+            for name in dict.fromkeys((*exact, asked.name, model.name))
+        )
         infos = next(filter(None, known), [])
         return [Claim(LEARNED, LEARNED, info) for info in infos]
 
@@ -484,7 +571,11 @@ class ModelRegistry:
             return f"{asked.provider}/{asked.name}"
         head, slash, tail = asked.name.partition("/")
         provider = provider_id(head)
-        return f"{provider}/{tail}" if slash and provider in self._listing.providers else asked.name
+        return (
+            f"{provider}/{tail}"
+            if slash and provider in self._listing.providers
+            else asked.name
+        )
 
     def _warn(self, info: ModelInfo) -> None:
         """Tell once that a model leaves, and again when the day has come."""
@@ -513,15 +604,24 @@ class ModelRegistry:
             f"ModelRegistry(catalogs='online'), or find its limit with `ctxwin models --probe {name}`"
         )
         if info is not None:
-            guess = ", or allow a guess from its output limit" if info.max_output_tokens else ""
+            guess = (
+                ", or allow a guess from its output limit"
+                if info.max_output_tokens
+                else ""
+            )
             return f"{name!r} is listed, but no source states its context window: {remedy}{guess}"
-        states = (f"{one.name} failed: {one.fault}" if one.fault else one.name for one in self.sources)
+        states = (
+            f"{one.name} failed: {one.fault}" if one.fault else one.name
+            for one in self.sources
+        )
         near = ", ".join(self._listing.like(name))
         nearest = f"; the nearest known names are {near}" if near else ""
         return f"{name!r} is listed by no source ({'; '.join(states) or 'there are none'}){nearest}: {remedy}"
 
 
-def changes(source: str, before: Iterable[ModelInfo], after: Iterable[ModelInfo]) -> list[ModelChangeEvent]:
+def changes(
+    source: str, before: Iterable[ModelInfo], after: Iterable[ModelInfo]
+) -> list[ModelChangeEvent]:
     """Return an event for each limit and price that a source states otherwise than before."""
     known = dict(_numbers(before))
     return [
@@ -553,7 +653,9 @@ def _catalogs(catalogs: Catalogs) -> list[ModelSource]:
     if catalogs == "online":
         return [CatalogSource(MODELS_DEV), SnapshotSource()]
     if isinstance(catalogs, str):
-        raise ConfigError(f'catalogs={catalogs!r}: give "offline", "online", or a list of files and URLs')
+        raise ConfigError(
+            f'catalogs={catalogs!r}: give "offline", "online", or a list of files and URLs'
+        )
     return [CatalogSource(one) for one in catalogs]
 
 
@@ -562,7 +664,9 @@ def _with_names(sources: Iterable[Any]) -> Iterator[tuple[str, ModelSource]]:
     numbers: Counter[str] = Counter()
     for source in sources:
         if isinstance(source, type) or not callable(getattr(source, "fetch", None)):
-            raise ConfigError(f"{source!r} is no model source: give objects with a method fetch(name)")
+            raise ConfigError(
+                f"{source!r} is no model source: give objects with a method fetch(name)"
+            )
         name = getattr(source, "name", None) or type(source).__name__
         numbers[name] += 1
         yield name if numbers[name] == 1 else f"{name} #{numbers[name]}", source
@@ -573,14 +677,22 @@ def _asked_about(model: Any) -> _Asked:
     if isinstance(model, ModelInfo):
         return _Asked(model.name, model.provider or "")
     part, bound = next(iter(models_behind(model)), (model, {}))
-    name = model if isinstance(model, str) else next((bound[key] for key in MODEL_ARGUMENTS if bound.get(key)), None)
+    name = (
+        model
+        if isinstance(model, str)
+        else next((bound[key] for key in MODEL_ARGUMENTS if bound.get(key)), None)
+    )
     name = name or model_name(part)
     if not isinstance(name, str) or not name.strip():
         shown = repr(model) if isinstance(model, str) else type(model).__name__
-        raise UnknownModelError(f"{shown} names no model: pass a name such as 'provider/name', or a chat model")
+        raise UnknownModelError(
+            f"{shown} names no model: pass a name such as 'provider/name', or a chat model"
+        )
     if isinstance(model, str):
         return _Asked(name.strip())
-    own = [Claim("profile", "profile", info) for info in ProfileSource((part,)).fetch(name)]
+    own = [
+        Claim("profile", "profile", info) for info in ProfileSource((part,)).fetch(name)
+    ]
     return _Asked(name, _served_by(part), tuple(own))
 
 
@@ -588,7 +700,9 @@ def _served_by(model: Any) -> str:
     provider = provider_of(model) or ""
     addresses = (getattr(model, key, None) for key in ("openai_api_base", "base_url"))
     address = next((url for url in addresses if isinstance(url, str) and url), "")
-    if provider == "openai" and address:  # the one integration that is used for other providers' servers too
+    if (
+        provider == "openai" and address
+    ):  # the one integration that is used for other providers' servers too
         from langchain_ctxwin.models.apis import provider_at  # noqa: PLC0415  # loads an HTTP client
 
         return provider_at(address)

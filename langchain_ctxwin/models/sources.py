@@ -85,10 +85,16 @@ class SourceError(ContextWindowError):
     """A source could not be read. The text names the place and the reason, and never quotes a key or an answer."""
 
 
-Facts = ModelInfo | ModelLimits | Mapping[str, Any] | int  # an int is the context window alone
+Facts = (
+    ModelInfo | ModelLimits | Mapping[str, Any] | int
+)  # an int is the context window alone
 
 INFO = TypeAdapter(ModelInfo)
-FACTS = tuple(field.name for field in fields(ModelInfo) if field.name not in {"name", "provenance", "conflicts"})
+FACTS = tuple(
+    field.name
+    for field in fields(ModelInfo)
+    if field.name not in {"name", "provenance", "conflicts"}
+)
 
 
 class ExplicitSource:
@@ -120,7 +126,9 @@ class ExplicitSource:
 
     def __init__(self, facts: Mapping[str, Facts]) -> None:
         if not isinstance(facts, Mapping):
-            raise ConfigError(f"facts={facts!r}: give a mapping of model names to what is known about each")
+            raise ConfigError(
+                f"facts={facts!r}: give a mapping of model names to what is known about each"
+            )
         self._infos = [_info(name, said) for name, said in facts.items()]
 
     def __repr__(self) -> str:
@@ -128,24 +136,36 @@ class ExplicitSource:
 
     def fetch(self, name: str | None) -> list[ModelInfo]:
         """Return what was said about one model, by its name or an alias, or about all of them."""
-        return [info for info in self._infos if name is None or name in (info.name, *info.aliases)]
+        return [
+            info
+            for info in self._infos
+            if name is None or name in (info.name, *info.aliases)
+        ]
 
 
 def _info(name: str, said: Facts) -> ModelInfo:
     if isinstance(said, ModelInfo):
         is_same = name in (said.name, f"{said.provider}/{said.name}")
-        return said if is_same else replace(said, name=name, aliases=(said.name, *said.aliases))
+        return (
+            said
+            if is_same
+            else replace(said, name=name, aliases=(said.name, *said.aliases))
+        )
     if isinstance(said, ModelLimits):
         said = {field: getattr(said, field) for field in LIMIT_FIELDS}
     given = dict(said) if isinstance(said, Mapping) else {"context_window": said}
     if unknown := [str(field) for field in given if field not in FACTS]:
-        raise ConfigError(f"{name}: unknown field {', '.join(unknown)}: give some of {', '.join(FACTS)}")
+        raise ConfigError(
+            f"{name}: unknown field {', '.join(unknown)}: give some of {', '.join(FACTS)}"
+        )
     try:
         info = INFO.validate_python({"name": name, **given})
     except ValidationError as error:
         fault = error.errors()[0]
         field = ".".join(map(str, fault["loc"]))
-        raise ConfigError(f"{name}: {field}={fault['input']!r:.80}: {fault['msg']}, or None when unknown") from error
+        raise ConfigError(
+            f"{name}: {field}={fault['input']!r:.80}: {fault['msg']}, or None when unknown"
+        ) from error
     return replace(info, provider=provider_id(info.provider)) if info.provider else info
 
 
@@ -170,7 +190,9 @@ class ProfileSource:
     tier = "profile"
 
     def __init__(self, models: Sequence[Any] = ()) -> None:
-        self._models = tuple(expect_each(models, object, "models", "a list of chat models"))
+        self._models = tuple(
+            expect_each(models, object, "models", "a list of chat models")
+        )
 
     def fetch(self, name: str | None) -> list[ModelInfo]:
         """Return the profile of one model, or all of them."""
@@ -190,7 +212,10 @@ def _of_profile(model: Any) -> ModelInfo | None:
         max_output_tokens=tokens(profile.get("max_output_tokens")),
         capabilities=capabilities_of(
             temperature=profile.get("temperature"),
-            **{capability: profile.get(field) for capability, field in CAPABILITIES.items()},
+            **{
+                capability: profile.get(field)
+                for capability, field in CAPABILITIES.items()
+            },
         ),
         deprecated=profile.get("status") == "deprecated",
     )
@@ -231,7 +256,9 @@ class CatalogSource:
 
     tier = "catalog"
 
-    def __init__(self, path_or_url: str | os.PathLike[str], *, name: str | None = None) -> None:
+    def __init__(
+        self, path_or_url: str | os.PathLike[str], *, name: str | None = None
+    ) -> None:
         given = os.fspath(
             expect(
                 path_or_url,
@@ -241,12 +268,22 @@ class CatalogSource:
             )
         ).strip()
         if not given:
-            raise ConfigError(f"path_or_url={path_or_url!r}: give the path or the URL of a catalog")
+            raise ConfigError(
+                f"path_or_url={path_or_url!r}: give the path or the URL of a catalog"
+            )
         self._is_url = given.lower().startswith(("http://", "https://"))
-        self._place = given if self._is_url else str(Path(given).expanduser().absolute())
+        self._place = (
+            given if self._is_url else str(Path(given).expanduser().absolute())
+        )
         self._shown = given.partition("?")[0]  # a query may hold what opens the catalog
-        self.name = name or (urlsplit(given).hostname if self._is_url else Path(given).name) or "catalog"
-        self.cache_key = f"catalog {given}" if self._is_url else ""  # a file is read as fast as a copy of it
+        self.name = (
+            name
+            or (urlsplit(given).hostname if self._is_url else Path(given).name)
+            or "catalog"
+        )
+        self.cache_key = (
+            f"catalog {given}" if self._is_url else ""
+        )  # a file is read as fast as a copy of it
 
     def __repr__(self) -> str:
         return f"CatalogSource({self._shown!r})"
@@ -256,22 +293,34 @@ class CatalogSource:
         rows = list(_rows(self._document()))
         found = [info for info in rows if info is not None]
         if not found:
-            raise SourceError(f"{self._shown} has no models in the shape of models.dev or of LiteLLM's price table")
+            raise SourceError(
+                f"{self._shown} has no models in the shape of models.dev or of LiteLLM's price table"
+            )
         if len(found) < len(rows):
             log.warning(
                 "models.catalog_rows_skipped",
                 catalog=self._shown,
                 skipped=len(rows) - len(found),
             )
-        return [info for info in found if name is None or name in (info.name, f"{info.provider}/{info.name}")]
+        return [
+            info
+            for info in found
+            if name is None or name in (info.name, f"{info.provider}/{info.name}")
+        ]
 
     def _document(self) -> Any:
         try:
             if not self._is_url:
                 content = Path(self._place).read_bytes()
-                return json.loads(gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content)
+                return json.loads(
+                    gzip.decompress(content)
+                    if content.startswith(b"\x1f\x8b")
+                    else content
+                )
         except OSError as error:
-            raise SourceError(f"{self._shown} cannot be read: {error.strerror or type(error).__name__}") from error
+            raise SourceError(
+                f"{self._shown} cannot be read: {error.strerror or type(error).__name__}"
+            ) from error
         except (ValueError, EOFError) as error:
             raise SourceError(f"{self._shown} is no JSON") from error
         from langchain_ctxwin.models.apis import asked  # noqa: PLC0415  # loads an HTTP client
@@ -285,8 +334,12 @@ def _rows(document: Any) -> Iterator[ModelInfo | None]:
         models = mapping(entry).get("models")
         if isinstance(models, dict):
             provider = provider_id(str(entry.get("id") or key))
-            yield from (read_provider_row(provider, name, row) for name, row in models.items())
-        elif key != "sample_spec":  # the row of LiteLLM's table that explains the others
+            yield from (
+                read_provider_row(provider, name, row) for name, row in models.items()
+            )
+        elif (
+            key != "sample_spec"
+        ):  # the row of LiteLLM's table that explains the others
             yield read_price_row(key, entry)
 
 
@@ -305,7 +358,9 @@ def read_provider_row(provider: str, name: str, row: Any) -> ModelInfo | None:
         return None
     limit, cost = mapping(row.get("limit")), mapping(row.get("cost"))
     inputs = mapping(row.get("modalities")).get("input") or ()
-    prices: dict[str, Any] = {field: price(cost.get(field.removesuffix("_price"))) for field in PRICE_FIELDS}
+    prices: dict[str, Any] = {
+        field: price(cost.get(field.removesuffix("_price"))) for field in PRICE_FIELDS
+    }
     return stated(
         name,
         provider=provider,
@@ -351,11 +406,19 @@ def read_price_row(key: str, row: Any) -> ModelInfo | None:
         return None
     provider = provider_id(served_by)
     prefix, slash, name = key.partition("/")
-    platform = provider_id(prefix)  # price tables split a platform into parts; what else has a slash is of the name
-    is_prefixed = slash and (provider == platform or provider.startswith(f"{platform}-"))
+    platform = provider_id(
+        prefix
+    )  # price tables split a platform into parts; what else has a slash is of the name
+    is_prefixed = slash and (
+        provider == platform or provider.startswith(f"{platform}-")
+    )
     output = tokens(row.get("max_output_tokens"))
-    window = tokens(row.get("max_input_tokens")) or (tokens(row.get("max_tokens")) if output is None else None)
-    prices: dict[str, Any] = {field: price(row.get(column), per=ONE_TOKEN) for field, column in COSTS.items()}
+    window = tokens(row.get("max_input_tokens")) or (
+        tokens(row.get("max_tokens")) if output is None else None
+    )
+    prices: dict[str, Any] = {
+        field: price(row.get(column), per=ONE_TOKEN) for field, column in COSTS.items()
+    }
     return stated(
         name if is_prefixed else key,
         provider=provider,
@@ -394,7 +457,9 @@ class SnapshotSource:
 # A month. A limit that is obeyed is never heard again, so only expiry finds out that it was raised; finding out that it
 # was not costs one refused request, which recovers.
 LEARNED_TTL_SECONDS = 30 * 24 * 3600.0
-FLUSH_SECONDS = 5.0  # a few kilobytes take milliseconds, on a network folder perhaps a second
+FLUSH_SECONDS = (
+    5.0  # a few kilobytes take milliseconds, on a network folder perhaps a second
+)
 MAX_MODELS = 1000  # a deployment talks to dozens; this bounds gateways that make up a name per tenant
 MAX_NAME_CHARS = 300  # longer names are made, one for each request
 MAX_WAITING = 64  # changes beside the one that is being saved; those who wait for the end of it count too
@@ -446,7 +511,9 @@ class LearnedSource:
         clock: Clock = time.time,
     ) -> None:
         if not ttl_seconds > 0:
-            raise ConfigError(f"ttl_seconds={ttl_seconds!r}: give a positive number of seconds")
+            raise ConfigError(
+                f"ttl_seconds={ttl_seconds!r}: give a positive number of seconds"
+            )
         self._file = None if path is None else _limits_file(path)
         self._ttl_seconds = ttl_seconds
         self._clock = clock
@@ -466,8 +533,14 @@ class LearnedSource:
         for field, value in limits.items():
             if field not in LEARNED_FIELDS:
                 use = " or ".join(LEARNED_FIELDS)
-                raise ConfigError(f"{model!r}: {field!r} is no limit that can be learned: use {use}")
-            if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_TOKENS:
+                raise ConfigError(
+                    f"{model!r}: {field!r} is no limit that can be learned: use {use}"
+                )
+            if (
+                not isinstance(value, int)
+                or isinstance(value, bool)
+                or not 1 <= value <= MAX_TOKENS
+            ):
                 wanted = f"a whole number of tokens from 1 to {MAX_TOKENS:,}"
                 raise ConfigError(f"{model!r}: {field}={value!r}: give {wanted}")
         self._hear(model, limits)
@@ -483,12 +556,20 @@ class LearnedSource:
     def recall(self, model: str) -> Mapping[str, int]:
         """Return the limits that were heard and have not expired, by field name; empty when there are none."""
         said = self._heard.get(model, {}).items()
-        return {field: one.tokens for field, one in said if one.tokens and self._is_live(one)}
+        return {
+            field: one.tokens
+            for field, one in said
+            if one.tokens and self._is_live(one)
+        }
 
     def fetch(self, name: str | None) -> list[ModelInfo]:
         """Return what is known about one model, or about all of them by name; reads no file."""
         models = sorted(self._heard) if name is None else [name]
-        infos = [stated(model, **self.recall(model)) for model in models if self.recall(model)]
+        infos = [
+            stated(model, **self.recall(model))
+            for model in models
+            if self.recall(model)
+        ]
         return [info for info in infos if info is not None]
 
     def refresh(self) -> None:
@@ -503,12 +584,23 @@ class LearnedSource:
     def _hear(self, model: str, limits: Mapping[str, int]) -> None:
         if not limits or not 0 < len(model) <= MAX_NAME_CHARS:
             return
-        self._absorb({model: {field: Heard(tokens, self._clock()) for field, tokens in limits.items()}})
+        self._absorb(
+            {
+                model: {
+                    field: Heard(tokens, self._clock())
+                    for field, tokens in limits.items()
+                }
+            }
+        )
         if self._file is None:
             return
         try:
-            self._worker.submit(partial(self._file.update, self._absorb))  # a change that waits saves this too
-        except RuntimeError as error:  # the process may have no more threads, or is about to end
+            self._worker.submit(
+                partial(self._file.update, self._absorb)
+            )  # a change that waits saves this too
+        except (
+            RuntimeError
+        ) as error:  # the process may have no more threads, or is about to end
             self._file.not_saved(str(error))
 
     def _absorb(self, said: Limits) -> Limits:
@@ -524,9 +616,14 @@ class LearnedSource:
                         key=lambda one: (one.heard_at, -one.tokens),
                     )
             live = {
-                model: {f: one for f, one in limits.items() if self._is_live(one)} for model, limits in both.items()
+                model: {f: one for f, one in limits.items() if self._is_live(one)}
+                for model, limits in both.items()
             }
-            newest = sorted((max(one.heard_at for one in limits.values()), m) for m, limits in live.items() if limits)
+            newest = sorted(
+                (max(one.heard_at for one in limits.values()), m)
+                for m, limits in live.items()
+                if limits
+            )
             self._heard = {model: live[model] for _, model in newest[-MAX_MODELS:]}
             return self._heard
 
@@ -537,4 +634,6 @@ class LearnedSource:
 
 def _limits_file(path: str | os.PathLike[str]) -> SharedFile[Limits]:
     """The file that keeps statements."""
-    return SharedFile(path, events="models.learned", key="models", version=VERSION, values=_LIMITS)
+    return SharedFile(
+        path, events="models.learned", key="models", version=VERSION, values=_LIMITS
+    )

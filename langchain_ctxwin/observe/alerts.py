@@ -59,18 +59,29 @@ class _Rule:
         """Return what the value has to be back at once the alert stands."""
         if self.value is not fmean:
             return threshold
-        return 1 - BACK_SHARE * (1 - threshold) if self.is_passed is lt else BACK_SHARE * threshold
+        return (
+            1 - BACK_SHARE * (1 - threshold)
+            if self.is_passed is lt
+            else BACK_SHARE * threshold
+        )
 
 
 RULES = {
     "utilization": _Rule(
-        detail="the smallest of the last requests over the input limit", value=min, samples="utilization_steps"
+        detail="the smallest of the last requests over the input limit",
+        value=min,
+        samples="utilization_steps",
     ),
     "accuracy": _Rule(detail="mean accuracy of the last counts", is_passed=lt),
     "failed_summaries": _Rule(
-        detail="summaries that failed in a row", value=sum, is_passed=ge, samples="failed_summaries"
+        detail="summaries that failed in a row",
+        value=sum,
+        is_passed=ge,
+        samples="failed_summaries",
     ),
-    "stopped_compactions": _Rule(detail="no summary is tried any more", value=sum, is_passed=ge),
+    "stopped_compactions": _Rule(
+        detail="no summary is tried any more", value=sum, is_passed=ge
+    ),
     "oversized_results": _Rule(detail="share of the last tool results"),
     "fallbacks": _Rule(detail="share of the last routed answers"),
     "refusals": _Rule(detail="share of the last requests"),
@@ -96,7 +107,10 @@ class Alerts:
 
     Instantiate:
         ```python
-        alerts = Alerts(AlertConfig(conversation_cost=2.5), then=lambda alert: print(alert.alert, alert.value))
+        alerts = Alerts(
+            AlertConfig(conversation_cost=2.5),
+            then=lambda alert: print(alert.alert, alert.value),
+        )
         ```
 
     Use:
@@ -113,12 +127,19 @@ class Alerts:
         then: MetricsSink | Callable[[AlertEvent], object] | Sequence[Any] = (),
     ) -> None:
         self._config: Any = AlertConfig() if config is None else config
-        expect(self._settings(), AlertConfig, "config", "an AlertConfig, a FileConfig or a ConfigFile, or None")
+        expect(
+            self._settings(),
+            AlertConfig,
+            "config",
+            "an AlertConfig, a FileConfig or a ConfigFile, or None",
+        )
         takers = list(then) if isinstance(then, list | tuple) else [then]
         self._reporter = Reporter([_as_sink(taker) for taker in takers], own=(LogSink,))
         self._samples: Lru[deque[float]] = Lru(MAX_MEASURES)
         self._raised: dict[Key, AlertEvent] = {}
-        self._lock = threading.RLock()  # what is told of an alert may tell something in its turn
+        self._lock = (
+            threading.RLock()
+        )  # what is told of an alert may tell something in its turn
 
     @property
     def active(self) -> tuple[AlertEvent, ...]:
@@ -156,8 +177,15 @@ class Alerts:
         if len(samples) < least or not rule.is_passed(value, bound):
             self._clear(key, time=at, value=value, threshold=float(threshold))
         elif standing is None:
-            about: dict[str, Any] = {"alert": name, "thread": thread, "model": model, "detail": rule.detail}
-            self._raised[key] = AlertEvent(value=value, threshold=float(threshold), time=at, **about)
+            about: dict[str, Any] = {
+                "alert": name,
+                "thread": thread,
+                "model": model,
+                "detail": rule.detail,
+            }
+            self._raised[key] = AlertEvent(
+                value=value, threshold=float(threshold), time=at, **about
+            )
             self._reporter.emit(self._raised[key])
 
     def _clear(self, key: Key, **facts: Any) -> None:
@@ -173,8 +201,14 @@ class _FunctionSink:
 
 
 def _as_sink(taker: Any) -> Any:
-    if isinstance(taker, type) or not (hasattr(taker, "emit") or callable(taker)) or iscoroutinefunction(taker):
-        raise ConfigError(f"then={brief(taker)}: pass a sink, a function of one AlertEvent, or a list of them")
+    if (
+        isinstance(taker, type)
+        or not (hasattr(taker, "emit") or callable(taker))
+        or iscoroutinefunction(taker)
+    ):
+        raise ConfigError(
+            f"then={brief(taker)}: pass a sink, a function of one AlertEvent, or a list of them"
+        )
     return taker if hasattr(taker, "emit") else _FunctionSink(taker)
 
 
@@ -188,7 +222,11 @@ def _samples_of(event: Event) -> Iterator[tuple[Key, float]]:
         else:
             yield ("refusals", "", ""), 1.0
     elif isinstance(event, SummaryEvent):
-        if event.status in {"ready", "failed", "refused"}:  # one lost with its process says nothing about who writes
+        if event.status in {
+            "ready",
+            "failed",
+            "refused",
+        }:  # one lost with its process says nothing about who writes
             yield ("failed_summaries", "", event.model), float(event.status != "ready")
         if event.status in {"started", "ready"}:
             yield ("stopped_compactions", event.thread, ""), 0.0
@@ -196,7 +234,11 @@ def _samples_of(event: Event) -> Iterator[tuple[Key, float]]:
         yield ("stopped_compactions", event.thread, ""), 1.0
     elif isinstance(event, ToolResultEvent):
         yield ("oversized_results", "", ""), float(event.is_oversized)
-    if isinstance(event, StepEvent | SummaryEvent) and event.thread and event.cost is not None:
+    if (
+        isinstance(event, StepEvent | SummaryEvent)
+        and event.thread
+        and event.cost is not None
+    ):
         yield ("conversation_cost", event.thread, ""), float(event.cost)
 
 

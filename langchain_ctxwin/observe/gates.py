@@ -7,7 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from langchain_ctxwin.core.events import Event, OverflowEvent, StepEvent
-from langchain_ctxwin.errors import BudgetExceededError, ConfigError, NoModelFitsError, brief, expect_each
+from langchain_ctxwin.errors import (
+    BudgetExceededError,
+    ConfigError,
+    NoModelFitsError,
+    brief,
+    expect_each,
+)
 from langchain_ctxwin.util.log import aligned
 
 MAX_UNKNOWN = 0.05
@@ -26,8 +32,14 @@ Bounds = tuple[float | None, float | None]
 """Least and largest value of a measure that is good enough; None where there is no bound."""
 
 DEFAULT_GATES: Mapping[str, Bounds] = {
-    "limit_compliance": (1.0, None),  # a request over the limit fails or is cut: none is acceptable
-    "fallback_success": (0.95, None),  # of twenty requests whose first call failed, nineteen have an answer
+    "limit_compliance": (
+        1.0,
+        None,
+    ),  # a request over the limit fails or is cut: none is acceptable
+    "fallback_success": (
+        0.95,
+        None,
+    ),  # of twenty requests whose first call failed, nineteen have an answer
 }
 """Judged unless told otherwise. The other measures are only reported: a short conversation in a large window is no
 fault. Judge them for a workload that should fill its windows: `{**DEFAULT_GATES, "utilization": (0.8, None)}`."""
@@ -55,7 +67,12 @@ class Measure:
         stated = [pair for pair in listed if pair is not None]
         part = sum(part for part, _ in stated)
         whole = sum(whole for _, whole in stated)
-        return cls(part=part, whole=whole, requests=len(stated), unknown=len(listed) - len(stated))
+        return cls(
+            part=part,
+            whole=whole,
+            requests=len(stated),
+            unknown=len(listed) - len(stated),
+        )
 
     @property
     def value(self) -> float | None:
@@ -66,9 +83,15 @@ class Measure:
         """Say whether it is good enough; None when too little is known, True when no request was concerned."""
         least, most = bounds
         value = self.value
-        if value is not None and ((least is not None and value < least) or (most is not None and value > most)):
+        if value is not None and (
+            (least is not None and value < least) or (most is not None and value > most)
+        ):
             return False
-        return True if self.unknown <= MAX_UNKNOWN * (self.requests + self.unknown) else None
+        return (
+            True
+            if self.unknown <= MAX_UNKNOWN * (self.requests + self.unknown)
+            else None
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +106,8 @@ class QualityReport:
     def verdicts(self) -> dict[str, bool | None]:
         """Whether each gate is passed; None where too little is known, as for no requests at all."""
         return {
-            name: self.measures[name].passes(bounds) if self.requests else None for name, bounds in self.gates.items()
+            name: self.measures[name].passes(bounds) if self.requests else None
+            for name, bounds in self.gates.items()
         }
 
     @property
@@ -105,7 +129,16 @@ class QualityReport:
             value = "unknown" if measure.value is None else f"{measure.value:.2%}"
             amounts = f"{_amount(measure.part)} of {_amount(measure.whole)}"
             gate = _printed(self.gates.get(name, (None, None)))
-            rows.append((name, value, amounts, f"{measure.unknown:,}", gate, verdicts.get(name, "")))
+            rows.append(
+                (
+                    name,
+                    value,
+                    amounts,
+                    f"{measure.unknown:,}",
+                    gate,
+                    verdicts.get(name, ""),
+                )
+            )
         return "\n".join(aligned(rows, right={"value", "amounts", "unknown"}))
 
 
@@ -119,7 +152,9 @@ def _printed(bounds: Bounds) -> str:
     return " ".join(f"{sign} {bound:.1%}" for sign, bound in signs if bound is not None)
 
 
-def quality_report(events: Iterable[Event], *, gates: Mapping[str, Bounds] = DEFAULT_GATES) -> QualityReport:
+def quality_report(
+    events: Iterable[Event], *, gates: Mapping[str, Bounds] = DEFAULT_GATES
+) -> QualityReport:
     """Measure the requests in events and judge the measures.
 
     Args:
@@ -130,19 +165,26 @@ def quality_report(events: Iterable[Event], *, gates: Mapping[str, Bounds] = DEF
         ConfigError: a gate is named after no measure, or is no pair of bounds.
 
     Examples:
-        >>> steps = [StepEvent(input_limit=800, reported_tokens=tokens) for tokens in (400, 600)]
+        >>> steps = [
+        ...     StepEvent(input_limit=800, reported_tokens=tokens)
+        ...     for tokens in (400, 600)
+        ... ]
         >>> quality_report(steps, gates={"utilization": (0.8, None)}).failed
         ('utilization',)
     """
     known = expect_each(events, Event, "events", EVENTS_WANTED)
     if unmeasured := [name for name in gates if name not in MEASURES]:
-        raise ConfigError(f"gates for {', '.join(unmeasured)}: no such measure, use {', '.join(MEASURES)}")
+        raise ConfigError(
+            f"gates for {', '.join(unmeasured)}: no such measure, use {', '.join(MEASURES)}"
+        )
     for name, bounds in gates.items():
         if not _are_bounds(bounds):
             raise ConfigError(
                 f"gates[{name!r}]={brief(bounds)}: give the least and the largest value, such as (0.8, None)"
             )
-    requests = [event for event in known if isinstance(event, StepEvent) or is_failed(event)]
+    requests = [
+        event for event in known if isinstance(event, StepEvent) or is_failed(event)
+    ]
     measures = {name: Measure.of(pairs(known)) for name, pairs in MEASURES.items()}
     return QualityReport(requests=len(requests), measures=measures, gates=dict(gates))
 
@@ -169,12 +211,18 @@ def _over(part: float | None, whole: float | None) -> Pair:
 def _compliance(events: Sequence[Event]) -> Iterator[Pair]:
     """Requests within the limit of their model; one that a provider refused as too large was not."""
     for step in _steps(events):
-        if step.calls > 1 or any(TOO_SMALL in failure for failure in step.route.get("fallbacks", ())):
+        if step.calls > 1 or any(
+            TOO_SMALL in failure for failure in step.route.get("fallbacks", ())
+        ):
             yield 0, 1
         else:
             yield None if step.utilization is None else (step.utilization <= 1, 1)
     for event in events:
-        if isinstance(event, OverflowEvent) and not event.is_recovered and event.reason not in NOT_SENT:
+        if (
+            isinstance(event, OverflowEvent)
+            and not event.is_recovered
+            and event.reason not in NOT_SENT
+        ):
             yield 0, 1
 
 
@@ -195,7 +243,9 @@ def _token_efficiency(events: Sequence[Event]) -> Iterator[Pair]:
         if step.input_tokens is None or step.output_tokens is None:
             yield None
             continue
-        unused = len({*step.tools_offered} - called[step.thread]) / max(1, len(step.tools_offered))
+        unused = len({*step.tools_offered} - called[step.thread]) / max(
+            1, len(step.tools_offered)
+        )
         consumed = step.input_tokens + step.output_tokens
         yield consumed - unused * step.regions.get("tools", 0), consumed
 
@@ -204,16 +254,25 @@ def _tools_needed(events: Sequence[Event]) -> Iterator[Pair]:
     """Tools that were called, of those that were offered."""
     for step in _steps(events):
         if step.tools_offered:
-            yield len({*step.tools_called} & {*step.tools_offered}), len(step.tools_offered)
+            yield (
+                len({*step.tools_called} & {*step.tools_offered}),
+                len(step.tools_offered),
+            )
 
 
 MEASURES: Mapping[str, Callable[[Sequence[Event]], Iterable[Pair]]] = {
     "limit_compliance": _compliance,
     "fallback_success": _fallback_success,
-    "utilization": lambda events: (_over(step.input_tokens, step.input_limit) for step in _steps(events)),
+    "utilization": lambda events: (
+        _over(step.input_tokens, step.input_limit) for step in _steps(events)
+    ),
     "token_efficiency": _token_efficiency,
-    "reserve_waste": lambda events: (_over(one.unused_reserve_tokens, one.reserved_tokens) for one in _steps(events)),
+    "reserve_waste": lambda events: (
+        _over(one.unused_reserve_tokens, one.reserved_tokens) for one in _steps(events)
+    ),
     "tools_needed": _tools_needed,
-    "quality": lambda events: ((step.quality, 1) for step in _steps(events) if step.quality is not None),
+    "quality": lambda events: (
+        (step.quality, 1) for step in _steps(events) if step.quality is not None
+    ),
 }
 """What requests add to each measure, by its name; `quality` is of the answers that have a score."""

@@ -64,14 +64,18 @@ class HistorySink:
         ConfigError: the path names no place, or `max_events` is no whole number of at least 1.
 
     Examples:
-        >>> sink = HistorySink("history.db", max_events=50_000)  # create_context_agent(..., sinks=[sink])
+        >>> sink = HistorySink(
+        ...     "history.db", max_events=50_000
+        ... )  # create_context_agent(..., sinks=[sink])
         >>> sink.lost
         0
     """
 
     def __init__(self, path: str | Path, *, max_events: int = MAX_EVENTS) -> None:
         if not isinstance(max_events, int) or max_events < 1:
-            raise ConfigError(f"max_events={max_events!r}: give a whole number of events, at least 1")
+            raise ConfigError(
+                f"max_events={max_events!r}: give a whole number of events, at least 1"
+            )
         self.path = place(path)
         self.max_events = max_events
         self.lost = 0
@@ -93,7 +97,9 @@ class HistorySink:
             return
         self._waiting.append(event)
         try:
-            self._worker.submit(self._write_waiting)  # if one task waits already, that one writes this event, too
+            self._worker.submit(
+                self._write_waiting
+            )  # if one task waits already, that one writes this event, too
         except RuntimeError:
             self._lose(1, "no thread can be started")
 
@@ -121,7 +127,10 @@ class HistorySink:
             _require_ours(file, self.path, may_be_new=True)
             file.execute("BEGIN IMMEDIATE")
             file.executemany("INSERT INTO events (json) VALUES (?)", rows)
-            file.execute("DELETE FROM events WHERE id <= (SELECT max(id) FROM events) - ?", (self.max_events,))
+            file.execute(
+                "DELETE FROM events WHERE id <= (SELECT max(id) FROM events) - ?",
+                (self.max_events,),
+            )
             file.execute("COMMIT")
 
     def _lose(self, events: int, reason: str) -> None:
@@ -173,7 +182,9 @@ class History:
         # Only what is written here becomes part of the statement.
         query = f"SELECT id, json FROM events WHERE {' AND '.join([*chosen, 'id > ?'])} ORDER BY id LIMIT ?"  # noqa: S608
         last_id = 0
-        while rows := self._asked("ro", query, (*chosen.values(), last_id, BATCH_ROWS))[0]:
+        while rows := self._asked("ro", query, (*chosen.values(), last_id, BATCH_ROWS))[
+            0
+        ]:
             for _, text in rows:
                 event = event_of(text)
                 if event is None:
@@ -193,7 +204,11 @@ class History:
             ConfigError: the quality is not from 0 to 1, no event in the file is about this answer, or the file cannot
                 be written.
         """
-        if isinstance(quality, bool) or not isinstance(quality, int | float) or not 0 <= quality <= 1:
+        if (
+            isinstance(quality, bool)
+            or not isinstance(quality, int | float)
+            or not 0 <= quality <= 1
+        ):
             raise ConfigError(f"quality={brief(quality)}: give a number from 0 to 1")
         update = "UPDATE events SET json = json_set(json, '$.quality', ?) WHERE answer_id = ? AND answer_id != ''"
         if not self._asked("rw", update, (float(quality), answer_id))[1]:
@@ -210,28 +225,39 @@ class History:
         Raises:
             ConfigError: the file cannot be written.
         """
-        deleted = self._asked("rw", "DELETE FROM events WHERE thread = ?", (thread_id,))[1]
+        deleted = self._asked(
+            "rw", "DELETE FROM events WHERE thread = ?", (thread_id,)
+        )[1]
         if deleted:
             self._asked("rw", "VACUUM")
             self._asked("rw", "PRAGMA wal_checkpoint(TRUNCATE)")
         return deleted
 
-    def _asked(self, mode: str, statement: str, values: Sequence[Any] = ()) -> tuple[list[Any], int]:
+    def _asked(
+        self, mode: str, statement: str, values: Sequence[Any] = ()
+    ) -> tuple[list[Any], int]:
         """What a statement returns, and how many rows it changed."""
         if not self.path.is_file():
-            raise ConfigError(f"there is no history {self.path}: name the file that a HistorySink writes")
+            raise ConfigError(
+                f"there is no history {self.path}: name the file that a HistorySink writes"
+            )
         try:
             with _opened(self.path, mode) as file:
                 _require_ours(file, self.path)
                 cursor = file.execute(statement, values)
                 return cursor.fetchall(), cursor.rowcount
-        except (sqlite3.Error, ValueError) as error:  # ValueError: a text that is no Unicode
+        except (
+            sqlite3.Error,
+            ValueError,
+        ) as error:  # ValueError: a text that is no Unicode
             raise ConfigError(
                 f"cannot use the history {self.path}: {error}: name the file that a HistorySink writes"
             ) from error
 
 
-READERS: dict[str, TypeAdapter[Any]] = {kind.__name__: TypeAdapter(kind) for kind in TYPES}
+READERS: dict[str, TypeAdapter[Any]] = {
+    kind.__name__: TypeAdapter(kind) for kind in TYPES
+}
 
 
 def event_of(text: str) -> Event | None:
@@ -248,7 +274,9 @@ _open_file = threading.Lock()
 
 if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
     os.register_at_fork(
-        before=_open_file.acquire, after_in_parent=_open_file.release, after_in_child=_open_file.release
+        before=_open_file.acquire,
+        after_in_parent=_open_file.release,
+        after_in_child=_open_file.release,
     )
 
 
@@ -257,19 +285,27 @@ def _opened(path: Path, mode: str) -> Iterator[sqlite3.Connection]:
     address = f"file:{quote(str(path))}?mode={mode}"
     with (
         _open_file,
-        closing(sqlite3.connect(address, uri=True, timeout=BUSY_SECONDS, isolation_level=None)) as file,
+        closing(
+            sqlite3.connect(
+                address, uri=True, timeout=BUSY_SECONDS, isolation_level=None
+            )
+        ) as file,
     ):
         yield file
 
 
-def _require_ours(file: sqlite3.Connection, path: Path, *, may_be_new: bool = False) -> None:
+def _require_ours(
+    file: sqlite3.Connection, path: Path, *, may_be_new: bool = False
+) -> None:
     """Make the table in an empty file, if it may be one.
 
     Raises:
         ConfigError: the file belongs to another program or to another version of this package.
     """
     if may_be_new and _marks(file) == (0, 0, 0):
-        file.execute("PRAGMA journal_mode = WAL")  # readers and writers do not wait for each other
+        file.execute(
+            "PRAGMA journal_mode = WAL"
+        )  # readers and writers do not wait for each other
         file.execute("BEGIN IMMEDIATE")
         if _marks(file) == (0, 0, 0):  # no other process was faster
             for statement in SCHEMA.split(";"):
@@ -287,6 +323,12 @@ def _require_ours(file: sqlite3.Connection, path: Path, *, may_be_new: bool = Fa
 
 def _marks(file: sqlite3.Connection) -> tuple[int, int, int]:
     """Whose file it is, its version, and how many tables and indexes it has."""
-    questions = ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
-    owner, version, tables = (file.execute(question).fetchone()[0] for question in questions)
+    questions = (
+        "PRAGMA application_id",
+        "PRAGMA user_version",
+        "SELECT count(*) FROM sqlite_master",
+    )
+    owner, version, tables = (
+        file.execute(question).fetchone()[0] for question in questions
+    )
     return owner, version, tables

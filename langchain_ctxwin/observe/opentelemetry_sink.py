@@ -17,7 +17,9 @@ try:
 except ModuleNotFoundError as error:
     if (error.name or "").partition(".")[0] != "opentelemetry":
         raise
-    raise ImportError("OpenTelemetrySink needs opentelemetry: pip install 'langchain-ctxwin[otel]'") from error
+    raise ImportError(
+        "OpenTelemetrySink needs opentelemetry: pip install 'langchain-ctxwin[otel]'"
+    ) from error
 
 SCOPE = "langchain_ctxwin"
 NANOSECONDS = 1_000_000_000
@@ -140,12 +142,19 @@ class OpenTelemetrySink:
         """The values that each attribute of metrics has so far."""
         self._latest: dict[str, events.StepEvent] = {}
         self._histograms = {
-            name: meter.create_histogram(name, unit=unit, explicit_bucket_boundaries_advisory=boundaries)
+            name: meter.create_histogram(
+                name, unit=unit, explicit_bucket_boundaries_advisory=boundaries
+            )
             for name, (unit, boundaries) in HISTOGRAMS.items()
         }
-        self._counters = {name: meter.create_counter(name, unit=unit) for name, unit in COUNTERS.items()}
+        self._counters = {
+            name: meter.create_counter(name, unit=unit)
+            for name, unit in COUNTERS.items()
+        }
         for name, (field, unit) in GAUGES.items():
-            meter.create_observable_gauge(name, [partial(self._observed, field)], unit=unit)
+            meter.create_observable_gauge(
+                name, [partial(self._observed, field)], unit=unit
+            )
 
     def _observed(self, field: str, _: Any) -> Iterator[Observation]:
         """The latest value of each model, read when metrics are collected: a step has nothing to do for it."""
@@ -159,7 +168,11 @@ class OpenTelemetrySink:
         if isinstance(event, events.StepEvent):
             self._step(event, model)
         elif isinstance(event, events.CompactionEvent):
-            self._count("ctxwin.compactions", 1, {MODEL: model, "ctxwin.compaction.kind": event.kind})
+            self._count(
+                "ctxwin.compactions",
+                1,
+                {MODEL: model, "ctxwin.compaction.kind": event.kind},
+            )
             about = {**_read(event, COMPACTION_FIELDS), COMPACTED: True}
             self._span("compact_messages", event, about, seconds=event.duration_seconds)
         elif isinstance(event, events.SummaryEvent):
@@ -171,67 +184,120 @@ class OpenTelemetrySink:
 
     def _step(self, event: events.StepEvent, model: str) -> None:
         provider = self._bounded("gen_ai.provider.name", event.provider)
-        about = _known({"gen_ai.operation.name": CHAT, "gen_ai.provider.name": provider, MODEL: model})
-        for kind, tokens in (("input", event.input_tokens), ("output", event.output_tokens)):
+        about = _known(
+            {
+                "gen_ai.operation.name": CHAT,
+                "gen_ai.provider.name": provider,
+                MODEL: model,
+            }
+        )
+        for kind, tokens in (
+            ("input", event.input_tokens),
+            ("output", event.output_tokens),
+        ):
             if tokens is not None:
-                self._histograms["gen_ai.client.token.usage"].record(tokens, about | {"gen_ai.token.type": kind})
+                self._histograms["gen_ai.client.token.usage"].record(
+                    tokens, about | {"gen_ai.token.type": kind}
+                )
         if event.duration_seconds is not None:
-            self._histograms["gen_ai.client.operation.duration"].record(event.duration_seconds, about)
-        parts = {"cached": event.cached_tokens, "written": event.cache_write_tokens, "new": event.new_tokens}
+            self._histograms["gen_ai.client.operation.duration"].record(
+                event.duration_seconds, about
+            )
+        parts = {
+            "cached": event.cached_tokens,
+            "written": event.cache_write_tokens,
+            "new": event.new_tokens,
+        }
         for part, tokens in parts.items():
-            self._count("ctxwin.input.tokens", tokens, {MODEL: model, "ctxwin.part": part})
-        self._count("ctxwin.cost", event.cost, {MODEL: model, "ctxwin.purpose": "agent"})
+            self._count(
+                "ctxwin.input.tokens", tokens, {MODEL: model, "ctxwin.part": part}
+            )
+        self._count(
+            "ctxwin.cost", event.cost, {MODEL: model, "ctxwin.purpose": "agent"}
+        )
         if event.route:
-            self._count("ctxwin.routes", 1, {MODEL: model, "ctxwin.fallback": bool(event.route.get("fallbacks"))})
+            self._count(
+                "ctxwin.routes",
+                1,
+                {MODEL: model, "ctxwin.fallback": bool(event.route.get("fallbacks"))},
+            )
         self._latest[model] = event
         if self._chat_spans:
             self._chat_span(event, about)
 
     def _chat_span(self, event: events.StepEvent, about: Attributes) -> None:
         about = about | _read(event, STEP_FIELDS)  # with the model's own name
-        about |= {f"ctxwin.{name}_tokens": tokens for name, tokens in event.regions.items()}
-        about["gen_ai.response.finish_reasons"] = [event.finish_reason] if event.finish_reason else None
+        about |= {
+            f"ctxwin.{name}_tokens": tokens for name, tokens in event.regions.items()
+        }
+        about["gen_ai.response.finish_reasons"] = (
+            [event.finish_reason] if event.finish_reason else None
+        )
         about[COMPACTED] = True if event.compactions else None  # never said to be false
         about["ctxwin.cost"] = None if event.cost is None else float(event.cost)
         name = f"{CHAT} {event.model}".strip()
-        self._span(name, event, about, seconds=event.duration_seconds, kind=SpanKind.CLIENT)
+        self._span(
+            name, event, about, seconds=event.duration_seconds, kind=SpanKind.CLIENT
+        )
 
     def _summary(self, event: events.SummaryEvent, model: str) -> None:
-        self._count("ctxwin.summaries", 1, {MODEL: model, "ctxwin.summary.status": event.status})
-        self._count("ctxwin.cost", event.cost, {MODEL: model, "ctxwin.purpose": "summary"})
+        self._count(
+            "ctxwin.summaries", 1, {MODEL: model, "ctxwin.summary.status": event.status}
+        )
+        self._count(
+            "ctxwin.cost", event.cost, {MODEL: model, "ctxwin.purpose": "summary"}
+        )
         if event.status != "started":
             fault = "" if event.status == "ready" else event.reason or event.status
             about = _read(event, SUMMARY_FIELDS)
-            self._span("summarize_messages", event, about, seconds=event.seconds, fault=fault)
+            self._span(
+                "summarize_messages", event, about, seconds=event.seconds, fault=fault
+            )
 
     def _count_other(self, event: Event, model: str) -> None:
         if isinstance(event, events.OverflowEvent):
             if event.is_recovered:
                 self._count("ctxwin.overflows", 1, {MODEL: model})
             else:
-                self._count("ctxwin.refusals", 1, {MODEL: model, "error.type": event.reason})
+                self._count(
+                    "ctxwin.refusals", 1, {MODEL: model, "error.type": event.reason}
+                )
         elif isinstance(event, events.ToolResultEvent):
             about = {"gen_ai.tool.name": self._bounded("gen_ai.tool.name", event.tool)}
-            self._count("ctxwin.tool_results", 1, {**about, "ctxwin.oversized": event.is_oversized})
+            self._count(
+                "ctxwin.tool_results",
+                1,
+                {**about, "ctxwin.oversized": event.is_oversized},
+            )
         elif isinstance(event, events.AlertEvent) and not event.is_cleared:
             self._count("ctxwin.alerts", 1, {"ctxwin.alert": event.alert})
 
     def _count(self, name: str, amount: Any, attributes: Attributes) -> None:
-        if amount is not None and amount > 0:  # an unknown amount is none, and a counter takes no negative one
-            self._counters[name].add(amount if isinstance(amount, int) else float(amount), _known(attributes))
+        if (
+            amount is not None and amount > 0
+        ):  # an unknown amount is none, and a counter takes no negative one
+            self._counters[name].add(
+                amount if isinstance(amount, int) else float(amount), _known(attributes)
+            )
 
     def _bounded(self, attribute: str, value: str) -> str:
         """A name as metrics have it: names may come from outside, and each new one is another series."""
         known = self._values.setdefault(attribute, set())
         if value in known:
             return value
-        if len(known) >= MAX_VALUES or len(value) > MAX_VALUE_CHARS or not value.isprintable():
+        if (
+            len(known) >= MAX_VALUES
+            or len(value) > MAX_VALUE_CHARS
+            or not value.isprintable()
+        ):
             return OTHER
         known.add(value)
         return value
 
     def _warning(self, event: Event) -> None:
-        about = _known({f"ctxwin.{name}": value for name, value in event.facts().items()})
+        about = _known(
+            {f"ctxwin.{name}": value for name, value in event.facts().items()}
+        )
         if (span := trace.get_current_span()).is_recording():
             span.add_event(event.name, about, timestamp=int(event.time * NANOSECONDS))
         else:
@@ -251,14 +317,19 @@ class OpenTelemetrySink:
         ends = int(event.time * NANOSECONDS)
         begins = ends - int(max(0.0, seconds or 0.0) * NANOSECONDS)
         about = _known({**attributes, "gen_ai.conversation.id": event.thread})
-        span = self._tracer.start_span(name, kind=kind, attributes=about, start_time=begins)
+        span = self._tracer.start_span(
+            name, kind=kind, attributes=about, start_time=begins
+        )
         if fault:
             span.set_status(Status(StatusCode.ERROR, fault))
         span.end(ends)
 
 
 def _read(event: Event, names: Mapping[str, str]) -> Attributes:
-    return {**{name: getattr(event, field) for name, field in names.items()}, MODEL: event.model}
+    return {
+        **{name: getattr(event, field) for name, field in names.items()},
+        MODEL: event.model,
+    }
 
 
 def _known(attributes: Attributes) -> Attributes:

@@ -50,7 +50,9 @@ class Report:
         """Print all tables; one that is empty is a line."""
         if not self.events:
             return "no events"
-        return "\n\n".join(_printed(TITLES[name], rows) for name, rows in self.tables.items())
+        return "\n\n".join(
+            _printed(TITLES[name], rows) for name, rows in self.tables.items()
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return all tables in JSON values; money is text, so that it stays exact."""
@@ -79,22 +81,44 @@ def report(events: Iterable[Event]) -> Report:
         events: in the order in which they were reported: of a `History`, or of a `MemorySink`.
 
     Examples:
-        >>> print(report([StepEvent(model="small", reported_tokens=90, time=1.0)]).tables["usage"][0]["new_tokens"])
+        >>> print(
+        ...     report([StepEvent(model="small", reported_tokens=90, time=1.0)]).tables[
+        ...         "usage"
+        ...     ][0]["new_tokens"]
+        ... )
         90
     """
     known = expect_each(events, Event, "events", EVENTS_WANTED)
     steps = _of(known, StepEvent)
     summaries = _of(known, SummaryEvent)
     model = attrgetter("model")
-    troubles = [event for event in known if isinstance(event, OverflowEvent | NoticeEvent) and event.level == "warning"]
+    troubles = [
+        event
+        for event in known
+        if isinstance(event, OverflowEvent | NoticeEvent) and event.level == "warning"
+    ]
     tables = {
         "usage": _rows(steps, {"day": _day, "model": model}, USAGE),
         "tools": _tools(steps, _of(known, ToolResultEvent)),
-        "compactions": _rows(_of(known, CompactionEvent), {"kind": attrgetter("kind")}, COMPACTIONS),
-        "cache_misses": _rows(_of(known, CacheMissEvent), {"changed": attrgetter("changed"), "model": model}, MISSES),
+        "compactions": _rows(
+            _of(known, CompactionEvent), {"kind": attrgetter("kind")}, COMPACTIONS
+        ),
+        "cache_misses": _rows(
+            _of(known, CacheMissEvent),
+            {"changed": attrgetter("changed"), "model": model},
+            MISSES,
+        ),
         "summaries": _rows(summaries, {"status": attrgetter("status")}, SUMMARIES),
-        "troubles": _rows(troubles, {"event": attrgetter("name"), "model": model, "reason": _why}, {"times": len}),
-        "routes": _rows([step for step in steps if step.route], {"reason": _route_reason, "model": model}, ROUTES),
+        "troubles": _rows(
+            troubles,
+            {"event": attrgetter("name"), "model": model, "reason": _why},
+            {"times": len},
+        ),
+        "routes": _rows(
+            [step for step in steps if step.route],
+            {"reason": _route_reason, "model": model},
+            ROUTES,
+        ),
         "totals": _totals(known, steps, summaries),
         "alerts": _rows(_of(known, AlertEvent), {"alert": attrgetter("alert")}, ALERTS),
         "changes": _rows(_of(known, ModelChangeEvent), CHANGES, {}),
@@ -106,13 +130,18 @@ def _of(events: Iterable[Event], kind: type[E]) -> list[E]:
     return [event for event in events if isinstance(event, kind)]
 
 
-def _rows(items: Iterable[Any], keys: Mapping[str, Callable[[Any], str]], columns: Mapping[str, Column]) -> list[Row]:
+def _rows(
+    items: Iterable[Any],
+    keys: Mapping[str, Callable[[Any], str]],
+    columns: Mapping[str, Column],
+) -> list[Row]:
     """A row for each group of items that agree in the keys, in their order."""
     groups = defaultdict[tuple[str, ...], list[Any]](list)
     for item in items:
         groups[tuple(key(item) for key in keys.values())].append(item)
     return [
-        dict(zip(keys, values, strict=True)) | {name: work_out(group) for name, work_out in columns.items()}
+        dict(zip(keys, values, strict=True))
+        | {name: work_out(group) for name, work_out in columns.items()}
         for values, group in sorted(groups.items())
     ]
 
@@ -120,7 +149,9 @@ def _rows(items: Iterable[Any], keys: Mapping[str, Callable[[Any], str]], column
 def _known(field: str, work_out: Callable[[list[Any]], Any]) -> Column:
     """A column that is worked out of what is known of a field of the events."""
     value_of = attrgetter(field)
-    return lambda events: work_out([value for event in events if (value := value_of(event)) is not None])
+    return lambda events: work_out(
+        [value for event in events if (value := value_of(event)) is not None]
+    )
 
 
 def _money(amounts: Sequence[Decimal]) -> Decimal | None:
@@ -146,7 +177,9 @@ USAGE: Mapping[str, Column] = {
     **_each(_money, "cost", "cache_saved"),
     "unpriced": lambda steps: sum(step.cost is None for step in steps),
     **_each(_mean, "utilization", "accuracy"),
-    "over_limit": _known("utilization", lambda shares: sum(share > 1 for share in shares)),
+    "over_limit": _known(
+        "utilization", lambda shares: sum(share > 1 for share in shares)
+    ),
     **_each(sum, "unused_reserve_tokens"),
 }
 COMPACTIONS: Mapping[str, Column] = {
@@ -166,7 +199,9 @@ SUMMARIES: Mapping[str, Column] = {
 }
 ROUTES: Mapping[str, Column] = {
     "requests": len,
-    "fallbacks": lambda steps: fmean(bool(step.route.get("fallbacks")) for step in steps),
+    "fallbacks": lambda steps: fmean(
+        bool(step.route.get("fallbacks")) for step in steps
+    ),
     "scored": _known("quality", len),
     **_each(_mean, "quality"),
     **_each(_money, "cost"),
@@ -180,14 +215,18 @@ ALERTS: Mapping[str, Column] = {
 }
 CHANGES: Mapping[str, Callable[[Any], str]] = {
     "day": _day,
-    **{name: attrgetter(name) for name in ("model", "field", "before", "after", "source")},
+    **{
+        name: attrgetter(name)
+        for name in ("model", "field", "before", "after", "source")
+    },
 }
 RESULTS: Mapping[str, Column] = {
     "results": len,
     "oversized": _known("is_oversized", _mean),
     "tokens": _known("tokens", sum),
     "shown_tokens": lambda results: sum(
-        (one.tokens if one.shown_tokens is None else one.shown_tokens) or 0 for one in results
+        (one.tokens if one.shown_tokens is None else one.shown_tokens) or 0
+        for one in results
     ),
 }
 
@@ -205,7 +244,11 @@ def _tools(steps: Sequence[StepEvent], results: Sequence[ToolResultEvent]) -> li
     ]
 
 
-def _totals(events: Sequence[Event], steps: Sequence[StepEvent], summaries: Sequence[SummaryEvent]) -> list[Row]:
+def _totals(
+    events: Sequence[Event],
+    steps: Sequence[StepEvent],
+    summaries: Sequence[SummaryEvent],
+) -> list[Row]:
     if not steps and not summaries:
         return []
     cost = _known("cost", _money)
@@ -235,12 +278,19 @@ def _route_reason(step: StepEvent) -> str:
 def _printed(title: str, rows: Sequence[Row]) -> str:
     if not rows:
         return f"{title.partition(':')[0]}: none"
-    headings = {name: name.removesuffix("_tokens").replace("_", " ") for name in rows[0]}
+    headings = {
+        name: name.removesuffix("_tokens").replace("_", " ") for name in rows[0]
+    }
     cells = [[_cell(name, value) for name, value in row.items()] for row in rows]
     numbers = {
-        headings[name] for row in rows for name, value in row.items() if isinstance(value, int | float | Decimal)
+        headings[name]
+        for row in rows
+        for name, value in row.items()
+        if isinstance(value, int | float | Decimal)
     }
-    return "\n".join([title, *aligned([list(headings.values()), *cells], right=numbers)])
+    return "\n".join(
+        [title, *aligned([list(headings.values()), *cells], right=numbers)]
+    )
 
 
 FORMATS = {
@@ -258,4 +308,8 @@ def _cell(name: str, value: Any) -> str:
         return f"{value:,.{MONEY_DIGITS}f}"
     if isinstance(value, int):
         return f"{value:,}"
-    return f"{value:{FORMATS.get(name, '.1%')}}" if isinstance(value, float) else escaped(value)
+    return (
+        f"{value:{FORMATS.get(name, '.1%')}}"
+        if isinstance(value, float)
+        else escaped(value)
+    )

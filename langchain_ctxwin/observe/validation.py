@@ -23,10 +23,14 @@ from langchain_ctxwin.util.memo import Lru, once
 SAMPLE_SHARE = 0.01  # of answers whose request is also counted exactly: a question to a provider, while usage is free
 DISCREPANCY = 0.3  # error above which a count is worth a look
 ACCURATE_WITHIN = 0.2  # error up to which a count is accurate
-MIN_ACCURATE_SHARE = 0.85  # of counts; under it what was learned about a model is not believed any more
+MIN_ACCURATE_SHARE = (
+    0.85  # of counts; under it what was learned about a model is not believed any more
+)
 MIN_SAMPLES = 20  # below, a share says little: of so many, four have to be off before it is too low
 WINDOW = 40  # latest comparisons: 17 to 40 tell a bias within 3 %, more would be slower to show that a model changed
-MAX_MODELS = 256  # remembered: dozens are in use, but gateways may make up a name per tenant
+MAX_MODELS = (
+    256  # remembered: dozens are in use, but gateways may make up a name per tenant
+)
 MAX_WAITING = 8  # requests for the counter; each keeps all its messages in memory, so these are few
 FLUSH_SECONDS = 5.0  # unless told: an endpoint that counts takes a fraction of a second
 SHARE_DIGITS = 3  # in the log: finer ones are noise of the sample
@@ -75,7 +79,9 @@ class Validator:
     Use:
         ```python
         nodes = ContextNodes(engine, validator=validator)
-        validator.accuracy(name)  # 0.95: of the latest 40 counts, 38 were at most 20 % off
+        validator.accuracy(
+            name
+        )  # 0.95: of the latest 40 counts, 38 were at most 20 % off
         ```
 
     Raises:
@@ -90,11 +96,15 @@ class Validator:
         random: Callable[[], float] = randomness.random,
     ) -> None:
         if not 0 <= share <= 1:
-            raise ConfigError(f"share={share!r} is not from 0 to 1: give a share of the answers, for example 0.01")
+            raise ConfigError(
+                f"share={share!r} is not from 0 to 1: give a share of the answers, for example 0.01"
+            )
         # A counter of requests is asked as such: called like a plain one, it may answer with its estimate.
         count: Any = getattr(counter, "count_request", None) or counter
         wanted = "a callable (messages, *, tools) -> int, or None"
-        self._count: Callable[..., Any] | None = expect(count, Callable | None, "counter", wanted)
+        self._count: Callable[..., Any] | None = expect(
+            count, Callable | None, "counter", wanted
+        )
         self._share, self._random = share, random
         self._worker = Worker("ctxwin-validation", max_waiting=MAX_WAITING)
         self._failures = FailureLog()
@@ -126,8 +136,13 @@ class Validator:
             count = partial(self._count, list(messages), tools=list(tools))
             try:
                 if not self._worker.submit(lambda: self._count_exactly(count, compare)):
-                    self._failures.note("validation.count_failed", f"{MAX_WAITING} requests wait for the counter")
-            except RuntimeError as error:  # the process may have no more threads, or is about to end
+                    self._failures.note(
+                        "validation.count_failed",
+                        f"{MAX_WAITING} requests wait for the counter",
+                    )
+            except (
+                RuntimeError
+            ) as error:  # the process may have no more threads, or is about to end
                 self._failures.note("validation.count_failed", reason_of(error))
 
     def accuracy(self, model: str) -> float | None:
@@ -147,18 +162,27 @@ class Validator:
         """Wait until all samples are counted or lost; false when that takes longer. Blocks its thread."""
         return self._worker.flush(timeout_seconds)
 
-    def _count_exactly(self, count: Callable[[], Any], compare: Callable[[int, str], None]) -> None:
+    def _count_exactly(
+        self, count: Callable[[], Any], compare: Callable[[int, str], None]
+    ) -> None:
         try:
             answer = count()
         except Exception as error:  # noqa: BLE001  # ends here: this thread is ours, and nobody waits for the count
-            self._failures.note("validation.count_failed", type(error).__name__)  # its text may quote the request
+            self._failures.note(
+                "validation.count_failed", type(error).__name__
+            )  # its text may quote the request
             return
         if counted := count_of(answer):
             compare(counted, "exact")
         else:
-            self._failures.note("validation.count_failed", f"the counter returned {type(answer).__name__}")
+            self._failures.note(
+                "validation.count_failed",
+                f"the counter returned {type(answer).__name__}",
+            )
 
-    def _compare(self, model: str, expected_tokens: int, counted_tokens: int, counted_by: str) -> None:
+    def _compare(
+        self, model: str, expected_tokens: int, counted_tokens: int, counted_by: str
+    ) -> None:
         """Remember the error; where it makes the accuracy too low, the model starts anew."""
         error = (expected_tokens - counted_tokens) / counted_tokens
         with self._lock:
@@ -166,7 +190,9 @@ class Validator:
             is_first = not any(abs(known) > DISCREPANCY for known in track.errors)
             track.errors.append(error)
             accuracy = track.accuracy or 0.0
-            is_too_low = len(track.errors) >= MIN_SAMPLES and accuracy < MIN_ACCURATE_SHARE
+            is_too_low = (
+                len(track.errors) >= MIN_SAMPLES and accuracy < MIN_ACCURATE_SHARE
+            )
             if is_too_low:
                 track.errors.clear()
                 track.resets += 1
@@ -180,4 +206,8 @@ class Validator:
                 error=round(error, SHARE_DIGITS),
             )
         if is_too_low:
-            log.warning("validation.accuracy_dropped", model=model, share=round(accuracy, SHARE_DIGITS))
+            log.warning(
+                "validation.accuracy_dropped",
+                model=model,
+                share=round(accuracy, SHARE_DIGITS),
+            )

@@ -4,7 +4,14 @@ read_conversations(paths)  ->  compare(conversations, policies, window)  ->  Rep
 """
 
 from langchain_ctxwin.replay.page import page
-from langchain_ctxwin.replay.playing import ReplayResult, Sent, compare, quiet, recommended, replay
+from langchain_ctxwin.replay.playing import (
+    ReplayResult,
+    Sent,
+    compare,
+    quiet,
+    recommended,
+    replay,
+)
 from langchain_ctxwin.replay.policies import PLAIN, Policy, candidates
 from langchain_ctxwin.replay.reading import Conversation, LeftOut, read_conversations
 

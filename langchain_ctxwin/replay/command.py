@@ -32,7 +32,12 @@ from langchain_ctxwin.replay.playing import (
 from langchain_ctxwin.replay.policies import PLAIN, Policy, candidates
 from langchain_ctxwin.replay.reader import LanguageModel, Read, read_conversation, table
 from langchain_ctxwin.replay.reading import Conversation, LeftOut, read_conversations
-from langchain_ctxwin.replay.threads import is_address, is_database, shown_address, thread_states
+from langchain_ctxwin.replay.threads import (
+    is_address,
+    is_database,
+    shown_address,
+    thread_states,
+)
 from langchain_ctxwin.util.log import aligned, say
 
 EXIT_FAILED = 1
@@ -66,16 +71,23 @@ def run_replay(args: argparse.Namespace) -> int:
     quiet()
     conversations = watch.passing(read_conversations(args.files, tell=watch.tell))
     try:
-        for so_far in compare(conversations, policies, args.window, jobs=args.jobs, tell=watch.tell):
+        for so_far in compare(
+            conversations, policies, args.window, jobs=args.jobs, tell=watch.tell
+        ):
             results = so_far
             watch.show(results[0].conversations)
     finally:
         watch.end()
     if not results:
-        shown = ", ".join(shown_address(place) if is_address(place) else place for place in args.files)
+        shown = ", ".join(
+            shown_address(place) if is_address(place) else place for place in args.files
+        )
         hint = f"; {counted(watch.faults, 'reason')} above" if watch.faults else ""
         raise ConfigError(f"{shown}: no conversation to replay{hint}")
-    done, seconds = results[0].conversations, max(time.monotonic() - watch.began, MIN_SECONDS)
+    done, seconds = (
+        results[0].conversations,
+        max(time.monotonic() - watch.began, MIN_SECONDS),
+    )
     told = f"{counted(done, 'conversation')} under {counted(len(policies), 'policy')} in {seconds:,.1f} s"
     _complain(f"{told}, {done / seconds:,.1f} a second")
     chosen = recommended(results) if args.recommend else results[0]
@@ -90,15 +102,23 @@ def run_replay(args: argparse.Namespace) -> int:
             watch.tell(LeftOut(f"--html {args.html}: {failure(watch.longest, error)}"))
         else:
             write_page(args.html, drawn)
-            _complain(f"drew {watch.longest.name} under {' '.join(policy.name.split())}: {args.html}")
+            _complain(
+                f"drew {watch.longest.name} under {' '.join(policy.name.split())}: {args.html}"
+            )
     return EXIT_FAILED if watch.left_out else 0
 
 
 def _run_reader(args: argparse.Namespace, policies: Sequence[Policy]) -> int:
     """Have a model read the requests, and print what each policy loses by it."""
-    reader, reads, watch = LanguageModel(args.reader), list[Read](), _Watch(is_kept=False)
+    reader, reads, watch = (
+        LanguageModel(args.reader),
+        list[Read](),
+        _Watch(is_kept=False),
+    )
     quiet()
-    for number, conversation in enumerate(watch.passing(read_conversations(args.files, tell=watch.tell)), 1):
+    for number, conversation in enumerate(
+        watch.passing(read_conversations(args.files, tell=watch.tell)), 1
+    ):
         try:
             reads += read_conversation(reader, conversation, policies, args.window)
         except Exception as error:  # noqa: BLE001  # one odd recording must not end a comparison of thousands
@@ -106,7 +126,9 @@ def _run_reader(args: argparse.Namespace, policies: Sequence[Policy]) -> int:
         watch.show(number)
     watch.end()
     if not reads:
-        raise ConfigError(f"{args.window:,} tokens: nothing ever had to leave that a model could read; lower --window")
+        raise ConfigError(
+            f"{args.window:,} tokens: nothing ever had to leave that a model could read; lower --window"
+        )
     for line in table(reads, [policy.name for policy in policies], args.margin):
         say(line)
     return EXIT_FAILED if watch.left_out else 0
@@ -121,11 +143,15 @@ def _require_sense(args: argparse.Namespace) -> None:
     if args.recommend and args.policy:
         raise ConfigError("--recommend tries settings of its own: leave out --policy")
     if args.recommend and args.output != "table":
-        raise ConfigError(f"--recommend prints a settings file: leave out --output {args.output}")
+        raise ConfigError(
+            f"--recommend prints a settings file: leave out --output {args.output}"
+        )
     if args.cached_price is not None and args.input_price is None:
         raise ConfigError("--cached-price says nothing alone: give --input-price, too")
     if args.reader and (args.recommend or args.html or args.output != "table"):
-        raise ConfigError("--reader prints a table of its own: leave out --recommend, --html and --output")
+        raise ConfigError(
+            "--reader prints a table of its own: leave out --recommend, --html and --output"
+        )
     if args.html:
         require_writable(args.html)
 
@@ -147,12 +173,17 @@ class _Watch:
 
     def passing(self, conversations: Iterable[Conversation]) -> Iterator[Conversation]:
         for self.read, conversation in enumerate(conversations, 1):
-            if self.is_kept and (self.longest is None or len(conversation.messages) > len(self.longest.messages)):
+            if self.is_kept and (
+                self.longest is None
+                or len(conversation.messages) > len(self.longest.messages)
+            ):
                 self.longest = conversation
             yield conversation
 
     def show(self, replayed: int) -> None:
-        if self.is_shown:  # how many there are is not known before the last file is read
+        if (
+            self.is_shown
+        ):  # how many there are is not known before the last file is read
             speed = replayed / max(time.monotonic() - self.began, MIN_SECONDS)
             told = f"{counted(replayed, 'conversation')} of {self.read:,} that were read, {speed:,.1f} a second"
             print(f"\r{told}", end="\x1b[K", file=sys.stderr, flush=True)
@@ -161,7 +192,10 @@ class _Watch:
         if self.is_shown and self.read:
             print(file=sys.stderr)
         if self.faults > MOST_TOLD:
-            say(f"{self.faults - MOST_TOLD:,} more such lines are not shown", file=sys.stderr)
+            say(
+                f"{self.faults - MOST_TOLD:,} more such lines are not shown",
+                file=sys.stderr,
+            )
 
 
 def counted(number: int, noun: str) -> str:
@@ -170,14 +204,24 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun if number == 1 else plural}"
 
 
-def _print(results: Sequence[ReplayResult], chosen: ReplayResult, args: argparse.Namespace) -> None:
+def _print(
+    results: Sequence[ReplayResult], chosen: ReplayResult, args: argparse.Namespace
+) -> None:
     rows = [result.to_dict(args.input_price, args.cached_price) for result in results]
     if args.recommend:
-        best = max(result.sufficiency for result in results if result.sufficiency is not None)
+        best = max(
+            result.sufficiency for result in results if result.sufficiency is not None
+        )
         cheapest = min(result.billed_per_request for result in results)
-        say(f"# of {len(results)} settings: shows {chosen.sufficiency:.3f} of what was needed (the best {best:.3f}),")
-        say(f"# billed {chosen.billed_per_request:,.0f} tokens per request (the cheapest {cheapest:,.0f}),")
-        say(f"# over {counted(chosen.conversations, 'conversation')} in a window of {chosen.window:,} tokens")
+        say(
+            f"# of {len(results)} settings: shows {chosen.sufficiency:.3f} of what was needed (the best {best:.3f}),"
+        )
+        say(
+            f"# billed {chosen.billed_per_request:,.0f} tokens per request (the cheapest {cheapest:,.0f}),"
+        )
+        say(
+            f"# over {counted(chosen.conversations, 'conversation')} in a window of {chosen.window:,} tokens"
+        )
         for line in chosen.policy.split("\n"):
             say(line)
     elif args.output == "json":
@@ -228,7 +272,9 @@ def run_inspect(args: argparse.Namespace) -> int:
     if is_database(args.source) and not (args.policy or args.step or args.html):
         lines = _live(*_chosen(thread_states(args.source, tell=_complain), args.thread))
     else:
-        named = ((one.name, one) for one in read_conversations([args.source], tell=_complain))
+        named = (
+            (one.name, one) for one in read_conversations([args.source], tell=_complain)
+        )
         _, conversation = _chosen(named, args.thread)
         policy = Policy.named(args.policy or "balanced")
         if args.html:
@@ -252,11 +298,17 @@ def _chosen(named: Iterator[tuple[str, Any]], wanted: str | None) -> tuple[str, 
         return found[0]
     if not found:
         raise ConfigError("there is no conversation to inspect")
-    names = ", ".join(name for name, _ in found[:MOST_NAMED]) + (", ..." if len(found) > MOST_NAMED else "")
-    raise ConfigError(f"there are several conversations, choose one with --thread: {names}")
+    names = ", ".join(name for name, _ in found[:MOST_NAMED]) + (
+        ", ..." if len(found) > MOST_NAMED else ""
+    )
+    raise ConfigError(
+        f"there are several conversations, choose one with --thread: {names}"
+    )
 
 
-def _at_request(conversation: Conversation, policy: Policy, window: int, number: int | None) -> Iterator[str]:
+def _at_request(
+    conversation: Conversation, policy: Policy, window: int, number: int | None
+) -> Iterator[str]:
     """The lines that tell of one request of a replay; of the last one, when no number is given."""
     sent = list[Sent]()
     try:
@@ -265,7 +317,9 @@ def _at_request(conversation: Conversation, policy: Policy, window: int, number:
         raise ConfigError(failure(conversation, error)) from error
     number = len(sent) if number is None else number
     if not 1 <= number <= len(sent):
-        raise ConfigError(f"--step {number}: {conversation.name} has {len(sent):,} requests under {policy.name}")
+        raise ConfigError(
+            f"--step {number}: {conversation.name} has {len(sent):,} requests under {policy.name}"
+        )
     now, limit = sent[number - 1], input_limit(window, policy)
     history = conversation.messages[conversation.begins :][: now.history]
     yield f"{conversation.name} under {policy.name}: request {number:,} of {len(sent):,}"
@@ -280,24 +334,39 @@ def _at_request(conversation: Conversation, policy: Policy, window: int, number:
     known = {message.id for message in history}
     for note in now.request:
         if note.id not in known and not isinstance(note, SystemMessage):
-            yield from ("", f"beside the messages ({note.type}):", text_of(note.content))
+            yield from (
+                "",
+                f"beside the messages ({note.type}):",
+                text_of(note.content),
+            )
 
 
 def _reasons(sent: Sequence[Sent], history: Sequence[AnyMessage]) -> dict[str, str]:
     """Say of each message whether the last of these requests shows it, and where it left."""
     now, why = sent[-1], dict[str, str]()
     shown = {message.id: message for message in now.request}
-    left = max((index for index, message in enumerate(history) if message.id not in shown), default=-1)
+    left = max(
+        (index for index, message in enumerate(history) if message.id not in shown),
+        default=-1,
+    )
     for index, message in enumerate(history):
         key = str(message.id)
         if message.id in shown:
             edited = shown[message.id].content != message.content
-            why[key] = "shortened" if edited else "kept although older" if index < left else "shown"
+            why[key] = (
+                "shortened"
+                if edited
+                else "kept although older"
+                if index < left
+                else "shown"
+            )
             continue
         gone = next(
             at
             for at, one in enumerate(sent, 1)
-            if (one.fits or one is now) and one.history > index and all(m.id != key for m in one.request)
+            if (one.fits or one is now)
+            and one.history > index
+            and all(m.id != key for m in one.request)
         )
         reason = sent[gone - 1].guard.get("reason", "")
         why[key] = f"left before request {gone:,}" + (f": {reason}" if reason else "")
@@ -308,7 +377,9 @@ def _live(thread: str, state: Mapping[str, Any]) -> Iterator[str]:
     """The lines that tell what the model sees of a thread, by the state that its checkpointer holds."""
     messages: Sequence[AnyMessage] = state["messages"]
     view, _ = read_key("context_view", state.get("context_view"))
-    record, report, guard = (state.get(f"context_{name}") or {} for name in ("record", "report", "guard"))
+    record, report, guard = (
+        state.get(f"context_{name}") or {} for name in ("record", "report", "guard")
+    )
     size = ""
     if {"total_tokens", "input_limit"} <= report.keys():
         told = f"{report['total_tokens']:,} of {report['input_limit']:,} tokens"
@@ -317,11 +388,17 @@ def _live(thread: str, state: Mapping[str, Any]) -> Iterator[str]:
     if guard.get("compactions"):
         yield f"{guard['compactions']:,} compactions, the last one because {guard.get('reason', 'of a request')}"
     yield ""
-    start = next((i for i, m in enumerate(messages) if view.start and m.id == view.start.id), 0)
+    start = next(
+        (i for i, m in enumerate(messages) if view.start and m.id == view.start.id), 0
+    )
     pinned, why = {position.id for position in view.pinned}, dict[str, str]()
     for index, message in enumerate(messages):
         key = message.id or ""
-        if index < start and key not in pinned and not isinstance(message, SystemMessage):
+        if (
+            index < start
+            and key not in pinned
+            and not isinstance(message, SystemMessage)
+        ):
             why[key] = "left the view"
         elif key in view.cleared:
             why[key] = "cleared"
@@ -339,7 +416,12 @@ def _live(thread: str, state: Mapping[str, Any]) -> Iterator[str]:
 def _told(messages: Sequence[AnyMessage], why: Mapping[str, str]) -> Iterator[str]:
     for number, message in enumerate(messages, 1):
         calls = message.tool_calls if isinstance(message, AIMessage) else ()
-        said = " ".join([text_of(message.content), *(f"-> {call['name']}({call['args']})" for call in calls)])
+        said = " ".join(
+            [
+                text_of(message.content),
+                *(f"-> {call['name']}({call['args']})" for call in calls),
+            ]
+        )
         text = " ".join(said.split())
         short = text if len(text) <= LINE_CHARS else f"{text[:LINE_CHARS]}..."
         yield f"{number:>5} {message.type:<7}{why.get(message.id or '', ''):<20} {short}"

@@ -22,13 +22,27 @@ from langchain_core.messages.content import KNOWN_BLOCK_TYPES
 from langchain_core.messages.tool import invalid_tool_call, tool_call
 from pydantic import ValidationError
 
-from langchain_ctxwin.core.blocks import CALL_TYPES, MEDIA_TYPES, REASONING_TYPES, RESULT_TYPES
+from langchain_ctxwin.core.blocks import (
+    CALL_TYPES,
+    MEDIA_TYPES,
+    REASONING_TYPES,
+    RESULT_TYPES,
+)
 from langchain_ctxwin.errors import ConfigError
 
-HALF = re.compile(r"\\u[dD][89a-fA-F]")  # how JSON escapes half of a character outside the first plane
+HALF = re.compile(
+    r"\\u[dD][89a-fA-F]"
+)  # how JSON escapes half of a character outside the first plane
 ROLES = {"human", "user", "ai", "assistant", "system", "developer", "tool", "function"}
-TEXTS = ("content", "text", "refusal")  # where a message may say something; the first that does is read
-TEXT_BLOCKS = {"input_text", "output_text"}  # what the blocks of OpenAI's Responses API call a text
+TEXTS = (
+    "content",
+    "text",
+    "refusal",
+)  # where a message may say something; the first that does is read
+TEXT_BLOCKS = {
+    "input_text",
+    "output_text",
+}  # what the blocks of OpenAI's Responses API call a text
 
 SILENT = {
     "role", "type", "id", "uuid", "name", "content", "timestamp", "created_at", "createdAt", "metadata", "model",
@@ -37,10 +51,23 @@ SILENT = {
 }  # fmt: skip
 """Fields in which a message says nothing."""
 
-SAYING = {"reasoning_content", "reasoning", "thinking", "audio", "function_call", "tool_calls"}
+SAYING = {
+    "reasoning_content",
+    "reasoning",
+    "thinking",
+    "audio",
+    "function_call",
+    "tool_calls",
+}
 """Fields, kept beside the content, in which a message says something that integrations send again."""
 
-BLOCKS = KNOWN_BLOCK_TYPES | CALL_TYPES | RESULT_TYPES.keys() | MEDIA_TYPES.keys() | REASONING_TYPES
+BLOCKS = (
+    KNOWN_BLOCK_TYPES
+    | CALL_TYPES
+    | RESULT_TYPES.keys()
+    | MEDIA_TYPES.keys()
+    | REASONING_TYPES
+)
 """Types of blocks that say something without a text."""
 
 MAX_DEPTH = 100  # lists and objects inside each other: more than any schema of a tool has, less than ends a program
@@ -65,7 +92,11 @@ def loads(text: str) -> Any:
 def _is_deep(value: Any) -> bool:
     level = [value]
     for _ in range(MAX_DEPTH):
-        lists = (one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list))
+        lists = (
+            one.values() if isinstance(one, dict) else one
+            for one in level
+            if isinstance(one, dict | list)
+        )
         level = [inner for one in lists for inner in one]
         if not level:
             return False
@@ -84,7 +115,12 @@ def _whole(value: Any) -> Any:
 
 def is_pair(said: Any) -> bool:
     """True for a message as LangChain's users write it, `("human", "Hello")`."""
-    return isinstance(said, list | tuple) and len(said) == 2 and isinstance(said[0], str) and said[0] in ROLES  # noqa: PLR2004  # a pair
+    return (
+        isinstance(said, list | tuple)
+        and len(said) == 2  # noqa: PLR2004
+        and isinstance(said[0], str)
+        and said[0] in ROLES
+    )  # a pair
 
 
 def read_message(said: Any) -> list[BaseMessage]:
@@ -111,8 +147,13 @@ def read_message(said: Any) -> list[BaseMessage]:
         _require_saying(read, said)
     for message in read:
         if not isinstance(message, BaseMessage) or isinstance(message, RemoveMessage):
-            raise ConfigError(f"{type(message).__name__} is no message of a conversation")
-    return [message_chunk_to_message(one) if isinstance(one, BaseMessageChunk) else one for one in read]
+            raise ConfigError(
+                f"{type(message).__name__} is no message of a conversation"
+            )
+    return [
+        message_chunk_to_message(one) if isinstance(one, BaseMessageChunk) else one
+        for one in read
+    ]
 
 
 def _require_saying(read: Sequence[BaseMessage], said: Mapping[str, Any]) -> None:
@@ -120,14 +161,27 @@ def _require_saying(read: Sequence[BaseMessage], said: Mapping[str, Any]) -> Non
     if any(map(_says_something, read)):
         return
     unread = {kind for message in read for kind in _kinds(message)} - {"text"}
-    unread |= {name for name, value in said.items() if isinstance(value, str | list | Mapping) and value} - SILENT
+    unread |= {
+        name
+        for name, value in said.items()
+        if isinstance(value, str | list | Mapping) and value
+    } - SILENT
     if unread or said.keys().isdisjoint({*TEXTS, "tool_calls"}):
-        raise ConfigError(f"it says nothing that is understood: it has {', '.join(sorted(unread)) or 'no content'}")
+        raise ConfigError(
+            f"it says nothing that is understood: it has {', '.join(sorted(unread)) or 'no content'}"
+        )
 
 
 def _says_something(message: BaseMessage) -> bool:
-    calls = isinstance(message, AIMessage) and (message.tool_calls or message.invalid_tool_calls)
-    is_said = message.text or calls or message.additional_kwargs.keys() & SAYING or _kinds(message) & BLOCKS
+    calls = isinstance(message, AIMessage) and (
+        message.tool_calls or message.invalid_tool_calls
+    )
+    is_said = (
+        message.text
+        or calls
+        or message.additional_kwargs.keys() & SAYING
+        or _kinds(message) & BLOCKS
+    )
     return bool(is_said) or isinstance(message, ToolMessage)
 
 
@@ -143,32 +197,61 @@ def _of_parts(said: Mapping[str, Any]) -> Iterator[BaseMessage]:
         kind = part.get("type") if isinstance(part, Mapping) else None
         if not isinstance(kind, str):
             raise ConfigError("it has a part without `type`")
-        if kind.startswith(("data-", "source")):  # shown to people, and sent to no model
+        if kind.startswith(
+            ("data-", "source")
+        ):  # shown to people, and sent to no model
             continue
         about = part.get("toolInvocation", part)
         if "toolCallId" in about:
             name = about.get("toolName") or kind.removeprefix("tool-")
-            calls.append({"id": about["toolCallId"], "name": name, "input": about.get("input", about.get("args"))})
+            calls.append(
+                {
+                    "id": about["toolCallId"],
+                    "name": name,
+                    "input": about.get("input", about.get("args")),
+                }
+            )
             results += _result_of(about)
             continue
         if calls:  # what follows them belongs to the next step
-            yield from (*_of_role({**said, "content": content, "tool_calls": calls}), *results)
+            yield from (
+                *_of_role({**said, "content": content, "tool_calls": calls}),
+                *results,
+            )
             content, calls, results = [], [], []
         if kind in {"text", "reasoning"}:
             content.append({"type": kind, kind: part["text"]})
-        elif kind == "file" and str(part.get("mediaType") or part.get("mimeType")).startswith("image/"):
-            content.append({"type": "image_url", "image_url": {"url": part.get("url") or part["data"]}})
+        elif kind == "file" and str(
+            part.get("mediaType") or part.get("mimeType")
+        ).startswith("image/"):
+            content.append(
+                {
+                    "type": "image_url",
+                    "image_url": {"url": part.get("url") or part["data"]},
+                }
+            )
         elif kind != "step-start":
             raise ConfigError(f"it has a part {kind!r}, which is not read")
     if content or calls:
-        yield from (*_of_role({**said, "content": content, "tool_calls": calls}), *results)
+        yield from (
+            *_of_role({**said, "content": content, "tool_calls": calls}),
+            *results,
+        )
 
 
 def _result_of(call: Mapping[str, Any]) -> Iterator[ToolMessage]:
     """The result that stands in the part of its call; none while it is waited for."""
-    for name, status in (("output", "success"), ("result", "success"), ("errorText", "error")):
+    for name, status in (
+        ("output", "success"),
+        ("result", "success"),
+        ("errorText", "error"),
+    ):
         if call.get(name) is not None:
-            made = call[name] if isinstance(call[name], str) else json.dumps(call[name], ensure_ascii=False)
+            made = (
+                call[name]
+                if isinstance(call[name], str)
+                else json.dumps(call[name], ensure_ascii=False)
+            )
             yield ToolMessage(made, tool_call_id=str(call["toolCallId"]), status=status)
             return
 
@@ -178,19 +261,32 @@ def _of_role(said: Mapping[str, Any]) -> Iterator[BaseMessage]:
     role = said.get("role") or said.get("type")
     if not isinstance(role, str):
         raise ConfigError("it has no `role`")
-    if role.endswith("MessageChunk"):  # LangChain's types of streamed messages, `AIMessageChunk`
+    if role.endswith(
+        "MessageChunk"
+    ):  # LangChain's types of streamed messages, `AIMessageChunk`
         role = role.removesuffix("MessageChunk").lower()
     if role not in ROLES:
         raise ConfigError(f"unknown role {role!r}")
     # ids are given anew, null is what a message does not say
     given = {"id", "role", "type", "parts"}
-    fields = {key: value for key, value in said.items() if value is not None and key not in given}
+    fields = {
+        key: value
+        for key, value in said.items()
+        if value is not None and key not in given
+    }
     content = fields["content"] = _content(fields)
     if role == "tool" and "tool_call_id" not in fields:
         raise ConfigError("it is a tool result without `tool_call_id`")
     # Anthropic's calls and results are blocks of the content
-    blocks = [block for block in content if isinstance(block, Mapping)] if isinstance(content, list) else []
-    calls, invalid = fields.pop("tool_calls", None), fields.pop("invalid_tool_calls", [])
+    blocks = (
+        [block for block in content if isinstance(block, Mapping)]
+        if isinstance(content, list)
+        else []
+    )
+    calls, invalid = (
+        fields.pop("tool_calls", None),
+        fields.pop("invalid_tool_calls", []),
+    )
     if role in {"ai", "assistant"}:
         uses = [block for block in blocks if block.get("type") == "tool_use"]
         yield _answer(fields, uses if calls is None else calls, invalid)
@@ -199,7 +295,11 @@ def _of_role(said: Mapping[str, Any]) -> Iterator[BaseMessage]:
     for block in blocks if role in {"human", "user"} else ():
         if block.get("type") == "tool_result":
             status = "error" if block.get("is_error") else "success"
-            yield ToolMessage(block.get("content") or "", tool_call_id=block["tool_use_id"], status=status)
+            yield ToolMessage(
+                block.get("content") or "",
+                tool_call_id=block["tool_use_id"],
+                status=status,
+            )
             results.add(id(block))
     if results:
         fields["content"] = [one for one in content if id(one) not in results]
@@ -212,11 +312,18 @@ def _content(fields: dict[str, Any]) -> Any:
     name = next((name for name in TEXTS if fields.get(name)), "content")
     content = fields.pop(name, "")
     if not isinstance(content, str | list):
-        raise ConfigError(f"its {name} is {type(content).__name__}, neither text nor a list")
+        raise ConfigError(
+            f"its {name} is {type(content).__name__}, neither text nor a list"
+        )
     if isinstance(content, str):
         return content
-    is_text = [isinstance(one, Mapping) and one.get("type") in TEXT_BLOCKS for one in content]
-    return [{**one, "type": "text"} if is_it else one for one, is_it in zip(content, is_text, strict=True)]
+    is_text = [
+        isinstance(one, Mapping) and one.get("type") in TEXT_BLOCKS for one in content
+    ]
+    return [
+        {**one, "type": "text"} if is_it else one
+        for one, is_it in zip(content, is_text, strict=True)
+    ]
 
 
 def _answer(fields: dict[str, Any], calls: Any, invalid: Any) -> BaseMessage:
@@ -225,8 +332,14 @@ def _answer(fields: dict[str, Any], calls: Any, invalid: Any) -> BaseMessage:
     read = [_call(call) for call in calls]
     valid = [call for call in read if call["type"] == "tool_call"]
     invalid = [*(call for call in read if call["type"] != "tool_call"), *invalid]
-    (message,) = convert_to_messages([{**fields, "role": "assistant", "tool_calls": valid}])
-    return AIMessage(**{**message.model_dump(), "invalid_tool_calls": invalid}) if invalid else message
+    (message,) = convert_to_messages(
+        [{**fields, "role": "assistant", "tool_calls": valid}]
+    )
+    return (
+        AIMessage(**{**message.model_dump(), "invalid_tool_calls": invalid})
+        if invalid
+        else message
+    )
 
 
 def _call(call: Any) -> Any:
@@ -235,18 +348,24 @@ def _call(call: Any) -> Any:
         raise ConfigError(f"a tool call is {type(call).__name__}, not an object")
     inner = call.get("function")
     inner = inner if isinstance(inner, Mapping) else call
-    given = next((inner[key] for key in ("arguments", "args", "input") if key in inner), None)
+    given = next(
+        (inner[key] for key in ("arguments", "args", "input") if key in inner), None
+    )
     name, key = inner.get("name"), call.get("id")
     key = None if key is None else str(key)
     try:
         arguments = (loads(given) if given and isinstance(given, str) else given) or {}
         if isinstance(name, str) and isinstance(arguments, Mapping):
             return tool_call(name=name, args=dict(arguments), id=key)
-        error = "its arguments are no object" if isinstance(name, str) else "it has no name"
+        error = (
+            "its arguments are no object" if isinstance(name, str) else "it has no name"
+        )
     except (ValueError, RecursionError) as fault:
         error = f"its arguments are no JSON: {fault}"
     text = given if isinstance(given, str) else json.dumps(given)
-    return invalid_tool_call(name=name if isinstance(name, str) else None, args=text, id=key, error=error)
+    return invalid_tool_call(
+        name=name if isinstance(name, str) else None, args=text, id=key, error=error
+    )
 
 
 def short(error: BaseException) -> str:

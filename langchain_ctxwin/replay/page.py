@@ -57,23 +57,39 @@ def page(
         "result": result.to_dict(),
         "results": [one.to_dict(input_price, cached_price) for one in results],
         "regions": list(REGIONS.values()),
-        "messages": [{"role": message.type, "text": _shown(message)} for message in messages],
+        "messages": [
+            {"role": message.type, "text": _shown(message)} for message in messages
+        ],
         "steps": [_step(one, messages, places, texts) for one in sent],
     }
     data["texts"] = list(texts)
-    told = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")  # so that no text ends the script
-    told = told.encode(errors="replace").decode()  # recordings hold halves of characters, which no file takes
-    return (files(__package__) / "page.html").read_text(encoding="utf-8").replace("__DATA__", told)
+    told = json.dumps(data, ensure_ascii=False).replace(
+        "<", "\\u003c"
+    )  # so that no text ends the script
+    told = told.encode(
+        errors="replace"
+    ).decode()  # recordings hold halves of characters, which no file takes
+    return (
+        (files(__package__) / "page.html")
+        .read_text(encoding="utf-8")
+        .replace("__DATA__", told)
+    )
 
 
 def require_writable(path: Path) -> None:
     """Refuse a place for a page before the work, not behind it."""
     if path.exists() and not path.is_file():
-        raise ConfigError(f"--html {path}: this is no file that a page could replace; give the name of one")
+        raise ConfigError(
+            f"--html {path}: this is no file that a page could replace; give the name of one"
+        )
     if not path.parent.is_dir():
-        raise ConfigError(f"--html {path}: there is no folder {path.parent}; make it first")
+        raise ConfigError(
+            f"--html {path}: there is no folder {path.parent}; make it first"
+        )
     if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise ConfigError(f"--html {path}: nothing may be written there; give another place")
+        raise ConfigError(
+            f"--html {path}: nothing may be written there; give another place"
+        )
 
 
 def write_page(path: Path, text: str) -> None:
@@ -85,20 +101,39 @@ def write_page(path: Path, text: str) -> None:
 
 
 def _step(
-    sent: Sent, messages: Sequence[AnyMessage], places: dict[str | None, int], texts: dict[str, int]
+    sent: Sent,
+    messages: Sequence[AnyMessage],
+    places: dict[str | None, int],
+    texts: dict[str, int],
 ) -> dict[str, Any]:
     """What the page says of one request; texts that several requests show are kept once, and named by number."""
 
     def kept(message: AnyMessage) -> int:
         return texts.setdefault(_shown(message), len(texts))
 
-    known = [(places[message.id], message) for message in sent.request if message.id in places]
-    notes = [m for m in sent.request if m.id not in places and not isinstance(m, SystemMessage)]
+    known = [
+        (places[message.id], message)
+        for message in sent.request
+        if message.id in places
+    ]
+    notes = [
+        m
+        for m in sent.request
+        if m.id not in places and not isinstance(m, SystemMessage)
+    ]
     sizes = [sent.report.get(f"{name}_tokens", 0) for name in REGIONS]
-    if any(sizes):  # the report estimates: its proportions are those of what was counted
+    if any(
+        sizes
+    ):  # the report estimates: its proportions are those of what was counted
         sizes = [round(size * sent.tokens / sum(sizes)) for size in sizes]
     else:  # of a plain policy, as far as they are known
-        sizes = [min(sent.fixed_tokens, sent.tokens), 0, 0, 0, max(0, sent.tokens - sent.fixed_tokens)]
+        sizes = [
+            min(sent.fixed_tokens, sent.tokens),
+            0,
+            0,
+            0,
+            max(0, sent.tokens - sent.fixed_tokens),
+        ]
     runs = list[list[int]]()
     for place in sorted(place for place, _ in known):
         if runs and place == runs[-1][1] + 1:
@@ -113,7 +148,11 @@ def _step(
         "sizes": sizes,
         "history": sent.history,
         "shown": runs,
-        "edited": [[place, kept(m)] for place, m in known if m.content != messages[place].content],
+        "edited": [
+            [place, kept(m)]
+            for place, m in known
+            if m.content != messages[place].content
+        ],
         "notes": [kept(message) for message in notes],
         "missing": sent.missing,
         "compaction": is_compaction,
@@ -124,6 +163,13 @@ def _step(
 def _shown(message: AnyMessage) -> str:
     """The text of a message with its calls, its beginning where it is long."""
     calls = message.tool_calls if isinstance(message, AIMessage) else ()
-    told = (f"→ {call['name']}({json.dumps(call['args'], ensure_ascii=False, default=str)})" for call in calls)
+    told = (
+        f"→ {call['name']}({json.dumps(call['args'], ensure_ascii=False, default=str)})"
+        for call in calls
+    )
     text = "\n".join(filter(None, (text_of(message.content), *told)))
-    return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]} … ({len(text):,} characters)"
+    return (
+        text
+        if len(text) <= SHOWN_CHARS
+        else f"{text[:SHOWN_CHARS]} … ({len(text):,} characters)"
+    )

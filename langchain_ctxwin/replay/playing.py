@@ -28,7 +28,12 @@ from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.counting import VocabularyCounter
 from langchain_ctxwin.engine import ContextEngine
-from langchain_ctxwin.errors import BudgetExceededError, ConfigError, expect, expect_each
+from langchain_ctxwin.errors import (
+    BudgetExceededError,
+    ConfigError,
+    expect,
+    expect_each,
+)
 from langchain_ctxwin.replay.messages import short
 from langchain_ctxwin.replay.policies import Policy
 from langchain_ctxwin.replay.reading import Conversation, LeftOut, Tell
@@ -39,7 +44,9 @@ CACHED_PRICE = 0.1
 RESERVE_SHARE = 0.25  # of the window, for the answer, where nothing else is said: as everywhere in this package
 MILLION = 1_000_000  # tokens that providers state their prices for
 WAITING = 4  # conversations that are read ahead for each process
-TOLERATED_LOSS = 0.01  # sufficiency that may be given up for a lower bill: one value in a hundred
+TOLERATED_LOSS = (
+    0.01  # sufficiency that may be given up for a lower bill: one value in a hundred
+)
 
 VOCABULARY, FAMILY = "o200k_base", "openai"
 """What requests are counted with: exactly with the extra `exact`, else by the estimator of the same family."""
@@ -79,12 +86,16 @@ class ReplayResult:
 
     def __add__(self, other: ReplayResult) -> ReplayResult:
         """Return the sums of both."""
-        names = [one.name for one in fields(self) if one.name not in {"policy", "window"}]
+        names = [
+            one.name for one in fields(self) if one.name not in {"policy", "window"}
+        ]
         return self.plus(**{name: getattr(other, name) for name in names})
 
     def plus(self, **added: float) -> ReplayResult:
         """Return the result with something added to its sums."""
-        sums: dict[str, Any] = {name: getattr(self, name) + amount for name, amount in added.items()}
+        sums: dict[str, Any] = {
+            name: getattr(self, name) + amount for name, amount in added.items()
+        }
         return replace(self, **sums)
 
     @property
@@ -120,14 +131,32 @@ class ReplayResult:
             cached_price: of a million tokens that the provider has in its cache; by default a tenth of the other.
         """
         cached = CACHED_PRICE * input_price if cached_price is None else cached_price
-        return ((self.sent_tokens - self.shared_tokens) * input_price + self.shared_tokens * cached) / MILLION
+        return (
+            (self.sent_tokens - self.shared_tokens) * input_price
+            + self.shared_tokens * cached
+        ) / MILLION
 
-    def to_dict(self, input_price: float | None = None, cached_price: float | None = None) -> dict[str, Any]:
+    def to_dict(
+        self, input_price: float | None = None, cached_price: float | None = None
+    ) -> dict[str, Any]:
         """Return every figure as plain values, with the cost where the price of a million tokens is given."""
         figures = {one.name: getattr(self, one.name) for one in fields(self)}
-        derived = ("unsent", "sufficiency", "billed_per_request", "utilization", "prefix_stability")
-        figures |= {name: None if (x := getattr(self, name)) is None else round(x, 4) for name in derived}
-        cost = {} if input_price is None else {"cost": round(self.cost(input_price, cached_price), 6)}
+        derived = (
+            "unsent",
+            "sufficiency",
+            "billed_per_request",
+            "utilization",
+            "prefix_stability",
+        )
+        figures |= {
+            name: None if (x := getattr(self, name)) is None else round(x, 4)
+            for name in derived
+        }
+        cost = (
+            {}
+            if input_price is None
+            else {"cost": round(self.cost(input_price, cached_price), 6)}
+        )
         return {**figures, "billed_tokens": round(self.billed_tokens), **cost}
 
 
@@ -163,7 +192,11 @@ class Sent:
 
 
 def replay(
-    conversation: Conversation, policy: Policy, window: int, *, heard: Callable[[Sent], None] | None = None
+    conversation: Conversation,
+    policy: Policy,
+    window: int,
+    *,
+    heard: Callable[[Sent], None] | None = None,
 ) -> ReplayResult:
     """Return what the requests of one conversation would have been.
 
@@ -176,7 +209,12 @@ def replay(
     Raises:
         ConfigError: the window leaves no room for input.
     """
-    expect(conversation, Conversation, "conversation", "a Conversation, for example of read_conversations")
+    expect(
+        conversation,
+        Conversation,
+        "conversation",
+        "a Conversation, for example of read_conversations",
+    )
     return _Play(conversation, policy, window, heard).run()
 
 
@@ -224,24 +262,43 @@ def recommended(results: Sequence[ReplayResult]) -> ReplayResult:
     Raises:
         ConfigError: nothing had to leave, or nothing that was needed had been seen before: all settings are as good.
     """
-    expect_each(results, ReplayResult, "results", "a list of ReplayResults, as compare yields it")
+    expect_each(
+        results,
+        ReplayResult,
+        "results",
+        "a list of ReplayResults, as compare yields it",
+    )
     fewest = min((result.unsent for result in results), default=0)
-    telling = [result for result in results if result.unsent == fewest and result.sent and result.needed]
+    telling = [
+        result
+        for result in results
+        if result.unsent == fewest and result.sent and result.needed
+    ]
     if not telling:
         raise ConfigError(
             "nothing to recommend by: no call needed what had to leave before it; give longer "
             "conversations or a smaller --window"
         )
     best = max(result.shown / result.needed for result in telling)
-    good = [result for result in telling if result.shown / result.needed >= best - TOLERATED_LOSS]
+    good = [
+        result
+        for result in telling
+        if result.shown / result.needed >= best - TOLERATED_LOSS
+    ]
     return min(good, key=lambda result: result.billed_per_request)
 
 
 def _each(
-    conversations: Iterable[Conversation], policies: Sequence[Policy], window: int, workers: int
+    conversations: Iterable[Conversation],
+    policies: Sequence[Policy],
+    window: int,
+    workers: int,
 ) -> Iterator[list[ReplayResult] | str]:
     """The results of each conversation, or why there are none; no more are read than are worked on."""
-    play, coming = partial(_played, policies=policies, window=window), iter(conversations)
+    play, coming = (
+        partial(_played, policies=policies, window=window),
+        iter(conversations),
+    )
     if workers == 1:
         yield from map(play, coming)
         return
@@ -267,10 +324,14 @@ def _begin() -> None:
 
 def quiet() -> None:
     """Log nothing below errors in this process: a replay of a year would tell of each compaction."""
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR)
+    )
 
 
-def _played(conversation: Conversation, policies: Sequence[Policy], window: int) -> list[ReplayResult] | str:
+def _played(
+    conversation: Conversation, policies: Sequence[Policy], window: int
+) -> list[ReplayResult] | str:
     try:
         return [replay(conversation, policy, window) for policy in policies]
     except Exception as error:  # noqa: BLE001  # one odd recording must not end a comparison of thousands
@@ -286,11 +347,16 @@ def failure(conversation: Conversation, error: Exception) -> str:
 def input_limit(window: int, policy: Policy) -> int:
     """Return the tokens that a request may have in a window under a policy."""
     limits = _limits(window)
-    return limits.input_limit(limits.output_reserve(policy.config.output_reserve if policy.config else None))
+    return limits.input_limit(
+        limits.output_reserve(policy.config.output_reserve if policy.config else None)
+    )
 
 
 def _limits(window: int) -> ModelLimits:
-    return ModelLimits(context_window=window, requested_output_tokens=max(1, int(RESERVE_SHARE * window)))
+    return ModelLimits(
+        context_window=window,
+        requested_output_tokens=max(1, int(RESERVE_SHARE * window)),
+    )
 
 
 class _RefusedError(ContextOverflowError):
@@ -299,7 +365,11 @@ class _RefusedError(ContextOverflowError):
 
 class _Play:
     def __init__(
-        self, conversation: Conversation, policy: Policy, window: int, heard: Callable[[Sent], None] | None
+        self,
+        conversation: Conversation,
+        policy: Policy,
+        window: int,
+        heard: Callable[[Sent], None] | None,
     ) -> None:
         self.heard, self.tools = heard, list(conversation.tools) or None
         try:
@@ -315,13 +385,22 @@ class _Play:
         self.room = self.limit - self.fixed
         self.state: dict[str, Any] = {"messages": []}
         self.reply, self.needs = AIMessage(""), list[str]()
-        self.before, self.tried = list[AnyMessage](), list[AnyMessage]()  # the request sent last, and built last
-        self.moment: Mapping[str, Any] = {}  # the state of ours when its request was built
+        self.before, self.tried = (
+            list[AnyMessage](),
+            list[AnyMessage](),
+        )  # the request sent last, and built last
+        self.moment: Mapping[
+            str, Any
+        ] = {}  # the state of ours when its request was built
         self.plain = policy.make(max(0, self.room), self.size) if policy.make else None
         if self.plain is None:
-            engine = ContextEngine(_limits(window), counter=TokenEstimator(FAMILY), config=policy.config)
+            engine = ContextEngine(
+                _limits(window), counter=TokenEstimator(FAMILY), config=policy.config
+            )
             prompt = "\n\n".join(text_of(message.content) for message in self.system)
-            self.nodes = ContextNodes(engine, system_prompt=prompt, tools=list(conversation.tools))
+            self.nodes = ContextNodes(
+                engine, system_prompt=prompt, tools=list(conversation.tools)
+            )
             self.model = self.nodes.model_node(self._answer)
 
     def size(self, message: AnyMessage) -> int:
@@ -338,7 +417,9 @@ class _Play:
                 has_to_leave = sum(map(self.size, history)) > self.room
                 self.needs = needed_values(message, texts) if has_to_leave else []
                 self._ask(message, history)
-                is_last = not (message.tool_calls or message.invalid_tool_calls)  # of its turn
+                is_last = not (
+                    message.tool_calls or message.invalid_tool_calls
+                )  # of its turn
             is_asked = is_asked or isinstance(message, HumanMessage)
             history.append(message)
             texts.append(_text(message))
@@ -357,7 +438,12 @@ class _Play:
             view = self.plain.view(history)
             self._send([*self.system, *view], is_sendable=bool(view))
         if self.result.sent == sent:
-            self._hear(self.tried, self.count(self.tried, tools=self.tools), tuple(self.needs), fits=False)
+            self._hear(
+                self.tried,
+                self.count(self.tried, tools=self.tools),
+                tuple(self.needs),
+                fits=False,
+            )
 
     def _ask_ours(self) -> None:
         state = dict(self.state)
@@ -367,18 +453,26 @@ class _Play:
                     state |= getattr(self.nodes, node).invoke(state)
             state |= self.nodes.build_messages.invoke(state)
             self.moment = state
-            state |= {key: value for key, value in self.model.invoke(state).items() if key != "messages"}
+            state |= {
+                key: value
+                for key, value in self.model.invoke(state).items()
+                if key != "messages"
+            }
         except BudgetExceededError:
             self.result = self.result.plus(refused=1)
         except _RefusedError:
             pass  # counted when it was said; nothing smaller was possible
-        self.state = {key: value for key, value in state.items() if key != "llm_input_messages"}
+        self.state = {
+            key: value for key, value in state.items() if key != "llm_input_messages"
+        }
 
     def _answer(self, request: list[AnyMessage]) -> AIMessage:
         """Answer as recorded; refuse what is too large, as a provider does."""
         tokens = self._send(request)
         if tokens > self.limit:
-            raise _RefusedError(f"prompt is too long: {tokens} tokens > {self.limit} maximum")
+            raise _RefusedError(
+                f"prompt is too long: {tokens} tokens > {self.limit} maximum"
+            )
         usage = {"input_tokens": tokens, "output_tokens": 1, "total_tokens": tokens + 1}
         return self.reply.model_copy(update={"usage_metadata": usage})
 
@@ -403,20 +497,31 @@ class _Play:
         self.before = request
         return tokens
 
-    def _hear(self, request: list[AnyMessage], tokens: int, missing: tuple[str, ...], *, fits: bool = True) -> Sent:
+    def _hear(
+        self,
+        request: list[AnyMessage],
+        tokens: int,
+        missing: tuple[str, ...],
+        *,
+        fits: bool = True,
+    ) -> Sent:
         """Measure a request beside the one that was sent before it, and tell of it."""
         shared = 0
         if fits:
             pairs = zip(map(_told, self.before), map(_told, request), strict=False)
             shared = min(len(self.before), len(request))
-            shared = next((n for n, (one, other) in enumerate(pairs) if one != other), shared)
+            shared = next(
+                (n for n, (one, other) in enumerate(pairs) if one != other), shared
+            )
         sent = Sent(
             request=request,
             fits=fits,
             is_extended=shared == len(self.before),
             history=len(self.state["messages"]),
             tokens=tokens,
-            cached_tokens=self.count(request[:shared], tools=self.tools) if shared else 0,
+            cached_tokens=self.count(request[:shared], tools=self.tools)
+            if shared
+            else 0,
             fixed_tokens=self.fixed,
             missing=missing,
             report=self.moment.get("context_report") or {},
@@ -428,8 +533,17 @@ class _Play:
 
 
 def _text(message: AnyMessage) -> str:
-    calls = [*message.tool_calls, *message.invalid_tool_calls] if isinstance(message, AIMessage) else []
-    return " ".join([text_of(message.content), *(f"{call['name']} {call['args']}" for call in calls)])
+    calls = (
+        [*message.tool_calls, *message.invalid_tool_calls]
+        if isinstance(message, AIMessage)
+        else []
+    )
+    return " ".join(
+        [
+            text_of(message.content),
+            *(f"{call['name']} {call['args']}" for call in calls),
+        ]
+    )
 
 
 def _told(message: AnyMessage) -> tuple[Any, ...]:
@@ -500,5 +614,9 @@ def _in_arguments(value: object) -> Iterator[str]:
             yield from _in_arguments(item)
     elif isinstance(value, str):
         yield from identifiers(value)
-    elif isinstance(value, int | float) and not isinstance(value, bool) and len(str(value)) >= MIN_NUMBER_CHARS:
+    elif (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and len(str(value)) >= MIN_NUMBER_CHARS
+    ):
         yield str(value)

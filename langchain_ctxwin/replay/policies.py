@@ -65,13 +65,22 @@ class Policy:
         if Path(text).is_file():
             return cls(name=text, config=ContextConfig.from_file(text))
         known = ", ".join((*PRESETS, *PLAIN))
-        raise ConfigError(f"--policy {text}: give one of {known}, or a file with settings of ContextConfig")
+        raise ConfigError(
+            f"--policy {text}: give one of {known}, or a file with settings of ContextConfig"
+        )
 
 
 def candidates() -> list[Policy]:
     """Return the settings that a recommendation chooses from, each named by the TOML that sets it."""
-    tried = [ContextConfig(keep=keep, record_share=share) for keep in KEEPS for share in RECORD_SHARES]
-    return [Policy(name=f"keep = {one.keep}\nrecord_share = {one.record_share}", config=one) for one in tried]
+    tried = [
+        ContextConfig(keep=keep, record_share=share)
+        for keep in KEEPS
+        for share in RECORD_SHARES
+    ]
+    return [
+        Policy(name=f"keep = {one.keep}\nrecord_share = {one.record_share}", config=one)
+        for one in tried
+    ]
 
 
 class KeepLast:
@@ -100,7 +109,10 @@ class DropToHalf:
 
     def view(self, history: Sequence[AnyMessage]) -> list[AnyMessage]:
         """Return what is left of the history, after dropping when the room is full."""
-        if sum(map(self.size, (*self.head, *history[self.start :]))) > self.share * self.room:
+        if (
+            sum(map(self.size, (*self.head, *history[self.start :])))
+            > self.share * self.room
+        ):
             before, held = self.start, sum(map(self.size, history[self.start :]))
             while self.start < len(history) - 1 and held > self.keep * self.room:
                 held -= self.size(history[self.start])
@@ -123,7 +135,9 @@ class SummarizeAtAFraction(DropToHalf):
         previous = self.head[0].text if self.head else ""
         try:
             most = int(SUMMARY_SHARE * self.room)
-            text = ExtractiveSummarizer().summarize(messages, previous=previous, max_tokens=most)
+            text = ExtractiveSummarizer().summarize(
+                messages, previous=previous, max_tokens=most
+            )
         except SummarizationError:  # there is nothing in it
             return
         self.head = [HumanMessage(text)]
@@ -137,16 +151,25 @@ class ClearToolResults:
 
     def view(self, history: Sequence[AnyMessage]) -> list[AnyMessage]:
         """Return the history with its older results cleared."""
-        results = [index for index, message in enumerate(history) if isinstance(message, ToolMessage)]
+        results = [
+            index
+            for index, message in enumerate(history)
+            if isinstance(message, ToolMessage)
+        ]
         shown = self._shown(history, results)
         if sum(map(self.size, shown)) > FRACTION * self.room:
             self.cleared = max(self.cleared, len(results) - KEPT_RESULTS)
             shown = self._shown(history, results)
         return shown
 
-    def _shown(self, history: Sequence[AnyMessage], results: Sequence[int]) -> list[AnyMessage]:
+    def _shown(
+        self, history: Sequence[AnyMessage], results: Sequence[int]
+    ) -> list[AnyMessage]:
         old = set(results[: self.cleared])
-        return [m.model_copy(update={"content": CLEARED}) if i in old else m for i, m in enumerate(history)]
+        return [
+            m.model_copy(update={"content": CLEARED}) if i in old else m
+            for i, m in enumerate(history)
+        ]
 
 
 def _first_whole(history: Sequence[AnyMessage], start: int) -> int:

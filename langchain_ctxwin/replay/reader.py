@@ -31,11 +31,18 @@ from langchain_ctxwin.replay.reading import Conversation
 from langchain_ctxwin.util.log import aligned
 
 CONTEXT_TOKENS = 20_480  # what the model holds: a whole history, a prompt and an answer
-MOST_HISTORY_CHARS = 50_000  # of a history that is read whole: 14,000 tokens, some minutes on one core
+MOST_HISTORY_CHARS = (
+    50_000  # of a history that is read whole: 14,000 tokens, some minutes on one core
+)
 LEAST_CHARS = 1.5  # of a conversation for each token of a window: of a shorter one nothing has to leave
 MOST_REPLY_CHARS = 2_500  # of an answer: longer ones are whole files
-READ_AT_ONCE, SCORED_AT_ONCE = 256, 64  # tokens; the second have a number for each word of the vocabulary
-STEPS_PER_CONVERSATION = 3  # half of them need a value of the far past, where there are any
+READ_AT_ONCE, SCORED_AT_ONCE = (
+    256,
+    64,
+)  # tokens; the second have a number for each word of the vocabulary
+STEPS_PER_CONVERSATION = (
+    3  # half of them need a value of the far past, where there are any
+)
 FAR_MESSAGES = 6  # last seen longer ago than two calls with their results and what was said between
 ALL, ARGUMENTS, FAR = GROUPS = ("all", "arguments", "far values")
 
@@ -81,7 +88,14 @@ class Regret:
         """Return what the interval says; a request is as good as the history only when all of it is below the margin.
 
         Examples:
-            >>> Regret(nats=0.01, low=-0.02, high=0.04, steps=60, conversations=30, prompt_tokens=900.0).verdict()
+            >>> Regret(
+            ...     nats=0.01,
+            ...     low=-0.02,
+            ...     high=0.04,
+            ...     steps=60,
+            ...     conversations=30,
+            ...     prompt_tokens=900.0,
+            ... ).verdict()
             'not distinguishable from the full history (margin 0.05)'
         """
         if self.conversations < LEAST_CONVERSATIONS:
@@ -90,7 +104,9 @@ class Regret:
             return f"not distinguishable from the full history (margin {margin:g})"
         if self.low > 0:
             return "worse than the full history"
-        return f"no verdict: the spread reaches {self.high:.2f}, the margin is {margin:g}"
+        return (
+            f"no verdict: the spread reaches {self.high:.2f}, the margin is {margin:g}"
+        )
 
 
 def regret(reads: Sequence[Read], policy: str, group: str = ALL) -> Regret | None:
@@ -98,7 +114,9 @@ def regret(reads: Sequence[Read], policy: str, group: str = ALL) -> Regret | Non
 
     None when no answer has tokens of the group.
     """
-    whole = {(read.conversation, read.step): read.nats for read in reads if not read.policy}
+    whole = {
+        (read.conversation, read.step): read.nats for read in reads if not read.policy
+    }
     sums: dict[str, tuple[float, int]] = {}
     sizes = list[int]()
     for read in reads:
@@ -106,7 +124,10 @@ def regret(reads: Sequence[Read], policy: str, group: str = ALL) -> Regret | Non
         if read.policy != policy or group not in read.nats or group not in full:
             continue
         nats, tokens = sums.get(read.conversation, (0.0, 0))
-        sums[read.conversation] = nats + read.nats[group][0] - full[group][0], tokens + read.nats[group][1]
+        sums[read.conversation] = (
+            nats + read.nats[group][0] - full[group][0],
+            tokens + read.nats[group][1],
+        )
         sizes.append(read.prompt_tokens)
     if not sums:
         return None
@@ -133,14 +154,29 @@ def _interval(sums: Sequence[tuple[float, int]]) -> tuple[float, float, float]:
     return mean(sums), means[cut], means[-1 - cut]
 
 
-def table(reads: Sequence[Read], policies: Sequence[str], margin: float = MARGIN_NATS) -> Iterator[str]:
+def table(
+    reads: Sequence[Read], policies: Sequence[str], margin: float = MARGIN_NATS
+) -> Iterator[str]:
     """Yield a row for each policy, beneath what the columns mean."""
     rows: list[tuple[str, ...]] = [("policy", "steps", "prompt", *GROUPS, "verdict")]
     for policy in policies:
         found = [regret(reads, policy, group) for group in GROUPS]
         if every := found[0]:
-            cells = ["-" if one is None else f"{one.nats:+.3f} [{one.low:+.3f}, {one.high:+.3f}]" for one in found]
-            rows.append((policy, f"{every.steps}", f"{every.prompt_tokens:,.0f}", *cells, every.verdict(margin)))
+            cells = [
+                "-"
+                if one is None
+                else f"{one.nats:+.3f} [{one.low:+.3f}, {one.high:+.3f}]"
+                for one in found
+            ]
+            rows.append(
+                (
+                    policy,
+                    f"{every.steps}",
+                    f"{every.prompt_tokens:,.0f}",
+                    *cells,
+                    every.verdict(margin),
+                )
+            )
     conversations = len({read.conversation for read in reads})
     yield f"regret over the full history in nats a token, {CONFIDENCE:.0%} intervals over {conversations} conversations"
     yield from aligned(rows, right=["steps", "prompt"])
@@ -169,20 +205,33 @@ def read_conversation(
         steps: answers that are read.
     """
     conversation = _readable(conversation)
-    if sum(len(_written(message)) for message in conversation.messages) < LEAST_CHARS * window:
+    if (
+        sum(len(_written(message)) for message in conversation.messages)
+        < LEAST_CHARS * window
+    ):
         return
     requests = [_requests(conversation, policy, window) for policy in policies]
     chosen = _chosen(conversation, [set(found) for found in requests], steps)
     tools = _tools(conversation.tools)
-    arms: list[tuple[str, Callable[[int], Sequence[AnyMessage]]]] = [("", lambda at: conversation.messages[:at])]
-    arms += [(one.name, found.__getitem__) for one, found in zip(policies, requests, strict=True)]
+    arms: list[tuple[str, Callable[[int], Sequence[AnyMessage]]]] = [
+        ("", lambda at: conversation.messages[:at])
+    ]
+    arms += [
+        (one.name, found.__getitem__)
+        for one, found in zip(policies, requests, strict=True)
+    ]
     if chosen:
         reader.begin([tools, *map(block, conversation.messages[: conversation.begins])])
-    for name, request_at in arms:  # one after the other, so that a request that grows is read once
+    for (
+        name,
+        request_at,
+    ) in arms:  # one after the other, so that a request that grows is read once
         for at, far in chosen:
             reply = conversation.messages[at]
             prompt = [tools, *map(block, request_at(at)), ANSWER]
-            found = reader.surprise(prompt, _written(reply), {ARGUMENTS: _arguments(reply), FAR: far})
+            found = reader.surprise(
+                prompt, _written(reply), {ARGUMENTS: _arguments(reply), FAR: far}
+            )
             if found is not None:
                 yield Read(
                     policy=name,
@@ -196,24 +245,34 @@ def read_conversation(
 def _readable(conversation: Conversation) -> Conversation:
     """The conversation up to where its history becomes too long to be read whole."""
     ends = accumulate(len(_written(message)) for message in conversation.messages)
-    stop = sum(end <= MOST_HISTORY_CHARS for end in ends) + 1  # with the answer to the longest
+    stop = (
+        sum(end <= MOST_HISTORY_CHARS for end in ends) + 1
+    )  # with the answer to the longest
     return replace(conversation, messages=conversation.messages[:stop])
 
 
-def _requests(conversation: Conversation, policy: Policy, window: int) -> dict[int, list[AnyMessage]]:
+def _requests(
+    conversation: Conversation, policy: Policy, window: int
+) -> dict[int, list[AnyMessage]]:
     """The requests that were sent and lack something of the history, by the position of their answer."""
     sent = list[Sent]()
     replay(conversation, policy, window, heard=sent.append)
     begins = conversation.begins
     found = {one.history + begins: one.request for one in sent if one.fits}
-    return {at: request for at, request in found.items() if [m.id for m in request] != _ids(conversation, at)}
+    return {
+        at: request
+        for at, request in found.items()
+        if [m.id for m in request] != _ids(conversation, at)
+    }
 
 
 def _ids(conversation: Conversation, stop: int) -> list[str | None]:
     return [message.id for message in conversation.messages[:stop]]
 
 
-def _chosen(conversation: Conversation, told: Sequence[set[int]], most: int) -> list[tuple[int, list[str]]]:
+def _chosen(
+    conversation: Conversation, told: Sequence[set[int]], most: int
+) -> list[tuple[int, list[str]]]:
     """Positions of answers with calls, and what they need of the far past: half need something, if so many do."""
     texts = list(map(_written, conversation.messages))
     found = list[tuple[int, list[str]]]()
@@ -223,9 +282,21 @@ def _chosen(conversation: Conversation, told: Sequence[set[int]], most: int) -> 
         if has_calls and len(texts[at]) <= MOST_REPLY_CHARS:
             near = texts[max(0, at - FAR_MESSAGES) : at]
             needed = needed_values(reply, texts[:at])  # type: ignore[arg-type]  # it is an answer
-            found.append((at, [value for value in needed if not any(value in text for text in near)]))
+            found.append(
+                (
+                    at,
+                    [
+                        value
+                        for value in needed
+                        if not any(value in text for text in near)
+                    ],
+                )
+            )
     random.Random(conversation.name).shuffle(found)  # noqa: S311  # a reproducible sample
-    far, near_only = [one for one in found if one[1]], [one for one in found if not one[1]]
+    far, near_only = (
+        [one for one in found if one[1]],
+        [one for one in found if not one[1]],
+    )
     half = -(-most // 2)
     return sorted([*far[:half], *near_only, *far[half:]][:most])
 
@@ -235,7 +306,9 @@ def _tools(tools: Sequence[Any]) -> str:
     named = []
     for tool in map(tool_definition, tools):
         function = tool.get("function", tool) if isinstance(tool, Mapping) else {}
-        named.append(f"{function.get('name')}({', '.join(sorted(parameter_names([tool])))})")
+        named.append(
+            f"{function.get('name')}({', '.join(sorted(parameter_names([tool])))})"
+        )
     return f"Tools: {'; '.join(named)}\n\n" if named else ""
 
 
@@ -249,7 +322,11 @@ def _written(message: AnyMessage) -> str:
 
 
 def _arguments(reply: AnyMessage) -> list[str]:
-    calls = [compact_json(call["args"]) for call in reply.tool_calls] if isinstance(reply, AIMessage) else []
+    calls = (
+        [compact_json(call["args"]) for call in reply.tool_calls]
+        if isinstance(reply, AIMessage)
+        else []
+    )
     return calls or commands(reply.text)
 
 
@@ -275,7 +352,13 @@ class LanguageModel:
     tokens there, which are read once.
     """
 
-    def __init__(self, model: str | Path, *, context_tokens: int = CONTEXT_TOKENS, threads: int = 1) -> None:
+    def __init__(
+        self,
+        model: str | Path,
+        *,
+        context_tokens: int = CONTEXT_TOKENS,
+        threads: int = 1,
+    ) -> None:
         """Load a model.
 
         Args:
@@ -290,29 +373,47 @@ class LanguageModel:
             self._llama: Any = import_module("llama_cpp")
             self._numpy: Any = import_module("numpy")
         except ImportError as error:
-            raise ConfigError(f"a reader needs llama.cpp ({error}): pip install 'langchain-ctxwin[reader]'") from error
+            raise ConfigError(
+                f"a reader needs llama.cpp ({error}): pip install 'langchain-ctxwin[reader]'"
+            ) from error
         if not Path(model).is_file():
-            raise ConfigError(f"--reader {model}: there is no such file; give a model in the GGUF format")
+            raise ConfigError(
+                f"--reader {model}: there is no such file; give a model in the GGUF format"
+            )
         self._load(Path(model), context_tokens, threads)
         self.context_tokens = context_tokens
-        self._held: list[int] | None = []  # tokens that the context holds; None while it holds an answer, too
+        self._held: (
+            list[int] | None
+        ) = []  # tokens that the context holds; None while it holds an answer, too
         self._kept: dict[str, tuple[list[int], Any]] = {}
 
     def _load(self, model: Path, context_tokens: int, threads: int) -> None:
         llama = self._llama
         llama.llama_backend_init()
-        self._quiet = llama.llama_log_callback(lambda *_: None)  # kept, because it is called from C
+        self._quiet = llama.llama_log_callback(
+            lambda *_: None
+        )  # kept, because it is called from C
         llama.llama_log_set(self._quiet, ctypes.c_void_p(0))
         model_settings = llama.llama_model_default_params()
         model_settings.n_gpu_layers = 0
-        self._model = llama.llama_model_load_from_file(str(model).encode(), model_settings)
+        self._model = llama.llama_model_load_from_file(
+            str(model).encode(), model_settings
+        )
         settings = llama.llama_context_default_params()
-        settings.n_ctx, settings.n_batch, settings.n_ubatch, settings.n_seq_max = context_tokens, *[READ_AT_ONCE] * 2, 1
+        settings.n_ctx, settings.n_batch, settings.n_ubatch, settings.n_seq_max = (
+            context_tokens,
+            *[READ_AT_ONCE] * 2,
+            1,
+        )
         settings.n_threads = settings.n_threads_batch = threads
         settings.swa_full = False  # layers that look back a short way keep no more
-        self._context = llama.llama_init_from_model(self._model, settings) if self._model else None
+        self._context = (
+            llama.llama_init_from_model(self._model, settings) if self._model else None
+        )
         if not self._context:
-            raise ConfigError(f"--reader {model}: llama.cpp cannot load it with {context_tokens:,} tokens of context")
+            raise ConfigError(
+                f"--reader {model}: llama.cpp cannot load it with {context_tokens:,} tokens of context"
+            )
         self._vocabulary = llama.llama_model_get_vocab(self._model)
         self._words = llama.llama_vocab_n_tokens(self._vocabulary)
         self._memory = llama.llama_get_memory(self._context)
@@ -328,7 +429,9 @@ class LanguageModel:
             self._hold(before)
             self._keep("lead")
 
-    def surprise(self, prompt: Sequence[str], reply: str, groups: Mapping[str, Sequence[str]]) -> Surprise | None:
+    def surprise(
+        self, prompt: Sequence[str], reply: str, groups: Mapping[str, Sequence[str]]
+    ) -> Surprise | None:
         """Return the nats of a reply behind a prompt: all, and those of some of its parts.
 
         Args:
@@ -349,28 +452,42 @@ class LanguageModel:
             begins = ((reply.find(part), len(part)) for part in parts)
             spans = [(at, at + length) for at, length in begins if at >= 0]
             places = zip([0, *ends], ends, strict=False)
-            chosen = [n for n, (a, b) in zip(nats, places, strict=True) if any(a < end and at < b for at, end in spans)]
+            chosen = [
+                n
+                for n, (a, b) in zip(nats, places, strict=True)
+                if any(a < end and at < b for at, end in spans)
+            ]
             if chosen:
                 found[name] = fsum(chosen), len(chosen)
-        return Surprise(prompt_tokens=len(before), nats=found, is_first_choice=all(firsts))
+        return Surprise(
+            prompt_tokens=len(before), nats=found, is_first_choice=all(firsts)
+        )
 
     def _tokens(self, text: str) -> list[int]:
         raw = text.encode("utf-8", "replace")
-        room = len(raw) + 8  # a token is at least a byte, and some vocabularies put one in front
+        room = (
+            len(raw) + 8
+        )  # a token is at least a byte, and some vocabularies put one in front
         buffer = (self._llama.llama_token * room)()
-        count = self._llama.llama_tokenize(self._vocabulary, raw, len(raw), buffer, room, False, False)
+        count = self._llama.llama_tokenize(
+            self._vocabulary, raw, len(raw), buffer, room, False, False
+        )
         return list(buffer[: max(0, count)])
 
     def _ends(self, tokens: Sequence[int]) -> list[int]:
         """Where in the text each token ends, in characters."""
         ends, raw, buffer = list[int](), b"", ctypes.create_string_buffer(256)
         for token in tokens:
-            count = self._llama.llama_token_to_piece(self._vocabulary, token, buffer, 256, 0, True)
+            count = self._llama.llama_token_to_piece(
+                self._vocabulary, token, buffer, 256, 0, True
+            )
             raw += buffer.raw[: max(0, count)]
             ends.append(len(raw.decode("utf-8", "ignore")))
         return ends
 
-    def _nats(self, before: Sequence[int], tokens: Sequence[int]) -> tuple[list[float], list[bool]]:
+    def _nats(
+        self, before: Sequence[int], tokens: Sequence[int]
+    ) -> tuple[list[float], list[bool]]:
         """The nats of each token behind others, and whether it is the most probable one there."""
         self._hold(before[:-1])
         self._held = None
@@ -380,9 +497,15 @@ class LanguageModel:
             self._decode(line[at : at + SCORED_AT_ONCE], behind + at, is_scored=True)
             for place, token in enumerate(tokens[at : at + SCORED_AT_ONCE]):
                 pointer = self._llama.llama_get_logits_ith(self._context, place)
-                scores = numpy.ctypeslib.as_array(pointer, (self._words,)).astype(numpy.float64)
+                scores = numpy.ctypeslib.as_array(pointer, (self._words,)).astype(
+                    numpy.float64
+                )
                 top = scores.max()
-                nats.append(float(top + numpy.log(numpy.exp(scores - top).sum()) - scores[token]))
+                nats.append(
+                    float(
+                        top + numpy.log(numpy.exp(scores - top).sum()) - scores[token]
+                    )
+                )
                 firsts.append(bool(scores[token] == top))
         return nats, firsts
 
@@ -391,10 +514,18 @@ class LanguageModel:
         wanted = list(tokens)
         if self._held is None or wanted[: len(self._held)] != self._held:
             self._llama.llama_memory_clear(self._memory, True)
-            known = [kept for kept in self._kept.values() if wanted[: len(kept[0])] == kept[0]]
-            self._held, state = max(known, key=lambda kept: len(kept[0]), default=([], None))
+            known = [
+                kept
+                for kept in self._kept.values()
+                if wanted[: len(kept[0])] == kept[0]
+            ]
+            self._held, state = max(
+                known, key=lambda kept: len(kept[0]), default=([], None)
+            )
             if state is not None:
-                self._llama.llama_state_seq_set_data(self._context, state, len(state), 0)
+                self._llama.llama_state_seq_set_data(
+                    self._context, state, len(state), 0
+                )
         for at in range(len(self._held), len(wanted), READ_AT_ONCE):
             self._decode(wanted[at : at + READ_AT_ONCE], at, is_scored=False)
         self._held = wanted
@@ -411,7 +542,13 @@ class LanguageModel:
         batch = self._batch
         batch.n_tokens = len(tokens)
         for place, token in enumerate(tokens):
-            batch.token[place], batch.pos[place], batch.n_seq_id[place] = token, begin + place, 1
+            batch.token[place], batch.pos[place], batch.n_seq_id[place] = (
+                token,
+                begin + place,
+                1,
+            )
             batch.seq_id[place][0], batch.logits[place] = 0, int(is_scored)
         if code := self._llama.llama_decode(self._context, batch):
-            raise ConfigError(f"llama.cpp could not read {len(tokens)} tokens behind {begin:,}: code {code}")
+            raise ConfigError(
+                f"llama.cpp could not read {len(tokens)} tokens behind {begin:,}: code {code}"
+            )

@@ -23,16 +23,31 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
 
 from langchain_ctxwin.core.calls import call_ids
 from langchain_ctxwin.errors import PATH, ConfigError, expect_each
 from langchain_ctxwin.replay.messages import ROLES, is_pair, loads, read_message, short
 from langchain_ctxwin.replay.runs import Traces, is_run, runs_in
-from langchain_ctxwin.replay.threads import is_address, is_database, shown_address, thread_states
+from langchain_ctxwin.replay.threads import (
+    is_address,
+    is_database,
+    shown_address,
+    thread_states,
+)
 
 SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz")
-SIDE_FILES = ("-wal", "-shm", "-journal")  # stand beside a SQLite database that is in use
+SIDE_FILES = (
+    "-wal",
+    "-shm",
+    "-journal",
+)  # stand beside a SQLite database that is in use
 
 MAX_CHARS = 32_000_000
 """Of a line, of a file without lines, and of what is joined out of the lines of a file: the conversation of a
@@ -40,7 +55,9 @@ million-token agent has some five million, and parsed text takes up to twenty ti
 
 MAX_MESSAGES = 100_000  # of a conversation: more than any agent has had, and a few hundred megabytes
 SKIPPED_CHARS = 1_000_000  # read at once of a line that is too long
-MAX_NAME_CHARS = 200  # of a conversation: each of its messages and each line about it has it
+MAX_NAME_CHARS = (
+    200  # of a conversation: each of its messages and each line about it has it
+)
 MAX_KINDS_CHARS = 200  # of the types of lines that a fault lists
 MOST_NUMBERS = 10  # messages of one conversation that a fault lists
 
@@ -79,7 +96,10 @@ class Conversation:
     def begins(self) -> int:
         """Number of its leading system messages; what follows them is its history."""
         messages = self.messages
-        return next((i for i, m in enumerate(messages) if not isinstance(m, SystemMessage)), len(messages))
+        return next(
+            (i for i, m in enumerate(messages) if not isinstance(m, SystemMessage)),
+            len(messages),
+        )
 
 
 def read_conversations(
@@ -103,12 +123,19 @@ def read_conversations(
     """
     several = [paths] if isinstance(paths, PATH) else paths
     taken = dict[str, int]()
-    for place, is_named in _places(expect_each(several, PATH, "paths", "paths of files or folders"), tell):
+    for place, is_named in _places(
+        expect_each(several, PATH, "paths", "paths of files or folders"), tell
+    ):
         try:
             is_stored = isinstance(place, str) or is_database(place)
-            for found in _of_database(place, tell) if is_stored else _of_file(Path(place), tell):
+            for found in (
+                _of_database(place, tell) if is_stored else _of_file(Path(place), tell)
+            ):
                 name = _free(found.name, taken)
-                messages = [one.model_copy(update={"id": f"{name}-{i}"}) for i, one in enumerate(found.messages)]
+                messages = [
+                    one.model_copy(update={"id": f"{name}-{i}"})
+                    for i, one in enumerate(found.messages)
+                ]
                 yield replace(found, name=name, messages=tuple(messages))
         except ConfigError as error:
             if is_named:
@@ -153,17 +180,33 @@ def _places(paths: Iterable[str | Path], tell: Tell) -> list[tuple[str | Path, b
         if is_address(given):
             found.append((str(given), True))
         elif place.is_dir():
-            files = [path for path in sorted(place.rglob("*")) if path.is_symlink() or not path.is_dir()]
+            files = [
+                path
+                for path in sorted(place.rglob("*"))
+                if path.is_symlink() or not path.is_dir()
+            ]
             read = [path for path in files if _is_known(path)]
             if not read:
-                raise ConfigError(f"{place} holds no SQLite database, and no file that ends in {known}")
-            if others := [path for path in files if path not in {*read} and not path.name.endswith(SIDE_FILES)]:
-                tell(f"{place}: left out {len(others):,} files of other kinds, such as {others[0].name}")
+                raise ConfigError(
+                    f"{place} holds no SQLite database, and no file that ends in {known}"
+                )
+            if others := [
+                path
+                for path in files
+                if path not in {*read} and not path.name.endswith(SIDE_FILES)
+            ]:
+                tell(
+                    f"{place}: left out {len(others):,} files of other kinds, such as {others[0].name}"
+                )
             found += [(path, False) for path in read]
         elif not place.exists():
-            raise ConfigError(f"{place} does not exist: give files or folders with recorded conversations")
+            raise ConfigError(
+                f"{place} does not exist: give files or folders with recorded conversations"
+            )
         elif not _is_known(place, is_named=True):
-            raise ConfigError(f"{place}: recorded conversations are SQLite databases, or end in {known}")
+            raise ConfigError(
+                f"{place}: recorded conversations are SQLite databases, or end in {known}"
+            )
         else:
             found.append((place, True))
     return found
@@ -171,7 +214,9 @@ def _places(paths: Iterable[str | Path], tell: Tell) -> list[tuple[str | Path, b
 
 def _is_known(path: Path, *, is_named: bool = False) -> bool:
     try:
-        return path.is_file() and (path.name.lower().endswith(SUFFIXES) or is_database(path))
+        return path.is_file() and (
+            path.name.lower().endswith(SUFFIXES) or is_database(path)
+        )
     except ConfigError:  # it cannot be opened
         if is_named:
             raise
@@ -183,7 +228,9 @@ def _of_database(place: str | Path, tell: Tell) -> Iterator[Conversation]:
     for thread, state in thread_states(place, tell=lambda fault: tell(LeftOut(fault))):
         at, is_empty = f"{shown}: thread {thread}", False
         with _alone(at, tell):
-            yield _conversation({"id": thread, "messages": state["messages"]}, thread, at, tell)
+            yield _conversation(
+                {"id": thread, "messages": state["messages"]}, thread, at, tell
+            )
     if is_empty:
         tell(f"{shown}: no thread that can be read")
 
@@ -212,7 +259,11 @@ def _of_file(path: Path, tell: Tell) -> Iterator[Conversation]:
         tell(told if sessions.found else LeftOut(told))
     if sessions.too_many or traces.too_many:
         what = f"{sessions.too_many:,} messages and {traces.too_many:,} runs"
-        tell(LeftOut(f"{path}: left out {what} behind the first {MAX_CHARS:,} characters: give several files"))
+        tell(
+            LeftOut(
+                f"{path}: left out {what} behind the first {MAX_CHARS:,} characters: give several files"
+            )
+        )
 
 
 @dataclass(slots=True)
@@ -224,7 +275,11 @@ class _Joined:
 
     def add(self, row: Any, place: str) -> None:
         inner = row.get("message") if isinstance(row, Mapping) else None
-        if isinstance(inner, Mapping) and isinstance(inner.get("content"), list) and isinstance(inner.get("id"), str):
+        if (
+            isinstance(inner, Mapping)
+            and isinstance(inner.get("content"), list)
+            and isinstance(inner.get("id"), str)
+        ):
             if inner["id"] in self.contents:
                 self.contents[inner["id"]] += inner["content"]
                 return
@@ -252,29 +307,39 @@ class _Loose:
             self.too_many += 1
         else:
             self._chars += row.chars
-            self.found.setdefault(_session(row.value) or self._name, _Joined()).add(row.value, row.place)
+            self.found.setdefault(_session(row.value) or self._name, _Joined()).add(
+                row.value, row.place
+            )
         return True
 
 
 def _is_message(value: Any) -> bool:
     if not isinstance(value, Mapping):
         return is_pair(value)
-    return "messages" not in value and ("role" in value or "type" in value or isinstance(value.get("message"), Mapping))
+    return "messages" not in value and (
+        "role" in value or "type" in value or isinstance(value.get("message"), Mapping)
+    )
 
 
 def _session(value: Any) -> str:
     """The session that an event belongs to, with the name of the agent where it is not the one that was asked."""
     if not isinstance(value, Mapping) or not value.get("sessionId"):
         return ""
-    return " ".join(str(value[key]) for key in ("sessionId", "agentId") if value.get(key))
+    return " ".join(
+        str(value[key]) for key in ("sessionId", "agentId") if value.get(key)
+    )
 
 
 def _other_kind(value: Any) -> str:
     """The type of an event that tells of no message, such as the title of a session; empty for anything else."""
     if not isinstance(value, Mapping) or not isinstance(kind := value.get("type"), str):
         return ""
-    is_event = _session(value) or value.keys().isdisjoint({"role", "content", "data", "messages", "lc", "parts"})
-    is_said = isinstance(value.get("message"), Mapping) or (kind in ROLES and "subtype" not in value)
+    is_event = _session(value) or value.keys().isdisjoint(
+        {"role", "content", "data", "messages", "lc", "parts"}
+    )
+    is_said = isinstance(value.get("message"), Mapping) or (
+        kind in ROLES and "subtype" not in value
+    )
     return kind if is_event and not is_said else ""
 
 
@@ -284,18 +349,26 @@ def _rows(path: Path, tell: Tell) -> Iterator[Recorded]:
         for number, line in _lines(path, tell):
             place = f"{path}:{number}"
             yield from (
-                Recorded(f"{path.name}:{number}", place, value, len(line)) for value in _parsed(line, place, tell)
+                Recorded(f"{path.name}:{number}", place, value, len(line))
+                for value in _parsed(line, place, tell)
             )
         return
     text, chars = list[str](), 0
     for _, line in _lines(path, tell):
         text.append(line)
         if (chars := chars + len(line)) > MAX_CHARS:
-            tell(LeftOut(f"{path}: more than {MAX_CHARS:,} characters: write one conversation a line, as .jsonl"))
+            tell(
+                LeftOut(
+                    f"{path}: more than {MAX_CHARS:,} characters: write one conversation a line, as .jsonl"
+                )
+            )
             return
     for value in _parsed("".join(text), str(path), tell) if text else ():
         if isinstance(value, list) and any(map(_is_whole, value)):
-            yield from (Recorded(f"{path.name}:{n}", f"{path}: item {n}", one, 0) for n, one in enumerate(value, 1))
+            yield from (
+                Recorded(f"{path.name}:{n}", f"{path}: item {n}", one, 0)
+                for n, one in enumerate(value, 1)
+            )
         else:
             yield Recorded(path.name, str(path), value, 0)
 
@@ -330,7 +403,11 @@ def _lines(path: Path, tell: Tell) -> Iterator[tuple[int, str]]:
                     continue
                 is_empty = False
                 if len(clean) > MAX_CHARS:
-                    tell(LeftOut(f"{path}:{number}: more than {MAX_CHARS:,} characters are no conversation"))
+                    tell(
+                        LeftOut(
+                            f"{path}:{number}: more than {MAX_CHARS:,} characters are no conversation"
+                        )
+                    )
                 else:
                     yield number, clean
     except (OSError, EOFError, zlib.error) as error:
@@ -350,40 +427,76 @@ def _bounded(file: IO[str]) -> Iterator[tuple[int, str]]:
             line = file.readline(SKIPPED_CHARS)
 
 
-def _conversation(row: Any, name: str, place: str, tell: Tell, places: Sequence[str] | None = None) -> Conversation:
+def _conversation(
+    row: Any, name: str, place: str, tell: Tell, places: Sequence[str] | None = None
+) -> Conversation:
     """Read one conversation, or the list of its messages, which may stand in several places; an error for none."""
     about = row if isinstance(row, Mapping) else {"messages": row}
     listed = about.get("messages")
     if not isinstance(listed, Sequence) or isinstance(listed, str) or not listed:
         raise ConfigError("no list of messages")
     if len(listed) > MAX_MESSAGES:
-        raise ConfigError(f"{len(listed):,} messages, at most {MAX_MESSAGES:,} are replayed")
+        raise ConfigError(
+            f"{len(listed):,} messages, at most {MAX_MESSAGES:,} are replayed"
+        )
     read = list[tuple[int, Any]]()
     for number, said in enumerate(listed, 1):
         try:
             read += [(number, message) for message in read_message(said)]
         except Exception as error:
-            raise _UnreadError(f"message {number}: {short(error)}", places[number - 1] if places else place) from error
+            raise _UnreadError(
+                f"message {number}: {short(error)}",
+                places[number - 1] if places else place,
+            ) from error
     system = about.get("system")  # where Anthropic's requests have it
-    if system and isinstance(system, str | list) and not isinstance(read[0][1], SystemMessage):
+    if (
+        system
+        and isinstance(system, str | list)
+        and not isinstance(read[0][1], SystemMessage)
+    ):
         read.insert(0, (0, SystemMessage(system)))
     paired = _paired(read, place, tell)
-    asked = next((index for index, message in enumerate(paired) if isinstance(message, HumanMessage)), len(paired))
+    asked = next(
+        (
+            index
+            for index, message in enumerate(paired)
+            if isinstance(message, HumanMessage)
+        ),
+        len(paired),
+    )
     if not any(isinstance(message, AIMessage) for message in paired[asked:]):
-        raise ConfigError(f"no answer to a user in {len(paired):,} messages, so there is no request to replay")
+        raise ConfigError(
+            f"no answer to a user in {len(paired):,} messages, so there is no request to replay"
+        )
     key, tools = about.get("id"), about.get("tools")
     tools = tools if isinstance(tools, list) else [] if tools is None else [tools]
     usable = tuple(one for one in tools if isinstance(one, Mapping))
     if len(usable) < len(tools):
-        tell(f"{place}: left out {len(tools) - len(usable):,} tools that are no objects")
-    called = (str(key) if isinstance(key, str | int) and key != "" else name)[:MAX_NAME_CHARS]
+        tell(
+            f"{place}: left out {len(tools) - len(usable):,} tools that are no objects"
+        )
+    called = (str(key) if isinstance(key, str | int) and key != "" else name)[
+        :MAX_NAME_CHARS
+    ]
     return Conversation(name=called, messages=tuple(paired), tools=usable, place=place)
 
 
 def _paired(messages: Sequence[tuple[int, Any]], place: str, tell: Tell) -> list[Any]:
     """Leave out results that answer no call before them; tell of them, and of calls that were never answered."""
-    kept, orphans, shared, waiting = list[Any](), list[int](), list[int](), dict[str, list[int]]()
-    last = max((number for number, message in messages if not isinstance(message, ToolMessage)), default=0)
+    kept, orphans, shared, waiting = (
+        list[Any](),
+        list[int](),
+        list[int](),
+        dict[str, list[int]](),
+    )
+    last = max(
+        (
+            number
+            for number, message in messages
+            if not isinstance(message, ToolMessage)
+        ),
+        default=0,
+    )
     for number, message in messages:
         if isinstance(message, ToolMessage):
             if not waiting.get(message.tool_call_id):
@@ -396,14 +509,21 @@ def _paired(messages: Sequence[tuple[int, Any]], place: str, tell: Tell) -> list
         for key in keys:
             waiting.setdefault(key, []).append(number)
         kept.append(message)
-    open_calls = [number for numbers in waiting.values() for number in numbers if number != last]
+    open_calls = [
+        number for numbers in waiting.values() for number in numbers if number != last
+    ]
     for numbers, fault in (  # no request could hold orphans
-        (orphans, f"left out {len(orphans):,} results of calls that are not there before them"),
+        (
+            orphans,
+            f"left out {len(orphans):,} results of calls that are not there before them",
+        ),
         (open_calls, f"{len(open_calls):,} calls without a result"),
         (shared, "calls of one message have the same id"),
     ):
         if numbers:
             listed = sorted({*numbers})
             more = ", ..." if len(listed) > MOST_NUMBERS else ""
-            tell(f"{place}: {fault}: message {', '.join(map(str, listed[:MOST_NUMBERS]))}{more}")
+            tell(
+                f"{place}: {fault}: message {', '.join(map(str, listed[:MOST_NUMBERS]))}{more}"
+            )
     return kept

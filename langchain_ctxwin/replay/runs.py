@@ -16,8 +16,15 @@ from langchain_core.messages import AIMessage
 from langchain_ctxwin.replay.messages import is_pair, read_message
 
 Run = Mapping[str, Any]
-THREAD_KEYS = ("thread_id", "session_id", "conversation_id")  # by which LangSmith groups traces into threads
-GIVEN, MADE = ("input", "question", "query", "prompt"), ("output", "answer", "response", "text")
+THREAD_KEYS = (
+    "thread_id",
+    "session_id",
+    "conversation_id",
+)  # by which LangSmith groups traces into threads
+GIVEN, MADE = (
+    ("input", "question", "query", "prompt"),
+    ("output", "answer", "response", "text"),
+)
 """Fields of chains whose input and output are texts."""
 
 ASIDE = ("tool", "retriever", "embedding", "parser", "prompt")
@@ -64,18 +71,32 @@ class Traces:
             self.unused += not (is_run(run) and run["run_type"] in ASIDE)
             return
         extra = _mapping(run.get("extra"))
-        metadata, invocation = _mapping(extra.get("metadata")), _mapping(extra.get("invocation_params"))
+        metadata, invocation = (
+            _mapping(extra.get("metadata")),
+            _mapping(extra.get("invocation_params")),
+        )
         name = str(run.get("trace_id") or run.get("id") or "trace")
-        thread = str(next((metadata[key] for key in THREAD_KEYS if metadata.get(key)), None) or name)
+        thread = str(
+            next((metadata[key] for key in THREAD_KEYS if metadata.get(key)), None)
+            or name
+        )
         tools = invocation.get("tools") or _mapping(run.get("inputs")).get("tools")
-        tools, start = tools if isinstance(tools, list) else [], str(run.get("start_time") or "")
+        tools, start = (
+            tools if isinstance(tools, list) else [],
+            str(run.get("start_time") or ""),
+        )
         trace = _Trace(start, messages, list(map(_key, messages)), tools, chars)
         traces = self._threads.setdefault(thread, {})
         self._chars += chars
         if known := traces.pop(name, None):
             trace = self._larger(trace, known)
-        for other, one in [*traces.items()]:  # of whole histories only the newest stays in memory
-            if one.keys[: len(trace.keys)] == trace.keys or trace.keys[: len(one.keys)] == one.keys:
+        for other, one in [
+            *traces.items()
+        ]:  # of whole histories only the newest stays in memory
+            if (
+                one.keys[: len(trace.keys)] == trace.keys
+                or trace.keys[: len(one.keys)] == one.keys
+            ):
                 trace = self._larger(trace, traces.pop(other))
         if self._chars > self._most_chars:
             self.too_many += 1
@@ -85,8 +106,13 @@ class Traces:
 
     def _larger(self, one: _Trace, other: _Trace) -> _Trace:
         """The one of two that holds more, with the tools of either; the other leaves."""
-        larger, smaller = (one, other) if len(one.messages) > len(other.messages) else (other, one)
-        larger.tools, larger.start = larger.tools or smaller.tools, min(larger.start, smaller.start)
+        larger, smaller = (
+            (one, other) if len(one.messages) > len(other.messages) else (other, one)
+        )
+        larger.tools, larger.start = (
+            larger.tools or smaller.tools,
+            min(larger.start, smaller.start),
+        )
         self._chars -= smaller.chars
         return larger
 
@@ -103,14 +129,23 @@ class Traces:
                 messages += trace.messages[first:]
                 keys += trace.keys[first:]
                 systems.update(key for key in trace.keys if key[0] == "system")
-            tools = next((trace.tools for trace in reversed(ordered) if trace.tools), [])
+            tools = next(
+                (trace.tools for trace in reversed(ordered) if trace.tools), []
+            )
             yield {"id": thread, "messages": messages, "tools": tools}
 
 
 def _overlap(known: Sequence[Key], new: Sequence[Key]) -> int:
     """The most messages at the end of those that are known with which the new ones begin."""
     sizes = range(min(len(known), len(new)), 0, -1)
-    return next((size for size in sizes if known[-size] == new[0] and known[-size:] == new[:size]), 0)
+    return next(
+        (
+            size
+            for size in sizes
+            if known[-size] == new[0] and known[-size:] == new[:size]
+        ),
+        0,
+    )
 
 
 def _key(said: Any) -> Key:
@@ -139,7 +174,9 @@ def _said(run: Run) -> list[Any]:
     if system := _mapping(inputs).get("system"):  # where Anthropic's requests have it
         given = [{"role": "system", "content": system}, *given]
     last = _key(given[-1])
-    if whole and not any(_key(one) == last for one in reversed(whole)):  # a graph returns what it adds
+    if whole and not any(
+        _key(one) == last for one in reversed(whole)
+    ):  # a graph returns what it adds
         return [*given, *whole]
     if len(whole) > len(given):  # or its history
         return whole
@@ -149,11 +186,21 @@ def _said(run: Run) -> list[Any]:
 def _texts(run: Run, answer: Any) -> list[Any]:
     """What a chain was asked and answered as texts; only the whole of a trace, its parts hand on all sorts of texts."""
     asked = _text(run.get("inputs"), GIVEN)
-    if not asked or run.get("parent_run_id") or run.get("trace_id", run.get("id")) != run.get("id"):
+    if (
+        not asked
+        or run.get("parent_run_id")
+        or run.get("trace_id", run.get("id")) != run.get("id")
+    ):
         return []
     made = run.get("outputs")
-    answer = answer or {"role": "assistant", "content": made if isinstance(made, str) else _text(made, MADE)}
-    return [{"role": "user", "content": asked}, *([answer] if answer.get("content") else [])]
+    answer = answer or {
+        "role": "assistant",
+        "content": made if isinstance(made, str) else _text(made, MADE),
+    }
+    return [
+        {"role": "user", "content": asked},
+        *([answer] if answer.get("content") else []),
+    ]
 
 
 def _listed(value: Any) -> list[Any]:
@@ -162,7 +209,11 @@ def _listed(value: Any) -> list[Any]:
         messages = [messages]
     if not isinstance(messages, Sequence):
         return []
-    if len(messages) == 1 and isinstance(messages[0], list) and not is_pair(messages[0]):  # a batch of one
+    if (
+        len(messages) == 1
+        and isinstance(messages[0], list)
+        and not is_pair(messages[0])
+    ):  # a batch of one
         messages = messages[0]
     return list(messages)
 
@@ -170,7 +221,12 @@ def _listed(value: Any) -> list[Any]:
 def _answer(made: Any) -> Any:
     """The message that a run returned, as models of several libraries return it; else None."""
     about = _mapping(made)
-    for path in (("generations", 0, 0, "message"), ("choices", 0, "message"), ("message",), ("output",)):
+    for path in (
+        ("generations", 0, 0, "message"),
+        ("choices", 0, "message"),
+        ("message",),
+        ("output",),
+    ):
         found: Any = about
         try:
             for part in path:
@@ -179,12 +235,21 @@ def _answer(made: Any) -> Any:
             continue
         if isinstance(found, Mapping):
             return found
-    return about if "content" in about and ("role" in about or "type" in about) else None
+    return (
+        about if "content" in about and ("role" in about or "type" in about) else None
+    )
 
 
 def _text(value: Any, names: Sequence[str]) -> str:
     about = _mapping(value)
-    return next((value for name in names if isinstance(value := about.get(name), str) and value), "")
+    return next(
+        (
+            value
+            for name in names
+            if isinstance(value := about.get(name), str) and value
+        ),
+        "",
+    )
 
 
 def _mapping(value: Any) -> Run:

@@ -21,7 +21,9 @@ from langchain_ctxwin.replay.messages import short
 from langchain_ctxwin.util.stores import MessageSerializer
 
 SQLITE_MAGIC = b"SQLite format 3\0"  # the first bytes of every SQLite database (sqlite.org/fileformat)
-LOCK_SECONDS = 5.0  # how long to wait for somebody who writes; savers write for milliseconds
+LOCK_SECONDS = (
+    5.0  # how long to wait for somebody who writes; savers write for milliseconds
+)
 SCHEMES = ("postgresql", "postgres")
 
 Opened = tuple[Callable[[Any], BaseCheckpointSaver[str]], type[Exception]]
@@ -47,24 +49,43 @@ def is_database(place: str | Path) -> bool:
         with path.open("rb") as file:
             return file.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC
     except OSError as error:
-        raise ConfigError(f"{path} cannot be opened: {error.strerror or error}") from error
+        raise ConfigError(
+            f"{path} cannot be opened: {error.strerror or error}"
+        ) from error
 
 
-def thread_states(place: str | Path, *, tell: Callable[[str], None]) -> Iterator[tuple[str, dict[str, Any]]]:
+def thread_states(
+    place: str | Path, *, tell: Callable[[str], None]
+) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield each thread of a checkpointer with its newest state, the oldest thread first.
 
     A thread that cannot be read is told, and left out.
     """
     name = shown_address(place) if is_address(place) else str(place)
-    with _postgres(str(place)) if is_address(place) else _sqlite(Path(place)) as (saver_with, unreadable):
-        graph = StateGraph(ContextState).add_node("none", lambda _: {}).add_edge(START, "none")
+    with (
+        _postgres(str(place)) if is_address(place) else _sqlite(Path(place)) as (
+            saver_with,
+            unreadable,
+        )
+    ):
+        graph = (
+            StateGraph(ContextState)
+            .add_node("none", lambda _: {})
+            .add_edge(START, "none")
+        )
         compiled = graph.compile(checkpointer=saver_with(MessageSerializer()))
         for thread in _threads(name, saver_with(_Unread()), unreadable):
             try:
-                state = dict(compiled.get_state({"configurable": {"thread_id": thread}}).values)
+                state = dict(
+                    compiled.get_state({"configurable": {"thread_id": thread}}).values
+                )
                 state["messages"] = list(state.get("messages") or ())
-                if not all(isinstance(message, BaseMessage) for message in state["messages"]):
-                    raise ConfigError("its `messages` hold something that is no message of LangChain's")  # noqa: TRY301
+                if not all(
+                    isinstance(message, BaseMessage) for message in state["messages"]
+                ):
+                    raise ConfigError(  # noqa: TRY301
+                        "its `messages` hold something that is no message of LangChain's"
+                    )
             except unreadable:
                 raise
             except Exception as error:  # noqa: BLE001  # what a thread holds may be of any program
@@ -83,7 +104,9 @@ class _Unread:
         return {}
 
 
-def _threads(place: str, saver: BaseCheckpointSaver[str], unreadable: type[Exception]) -> list[str]:
+def _threads(
+    place: str, saver: BaseCheckpointSaver[str], unreadable: type[Exception]
+) -> list[str]:
     """The threads of the root graph; savers list the newest checkpoint first."""
     found = dict[str, str]()
     try:
@@ -94,7 +117,9 @@ def _threads(place: str, saver: BaseCheckpointSaver[str], unreadable: type[Excep
     except unreadable:
         raise
     except Exception as error:
-        raise ConfigError(f"{place}: its threads cannot be listed ({short(error)}): mend or delete that row") from error
+        raise ConfigError(
+            f"{place}: its threads cannot be listed ({short(error)}): mend or delete that row"
+        ) from error
     return sorted(found, key=lambda thread: found[thread])
 
 
@@ -103,7 +128,9 @@ def _sqlite(path: Path) -> Iterator[Opened]:
     try:
         from langgraph.checkpoint.sqlite import SqliteSaver  # noqa: PLC0415  # optional packages, only for this
     except ImportError as error:
-        raise ConfigError(f"{path} is a SQLite database: pip install langgraph-checkpoint-sqlite") from error
+        raise ConfigError(
+            f"{path} is a SQLite database: pip install langgraph-checkpoint-sqlite"
+        ) from error
 
     def saver_with(serde: Any) -> BaseCheckpointSaver[str]:
         saver = SqliteSaver(connection, serde=serde)
@@ -112,24 +139,38 @@ def _sqlite(path: Path) -> Iterator[Opened]:
 
     try:
         address = f"{path.resolve().as_uri()}?mode=ro"
-        with closing(sqlite3.connect(address, uri=True, timeout=LOCK_SECONDS, check_same_thread=False)) as connection:
+        with closing(
+            sqlite3.connect(
+                address, uri=True, timeout=LOCK_SECONDS, check_same_thread=False
+            )
+        ) as connection:
             yield saver_with, sqlite3.Error
     except sqlite3.Error as error:
-        raise ConfigError(f"{path} cannot be read as a database of LangGraph's SQLite saver: {error}") from error
+        raise ConfigError(
+            f"{path} cannot be read as a database of LangGraph's SQLite saver: {error}"
+        ) from error
 
 
 @contextmanager
 def _postgres(address: str) -> Iterator[Opened]:
     shown = shown_address(address)
     if not address.startswith(tuple(f"{scheme}://" for scheme in SCHEMES)):
-        raise ConfigError(f"{shown}: the address of a server begins with {':// or '.join(SCHEMES)}://")
+        raise ConfigError(
+            f"{shown}: the address of a server begins with {':// or '.join(SCHEMES)}://"
+        )
     try:
         import psycopg  # noqa: PLC0415  # optional packages, only for this
         from langgraph.checkpoint.postgres import PostgresSaver  # noqa: PLC0415
         from psycopg.rows import dict_row  # noqa: PLC0415
     except ImportError as error:
-        raise ConfigError(f"{shown} is a Postgres server: pip install langgraph-checkpoint-postgres") from error
-    options: Any = {"options": "-c default_transaction_read_only=on", "autocommit": True, "row_factory": dict_row}
+        raise ConfigError(
+            f"{shown} is a Postgres server: pip install langgraph-checkpoint-postgres"
+        ) from error
+    options: Any = {
+        "options": "-c default_transaction_read_only=on",
+        "autocommit": True,
+        "row_factory": dict_row,
+    }
     try:
         with psycopg.connect(address, prepare_threshold=0, **options) as connection:
             yield lambda serde: PostgresSaver(connection, serde=serde), psycopg.Error

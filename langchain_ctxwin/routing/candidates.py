@@ -34,7 +34,9 @@ from langchain_ctxwin.routing.judging import Complexity
 from langchain_ctxwin.util.memo import MAX_TEXTS, Lru, PerMessage, once
 
 CandidateModel = Any  # as the caller passes it: a chat model, a binding around one, a `ModelInfo`, or `provider:name`
-Instance = tuple[BaseChatModel, dict[str, Any]]  # a chat model and the arguments bound around it
+Instance = tuple[
+    BaseChatModel, dict[str, Any]
+]  # a chat model and the arguments bound around it
 
 # Providers whose LangChain integration goes by another name than theirs.
 INTEGRATIONS = {
@@ -83,11 +85,18 @@ class Candidate:
 
     def states(self, capability: str) -> bool | None:
         """Say whether the model has a capability; None when nobody says."""
-        if self.info.capabilities and self.info.provenance.get("capabilities") != ProfileSource.name:
+        if (
+            self.info.capabilities
+            and self.info.provenance.get("capabilities") != ProfileSource.name
+        ):
             return capability in self.info.capabilities
         part = None if is_named(self.given) else only_model(self.given)
         profile = getattr(part[0], "profile", None) if part else None
-        stated = profile.get(CAPABILITIES.get(capability, capability)) if isinstance(profile, Mapping) else None
+        stated = (
+            profile.get(CAPABILITIES.get(capability, capability))
+            if isinstance(profile, Mapping)
+            else None
+        )
         return stated if isinstance(stated, bool) else None
 
     def input_limit(self, request: RouteRequest) -> int:
@@ -124,7 +133,9 @@ class Candidate:
         if window is not None and window != limit:
             shown += f" (window {window:,}, {self.limits.output_reserve(request.reserve):,} kept for the answer)"
         if size.upper > limit or not limit:
-            return f"may need {size.upper:,} input tokens (count {size.tokens:,}), {shown}"
+            return (
+                f"may need {size.upper:,} input tokens (count {size.tokens:,}), {shown}"
+            )
         if limit <= request.above_tokens:  # 0 where nobody refused
             return f"{shown}, one of {request.above_tokens:,} refused the request"
         return ""
@@ -142,14 +153,24 @@ def smallest_limits(candidates: Sequence[Candidate]) -> ModelLimits:
     """
     every = [one.limits for one in candidates]
     window, largest, most_bytes, most_images = (
-        min((size for one in every if (size := getattr(one, name)) is not None), default=None)
+        min(
+            (size for one in every if (size := getattr(one, name)) is not None),
+            default=None,
+        )
         for name in ("context_window", "max_output_tokens", *MEDIA_NAMES)
     )
     safe_input = min(one.input_limit(one.output_reserve()) for one in every)
     if largest is not None and window is not None and largest > window:
         largest = None
     source = "+".join(dict.fromkeys(one.source for one in every))
-    joint = ModelLimits(window, None, largest, max_request_bytes=most_bytes, max_images=most_images, source=source)
+    joint = ModelLimits(
+        window,
+        None,
+        largest,
+        max_request_bytes=most_bytes,
+        max_images=most_images,
+        source=source,
+    )
     if window is not None and joint.input_limit(joint.output_reserve()) <= safe_input:
         return joint
     return replace(joint, max_input_tokens=safe_input)
@@ -162,7 +183,9 @@ def asking_for(limits: ModelLimits, output_tokens: int | None) -> ModelLimits:
     largest = limits.max_output_tokens
     if largest is not None and largest < output_tokens:
         largest = None  # a table that contradicts what is configured is not believed
-    return replace(limits, requested_output_tokens=output_tokens, max_output_tokens=largest)
+    return replace(
+        limits, requested_output_tokens=output_tokens, max_output_tokens=largest
+    )
 
 
 def candidates_of(
@@ -171,10 +194,18 @@ def candidates_of(
 ) -> tuple[Candidate, ...]:
     """Read the facts of every candidate, and refuse what is none; a mapping gives them names."""
     if isinstance(given, str) or not isinstance(given, Iterable):
-        raise ConfigError(f"candidates={given!r}: pass a list of chat models, ModelInfos or names")
-    named = [*given.items()] if isinstance(given, Mapping) else [(_name_of(one), one) for one in given]
+        raise ConfigError(
+            f"candidates={given!r}: pass a list of chat models, ModelInfos or names"
+        )
+    named = (
+        [*given.items()]
+        if isinstance(given, Mapping)
+        else [(_name_of(one), one) for one in given]
+    )
     if not named:
-        raise ConfigError("candidates is empty: pass at least one chat model, ModelInfo or name")
+        raise ConfigError(
+            "candidates is empty: pass at least one chat model, ModelInfo or name"
+        )
     names = [name for name, _ in named]
     if doubled := sorted({name for name in names if names.count(name) > 1}):
         raise ConfigError(
@@ -184,11 +215,15 @@ def candidates_of(
     return tuple(candidate_of(name, one, registry) for name, one in named)
 
 
-def candidate_of(name: str, given: CandidateModel, registry: Registry | None) -> Candidate:
+def candidate_of(
+    name: str, given: CandidateModel, registry: Registry | None
+) -> Candidate:
     """Return one candidate with its facts as they are now, and with the output that its requests are set to ask for."""
     info = _info(name, given, registry)
     limits = info.limits
-    requested = None if is_named(given) else ModelLimits.of(given).requested_output_tokens
+    requested = (
+        None if is_named(given) else ModelLimits.of(given).requested_output_tokens
+    )
     limits = asking_for(limits, requested)
     if not limits.known:
         raise UnknownModelError(
@@ -196,8 +231,16 @@ def candidate_of(name: str, given: CandidateModel, registry: Registry | None) ->
             "profile states max_input_tokens, or ModelInfo(name=..., context_window=...)"
         )
     stated = info.tokenizer_family
-    family = stated if stated in FRAMING else UNKNOWN_FAMILY if is_named(given) else family_of(given)
-    return Candidate(name=name, given=given, info=info, limits=limits, family=str(family))
+    family = (
+        stated
+        if stated in FRAMING
+        else UNKNOWN_FAMILY
+        if is_named(given)
+        else family_of(given)
+    )
+    return Candidate(
+        name=name, given=given, info=info, limits=limits, family=str(family)
+    )
 
 
 def _name_of(given: CandidateModel) -> str:
@@ -219,7 +262,9 @@ def _registry_name(name: str) -> str:
     if not name.strip():
         raise ConfigError(f"candidate {name!r}: give a name like 'provider:name'")
     provider, colon, rest = name.strip().partition(":")
-    return f"{provider}/{rest}" if colon and rest and "/" not in provider else name.strip()
+    return (
+        f"{provider}/{rest}" if colon and rest and "/" not in provider else name.strip()
+    )
 
 
 def _info(name: str, given: CandidateModel, registry: Registry | None) -> ModelInfo:
@@ -230,7 +275,9 @@ def _info(name: str, given: CandidateModel, registry: Registry | None) -> ModelI
     known: ModelInfo | None = None
     with suppress(UnknownModelError):
         if registry is not None:
-            known = registry.lookup(_registry_name(given) if isinstance(given, str) else model)
+            known = registry.lookup(
+                _registry_name(given) if isinstance(given, str) else model
+            )
     if known is not None and (known.limits.known or isinstance(given, str)):
         return known
     if isinstance(given, str):
@@ -254,12 +301,16 @@ def made_model(candidate: Candidate) -> BaseChatModel:
     if isinstance(candidate.given, ModelInfo):
         provider, name = candidate.given.provider or "", candidate.given.name
     else:
-        named = _name_of(candidate.given)  # in a mapping a candidate has a name of its own
+        named = _name_of(
+            candidate.given
+        )  # in a mapping a candidate has a name of its own
         provider, name = named.split("/", 1) if "/" in named else ("", named)
     try:
         from langchain.chat_models import init_chat_model  # noqa: PLC0415  # an extra
 
-        model: BaseChatModel = init_chat_model(name, model_provider=INTEGRATIONS.get(provider, provider) or None)
+        model: BaseChatModel = init_chat_model(
+            name, model_provider=INTEGRATIONS.get(provider, provider) or None
+        )
     except Exception as error:
         raise CannotBeMadeError(
             f"candidate {candidate.name!r} cannot be made into a chat model ({type(error).__name__}: {error}): install "
@@ -283,27 +334,52 @@ class RouteRequest:
 
     messages: Sequence[AnyMessage]
     tools: Sequence[Any] = ()
-    conversation: str = ""  # key of what stays with its model; empty when the request stands alone
-    requires: tuple[str, ...] = ()  # capabilities beside those that tools and media show
-    exclude: Mapping[str, str] = field(default_factory=dict)  # candidates that may not be chosen, and why
-    estimated_tokens: int | None = None  # size as it was measured elsewhere, an upper bound
-    sizes: Mapping[str, Size] = field(default_factory=dict)  # the same by tokenizer family; a missing one is counted
-    output_tokens: int | None = None  # what the call asks for; None leaves it to the model's own setting
-    reserve: int | None = None  # what the caller keeps for the answer, whatever else says so
+    conversation: str = (
+        ""  # key of what stays with its model; empty when the request stands alone
+    )
+    requires: tuple[
+        str, ...
+    ] = ()  # capabilities beside those that tools and media show
+    exclude: Mapping[str, str] = field(
+        default_factory=dict
+    )  # candidates that may not be chosen, and why
+    estimated_tokens: int | None = (
+        None  # size as it was measured elsewhere, an upper bound
+    )
+    sizes: Mapping[str, Size] = field(
+        default_factory=dict
+    )  # the same by tokenizer family; a missing one is counted
+    output_tokens: int | None = (
+        None  # what the call asks for; None leaves it to the model's own setting
+    )
+    reserve: int | None = (
+        None  # what the caller keeps for the answer, whatever else says so
+    )
     above_tokens: int = 0  # an input limit that refused this very request
-    prefer: str = ""  # candidate to take if it can do what the request needs, whatever its size
+    prefer: str = (
+        ""  # candidate to take if it can do what the request needs, whatever its size
+    )
     prefer_reason: str = ""  # why, when another decision stands behind it
     kept: str = ""  # candidate that the conversation had so far, when the caller keeps count of that
-    config: RoutingConfig | None = None  # settings of this request alone; None takes the router's
+    config: RoutingConfig | None = (
+        None  # settings of this request alone; None takes the router's
+    )
     complexity: Complexity | None = None  # as the caller states it
     judged: Complexity = "medium"  # what counts, worked out by the router
-    renew: bool = False  # the prefix changed, so that there is no prompt cache to stay for
+    renew: bool = (
+        False  # the prefix changed, so that there is no prompt cache to stay for
+    )
 
 
 def needed_capabilities(request: RouteRequest) -> tuple[str, ...]:
     """Return what a model has to be able to do: take tools and media that the request has, and what it requires."""
     needed = ["tools"] if request.tools else []
-    blocks = (b for message in request.messages if isinstance(message.content, list) for b in message.content)
+    blocks = (
+        b
+        for message in request.messages
+        if isinstance(message.content, list)
+        for b in message.content
+    )
     for block in blocks:
         if isinstance(block, dict):
             kind = MEDIA_TYPES.get(str(block.get("type")), "")
@@ -314,7 +390,9 @@ def needed_capabilities(request: RouteRequest) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*needed, *request.requires]))
 
 
-def conversation_key(messages: Sequence[AnyMessage], config: Mapping[str, Any] | None = None) -> str:
+def conversation_key(
+    messages: Sequence[AnyMessage], config: Mapping[str, Any] | None = None
+) -> str:
     """Return the thread id of a run (by default the surrounding one), else a fingerprint of the first message.
 
     A system message counts only where there is no other.
@@ -328,7 +406,9 @@ def conversation_key(messages: Sequence[AnyMessage], config: Mapping[str, Any] |
     )
     if first is None:
         return ""
-    text = f"{first.type}\0{compact_json(first.content)}".encode("utf-8", "surrogatepass")
+    text = f"{first.type}\0{compact_json(first.content)}".encode(
+        "utf-8", "surrogatepass"
+    )
     return f"first:{hashlib.blake2b(text, digest_size=KEY_BYTES).hexdigest()}"
 
 
@@ -343,7 +423,9 @@ class RequestSizes:
     """Counts requests with one counter, or with the estimator of each tokenizer family."""
 
     def __init__(self, counter: TokenCounter | RequestCounter | None) -> None:
-        self._given = counter.estimator if isinstance(counter, RequestCounter) else counter
+        self._given = (
+            counter.estimator if isinstance(counter, RequestCounter) else counter
+        )
         self._estimates: dict[str, _Estimates] = {}
 
     def of(self, request: RouteRequest, families: Iterable[str]) -> Mapping[str, Size]:
@@ -355,13 +437,20 @@ class RequestSizes:
         if not missing:
             return request.sizes
         if measured is not None:
-            counted = dict.fromkeys(missing, Size(tokens=measured, upper=measured, lower=measured))
+            counted = dict.fromkeys(
+                missing, Size(tokens=measured, upper=measured, lower=measured)
+            )
         elif self._given is not None:
             counted = dict.fromkeys(missing, _whole(self._given, request))
         else:
-            known = {family: self._estimates.get(family) or _Estimates(family) for family in missing}
+            known = {
+                family: self._estimates.get(family) or _Estimates(family)
+                for family in missing
+            }
             self._estimates |= known
-            counted = {family: estimates.of(request) for family, estimates in known.items()}
+            counted = {
+                family: estimates.of(request) for family, estimates in known.items()
+            }
         return {**counted, **request.sizes}
 
 
@@ -370,7 +459,9 @@ def _whole(counter: TokenCounter, request: RouteRequest) -> Size:
     if takes_tools(counter):
         tokens = int(counter(list(request.messages), tools=list(request.tools) or None))
     else:
-        shown = [SystemMessage(compact_json(tool_definition(tool))) for tool in request.tools]
+        shown = [
+            SystemMessage(compact_json(tool_definition(tool))) for tool in request.tools
+        ]
         tokens = int(counter([*shown, *request.messages]))
     factor = 1.0 if getattr(counter, "exact", False) else HEADROOM
     upper, lower = (
@@ -388,7 +479,9 @@ class _Estimates:
     def __init__(self, family: str) -> None:
         self._count = TokenEstimator(family)
         self._base = self._count([])
-        self._price = PerMessage(lambda message: max(0, self._count([message]) - self._base))
+        self._price = PerMessage(
+            lambda message: max(0, self._count([message]) - self._base)
+        )
         self._tools: Lru[tuple[tuple[Any, ...], int]] = Lru(MAX_TEXTS)
 
     def of(self, request: RouteRequest) -> Size:

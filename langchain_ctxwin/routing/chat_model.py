@@ -64,8 +64,12 @@ class RoutedChatModel(BaseChatModel):
         ```python
         answer = model.bind_tools(tools).invoke("How many orders are open?")
         answer.response_metadata["route"]["reason"]
-        model.invoke("And yesterday?", route="large")  # begin with this candidate, whatever the request's size
-        model.invoke("Prove it.", complexity="high")  # what the request asks of a model, where you know better
+        model.invoke(
+            "And yesterday?", route="large"
+        )  # begin with this candidate, whatever the request's size
+        model.invoke(
+            "Prove it.", complexity="high"
+        )  # what the request asks of a model, where you know better
         ```
 
     A candidate that refuses a request as too large is followed by a larger window; one that is busy, down, unknown or
@@ -138,19 +142,39 @@ class RoutedChatModel(BaseChatModel):
 
     # The config does not reach the call, so the run's thread is handed on as an argument.
 
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> AIMessage:  # noqa: A002  # the base's name
+    def invoke(
+        self,
+        input: Any,  # noqa: A002
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> AIMessage:  # the base's name
         """Call the candidate that fits."""
         return super().invoke(input, config, **_in_thread(config, kwargs))
 
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> AIMessage:  # noqa: A002
+    async def ainvoke(
+        self,
+        input: Any,  # noqa: A002
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> AIMessage:
         """Call the candidate that fits."""
         return await super().ainvoke(input, config, **_in_thread(config, kwargs))
 
-    def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[AIMessageChunk]:  # noqa: A002
+    def stream(
+        self,
+        input: Any,  # noqa: A002
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> Iterator[AIMessageChunk]:
         """Stream from the candidate that fits."""
         return super().stream(input, config, **_in_thread(config, kwargs))
 
-    def astream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> AsyncIterator[AIMessageChunk]:  # noqa: A002
+    def astream(
+        self,
+        input: Any,  # noqa: A002
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[AIMessageChunk]:
         """Stream from the candidate that fits."""
         return super().astream(input, config, **_in_thread(config, kwargs))
 
@@ -189,7 +213,9 @@ class RoutedChatModel(BaseChatModel):
                 )
         fallbacks.note(answer)
         fallbacks.answered()
-        return ChatResult(generations=[ChatGeneration(message=_with_route(answer, fallbacks))])
+        return ChatResult(
+            generations=[ChatGeneration(message=_with_route(answer, fallbacks))]
+        )
 
     def _stream(
         self,
@@ -220,7 +246,9 @@ class RoutedChatModel(BaseChatModel):
     ) -> AsyncIterator[ChatGenerationChunk]:
         fallbacks = self._fallbacks(messages, kwargs)
         while not fallbacks.is_well:
-            chunks = _achunks_of(await arun(fallbacks.next()), messages, stop or self.stop)
+            chunks = _achunks_of(
+                await arun(fallbacks.next()), messages, stop or self.stop
+            )
             with fallbacks.watched():
                 chunk = _begun(await anext(chunks, None))
         following: AIMessageChunk | None = _with_route(chunk, fallbacks)
@@ -231,7 +259,9 @@ class RoutedChatModel(BaseChatModel):
                 following = await anext(chunks, None)
         fallbacks.answered()
 
-    def _fallbacks(self, messages: list[AnyMessage], arguments: dict[str, Any]) -> Fallbacks:
+    def _fallbacks(
+        self, messages: list[AnyMessage], arguments: dict[str, Any]
+    ) -> Fallbacks:
         defaults = {
             "temperature": self.temperature,
             "max_tokens": self.max_tokens,
@@ -257,32 +287,44 @@ class RoutedChatModel(BaseChatModel):
     def _resolve_model_profile(self) -> ModelProfile:
         """The smallest limits, and each capability that all candidates have or one is known to lack."""
         limits, candidates = self.router.limits, self.router.candidates
-        inputs = [tokens for tokens in (limits.context_window, limits.max_input_tokens) if tokens is not None]
+        inputs = [
+            tokens
+            for tokens in (limits.context_window, limits.max_input_tokens)
+            if tokens is not None
+        ]
         profile: dict[str, Any] = {
             "max_input_tokens": min(inputs),
             "max_output_tokens": limits.max_output_tokens,
         }
         for capability, key in CAPABILITIES.items():
             stated = [one.states(capability) for one in candidates]
-            profile[key] = None if None in stated and False not in stated else all(stated)
+            profile[key] = (
+                None if None in stated and False not in stated else all(stated)
+            )
         return cast(
             "ModelProfile",
             {key: value for key, value in profile.items() if value is not None},
         )
 
-    def _get_invocation_params(self, stop: list[str] | None = None, **kwargs: Any) -> dict[str, Any]:
+    def _get_invocation_params(
+        self, stop: list[str] | None = None, **kwargs: Any
+    ) -> dict[str, Any]:
         """What traces show: tools as definitions, because the bound objects are no JSON."""
         if tools := kwargs.get("tools"):
             kwargs["tools"] = [tool_definition(tool) for tool in tools]
         return super()._get_invocation_params(stop=stop, **kwargs)
 
-    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
+    def _get_ls_params(
+        self, stop: list[str] | None = None, **kwargs: Any
+    ) -> LangSmithParams:
         params = super()._get_ls_params(stop=stop, **kwargs)
         name = _wish(kwargs.get("route"))[0] or self.model_name
         return {"ls_model_name": name, **params, "ls_provider": self._llm_type}
 
 
-def _in_thread(config: RunnableConfig | None, arguments: dict[str, Any]) -> dict[str, Any]:
+def _in_thread(
+    config: RunnableConfig | None, arguments: dict[str, Any]
+) -> dict[str, Any]:
     """The arguments with the run's thread as conversation, unless they name one."""
     thread = thread_key(config)
     return {"conversation": thread, **arguments} if thread else arguments
@@ -311,21 +353,29 @@ def _without_traces() -> None:
     tracing_context(enabled=False).__enter__()  # for as long as the context is used
 
 
-def _answer_of(call: Instance, messages: list[AnyMessage], stop: list[str] | None) -> AIMessage:
+def _answer_of(
+    call: Instance, messages: list[AnyMessage], stop: list[str] | None
+) -> AIMessage:
     model, arguments = call
     return _alone().run(model.invoke, shown_to(model, messages), stop=stop, **arguments)
 
 
-async def _aanswer_of(call: Instance, messages: list[AnyMessage], stop: list[str] | None) -> AIMessage:
+async def _aanswer_of(
+    call: Instance, messages: list[AnyMessage], stop: list[str] | None
+) -> AIMessage:
     model, arguments = call
     answering = model.ainvoke(shown_to(model, messages), stop=stop, **arguments)
     return await get_running_loop().create_task(answering, context=_alone())
 
 
-def _chunks_of(call: Instance, messages: list[AnyMessage], stop: list[str] | None) -> Iterator[AIMessageChunk]:
+def _chunks_of(
+    call: Instance, messages: list[AnyMessage], stop: list[str] | None
+) -> Iterator[AIMessageChunk]:
     model, arguments = call
     context = _alone()
-    chunks = context.run(model.stream, shown_to(model, messages), stop=stop, **arguments)
+    chunks = context.run(
+        model.stream, shown_to(model, messages), stop=stop, **arguments
+    )
     while (chunk := context.run(next, chunks, None)) is not None:
         yield _as_chunk(chunk)
 
@@ -335,8 +385,12 @@ async def _achunks_of(
 ) -> AsyncIterator[AIMessageChunk]:
     model, arguments = call
     context = _alone()
-    chunks = context.run(model.astream, shown_to(model, messages), stop=stop, **arguments)
-    while (chunk := await get_running_loop().create_task(_next(chunks), context=context)) is not None:
+    chunks = context.run(
+        model.astream, shown_to(model, messages), stop=stop, **arguments
+    )
+    while (
+        chunk := await get_running_loop().create_task(_next(chunks), context=context)
+    ) is not None:
         yield _as_chunk(chunk)
 
 
@@ -357,7 +411,10 @@ def _as_chunk(message: AIMessage) -> AIMessageChunk:
         return message
     shared = AIMessageChunk.model_fields.keys() & type(message).model_fields.keys()
     # As they are: a dump would turn the objects in them into dicts.
-    values = {name: getattr(message, name) for name in shared - {"type", "name", "chunk_position"}}
+    values = {
+        name: getattr(message, name)
+        for name in shared - {"type", "name", "chunk_position"}
+    }
     return AIMessageChunk(**values, chunk_position="last")
 
 

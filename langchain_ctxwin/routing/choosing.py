@@ -42,10 +42,14 @@ class Option:
 
 def presumed(strength: float, needed: float) -> float:
     """Return the chance of a good answer that is presumed before any outcome is known."""
-    return 1.0 if strength >= needed else PRESUMED_OF_WEAKER + MORE_BY_STRENGTH * strength
+    return (
+        1.0 if strength >= needed else PRESUMED_OF_WEAKER + MORE_BY_STRENGTH * strength
+    )
 
 
-def best(options: Sequence[Option], config: RoutingConfig, *, asks: str, others_fit: bool) -> Choice:
+def best(
+    options: Sequence[Option], config: RoutingConfig, *, asks: str, others_fit: bool
+) -> Choice:
     """Return the candidate of the highest score, of equal ones the cheapest, then the one that was given first.
 
     An unknown cost counts as the largest, because it may be anything.
@@ -62,7 +66,9 @@ def best(options: Sequence[Option], config: RoutingConfig, *, asks: str, others_
         share = 1.0 if one.cost is None else float(one.cost / dearest)
         return config.quality * min(one.chance, ENOUGH) - config.cost * share
 
-    by_cost = sorted(options, key=lambda one: (one.cost is None, one.cost or Decimal(0)))
+    by_cost = sorted(
+        options, key=lambda one: (one.cost is None, one.cost or Decimal(0))
+    )
     chosen = max(by_cost, key=score)
     left = {}
     for one in options:
@@ -72,7 +78,9 @@ def best(options: Sequence[Option], config: RoutingConfig, *, asks: str, others_
     return chosen.candidate, _reason(chosen, options, asks, others_fit=others_fit), left
 
 
-def _reason(chosen: Option, options: Sequence[Option], asks: str, *, others_fit: bool) -> str:
+def _reason(
+    chosen: Option, options: Sequence[Option], asks: str, *, others_fit: bool
+) -> str:
     if len(options) == 1:
         return f"the only one {'left' if others_fit else 'that fits'} ({asks})"
     if chosen.is_enough:

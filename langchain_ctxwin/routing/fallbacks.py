@@ -14,11 +14,25 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 
 from langchain_ctxwin.core.limits import models_behind
-from langchain_ctxwin.core.overflow import ContextOverflow, Evidence, classify_overflow, evidence_of
+from langchain_ctxwin.core.overflow import (
+    ContextOverflow,
+    Evidence,
+    classify_overflow,
+    evidence_of,
+)
 from langchain_ctxwin.core.recovery import CALL_ARGUMENTS, stated_input
 from langchain_ctxwin.core.usage import fault_of, sent_tokens
-from langchain_ctxwin.errors import ConfigError, ContextWindowError, NoModelFitsError, RemainingTooSmallError
-from langchain_ctxwin.routing.candidates import CannotBeMadeError, Instance, RouteRequest
+from langchain_ctxwin.errors import (
+    ConfigError,
+    ContextWindowError,
+    NoModelFitsError,
+    RemainingTooSmallError,
+)
+from langchain_ctxwin.routing.candidates import (
+    CannotBeMadeError,
+    Instance,
+    RouteRequest,
+)
 from langchain_ctxwin.routing.router import ModelRouter, Route
 from langchain_ctxwin.util.work import Wait, Work
 
@@ -46,7 +60,9 @@ MEANINGS = {
 
 # Credentials, payment, a missing model, time-outs, rates and trouble of the server: each concerns one provider. Without
 # a status, words tell so in class names of SDKs, HTTP clients and Python itself, and in a provider's own error code.
-SURVIVABLE_STATUSES = frozenset({401, 402, 403, 404, 408, 409, 425, 429, *range(500, 600)})
+SURVIVABLE_STATUSES = frozenset(
+    {401, 402, 403, 404, 408, 409, 425, 429, *range(500, 600)}
+)
 SURVIVABLE_CLASSES = re.compile(
     r"Timeout|Connection|RateLimit|Throttl|TooManyRequests|Exhausted|Overloaded|Unavailable|DeadlineExceeded"
     r"|Authentication|PermissionDenied|^(?:Model)?NotFoundError|ServerError|^(?:Model)?APIError"
@@ -57,7 +73,9 @@ SURVIVABLE_CODES = re.compile(
 )
 
 # About the network, where Python has no class for it; other errors, like a missing file, are no trouble of a provider.
-UNREACHABLE_ERRNOS = frozenset({errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTDOWN, errno.EHOSTUNREACH})
+UNREACHABLE_ERRNOS = frozenset(
+    {errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTDOWN, errno.EHOSTUNREACH}
+)
 
 # What LangChain says of a stream that ends before its first chunk, and where one was read as a whole.
 EMPTY_STREAM = "No generation chunks were returned"
@@ -86,7 +104,9 @@ class CandidateFailure:
     """A failure that another model may survive."""
 
     what: str  # in a few words, the provider's own ones in brackets behind them
-    overflow: ContextOverflow | None = None  # what was said about the limit, when the request was too large
+    overflow: ContextOverflow | None = (
+        None  # what was said about the limit, when the request was too large
+    )
 
     @property
     def meaning(self) -> str:
@@ -181,7 +201,9 @@ class Fallbacks:
 
     def metadata(self) -> dict[str, Any]:
         """Return the route as it stands, for the metadata of the answer."""
-        return self._route.metadata([f"{name}: {failure.what}" for name, failure in self._tried])
+        return self._route.metadata(
+            [f"{name}: {failure.what}" for name, failure in self._tried]
+        )
 
     def _chosen(self) -> Route:
         """The next candidate; the largest window may still take what surely fits nowhere, before anyone gives up."""
@@ -200,9 +222,17 @@ class Fallbacks:
             self._annotate(error)
         too_small = {name for name, failure in self._tried if failure.what == TOO_SMALL}
         candidate, room_tokens = "", 0
-        if len(too_small) < len(self._tried):  # refused as too large by all: the provider's own words say it best
-            exclude = {name: why for name, why in self._request.exclude.items() if name not in too_small}
-            candidate, room_tokens = self._router.room(replace(self._request, exclude=exclude))
+        if len(too_small) < len(
+            self._tried
+        ):  # refused as too large by all: the provider's own words say it best
+            exclude = {
+                name: why
+                for name, why in self._request.exclude.items()
+                if name not in too_small
+            }
+            candidate, room_tokens = self._router.room(
+                replace(self._request, exclude=exclude)
+            )
         if not room_tokens:
             return error or nothing
         remaining = RemainingTooSmallError(
@@ -223,7 +253,11 @@ class Fallbacks:
                 self._router.input_limit(name, self._request),
             )
             if stated is not None or overflow.limit is not None:
-                limit = min(believed, overflow.limit or believed) if stated is None else stated - 1
+                limit = (
+                    min(believed, overflow.limit or believed)
+                    if stated is None
+                    else stated - 1
+                )
                 above_tokens = max(limit, above_tokens)
             self._router.refused(self._route, overflow, self._request.conversation)
         elif failure.needs_rest:
@@ -244,14 +278,20 @@ class Fallbacks:
             error.add_note(f"routing asked {name}: it {failure.meaning}")
 
 
-def call_of(name: str, instance: Instance, arguments: Mapping[str, Any]) -> Instance | None:
+def call_of(
+    name: str, instance: Instance, arguments: Mapping[str, Any]
+) -> Instance | None:
     """Return the model and the arguments of a call; None when the request has tools, and the candidate takes none.
 
     Tools are formatted by the candidate's own `bind_tools`, because each provider has its own form for them and for
     the choice among them; what asks for a length of output gets the name that the model knows it by.
     """
     model, bound = instance
-    given = {_known_as(model, key): value for key, value in arguments.items() if key not in OWN_ARGUMENTS}
+    given = {
+        _known_as(model, key): value
+        for key, value in arguments.items()
+        if key not in OWN_ARGUMENTS
+    }
     tools = given.pop("tools", None)
     if not tools:
         return model, {**bound, **given}
@@ -290,12 +330,18 @@ def failure_of(error: Exception) -> CandidateFailure | None:
 def _meaning(said: Evidence) -> str:
     name = said.class_names[0] if said.class_names else "error"
     if said.status in SURVIVABLE_STATUSES:
-        return f"{MEANINGS.get(said.status or 0, TROUBLE)} ({name}, status {said.status})"
-    if said.status is not None or any(code.startswith("invalid_request") for code in said.codes):
+        return (
+            f"{MEANINGS.get(said.status or 0, TROUBLE)} ({name}, status {said.status})"
+        )
+    if said.status is not None or any(
+        code.startswith("invalid_request") for code in said.codes
+    ):
         return UNSUITED if UNSUPPORTED.search(said.text) else ""
     if said.text.startswith(EMPTY_STREAMS):
         return f"{TROUBLE} (empty stream)"
-    if any(map(SURVIVABLE_CLASSES.search, said.class_names)) or any(map(SURVIVABLE_CODES.search, said.codes)):
+    if any(map(SURVIVABLE_CLASSES.search, said.class_names)) or any(
+        map(SURVIVABLE_CODES.search, said.codes)
+    ):
         is_unreachable = "Connection" in name or name == "gaierror"
         return f"{LATE if 'Timeout' in name else UNREACHABLE if is_unreachable else TROUBLE} ({name})"
     return ""

@@ -64,19 +64,29 @@ def judged(messages: Sequence[AnyMessage], tools: Sequence[Any] = ()) -> Complex
 def asked(messages: Sequence[AnyMessage]) -> str:
     """Return what the user asks: the text of the last user message."""
     return next(
-        (message.text for message in reversed(messages) if isinstance(message, HumanMessage)),
+        (
+            message.text
+            for message in reversed(messages)
+            if isinstance(message, HumanMessage)
+        ),
         "",
     )
 
 
 def read_part(text: str) -> str:
     """Return what is read of a text: all, or the beginning and the end of a long one."""
-    return text if len(text) <= 2 * READ_CHARS else f"{text[:READ_CHARS]}\n{text[-READ_CHARS:]}"
+    return (
+        text
+        if len(text) <= 2 * READ_CHARS
+        else f"{text[:READ_CHARS]}\n{text[-READ_CHARS:]}"
+    )
 
 
 def bucket_of(text: str, complexity: Complexity, *, needs_tools: bool) -> str:
     """Return kind and complexity of a task, under which outcomes are counted, e.g. `code/high`."""
-    kind = "tools" if needs_tools else "code" if _CODE.search(read_part(text)) else "text"
+    kind = (
+        "tools" if needs_tools else "code" if _CODE.search(read_part(text)) else "text"
+    )
     return f"{kind}/{complexity}"
 
 
@@ -85,7 +95,20 @@ def strengths(infos: Sequence[ModelInfo]) -> list[float]:
 
     Models of one price share a rank.
     """
-    prices = [info.input_price if info.output_price is None else info.output_price for info in infos]
-    ranks = {price: rank for rank, price in enumerate(sorted({price for price in prices if price is not None}))}
+    prices = [
+        info.input_price if info.output_price is None else info.output_price
+        for info in infos
+    ]
+    ranks = {
+        price: rank
+        for rank, price in enumerate(
+            sorted({price for price in prices if price is not None})
+        )
+    }
     highest = max(1, len(ranks) - 1)
-    return [PRESUMED_STRENGTH if price is None or len(ranks) == 1 else ranks[price] / highest for price in prices]
+    return [
+        PRESUMED_STRENGTH
+        if price is None or len(ranks) == 1
+        else ranks[price] / highest
+        for price in prices
+    ]

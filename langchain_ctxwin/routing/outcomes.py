@@ -24,7 +24,9 @@ MAX_CELLS = 4096  # pairs of a bucket and a model, about half a megabyte
 MAX_NAME_CHARS = 256  # of a bucket or a model, so that the file stays small; far above any name in use
 PRIOR_TRIALS = 10.0  # outcomes that weigh as much as what is presumed: a share of ten is known to about 15 points
 VERSION = 1
-FLUSH_SECONDS = 5.0  # a file of this size takes milliseconds, on a network folder perhaps a second
+FLUSH_SECONDS = (
+    5.0  # a file of this size takes milliseconds, on a network folder perhaps a second
+)
 
 _Number = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
@@ -98,10 +100,16 @@ class Outcomes:
         """
         for what, name in (("bucket", bucket), ("model", model)):
             if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME_CHARS:
-                raise ConfigError(f"{what}={name!r:.80}: give a name of 1 to {MAX_NAME_CHARS} characters")
+                raise ConfigError(
+                    f"{what}={name!r:.80}: give a name of 1 to {MAX_NAME_CHARS} characters"
+                )
         if not isinstance(success, bool):
             raise ConfigError(f"success={success!r}: give True or False")
-        one = {bucket: {model: Count(successes=float(success), trials=1.0, at=self._clock())}}
+        one = {
+            bucket: {
+                model: Count(successes=float(success), trials=1.0, at=self._clock())
+            }
+        }
         with self._lock:
             self._known = added(self._known, one)
             self._new = added(self._new, one) if self._file else {}
@@ -109,7 +117,9 @@ class Outcomes:
             return
         try:  # in a thread: files must not be touched on an event loop; a task that waits saves this one too
             self._worker.submit(partial(self._save, self._file))
-        except RuntimeError as error:  # the process may have no more threads, or is about to end
+        except (
+            RuntimeError
+        ) as error:  # the process may have no more threads, or is about to end
             self._file.not_saved(str(error))
 
     def of(self, bucket: str, model: str) -> Count:
@@ -137,8 +147,14 @@ def added(one: Counts, other: Counts) -> Counts:
     both = {bucket: dict(models) for bucket, models in one.items()}
     for bucket, models in other.items():
         for model, count in models.items():
-            both.setdefault(bucket, {})[model] = both.get(bucket, {}).get(model, _NONE).plus(count)
-    cells = [(count.at, bucket, model) for bucket, models in both.items() for model, count in models.items()]
+            both.setdefault(bucket, {})[model] = (
+                both.get(bucket, {}).get(model, _NONE).plus(count)
+            )
+    cells = [
+        (count.at, bucket, model)
+        for bucket, models in both.items()
+        for model, count in models.items()
+    ]
     for _, bucket, model in sorted(cells)[:-MAX_CELLS]:
         del both[bucket][model]
     return both
@@ -146,4 +162,6 @@ def added(one: Counts, other: Counts) -> Counts:
 
 def _file_of(path: str | os.PathLike[str]) -> SharedFile[Counts]:
     """The file that keeps counts."""
-    return SharedFile(path, events="models.outcomes", key="outcomes", version=VERSION, values=_COUNTS)
+    return SharedFile(
+        path, events="models.outcomes", key="outcomes", version=VERSION, values=_COUNTS
+    )

@@ -30,7 +30,13 @@ from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.core.recovery import only_model
 from langchain_ctxwin.core.spending import Usage
 from langchain_ctxwin.core.tool_schemas import listed
-from langchain_ctxwin.errors import ConfigError, ContextWindowError, NoModelFitsError, UnknownModelError, expect
+from langchain_ctxwin.errors import (
+    ConfigError,
+    ContextWindowError,
+    NoModelFitsError,
+    UnknownModelError,
+    expect,
+)
 from langchain_ctxwin.models.names import declared_limits
 from langchain_ctxwin.models.registry import ModelRegistry
 from langchain_ctxwin.protocols import Clock, RequestCounter, TokenCounter
@@ -62,9 +68,13 @@ from langchain_ctxwin.routing.outcomes import Outcomes
 from langchain_ctxwin.util.background import in_daemon
 from langchain_ctxwin.util.memo import Lru
 
-FACTS_SECONDS = 60.0  # until the registry is asked again: it keeps its own, longer time to live
+FACTS_SECONDS = (
+    60.0  # until the registry is asked again: it keeps its own, longer time to live
+)
 REST_SECONDS = 30.0  # that a failed candidate is passed over: most rate limits and restarts are over by then
-EXPECTED_OUTPUT_TOKENS = 400  # of a usual answer, a few paragraphs or two tool calls, for the estimated cost
+EXPECTED_OUTPUT_TOKENS = (
+    400  # of a usual answer, a few paragraphs or two tool calls, for the estimated cost
+)
 MAX_CONVERSATIONS = 10_000  # whose model is remembered, about 2 MB; one that is forgotten is routed anew
 
 
@@ -167,9 +177,15 @@ class ModelRouter:
         self._read = candidates_of(candidates, self._registry)
         self._read_at = clock()
         # What happened so far; losing it costs a few refused requests.
-        self._failures: dict[str, tuple[str, float]] = {}  # what failed, and until when the candidate rests
-        self._learned: Lru[Mapping[str, int]] = Lru(MAX_CONVERSATIONS)  # limits by candidate and conversation
-        self._kept: Lru[tuple[str, int]] = Lru(MAX_CONVERSATIONS)  # candidate, and tokens in its prompt cache
+        self._failures: dict[
+            str, tuple[str, float]
+        ] = {}  # what failed, and until when the candidate rests
+        self._learned: Lru[Mapping[str, int]] = Lru(
+            MAX_CONVERSATIONS
+        )  # limits by candidate and conversation
+        self._kept: Lru[tuple[str, int]] = Lru(
+            MAX_CONVERSATIONS
+        )  # candidate, and tokens in its prompt cache
         self._made: dict[str, BaseChatModel] = {}
         self._making = threading.Lock()
 
@@ -188,8 +204,12 @@ class ModelRouter:
         """Return the candidates with the limits that hold for a conversation: some were stated to it alone."""
         if self.clock() - self._read_at >= FACTS_SECONDS:
             self._read_at = self.clock()
-            with suppress(RuntimeError):  # no thread is free: what is known serves for another while
-                in_daemon(self._read_again)  # a source may hang, and the caller may be an event loop
+            with suppress(
+                RuntimeError
+            ):  # no thread is free: what is known serves for another while
+                in_daemon(
+                    self._read_again
+                )  # a source may hang, and the caller may be an event loop
         return tuple(self.candidate(one.name, conversation) for one in self._read)
 
     @property
@@ -204,7 +224,9 @@ class ModelRouter:
             ConfigError: no candidate has this name.
         """
         known, learned = self._as_read(name), self._learned.get(_of(conversation, name))
-        return replace(known, limits=lowered(known.limits, learned)) if learned else known
+        return (
+            replace(known, limits=lowered(known.limits, learned)) if learned else known
+        )
 
     def limits_of(self, name: str) -> ModelLimits:
         """Return the limits of one candidate."""
@@ -270,14 +292,18 @@ class ModelRouter:
         """
         require_tokens("estimated_tokens", estimated_tokens, optional=True)
         require_tokens("output_tokens", output_tokens, minimum=1, optional=True)
-        given = convert_to_messages([messages] if isinstance(messages, str) else messages)
+        given = convert_to_messages(
+            [messages] if isinstance(messages, str) else messages
+        )
         return self.decide(
             RouteRequest(
                 messages=cast("list[AnyMessage]", given),
                 tools=listed(tools),
                 conversation=conversation,
                 requires=tuple(requires),
-                exclude=exclude if isinstance(exclude, Mapping) else dict.fromkeys(exclude, "excluded by the caller"),
+                exclude=exclude
+                if isinstance(exclude, Mapping)
+                else dict.fromkeys(exclude, "excluded by the caller"),
                 estimated_tokens=estimated_tokens,
                 output_tokens=output_tokens,
                 prefer=prefer,
@@ -295,11 +321,17 @@ class ModelRouter:
         if not can:
             raise _no_model_fits(rejected)
         resting = {one.name: why for one in can if (why := self._resting(one.name))}
-        if awake := [one for one in can if one.name not in resting]:  # when all rest, the best of them is taken
+        if awake := [
+            one for one in can if one.name not in resting
+        ]:  # when all rest, the best of them is taken
             rejected, can = rejected | resting, awake
         options = self._options(can, candidates, request)
-        chosen, reason, left = self._wanted(options, request) or self._best(options, candidates, request)
-        route = self._route(chosen, request, reason=reason, rejected={**rejected, **left})
+        chosen, reason, left = self._wanted(options, request) or self._best(
+            options, candidates, request
+        )
+        route = self._route(
+            chosen, request, reason=reason, rejected={**rejected, **left}
+        )
         chance = next(one.chance for one in options if one.candidate is chosen)
         return replace(route, chance=chance)
 
@@ -324,7 +356,9 @@ class ModelRouter:
         )
         if not is_to_shrink and (size.lower > limit or limit <= request.above_tokens):
             raise _no_model_fits(rejected)
-        others = {one.name: "fits, but its window is smaller" for one in candidates} | rejected
+        others = {
+            one.name: "fits, but its window is smaller" for one in candidates
+        } | rejected
         del others[largest.name]
         reason = f"largest window: nothing else fits {size.tokens:,} tokens"
         return self._route(largest, request, reason=reason, rejected=others)
@@ -339,7 +373,9 @@ class ModelRouter:
 
     def input_limit(self, name: str, request: RouteRequest) -> int:
         """Return the input in tokens that a candidate is taken to have for a request."""
-        return self.candidate(name, request.conversation).input_limit(replace(request, reserve=self._reserve(request)))
+        return self.candidate(name, request.conversation).input_limit(
+            replace(request, reserve=self._reserve(request))
+        )
 
     def record(self, route: Route | Mapping[str, Any], success: bool) -> None:
         """Count an outcome, so that later chances follow it.
@@ -348,14 +384,21 @@ class ModelRouter:
             route: a route, or what `response_metadata["route"]` of an answer holds.
             success: whether the answer was good.
         """
-        bucket, name = (route.bucket, route.name) if isinstance(route, Route) else (route["bucket"], route["model"])
+        bucket, name = (
+            (route.bucket, route.name)
+            if isinstance(route, Route)
+            else (route["bucket"], route["model"])
+        )
         self.outcomes.record(bucket, name, success=success)
 
     def answered(self, route: Route, conversation: str, *, tokens: int = 0) -> None:
         """Take up that a candidate answered: it is well, the conversation stays with it, and it takes such an input."""
         name = route.name
         self._failures.pop(name, None)
-        for whose in (_of("", name), _of(conversation, name)):  # a refusal without a conversation is everybody's
+        for whose in (
+            _of("", name),
+            _of(conversation, name),
+        ):  # a refusal without a conversation is everybody's
             if learned := self._learned.get(whose):
                 self._learned.put(whose, unrefuted(learned, tokens))
         forget = getattr(self._registry, "accepted", None)
@@ -367,13 +410,17 @@ class ModelRouter:
         """Take up that a candidate is in trouble: everybody passes it over for a while."""
         self._failures[name] = (what, self.clock() + REST_SECONDS)
 
-    def refused(self, route: Route, overflow: ContextOverflow, conversation: str = "") -> None:
+    def refused(
+        self, route: Route, overflow: ContextOverflow, conversation: str = ""
+    ) -> None:
         """Take up that a request was too large for a candidate: the limit that was stated holds for its conversation.
 
         A registry with a `LearnedSource` is told, too. Nothing follows where no limit was stated.
         """
         refusing = self._as_read(route.name)
-        kept = refusing.input_limit(RouteRequest(messages=(), reserve=self.config.output_reserve))
+        kept = refusing.input_limit(
+            RouteRequest(messages=(), reserve=self.config.output_reserve)
+        )
         stated = stated_limit(overflow, refusing.limits, kept_tokens=kept)
         stated = for_everybody(stated, declared_limits(refusing.info))
         if not stated:
@@ -381,7 +428,9 @@ class ModelRouter:
         own = _of(conversation, route.name)
         self._learned.put(own, smaller_of(self._learned.get(own) or {}, stated))
         if getattr(self._registry, "is_shared_memory", True):
-            with suppress(ContextWindowError):  # no plausible number for the registry: nothing to learn then
+            with suppress(
+                ContextWindowError
+            ):  # no plausible number for the registry: nothing to learn then
                 self._registry.learn(refusing.info, stated)
 
     def _as_read(self, name: str) -> Candidate:
@@ -389,7 +438,9 @@ class ModelRouter:
         for known in self._read:
             if known.name == name:
                 return known
-        raise ConfigError(f"route={name!r} is no candidate: use one of {', '.join(one.name for one in self._read)}")
+        raise ConfigError(
+            f"route={name!r} is no candidate: use one of {', '.join(one.name for one in self._read)}"
+        )
 
     def _read_again(self) -> None:
         """Take up what the registry says now; a model that it no longer knows keeps its facts, the provider decides."""
@@ -402,7 +453,9 @@ class ModelRouter:
     def _config(self, request: RouteRequest) -> RoutingConfig:
         return request.config or self.config
 
-    def _measured(self, request: RouteRequest) -> tuple[Sequence[Candidate], RouteRequest]:
+    def _measured(
+        self, request: RouteRequest
+    ) -> tuple[Sequence[Candidate], RouteRequest]:
         """The candidates, and the request with its size for each, all that it needs of them, and what to reserve."""
         candidates = self.candidates_of(request.conversation)
         families = {one.family for one in candidates}
@@ -425,19 +478,31 @@ class ModelRouter:
         return next((tokens for tokens in stated if tokens is not None), None)
 
     def _unable(self, candidate: Candidate, request: RouteRequest) -> str:
-        return candidate.unable(request, datetime.fromtimestamp(self.clock(), tz=UTC).date())
+        return candidate.unable(
+            request, datetime.fromtimestamp(self.clock(), tz=UTC).date()
+        )
 
-    def _unfit(self, candidates: Sequence[Candidate], request: RouteRequest) -> dict[str, str]:
+    def _unfit(
+        self, candidates: Sequence[Candidate], request: RouteRequest
+    ) -> dict[str, str]:
         """The candidates that cannot take the request, and why; the size is not held against a preferred one."""
         reasons = {}
         for one in candidates:
             too_small = "" if one.name == request.prefer else one.too_small(request)
-            reasons[one.name] = request.exclude.get(one.name) or self._unable(one, request) or too_small
+            reasons[one.name] = (
+                request.exclude.get(one.name) or self._unable(one, request) or too_small
+            )
         return {name: reason for name, reason in reasons.items() if reason}
 
-    def _able(self, candidates: Sequence[Candidate], request: RouteRequest) -> list[Candidate]:
+    def _able(
+        self, candidates: Sequence[Candidate], request: RouteRequest
+    ) -> list[Candidate]:
         """The candidates that can do what the request asks for, whatever its size."""
-        return [one for one in candidates if one.name not in request.exclude and not self._unable(one, request)]
+        return [
+            one
+            for one in candidates
+            if one.name not in request.exclude and not self._unable(one, request)
+        ]
 
     def _resting(self, name: str) -> str:
         """Why a candidate rests, and for how long; empty when it does not."""
@@ -450,7 +515,9 @@ class ModelRouter:
         complexity = request.complexity or self._config(request).complexity
         complexity = complexity or self._classify(request.messages, request.tools)
         if complexity not in NEEDED:
-            raise ConfigError(f"complexity={complexity!r}: give one of {', '.join(NEEDED)}, or None to have it judged")
+            raise ConfigError(
+                f"complexity={complexity!r}: give one of {', '.join(NEEDED)}, or None to have it judged"
+            )
         return complexity
 
     def _options(
@@ -461,12 +528,16 @@ class ModelRouter:
     ) -> list[Option]:
         """What to expect of each candidate that can take the request."""
         ranks = strengths([one.info for one in candidates])
-        known = {one.name: rank for one, rank in zip(candidates, ranks, strict=True)} | {**self._strengths}
+        known = {
+            one.name: rank for one, rank in zip(candidates, ranks, strict=True)
+        } | {**self._strengths}
         bucket, options = self._bucket(request), []
         for one in can:
             expected = presumed(known[one.name], NEEDED[request.judged])
             chance = self.outcomes.of(bucket, one.name).chance(expected)
-            options.append(Option(candidate=one, chance=chance, cost=self._cost(one, request)))
+            options.append(
+                Option(candidate=one, chance=chance, cost=self._cost(one, request))
+            )
         return options
 
     def _bucket(self, request: RouteRequest) -> str:
@@ -476,7 +547,9 @@ class ModelRouter:
             needs_tools=bool(request.tools),
         )
 
-    def _wanted(self, options: Sequence[Option], request: RouteRequest) -> Choice | None:
+    def _wanted(
+        self, options: Sequence[Option], request: RouteRequest
+    ) -> Choice | None:
         """The candidate that is asked for, else the one that the conversation is with, if it can take the request."""
         wanted = []
         if request.prefer:
@@ -488,7 +561,9 @@ class ModelRouter:
             )
         if self._config(request).sticky and not request.renew:
             kept = request.kept or self.kept(request.conversation)
-            is_enough = all(one.is_enough for one in options if one.candidate.name == kept)
+            is_enough = all(
+                one.is_enough for one in options if one.candidate.name == kept
+            )
             may_leave = request.complexity is not None or request.judged == "high"
             if is_enough or not may_leave or not any(one.is_enough for one in options):
                 wanted.append((kept, "kept: the conversation's prompt cache"))
@@ -497,7 +572,9 @@ class ModelRouter:
                 (one.candidate for one in options if one.candidate.name == name),
                 None,
             ):
-                others = [one.candidate.name for one in options if one.candidate is not chosen]
+                others = [
+                    one.candidate.name for one in options if one.candidate is not chosen
+                ]
                 return (
                     chosen,
                     reason,
@@ -512,7 +589,11 @@ class ModelRouter:
         request: RouteRequest,
     ) -> Choice:
         names = {option.candidate.name for option in options}
-        others = [one for one in candidates if one.name not in names and not self._unable(one, request)]
+        others = [
+            one
+            for one in candidates
+            if one.name not in names and not self._unable(one, request)
+        ]
         return best(
             options,
             self._config(request),
@@ -549,13 +630,17 @@ class ModelRouter:
     def _cost(self, candidate: Candidate, request: RouteRequest) -> Decimal | None:
         """USD of one request; what stands in the candidate's prompt cache costs less where there is a price for it."""
         output, tokens = EXPECTED_OUTPUT_TOKENS, request.sizes[candidate.family].tokens
-        if asked := request.output_tokens or candidate.limits.output_reserve(request.reserve):
+        if asked := request.output_tokens or candidate.limits.output_reserve(
+            request.reserve
+        ):
             output = min(output, asked)
         name, seen_tokens = self._kept.get(request.conversation) or ("", 0)
         cached = 0
         if candidate.name == (request.kept or name) and not request.renew:
             cached = min(tokens, seen_tokens if candidate.name == name else 0)
-        return Usage(input_tokens=tokens, cached_tokens=cached, output_tokens=output).cost(candidate.info)
+        return Usage(
+            input_tokens=tokens, cached_tokens=cached, output_tokens=output
+        ).cost(candidate.info)
 
 
 def _of(conversation: str, name: str) -> str:

@@ -13,7 +13,12 @@ from langchain_ctxwin.summarize.jobs import (
     default_jobs,
     writing_summary,
 )
-from langchain_ctxwin.summarize.model import ExtractiveSummarizer, ModelSummarizer, as_summarizer, writer_of
+from langchain_ctxwin.summarize.model import (
+    ExtractiveSummarizer,
+    ModelSummarizer,
+    as_summarizer,
+    writer_of,
+)
 
 __all__ = [
     "ExtractiveSummarizer",

@@ -75,7 +75,11 @@ class SummaryJobs:
     Use:
         ```python
         jobs = SummaryJobs()
-        jobs.start(key, lambda: summarizer.summarize(messages, previous="", max_tokens=500), timeout_seconds=60)
+        jobs.start(
+            key,
+            lambda: summarizer.summarize(messages, previous="", max_tokens=500),
+            timeout_seconds=60,
+        )
         if (job := jobs.find(key)) and job.written:
             print(job.written.text)
         ```
@@ -89,9 +93,13 @@ class SummaryJobs:
         clock: Clock = time.monotonic,
     ) -> None:
         if not isinstance(max_running, int) or max_running < 1:
-            raise ConfigError(f"max_running={max_running!r}: give a whole number of summaries, at least 1")
+            raise ConfigError(
+                f"max_running={max_running!r}: give a whole number of summaries, at least 1"
+            )
         if not isinstance(drain_seconds, int | float) or not drain_seconds >= 0:
-            raise ConfigError(f"drain_seconds={drain_seconds!r}: give a number of seconds, 0 to wait for nothing")
+            raise ConfigError(
+                f"drain_seconds={drain_seconds!r}: give a number of seconds, 0 to wait for nothing"
+            )
         self._max_running = max_running
         self._clock = clock
         self.renew()
@@ -102,7 +110,9 @@ class SummaryJobs:
         """Forget everything: threads do not survive a fork, and the lock may have been held by one of them."""
         self._lock = threading.Lock()
         self._runs: OrderedDict[str, _Run] = OrderedDict()
-        self._living: list[_Run] = []  # whose threads have not ended, cancelled ones included
+        self._living: list[
+            _Run
+        ] = []  # whose threads have not ended, cancelled ones included
 
     def start(
         self,
@@ -127,10 +137,17 @@ class SummaryJobs:
             if len(self._living) >= self._max_running:
                 return False
             deadline = self._clock() + timeout_seconds
-            run = _Run(timeout_seconds=timeout_seconds, deadline=deadline, store=store, thread_id=thread_id)
+            run = _Run(
+                timeout_seconds=timeout_seconds,
+                deadline=deadline,
+                store=store,
+                thread_id=thread_id,
+            )
             try:
                 run.ended = in_daemon(lambda: _work(key, run, write, enter))
-            except RuntimeError:  # the system has no thread to give, or the interpreter is at its end
+            except (
+                RuntimeError
+            ):  # the system has no thread to give, or the interpreter is at its end
                 return False
             self._living.append(run)
             self._runs[key] = run
@@ -150,7 +167,12 @@ class SummaryJobs:
             return Job(state="running")
         if run.written is not None:  # perhaps only the store is late
             return Job(state="ready", written=run.written)
-        return Job(state="failed", reason=str(run.ended.exception() if has_ended else _too_slow(run.timeout_seconds)))
+        return Job(
+            state="failed",
+            reason=str(
+                run.ended.exception() if has_ended else _too_slow(run.timeout_seconds)
+            ),
+        )
 
     def cancel(self, key: str) -> None:
         """Forget a job whatever its state; what it still writes is neither kept nor stored."""
@@ -162,7 +184,9 @@ class SummaryJobs:
     def cancel_thread(self, thread_id: str) -> int:
         """Forget the jobs of a conversation, see `cancel`, and return how many there were."""
         with self._lock:
-            keys = [key for key, run in self._runs.items() if run.thread_id == thread_id]
+            keys = [
+                key for key, run in self._runs.items() if run.thread_id == thread_id
+            ]
         for key in keys:
             self.cancel(key)
         return len(keys)
@@ -185,18 +209,25 @@ class SummaryJobs:
         """
         with self._lock:
             living = self._unended()
-        wait([run.ended for run in living if run.store is not None or not stored_only], timeout_seconds)
+        wait(
+            [run.ended for run in living if run.store is not None or not stored_only],
+            timeout_seconds,
+        )
         return len(self._unended())
 
     async def adrain(self, timeout_seconds: float, *, stored_only: bool = False) -> int:
         """Like `drain`, without blocking the event loop: for the shutdown of a service."""
-        return await asyncio.to_thread(self.drain, timeout_seconds, stored_only=stored_only)
+        return await asyncio.to_thread(
+            self.drain, timeout_seconds, stored_only=stored_only
+        )
 
     def _unended(self) -> list[_Run]:
         return [run for run in self._living if not run.ended.done()]
 
 
-def _work(key: str, run: _Run, write: Callable[[], str], enter: Callable[[], None]) -> None:
+def _work(
+    key: str, run: _Run, write: Callable[[], str], enter: Callable[[], None]
+) -> None:
     """What the thread of a job does."""
     if run.store is not None:
         run.written = run.store.get(key)
@@ -208,7 +239,9 @@ def _work(key: str, run: _Run, write: Callable[[], str], enter: Callable[[], Non
     run.written = written
     if run.store is not None:
         run.store.put(key, written)
-        if run.cancelled.is_set():  # by somebody who may have looked into the store before
+        if (
+            run.cancelled.is_set()
+        ):  # by somebody who may have looked into the store before
             run.store.drop()
 
 
@@ -219,7 +252,12 @@ def default_jobs() -> SummaryJobs:
 
 
 def writing_summary(
-    summarizer: Summarizer, messages: Sequence[AnyMessage], *, previous: str, max_tokens: int, timeout_seconds: float
+    summarizer: Summarizer,
+    messages: Sequence[AnyMessage],
+    *,
+    previous: str,
+    max_tokens: int,
+    timeout_seconds: float,
 ) -> Work[Written]:
     """The work of writing a summary in a thread while the caller waits, for sync and async ones.
 
@@ -229,14 +267,18 @@ def writing_summary(
 
     def started(*, is_waiting: bool) -> Future[Written]:
         enter = _caller(is_waiting=is_waiting)
-        write = partial(summarizer.summarize, messages, previous=previous, max_tokens=max_tokens)
+        write = partial(
+            summarizer.summarize, messages, previous=previous, max_tokens=max_tokens
+        )
         return in_daemon(lambda: attempt(write, enter))
 
     def written() -> Written:
         return started(is_waiting=True).result(timeout_seconds)
 
     async def awritten() -> Written:
-        return await asyncio.wait_for(asyncio.wrap_future(started(is_waiting=False)), timeout_seconds)
+        return await asyncio.wait_for(
+            asyncio.wrap_future(started(is_waiting=False)), timeout_seconds
+        )
 
     try:
         result: Written = yield Wait(written, awritten)
@@ -278,7 +320,9 @@ def attempt(write: Callable[[], str], enter: Callable[[], None]) -> Written:
     except SummarizationError:
         raise
     except BaseException as error:
-        raise SummarizationError(f"the summarizer failed: {type(error).__name__}: {error}") from error
+        raise SummarizationError(
+            f"the summarizer failed: {type(error).__name__}: {error}"
+        ) from error
 
 
 def _too_slow(timeout_seconds: float) -> SummarizationError:
@@ -303,9 +347,13 @@ class _Meter(BaseCallbackHandler):
 
     def on_llm_end(self, response: LLMResult, **_: Any) -> None:
         # Several choices of one answer repeat the same report.
-        first = next((choice for choices in response.generations for choice in choices), None)
+        first = next(
+            (choice for choices in response.generations for choice in choices), None
+        )
         message = first.message if isinstance(first, ChatGeneration) else None
-        usage = Usage.of((message.usage_metadata or {}) if isinstance(message, AIMessage) else {})
+        usage = Usage.of(
+            (message.usage_metadata or {}) if isinstance(message, AIMessage) else {}
+        )
         for name in COUNTS[1:]:
             self._cost[name] += getattr(usage, name) or 0
 
@@ -313,8 +361,12 @@ class _Meter(BaseCallbackHandler):
         """The summary with what it cost; a summarizer may return anything."""
         if not isinstance(text, str) or not text.strip():
             returned = "no characters" if isinstance(text, str) else type(text).__name__
-            raise SummarizationError(f"the summarizer returned {returned}: expected a text that is not empty")
-        return Written(text=text, seconds=time.perf_counter() - self._started, **self._cost)
+            raise SummarizationError(
+                f"the summarizer returned {returned}: expected a text that is not empty"
+            )
+        return Written(
+            text=text, seconds=time.perf_counter() - self._started, **self._cost
+        )
 
 
 _meter: ContextVar[_Meter | None] = ContextVar("ctxwin_summary_meter", default=None)
@@ -322,9 +374,19 @@ _register_once = cache(register_configure_hook)  # LangChain never removes a hoo
 
 
 NAMESPACE = ("ctxwin", "summaries")
-READ_SECONDS = 1.0  # a turn waits for the store, and a healthy one answers within milliseconds
-TTL_MINUTES = 7 * 24 * 60.0  # where the store removes items: a conversation idle for a week summarizes again if it must
-COUNTS = ("calls", "input_tokens", "output_tokens", "cached_tokens", "cache_write_tokens")
+READ_SECONDS = (
+    1.0  # a turn waits for the store, and a healthy one answers within milliseconds
+)
+TTL_MINUTES = (
+    7 * 24 * 60.0
+)  # where the store removes items: a conversation idle for a week summarizes again if it must
+COUNTS = (
+    "calls",
+    "input_tokens",
+    "output_tokens",
+    "cached_tokens",
+    "cache_write_tokens",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -368,7 +430,9 @@ class SummaryStore:
 
     def put(self, key: str, written: Written) -> None:
         """Store a summary; blocks as long as the store does: for background threads."""
-        options: dict[str, Any] = {"ttl": TTL_MINUTES} if self._store.supports_ttl else {}
+        options: dict[str, Any] = (
+            {"ttl": TTL_MINUTES} if self._store.supports_ttl else {}
+        )
         # Text in ASCII: some databases refuse the control characters and surrogates that a model may write.
         item = {"key": key, "written": json.dumps(asdict(written))}
         try:
@@ -383,7 +447,13 @@ class SummaryStore:
     def dropping(self) -> Work[None]:
         """The work of `drop`, for sync and async callers."""
         try:
-            yield asking(self._store, "delete", self._namespace, self._place, seconds=READ_SECONDS)
+            yield asking(
+                self._store,
+                "delete",
+                self._namespace,
+                self._place,
+                seconds=READ_SECONDS,
+            )
         except Exception as error:  # noqa: BLE001  # see `put`
             log_failure("summary.not_deleted", error, thread=self._thread)
 
@@ -396,10 +466,21 @@ class SummaryStore:
         # Refreshing the time to live would write at each turn.
         options = {"refresh_ttl": False, "seconds": READ_SECONDS}
         try:
-            item = yield asking(self._store, "get", self._namespace, self._place, **options)
-            return Written(**json.loads(item.value["written"])) if item and item.value["key"] == key else None
+            item = yield asking(
+                self._store, "get", self._namespace, self._place, **options
+            )
+            return (
+                Written(**json.loads(item.value["written"]))
+                if item and item.value["key"] == key
+                else None
+            )
         except Exception as error:  # noqa: BLE001  # stores have no common error, and an item may be damaged
-            log_failure("summary.not_read", error, timeout_seconds=READ_SECONDS, thread=self._thread)
+            log_failure(
+                "summary.not_read",
+                error,
+                timeout_seconds=READ_SECONDS,
+                thread=self._thread,
+            )
             return None
 
 

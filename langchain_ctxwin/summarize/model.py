@@ -16,7 +16,14 @@ from uuid import uuid4
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.load import dumps
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.runnables.base import RunnableBindingBase
 from langgraph.constants import TAG_NOSTREAM
@@ -39,7 +46,9 @@ from langchain_ctxwin.errors import ConfigError, SummarizationError, expect
 from langchain_ctxwin.protocols import Summarizer, TokenCounter
 from langchain_ctxwin.util.chat_models import chat_model_named
 
-Replier = Callable[[Sequence[AnyMessage]], Any]  # returns a text or a message, or an awaitable of one
+Replier = Callable[
+    [Sequence[AnyMessage]], Any
+]  # returns a text or a message, or an awaitable of one
 
 # Of every call: the tag keeps a summary out of a user's stream. The callbacks of who wants it come from the context.
 CALL_CONFIG: RunnableConfig = {
@@ -47,7 +56,9 @@ CALL_CONFIG: RunnableConfig = {
     "metadata": {"lc_source": "summarization", "ctxwin_call": "summary"},
 }
 # The event loop of who wants the summary, when a thread writes it: clients and semaphores may belong to it.
-caller_loop: ContextVar[asyncio.AbstractEventLoop | None] = ContextVar("ctxwin_caller_loop", default=None)
+caller_loop: ContextVar[asyncio.AbstractEventLoop | None] = ContextVar(
+    "ctxwin_caller_loop", default=None
+)
 LEAST_WINDOW_TOKENS = 4096  # of a summarizer that states none: chat models with a smaller window are no longer served
 NOT_SERIALIZED = '"not_implemented"'  # what stands in LangChain's JSON for an object that it cannot serialize
 # Providers that take `tool_choice="none"` and keep the cached prefix. Anthropic reads the messages anew after a change
@@ -80,7 +91,11 @@ class ModelSummarizer:
     Examples:
         >>> from langchain_core.messages import HumanMessage
         >>> summarizer = ModelSummarizer(lambda messages: "The user wants tea.")
-        >>> summarizer.summarize([HumanMessage("I would like some green tea, please.")], previous="", max_tokens=50)
+        >>> summarizer.summarize(
+        ...     [HumanMessage("I would like some green tea, please.")],
+        ...     previous="",
+        ...     max_tokens=50,
+        ... )
         'The user wants tea.'
     """
 
@@ -99,26 +114,36 @@ class ModelSummarizer:
         self._price = text_price(self._counter)
         self._max_input_tokens = max_input_tokens
         self._limits = ModelLimits.of(model)
-        self._told = _Told(prompt=checked_prompt(prompt) if prompt else "", sections=tuple(sections))
-        self._sent: tuple[Runnable[Any, Any], LastRequest] | None = None  # a request and its call, to be asked after it
+        self._told = _Told(
+            prompt=checked_prompt(prompt) if prompt else "", sections=tuple(sections)
+        )
+        self._sent: tuple[Runnable[Any, Any], LastRequest] | None = (
+            None  # a request and its call, to be asked after it
+        )
 
     @property
     def model_name(self) -> str:
         """Name of the model that writes; empty when it has none."""
         return model_name(self._model)
 
-    def summarize(self, messages: Sequence[AnyMessage], *, previous: str, max_tokens: int) -> str:
+    def summarize(
+        self, messages: Sequence[AnyMessage], *, previous: str, max_tokens: int
+    ) -> str:
         """Return a summary of `previous` and `messages`, about `max_tokens` long; `previous` itself if nothing is new.
 
         Raises:
             SummarizationError: the model failed, its summary is unusable, its window is too small, or there is
                 nothing to summarize.
         """
-        if self._sent is not None and (summary := self._extended(*self._sent, messages, max_tokens)):
+        if self._sent is not None and (
+            summary := self._extended(*self._sent, messages, max_tokens)
+        ):
             return summary
         limit = self._input_limit(max_tokens)
         if max_tokens < 1:
-            raise SummarizationError(f"max_tokens={max_tokens} leaves no room for a summary: ask for at least 1 token")
+            raise SummarizationError(
+                f"max_tokens={max_tokens} leaves no room for a summary: ask for at least 1 token"
+            )
         while True:
             summary = previous
             parts, size = _parts(messages, max_tokens, limit, self._counter, self._told)
@@ -126,11 +151,15 @@ class ModelSummarizer:
                 raise SummarizationError(
                     f"none of {len(messages)} messages has anything to show: there is nothing to summarize"
                 )
-            if parts and limit is not None:  # the previous one may be of a summarizer with more room
+            if (
+                parts and limit is not None
+            ):  # the previous one may be of a summarizer with more room
                 summary = first_part(summary, accepted_tokens(size), self._price)
             try:
                 for number, part in enumerate(parts, 1):
-                    request = self._told.request(summary, part, f"{number} of {len(parts)}", size)
+                    request = self._told.request(
+                        summary, part, f"{number} of {len(parts)}", size
+                    )
                     summary = self._accepted(_replied(self._model, request), size)
             except SummarizationError as error:
                 overflow = classify_overflow(error.__cause__)
@@ -147,16 +176,25 @@ class ModelSummarizer:
         arguments = dict[str, Any]()
         while inner is not self._model and isinstance(inner, RunnableBindingBase):
             inner, arguments = inner.bound, {**inner.kwargs, **arguments}
-        if self._told.prompt:  # of somebody's own, which has a place for the conversation
+        if (
+            self._told.prompt
+        ):  # of somebody's own, which has a place for the conversation
             return self
-        if request is None or inner is not self._model or not isinstance(inner, BaseChatModel | RunnableBindingBase):
+        if (
+            request is None
+            or inner is not self._model
+            or not isinstance(inner, BaseChatModel | RunnableBindingBase)
+        ):
             return self
         while isinstance(inner, RunnableBindingBase):
             inner, arguments = inner.bound, {**inner.kwargs, **arguments}
         params = inner._get_ls_params() if isinstance(inner, BaseChatModel) else {}  # noqa: SLF001  # LangChain's own way
         takes_none = arguments.get("tools") and params.get("ls_provider") in TAKES_NONE
         extending = copy(self)
-        extending._sent = (call.bind(tool_choice="none") if takes_none else call), request  # noqa: SLF001  # our own
+        extending._sent = (  # noqa: SLF001
+            (call.bind(tool_choice="none") if takes_none else call),
+            request,
+        )  # our own
         return extending
 
     def focused(self, focus: str) -> ModelSummarizer:
@@ -165,20 +203,35 @@ class ModelSummarizer:
         focused._told = replace(self._told, focus=focus[:FOCUS_CHARS])  # noqa: SLF001  # our own
         return focused
 
-    def written_as(self, prompt: str | None, sections: Sequence[str]) -> ModelSummarizer:
+    def written_as(
+        self, prompt: str | None, sections: Sequence[str]
+    ) -> ModelSummarizer:
         """Return a summarizer with the prompt and sections of settings, where those say something."""
         if not prompt and not sections:
             return self
-        told = replace(self._told, prompt=prompt or self._told.prompt, sections=tuple(sections) or self._told.sections)
+        told = replace(
+            self._told,
+            prompt=prompt or self._told.prompt,
+            sections=tuple(sections) or self._told.sections,
+        )
         other = copy(self)
         other._told = told  # noqa: SLF001  # our own
         return other
 
     def _extended(
-        self, call: Runnable[Any, Any], request: LastRequest, messages: Sequence[AnyMessage], max_tokens: int
+        self,
+        call: Runnable[Any, Any],
+        request: LastRequest,
+        messages: Sequence[AnyMessage],
+        max_tokens: int,
     ) -> str:
         """Ask after the request that was sent, in which `previous` stands; an empty text where that does not fit."""
-        question = _extension(messages[: request.unseen], messages[request.unseen :], max_tokens, self._told)
+        question = _extension(
+            messages[: request.unseen],
+            messages[request.unseen :],
+            max_tokens,
+            self._told,
+        )
         if self._price(question) > request.room_tokens:
             return ""
         try:
@@ -200,9 +253,13 @@ class ModelSummarizer:
             return self._max_input_tokens
         try:
             reserve = self._limits.output_reserve()
-            return self._limits.input_limit(max(reserve, _affordable(max_tokens, self._limits.input_limit(reserve))))
+            return self._limits.input_limit(
+                max(reserve, _affordable(max_tokens, self._limits.input_limit(reserve)))
+            )
         except ConfigError as error:
-            raise SummarizationError(f"a summary of {max_tokens:,} tokens does not fit its model: {error}") from error
+            raise SummarizationError(
+                f"a summary of {max_tokens:,} tokens does not fit its model: {error}"
+            ) from error
 
     def _accepted(self, reply: Any, max_tokens: int) -> str:
         """The text of a reply, cut where it is much longer than asked for."""
@@ -246,29 +303,53 @@ class ExtractiveSummarizer:
     is_local = True  # no model is asked, so it is run in place
 
     def __init__(self, *, counter: TokenCounter | None = None) -> None:
-        expect(counter, Callable | None, "counter", "a callable that counts the tokens of messages, or None")
+        expect(
+            counter,
+            Callable | None,
+            "counter",
+            "a callable that counts the tokens of messages, or None",
+        )
         self._price = text_price(counter)
 
-    def summarize(self, messages: Sequence[AnyMessage], *, previous: str, max_tokens: int) -> str:
+    def summarize(
+        self, messages: Sequence[AnyMessage], *, previous: str, max_tokens: int
+    ) -> str:
         """Return the lines of `previous` and of the messages that fit in `max_tokens`, by worth.
 
         Raises:
             SummarizationError: there is no text at all, or `max_tokens` does not hold a single line.
         """
         before = Record(lines=parse_record(previous))
-        added = list(record_lines(messages, [message_id(messages, index) for index in range(len(messages))]))
+        added = list(
+            record_lines(
+                messages,
+                [message_id(messages, index) for index in range(len(messages))],
+            )
+        )
         if not before.lines and not added:
             raise SummarizationError(
                 f"0 of {len(messages)} messages have text to keep, at least 1 is needed: there is nothing to summarize"
             )
-        record = extended(before, added, shown="", room_tokens=max_tokens, free_tokens=max_tokens, price=self._price)
+        record = extended(
+            before,
+            added,
+            shown="",
+            room_tokens=max_tokens,
+            free_tokens=max_tokens,
+            price=self._price,
+        )
         if not record.lines:
-            raise SummarizationError(f"max_tokens={max_tokens} does not hold one line: raise summary_max_tokens")
+            raise SummarizationError(
+                f"max_tokens={max_tokens} does not hold one line: raise summary_max_tokens"
+            )
         return render_record(record)
 
 
 def as_summarizer(
-    value: Any, *, counter: TokenCounter | None = None, max_input_tokens: int | None = None
+    value: Any,
+    *,
+    counter: TokenCounter | None = None,
+    max_input_tokens: int | None = None,
 ) -> Summarizer:
     """Return a summarizer for `value`.
 
@@ -283,7 +364,9 @@ def as_summarizer(
         return ExtractiveSummarizer(counter=counter)
     if isinstance(value, str):
         value = chat_model_named(value, "summarizer")
-    if isinstance(value, type) or not (isinstance(value, Summarizer | Runnable) or callable(value)):
+    if isinstance(value, type) or not (
+        isinstance(value, Summarizer | Runnable) or callable(value)
+    ):
         raise ConfigError(
             f"summarizer={value!r} cannot summarize: pass a chat model or its name, a Runnable, a callable that takes "
             "messages, an object with a summarize method, or None"
@@ -292,7 +375,11 @@ def as_summarizer(
         return value
     if max_input_tokens is None or ModelLimits.of(value).known:
         return ModelSummarizer(value, counter=counter)
-    return ModelSummarizer(value, counter=counter, max_input_tokens=max(max_input_tokens, LEAST_WINDOW_TOKENS))
+    return ModelSummarizer(
+        value,
+        counter=counter,
+        max_input_tokens=max(max_input_tokens, LEAST_WINDOW_TOKENS),
+    )
 
 
 def writer_of(summarizer: Any) -> str:
@@ -302,7 +389,9 @@ def writer_of(summarizer: Any) -> str:
     summarizer is known as the one that it is: what it does is nothing that can be compared.
 
     Examples:
-        >>> writer_of(ModelSummarizer(lambda messages: "a")) == writer_of(ModelSummarizer(lambda messages: "a"))
+        >>> writer_of(ModelSummarizer(lambda messages: "a")) == writer_of(
+        ...     ModelSummarizer(lambda messages: "a")
+        ... )
         False
     """
     described = NOT_SERIALIZED
@@ -310,7 +399,9 @@ def writer_of(summarizer: Any) -> str:
         described = f"{dumps(summarizer._model)}{summarizer._told}"  # noqa: SLF001  # our own
     if NOT_SERIALIZED in described:
         return uuid4().hex
-    return blake2b(described.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+    return blake2b(
+        described.encode("utf-8", "surrogatepass"), digest_size=8
+    ).hexdigest()
 
 
 def _replied(call: Runnable[Any, Any], messages: list[AnyMessage]) -> Any:
@@ -390,7 +481,9 @@ FOCUS_CHARS = 400  # of what a host names: a few sentences
 MARK_BYTES = 6  # of the code in the marks around data: whoever wrote a part of it has one attempt to guess 48 bits
 
 _HEAD_SHARE = 0.7  # openings say what a text is about; the end often holds the outcome
-_SHRINK = 0.95  # a cut aims a little below its budget, so that one or two attempts settle it
+_SHRINK = (
+    0.95  # a cut aims a little below its budget, so that one or two attempts settle it
+)
 _SEAM_TOKENS = 1  # counts of parts may each be rounded down by less than one token
 _UNSAFE_IN_LABEL = re.compile(r"[()\s]+")
 
@@ -408,22 +501,45 @@ class _Told:
         """What is asked for beside the instructions."""
         return FOCUS.format(focus=self.focus) if self.focus else ""
 
-    def request(self, summary: str, transcript: str, number: str, max_tokens: int) -> list[AnyMessage]:
+    def request(
+        self, summary: str, transcript: str, number: str, max_tokens: int
+    ) -> list[AnyMessage]:
         """Return the messages of the call that merges one of several parts of a transcript into the summary so far."""
         mark, sections = _mark_of(summary, transcript), sections_text(self.sections)
-        known = f"<previous_summary {mark}>\n{summary}\n</previous_summary {mark}>" if summary else ""
+        known = (
+            f"<previous_summary {mark}>\n{summary}\n</previous_summary {mark}>"
+            if summary
+            else ""
+        )
         new = f'<transcript {mark} part="{number}">\n{transcript}\n</transcript {mark}>'
         if self.prompt:
-            filled = {"focus": self.focus, "sections": sections, "max_tokens": max_tokens}
-            text = self.prompt.format(previous_summary=known or "(none yet)", conversation=new, **filled)
-            return [HumanMessage(text if "{focus}" in self.prompt else text + self.focus_text)]
+            filled = {
+                "focus": self.focus,
+                "sections": sections,
+                "max_tokens": max_tokens,
+            }
+            text = self.prompt.format(
+                previous_summary=known or "(none yet)", conversation=new, **filled
+            )
+            return [
+                HumanMessage(
+                    text if "{focus}" in self.prompt else text + self.focus_text
+                )
+            ]
         task = f"Write the summary of all of this now, in at most {max_tokens} tokens.{self.focus_text}"
         data = "\n\n".join(filter(None, (known, new, task)))
-        return [SystemMessage(SUMMARY_INSTRUCTIONS.format(sections=sections)), HumanMessage(data)]
+        return [
+            SystemMessage(SUMMARY_INSTRUCTIONS.format(sections=sections)),
+            HumanMessage(data),
+        ]
 
 
 def _parts(
-    messages: Sequence[AnyMessage], max_tokens: int, input_limit: int | None, counter: TokenCounter, told: _Told
+    messages: Sequence[AnyMessage],
+    max_tokens: int,
+    input_limit: int | None,
+    counter: TokenCounter,
+    told: _Told,
 ) -> tuple[list[str], int]:
     """The parts of the transcript, one for each call, and the length of summary to ask for: short in a small window.
 
@@ -459,17 +575,31 @@ def _parts(
 
 def _affordable(max_tokens: int, input_limit: int) -> int:
     """The length to ask for: no more than leaves most of the window to the transcript."""
-    return min(max_tokens, max(LEAST_SUMMARY_TOKENS, int(SUMMARY_SHARE * input_limit / LENGTH_TOLERANCE)))
+    return min(
+        max_tokens,
+        max(LEAST_SUMMARY_TOKENS, int(SUMMARY_SHARE * input_limit / LENGTH_TOLERANCE)),
+    )
 
 
-def _extension(unseen: Sequence[AnyMessage], seen: Sequence[AnyMessage], max_tokens: int, told: _Told) -> str:
+def _extension(
+    unseen: Sequence[AnyMessage],
+    seen: Sequence[AnyMessage],
+    max_tokens: int,
+    told: _Told,
+) -> str:
     """Ask for a summary up to the last message seen; what left the view without one is quoted."""
     quote = next(filter(None, map(readable_text, reversed(seen))), "")[:QUOTE_CHARS]
     left = "\n\n".join(filter(None, _transcript(unseen)))
     mark = _mark_of(quote, left)
     sections = sections_text(told.sections)
-    question = EXTENSION.format(quote=quote, sections=sections, max_tokens=f"{max_tokens:,}", mark=mark)
-    return (f"{question}\n\n{UNSEEN.format(transcript=left, mark=mark)}" if left else question) + told.focus_text
+    question = EXTENSION.format(
+        quote=quote, sections=sections, max_tokens=f"{max_tokens:,}", mark=mark
+    )
+    return (
+        f"{question}\n\n{UNSEEN.format(transcript=left, mark=mark)}"
+        if left
+        else question
+    ) + told.focus_text
 
 
 def _shortened(piece: str, room: int, cost: Callable[[str], int]) -> str:
@@ -485,7 +615,9 @@ def _shortened(piece: str, room: int, cost: Callable[[str], int]) -> str:
 
 def _mark_of(*texts: str) -> str:
     """The code of the marks around texts: of all of them, so that no part could quote it."""
-    return blake2b("\0".join(texts).encode(errors="replace"), digest_size=MARK_BYTES).hexdigest()
+    return blake2b(
+        "\0".join(texts).encode(errors="replace"), digest_size=MARK_BYTES
+    ).hexdigest()
 
 
 def _transcript(messages: Sequence[AnyMessage]) -> list[str]:
@@ -509,7 +641,11 @@ def _transcript(messages: Sequence[AnyMessage]) -> list[str]:
 def _label(message: AnyMessage, tool_names: Mapping[str | None, str]) -> str:
     """Who speaks."""
     if isinstance(message, AIMessage):
-        return "Assistant, calling tools" if message.tool_calls or message.invalid_tool_calls else "Assistant"
+        return (
+            "Assistant, calling tools"
+            if message.tool_calls or message.invalid_tool_calls
+            else "Assistant"
+        )
     if not isinstance(message, ToolMessage):
         return "User" if message.type == "human" else "Note"
     who = "Tool error" if message.status == "error" else "Tool result"

@@ -14,9 +14,23 @@ from pydantic_core import to_jsonable_python
 from langchain_ctxwin.core.blocks import MEDIA_TYPES, compact_json
 
 MAX_DEPTH = 100  # levels of a JSON value: far more than any API returns, far fewer than Python can follow
-MEDIA_DATA = ("data", "base64", "url", "image_url", "file_data", "input_audio", "source")  # keys of a block's data
-LINK_KEYS = ("url", "image_url", "source")  # keys of a block, or of the object under one, that may state an address
-_BLOCK_TYPES = frozenset({*TOOL_MESSAGE_BLOCK_TYPES, *MEDIA_TYPES})  # rows of data may have a `type` as well
+MEDIA_DATA = (
+    "data",
+    "base64",
+    "url",
+    "image_url",
+    "file_data",
+    "input_audio",
+    "source",
+)  # keys of a block's data
+LINK_KEYS = (
+    "url",
+    "image_url",
+    "source",
+)  # keys of a block, or of the object under one, that may state an address
+_BLOCK_TYPES = frozenset(
+    {*TOOL_MESSAGE_BLOCK_TYPES, *MEDIA_TYPES}
+)  # rows of data may have a `type` as well
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +56,12 @@ def content_of(content: Any) -> Content:
         if len(texts) != 1 or texts[0] is None:
             return restored(compact_json(list(content)), "blocks")
         content = texts[0]
-    return restored(content if isinstance(content, str) else json.dumps(jsonable(content), ensure_ascii=False), "json")
+    return restored(
+        content
+        if isinstance(content, str)
+        else json.dumps(jsonable(content), ensure_ascii=False),
+        "json",
+    )
 
 
 def restored(text: str, kind: str) -> Content:
@@ -50,7 +69,11 @@ def restored(text: str, kind: str) -> Content:
     value = None if kind == "text" else json_value(text)
     if value is None or (kind == "blocks" and not isinstance(value, list)):
         return Content(text=text)
-    return Content(text=text, value=[_said(block) for block in value] if kind == "blocks" else value, kind=kind)
+    return Content(
+        text=text,
+        value=[_said(block) for block in value] if kind == "blocks" else value,
+        kind=kind,
+    )
 
 
 def _said(block: Any) -> Any:
@@ -76,7 +99,11 @@ def json_value(text: str) -> Any:
 def _is_flat(value: Any) -> bool:
     level = [value]
     for _ in range(MAX_DEPTH):
-        children = [item for node in level for item in (node.values() if isinstance(node, dict) else node)]
+        children = [
+            item
+            for node in level
+            for item in (node.values() if isinstance(node, dict) else node)
+        ]
         level = [child for child in children if isinstance(child, dict | list)]
         if not level:
             return True
@@ -88,14 +115,19 @@ def is_blocks(content: Any) -> bool:
     return (
         isinstance(content, list | tuple)
         and bool(content)
-        and all(isinstance(b, str) or (isinstance(b, Mapping) and str(b.get("type")) in _BLOCK_TYPES) for b in content)
+        and all(
+            isinstance(b, str)
+            or (isinstance(b, Mapping) and str(b.get("type")) in _BLOCK_TYPES)
+            for b in content
+        )
     )
 
 
 def stays_blocks(content: Any) -> bool:
     """Say whether LangGraph's `ToolNode` hands content on as blocks; anything else it prints as JSON, data and all."""
     return is_blocks(content) and all(
-        isinstance(block, Mapping) and block.get("type") in TOOL_MESSAGE_BLOCK_TYPES for block in content
+        isinstance(block, Mapping) and block.get("type") in TOOL_MESSAGE_BLOCK_TYPES
+        for block in content
     )
 
 
@@ -104,41 +136,80 @@ def text_of(block: Any) -> str | None:
     if isinstance(block, str):
         return block
     others = {key: value for key, value in block.items() if key not in ("type", "text")}
-    is_marked_only = others.keys() <= {"id"} and str(others.get("id", LC_AUTO_PREFIX)).startswith(LC_AUTO_PREFIX)
-    text = block.get("text") if is_marked_only and block.get("type", "text") == "text" else None
+    is_marked_only = others.keys() <= {"id"} and str(
+        others.get("id", LC_AUTO_PREFIX)
+    ).startswith(LC_AUTO_PREFIX)
+    text = (
+        block.get("text")
+        if is_marked_only and block.get("type", "text") == "text"
+        else None
+    )
     return text if isinstance(text, str) else None
 
 
 def is_media(block: Any) -> bool:
     """Say whether a block holds an image, audio, video or a file."""
-    return isinstance(block, Mapping) and MEDIA_TYPES.get(str(block.get("type"))) is not None
+    return (
+        isinstance(block, Mapping)
+        and MEDIA_TYPES.get(str(block.get("type"))) is not None
+    )
 
 
 def with_addresses(content: Any) -> Any:
     """Return content in blocks with a text in the place of each link to a file: its kind, address, and what it says.
 
     Examples:
-        >>> with_addresses([{"type": "file", "url": "https://archive.example/tides.csv", "mime_type": "text/csv"}])
+        >>> with_addresses(
+        ...     [
+        ...         {
+        ...             "type": "file",
+        ...             "url": "https://archive.example/tides.csv",
+        ...             "mime_type": "text/csv",
+        ...         }
+        ...     ]
+        ... )
         [{'type': 'text', 'text': 'file: https://archive.example/tides.csv (text/csv)'}]
     """
-    return [_addressed(block) if is_media(block) else block for block in content] if is_blocks(content) else content
+    return (
+        [_addressed(block) if is_media(block) else block for block in content]
+        if is_blocks(content)
+        else content
+    )
 
 
 def _addressed(block: Mapping[str, Any]) -> Any:
     values = [block.get(key) for key in LINK_KEYS]
-    urls = [value.get("url") if isinstance(value, Mapping) else value for value in values]
-    url = next((url for url in urls if isinstance(url, str) and not url.startswith("data:")), None)
+    urls = [
+        value.get("url") if isinstance(value, Mapping) else value for value in values
+    ]
+    url = next(
+        (url for url in urls if isinstance(url, str) and not url.startswith("data:")),
+        None,
+    )
     if url is None:
         return block
-    others = {key: value for key, value in block.items() if key not in ("type", "id", *LINK_KEYS)}
-    said = ", ".join(text for text in {**others, **(others.get("extras") or {})}.values() if isinstance(text, str))
-    return {"type": "text", "text": f"{block['type']}: {url}{f' ({said})' if said else ''}"}
+    others = {
+        key: value
+        for key, value in block.items()
+        if key not in ("type", "id", *LINK_KEYS)
+    }
+    said = ", ".join(
+        text
+        for text in {**others, **(others.get("extras") or {})}.values()
+        if isinstance(text, str)
+    )
+    return {
+        "type": "text",
+        "text": f"{block['type']}: {url}{f' ({said})' if said else ''}",
+    }
 
 
 def without_data(block: Mapping[str, Any]) -> dict[str, Any]:
     """Return a media block with the size of its data in the place of the data."""
     return {
-        key: f"[{len(compact_json(value)):,} characters]" if key in MEDIA_DATA else value
+        key: f"[{len(compact_json(value)):,} characters]"
+        if key in MEDIA_DATA
+        else value
         for key, value in block.items()
     }
 
@@ -150,7 +221,10 @@ def repeats(content: Any, structured: Any) -> bool:
     `result`, because structured content has to be an object.
 
     Examples:
-        >>> repeats([{"type": "text", "text": "7"}, {"type": "text", "text": "8"}], {"result": [7, 8]})
+        >>> repeats(
+        ...     [{"type": "text", "text": "7"}, {"type": "text", "text": "8"}],
+        ...     {"result": [7, 8]},
+        ... )
         True
     """
     blocks = content if is_blocks(content) else [content]
@@ -169,6 +243,11 @@ def _parsed(text: str | None) -> Any:
 def jsonable(value: Any) -> Any:
     """Return a value of any type in the types of JSON: models as objects, anything unknown as its `str`."""
     try:
-        return to_jsonable_python(value, serialize_unknown=True, inf_nan_mode="constants")
-    except (ValueError, RecursionError):  # an object inside itself, or bytes that are no text
+        return to_jsonable_python(
+            value, serialize_unknown=True, inf_nan_mode="constants"
+        )
+    except (
+        ValueError,
+        RecursionError,
+    ):  # an object inside itself, or bytes that are no text
         return str(value)

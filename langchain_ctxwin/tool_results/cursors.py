@@ -33,20 +33,32 @@ from langchain_ctxwin.util.log import log
 TTL_SECONDS = 600.0
 CLOCK_SKEW_SECONDS = 300.0  # between workers: the five minutes that Kerberos allows (RFC 4120, "clock skew")
 MAX_CHARS = 60  # of a cursor: a model copies it character by character, about one token for two characters
-MAX_ID_CHARS = 13  # of a result's id: with it the largest offset makes a cursor of `MAX_CHARS`
+MAX_ID_CHARS = (
+    13  # of a result's id: with it the largest offset makes a cursor of `MAX_CHARS`
+)
 ID_CHARS = 12  # of the ids that are made here: 72 random bits
 MAX_OFFSET = 2**64  # room for a position in any result, and for what is asked of it
 
-_TAG_BYTES = 16  # 128 bits: beyond guessing, and half as long to copy as the whole HMAC-SHA256
+_TAG_BYTES = (
+    16  # 128 bits: beyond guessing, and half as long to copy as the whole HMAC-SHA256
+)
 _NOT_AGAIN = "call the tool again only if repeating it is safe"
 
-_PLACE = re.compile(rf"([A-Za-z0-9_-]{{1,{MAX_ID_CHARS}}})\.([0-9a-f]{{1,16}})")  # id and offset
+_PLACE = re.compile(
+    rf"([A-Za-z0-9_-]{{1,{MAX_ID_CHARS}}})\.([0-9a-f]{{1,16}})"
+)  # id and offset
 # 16 bytes take 22 characters of base64, of which the last holds two bits: with other last characters than these four,
 # the same bytes could be spelled in sixteen ways. All that stands before the tag is signed as it is spelled.
-_FORM = re.compile(rf"{_PLACE.pattern}\.([A-Za-z0-9_-]{{6}})\.[A-Za-z0-9_-]{{21}}[AQgw]")
+_FORM = re.compile(
+    rf"{_PLACE.pattern}\.([A-Za-z0-9_-]{{6}})\.[A-Za-z0-9_-]{{21}}[AQgw]"
+)
 
-_PROCESS_KEY = secrets.token_bytes(32)  # made before any fork, so that the children of one server share it
-_first_use = threading.Lock()  # taken by whoever says first that the process key is used, and never given back
+_PROCESS_KEY = secrets.token_bytes(
+    32
+)  # made before any fork, so that the children of one server share it
+_first_use = (
+    threading.Lock()
+)  # taken by whoever says first that the process key is used, and never given back
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +93,15 @@ class CursorSigner:
 
     Use:
         ```python
-        text = signer.sign(Cursor("search", args_digest({"query": "tea"}), "thread-1", "r1", 40))
-        cursor = signer.verify(text, tool="search", args_digest=args_digest({"query": "tea"}), thread="thread-1")
+        text = signer.sign(
+            Cursor("search", args_digest({"query": "tea"}), "thread-1", "r1", 40)
+        )
+        cursor = signer.verify(
+            text,
+            tool="search",
+            args_digest=args_digest({"query": "tea"}),
+            thread="thread-1",
+        )
         ```
 
     Raises:
@@ -90,16 +109,27 @@ class CursorSigner:
     """
 
     def __init__(
-        self, keys: str | bytes | Sequence[str | bytes], ttl_seconds: float = TTL_SECONDS, clock: Clock = time.time
+        self,
+        keys: str | bytes | Sequence[str | bytes],
+        ttl_seconds: float = TTL_SECONDS,
+        clock: Clock = time.time,
     ) -> None:
-        if not 0 < expect(ttl_seconds, int | float, "ttl_seconds", "a number of seconds") < math.inf:
-            raise ConfigError(f"ttl_seconds={ttl_seconds}: pass a positive, finite number of seconds")
+        if (
+            not 0
+            < expect(ttl_seconds, int | float, "ttl_seconds", "a number of seconds")
+            < math.inf
+        ):
+            raise ConfigError(
+                f"ttl_seconds={ttl_seconds}: pass a positive, finite number of seconds"
+            )
         self._keys = _checked_keys(keys)
         self._ttl_seconds = ttl_seconds
         self._clock = clock
 
     @classmethod
-    def random(cls, ttl_seconds: float = TTL_SECONDS, clock: Clock = time.time) -> CursorSigner:
+    def random(
+        cls, ttl_seconds: float = TTL_SECONDS, clock: Clock = time.time
+    ) -> CursorSigner:
         """Sign with this process's random key, which all such signers share; one event says what that means.
 
         Processes forked after the package was imported have the same key; others refuse each other's cursors.
@@ -119,7 +149,9 @@ class CursorSigner:
         return self._ttl_seconds
 
     def __repr__(self) -> str:
-        return f"CursorSigner(keys={len(self._keys)}, ttl_seconds={self._ttl_seconds:g})"
+        return (
+            f"CursorSigner(keys={len(self._keys)}, ttl_seconds={self._ttl_seconds:g})"
+        )
 
     def sign(self, cursor: Cursor) -> str:
         """Write a cursor, as of now.
@@ -133,7 +165,11 @@ class CursorSigner:
                 f"result_id={brief(cursor.result_id)}, offset={brief(cursor.offset)}: use an id of 1 to {MAX_ID_CHARS} "
                 f"of A-Z, a-z, 0-9, _ and -, and an offset from 0 to below {MAX_OFFSET:,}"
             )
-        return self._signer_of(cursor.tool, cursor.args_digest, cursor.thread).sign(place).decode()
+        return (
+            self._signer_of(cursor.tool, cursor.args_digest, cursor.thread)
+            .sign(place)
+            .decode()
+        )
 
     def peek(self, text: str) -> str:
         """Return the result id that a cursor states: a key to look up the stored result with, not to be trusted.
@@ -154,7 +190,9 @@ class CursorSigner:
         try:
             self._signer_of(tool, args_digest, thread).unsign(text)
         except BadSignature:
-            raise _tampered(text, "was changed, or belongs to another call, thread or key") from None
+            raise _tampered(
+                text, "was changed, or belongs to another call, thread or key"
+            ) from None
         age = self._clock() - stated.time_seconds
         if not -CLOCK_SKEW_SECONDS <= age <= self._ttl_seconds:
             raise CursorExpiredError(
@@ -164,7 +202,9 @@ class CursorSigner:
         return Cursor(tool, args_digest, thread, stated.result_id, stated.offset)
 
     def _signer_of(self, tool: str, args_digest: str, thread: str) -> _CallSigner:
-        call = json.dumps([tool, args_digest, thread], ensure_ascii=False).encode("utf-8", "surrogatepass")
+        call = json.dumps([tool, args_digest, thread], ensure_ascii=False).encode(
+            "utf-8", "surrogatepass"
+        )
         return _CallSigner(self._keys, call, self._clock)
 
 
@@ -194,12 +234,17 @@ class _ShortTag(HMACAlgorithm):
 def _checked_keys(keys: Any) -> list[bytes]:
     several = [keys] if isinstance(keys, str | bytes) else keys
     is_list = isinstance(several, list | tuple) and len(several) > 0
-    if not is_list or not all(isinstance(key, str | bytes) and key.strip() for key in several):
+    if not is_list or not all(
+        isinstance(key, str | bytes) and key.strip() for key in several
+    ):
         raise ConfigError(  # which never shows what may be a key
             f"keys is {type(keys).__name__}: pass a secret of 32 random characters or more, or a list of them, oldest "
             "first, none of them empty; without one, use CursorSigner.random()"
         )
-    return [key.encode("utf-8", "surrogatepass") if isinstance(key, str) else key for key in several]
+    return [
+        key.encode("utf-8", "surrogatepass") if isinstance(key, str) else key
+        for key in several
+    ]
 
 
 class Parsed(NamedTuple):
@@ -215,7 +260,11 @@ def parsed(text: Any) -> Parsed:
 
     The length is checked first, so that no text is too long to be refused.
     """
-    form = _FORM.fullmatch(text) if isinstance(text, str) and len(text) <= MAX_CHARS else None
+    form = (
+        _FORM.fullmatch(text)
+        if isinstance(text, str) and len(text) <= MAX_CHARS
+        else None
+    )
     if form is None:
         raise _tampered(text, "has not the form of a cursor")
     result_id, offset, time_64 = form.groups()
@@ -232,8 +281,14 @@ def _tampered(text: Any, what: str) -> CursorTamperedError:
 def args_digest(arguments: Mapping[Any, Any]) -> str:
     """Return 32 hex digits that stand for the arguments of a call; their order does not matter."""
     try:
-        text = json.dumps(dict(arguments), sort_keys=True, default=str, ensure_ascii=False)
-    except (TypeError, ValueError, RecursionError):  # keys of several types, cycles: the result's id tells calls apart
+        text = json.dumps(
+            dict(arguments), sort_keys=True, default=str, ensure_ascii=False
+        )
+    except (
+        TypeError,
+        ValueError,
+        RecursionError,
+    ):  # keys of several types, cycles: the result's id tells calls apart
         text = str(len(arguments))
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
@@ -242,9 +297,15 @@ def args_digest(arguments: Mapping[Any, Any]) -> str:
 class Style:
     """Which fields of a result are shown, and how long the texts in them are."""
 
-    fields: tuple[str, ...] = ()  # paths of the fields to show; empty: by the rules of the automatic projection
-    text_chars: int | None = None  # longest text without `fields`; None: nothing is shortened and nothing left out
-    words: tuple[str, ...] = ()  # what makes a sentence worth keeping, as `query_words` spells it
+    fields: tuple[
+        str, ...
+    ] = ()  # paths of the fields to show; empty: by the rules of the automatic projection
+    text_chars: int | None = (
+        None  # longest text without `fields`; None: nothing is shortened and nothing left out
+    )
+    words: tuple[
+        str, ...
+    ] = ()  # what makes a sentence worth keeping, as `query_words` spells it
     extraction: bool = True  # shorten to sentences, otherwise to the beginning
 
     @property

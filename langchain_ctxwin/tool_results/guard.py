@@ -26,7 +26,13 @@ from langchain_ctxwin.core.notes import READ_MORE
 from langchain_ctxwin.core.tokens import CharRatioCounter, TokenEstimator, text_price
 from langchain_ctxwin.errors import ConfigError, ResultGoneError, expect
 from langchain_ctxwin.guarded import GuardedCounter
-from langchain_ctxwin.protocols import Clock, MetricsSink, RequestCounter, ResultStore, TokenCounter
+from langchain_ctxwin.protocols import (
+    Clock,
+    MetricsSink,
+    RequestCounter,
+    ResultStore,
+    TokenCounter,
+)
 from langchain_ctxwin.reporting import Reporter
 from langchain_ctxwin.tool_results.contents import (
     Content,
@@ -49,7 +55,13 @@ from langchain_ctxwin.tool_results.query import Question, question_of
 from langchain_ctxwin.tool_results.reading import THREAD_SECONDS, Reader
 from langchain_ctxwin.tool_results.showing import layout_of, leaves_out, query_words
 from langchain_ctxwin.tool_results.stores import MemoryResultStore
-from langchain_ctxwin.tool_results.wrapping import Reduced, is_read_more, read_more_tool, with_views, wrapped
+from langchain_ctxwin.tool_results.wrapping import (
+    Reduced,
+    is_read_more,
+    read_more_tool,
+    with_views,
+    wrapped,
+)
 from langchain_ctxwin.util.background import in_daemon
 from langchain_ctxwin.util.failures import log_failure
 from langchain_ctxwin.util.log import log
@@ -62,7 +74,9 @@ PAGE_SHARE = 0.1
 """Part of the input limit that a page may take which is read on, however full the window is. A part of what is left
 would become so small while the window fills up that reading takes three times as many calls."""
 
-MEDIA_SHARE = 0.5  # of the budget of a large result, that media may take beside a long text
+MEDIA_SHARE = (
+    0.5  # of the budget of a large result, that media may take beside a long text
+)
 STORE_SECONDS = 3.0  # longest wait for a store: a tool call waits for it, a healthy one takes milliseconds a megabyte
 NAME_TAKEN = f"a tool has the name {READ_MORE!r}, which the guard's own tool has: give yours another name"
 
@@ -122,7 +136,13 @@ class ToolResultGuard:
         sinks: Iterable[MetricsSink] | Reporter = (),
     ) -> None:
         _check_arguments(
-            config=config, signer=signer, store=store, counter=counter, scope=scope, clock=clock, new_id=new_id
+            config=config,
+            signer=signer,
+            store=store,
+            counter=counter,
+            scope=scope,
+            clock=clock,
+            new_id=new_id,
         )
         self._config = ToolResultConfig() if config is None else config
         self._signer = signer
@@ -159,7 +179,11 @@ class ToolResultGuard:
     def counting(self, counter: TokenCounter) -> ToolResultGuard:
         """Return this guard with a counter, where it was made without one; kept results and settings are the same."""
         _check_callable(counter=counter)
-        return self if self._counter is not None else self._with(_counter=counter, _prices=ContentPrices(counter))
+        return (
+            self
+            if self._counter is not None
+            else self._with(_counter=counter, _prices=ContentPrices(counter))
+        )
 
     def reporting(self, reporter: Reporter) -> ToolResultGuard:
         """Return this guard with somebody's sinks, where it was made without any; otherwise it is the same."""
@@ -187,16 +211,27 @@ class ToolResultGuard:
             raise ConfigError(f"tools={tools!r:.80}: pass a list of tools")
         return [tool for tool in map(_as_own_tool, tools) if not is_read_more(tool)]
 
-    def wrap_tool_call(self, request: Any, handler: Handler) -> ToolMessage | Command[Any]:
+    def wrap_tool_call(
+        self, request: Any, handler: Handler
+    ) -> ToolMessage | Command[Any]:
         """Guard one call of a `ToolNode` or of `create_agent`; `read_more` works even if the node does not have it."""
         output = handler(self._prepared(request))
-        shown: ToolMessage | Command[Any] = self.output(output, *_called(request), is_bound=request.tool is not None)
+        shown: ToolMessage | Command[Any] = self.output(
+            output, *_called(request), is_bound=request.tool is not None
+        )
         return shown
 
-    async def awrap_tool_call(self, request: Any, handler: AsyncHandler) -> ToolMessage | Command[Any]:
+    async def awrap_tool_call(
+        self, request: Any, handler: AsyncHandler
+    ) -> ToolMessage | Command[Any]:
         """Like `wrap_tool_call`, for async runs."""
-        output, is_bound = await handler(self._prepared(request)), request.tool is not None
-        shown: ToolMessage | Command[Any] = await self.aoutput(output, *_called(request), is_bound=is_bound)
+        output, is_bound = (
+            await handler(self._prepared(request)),
+            request.tool is not None,
+        )
+        shown: ToolMessage | Command[Any] = await self.aoutput(
+            output, *_called(request), is_bound=is_bound
+        )
         return shown
 
     def _prepared(self, request: Any) -> Any:
@@ -210,25 +245,44 @@ class ToolResultGuard:
         return request.override(tool=wrapped(tool))
 
     def output(
-        self, output: Any, tool: str, args: Mapping[str, Any], runtime: Any = None, *, is_bound: bool = True
+        self,
+        output: Any,
+        tool: str,
+        args: Mapping[str, Any],
+        runtime: Any = None,
+        *,
+        is_bound: bool = True,
     ) -> Any:
         """Return what a tool returned, made to fit: a message, a command with messages, a list of them, or a value."""
         if tool == READ_MORE or not self.config.for_tool(tool).enabled:
             return output
         call = self._call(tool, args, runtime)
-        shown = with_views(output, partial(self._shown, call), getattr(runtime, "tool_call_id", None))
+        shown = with_views(
+            output, partial(self._shown, call), getattr(runtime, "tool_call_id", None)
+        )
         self._report(call, is_bound=is_bound)
         return shown
 
     async def aoutput(
-        self, output: Any, tool: str, args: Mapping[str, Any], runtime: Any = None, *, is_bound: bool = True
+        self,
+        output: Any,
+        tool: str,
+        args: Mapping[str, Any],
+        runtime: Any = None,
+        *,
+        is_bound: bool = True,
     ) -> Any:
         """Like `output`, in a thread, so that the event loop goes on."""
         if tool == READ_MORE or not self.config.for_tool(tool).enabled:
             return output
         call = self._call(tool, args, runtime, asyncio.get_running_loop())
-        look, call_id = partial(self._shown, call), getattr(runtime, "tool_call_id", None)
-        shown = await asyncio.wrap_future(in_daemon(partial(with_views, output, look, call_id)))
+        look, call_id = (
+            partial(self._shown, call),
+            getattr(runtime, "tool_call_id", None),
+        )
+        shown = await asyncio.wrap_future(
+            in_daemon(partial(with_views, output, look, call_id))
+        )
         self._report(call, is_bound=is_bound)
         return shown
 
@@ -249,12 +303,16 @@ class ToolResultGuard:
             ResultGoneError: the result is no longer kept.
             ConfigError: an argument cannot be read, is of the wrong type or out of range.
         """
-        return self._answered(cursor, question_of(**asked), runtime, self._thread(runtime), None)
+        return self._answered(
+            cursor, question_of(**asked), runtime, self._thread(runtime), None
+        )
 
     async def aread(self, cursor: str, *, runtime: Any = None, **asked: Any) -> str:
         """Like `read`, without blocking the event loop."""
         question, loop = question_of(**asked), asyncio.get_running_loop()
-        work = partial(self._answered, cursor, question, runtime, self._thread(runtime), loop)
+        work = partial(
+            self._answered, cursor, question, runtime, self._thread(runtime), loop
+        )
         page: str = await asyncio.wrap_future(in_daemon(work))
         return page
 
@@ -266,17 +324,29 @@ class ToolResultGuard:
         for event in call.events:
             self._reporter.emit(event if is_bound else replace(event, tool=OTHER))
 
-    def _call(self, tool: str, args: Mapping[str, Any], runtime: Any, loop: Any = None) -> _Call:
+    def _call(
+        self, tool: str, args: Mapping[str, Any], runtime: Any, loop: Any = None
+    ) -> _Call:
         state, config = getattr(runtime, "state", None), self.config.for_tool(tool)
-        asked = next((message for message in reversed(_messages(state)) if is_user(message)), None)
+        asked = next(
+            (message for message in reversed(_messages(state)) if is_user(message)),
+            None,
+        )
         # Results that are shown whole may take all the room that is left.
-        budget = config.model_copy(update={"max_tokens": MAX_AMOUNT, "max_share": 1.0}) if config.full else config
+        budget = (
+            config.model_copy(update={"max_tokens": MAX_AMOUNT, "max_share": 1.0})
+            if config.full
+            else config
+        )
         return _Call(
             tool=tool,
             args=args,
             thread=self._thread(runtime),
             budget_tokens=budget_of(budget, state, self._prices),
-            texts=(*(text for text in leaves(args) if isinstance(text, str)), *([asked.text] if asked else [])),
+            texts=(
+                *(text for text in leaves(args) if isinstance(text, str)),
+                *([asked.text] if asked else []),
+            ),
             config=config,
             loop=loop,
         )
@@ -284,7 +354,9 @@ class ToolResultGuard:
     def _thread(self, runtime: Any) -> str:
         thread: Any = self._scope(runtime)
         if not isinstance(thread, str):
-            raise ConfigError(f"scope returned {thread!r:.60}: return tenant and thread as one text")
+            raise ConfigError(
+                f"scope returned {thread!r:.60}: return tenant and thread as one text"
+            )
         return thread
 
     def _shown(self, call: _Call, content: Any) -> Reduced | None:
@@ -292,15 +364,26 @@ class ToolResultGuard:
         size, config = self._prices.content(content), call.config
         fits = size <= call.budget_tokens
         if config.full and not fits:
-            log.warning("tool_result.too_large", tool=call.tool, tokens=size, room_tokens=call.budget_tokens)
+            log.warning(
+                "tool_result.too_large",
+                tool=call.tool,
+                tokens=size,
+                room_tokens=call.budget_tokens,
+            )
         if not config.full and (not fits or config.chosen_fields or config.page_rows):
             read = content_of(with_addresses(content))
-            if not fits or leaves_out(read, config.chosen_fields) or _has_more_rows(read, config.page_rows):
+            if (
+                not fits
+                or leaves_out(read, config.chosen_fields)
+                or _has_more_rows(read, config.page_rows)
+            ):
                 return self._reduced(call, content, read, size, is_oversized=not fits)
         call.add(tokens=size, is_oversized=not fits)
         return None
 
-    def _reduced(self, call: _Call, content: Any, read: Content, size: int, *, is_oversized: bool) -> Reduced:
+    def _reduced(
+        self, call: _Call, content: Any, read: Content, size: int, *, is_oversized: bool
+    ) -> Reduced:
         """What is shown of a result; what is left out is kept before that."""
         config, result_id = call.config, self._new_id()
         media = self._media(content, call.budget_tokens, is_oversized=is_oversized)
@@ -313,11 +396,24 @@ class ToolResultGuard:
             words=query_words((*config.keywords, *call.texts)),
             extraction=config.extraction,
         )
-        reader, tokens, is_stored = self._reader(result_id, config), call.budget_tokens - media.tokens, False
+        reader, tokens, is_stored = (
+            self._reader(result_id, config),
+            call.budget_tokens - media.tokens,
+            False,
+        )
         answer = reader.first(read, record, config, tokens, is_stored=True)
         if not answer.is_everything:
-            is_stored = self._is_kept(key_of(call.thread, result_id), answer.record.to_bytes(), config, call.loop)
-            answer = answer if is_stored else reader.first(read, record, config, tokens, is_stored=False)
+            is_stored = self._is_kept(
+                key_of(call.thread, result_id),
+                answer.record.to_bytes(),
+                config,
+                call.loop,
+            )
+            answer = (
+                answer
+                if is_stored
+                else reader.first(read, record, config, tokens, is_stored=False)
+            )
         call.add(
             tokens=size,
             shown_tokens=self._prices.content(answer.text) + media.tokens,
@@ -334,10 +430,16 @@ class ToolResultGuard:
             "left_out": list(answer.page.shown.left_out),
             "shortened": list(answer.page.shown.shortened),
         }
-        shown = [{"type": "text", "text": answer.text}, *media.kept] if media.kept else answer.text
+        shown = (
+            [{"type": "text", "text": answer.text}, *media.kept]
+            if media.kept
+            else answer.text
+        )
         return Reduced(shown, facts, is_stored)
 
-    def _media(self, content: Any, budget_tokens: int, *, is_oversized: bool) -> Fit[Any]:
+    def _media(
+        self, content: Any, budget_tokens: int, *, is_oversized: bool
+    ) -> Fit[Any]:
         """The media that stay beside the text: as many as the budget holds, where the text is short."""
         blocks = list(content) if is_blocks(content) else []
         media = [block for block in blocks if is_media(block) and stays_blocks([block])]
@@ -346,9 +448,13 @@ class ToolResultGuard:
             others = [block for block in with_addresses(blocks) if not is_media(block)]
             text_tokens = MIN_TOKENS + (self._prices.content(others) if others else 0)
             room = max(int(MEDIA_SHARE * budget_tokens), budget_tokens - text_tokens)
-        return take_while_fits(media, room, lambda block: self._prices.content([block]), on_overflow="skip")
+        return take_while_fits(
+            media, room, lambda block: self._prices.content([block]), on_overflow="skip"
+        )
 
-    def _answered(self, cursor: str, question: Question, runtime: Any, thread: str, loop: Any) -> str:
+    def _answered(
+        self, cursor: str, question: Question, runtime: Any, thread: str, loop: Any
+    ) -> str:
         """The page that a cursor stands for; only because of a good one is the result kept for longer."""
         result_id = parsed(cursor).result_id
         key = key_of(thread, result_id)
@@ -365,31 +471,51 @@ class ToolResultGuard:
             )
         record = ResultRecord.from_bytes(kept)
         config = self.config.for_tool(record.tool)
-        most_tokens = budget_of(config, getattr(runtime, "state", None), self._prices, is_page=True)
+        most_tokens = budget_of(
+            config, getattr(runtime, "state", None), self._prices, is_page=True
+        )
         reader = self._reader(result_id, config)
         place = reader.place(record, cursor)
         self._is_kept(key, kept, config, loop)
         tokens = min(most_tokens, max(MIN_TOKENS, question.tokens or most_tokens))
-        return reader.answer(record, place, replace(question, rows=config.page_rows), tokens).text
+        return reader.answer(
+            record, place, replace(question, rows=config.page_rows), tokens
+        ).text
 
     def _ttl_seconds(self, config: ToolResultConfig) -> float:
         """How long a result is kept: as stated, else as long as its thread where there is a store of its own."""
         if config.ttl_seconds is not None:
             return config.ttl_seconds
-        return TTL_SECONDS if isinstance(self._store, MemoryResultStore) else THREAD_SECONDS
+        return (
+            TTL_SECONDS
+            if isinstance(self._store, MemoryResultStore)
+            else THREAD_SECONDS
+        )
 
     def _reader(self, result_id: str, config: ToolResultConfig) -> Reader:
-        keys, signer = [key.get_secret_value() for key in self.config.cursor_keys], self._signer
+        keys, signer = (
+            [key.get_secret_value() for key in self.config.cursor_keys],
+            self._signer,
+        )
         ttl_seconds = self._ttl_seconds(config)
         if signer is None and keys:
             signer = CursorSigner(keys, ttl_seconds, self._clock)
         elif signer is None:
             signer = CursorSigner.random(ttl_seconds, self._clock)
-        return Reader(result_id, signer, self._prices.text, ttl_seconds=min(signer.ttl_seconds, ttl_seconds))
+        return Reader(
+            result_id,
+            signer,
+            self._prices.text,
+            ttl_seconds=min(signer.ttl_seconds, ttl_seconds),
+        )
 
-    def _is_kept(self, key: str, value: bytes, config: ToolResultConfig, loop: Any) -> bool:
+    def _is_kept(
+        self, key: str, value: bytes, config: ToolResultConfig, loop: Any
+    ) -> bool:
         """Keep a result; False when the store failed."""
-        return not isinstance(self._asked(loop, "put", key, value, self._ttl_seconds(config)), Exception)
+        return not isinstance(
+            self._asked(loop, "put", key, value, self._ttl_seconds(config)), Exception
+        )
 
     def _asked(self, loop: Any, method: str, *args: Any) -> Any:
         """What the store answers, or the error that it fails with; in async runs its coroutine is asked."""
@@ -404,7 +530,9 @@ class ToolResultGuard:
             finally:
                 answer.cancel()
         except Exception as error:  # noqa: BLE001  # stores have no common error, and none may fail the call
-            event = "tool_result.not_stored" if method == "put" else "tool_result.not_read"
+            event = (
+                "tool_result.not_stored" if method == "put" else "tool_result.not_read"
+            )
             log_failure(event, error, timeout_seconds=STORE_SECONDS, key=args[0])
             return error
 
@@ -417,18 +545,28 @@ class _Call:
     args: Mapping[str, Any]
     thread: str  # tenant and thread
     budget_tokens: int  # largest size of the result, or of a page of it
-    texts: tuple[str, ...]  # what the result is asked for: texts among the arguments, and the current user message
+    texts: tuple[
+        str, ...
+    ]  # what the result is asked for: texts among the arguments, and the current user message
     config: ToolResultConfig  # settings of this tool
-    loop: Any = None  # the event loop of an async run, in which a store's coroutines run
+    loop: Any = (
+        None  # the event loop of an async run, in which a store's coroutines run
+    )
     events: list[ToolResultEvent] = field(default_factory=list)
 
     def add(self, **facts: Any) -> None:
-        self.events.append(ToolResultEvent(tool=self.tool, budget_tokens=self.budget_tokens, **facts))
+        self.events.append(
+            ToolResultEvent(tool=self.tool, budget_tokens=self.budget_tokens, **facts)
+        )
 
 
 def _has_more_rows(content: Content, page_rows: int | None) -> bool:
     layout = layout_of(content) if page_rows is not None else None
-    return layout is not None and layout.unit == "rows" and len(layout.rows) > (page_rows or 0)
+    return (
+        layout is not None
+        and layout.unit == "rows"
+        and len(layout.rows) > (page_rows or 0)
+    )
 
 
 def _called(request: Any) -> tuple[str, Mapping[str, Any], Any]:
@@ -459,15 +597,25 @@ class ContentPrices:
     def content(self, content: Any) -> int:
         """Return the tokens of a message's content, media by kind and size."""
         if not stays_blocks(content):
-            return self.text(content if isinstance(content, str) else content_of(content).text)
-        return self._upper(max(0, self._count([ToolMessage(content, tool_call_id="")]) - self._empty))
+            return self.text(
+                content if isinstance(content, str) else content_of(content).text
+            )
+        return self._upper(
+            max(0, self._count([ToolMessage(content, tool_call_id="")]) - self._empty)
+        )
 
     def message(self, message: Any) -> int:
         """Return the tokens of a message."""
         return self._upper(self._count([message]))
 
 
-def budget_of(config: ToolResultConfig, state: Any, prices: ContentPrices, *, is_page: bool = False) -> int:
+def budget_of(
+    config: ToolResultConfig,
+    state: Any,
+    prices: ContentPrices,
+    *,
+    is_page: bool = False,
+) -> int:
     """Return the largest size of one result: the configured one, or its part of the room left in the window.
 
     The room is what the last `context_report` left of the input limit, less the message that made the calls; the calls
@@ -477,11 +625,20 @@ def budget_of(config: ToolResultConfig, state: Any, prices: ContentPrices, *, is
     limit, total = (_of(report, name) for name in ("input_limit", "total_tokens"))
     if not isinstance(limit, int) or not isinstance(total, int):
         return config.max_tokens
-    asking = next((message for message in reversed(_messages(state)) if isinstance(message, AIMessage)), None)
+    asking = next(
+        (
+            message
+            for message in reversed(_messages(state))
+            if isinstance(message, AIMessage)
+        ),
+        None,
+    )
     room = limit - total - (prices.message(asking) if asking else 0)
     calls = max(1, len(asking.tool_calls) if asking else 1)
     least = int(PAGE_SHARE * limit / calls) if is_page else 0
-    return min(config.max_tokens, max(MIN_TOKENS, least, int(config.max_share * room / calls)))
+    return min(
+        config.max_tokens, max(MIN_TOKENS, least, int(config.max_share * room / calls))
+    )
 
 
 def thread_of(runtime: Any) -> str:
@@ -507,7 +664,9 @@ def _as_own_tool(one: Any) -> BaseTool:
     try:
         found = one if isinstance(one, BaseTool) else as_tool(one)
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"{one!r:.80} is no tool: pass functions and BaseTools ({error})") from error
+        raise ConfigError(
+            f"{one!r:.80} is no tool: pass functions and BaseTools ({error})"
+        ) from error
     if not isinstance(found, BaseTool):
         raise ConfigError(f"{one!r:.80} is no tool: pass functions and BaseTools")
     if found.name == READ_MORE and not is_read_more(found):
@@ -517,11 +676,18 @@ def _as_own_tool(one: Any) -> BaseTool:
 
 def _check_arguments(*, config: Any, signer: Any, store: Any, **functions: Any) -> None:
     """Raise `ConfigError` for arguments that would fail at the first large result."""
-    if config is not None and not isinstance(group_of(config, "tool_results"), ToolResultConfig):
-        raise ConfigError(f"config={config!r:.80}: pass a ToolResultConfig, a FileConfig or a ConfigFile, or None")
+    if config is not None and not isinstance(
+        group_of(config, "tool_results"), ToolResultConfig
+    ):
+        raise ConfigError(
+            f"config={config!r:.80}: pass a ToolResultConfig, a FileConfig or a ConfigFile, or None"
+        )
     expect(signer, CursorSigner | None, "signer", "a CursorSigner, or None")
     if store is not None and (
-        isinstance(store, type) or not all(callable(getattr(store, name, None)) for name in ("put", "get", "delete"))
+        isinstance(store, type)
+        or not all(
+            callable(getattr(store, name, None)) for name in ("put", "get", "delete")
+        )
     ):
         raise ConfigError(
             f"store={store!r:.80} has no methods put, get and delete: pass MemoryResultStore() or the like"
@@ -532,4 +698,6 @@ def _check_arguments(*, config: Any, signer: Any, store: Any, **functions: Any) 
 def _check_callable(**functions: Any) -> None:
     for name, function in functions.items():
         if function is not None and not callable(function):
-            raise ConfigError(f"{name}={function!r:.80} cannot be called: pass a function, or leave it out")
+            raise ConfigError(
+                f"{name}={function!r:.80} cannot be called: pass a function, or leave it out"
+            )

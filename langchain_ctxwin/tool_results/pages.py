@@ -11,7 +11,13 @@ from langchain_ctxwin.core.tokens import WholePrice
 from langchain_ctxwin.text import sentence_spans, word_cut
 from langchain_ctxwin.tool_results.contents import Content, is_media
 from langchain_ctxwin.tool_results.cursors import ResultRecord
-from langchain_ctxwin.tool_results.showing import Inside, Projected, ResultView, layout_of, together
+from langchain_ctxwin.tool_results.showing import (
+    Inside,
+    Projected,
+    ResultView,
+    layout_of,
+    together,
+)
 
 FIRST_ROWS = 32  # printed at first to see whether a page is full; twice as many each time it is not
 FIRST_CHARS = 1_000  # the same for a page of text
@@ -20,17 +26,25 @@ EMPTY_SHARE = 0.2
 """Part of a page that is not left empty before an entry that is larger than a page: below, it shows little of that. Of
 0.5, 0.33 and 0.2, first views of recorded API results show most per token with this one."""
 
-CHAR_BITS = 30  # of a cursor's offset, for the position inside an entry: a billion characters
-QUESTION_BITS = 12  # for the digest of a question; the other 22 of 64 bits are left for the entry
+CHAR_BITS = (
+    30  # of a cursor's offset, for the position inside an entry: a billion characters
+)
+QUESTION_BITS = (
+    12  # for the digest of a question; the other 22 of 64 bits are left for the entry
+)
 
 TEXT_CHARS = (1_600, 400, 160)
 """Lengths that long texts are shortened to, one after the other until all rows fit: a page, a paragraph, a sentence
 or two. Fields are left out from the first of them on."""
 
 CHARS_PER_TOKEN = 2  # of room, the length before those: a result that is mostly one text shows a page of it
-MOST_CHARS_PER_TOKEN = 8  # of a page's budget: text of longer tokens is rules and blanks
+MOST_CHARS_PER_TOKEN = (
+    8  # of a page's budget: text of longer tokens is rules and blanks
+)
 PRECISION = 32  # a page is filled up to one part in so many: prices cost time
-SENTENCES_CHARS = 1_200  # how far back from the end of a page the end of a sentence is looked for
+SENTENCES_CHARS = (
+    1_200  # how far back from the end of a page the end of a sentence is looked for
+)
 NOTHING = Projected(value=())
 EDGES = "its beginning and its end"  # what a result is called that is shown in one shortened form
 
@@ -46,7 +60,9 @@ class PagePlace:
     @property
     def offset(self) -> int:
         """The place as one number, as cursors carry it."""
-        return (((self.entry << CHAR_BITS) | self.char) << QUESTION_BITS) | self.question
+        return (
+            ((self.entry << CHAR_BITS) | self.char) << QUESTION_BITS
+        ) | self.question
 
     @classmethod
     def at(cls, offset: int) -> PagePlace:
@@ -68,7 +84,9 @@ class Page:
     inside: str = ""  # name of the entry that is not shown to its end, or of which this is a later part
     chars: tuple[int, int] | None = None  # which characters of a text these are
     end: str = ""  # the end of a text, when it is shown with its beginning
-    form: str = ""  # what this is of the whole, when it is no part of it but a shortened form
+    form: str = (
+        ""  # what this is of the whole, when it is no part of it but a shortened form
+    )
 
     @property
     def is_everything(self) -> bool:
@@ -88,7 +106,10 @@ class PageRoom:
 
     def fits(self, text: str) -> bool:
         """Say whether a text fits; much longer ones are not priced, which takes time."""
-        return len(text) <= self.tokens * MOST_CHARS_PER_TOKEN and self.price(text) <= self.tokens
+        return (
+            len(text) <= self.tokens * MOST_CHARS_PER_TOKEN
+            and self.price(text) <= self.tokens
+        )
 
 
 def page_at(view: ResultView, place: PagePlace, room: PageRoom) -> Page:
@@ -97,7 +118,9 @@ def page_at(view: ResultView, place: PagePlace, room: PageRoom) -> Page:
         return _part(view, place, room)
     last = _last_entry(view, place.entry, room)
     stop = place.entry + most_that_fit(
-        last - place.entry, FIRST_ROWS, lambda count: room.fits(_body(view, place.entry, place.entry + count))
+        last - place.entry,
+        FIRST_ROWS,
+        lambda count: room.fits(_body(view, place.entry, place.entry + count)),
     )
     if stop == place.entry:
         return _part(view, place, room)
@@ -138,7 +161,14 @@ def _filled_up(view: ResultView, page: Page, room: PageRoom) -> Page:
     if not room.fits(body):
         return page
     shown = together([page.shown, following.shown])
-    return replace(page, body=body, next=following.next, inside=following.inside, stop=following.stop, shown=shown)
+    return replace(
+        page,
+        body=body,
+        next=following.next,
+        inside=following.inside,
+        stop=following.stop,
+        shown=shown,
+    )
 
 
 def _part(view: ResultView, place: PagePlace, room: PageRoom) -> Page:
@@ -151,7 +181,11 @@ def _part(view: ResultView, place: PagePlace, room: PageRoom) -> Page:
         prefix = prefix if room.price(prefix) <= int(room.tokens * TITLE_SHARE) else ""
     start = min(place.char, len(text))
     stop = page_end(text, start, max(1, room.tokens - room.price(prefix)), room.price)
-    following = replace(place, char=stop) if stop < len(text) else replace(place, entry=place.entry + 1, char=0)
+    following = (
+        replace(place, char=stop)
+        if stop < len(text)
+        else replace(place, entry=place.entry + 1, char=0)
+    )
     return Page(
         body=prefix + text[start:stop],
         start=place,
@@ -185,8 +219,12 @@ def chosen(
         styles = [*whole, *(replace(record, text_chars=chars) for chars in lengths)]
     views = [ResultView(layout, style) for style in styles]
     last = _last_entry(views[0], 0, room)
-    fitting = (number for number, view in enumerate(views[:-1]) if _has_room(view, last, room))
-    best = next(fitting, -1) if len(views) > 1 and _has_room(views[-1], last, room) else -1
+    fitting = (
+        number for number, view in enumerate(views[:-1]) if _has_room(view, last, room)
+    )
+    best = (
+        next(fitting, -1) if len(views) > 1 and _has_room(views[-1], last, room) else -1
+    )
     return styles[best], views[best]
 
 
@@ -211,11 +249,19 @@ def first_page(view: ResultView, config: ToolResultConfig, room: PageRoom) -> Pa
     if room.fits(text):
         return page
     stop = page_end(text, 0, int(room.tokens * HEAD_SHARE), room.price)
-    start = tail_start(text, room.tokens - room.price(f"{text[:stop]}\n[…]\n"), room.price, stop)
+    start = tail_start(
+        text, room.tokens - room.price(f"{text[:stop]}\n[…]\n"), room.price, stop
+    )
     page = replace(page, body=text[:stop], end=text[start:], chars=(0, stop))
     if not config.pagination:
         return replace(page, form=EDGES)
-    return page if start == stop else replace(page, next=PagePlace(char=stop), inside=view.layout.name(0), stop=0)
+    return (
+        page
+        if start == stop
+        else replace(
+            page, next=PagePlace(char=stop), inside=view.layout.name(0), stop=0
+        )
+    )
 
 
 def page_end(text: str, start: int, budget_tokens: int, price: WholePrice) -> int:
@@ -243,7 +289,9 @@ def tail_start(text: str, budget_tokens: int, price: WholePrice, earliest: int) 
     """
     size = len(text)
     most = min(size - earliest, budget_tokens * MOST_CHARS_PER_TOKEN)
-    chars = most_that_fit(most, FIRST_CHARS, lambda chars: price(text[size - chars :]) <= budget_tokens)
+    chars = most_that_fit(
+        most, FIRST_CHARS, lambda chars: price(text[size - chars :]) <= budget_tokens
+    )
     return earliest if size - chars == earliest else _next_break(text, size - chars)
 
 
@@ -254,7 +302,10 @@ def _last_break(text: str, start: int, stop: int) -> int:
         found = text.rfind(mark, middle, stop)
         if found >= 0:
             return found + len(mark)
-    ends = [end for _, end in sentence_spans(text, max(middle, stop - SENTENCES_CHARS), stop)][:-1]
+    ends = [
+        end
+        for _, end in sentence_spans(text, max(middle, stop - SENTENCES_CHARS), stop)
+    ][:-1]
     return ends[-1] if ends else word_cut(text, start, stop)
 
 

@@ -25,7 +25,12 @@ from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.text import Span
 from langchain_ctxwin.tool_results.contents import json_value
 from langchain_ctxwin.tool_results.pages import QUESTION_BITS
-from langchain_ctxwin.tool_results.showing import Layout, ResultView, joined, print_value
+from langchain_ctxwin.tool_results.showing import (
+    Layout,
+    ResultView,
+    joined,
+    print_value,
+)
 
 MAX_CHARS = 500  # of a text to search for, of an expression, and of names to sort or count by: a sentence or two
 MAX_FIELDS = 100  # of a read; who wants more wants all
@@ -43,9 +48,13 @@ class Question:
     contains: str = ""  # show what matches this regular expression, whatever its case
     fields: tuple[str, ...] = ()  # show these fields; `*` for all
     where: str = ""  # show rows for which this holds
-    sort: tuple[str, ...] = ()  # show rows by these fields; after `-` the largest value first
+    sort: tuple[
+        str, ...
+    ] = ()  # show rows by these fields; after `-` the largest value first
     count_by: tuple[str, ...] = ()  # show how many rows have each value of these fields
-    tokens: int | None = None  # largest size of the page; None: what the tool's results may take
+    tokens: int | None = (
+        None  # largest size of the page; None: what the tool's results may take
+    )
     rows: int | None = None  # most rows of a page
     is_first: bool = False  # the first view of a result
 
@@ -90,9 +99,15 @@ def question_of(
     """
     for name, text in {"contains": contains, "where": where}.items():
         if not isinstance(text, str | None) or len(text or "") > MAX_CHARS:
-            raise ConfigError(f"{name}={text!r:.60}: give a text of at most {MAX_CHARS} characters")
-    if page_tokens is not None and (not isinstance(page_tokens, int) or page_tokens < 1):
-        raise ConfigError(f"page_tokens={page_tokens!r:.60}: give a positive number of tokens, or leave it out")
+            raise ConfigError(
+                f"{name}={text!r:.60}: give a text of at most {MAX_CHARS} characters"
+            )
+    if page_tokens is not None and (
+        not isinstance(page_tokens, int) or page_tokens < 1
+    ):
+        raise ConfigError(
+            f"page_tokens={page_tokens!r:.60}: give a positive number of tokens, or leave it out"
+        )
     Pattern(contains or "")
     condition_of(where or "")
     return Question(
@@ -109,10 +124,20 @@ def _paths(name: str, given: Fields) -> tuple[str, ...]:
     listed: Any = given or ()
     if isinstance(given, str) and len(given) <= MAX_FIELDS_CHARS:
         value = json_value(given)
-        listed = value if isinstance(value, list) else [path.strip() for path in _PATH.findall(given)]
-    is_list = isinstance(listed, Sequence) and not isinstance(listed, str) and len(listed) <= MAX_FIELDS
+        listed = (
+            value
+            if isinstance(value, list)
+            else [path.strip() for path in _PATH.findall(given)]
+        )
+    is_list = (
+        isinstance(listed, Sequence)
+        and not isinstance(listed, str)
+        and len(listed) <= MAX_FIELDS
+    )
     if not is_list or not all(isinstance(path, str) for path in listed):
-        raise ConfigError(f'{name}={given!r:.60}: give a list of at most {MAX_FIELDS} paths, fields=["*"] for all')
+        raise ConfigError(
+            f'{name}={given!r:.60}: give a list of at most {MAX_FIELDS} paths, fields=["*"] for all'
+        )
     paths = tuple(path for path in listed if path)
     if paths:
         compile_fields([path.removeprefix("-") for path in paths])
@@ -124,7 +149,9 @@ def _paths(name: str, given: Fields) -> tuple[str, ...]:
 ENTRY_SHARE = 0.25  # largest part of a page that one row takes before only its passages with the text are shown
 ENTRY_TOKENS = 200  # the same for a small page: a row of some twenty short fields
 CHARS_PER_TOKEN = 4  # of readable text
-MAX_PASSAGES = 5  # shown of fields that are left out of one row; all of a row that is too large
+MAX_PASSAGES = (
+    5  # shown of fields that are left out of one row; all of a row that is too large
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,8 +165,15 @@ class Selection:
 
 def unmatched_paths(question: Question, layout: Layout) -> list[str]:
     """Return the paths that are asked for and lead to nothing in a result."""
-    sort = [] if question.count_by else [path.removeprefix("-") for path in question.sort]
-    asked = [*question.fields, *condition_of(question.where)[1], *sort, *question.count_by]
+    sort = (
+        [] if question.count_by else [path.removeprefix("-") for path in question.sort]
+    )
+    asked = [
+        *question.fields,
+        *condition_of(question.where)[1],
+        *sort,
+        *question.count_by,
+    ]
     return [path for path in dict.fromkeys(asked) if not layout.has(path)]
 
 
@@ -151,39 +185,65 @@ def select(question: Question, view: ResultView, tokens: int) -> Selection:
     """
     layout, search = view.layout, Pattern(question.contains)
     if layout.unit == "text" and question.contains:
-        rows = [{"at": start, "text": layout.rows[0][start:stop]} for start, stop in search.passages(layout.rows[0])]
-        return Selection(layout=Layout(unit="rows", rows=rows), found=len(rows), of=len(rows))
+        rows = [
+            {"at": start, "text": layout.rows[0][start:stop]}
+            for start, stop in search.passages(layout.rows[0])
+        ]
+        return Selection(
+            layout=Layout(unit="rows", rows=rows), found=len(rows), of=len(rows)
+        )
     if layout.unit != "rows" and (question.where or question.sort or question.count_by):
-        raise ConfigError(f"this result is one {layout.unit[:5]}, without rows to choose: use contains or fields")
+        raise ConfigError(
+            f"this result is one {layout.unit[:5]}, without rows to choose: use contains or fields"
+        )
     holds, _ = condition_of(question.where, layout)
     first = layout.head if question.where or question.sort or question.count_by else 0
     indexes = [
         index
         for index in range(first, len(layout))
-        if holds(layout.entry(index)) and (not question.contains or search.finds(layout.entry(index)))
+        if holds(layout.entry(index))
+        and (not question.contains or search.finds(layout.entry(index)))
     ]
     counted = Selection(layout=layout, found=len(indexes), of=len(layout.rows))
     if question.count_by:
         by = list(map(_column, question.sort))
-        rows = _sorted(_counted(indexes, question.count_by, layout), by, lambda row: row, str)
+        rows = _sorted(
+            _counted(indexes, question.count_by, layout), by, lambda row: row, str
+        )
         return _with_rows(counted, rows)
     indexes = _sorted(indexes, question.sort, layout.entry, layout.inside)
     most_tokens = tokens if question.fields else max(ENTRY_TOKENS, ENTRY_SHARE * tokens)
-    found = {index: _found(index, view, search, int(most_tokens) * CHARS_PER_TOKEN) for index in indexes}
+    found = {
+        index: _found(index, view, search, int(most_tokens) * CHARS_PER_TOKEN)
+        for index in indexes
+    }
     if layout.unit == "fields":
         rows = [{key: item} for entry in found.values() for key, item in entry.items()]
-        return Selection(layout=Layout(unit="fields", rows=rows), found=len(rows), of=len(layout.rows))
+        return Selection(
+            layout=Layout(unit="fields", rows=rows),
+            found=len(rows),
+            of=len(layout.rows),
+        )
     # What the number of a row is called: something that the rows themselves do not have.
     names = chain(["row"], (f"row_{number}" for number in count()))
-    name = next(name for name in names if not any(name in row for row in found.values()))
-    return _with_rows(counted, [{name: index - layout.head + 1, **row} for index, row in found.items()])
+    name = next(
+        name for name in names if not any(name in row for row in found.values())
+    )
+    return _with_rows(
+        counted,
+        [{name: index - layout.head + 1, **row} for index, row in found.items()],
+    )
 
 
 def _with_rows(selection: Selection, rows: Sequence[Any]) -> Selection:
-    return Selection(layout=Layout(unit="rows", rows=rows), found=selection.found, of=selection.of)
+    return Selection(
+        layout=Layout(unit="rows", rows=rows), found=selection.found, of=selection.of
+    )
 
 
-def _found(index: int, view: ResultView, search: Pattern, most_chars: int) -> dict[str, Any]:
+def _found(
+    index: int, view: ResultView, search: Pattern, most_chars: int
+) -> dict[str, Any]:
     """What is shown of a matching entry: all that is shown of it, and the passages that this leaves out.
 
     Of one that is longer than `most_chars` only the passages are shown.
@@ -194,44 +254,74 @@ def _found(index: int, view: ResultView, search: Pattern, most_chars: int) -> di
     if not search.text or (view.style.fields and not is_long):
         return shown
     found = dict[str, Any]() if is_long else dict(shown)
-    seen = "" if is_long else " ".join(" ".join(text for _, text in _texts_in(shown, "")).split())
-    hidden = [place for place in search.places(view.layout.entry(index)) if place[1] not in seen]
+    seen = (
+        ""
+        if is_long
+        else " ".join(" ".join(text for _, text in _texts_in(shown, "")).split())
+    )
+    hidden = [
+        place
+        for place in search.places(view.layout.entry(index))
+        if place[1] not in seen
+    ]
     passages: dict[str, list[str]] = {}
     for path, passage in hidden if is_long else hidden[:MAX_PASSAGES]:
         passages.setdefault(path or "value", []).append(passage)
     more = 0 if is_long else len(hidden) - MAX_PASSAGES
-    found |= {path: texts[0] if len(texts) == 1 else texts for path, texts in passages.items()}
+    found |= {
+        path: texts[0] if len(texts) == 1 else texts for path, texts in passages.items()
+    }
     return found | ({"more places": more} if more > 0 else {})
 
 
-def _counted(indexes: Sequence[int], paths: Sequence[str], layout: Layout) -> list[dict[str, Any]]:
+def _counted(
+    indexes: Sequence[int], paths: Sequence[str], layout: Layout
+) -> list[dict[str, Any]]:
     """A row per combination of values, the most frequent first."""
     steps = compile_fields([layout.inside(path) for path in paths])
     times: Counter[tuple[str, ...]] = Counter()
     values: dict[tuple[str, ...], tuple[Any, ...]] = {}
     for index in indexes:
         entry = layout.entry(index)
-        for group in product(*(list(values_at(entry, path)) or [None] for path in steps)):
+        for group in product(
+            *(list(values_at(entry, path)) or [None] for path in steps)
+        ):
             key = tuple(map(json.dumps, group))
             times[key] += 1
             values[key] = group
     names = [_column(path) for path in paths]
-    return [{**dict(zip(names, values[key], strict=True)), "count": number} for key, number in times.most_common()]
+    return [
+        {**dict(zip(names, values[key], strict=True)), "count": number}
+        for key, number in times.most_common()
+    ]
 
 
 def _column(path: str) -> str:
     """The last key of a path, after `-` where it is sorted by in that way."""
-    return path[: path.startswith("-")] + path.rpartition(".")[2].removeprefix("-").removesuffix("[]")
+    return path[: path.startswith("-")] + path.rpartition(".")[2].removeprefix(
+        "-"
+    ).removesuffix("[]")
 
 
-def _sorted(items: list[Any], by: Sequence[str], row_of: Callable[[Any], Any], inside: Callable[[str], str]) -> Any:
+def _sorted(
+    items: list[Any],
+    by: Sequence[str],
+    row_of: Callable[[Any], Any],
+    inside: Callable[[str], str],
+) -> Any:
     """The items by the values of their rows: numbers before texts, and those without a value last."""
     for path in reversed(by):
         (steps,) = compile_fields([inside(path.removeprefix("-"))])
-        keys = {at: _sort_key(next(values_at(row_of(item), steps), None)) for at, item in enumerate(items)}
+        keys = {
+            at: _sort_key(next(values_at(row_of(item), steps), None))
+            for at, item in enumerate(items)
+        }
         present = [at for at, key in keys.items() if key is not None]
         present.sort(key=lambda at, keys=keys: keys[at], reverse=path.startswith("-"))  # type: ignore[misc]
-        items = [items[at] for at in [*present, *(at for at, key in keys.items() if key is None)]]
+        items = [
+            items[at]
+            for at in [*present, *(at for at, key in keys.items() if key is None)]
+        ]
     return items
 
 
@@ -258,9 +348,17 @@ def values_at(value: Any, steps: Sequence[Step]) -> Iterator[Any]:
 # ----------------------------------------------------------------------------------------------------------- contains
 
 PASSAGE_CHARS = 300  # longest passage around a match, without it: about three printed lines, or two sentences
-PIECE_CHARS, SHARED_CHARS = 500, 100  # a line is searched in pieces: time grows with a power of their size
+PIECE_CHARS, SHARED_CHARS = (
+    500,
+    100,
+)  # a line is searched in pieces: time grows with a power of their size
 SEARCH_SECONDS = 2.0  # of one search
-MAX_REPEATS, MAX_OPTIONAL, MAX_GROUPS, MAX_CHOICES = 2, 8, 4, 20  # of an expression: each multiplies its time
+MAX_REPEATS, MAX_OPTIONAL, MAX_GROUPS, MAX_CHOICES = (
+    2,
+    8,
+    4,
+    20,
+)  # of an expression: each multiplies its time
 _SPECIAL = re.compile(r"[.^$*+?{}()|\\\[\]]")
 _ATOM = re.compile(r"\\.|\[\^?\]?[^\]\[]*\]")
 _GROUP_AGAIN = re.compile(r"\)[*+{]")
@@ -280,13 +378,19 @@ class Pattern:
         literal = re.escape(text)
         flags = re.NOFLAG if text.lower() == text.upper() else re.IGNORECASE
         if not self._is_plain and _is_too_much(text):
-            raise ConfigError(f"contains={text!r:.60} could take very long to search for: {TOO_MUCH}")
+            raise ConfigError(
+                f"contains={text!r:.60} could take very long to search for: {TOO_MUCH}"
+            )
         try:
-            self._pattern = re.compile(literal if self._is_plain else f"{literal}|(?:{text})", flags)
+            self._pattern = re.compile(
+                literal if self._is_plain else f"{literal}|(?:{text})", flags
+            )
         except re.error:
             self._pattern, self._is_plain = re.compile(literal, flags), True
         if text and self._pattern.search(""):
-            raise ConfigError(f"contains={text!r:.60} matches an empty text, and so everything: say what must be there")
+            raise ConfigError(
+                f"contains={text!r:.60} matches an empty text, and so everything: say what must be there"
+            )
 
     def finds(self, value: Any) -> bool:
         """Say whether anything inside a value matches."""
@@ -313,10 +417,14 @@ class Pattern:
         start = 0
         while start < len(text):
             if time.monotonic() > self._deadline:
-                raise ConfigError(f"contains={self.text!r:.60} takes too long to search for: {TOO_MUCH}")
+                raise ConfigError(
+                    f"contains={self.text!r:.60} takes too long to search for: {TOO_MUCH}"
+                )
             line = text.find("\n", start, start + PIECE_CHARS)
             stop = min(len(text), start + PIECE_CHARS) if line < 0 else line
-            yield from (match.span() for match in self._pattern.finditer(text, start, stop))
+            yield from (
+                match.span() for match in self._pattern.finditer(text, start, stop)
+            )
             start = stop + 1 if line >= 0 or stop == len(text) else stop - SHARED_CHARS
 
 
@@ -324,8 +432,12 @@ def _is_too_much(text: str) -> bool:
     shape = _ATOM.sub("x", text)
     repeats, optional = sum(map(shape.count, "*+{")), shape.count("?")
     is_large = repeats > MAX_REPEATS or optional > MAX_OPTIONAL
-    is_large = is_large or shape.count("(") > MAX_GROUPS or shape.count("|") > MAX_CHOICES
-    return is_large or bool(_GROUP_AGAIN.search(shape) or re.search(r"\\[1-9]|\(\?P=", text))
+    is_large = (
+        is_large or shape.count("(") > MAX_GROUPS or shape.count("|") > MAX_CHOICES
+    )
+    return is_large or bool(
+        _GROUP_AGAIN.search(shape) or re.search(r"\\[1-9]|\(\?P=", text)
+    )
 
 
 def _line_start(text: str, first: int) -> int:
@@ -361,7 +473,12 @@ def _texts_in(value: Any, path: str) -> Iterator[tuple[str, str]]:
 
 _ASSIGNED = re.compile(r"""("[^"]*"|'[^']*')|(?<![<>=!])=(?!=)|\b(AND|OR|NOT|IN)\b""")
 _CONSTANTS = {"true": True, "false": False, "null": None}
-_SWAPPED: dict[type, type] = {ast.Lt: ast.Gt, ast.LtE: ast.GtE, ast.Gt: ast.Lt, ast.GtE: ast.LtE}
+_SWAPPED: dict[type, type] = {
+    ast.Lt: ast.Gt,
+    ast.LtE: ast.GtE,
+    ast.Gt: ast.Lt,
+    ast.GtE: ast.LtE,
+}
 _ORDERS: dict[type, Callable[[Any, Any], bool]] = {
     ast.Eq: operator.eq,
     ast.Lt: operator.lt,
@@ -383,10 +500,15 @@ def condition_of(text: str, layout: Layout | None = None) -> tuple[Test, list[st
         return lambda _: True, []
     paths: list[str] = []
     try:
-        tree = ast.parse(_ASSIGNED.sub(lambda m: m[1] or (m[2] or "==").lower(), text.strip()), mode="eval")
+        tree = ast.parse(
+            _ASSIGNED.sub(lambda m: m[1] or (m[2] or "==").lower(), text.strip()),
+            mode="eval",
+        )
         return _test(tree.body, paths, layout), paths
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise ConfigError(f"where={text!r:.80} cannot be read ({error!s:.60}): {EXAMPLE}") from error
+        raise ConfigError(
+            f"where={text!r:.80} cannot be read ({error!s:.60}): {EXAMPLE}"
+        ) from error
 
 
 def _test(node: ast.expr, paths: list[str], layout: Layout | None) -> Test:
@@ -401,18 +523,31 @@ def _test(node: ast.expr, paths: list[str], layout: Layout | None) -> Test:
             return lambda row: not negated(row)
         case ast.Compare(left=left, ops=ops, comparators=others):
             sides = zip([left, *others], ops, others, strict=False)
-            pairs = [_comparison(one, type(op), other, paths, layout) for one, op, other in sides]
+            pairs = [
+                _comparison(one, type(op), other, paths, layout)
+                for one, op, other in sides
+            ]
             return lambda row: all(pair(row) for pair in pairs)
     raise ValueError("only comparisons of fields with values, and, or, not")
 
 
-def _comparison(left: ast.expr, sign: type, right: ast.expr, paths: list[str], layout: Layout | None) -> Test:
+def _comparison(
+    left: ast.expr, sign: type, right: ast.expr, paths: list[str], layout: Layout | None
+) -> Test:
     if sign in (ast.NotEq, ast.NotIn):
-        same = _comparison(left, ast.Eq if sign is ast.NotEq else ast.In, right, paths, layout)
+        same = _comparison(
+            left, ast.Eq if sign is ast.NotEq else ast.In, right, paths, layout
+        )
         return lambda row: not same(row)
     is_list = isinstance(right, ast.Tuple | ast.List | ast.Set)
-    if isinstance(right, ast.Name | ast.Attribute) and isinstance(left, ast.Constant | ast.UnaryOp):
-        left, right, sign = right, left, _SWAPPED.get(sign, sign)  # 10 < total, "bad" in note
+    if isinstance(right, ast.Name | ast.Attribute) and isinstance(
+        left, ast.Constant | ast.UnaryOp
+    ):
+        left, right, sign = (
+            right,
+            left,
+            _SWAPPED.get(sign, sign),
+        )  # 10 < total, "bad" in note
     elif sign is ast.In and is_list:
         sign = ast.Eq
     paths.append(_path(left))
@@ -437,14 +572,18 @@ def _path(node: ast.expr) -> str:
             return name
         case ast.Attribute(value=above, attr=name):
             return f"{_path(above)}.{name}"
-    raise ValueError("a field is a name such as total or user.login, or a path in quotes")
+    raise ValueError(
+        "a field is a name such as total or user.login, or a path in quotes"
+    )
 
 
 def _constant(node: ast.expr) -> Any:
     match node:
         case ast.Name(id=name):
             return _CONSTANTS.get(name.lower(), name)  # a word without quotes
-        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as number)):
+        case ast.UnaryOp(
+            op=ast.USub(), operand=ast.Constant(value=int() | float() as number)
+        ):
             return -number
         case ast.Constant(value=str() | int() | float() | None as value):
             return value
@@ -453,7 +592,12 @@ def _constant(node: ast.expr) -> Any:
 
 def _compares(value: Any, compare: Callable[[Any, Any], bool], wanted: Any) -> bool:
     """Compare as numbers where a number is wanted, else as texts, whatever their case."""
-    if value is None or wanted is None or isinstance(wanted, bool) or isinstance(value, bool):
+    if (
+        value is None
+        or wanted is None
+        or isinstance(wanted, bool)
+        or isinstance(value, bool)
+    ):
         return compare is operator.eq and value is wanted
     if isinstance(wanted, str) or compare is operator.contains:
         return compare(_folded(value), _folded(wanted))

@@ -28,7 +28,13 @@ from typing import Any, Final, Literal
 
 from langchain_ctxwin.core import field_paths
 from langchain_ctxwin.core.blocks import compact_json
-from langchain_ctxwin.core.field_paths import WHOLE, Wanted, after, compile_fields, exists
+from langchain_ctxwin.core.field_paths import (
+    WHOLE,
+    Wanted,
+    after,
+    compile_fields,
+    exists,
+)
 from langchain_ctxwin.core.fitting import Fit, take_while_fits
 from langchain_ctxwin.text import Span, query_terms, statement_spans, terms
 from langchain_ctxwin.tool_results.contents import Content, is_media, without_data
@@ -60,7 +66,12 @@ def print_rows(rows: Sequence[Any]) -> tuple[str, list[str]]:
     """Print rows as a table when they share most of their fields, else as a value per line, without a header.
 
     Examples:
-        >>> print_rows([{"id": 1, "owner": {"login": "ann"}}, {"id": 2, "owner": {"login": "7"}}])
+        >>> print_rows(
+        ...     [
+        ...         {"id": 1, "owner": {"login": "ann"}},
+        ...         {"id": 2, "owner": {"login": "7"}},
+        ...     ]
+        ... )
         ('id|owner.login', ['1|ann', '2|"7"'])
     """
     is_table = len(rows) > 1 and all(type(row) is dict for row in rows)
@@ -85,11 +96,21 @@ def print_value(value: Any) -> str:
     """Print any JSON value in one line.
 
     Examples:
-        >>> print_value({"id": 7, "note": "", "tags": ["a", "b, c"], "at": "2024-05-31T10:00:00Z"})
+        >>> print_value(
+        ...     {
+        ...         "id": 7,
+        ...         "note": "",
+        ...         "tags": ["a", "b, c"],
+        ...         "at": "2024-05-31T10:00:00Z",
+        ...     }
+        ... )
         '{id:7,note:"",tags:[a,"b, c"],at:2024-05-31T10:00:00Z}'
     """
     if isinstance(value, dict):
-        fields = [f"{_text(key, _BARE_KEY)}:{print_value(item)}" for key, item in value.items()]
+        fields = [
+            f"{_text(key, _BARE_KEY)}:{print_value(item)}"
+            for key, item in value.items()
+        ]
         return "{" + ",".join(fields) + "}"
     if isinstance(value, list):
         return "[" + ",".join(map(print_value, value)) + "]"
@@ -98,7 +119,9 @@ def print_value(value: Any) -> str:
     return json.dumps(value)
 
 
-def _columns(rows: Sequence[dict[str, Any]], prefix: str) -> dict[str, list[Any]] | None:
+def _columns(
+    rows: Sequence[dict[str, Any]], prefix: str
+) -> dict[str, list[Any]] | None:
     """A column per field of rows and of the objects in them; None when too many cells would be empty."""
     keys = dict.fromkeys(chain.from_iterable(rows))
     if sum(map(len, rows)) < MIN_FILLED * len(keys) * len(rows):
@@ -109,9 +132,13 @@ def _columns(rows: Sequence[dict[str, Any]], prefix: str) -> dict[str, list[Any]
         path = f"{prefix}{_text(key, _BARE_KEY)}"
         inside = None
         if dict in set(map(type, column)):
-            inside = _columns([value if type(value) is dict else {} for value in column], f"{path}.")
+            inside = _columns(
+                [value if type(value) is dict else {} for value in column], f"{path}."
+            )
         if inside:
-            column = [_ABSENT if type(value) is dict and value else value for value in column]
+            column = [
+                _ABSENT if type(value) is dict and value else value for value in column
+            ]
         if not inside or any(value is not _ABSENT for value in column):
             columns[path] = column
         columns.update(inside or {})
@@ -138,7 +165,9 @@ def _text(text: str, bare: re.Pattern[str]) -> str:
 
 # ------------------------------------------------------------------------------------------------------------ entries
 
-MAX_ENTRIES = 2_000_000  # more rows than cursors can count; such a result is paged as text
+MAX_ENTRIES = (
+    2_000_000  # more rows than cursors can count; such a result is paged as text
+)
 NAMED_ROWS = 16  # rows whose fields are named to whom asks for others: rows of one list mostly have the same
 MAX_PATHS = 2_000  # fields of these rows that are looked at
 
@@ -147,10 +176,16 @@ MAX_PATHS = 2_000  # fields of these rows that are looked at
 class Layout:
     """A result as a sequence of entries: first what stands beside the rows, if anything, then the rows."""
 
-    unit: Literal["rows", "fields", "text"]  # the rows are items of a list, fields of an object, or one text
+    unit: Literal[
+        "rows", "fields", "text"
+    ]  # the rows are items of a list, fields of an object, or one text
     rows: Sequence[Any]  # items; single-field objects; or the one text
-    beside: dict[str, Any] | None = None  # the value without its rows; None when they are all of it
-    path: str = ""  # of the list of rows, as it can be asked for; empty for a list at the top
+    beside: dict[str, Any] | None = (
+        None  # the value without its rows; None when they are all of it
+    )
+    path: str = (
+        ""  # of the list of rows, as it can be asked for; empty for a list at the top
+    )
 
     @property
     def head(self) -> int:
@@ -166,24 +201,38 @@ class Layout:
         The path of the list itself, or of what it stands in, is all of a row, unless rows have such a field.
         """
         if self.path and f"{self.path}.".startswith(f"{path.removesuffix('[]')}."):
-            return path if exists(list(self.rows[:NAMED_ROWS]), *compile_fields([path])) else "**"
+            return (
+                path
+                if exists(list(self.rows[:NAMED_ROWS]), *compile_fields([path]))
+                else "**"
+            )
         starts = (f"{self.path}[].", f"{self.path}.")
-        return path.removeprefix(next((start for start in starts if path.startswith(start)), ""))
+        return path.removeprefix(
+            next((start for start in starts if path.startswith(start)), "")
+        )
 
     def has(self, path: str) -> bool:
         """Say whether a path leads to something in the value or in any row, or names no field at all."""
-        (steps,), (inside,) = compile_fields([path]), compile_fields([self.inside(path)])
+        (steps,), (inside,) = (
+            compile_fields([path]),
+            compile_fields([self.inside(path)]),
+        )
         if not any(isinstance(step, str) for step in steps):
             return True
         if self.unit == "text":
             return False
-        return exists(list(self.rows), inside if self.unit == "rows" else steps) or exists(self.beside, steps)
+        return exists(
+            list(self.rows), inside if self.unit == "rows" else steps
+        ) or exists(self.beside, steps)
 
     def field_names(self) -> tuple[str, ...]:
         """Return paths of the fields of the first rows, then of those beside the rows, as they can be asked for."""
         if self.unit == "text":
             return ()
-        found = chain(_leaf_paths(list(self.rows[:NAMED_ROWS]), ""), _leaf_paths(self.beside or {}, ""))
+        found = chain(
+            _leaf_paths(list(self.rows[:NAMED_ROWS]), ""),
+            _leaf_paths(self.beside or {}, ""),
+        )
         return tuple(dict.fromkeys(map(_in_entry, islice(found, MAX_PATHS))))
 
     def entry(self, index: int) -> Any:
@@ -192,13 +241,21 @@ class Layout:
 
     def path_of(self, index: int) -> str:
         """Return the path at which an entry stands; empty for objects whose fields state their own."""
-        return f"{self.path}[{index - self.head}]" if index >= self.head and self.unit == "rows" else ""
+        return (
+            f"{self.path}[{index - self.head}]"
+            if index >= self.head and self.unit == "rows"
+            else ""
+        )
 
     def name(self, index: int) -> str:
         """Return what an entry is called outside of the marks: by its number, because keys are data."""
         if self.unit == "text":
             return "the text"
-        return "the fields beside the rows" if index < self.head else f"{self.unit[:-1]} {index - self.head + 1:,}"
+        return (
+            "the fields beside the rows"
+            if index < self.head
+            else f"{self.unit[:-1]} {index - self.head + 1:,}"
+        )
 
 
 def layout_of(content: Content) -> Layout:
@@ -209,7 +266,9 @@ def layout_of(content: Content) -> Layout:
 
     Examples:
         >>> from langchain_ctxwin.tool_results.contents import content_of
-        >>> found = layout_of(content_of('{"total": 2, "data": {"items": [{"id": 1}, {"id": 2}]}}'))
+        >>> found = layout_of(
+        ...     content_of('{"total": 2, "data": {"items": [{"id": 1}, {"id": 2}]}}')
+        ... )
         >>> found.path, found.beside
         ('data.items', {'total': 2})
     """
@@ -220,14 +279,23 @@ def layout_of(content: Content) -> Layout:
         keys: list[str] = []
         node: Any = value
         while isinstance(node, dict) and node:
-            keys.append(max(node, key=lambda key, node=node: len(compact_json(node[key]))))  # type: ignore[misc]
+            sizes = {key: len(compact_json(inner)) for key, inner in node.items()}
+            keys.append(max(sizes, key=sizes.__getitem__))
             node = node[keys[-1]]
         if isinstance(node, list) and len(node) > 1:
             path = reduce(joined, keys, "")
-            found = Layout(unit="rows", rows=node, beside=_without(value, keys) or None, path=path)
+            found = Layout(
+                unit="rows", rows=node, beside=_without(value, keys) or None, path=path
+            )
         else:
-            found = Layout(unit="fields", rows=[{key: item} for key, item in value.items()])
-    return found if 0 < len(found.rows) <= MAX_ENTRIES else Layout(unit="text", rows=(content.text,))
+            found = Layout(
+                unit="fields", rows=[{key: item} for key, item in value.items()]
+            )
+    return (
+        found
+        if 0 < len(found.rows) <= MAX_ENTRIES
+        else Layout(unit="text", rows=(content.text,))
+    )
 
 
 def _without(value: dict[str, Any], keys: Sequence[str]) -> dict[str, Any]:
@@ -260,7 +328,9 @@ joined = lru_cache(maxsize=4_096)(field_paths.joined)
 
 # ------------------------------------------------------------------------------------------------------- what is shown
 
-HEAD_CHARS = 1_000  # fields beside the rows that print in so many characters are shown whole
+HEAD_CHARS = (
+    1_000  # fields beside the rows that print in so many characters are shown whole
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,7 +339,9 @@ class Projected:
 
     value: Any
     missing: tuple[str, ...] = ()  # configured paths that lead to nothing
-    left_out: tuple[str, ...] = ()  # paths that are in the value and not shown; nulls and empty values are not named
+    left_out: tuple[
+        str, ...
+    ] = ()  # paths that are in the value and not shown; nulls and empty values are not named
     shortened: tuple[str, ...] = ()  # paths of texts that were cut
 
 
@@ -291,11 +363,16 @@ class ResultView:
 
     def shown(self, indexes: range) -> Projected:
         """Print entries in order, one text each; the header of a table is part of the first row's."""
-        if indexes not in self._printed:  # pages are tried in several sizes, and the same one again with its notes
+        if (
+            indexes not in self._printed
+        ):  # pages are tried in several sizes, and the same one again with its notes
             found = self.projected(indexes)
             heads = sum(1 for index in indexes if index < self.layout.head)
             heads = len(found.value) if self.layout.unit == "fields" else heads
-            texts = [*map(_field_lines, found.value[:heads]), *row_lines(found.value[heads:])]
+            texts = [
+                *map(_field_lines, found.value[:heads]),
+                *row_lines(found.value[heads:]),
+            ]
             self._printed[indexes] = replace(found, value=tuple(texts))
         return self._printed[indexes]
 
@@ -310,7 +387,11 @@ class ResultView:
             head = entries.pop(0)
             # The fields beside the rows tell about all rows, so few of them are shown as they are.
             is_whole = not self.style.fields and len(compact_json(head)) <= HEAD_CHARS
-            parts.append(Projected(value=[head]) if is_whole else self._project([head], self.style.fields))
+            parts.append(
+                Projected(value=[head])
+                if is_whole
+                else self._project([head], self.style.fields)
+            )
         return together([*parts, self._project(entries, inside)])
 
     def _project(self, values: list[Any], fields: Sequence[str]) -> Projected:
@@ -326,7 +407,10 @@ class ResultView:
             whole = {key: item for row in self.layout.rows for key, item in row.items()}
             self._object = together([self._project([whole], self.style.fields)])
         (shown,) = self._object.value
-        return replace(self._object, value=[{key: shown[key]} if key in shown else {} for key in keys])
+        return replace(
+            self._object,
+            value=[{key: shown[key]} if key in shown else {} for key in keys],
+        )
 
 
 def leaves_out(content: Content, fields: Sequence[str]) -> bool:
@@ -334,7 +418,9 @@ def leaves_out(content: Content, fields: Sequence[str]) -> bool:
     layout = layout_of(content)
     if layout.unit == "text":
         return False
-    shown = ResultView(layout, Style(fields=tuple(fields))).projected(range(len(layout)))
+    shown = ResultView(layout, Style(fields=tuple(fields))).projected(
+        range(len(layout))
+    )
     return bool(shown.left_out) and len(shown.missing) < len(fields)
 
 
@@ -344,13 +430,19 @@ def together(parts: Sequence[Projected]) -> Projected:
     return Projected(
         value=[value for part in parts for value in part.value],
         missing=tuple(sorted(set.intersection(*asked))) if asked else (),
-        left_out=tuple(dict.fromkeys(_in_entry(path) for part in parts for path in part.left_out)),
-        shortened=tuple(dict.fromkeys(_in_entry(path) for part in parts for path in part.shortened)),
+        left_out=tuple(
+            dict.fromkeys(_in_entry(path) for part in parts for path in part.left_out)
+        ),
+        shortened=tuple(
+            dict.fromkeys(_in_entry(path) for part in parts for path in part.shortened)
+        ),
     )
 
 
 def _field_lines(entry: dict[str, Any]) -> str:
-    return "\n".join(f"{joined('', key)}: {print_value(item)}" for key, item in entry.items())
+    return "\n".join(
+        f"{joined('', key)}: {print_value(item)}" for key, item in entry.items()
+    )
 
 
 # --------------------------------------------------------------------------------------------------- choice of fields
@@ -361,8 +453,12 @@ _NAMES = (
 )
 _IDENTIFIERS = frozenset(_NAMES.split())
 _LINKS = frozenset({"url", "uri", "href"})
-_QUESTIONS = frozenset({"has", "can", "should", "may", "allow", "allows"})  # how things are (`is_open`) is a state
-_WORD = re.compile(r"[A-Z]{2,}(?=s(?![a-z]))|[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_a-zA-Z]+")
+_QUESTIONS = frozenset(
+    {"has", "can", "should", "may", "allow", "allows"}
+)  # how things are (`is_open`) is a state
+_WORD = re.compile(
+    r"[A-Z]{2,}(?=s(?![a-z]))|[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_a-zA-Z]+"
+)
 _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://\S*")
 _GONE: Final = object()  # nothing is kept of this value; None is a value
 
@@ -376,8 +472,18 @@ def project(value: Any, fields: Sequence[str]) -> Projected:
     wanted, left_out = compile_fields(fields), dict[str, None]()
     kept = _chosen(value, wanted, "", left_out)
     if kept is _GONE:
-        kept = [{} for _ in value] if type(value) is list else {} if type(value) is dict else value
-    missing = tuple(path for path, steps in zip(fields, wanted, strict=True) if not exists(value, steps))
+        kept = (
+            [{} for _ in value]
+            if type(value) is list
+            else {}
+            if type(value) is dict
+            else value
+        )
+    missing = tuple(
+        path
+        for path, steps in zip(fields, wanted, strict=True)
+        if not exists(value, steps)
+    )
     return Projected(value=kept, missing=missing, left_out=tuple(left_out))
 
 
@@ -410,13 +516,19 @@ def project_automatically(value: Any, style: Style) -> Projected:
     """
     rules = _Automatic(style=style)
     shown = rules.value(value, "", is_identified=False, is_row=True)
-    return Projected(value=shown, left_out=tuple(dict.fromkeys(rules.left_out)), shortened=tuple(rules.shortened))
+    return Projected(
+        value=shown,
+        left_out=tuple(dict.fromkeys(rules.left_out)),
+        shortened=tuple(rules.shortened),
+    )
 
 
 @lru_cache(maxsize=4_096)  # the keys of a few hundred kinds of results
 def _role_of(key: str) -> str:
     words = [word.lower() for word in _WORD.findall(key)] or [""]
-    last = words[-2] if len(words) > 1 and words[-1] == "s" else words[-1]  # the plural of an acronym: `IDs`
+    last = (
+        words[-2] if len(words) > 1 and words[-1] == "s" else words[-1]
+    )  # the plural of an acronym: `IDs`
     forms = {last, last.removesuffix("s"), last.removesuffix("es")}
     if forms & _IDENTIFIERS:
         return "identifier"
@@ -437,7 +549,10 @@ class _Automatic:
 
     def value(self, value: Any, path: str, *, is_identified: bool, is_row: bool) -> Any:
         if type(value) is list:
-            return [self.value(item, f"{path}[]", is_identified=False, is_row=True) for item in value]
+            return [
+                self.value(item, f"{path}[]", is_identified=False, is_row=True)
+                for item in value
+            ]
         if type(value) is not dict:
             return self.text(value, path)
         if is_media(value):
@@ -449,21 +564,37 @@ class _Automatic:
         del self.left_out[before:]
         return self.whole(value, path)
 
-    def object(self, value: dict[str, Any], path: str, *, is_identified: bool) -> dict[str, Any]:
-        present = {key: item for key, item in value.items() if item is not None and item != ""}
-        for key in [key for key, item in present.items() if _role_of(key) == "question" and item in (0, 1)]:
+    def object(
+        self, value: dict[str, Any], path: str, *, is_identified: bool
+    ) -> dict[str, Any]:
+        present = {
+            key: item for key, item in value.items() if item is not None and item != ""
+        }
+        for key in [
+            key
+            for key, item in present.items()
+            if _role_of(key) == "question" and item in (0, 1)
+        ]:
             del present[key]
             self.left_out.append(joined(path, key))
         links = [key for key, item in present.items() if _is_link(key, item)]
-        texts = [key for key, item in present.items() if not isinstance(item, dict | list)]
-        is_identified = is_identified or any(_role_of(key) == "identifier" for key in texts)
-        for key in links[0 if is_identified else 1 :]:  # one stays where nothing else identifies
+        texts = [
+            key for key, item in present.items() if not isinstance(item, dict | list)
+        ]
+        is_identified = is_identified or any(
+            _role_of(key) == "identifier" for key in texts
+        )
+        for key in links[
+            0 if is_identified else 1 :
+        ]:  # one stays where nothing else identifies
             del present[key]
             self.left_out.append(joined(path, key))
         is_identified = is_identified or bool(links)
         shown: dict[str, Any] = {}
         for key, item in present.items():
-            kept = self.value(item, joined(path, key), is_identified=is_identified, is_row=False)
+            kept = self.value(
+                item, joined(path, key), is_identified=is_identified, is_row=False
+            )
             if kept not in ({}, []):
                 shown[key] = kept
         return shown
@@ -472,7 +603,11 @@ class _Automatic:
         most = self.style.text_chars or 0
         if not isinstance(value, str) or len(value) <= most:
             return value
-        short = extract(value, most, self.style.words) if self.style.extraction else _beginning(value, most)
+        short = (
+            extract(value, most, self.style.words)
+            if self.style.extraction
+            else _beginning(value, most)
+        )
         if short != value:
             self.shortened[path or "*"] = None
         return short
@@ -480,7 +615,9 @@ class _Automatic:
     def whole(self, value: Any, path: str) -> Any:
         """Shorten texts only."""
         if type(value) is dict:
-            return {key: self.whole(item, joined(path, key)) for key, item in value.items()}
+            return {
+                key: self.whole(item, joined(path, key)) for key, item in value.items()
+            }
         if type(value) is list:
             return [self.whole(item, f"{path}[]") for item in value]
         return self.text(value, path)
@@ -488,7 +625,9 @@ class _Automatic:
 
 def _is_link(key: str, value: Any) -> bool:
     role = _role_of(key)
-    return isinstance(value, str) and (role == "link" or (role != "identifier" and bool(_URL.fullmatch(value))))
+    return isinstance(value, str) and (
+        role == "link" or (role != "identifier" and bool(_URL.fullmatch(value)))
+    )
 
 
 # ------------------------------------------------------------------------------------------------------- long texts
@@ -513,10 +652,15 @@ def extract(text: str, max_chars: int, words: Collection[str] = ()) -> str:
     if len(text) <= max_chars:
         return text
     statements = list(statement_spans(text, 0, min(len(text), READ_CHARS)))
-    worth = {span: len(set(terms(text[slice(*span)])).intersection(words)) if words else 0 for span in statements}
+    worth = {
+        span: len(set(terms(text[slice(*span)])).intersection(words)) if words else 0
+        for span in statements
+    }
     best = sorted(statements, key=lambda span: (-worth[span], span))
     room = max_chars - len(_ending(len(text)))
-    fit: Fit[Span] = take_while_fits(best, room, lambda span: span[1] - span[0] + len(GAP), on_overflow="skip")
+    fit: Fit[Span] = take_while_fits(
+        best, room, lambda span: span[1] - span[0] + len(GAP), on_overflow="skip"
+    )
     if not fit.kept:
         return _beginning(text, max(0, room))
     shown, end = "", 0
@@ -524,7 +668,9 @@ def extract(text: str, max_chars: int, words: Collection[str] = ()) -> str:
         gap = "" if start == end else GAP if shown else GAP.lstrip()
         shown = (shown.rstrip() if gap else shown) + gap + text[start:stop]
         end = stop
-    return shown.rstrip() + _ending(len(text) - sum(stop - start for start, stop in fit.kept))
+    return shown.rstrip() + _ending(
+        len(text) - sum(stop - start for start, stop in fit.kept)
+    )
 
 
 def query_words(texts: Iterable[str]) -> tuple[str, ...]:
@@ -534,7 +680,9 @@ def query_words(texts: Iterable[str]) -> tuple[str, ...]:
         >>> query_words(["Where are my orders INV-7?"])
         ('order', 'inv-7', 'inv', '7')
     """
-    found = dict.fromkeys(word for text in texts for word in query_terms(text[:QUERY_CHARS]))
+    found = dict.fromkeys(
+        word for text in texts for word in query_terms(text[:QUERY_CHARS])
+    )
     return tuple(found)[:MOST_WORDS]
 
 
@@ -556,9 +704,16 @@ class Inside:
 
     def __init__(self, value: Any, path: str) -> None:
         parts = list(_parts(value, path))
-        self.text = "".join(f"{title}\n{body}" if title else body for title, body in parts)
+        self.text = "".join(
+            f"{title}\n{body}" if title else body for title, body in parts
+        )
         self._titles = [title for title, _ in parts]
-        self._starts = [0, *accumulate(len(body) + (len(title) + 1 if title else 0) for title, body in parts)]
+        self._starts = [
+            0,
+            *accumulate(
+                len(body) + (len(title) + 1 if title else 0) for title, body in parts
+            ),
+        ]
 
     def title_at(self, char: int) -> str:
         """Return the title of the part that a position is in the middle of, or an empty string."""
@@ -573,13 +728,26 @@ def _parts(value: Any, path: str) -> Iterator[tuple[str, str]]:
     elif isinstance(value, dict) and value:
         for key, item in value.items():
             inside, printed = joined(path, key), print_value(item)
-            yield from [("", f"{inside}: {printed}\n")] if len(printed) <= SMALL_CHARS else _parts(item, inside)
+            yield from (
+                [("", f"{inside}: {printed}\n")]
+                if len(printed) <= SMALL_CHARS
+                else _parts(item, inside)
+            )
     elif isinstance(value, list) and value:
         if any(len(print_value(item)) > SMALL_CHARS for item in value):
-            yield from chain.from_iterable(_parts(item, f"{path}[{index}]") for index, item in enumerate(value))
+            yield from chain.from_iterable(
+                _parts(item, f"{path}[{index}]") for index, item in enumerate(value)
+            )
             return
         header, lines = print_rows(value)
-        title = f"{path}[] ({len(value):,} items):\n{header}" if header else f"{path}[] ({len(value):,} items):"
+        title = (
+            f"{path}[] ({len(value):,} items):\n{header}"
+            if header
+            else f"{path}[] ({len(value):,} items):"
+        )
         yield title.lstrip(), "".join(f"{line}\n" for line in lines)
     else:
-        yield "", f"{path}: {print_value(value)}\n" if path else f"{print_value(value)}\n"
+        yield (
+            "",
+            f"{path}: {print_value(value)}\n" if path else f"{print_value(value)}\n",
+        )

@@ -49,7 +49,9 @@ class MemoryResultStore:
 
     def __init__(self, *, max_bytes: int = MAX_BYTES, clock: Clock = time.time) -> None:
         if not isinstance(max_bytes, int) or max_bytes < 1:
-            raise ConfigError(f"max_bytes={max_bytes!r:.60}: pass a positive number of bytes")
+            raise ConfigError(
+                f"max_bytes={max_bytes!r:.60}: pass a positive number of bytes"
+            )
         self._max_bytes = max_bytes
         self._clock = clock
         self.renew()
@@ -58,7 +60,9 @@ class MemoryResultStore:
     def renew(self) -> None:
         """Start empty: in a forked child, another thread may have held the lock, or been in the middle of a change."""
         self._lock = threading.Lock()
-        self._entries: OrderedDict[str, tuple[bytes, float]] = OrderedDict()  # value, expiry; least recently used first
+        self._entries: OrderedDict[str, tuple[bytes, float]] = (
+            OrderedDict()
+        )  # value, expiry; least recently used first
         self._size_bytes = 0
 
     def __len__(self) -> int:
@@ -144,16 +148,23 @@ class LangGraphResultStore:
 
     def __init__(self, base_store: BaseStore, *, clock: Clock = time.time) -> None:
         if not isinstance(base_store, BaseStore):
-            raise ConfigError(f"base_store is {type(base_store).__name__:.60}: pass a store of LangGraph")
+            raise ConfigError(
+                f"base_store is {type(base_store).__name__:.60}: pass a store of LangGraph"
+            )
         self._store = base_store
         self._clock = clock
 
     def put(self, key: str, value: bytes, ttl_seconds: float) -> None:
         """Keep `value` for `ttl_seconds`, in the place of what was kept under this key."""
         # Text: stores keep JSON, and some databases refuse control characters.
-        item = {"result": base64.b64encode(value).decode(), "expires_at_seconds": self._clock() + ttl_seconds}
+        item = {
+            "result": base64.b64encode(value).decode(),
+            "expires_at_seconds": self._clock() + ttl_seconds,
+        }
         # The store's own expiry, in whole minutes; stores that have none refuse the argument.
-        life: dict[str, Any] = {"ttl": ceil(ttl_seconds / 60)} if self._store.supports_ttl else {}
+        life: dict[str, Any] = (
+            {"ttl": ceil(ttl_seconds / 60)} if self._store.supports_ttl else {}
+        )
         self._store.put(*_place(key), item, index=False, **life)
 
     def get(self, key: str) -> bytes | None:
@@ -165,7 +176,11 @@ class LangGraphResultStore:
         try:
             is_expired = self._clock() >= item.value["expires_at_seconds"]
             value = base64.b64decode(item.value["result"], validate=True)
-        except (KeyError, TypeError, ValueError) as error:  # another program's item, or damage
+        except (
+            KeyError,
+            TypeError,
+            ValueError,
+        ) as error:  # another program's item, or damage
             log_failure("results.damaged", error, key=key)
             return None
         return None if is_expired else value
@@ -181,7 +196,9 @@ class LangGraphResultStore:
 
 def _place(key: str) -> tuple[tuple[str, ...], str]:
     """Namespace and key in a LangGraph store; hashed, because stores and databases refuse some characters."""
-    namespace, name = (hashlib.sha256(_as_bytes(part)).hexdigest() for part in key.rpartition("/")[::2])
+    namespace, name = (
+        hashlib.sha256(_as_bytes(part)).hexdigest() for part in key.rpartition("/")[::2]
+    )
     return ("ctxwin", "results", namespace), name
 
 
@@ -207,7 +224,11 @@ class RedisResultStore:
 
     def __init__(self, client: Any, *, prefix: str = PREFIX) -> None:
         send = getattr(client, "execute_command", None)
-        if isinstance(client, type) or not callable(send) or inspect.iscoroutinefunction(send):
+        if (
+            isinstance(client, type)
+            or not callable(send)
+            or inspect.iscoroutinefunction(send)
+        ):
             raise ConfigError(
                 f"client is {type(client).__module__}.{type(client).__name__}: pass a redis.Redis client, or use "
                 f"RedisResultStore.from_url(url)"
@@ -216,7 +237,9 @@ class RedisResultStore:
         self._prefix = prefix
 
     @classmethod
-    def from_url(cls, url: str, *, prefix: str = PREFIX, **options: Any) -> RedisResultStore:
+    def from_url(
+        cls, url: str, *, prefix: str = PREFIX, **options: Any
+    ) -> RedisResultStore:
         """Connect at the first use.
 
         Unless options say otherwise, the server has a second to answer and is asked once.
@@ -234,12 +257,18 @@ class RedisResultStore:
     def put(self, key: str, value: bytes, ttl_seconds: float) -> None:
         """Keep `value` for `ttl_seconds`, in the place of what was kept under this key."""
         name = _as_bytes(f"{self._prefix}{key}")
-        self._client.execute_command("SET", name, value, "PX", max(1, ceil(ttl_seconds * 1000)))
+        self._client.execute_command(
+            "SET", name, value, "PX", max(1, ceil(ttl_seconds * 1000))
+        )
 
     def get(self, key: str) -> bytes | None:
         """Return what is kept under this key, or None: never kept, expired, displaced or deleted."""
-        as_bytes: dict[str, Any] = {"NEVER_DECODE": True}  # also for a client that decodes every other answer
-        found: bytes | None = self._client.execute_command("GET", _as_bytes(f"{self._prefix}{key}"), **as_bytes)
+        as_bytes: dict[str, Any] = {
+            "NEVER_DECODE": True
+        }  # also for a client that decodes every other answer
+        found: bytes | None = self._client.execute_command(
+            "GET", _as_bytes(f"{self._prefix}{key}"), **as_bytes
+        )
         return found
 
     def delete(self, key: str) -> None:
@@ -248,10 +277,16 @@ class RedisResultStore:
 
     def clear(self, namespace: str) -> int:
         """Forget all results of a namespace, and return how many there were; walks through all keys of the server."""
-        pattern, cursor, deleted = _as_bytes(f"{_literal(self._prefix)}{_literal(namespace)}/*"), 0, 0
+        pattern, cursor, deleted = (
+            _as_bytes(f"{_literal(self._prefix)}{_literal(namespace)}/*"),
+            0,
+            0,
+        )
         as_bytes: dict[str, Any] = {"NEVER_DECODE": True}
         while True:
-            cursor, keys = self._client.execute_command("SCAN", cursor, "MATCH", pattern, "COUNT", SCANNED, **as_bytes)
+            cursor, keys = self._client.execute_command(
+                "SCAN", cursor, "MATCH", pattern, "COUNT", SCANNED, **as_bytes
+            )
             if keys:
                 deleted += self._client.execute_command("DEL", *keys)
             if int(cursor) == 0:

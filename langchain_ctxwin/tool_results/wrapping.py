@@ -10,7 +10,12 @@ from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hi
 
 from langchain_core.messages import ToolMessage
 from langchain_core.messages.tool import ToolOutputMixin
-from langchain_core.tools import BaseTool, InjectedToolArg, StructuredTool, ToolException
+from langchain_core.tools import (
+    BaseTool,
+    InjectedToolArg,
+    StructuredTool,
+    ToolException,
+)
 from langchain_core.tools.base import get_all_basemodel_annotations
 from langgraph.prebuilt import ToolRuntime
 from langgraph.types import Command
@@ -70,7 +75,9 @@ def wrapped(tool: BaseTool, guard: Any = None) -> BaseTool:
     if kind._arun is not BaseTool._arun:  # noqa: SLF001  # LangChain asks for the same; the default calls `_run`
         methods["_arun"] = _arun
     methods |= {} if guard is None else _guarded(tool, guard)
-    changed: Any = type(kind)(kind.__name__, (kind,), {"__module__": kind.__module__, **methods})
+    changed: Any = type(kind)(
+        kind.__name__, (kind,), {"__module__": kind.__module__, **methods}
+    )
     copy = tool.model_copy()
     copy.__class__ = changed
     return copy
@@ -82,19 +89,27 @@ def _guarded(tool: BaseTool, guard: Any) -> dict[str, Any]:
     @functools.wraps(kind.run)
     def run(self: Any, tool_input: Any, *args: Any, **kwargs: Any) -> Any:
         given, asked, runtime = _taken_apart(self, tool_input, keep=asks_itself)
-        return guard.output(kind.run(self, given, *args, **kwargs), self.name, asked, runtime)
+        return guard.output(
+            kind.run(self, given, *args, **kwargs), self.name, asked, runtime
+        )
 
     @functools.wraps(kind.arun)
     async def arun(self: Any, tool_input: Any, *args: Any, **kwargs: Any) -> Any:
         given, asked, runtime = _taken_apart(self, tool_input, keep=asks_itself)
-        return await guard.aoutput(await kind.arun(self, given, *args, **kwargs), self.name, asked, runtime)
+        return await guard.aoutput(
+            await kind.arun(self, given, *args, **kwargs), self.name, asked, runtime
+        )
 
     @functools.wraps(kind.get_input_schema)
     def get_input_schema(self: Any, config: Any = None) -> Any:
         schema: Any = kind.get_input_schema(self, config)
-        if asks_itself or not (isinstance(schema, type) and issubclass(schema, BaseModel)):
+        if asks_itself or not (
+            isinstance(schema, type) and issubclass(schema, BaseModel)
+        ):
             return schema
-        extra: dict[str, Any] = {OUR_RUNTIME: (Annotated[Any, InjectedToolArg, ToolRuntime], None)}
+        extra: dict[str, Any] = {
+            OUR_RUNTIME: (Annotated[Any, InjectedToolArg, ToolRuntime], None)
+        }
         # Of a tool with a JSON schema this is a root model, which takes no fields and tells nothing about arguments.
         base = None if issubclass(schema, RootModel) else schema
         return create_model(schema.__name__, __base__=base, **extra)
@@ -109,7 +124,12 @@ def _returned(tool: Any, returned: Any) -> Any:
 
 
 def _converted(value: Any) -> Any:
-    if value is None or isinstance(value, str | ToolOutputMixin) or is_blocks(value) or _is_output_list(value):
+    if (
+        value is None
+        or isinstance(value, str | ToolOutputMixin)
+        or is_blocks(value)
+        or _is_output_list(value)
+    ):
         return value
     if isinstance(value, Iterator):
         value = list(value)
@@ -121,15 +141,27 @@ def _converted(value: Any) -> Any:
 
 
 def _is_output_list(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(isinstance(item, ToolOutputMixin) for item in value)
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(isinstance(item, ToolOutputMixin) for item in value)
+    )
 
 
-def _taken_apart(tool: BaseTool, tool_input: Any, *, keep: bool) -> tuple[Any, dict[str, Any], Any]:
+def _taken_apart(
+    tool: BaseTool, tool_input: Any, *, keep: bool
+) -> tuple[Any, dict[str, Any], Any]:
     """The input that the tool expects, the arguments of the model, and the runtime."""
     if not isinstance(tool_input, dict):
         return tool_input, {"input": tool_input}, None
-    runtime = next((value for value in tool_input.values() if isinstance(value, ToolRuntime)), None)
-    given = {key: value for key, value in tool_input.items() if keep or key != OUR_RUNTIME or runtime is None}
+    runtime = next(
+        (value for value in tool_input.values() if isinstance(value, ToolRuntime)), None
+    )
+    given = {
+        key: value
+        for key, value in tool_input.items()
+        if keep or key != OUR_RUNTIME or runtime is None
+    }
     return given, tool._filter_injected_args(given), runtime  # noqa: SLF001  # no public way
 
 
@@ -145,7 +177,9 @@ def _asks_for_runtime(tool: BaseTool) -> bool:
 
 
 def _is_runtime(annotation: Any) -> bool:
-    return ToolRuntime in (annotation, get_origin(annotation)) or any(map(_is_runtime, get_args(annotation)))
+    return ToolRuntime in (annotation, get_origin(annotation)) or any(
+        map(_is_runtime, get_args(annotation))
+    )
 
 
 def with_views(output: Any, look: Look, call_id: str | None = None) -> Any:
@@ -159,7 +193,9 @@ def with_views(output: Any, look: Look, call_id: str | None = None) -> Any:
     if _is_output_list(output):
         return [with_views(item, look, call_id) for item in output]
     if isinstance(output, Command):
-        changed = _each(output.update, functools.partial(_message, look=look, call_id=call_id))
+        changed = _each(
+            output.update, functools.partial(_message, look=look, call_id=call_id)
+        )
         return replace(output, update=changed)
     if isinstance(output, Iterator):
         output = list(output)
@@ -172,13 +208,18 @@ def _each(value: Any, change: Callable[[Any], Any]) -> Any:
     if type(value) in (list, tuple):
         return type(value)(_each(item, change) for item in value)
     if isinstance(value, Mapping) and "content" not in value:
-        return {key: _each(item, change) if key == "messages" else item for key, item in value.items()}
+        return {
+            key: _each(item, change) if key == "messages" else item
+            for key, item in value.items()
+        }
     return change(value)
 
 
 def _message(item: Any, look: Look, call_id: str | None) -> Any:
     is_message = isinstance(item, ToolMessage)
-    if not is_message and not (isinstance(item, Mapping) and "tool" in (item.get("role"), item.get("type"))):
+    if not is_message and not (
+        isinstance(item, Mapping) and "tool" in (item.get("role"), item.get("type"))
+    ):
         return item
     answered = item.tool_call_id if is_message else item.get("tool_call_id")
     if call_id is not None and answered != call_id:
@@ -190,17 +231,31 @@ def _message(item: Any, look: Look, call_id: str | None) -> Any:
 
 
 def _shown(message: ToolMessage, look: Look) -> ToolMessage:
-    if METADATA in message.response_metadata:  # a page already: another guard stands further inside
+    if (
+        METADATA in message.response_metadata
+    ):  # a page already: another guard stands further inside
         return message
     view = look(message.content)
     if view is None:
         return message
     artifact, facts = message.artifact, view.facts
-    if view.is_stored and isinstance(artifact, Mapping) and repeats(message.content, artifact.get(STRUCTURED)):
-        artifact = {key: value for key, value in artifact.items() if key != STRUCTURED} or None
+    if (
+        view.is_stored
+        and isinstance(artifact, Mapping)
+        and repeats(message.content, artifact.get(STRUCTURED))
+    ):
+        artifact = {
+            key: value for key, value in artifact.items() if key != STRUCTURED
+        } or None
         facts = {**facts, "artifact_left_out": STRUCTURED}
     metadata = {**message.response_metadata, METADATA: facts}
-    return message.model_copy(update={"content": view.content, "artifact": artifact, "response_metadata": metadata})
+    return message.model_copy(
+        update={
+            "content": view.content,
+            "artifact": artifact,
+            "response_metadata": metadata,
+        }
+    )
 
 
 def is_read_more(tool: BaseTool) -> bool:
@@ -208,22 +263,42 @@ def is_read_more(tool: BaseTool) -> bool:
     return tool.name == READ_MORE and TAG in (tool.tags or ())
 
 
-def read_more_tool(read: Callable[..., str], aread: Callable[..., Awaitable[str]]) -> BaseTool:
+def read_more_tool(
+    read: Callable[..., str], aread: Callable[..., Awaitable[str]]
+) -> BaseTool:
     """Return the tool of a guard; what is wrong with a cursor is told to the model in a sentence that it can act on."""
 
     def read_more(
         cursor: Annotated[str, "The cursor, exactly as it stands in the note."],
-        contains: Annotated[str | None, "Only what matches this regular expression, whatever its case."] = None,
-        fields: Annotated[
-            Paths, 'Paths of the fields to show, such as "price.amount, items[].id"; "*" for all.'
+        contains: Annotated[
+            str | None, "Only what matches this regular expression, whatever its case."
         ] = None,
-        where: Annotated[str | None, 'Only rows such as: total > 100 and city in (Graz, "Bad Ischl").'] = None,
-        sort: Annotated[Paths, 'Fields to sort by, "-total" for the largest first.'] = None,
-        count_by: Annotated[Paths, "Fields whose values are counted, instead of rows."] = None,
-        page_tokens: Annotated[int | None, "Largest size of the page in tokens."] = None,
+        fields: Annotated[
+            Paths,
+            'Paths of the fields to show, such as "price.amount, items[].id"; "*" for all.',
+        ] = None,
+        where: Annotated[
+            str | None,
+            'Only rows such as: total > 100 and city in (Graz, "Bad Ischl").',
+        ] = None,
+        sort: Annotated[
+            Paths, 'Fields to sort by, "-total" for the largest first.'
+        ] = None,
+        count_by: Annotated[
+            Paths, "Fields whose values are counted, instead of rows."
+        ] = None,
+        page_tokens: Annotated[
+            int | None, "Largest size of the page in tokens."
+        ] = None,
         runtime: Annotated[Any, InjectedToolArg] = None,
     ) -> str:
-        asked = {"contains": contains, "fields": fields, "where": where, "sort": sort, "count_by": count_by}
+        asked = {
+            "contains": contains,
+            "fields": fields,
+            "where": where,
+            "sort": sort,
+            "count_by": count_by,
+        }
         try:
             return read(cursor, **asked, page_tokens=page_tokens, runtime=runtime)
         except (CursorError, ConfigError) as error:

@@ -32,7 +32,13 @@ FEW_TOOLS = 5
 CLEAR_COSINE = 0.45
 
 # How much a word counts by where it stands: names are short and say most, a choice of values only what is possible.
-WEIGHTS = {"title": 2.0, "description": 1.0, "fields": 1.0, "field_texts": 1.0, "values": 0.5}
+WEIGHTS = {
+    "title": 2.0,
+    "description": 1.0,
+    "fields": 1.0,
+    "field_texts": 1.0,
+    "values": 0.5,
+}
 # Fragments of four letters find another form of a word: `convert` and `conversion` share one. Their weight is too small
 # to beat the word itself, they are looked for where they are few, and a run of more than 60 is no word.
 FRAGMENT_CHARS, MAX_FRAGMENTS = 4, 60
@@ -42,7 +48,10 @@ FRAGMENT_SHARE = 0.3
 # A request is extended by the words (a paragraph) of the best tools: enough to order tools that share no word with it.
 FEEDBACK_SHARE, FEEDBACK_TOOLS, FEEDBACK_TERMS = 0.3, 10, 30
 
-TERM_SATURATION, LENGTH_NORMALIZATION = 1.5, 0.75  # BM25's k1 and b, the usual: descriptions are a word to a page long
+TERM_SATURATION, LENGTH_NORMALIZATION = (
+    1.5,
+    0.75,
+)  # BM25's k1 and b, the usual: descriptions are a word to a page long
 MAX_QUERIES = 256  # embedded requests that are remembered: the parts of a plan come back step after step
 
 _LETTERS = re.compile(r"[^\W\d_]+")
@@ -80,15 +89,24 @@ class Ranking:
 class Ranker:
     """Ranks the tools of a set; thread-safe."""
 
-    def __init__(self, entries: Sequence[Entry], ranker: ToolRanker | None, embeddings: Embeddings | None) -> None:
+    def __init__(
+        self,
+        entries: Sequence[Entry],
+        ranker: ToolRanker | None,
+        embeddings: Embeddings | None,
+    ) -> None:
         if ranker is not None and not callable(getattr(ranker, "rank", None)):
-            raise ConfigError(f"ranker={ranker!r}: give an object with a method `rank(query, tools) -> list[float]`")
+            raise ConfigError(
+                f"ranker={ranker!r}: give an object with a method `rank(query, tools) -> list[float]`"
+            )
         self._entries = entries
         self._custom = ranker
         self._embeddings = embeddings
         self._vectors: list[Vector] | None = None
         self._queries: Lru[Vector] = Lru(MAX_QUERIES, of_conversations=True)
-        self._words: WordIndex | None = None  # built at the first choice, once for all that wait
+        self._words: WordIndex | None = (
+            None  # built at the first choice, once for all that wait
+        )
         self._building = threading.Lock()
 
     def rank(self, needs: Needs) -> Ranking:
@@ -99,21 +117,29 @@ class Ranker:
         else:
             wishes = self._wishes((needs.request, *needs.parts), needs.new)
             scores = self._combined(wishes)
-        return Ranking(order=tuple(best_first(scores)), wishes=tuple(wishes), scores=scores)
+        return Ranking(
+            order=tuple(best_first(scores)), wishes=tuple(wishes), scores=scores
+        )
 
     async def arank(self, needs: Needs) -> Ranking:
         """Like `rank`, in a thread: an index of thousands of tools takes seconds, and embeddings ask a service."""
-        ranked: Ranking = await asyncio.wrap_future(in_daemon(partial(copy_context().run, self.rank, needs)))
+        ranked: Ranking = await asyncio.wrap_future(
+            in_daemon(partial(copy_context().run, self.rank, needs))
+        )
         return ranked
 
     def _custom_scores(self, ranker: ToolRanker, request: str) -> Scores:
         given = list(ranker.rank(request, [entry.tool for entry in self._entries]))
-        if len(given) != len(self._entries) or not all(isinstance(score, Real) for score in given):
+        if len(given) != len(self._entries) or not all(
+            isinstance(score, Real) for score in given
+        ):
             raise ConfigError(
                 f"{type(ranker).__name__}.rank returned {len(given)} values for {len(self._entries)} tools, or no "
                 "numbers: return one score per tool, in their order"
             )
-        return to_one([min(float(score), 1e9) if score > 0 else 0.0 for score in given])  # NaN is no match
+        return to_one(
+            [min(float(score), 1e9) if score > 0 else 0.0 for score in given]
+        )  # NaN is no match
 
     def _wishes(self, texts: Sequence[str], new: Sequence[str]) -> list[Wish]:
         """What each text wants, by its words, and by meaning where there are embeddings that answer.
@@ -133,21 +159,34 @@ class Ranker:
         scores = index.scores(text)
         if cosines is not None:
             near = to_one(cosines)
-            scores = to_one([(1 - MEANING_SHARE) * a + MEANING_SHARE * b for a, b in zip(scores, near, strict=True)])
+            scores = to_one(
+                [
+                    (1 - MEANING_SHARE) * a + MEANING_SHARE * b
+                    for a, b in zip(scores, near, strict=True)
+                ]
+            )
         best = max(range(len(scores)), key=scores.__getitem__, default=-1)
         if best < 0 or scores[best] <= 0:
             return Wish(scores=scores, is_clear=False)
         is_near = cosines is not None and cosines[best] >= CLEAR_COSINE
-        return Wish(scores=scores, is_clear=is_near or index.serves(best, text, by_name=by_name))
+        return Wish(
+            scores=scores, is_clear=is_near or index.serves(best, text, by_name=by_name)
+        )
 
     def _combined(self, wishes: Sequence[Wish]) -> Scores:
         scores = wishes[0].scores
         if len(wishes) > 1:
             # The best of any part counts beside the whole, so that a request for several things gets tools for each.
-            best = (max(column) for column in zip(*(wish.scores for wish in wishes[1:]), strict=True))
+            best = (
+                max(column)
+                for column in zip(*(wish.scores for wish in wishes[1:]), strict=True)
+            )
             scores = to_one(list(map(operator.add, scores, best)))
         like = to_one(self._index().resembling(scores))
-        scores = [score + FEEDBACK_SHARE * other for score, other in zip(scores, like, strict=True)]
+        scores = [
+            score + FEEDBACK_SHARE * other
+            for score, other in zip(scores, like, strict=True)
+        ]
         # However many copies of a tool one part wants, each other part has its best tool.
         first = math.nextafter(max(scores, default=0.0), math.inf)
         for wish in wishes:
@@ -165,20 +204,38 @@ class Ranker:
         if self._embeddings is None or not self._entries:
             return [None] * len(texts)
         if self._vectors is None:
-            given = self._embeddings.embed_documents([entry.text for entry in self._entries])
+            given = self._embeddings.embed_documents(
+                [entry.text for entry in self._entries]
+            )
             self._vectors = list(map(_unit, given))
         vectors, embed_query = self._vectors, self._embeddings.embed_query
-        queries = [once(self._queries, text, lambda text=text: _unit(embed_query(text))) for text in texts]  # type: ignore[misc]
+        queries = [
+            once(self._queries, text, partial(_embedded, embed_query, text))
+            for text in texts
+        ]
         if len(vectors) != len(self._entries):
             return [None] * len(texts)
         sizes = {len(vector) for vector in vectors}
-        return [[max(0.0, _dot(vector, one)) for vector in vectors] if {len(one)} == sizes else None for one in queries]
+        return [
+            [max(0.0, _dot(vector, one)) for vector in vectors]
+            if {len(one)} == sizes
+            else None
+            for one in queries
+        ]
+
+
+def _embedded(embed_query: Callable[[str], Sequence[float]], text: str) -> Vector:
+    return _unit(embed_query(text))
 
 
 def _unit(vector: Sequence[float]) -> Vector:
     """The vector at length 1; one without a length, because it holds no number or only zeros, is near to nothing."""
     length = math.hypot(*vector)
-    return [value / length for value in vector] if 0 < length < math.inf else [0.0] * len(vector)
+    return (
+        [value / length for value in vector]
+        if 0 < length < math.inf
+        else [0.0] * len(vector)
+    )
 
 
 def _dot(one: Vector, other: Vector) -> float:
@@ -191,30 +248,43 @@ class WordIndex:
     def __init__(self, entries: Sequence[Entry]) -> None:
         self._count = len(entries)
         self._texts = [_weighed(entry, WEIGHTS, terms) for entry in entries]
-        self._words = TermIndex(self._texts, saturation=TERM_SATURATION, length_share=LENGTH_NORMALIZATION)
+        self._words = TermIndex(
+            self._texts, saturation=TERM_SATURATION, length_share=LENGTH_NORMALIZATION
+        )
         fragments = [_weighed(entry, FRAGMENT_FIELDS, _fragments) for entry in entries]
-        self._fragments = TermIndex(fragments, saturation=TERM_SATURATION, length_share=LENGTH_NORMALIZATION)
+        self._fragments = TermIndex(
+            fragments, saturation=TERM_SATURATION, length_share=LENGTH_NORMALIZATION
+        )
         self._names = [frozenset(terms(entry.title)) for entry in entries]
         # Without common words, which would lead anywhere.
-        joined = (" ".join(getattr(entry, field) for field in WEIGHTS) for entry in entries)
+        joined = (
+            " ".join(getattr(entry, field) for field in WEIGHTS) for entry in entries
+        )
         self._own = [query_terms(text) for text in joined]
 
     def scores(self, text: str) -> Scores:
         """Return a score per tool, 1 for the best; 0 without a common word or fragment."""
         telling = set(_wanted(text))
         words = (word for word in _LETTERS.findall(text) if _term(word) in telling)
-        near = self._fragments.scores(dict.fromkeys((fragment for word in words for fragment in _cut(word)), 1.0))
+        near = self._fragments.scores(
+            dict.fromkeys((fragment for word in words for fragment in _cut(word)), 1.0)
+        )
         alike = to_one(self._words.scores(dict.fromkeys(_wanted(text), 1.0)))
-        return to_one([a + FRAGMENT_SHARE * b for a, b in zip(alike, to_one(near), strict=True)])
+        return to_one(
+            [a + FRAGMENT_SHARE * b for a, b in zip(alike, to_one(near), strict=True)]
+        )
 
     def serves(self, tool: int, text: str, *, by_name: bool) -> bool:
         """Say whether a tool has enough of a text's words to be what it asks for, or is named by one of them."""
         wanted = [term for term in _wanted(text) if term in self._words]
         shared = [term for term in wanted if term in self._texts[tool]]
         is_named = by_name and any(
-            term in self._names[tool] and self._words.having(term) <= FEW_TOOLS for term in shared
+            term in self._names[tool] and self._words.having(term) <= FEW_TOOLS
+            for term in shared
         )
-        return len(shared) >= CLEAR_TERM_SHARE * len(wanted) and (is_named or len(shared) >= CLEAR_TERMS)
+        return len(shared) >= CLEAR_TERM_SHARE * len(wanted) and (
+            is_named or len(shared) >= CLEAR_TERMS
+        )
 
     def resembling(self, scores: Scores) -> Scores:
         """Return a score per tool for having the words of the best tools: how tools that share no word are found."""
@@ -222,8 +292,12 @@ class WordIndex:
         for tool in best_first(scores, FEEDBACK_TOOLS):
             for term in self._own[tool]:
                 having = self._words.having(term)
-                if having > 1 and scores[tool]:  # one that a single tool has leads to no other tool
-                    weights[term] = weights.get(term, 0.0) + scores[tool] * math.log(self._count / having)
+                if (
+                    having > 1 and scores[tool]
+                ):  # one that a single tool has leads to no other tool
+                    weights[term] = weights.get(term, 0.0) + scores[tool] * math.log(
+                        self._count / having
+                    )
         telling = sorted(weights, key=lambda term: -weights[term])[:FEEDBACK_TERMS]
         return self._words.scores({term: weights[term] for term in telling})
 
@@ -247,7 +321,9 @@ def to_one(scores: Scores) -> Scores:
     return [score / best for score in scores] if best > 0 else scores
 
 
-def _weighed(entry: Entry, fields: Iterable[str], cut: Callable[[str], Iterable[str]]) -> Mapping[str, float]:
+def _weighed(
+    entry: Entry, fields: Iterable[str], cut: Callable[[str], Iterable[str]]
+) -> Mapping[str, float]:
     """How much each piece of a tool's texts counts."""
     weighed: dict[str, float] = {}
     for field in fields:

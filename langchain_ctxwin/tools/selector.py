@@ -49,7 +49,9 @@ RECENT_TOOLS = 7
 # MetaTool) it held .01-.05 more of what was needed than one filled to .85.
 PRUNED_SHARE = 0.95
 MAX_RESULTS = 5  # tools that one search shows and loads: more would push out too many of those that are loaded
-MATCH_SHARE = 0.5  # least score, beside that of the best new tool, of what a search shows with it
+MATCH_SHARE = (
+    0.5  # least score, beside that of the best new tool, of what a search shows with it
+)
 MAX_RESULT_TOKENS = 400  # of a search: five names with a line each
 
 SEARCH_DESCRIPTION = (
@@ -60,14 +62,20 @@ NOTHING_FOUND = "No other tool matches these words. Try others, or go on with th
 INTRODUCTION = "Found; you can call these now:"
 
 Names = Iterable[str] | None  # a text is one name, and None is none
-Runtime = Annotated[Any, InjectedToolArg]  # LangGraph's `ToolRuntime`; a plain call has none
-Found = tuple[str, dict[str, list[str]] | None]  # what the model reads, and the names of the tools that were found
+Runtime = Annotated[
+    Any, InjectedToolArg
+]  # LangGraph's `ToolRuntime`; a plain call has none
+Found = tuple[
+    str, dict[str, list[str]] | None
+]  # what the model reads, and the names of the tools that were found
 
 
 class Search(BaseModel):
     """What a model gives to `search_tools`."""
 
-    query: str = Field(description="What the tool should do, for example: convert currencies.")
+    query: str = Field(
+        description="What the tool should do, for example: convert currencies."
+    )
     runtime: Runtime = None
 
 
@@ -147,7 +155,11 @@ class ToolSelector:
     ) -> None:
         self._entries: tuple[Entry, ...] = entries_of(tools)
         self._numbers = _numbers(self._entries)
-        if isinstance(max_tool_tokens, bool) or not isinstance(max_tool_tokens, int) or max_tool_tokens <= 0:
+        if (
+            isinstance(max_tool_tokens, bool)
+            or not isinstance(max_tool_tokens, int)
+            or max_tool_tokens <= 0
+        ):
             raise ConfigError(
                 f"max_tool_tokens={max_tool_tokens!r}: give the tokens that tool definitions may take, more than 0"
             )
@@ -157,8 +169,14 @@ class ToolSelector:
         self._ranker = Ranker(self._entries, ranker, embeddings)
         self._require_room_for_always()
         if too_large := self._too_large(self._room):
-            log.warning("tools.skipped", tools=self._names(too_large), max_tool_tokens=max_tool_tokens)
-        self.search_tools: BaseTool = self._search_tool(text_price(counter), never=too_large)
+            log.warning(
+                "tools.skipped",
+                tools=self._names(too_large),
+                max_tool_tokens=max_tool_tokens,
+            )
+        self.search_tools: BaseTool = self._search_tool(
+            text_price(counter), never=too_large
+        )
         """Finds deferred tools for the model; bind it and give it to the tool node when tools are deferred."""
 
         search = priced_room([self.search_tools], 0, counter)
@@ -166,7 +184,11 @@ class ToolSelector:
         """What `search_tools` itself adds to a request: it is part of no selection, nor of its tokens."""
 
     def select(
-        self, query_or_messages: Asked, *, previous: Names = (), max_tool_tokens: int | None = None
+        self,
+        query_or_messages: Asked,
+        *,
+        previous: Names = (),
+        max_tool_tokens: int | None = None,
     ) -> ToolSelection:
         """Return the tools for the next request.
 
@@ -178,14 +200,25 @@ class ToolSelector:
                 `always`, as much of that is selected as fits.
         """
         needs, room = needs_of(query_or_messages), self._room_of(max_tool_tokens)
-        return self._selection(needs, None if room.holds_all else self._ranker.rank(needs), room, previous)
+        return self._selection(
+            needs, None if room.holds_all else self._ranker.rank(needs), room, previous
+        )
 
     async def aselect(
-        self, query_or_messages: Asked, *, previous: Names = (), max_tool_tokens: int | None = None
+        self,
+        query_or_messages: Asked,
+        *,
+        previous: Names = (),
+        max_tool_tokens: int | None = None,
     ) -> ToolSelection:
         """Like `select`, without holding up the event loop: what is asked of embeddings is asked in a thread."""
         needs, room = needs_of(query_or_messages), self._room_of(max_tool_tokens)
-        return self._selection(needs, None if room.holds_all else await self._ranker.arank(needs), room, previous)
+        return self._selection(
+            needs,
+            None if room.holds_all else await self._ranker.arank(needs),
+            room,
+            previous,
+        )
 
     @property
     def tools(self) -> list[Any]:
@@ -210,13 +243,19 @@ class ToolSelector:
         """Return the tools with these names, in this order; unknown names are left out."""
         return [self._entries[number].tool for number in self._known(names)]
 
-    def _selection(self, needs: Needs, ranking: Ranking | None, room: ToolRoom, previous: Names) -> ToolSelection:
+    def _selection(
+        self, needs: Needs, ranking: Ranking | None, room: ToolRoom, previous: Names
+    ) -> ToolSelection:
         before = self._known(_listed(previous))
         chosen = self._chosen(needs, ranking, room, before)
         loaded = set(chosen)
         return ToolSelection(
             selected=tuple(self._entries[number].tool for number in chosen),
-            deferred=tuple(entry.tool for number, entry in enumerate(self._entries) if number not in loaded),
+            deferred=tuple(
+                entry.tool
+                for number, entry in enumerate(self._entries)
+                if number not in loaded
+            ),
             tokens=room.total(chosen),
             names=self._names(chosen),
             added=self._names(number for number in chosen if number not in before),
@@ -224,35 +263,68 @@ class ToolSelector:
             skipped=self._names(self._too_large(room)),
         )
 
-    def _chosen(self, needs: Needs, ranking: Ranking | None, room: ToolRoom, before: list[int]) -> list[int]:
+    def _chosen(
+        self, needs: Needs, ranking: Ranking | None, room: ToolRoom, before: list[int]
+    ) -> list[int]:
         """The positions of the tools to bind, in their order."""
         always = self._always
         if ranking is None:  # nothing has to be chosen
             return list(dict.fromkeys((*before, *always, *range(len(self._entries)))))
-        found = (number for line in needs.found if (number := self._named_first(line)) is not None)
+        found = (
+            number
+            for line in needs.found
+            if (number := self._named_first(line)) is not None
+        )
         urgent = list(dict.fromkeys((*found, *self._known(needs.called_now))))
         called = self._known(needs.called)
         clear = [wish for wish in ranking.wishes if wish.is_clear]
         if not before:  # as much as fits; shown in the given order, so that equal sets are equal texts
             first = room.fill((), always)
             best = [_best(wish)[0] for wish in clear]
-            return [*first, *sorted(room.fill(first, (*urgent, *best, *called, *ranking.order)))]
+            return [
+                *first,
+                *sorted(room.fill(first, (*urgent, *best, *called, *ranking.order))),
+            ]
         alone = room.left(())
         needed = [number for number in (*always, *urgent) if room.each[number] <= alone]
-        unserved = [wish for wish in clear if _serving(wish, {*before, *needed}) is None]
-        needed += [number for wish in unserved for number in _best(wish) if room.each[number] <= alone]
+        unserved = [
+            wish for wish in clear if _serving(wish, {*before, *needed}) is None
+        ]
+        needed += [
+            number
+            for wish in unserved
+            for number in _best(wish)
+            if room.each[number] <= alone
+        ]
         new = [number for number in dict.fromkeys(needed) if number not in before]
-        if room.left([*before, *new]) >= 0:  # all stays, and a change that is made anyway fills the room
-            refill = room.fill([*before, *new], ranking.order, share=PRUNED_SHARE) if new else []
+        if (
+            room.left([*before, *new]) >= 0
+        ):  # all stays, and a change that is made anyway fills the room
+            refill = (
+                room.fill([*before, *new], ranking.order, share=PRUNED_SHARE)
+                if new
+                else []
+            )
             return [*before, *sorted(refill), *self._always_first(new)]
         # What serves a wish goes in before what is new, so that two wishes never take turns. Within a turn the topic is
         # the same, and its best tools are worth more than those of the one before.
-        serving = (number for wish in clear if (number := _serving(wish, before)) is not None)
+        serving = (
+            number for wish in clear if (number := _serving(wish, before)) is not None
+        )
         recent = before[::-1][:RECENT_TOOLS] if needs.is_new else []
-        first, others = [*always, *urgent, *serving, *needed], [*called, *recent, *ranking.order]
+        first, others = (
+            [*always, *urgent, *serving, *needed],
+            [*called, *recent, *ranking.order],
+        )
         return self._pruned(before, first, others, room)
 
-    def _pruned(self, before: list[int], first: Iterable[int], others: Iterable[int], room: ToolRoom) -> list[int]:
+    def _pruned(
+        self,
+        before: list[int],
+        first: Iterable[int],
+        others: Iterable[int],
+        room: ToolRoom,
+    ) -> list[int]:
         """Make room in one batch, for what is first and then for others; without new ones the set stays whole."""
         stay = room.fill((), first)
         if room.left(before) >= 0 and set(before).issuperset(stay):
@@ -266,7 +338,9 @@ class ToolSelector:
     def _always_first(self, numbers: Iterable[int]) -> list[int]:
         return sorted(numbers, key=lambda number: (number not in self._always, number))
 
-    def _search_tool(self, price: Callable[[str], int], *, never: Collection[int]) -> BaseTool:
+    def _search_tool(
+        self, price: Callable[[str], int], *, never: Collection[int]
+    ) -> BaseTool:
         """The tool by which a model finds what is not loaded, those apart that never can be."""
 
         def found(ranking: Ranking, runtime: Any) -> Found:
@@ -274,13 +348,32 @@ class ToolSelector:
             names = state.get("context_tools") if isinstance(state, Mapping) else None
             loaded = self._known(read_key("context_tools", names)[0])
             left_out, scores = {*loaded, *never}, ranking.scores
-            matching = [number for number in ranking.order if scores[number] > 0 and number not in left_out]
-            new = (self._entries[n] for n in matching[:MAX_RESULTS] if scores[n] >= MATCH_SHARE * scores[matching[0]])
-            lines = {LINE_START + LINE_NAME_END.join(filter(None, (one.name, one.summary))): one.name for one in new}
-            fit = take_while_fits(lines, MAX_RESULT_TOKENS - price(INTRODUCTION), price, on_overflow="skip")
+            matching = [
+                number
+                for number in ranking.order
+                if scores[number] > 0 and number not in left_out
+            ]
+            new = (
+                self._entries[n]
+                for n in matching[:MAX_RESULTS]
+                if scores[n] >= MATCH_SHARE * scores[matching[0]]
+            )
+            lines = {
+                LINE_START
+                + LINE_NAME_END.join(filter(None, (one.name, one.summary))): one.name
+                for one in new
+            }
+            fit = take_while_fits(
+                lines,
+                MAX_RESULT_TOKENS - price(INTRODUCTION),
+                price,
+                on_overflow="skip",
+            )
             if not fit.kept:
                 return NOTHING_FOUND, None
-            return "\n".join([INTRODUCTION, *fit.kept]), {FOUND_KEY: [lines[line] for line in fit.kept]}
+            return "\n".join([INTRODUCTION, *fit.kept]), {
+                FOUND_KEY: [lines[line] for line in fit.kept]
+            }
 
         def search_tools(query: str, runtime: Runtime = None) -> Found:
             return found(self._ranker.rank(needs_of(query)), runtime)
@@ -300,21 +393,35 @@ class ToolSelector:
     def _named_first(self, line: str) -> int | None:
         """The tool with which a line of an answer begins; a name may hold a colon itself."""
         parts = line.split(LINE_NAME_END)
-        names = (LINE_NAME_END.join(parts[:length]) for length in range(1, len(parts) + 1))
-        return next((self._numbers[name] for name in names if name in self._numbers), None)
+        names = (
+            LINE_NAME_END.join(parts[:length]) for length in range(1, len(parts) + 1)
+        )
+        return next(
+            (self._numbers[name] for name in names if name in self._numbers), None
+        )
 
     def _room_of(self, tokens: int | None) -> ToolRoom:
         if isinstance(tokens, bool) or not isinstance(tokens, int | None):
-            raise ConfigError(f"max_tool_tokens={tokens!r}: give a number of tokens, or None for that of the selector")
+            raise ConfigError(
+                f"max_tool_tokens={tokens!r}: give a number of tokens, or None for that of the selector"
+            )
         return self._room if tokens is None else replace(self._room, tokens=tokens)
 
     def _too_large(self, room: ToolRoom) -> list[int]:
         """The tools that do not even fit as the only one beside those that are always there."""
         left = room.left(self._always)
-        return [number for number, price in enumerate(room.each) if price > left and number not in self._always]
+        return [
+            number
+            for number, price in enumerate(room.each)
+            if price > left and number not in self._always
+        ]
 
     def _known(self, names: Iterable[str]) -> list[int]:
-        return list(dict.fromkeys(self._numbers[name] for name in names if name in self._numbers))
+        return list(
+            dict.fromkeys(
+                self._numbers[name] for name in names if name in self._numbers
+            )
+        )
 
     def _names(self, numbers: Iterable[int]) -> tuple[str, ...]:
         return tuple(self._entries[number].name for number in numbers)
@@ -326,7 +433,9 @@ class ToolSelector:
                     return number
         name = tool if isinstance(tool, str) else entry_of(tool).name
         if name not in self._numbers:
-            raise ConfigError(f"always={name!r} is no tool of this selector: give it among `tools`")
+            raise ConfigError(
+                f"always={name!r} is no tool of this selector: give it among `tools`"
+            )
         return self._numbers[name]
 
     def _require_room_for_always(self) -> None:
@@ -335,7 +444,11 @@ class ToolSelector:
             return
         rows = "".join(
             f"  {self._entries[number].name}: "
-            + ("cannot be read\n" if room.each[number] == UNKNOWN_PRICE else f"{room.each[number]:,} tokens\n")
+            + (
+                "cannot be read\n"
+                if room.each[number] == UNKNOWN_PRICE
+                else f"{room.each[number]:,} tokens\n"
+            )
             for number in always
         )
         raise ConfigError(
@@ -353,8 +466,12 @@ def _numbers(entries: Sequence[Entry]) -> Mapping[str, int]:
             "a model calls tools by name, so give each a name of its own"
         )
     if SEARCH_NAME in times:
-        raise ConfigError(f"a tool is called {SEARCH_NAME!r}, like the tool by which a model finds more: rename it")
-    return {name: number for number, entry in enumerate(entries) for name in entry.names}
+        raise ConfigError(
+            f"a tool is called {SEARCH_NAME!r}, like the tool by which a model finds more: rename it"
+        )
+    return {
+        name: number for number, entry in enumerate(entries) for name in entry.names
+    }
 
 
 def _listed(given: Iterable[Any] | None) -> list[Any]:
@@ -365,12 +482,20 @@ def _listed(given: Iterable[Any] | None) -> list[Any]:
 def _serving(wish: Wish, loaded: Collection[int]) -> int | None:
     """The loaded tool that is about as good for a wish as any."""
     best = max(sorted(loaded), key=wish.scores.__getitem__, default=None)
-    return best if best is not None and wish.scores[best] >= SERVED_SHARE * max(wish.scores) else None
+    return (
+        best
+        if best is not None and wish.scores[best] >= SERVED_SHARE * max(wish.scores)
+        else None
+    )
 
 
 def _best(wish: Wish) -> list[int]:
     order = best_first(wish.scores, BATCH_TOOLS)
-    return [number for number in order if wish.scores[number] >= BATCH_SHARE * wish.scores[order[0]]]
+    return [
+        number
+        for number in order
+        if wish.scores[number] >= BATCH_SHARE * wish.scores[order[0]]
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -379,7 +504,9 @@ class ToolRoom:
 
     tokens: int  # what they may cost
     base: int  # once, when any tool is bound
-    each: tuple[float, ...]  # per tool, a whole number; `UNKNOWN_PRICE` for one that the counter cannot read
+    each: tuple[
+        float, ...
+    ]  # per tool, a whole number; `UNKNOWN_PRICE` for one that the counter cannot read
 
     @property
     def holds_all(self) -> bool:
@@ -389,25 +516,48 @@ class ToolRoom:
     def total(self, chosen: Collection[int]) -> int:
         """Return what these tools add to a request; one that cannot be read is never shown and adds nothing."""
         prices = (self.each[number] for number in chosen)
-        return self.base + sum(int(price) for price in prices if price != UNKNOWN_PRICE) if chosen else 0
+        return (
+            self.base + sum(int(price) for price in prices if price != UNKNOWN_PRICE)
+            if chosen
+            else 0
+        )
 
     def left(self, chosen: Collection[int], share: float = 1.0) -> int:
         """Return the tokens that are free beside the chosen ones; less than 0 when those do not fit together."""
         return int(self.tokens * share) - (self.total(chosen) or self.base)
 
-    def fill(self, chosen: Collection[int], wanted: Iterable[int], share: float = 1.0) -> list[int]:
+    def fill(
+        self, chosen: Collection[int], wanted: Iterable[int], share: float = 1.0
+    ) -> list[int]:
         """Return the wanted tools, in their order, that fit beside the chosen ones; those too big are skipped."""
         taken, left = set(chosen), self.left(chosen, share)
-        free = (number for number in dict.fromkeys(wanted) if number not in taken and self.each[number] <= left)
-        return list(take_while_fits(free, left, lambda number: int(self.each[number]), on_overflow="skip").kept)
+        free = (
+            number
+            for number in dict.fromkeys(wanted)
+            if number not in taken and self.each[number] <= left
+        )
+        return list(
+            take_while_fits(
+                free, left, lambda number: int(self.each[number]), on_overflow="skip"
+            ).kept
+        )
 
 
-def priced_room(tools: Sequence[Any], tokens: int, counter: TokenCounter | None) -> ToolRoom:
+def priced_room(
+    tools: Sequence[Any], tokens: int, counter: TokenCounter | None
+) -> ToolRoom:
     """Price every tool once, as what it adds to a request."""
     count = counter or TokenEstimator()
-    probe = {"type": "function", "function": {"name": "a", "description": "a", "parameters": {"type": "object"}}}
+    probe = {
+        "type": "function",
+        "function": {"name": "a", "description": "a", "parameters": {"type": "object"}},
+    }
     try:  # twice and once tells what the first tool adds beside its own text
-        empty, one, two = count([]), count([], tools=[probe]), count([], tools=[probe, probe])
+        empty, one, two = (
+            count([]),
+            count([], tools=[probe]),
+            count([], tools=[probe, probe]),
+        )
     except TypeError as error:
         raise ConfigError(
             f"counter={counter!r} cannot price tools ({error}): pass a callable `(messages, *, tools=None) -> int`"

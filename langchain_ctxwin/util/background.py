@@ -47,7 +47,9 @@ def in_daemon(work: Callable[[], Any]) -> Future[Any]:
     """
     job: Future[Any] = Future()
     work = partial(bare_context().run, work)
-    threading.Thread(target=partial(_settle, job, work), name="ctxwin", daemon=True).start()
+    threading.Thread(
+        target=partial(_settle, job, work), name="ctxwin", daemon=True
+    ).start()
     return job
 
 
@@ -77,7 +79,9 @@ class Worker:
     In a forked process nothing waits: what was submitted before the fork is its parent's to do.
     """
 
-    def __init__(self, name: str, *, max_waiting: int = 1) -> None:  # beside the task that is being done
+    def __init__(
+        self, name: str, *, max_waiting: int = 1
+    ) -> None:  # beside the task that is being done
         self._name = name
         self._max_waiting = max_waiting
         self.renew()
@@ -99,8 +103,12 @@ class Worker:
                 return False
             self._tasks.append(task)
             if self._thread is None:
-                target = partial(contextvars.Context().run, self._work)  # an empty context, as in `in_daemon`
-                self._thread = threading.Thread(target=target, name=self._name, daemon=True)
+                target = partial(
+                    contextvars.Context().run, self._work
+                )  # an empty context, as in `in_daemon`
+                self._thread = threading.Thread(
+                    target=target, name=self._name, daemon=True
+                )
                 try:
                     self._thread.start()
                 except RuntimeError:

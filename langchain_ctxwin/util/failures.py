@@ -28,7 +28,13 @@ TEXTS_VARIABLE = "CTXWIN_LOG_TEXTS"
 """Environment variable; with the value 1 the texts of errors are logged, too, as level debug."""
 
 
-def log_failure(event: str, error: BaseException, *, timeout_seconds: float | None = None, **about: Any) -> None:
+def log_failure(
+    event: str,
+    error: BaseException,
+    *,
+    timeout_seconds: float | None = None,
+    **about: Any,
+) -> None:
     """Warn of an error by its class, its status and a digest of its text, which may quote messages and keys.
 
     Args:
@@ -37,7 +43,12 @@ def log_failure(event: str, error: BaseException, *, timeout_seconds: float | No
         timeout_seconds: how long an answer was waited for.
         about: what the warning carries beside it.
     """
-    log.warning(event, **about, error=reason_of(error, timeout_seconds=timeout_seconds), digest=digest_of(str(error)))
+    log.warning(
+        event,
+        **about,
+        error=reason_of(error, timeout_seconds=timeout_seconds),
+        digest=digest_of(str(error)),
+    )
     log_text(event, str(error))
 
 
@@ -49,7 +60,13 @@ def log_text(event: str, text: str) -> None:
 
 def digest_of(text: str) -> str:
     """Return a few characters that tell equal texts from others."""
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest() if text else ""
+    return (
+        hashlib.blake2b(
+            text.encode("utf-8", "surrogatepass"), digest_size=4
+        ).hexdigest()
+        if text
+        else ""
+    )
 
 
 def reason_of(error: BaseException, *, timeout_seconds: float | None = None) -> str:
@@ -57,7 +74,9 @@ def reason_of(error: BaseException, *, timeout_seconds: float | None = None) -> 
     name = type(error).__name__
     if isinstance(error, TimeoutError) and timeout_seconds is not None:
         return f"{name}: no answer within {timeout_seconds:g} seconds"
-    is_ours = isinstance(error, ContextWindowError) and not isinstance(error, SummarizationError)
+    is_ours = isinstance(error, ContextWindowError) and not isinstance(
+        error, SummarizationError
+    )
     if is_ours and error.__cause__ is None:  # else it may quote the error behind it
         return f"{name}: {error}"
     if isinstance(error, OSError) and isinstance(error.errno, int):

@@ -34,7 +34,13 @@ class SharedFile(Generic[T]):
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], *, events: str, key: str, version: int, values: TypeAdapter[Any]
+        self,
+        path: str | os.PathLike[str],
+        *,
+        events: str,
+        key: str,
+        version: int,
+        values: TypeAdapter[Any],
     ) -> None:
         self.path = place(path)
         self._events = events  # how the names of log events begin
@@ -69,7 +75,10 @@ class SharedFile(Generic[T]):
                 stored = self._stored()
                 changed = change(stored)
                 if changed != stored:
-                    document = {"version": self._version, self._key: self._values.dump_python(changed)}
+                    document = {
+                        "version": self._version,
+                        self._key: self._values.dump_python(changed),
+                    }
                     replace_text(self.path, json.dumps(document, indent=1))
         except (OSError, ValueError) as error:
             self.not_saved(_fault_of(error))
@@ -91,10 +100,15 @@ class SharedFile(Generic[T]):
             document = json.loads(content)
         except (ValueError, RecursionError):
             document = None
-        if not isinstance(document, dict) or not {"version", self._key} <= document.keys():
+        if (
+            not isinstance(document, dict)
+            or not {"version", self._key} <= document.keys()
+        ):
             raise ValueError(NOT_OURS)
         if document["version"] != self._version:
-            raise ValueError(f"a file of version {document['version']!r:.20}, not {self._version}")
+            raise ValueError(
+                f"a file of version {document['version']!r:.20}, not {self._version}"
+            )
         value: T = self._values.validate_python(document[self._key])
         return value
 
@@ -108,7 +122,9 @@ def place(path: str | os.PathLike[str]) -> Path:
     try:
         return Path(os.path.realpath(Path(path).expanduser()))
     except (RuntimeError, TypeError, ValueError, OSError) as error:
-        raise ConfigError(f"path={path!r}: {error}: give the path of a file, or None for memory only") from error
+        raise ConfigError(
+            f"path={path!r}: {error}: give the path of a file, or None for memory only"
+        ) from error
 
 
 @contextmanager
@@ -133,7 +149,9 @@ def alone(path: Path) -> Iterator[None]:
         try:
             yield
         finally:
-            with suppress(OSError):  # said explicitly: a process forked meanwhile holds the same open file
+            with suppress(
+                OSError
+            ):  # said explicitly: a process forked meanwhile holds the same open file
                 fcntl.flock(lock, fcntl.LOCK_UN)
 
 
@@ -152,4 +170,8 @@ def _fault_of(error: OSError | ValueError) -> str:
     if isinstance(error, OSError):
         return f"{type(error).__name__}: {error.strerror or error}"
     is_own = type(error) is ValueError
-    return str(error) if is_own else "what it holds, or is to hold, is not as this package writes it"
+    return (
+        str(error)
+        if is_own
+        else "what it holds, or is to hold, is not as this package writes it"
+    )

@@ -28,32 +28,49 @@ class EventLog:
         self._logger = logging.getLogger(NAME)
 
     def _write(self, level: int, event: str, /, **values: Any) -> None:
-        structlog = sys.modules.get("structlog")  # who has not imported it has not configured it, and it takes long
+        structlog = sys.modules.get(
+            "structlog"
+        )  # who has not imported it has not configured it, and it takes long
         if structlog is not None and structlog.is_configured():
-            with suppress(Exception):  # what cannot be logged, because a pipe is closed, say, ends no turn
-                getattr(structlog.get_logger(NAME), logging.getLevelName(level).lower())(event, **values)
+            with suppress(
+                Exception
+            ):  # what cannot be logged, because a pipe is closed, say, ends no turn
+                getattr(
+                    structlog.get_logger(NAME), logging.getLevelName(level).lower()
+                )(event, **values)
                 return
         if self._logger.isEnabledFor(level):
-            told = " ".join([event, *(f"{key}={value!r}" for key, value in values.items())])
+            told = " ".join(
+                [event, *(f"{key}={value!r}" for key, value in values.items())]
+            )
             extra = {"ctxwin": {"event": event, **values}}
             with suppress(Exception):  # a filter of the application's own may raise
                 # Told as an argument, because a value may hold a per cent sign.
                 self._logger.log(level, "%s", told, extra=extra, stacklevel=2)
 
-    debug = partialmethod(_write, logging.DEBUG)  # what only matters when something is looked into
+    debug = partialmethod(
+        _write, logging.DEBUG
+    )  # what only matters when something is looked into
     info = partialmethod(_write, logging.INFO)  # what happened as it should
-    warning = partialmethod(_write, logging.WARNING)  # what somebody should do something about
+    warning = partialmethod(
+        _write, logging.WARNING
+    )  # what somebody should do something about
 
 
 log = EventLog()
 
 
-def aligned(rows: Sequence[Sequence[str]], *, right: Collection[str] = ()) -> Iterator[str]:
+def aligned(
+    rows: Sequence[Sequence[str]], *, right: Collection[str] = ()
+) -> Iterator[str]:
     """Yield a line per row, its cells under those of the first one, at their end under the headings in `right`."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     signs = [">" if heading in right else "<" for heading in rows[0]] if rows else []
     for row in rows:
-        yield "  ".join(f"{cell:{sign}{width}}" for cell, sign, width in zip(row, signs, widths, strict=True)).rstrip()
+        yield "  ".join(
+            f"{cell:{sign}{width}}"
+            for cell, sign, width in zip(row, signs, widths, strict=True)
+        ).rstrip()
 
 
 def say(line: str = "", *, file: IO[str] | None = None) -> None:

@@ -34,11 +34,15 @@ class MessageSerializer(JsonPlusSerializer):
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
         """Return the value; `ValueError` for a kind that could name any class."""
         if data[0] not in READ_KINDS:
-            raise ValueError(f"stored as {data[0]!r:.20}, read are {', '.join(sorted(READ_KINDS))}")
+            raise ValueError(
+                f"stored as {data[0]!r:.20}, read are {', '.join(sorted(READ_KINDS))}"
+            )
         return super().loads_typed(data)
 
 
-def asking(store: BaseStore, method: str, *given: Any, seconds: float, **options: Any) -> Wait:
+def asking(
+    store: BaseStore, method: str, *given: Any, seconds: float, **options: Any
+) -> Wait:
     """Return the wait for what a method, which also exists with an "a" before its name, answers within `seconds`.
 
     An async store answers only while its event loop is free: on that loop's own thread wait asynchronously.
@@ -50,7 +54,11 @@ def asking(store: BaseStore, method: str, *given: Any, seconds: float, **options
     async def later() -> Any:
         # The async methods of sync stores refuse to work, or use a pool whose threads hold up the exit.
         is_async = isinstance(store, AsyncBatchedBaseStore)
-        answer = getattr(store, f"a{method}")(*given, **options) if is_async else asyncio.wrap_future(asked())
+        answer = (
+            getattr(store, f"a{method}")(*given, **options)
+            if is_async
+            else asyncio.wrap_future(asked())
+        )
         return await asyncio.wait_for(answer, seconds)
 
     return Wait(lambda: asked().result(seconds), later)
@@ -80,10 +88,23 @@ def redis_client(url: str, **options: Any) -> Any:
         from redis.backoff import NoBackoff  # noqa: PLC0415
         from redis.retry import Retry  # noqa: PLC0415
     except ImportError as error:
-        raise ConfigError('Redis needs the redis package: pip install "langchain-ctxwin[redis]"') from error
-    patience = {"socket_timeout": ANSWER_SECONDS, "socket_connect_timeout": ANSWER_SECONDS}
+        raise ConfigError(
+            'Redis needs the redis package: pip install "langchain-ctxwin[redis]"'
+        ) from error
+    patience = {
+        "socket_timeout": ANSWER_SECONDS,
+        "socket_connect_timeout": ANSWER_SECONDS,
+    }
     try:
-        return Redis.from_url(url, **({"retry": Retry(NoBackoff(), 0)} | patience | options))
-    except (ValueError, AttributeError, TypeError) as error:  # raised for other schemes, and for what is no text
+        return Redis.from_url(
+            url, **({"retry": Retry(NoBackoff(), 0)} | patience | options)
+        )
+    except (
+        ValueError,
+        AttributeError,
+        TypeError,
+    ) as error:  # raised for other schemes, and for what is no text
         scheme = str(url).partition("://")[0]  # the rest may hold a password
-        raise ConfigError(f"url with the scheme {scheme!r:.20}: pass redis://host:6379/0 or rediss://...") from error
+        raise ConfigError(
+            f"url with the scheme {scheme!r:.20}: pass redis://host:6379/0 or rediss://..."
+        ) from error

@@ -10,7 +10,9 @@ from support.servers import started_postgres, started_valkey
 @pytest.fixture(scope="session")
 def llama_gguf(tmp_path_factory):
     """Path of a tiny model with a real vocabulary, written once per session."""
-    pytest.importorskip("xllamacpp", reason="the llama.cpp server has no wheel for this platform")
+    pytest.importorskip(
+        "xllamacpp", reason="the llama.cpp server has no wheel for this platform"
+    )
     from support.gguf_model import write_model
 
     return write_model(tmp_path_factory.mktemp("llama") / "tiny.gguf")
@@ -22,7 +24,9 @@ def start_llama(llama_gguf):
     from support.llama_server import LlamaServer
 
     with ExitStack() as stack:
-        yield lambda n_ctx=2048: stack.enter_context(LlamaServer(llama_gguf, n_ctx=n_ctx))
+        yield lambda n_ctx=2048: stack.enter_context(
+            LlamaServer(llama_gguf, n_ctx=n_ctx)
+        )
 
 
 @pytest.fixture(scope="session")

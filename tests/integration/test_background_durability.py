@@ -54,7 +54,9 @@ def storage(target):
             saver = stack.enter_context(PostgresSaver.from_conn_string(target))
             store = stack.enter_context(PostgresStore.from_conn_string(target))
         else:
-            saver = stack.enter_context(sqlite_saver(Path(f"{target}.threads"), strict=True))
+            saver = stack.enter_context(
+                sqlite_saver(Path(f"{target}.threads"), strict=True)
+            )
             store = stack.enter_context(SqliteStore.from_conn_string(f"{target}.store"))
         saver.setup()  # before a second process does: SQLite changes its journal for one connection alone
         store.setup()
@@ -69,7 +71,13 @@ def storage(target):
 def agent_on(model, writer, saver, store=None, *, jobs=None, tools=(), **config):
     """Compile the graph of one process."""
     call = model.bind_tools(tools) if tools else model
-    return chat_on(engine_of(writer, jobs, **config), call, tools=tools, checkpointer=saver, store=store)
+    return chat_on(
+        engine_of(writer, jobs, **config),
+        call,
+        tools=tools,
+        checkpointer=saver,
+        store=store,
+    )
 
 
 def question(number):
@@ -77,10 +85,22 @@ def question(number):
 
 
 def ask(graph, number):
-    graph.invoke({"messages": [HumanMessage(question(number))]}, THREAD, durability="sync")
+    graph.invoke(
+        {"messages": [HumanMessage(question(number))]}, THREAD, durability="sync"
+    )
 
 
-def work(target, log, has_store, first, last, dies=False, is_killed_in_model=False, name="", seconds=0.0):
+def work(
+    target,
+    log,
+    has_store,
+    first,
+    last,
+    dies=False,
+    is_killed_in_model=False,
+    name="",
+    seconds=0.0,
+):
     """Be a process that takes some turns of the thread, and perhaps dies in the middle of one."""
     model = ScriptedChatModel(input_limit=WINDOW)
     if is_killed_in_model:
@@ -100,7 +120,10 @@ def work(target, log, has_store, first, last, dies=False, is_killed_in_model=Fal
 def deadly(messages, log):
     """Answer, but die in the first model call after a summary was begun; the last one waits for a slow thread."""
     until = time.monotonic() + PATIENCE
-    while str(messages[-1].content).startswith(f"question {TURNS - 1}") and time.monotonic() < until:
+    while (
+        str(messages[-1].content).startswith(f"question {TURNS - 1}")
+        and time.monotonic() < until
+    ):
         if Path(log).exists():
             break
         time.sleep(0.01)
@@ -111,7 +134,9 @@ def deadly(messages, log):
 
 def check_requests(model):
     assert [request.refused for request in model.requests if request.refused] == []
-    assert [request_faults(request.messages) for request in model.requests] == [[]] * len(model.requests)
+    assert [request_faults(request.messages) for request in model.requests] == [
+        []
+    ] * len(model.requests)
 
 
 def calls(log):
@@ -122,7 +147,9 @@ def calls(log):
 @pytest.fixture(scope="module")
 def processes(tmp_path_factory):
     """Runs `work` in processes of their own."""
-    with copier("test_background_durability", tmp_path_factory.mktemp("copier") / "errors") as running:
+    with copier(
+        "test_background_durability", tmp_path_factory.mktemp("copier") / "errors"
+    ) as running:
         yield running
 
 
@@ -143,14 +170,19 @@ def target(request, tmp_path):
     ],
     ids=["writing", "writing, with a store", "calling the model"],
 )
-def test_a_process_killed_while_a_summary_is_written_loses_no_message(processes, target, tmp_path, fate):
+def test_a_process_killed_while_a_summary_is_written_loses_no_message(
+    processes, target, tmp_path, fate
+):
     log = str(tmp_path / "log")
     doomed = {"target": target, "log": log, "first": 0, "last": TURNS, **fate}
     assert processes.run(doomed) == [-signal.SIGKILL], processes.errors()
     model = ScriptedChatModel(input_limit=WINDOW)
     with storage(target) as (saver, store):
         # The dead one's summary is given up after twice its time.
-        options = {"store": store if fate["has_store"] else None, "summary_timeout_seconds": 0.01}
+        options = {
+            "store": store if fate["has_store"] else None,
+            "summary_timeout_seconds": 0.01,
+        }
         graph = agent_on(model, Writer(log), saver, **options)
         left = graph.get_state(THREAD).values["messages"]
         graph.invoke(None, THREAD)
@@ -159,7 +191,9 @@ def test_a_process_killed_while_a_summary_is_written_loses_no_message(processes,
             ask(graph, number)
         state = graph.get_state(THREAD)
     assert resumed[: len(left)] == left
-    assert [m.content for m in state.values["messages"][::2]] == [question(n) for n in range(TURNS)]
+    assert [m.content for m in state.values["messages"][::2]] == [
+        question(n) for n in range(TURNS)
+    ]
     assert (state.next, len(state.values["messages"])) == ((), 2 * TURNS)
     check_requests(model)
 
@@ -169,14 +203,26 @@ def test_one_process_per_turn_compacts(processes, tmp_path, has_store):
     log, data = str(tmp_path / "log"), str(tmp_path / "data")
     options = {"target": data, "log": log, "has_store": has_store, "seconds": 0.1}
     for turn in range(2 * TURNS):
-        assert processes.run(options | {"first": turn, "last": turn + 1}) == [0], processes.errors()
+        assert processes.run(options | {"first": turn, "last": turn + 1}) == [0], (
+            processes.errors()
+        )
     with storage(data) as (saver, _):
-        state = agent_on(ScriptedChatModel(), Writer(log), saver).get_state(THREAD).values
-    swaps, ready = state["context_guard"]["compactions"], state["context_guard"]["summarizer"]["summaries"]
+        state = (
+            agent_on(ScriptedChatModel(), Writer(log), saver).get_state(THREAD).values
+        )
+    swaps, ready = (
+        state["context_guard"]["compactions"],
+        state["context_guard"]["summarizer"]["summaries"],
+    )
     assert "messages were exchanged" in state["context_summary"]
-    assert state["context_record"]["left"]["messages"] == state["context_view"]["start"]["index"]
+    assert (
+        state["context_record"]["left"]["messages"]
+        == state["context_view"]["start"]["index"]
+    )
     assert calls(log) <= ready * (1 if has_store else 2) + 1
-    assert 1 <= ready < swaps  # a further summary waits for three rooms; until then the record alone tells what left
+    assert (
+        1 <= ready < swaps
+    )  # a further summary waits for three rooms; until then the record alone tells what left
 
 
 def test_two_processes_on_one_thread_leave_a_readable_state(processes, tmp_path):
@@ -184,7 +230,9 @@ def test_two_processes_on_one_thread_leave_a_readable_state(processes, tmp_path)
     with storage(data):
         pass
     options = {"target": data, "log": log, "has_store": True, "first": 0, "last": TURNS}
-    assert processes.run(options | {"name": "a"}, options | {"name": "b"}) == [0, 0], processes.errors()
+    assert processes.run(options | {"name": "a"}, options | {"name": "b"}) == [0, 0], (
+        processes.errors()
+    )
     model = ScriptedChatModel(input_limit=WINDOW)
     with storage(data) as (saver, store):
         graph = agent_on(model, Writer(log), saver, store)
@@ -198,7 +246,12 @@ def policy(messages, tools):
     """Ask for approval first, then answer."""
     if messages[-1].type == "tool":
         return AIMessage(f"done: {messages[-1].content[:20]}")
-    return AIMessage("", tool_calls=[{"name": "approve", "args": {"what": "door"}, "id": f"call-{len(messages)}"}])
+    return AIMessage(
+        "",
+        tool_calls=[
+            {"name": "approve", "args": {"what": "door"}, "id": f"call-{len(messages)}"}
+        ],
+    )
 
 
 @tool
@@ -212,18 +265,29 @@ def test_a_call_that_waits_for_a_human_survives_the_swap(tmp_path, open_sqlite):
     model = ScriptedChatModel(input_limit=WINDOW, policy=policy)
     for number in range(TURNS):
         jobs = SummaryJobs()
-        graph = agent_on(model, Writer(log), open_sqlite(strict=True), jobs=jobs, tools=[approve])
+        graph = agent_on(
+            model, Writer(log), open_sqlite(strict=True), jobs=jobs, tools=[approve]
+        )
         ask(graph, number)
         jobs.drain(PATIENCE)
         waiting = graph.get_state(THREAD)
         assert [task.name for task in waiting.tasks if task.interrupts] == ["tools"]
         if number % 2:  # another process takes the answer
-            graph = agent_on(model, Writer(log), open_sqlite(strict=True), tools=[approve])
-        graph.invoke(Command(resume=f"yes {number} " + "and mind the step " * 20), THREAD)
+            graph = agent_on(
+                model, Writer(log), open_sqlite(strict=True), tools=[approve]
+            )
+        graph.invoke(
+            Command(resume=f"yes {number} " + "and mind the step " * 20), THREAD
+        )
         state = graph.get_state(THREAD).values
         assert state["messages"][-1].content.startswith(f"done: yes {number}")
-        assert [m.content for m in model.requests[-1].messages if m.type == "tool"][-1].startswith(f"yes {number}")
-        before, after = (values.get("context_guard", {}).get("compactions", 0) for values in (waiting.values, state))
+        assert [m.content for m in model.requests[-1].messages if m.type == "tool"][
+            -1
+        ].startswith(f"yes {number}")
+        before, after = (
+            values.get("context_guard", {}).get("compactions", 0)
+            for values in (waiting.values, state)
+        )
         swaps_while_waiting += after > before
     check_requests(model)
     assert swaps_while_waiting >= 1
@@ -247,14 +311,24 @@ def chat_in(phase, log):
 def test_a_rewritten_past_keeps_the_thread_going(tmp_path, phase, change):
     chat = chat_in(phase, tmp_path / "log")
     early, size = chat.state["messages"][2], len(chat.state["messages"])
-    calls_due = (each for each in chat.graph.get_state_history(THREAD) if each.next == ("model",))
+    calls_due = (
+        each for each in chat.graph.get_state_history(THREAD) if each.next == ("model",)
+    )
     past = next(each for each in calls_due if len(each.values["messages"]) == EARLY)
     if change == "edit":
-        chat.graph.update_state(THREAD, {"messages": [HumanMessage("corrected " * 9, id=early.id)]}, as_node="model")
+        chat.graph.update_state(
+            THREAD,
+            {"messages": [HumanMessage("corrected " * 9, id=early.id)]},
+            as_node="model",
+        )
     elif change == "delete":
-        chat.graph.update_state(THREAD, {"messages": [RemoveMessage(id=early.id)]}, as_node="model")
+        chat.graph.update_state(
+            THREAD, {"messages": [RemoveMessage(id=early.id)]}, as_node="model"
+        )
     elif change == "fork":
-        fork = chat.graph.update_state(past.config, {"messages": [HumanMessage("another way", id=early.id)]})
+        fork = chat.graph.update_state(
+            past.config, {"messages": [HumanMessage("another way", id=early.id)]}
+        )
         chat.graph.invoke(None, fork)
     else:
         chat.graph.invoke(None, past.config)
@@ -262,10 +336,17 @@ def test_a_rewritten_past_keeps_the_thread_going(tmp_path, phase, change):
     check_requests(chat.model)
     state = chat.state
     texts = [m.content for m in state["messages"]]
-    kept = {"edit": size, "delete": size - 1, "fork": EARLY + 1, "travel": EARLY + 1}[change]
+    kept = {"edit": size, "delete": size - 1, "fork": EARLY + 1, "travel": EARLY + 1}[
+        change
+    ]
     assert len(texts) == kept + 2 * TURNS
     assert (early.content in texts) is (change == "travel")
-    start, counts = state["context_view"]["start"]["index"], state["context_record"]["left"]
+    start, counts = (
+        state["context_view"]["start"]["index"],
+        state["context_record"]["left"],
+    )
     assert counts["messages"] == start
-    assert {line[2] for line in state["context_record"]["lines"]} <= {message.id for message in state["messages"]}
+    assert {line[2] for line in state["context_record"]["lines"]} <= {
+        message.id for message in state["messages"]
+    }
     assert state["context_summary"]

@@ -34,7 +34,10 @@ def plain(text):
 HISTORY = [
     SystemMessage("You look around."),
     HumanMessage("What is here? Ça va, 你好?"),
-    AIMessage("Let me see.", tool_calls=[{"name": "look", "args": {"name": "door"}, "id": "1"}]),
+    AIMessage(
+        "Let me see.",
+        tool_calls=[{"name": "look", "args": {"name": "door"}, "id": "1"}],
+    ),
     ToolMessage("a door", tool_call_id="1", name="look"),
 ]
 PICTURE = HumanMessage([{"type": "text", "text": "What is here?"}, PIXEL])
@@ -42,38 +45,66 @@ REQUESTS = [(HISTORY[1:2], []), (HISTORY[:2], []), (HISTORY, [look])]
 
 
 def chat_anthropic(url):
-    langchain_anthropic = pytest.importorskip("langchain_anthropic", reason="the integration is not installed")
-    return langchain_anthropic.ChatAnthropic(model="tiny", api_key="x", base_url=url, max_retries=0, max_tokens=8)
+    langchain_anthropic = pytest.importorskip(
+        "langchain_anthropic", reason="the integration is not installed"
+    )
+    return langchain_anthropic.ChatAnthropic(
+        model="tiny", api_key="x", base_url=url, max_retries=0, max_tokens=8
+    )
 
 
 def chat_gemini(url, **options):
-    settings = {"model": "gemini-test", "google_api_key": "x", "max_retries": 1} | options
+    settings = {
+        "model": "gemini-test",
+        "google_api_key": "x",
+        "max_retries": 1,
+    } | options
     return ChatGoogleGenerativeAI(base_url=url, **settings)
 
 
 @pytest.mark.parametrize(("messages", "tools"), REQUESTS)
-async def test_an_anthropic_count_is_the_size_that_is_billed(messages, tools, start_llama):
+async def test_an_anthropic_count_is_the_size_that_is_billed(
+    messages, tools, start_llama
+):
     """By a llama.cpp server, which speaks the same protocol; whoever awaits gets the same figure."""
     model = chat_anthropic(start_llama().url.removesuffix("/v1"))
-    billed = (model.bind_tools(tools) if tools else model).invoke(messages).usage_metadata["input_tokens"]
+    billed = (
+        (model.bind_tools(tools) if tools else model)
+        .invoke(messages)
+        .usage_metadata["input_tokens"]
+    )
     assert AnthropicCounter(model).count_request(messages, tools=tools) == billed
     assert await AnthropicCounter(model).acount_request(messages, tools=tools) == billed
 
 
-@pytest.mark.parametrize(("messages", "tools"), [*REQUESTS, ([HISTORY[0], PICTURE, *HISTORY[2:]], [look, plain])])
+@pytest.mark.parametrize(
+    ("messages", "tools"),
+    [*REQUESTS, ([HISTORY[0], PICTURE, *HISTORY[2:]], [look, plain])],
+)
 async def test_what_gemini_counts_is_what_is_sent_and_billed(messages, tools):
     """Contents, system instruction and tools go out in one question, as in the model's own request; nothing else."""
     with GeminiServer() as server:
         model = server.chat_model()
         counted = await GeminiCounter(model).acount_request(messages, tools=tools)
-        billed = (model.bind_tools(tools) if tools else model).invoke(messages).usage_metadata["input_tokens"]
+        billed = (
+            (model.bind_tools(tools) if tools else model)
+            .invoke(messages)
+            .usage_metadata["input_tokens"]
+        )
     question, request = server.requests
-    assert ((question.method, counted), request.method) == (("countTokens", billed), "generateContent")
+    assert ((question.method, counted), request.method) == (
+        ("countTokens", billed),
+        "generateContent",
+    )
     whole, sent = question.body["generateContentRequest"], request.body
     assert question.body == {"contents": [], "generateContentRequest": whole}
     assert camel(whole) == {
         "model": "models/gemini-test",
-        **{key: camel(sent[key]) for key in ("contents", "systemInstruction", "tools") if key in sent},
+        **{
+            key: camel(sent[key])
+            for key in ("contents", "systemInstruction", "tools")
+            if key in sent
+        },
     }
 
 
@@ -82,7 +113,10 @@ def camel(value):
     if isinstance(value, list):
         return [camel(item) for item in value]
     if isinstance(value, dict):
-        return {"mimeType" if key == "mime_type" else key: camel(item) for key, item in value.items()}
+        return {
+            "mimeType" if key == "mime_type" else key: camel(item)
+            for key, item in value.items()
+        }
     return value
 
 
@@ -108,7 +142,9 @@ def test_the_private_name_that_gemini_needs_is_missed_without_harm(monkeypatch):
 def make_counter(request):
     """Make a counter of either provider for the endpoint at a URL."""
     if request.param == "gemini":
-        return lambda url, **options: GeminiCounter(chat_gemini(url, max_retries=3), **options)
+        return lambda url, **options: GeminiCounter(
+            chat_gemini(url, max_retries=3), **options
+        )
     return lambda url, **options: AnthropicCounter(chat_anthropic(url), **options)
 
 
@@ -116,7 +152,9 @@ def make_counter(request):
 def count(request):
     """Count some questions one after the other, in both ways."""
     if request.param == "sync":
-        return lambda counter, questions: [counter.count_request(question) for question in questions]
+        return lambda counter, questions: [
+            counter.count_request(question) for question in questions
+        ]
 
     async def counted(counter, questions):
         return [await counter.acount_request(question) for question in questions]
@@ -127,8 +165,20 @@ def count(request):
 @pytest.mark.parametrize(
     ("body", "status"),
     [
-        ({"error": {"code": 429, "message": "question 0", "status": "RESOURCE_EXHAUSTED"}}, 429),
-        ({"error": {"code": 503, "message": "question 0", "status": "UNAVAILABLE"}}, 503),
+        (
+            {
+                "error": {
+                    "code": 429,
+                    "message": "question 0",
+                    "status": "RESOURCE_EXHAUSTED",
+                }
+            },
+            429,
+        ),
+        (
+            {"error": {"code": 503, "message": "question 0", "status": "UNAVAILABLE"}},
+            503,
+        ),
         (b"<html>no JSON", 200),
         (b"", 200),
         ([], 200),
@@ -142,15 +192,26 @@ def test_a_useless_reply_is_asked_for_once(body, status, make_counter, count):
     with Replies(body, status=status) as server, capture_logs() as logs:
         assert count(make_counter(server.url), QUESTIONS) == [None] * 3
     ((event, reason),) = [(log["event"], log["reason"]) for log in logs]
-    assert (event, len(server.asked), "question" in reason) == ("count.failed", 1, False)
+    assert (event, len(server.asked), "question" in reason) == (
+        "count.failed",
+        1,
+        False,
+    )
     assert status == 200 or str(status) in reason
 
 
 @pytest.mark.parametrize("is_up", [False, True], ids=["down", "hanging"])
 def test_a_server_that_does_not_answer_is_tried_once(is_up, make_counter, count):
     """The caller goes on after a refused connection, or one time-out."""
-    with socket.socket() as free, Replies({}, held=True) as server, capture_logs() as logs:
+    with (
+        socket.socket() as free,
+        Replies({}, held=True) as server,
+        capture_logs() as logs,
+    ):
         free.bind(("127.0.0.1", 0))
         url = server.url if is_up else f"http://127.0.0.1:{free.getsockname()[1]}"
-        assert count(make_counter(url, timeout_seconds=TIMEOUT_SECONDS), QUESTIONS) == [None] * 3
+        assert (
+            count(make_counter(url, timeout_seconds=TIMEOUT_SECONDS), QUESTIONS)
+            == [None] * 3
+        )
     assert [log["event"] for log in logs] == ["count.failed"]

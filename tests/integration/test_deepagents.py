@@ -8,7 +8,9 @@ from langchain_ctxwin.middleware import ContextWindowMiddleware
 from langchain_ctxwin.observe import CompactionEvent, MemorySink
 from support.agents import THREAD, WORD, model_of
 
-deepagents = pytest.importorskip("deepagents", reason="deepagents is not installed: pip install deepagents")
+deepagents = pytest.importorskip(
+    "deepagents", reason="deepagents is not installed: pip install deepagents"
+)
 
 pytestmark = pytest.mark.integration
 
@@ -25,9 +27,13 @@ def test_ours_takes_the_place_of_its_summarizer():
 
     model = model_of(40_000, policy=policy)
     ours = ContextWindowMiddleware(sinks=[sink], name=THEIRS)
-    agent = deepagents.create_deep_agent(model=model, tools=[], middleware=[ours], checkpointer=InMemorySaver())
+    agent = deepagents.create_deep_agent(
+        model=model, tools=[], middleware=[ours], checkpointer=InMemorySaver()
+    )
     for n in range(8):
-        agent.invoke({"messages": [HumanMessage(f"question {n} " + WORD * 6_000)]}, THREAD)
+        agent.invoke(
+            {"messages": [HumanMessage(f"question {n} " + WORD * 6_000)]}, THREAD
+        )
     assert len(asked) == 8
     assert not any(request.refused for request in model.requests)
     assert sink.of(CompactionEvent)

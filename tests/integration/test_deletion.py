@@ -39,7 +39,11 @@ from langchain_ctxwin import (
 from langchain_ctxwin.observe import History, HistorySink
 from langchain_ctxwin.summarize import SummaryJobs, SummaryStore, Written
 from langchain_ctxwin.tool_results.cursors import ResultRecord, namespace_of_results
-from langchain_ctxwin.tool_results.stores import LangGraphResultStore, MemoryResultStore, RedisResultStore
+from langchain_ctxwin.tool_results.stores import (
+    LangGraphResultStore,
+    MemoryResultStore,
+    RedisResultStore,
+)
 from langchain_ctxwin.util.memo import Lru
 from support.agents import LONG, PATIENCE, call, model_of
 from support.fakes import ScriptedChatModel, script
@@ -52,7 +56,10 @@ TURNS = 6
 @tool
 def look(account: str) -> list[dict[str, str]]:
     """Look up an account."""
-    return [{"account": account, "number": str(number), "note": LONG} for number in range(40)]
+    return [
+        {"account": account, "number": str(number), "note": LONG}
+        for number in range(40)
+    ]
 
 
 @dataclass(kw_only=True)
@@ -96,14 +103,18 @@ class Places:
         """Let a conversation leave something in every place."""
         agent = self.agent(text)
         for number in range(TURNS):
-            question = {"messages": [HumanMessage(f"question {number} on {text} {LONG}")]}
+            question = {
+                "messages": [HumanMessage(f"question {number} on {text} {LONG}")]
+            }
             agent.invoke(question, {"configurable": {"thread_id": thread}})
             self.jobs.drain(PATIENCE)
 
     async def atalk(self, thread: str, text: str) -> None:
         agent = self.agent(text)
         for number in range(TURNS):
-            question = {"messages": [HumanMessage(f"question {number} on {text} {LONG}")]}
+            question = {
+                "messages": [HumanMessage(f"question {number} on {text} {LONG}")]
+            }
             await agent.ainvoke(question, {"configurable": {"thread_id": thread}})
             await self.jobs.adrain(PATIENCE)
 
@@ -111,12 +122,18 @@ class Places:
         """What every place holds, unpacked."""
         items = list_items(self.store)
         in_store = [item.value for item in items if item.namespace[1] != "results"]
-        kept = [json.dumps(item.value) for item in items if item.namespace[1] == "results"]
+        kept = [
+            json.dumps(item.value) for item in items if item.namespace[1] == "results"
+        ]
         assert bool(kept) <= isinstance(self.results, LangGraphResultStore)
         runs = [run.written.text for run in self.jobs._runs.values() if run.written]
         return {
-            "checkpoints": repr([one.checkpoint for one in self.checkpointer.list(None)]),
-            "writes": repr([one.pending_writes for one in self.checkpointer.list(None)]),
+            "checkpoints": repr(
+                [one.checkpoint for one in self.checkpointer.list(None)]
+            ),
+            "writes": repr(
+                [one.pending_writes for one in self.checkpointer.list(None)]
+            ),
             "store": json.dumps(in_store),
             "results": "".join(unpacked(value) for value in values_of(self.results)),
             "jobs": "".join(runs),
@@ -136,32 +153,59 @@ def values_of(results: Any) -> list[bytes]:
         return [value for value, _ in results._entries.values()]
     if isinstance(results, RedisResultStore):
         return [results._client.get(key) for key in results._client.keys("*")]
-    return [item.value["result"] for item in list_items(results._store) if item.namespace[1] == "results"]
+    return [
+        item.value["result"]
+        for item in list_items(results._store)
+        if item.namespace[1] == "results"
+    ]
 
 
 def unpacked(value: bytes | str) -> str:
-    return ResultRecord.from_bytes(base64.b64decode(value) if isinstance(value, str) else value).text
+    return ResultRecord.from_bytes(
+        base64.b64decode(value) if isinstance(value, str) else value
+    ).text
 
 
 @contextmanager
 def opened(kind: str, folder: Path, request: Any) -> Iterator[Places]:
     history = folder / "history.db"
     if kind == "memory":
-        yield Places(checkpointer=InMemorySaver(), store=InMemoryStore(), results=MemoryResultStore(), history=history)
+        yield Places(
+            checkpointer=InMemorySaver(),
+            store=InMemoryStore(),
+            results=MemoryResultStore(),
+            history=history,
+        )
     elif kind == "sqlite":
         path = str(folder / "threads.db")
-        with SqliteSaver.from_conn_string(path) as saver, SqliteStore.from_conn_string(path) as store:
+        with (
+            SqliteSaver.from_conn_string(path) as saver,
+            SqliteStore.from_conn_string(path) as store,
+        ):
             store.setup()
             saver.setup()
-            yield Places(checkpointer=saver, store=store, results=LangGraphResultStore(store), history=history)
+            yield Places(
+                checkpointer=saver,
+                store=store,
+                results=LangGraphResultStore(store),
+                history=history,
+            )
     else:
-        dsn, url = request.getfixturevalue("postgres_dsn"), request.getfixturevalue("valkey_url")
-        with PostgresSaver.from_conn_string(dsn) as saver, PostgresStore.from_conn_string(dsn) as store:
+        dsn, url = (
+            request.getfixturevalue("postgres_dsn"),
+            request.getfixturevalue("valkey_url"),
+        )
+        with (
+            PostgresSaver.from_conn_string(dsn) as saver,
+            PostgresStore.from_conn_string(dsn) as store,
+        ):
             saver.setup()
             store.setup()
             results = RedisResultStore.from_url(url)
             results._client.flushall()
-            yield Places(checkpointer=saver, store=store, results=results, history=history)
+            yield Places(
+                checkpointer=saver, store=store, results=results, history=history
+            )
 
 
 @pytest.fixture(params=["memory", "sqlite", "servers"])
@@ -196,7 +240,10 @@ def test_the_process_keeps_no_message_of_it_either(places):
     """Nor a text that holds the secret: in what engines measured, what was compacted, and what was searched."""
     search_messages([HumanMessage(f"{SECRET} {LONG * 20}", id="m")], SECRET)
     agent = places.agent(SECRET)
-    agent.invoke({"messages": [HumanMessage(f"What about {SECRET}?")]}, {"configurable": {"thread_id": SECRET}})
+    agent.invoke(
+        {"messages": [HumanMessage(f"What about {SECRET}?")]},
+        {"configurable": {"thread_id": SECRET}},
+    )
     places.jobs.drain(PATIENCE)
     assert SECRET in repr(memos())
     forget(SECRET, **places.given())
@@ -207,12 +254,21 @@ def test_the_process_keeps_no_message_of_it_either(places):
 
 def memos() -> list[Any]:
     """What every memo of this process holds."""
-    held = [list(one._values.values()) for one in gc.get_objects() if isinstance(one, Lru)]
-    return [*held, [list(one._values) for one in gc.get_objects() if isinstance(one, Lru)]]
+    held = [
+        list(one._values.values()) for one in gc.get_objects() if isinstance(one, Lru)
+    ]
+    return [
+        *held,
+        [list(one._values) for one in gc.get_objects() if isinstance(one, Lru)],
+    ]
 
 
 def files_with(text: str, folder: Path) -> list[str]:
-    return [path.name for path in sorted(folder.iterdir()) if text.encode() in path.read_bytes()]
+    return [
+        path.name
+        for path in sorted(folder.iterdir())
+        if text.encode() in path.read_bytes()
+    ]
 
 
 def test_no_byte_stays_in_a_sqlite_file_that_is_written_anew(tmp_path, request):
@@ -229,10 +285,18 @@ def test_no_byte_stays_in_a_sqlite_file_that_is_written_anew(tmp_path, request):
 
 async def test_async_checkpointers_and_stores_are_emptied_alike(tmp_path):
     path = str(tmp_path / "threads.db")
-    async with AsyncSqliteSaver.from_conn_string(path) as saver, AsyncSqliteStore.from_conn_string(path) as store:
+    async with (
+        AsyncSqliteSaver.from_conn_string(path) as saver,
+        AsyncSqliteStore.from_conn_string(path) as store,
+    ):
         await store.setup()
         history = tmp_path / "history.db"
-        places = Places(checkpointer=saver, store=store, results=LangGraphResultStore(store), history=history)
+        places = Places(
+            checkpointer=saver,
+            store=store,
+            results=LangGraphResultStore(store),
+            history=history,
+        )
         await places.atalk(SECRET, SECRET)
         await places.atalk("other", OTHER)
         done = await aforget(SECRET, **places.given())
@@ -253,7 +317,13 @@ def test_a_summary_that_is_being_stored_meanwhile_is_deleted_afterwards():
             super().put(*args, **options)
 
     done, jobs, store = list[Forgotten](), SummaryJobs(), Slow()
-    jobs.start("key", lambda: SECRET, timeout_seconds=60, store=SummaryStore(store, "1"), thread_id="1")
+    jobs.start(
+        "key",
+        lambda: SECRET,
+        timeout_seconds=60,
+        store=SummaryStore(store, "1"),
+        thread_id="1",
+    )
     for run in list(jobs._living):
         run.ended.result(PATIENCE)
     assert [one.jobs for one in done] == [1]
@@ -265,7 +335,9 @@ def test_subgraphs_share_their_thread_and_are_forgotten_with_it():
     for thread, path in [("1", ""), ("1", "planner|writer"), ("1|planner", "")]:
         SummaryStore(store, thread, path).put("key", Written(text=f"{thread} {path}"))
     assert forget("1", store=store).summaries == 2
-    assert [json.loads(item.value["written"])["text"] for item in list_items(store)] == ["1|planner "]
+    assert [
+        json.loads(item.value["written"])["text"] for item in list_items(store)
+    ] == ["1|planner "]
 
 
 def test_a_scope_of_ones_own_names_the_results():
@@ -279,7 +351,9 @@ def test_a_scope_of_ones_own_names_the_results():
 
 def test_what_was_not_given_is_told():
     assert forget("1").not_given == ("store", "checkpointer", "results", "history")
-    assert forget("1", store=InMemoryStore(), results=MemoryResultStore()).not_given == ("checkpointer", "history")
+    assert forget(
+        "1", store=InMemoryStore(), results=MemoryResultStore()
+    ).not_given == ("checkpointer", "history")
 
 
 class NoClear:
@@ -309,6 +383,9 @@ def test_bad_input_is_refused_before_anything_is_deleted(thread, given, why):
     store.put(f"{namespace_of_results('1')}/a", b"value", 60)
     with pytest.raises(ConfigError, match=why):
         forget(
-            thread, **{"results": store, **given} if "results" not in given else {"results": [store, given["results"]]}
+            thread,
+            **{"results": store, **given}
+            if "results" not in given
+            else {"results": [store, given["results"]]},
         )
     assert len(store) == 1

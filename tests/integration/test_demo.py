@@ -30,11 +30,20 @@ def library(tmp_path):
     place = tmp_path / "library"
     (place / "deep").mkdir(parents=True)
     for number in range(6):
-        lines = [f"chapter {number} verse {i} " + "lorem ipsum " * (i % 7) for i in range(150 + 300 * number)]
-        (place / "deep" / f"book{number}.txt").write_text("\n".join(lines), encoding="utf-8")
-    (place / "endless.json").write_text("[" + "12345, " * 60_000 + "0]", encoding="utf-8")
+        lines = [
+            f"chapter {number} verse {i} " + "lorem ipsum " * (i % 7)
+            for i in range(150 + 300 * number)
+        ]
+        (place / "deep" / f"book{number}.txt").write_text(
+            "\n".join(lines), encoding="utf-8"
+        )
+    (place / "endless.json").write_text(
+        "[" + "12345, " * 60_000 + "0]", encoding="utf-8"
+    )
     (place / "latin.txt").write_bytes(b"caf\xe9 na\xefve\r\n" * 400)
-    (place / "[bold]x.txt").write_text("[red]markup :smile: \x1b[31m\u2028\x85\n" * 500, encoding="utf-8")
+    (place / "[bold]x.txt").write_text(
+        "[red]markup :smile: \x1b[31m\u2028\x85\n" * 500, encoding="utf-8"
+    )
     (place / "image.bin").write_bytes(b"\0\1\2" * 5_000)
     (place / ".env").write_text("SECRET=1", encoding="utf-8")
     (tmp_path / "outside.txt").write_text("not for you", encoding="utf-8")
@@ -57,7 +66,9 @@ def _with_texts(kind, text_of):
 
     def changed(messages):
         return [
-            message.model_copy(update={"content": text_of(message)}) if isinstance(message, kind) else message
+            message.model_copy(update={"content": text_of(message)})
+            if isinstance(message, kind)
+            else message
             for message in messages
         ]
 
@@ -69,20 +80,38 @@ def test_the_default_run_tells_two_stories_and_ends_with_what_was_checked(capsys
     assert main(["demo"]) == 0
     out = capsys.readouterr().out
     assert ("FAILED" in out, "WRONG" in out, "\x1b" in out) == (False, False, False)
-    steps = [len(re.findall(r"^ +\d+ [a-z.]{20,} ", turn, re.MULTILINE)) for turn in out.split("\nTurn ")[1:]]
+    steps = [
+        len(re.findall(r"^ +\d+ [a-z.]{20,} ", turn, re.MULTILINE))
+        for turn in out.split("\nTurn ")[1:]
+    ]
     assert max(steps) > 10
     assert " 4 x search(" in out
     assert out.index("\nLong work: ") < out.index("\nLarge results: ")
     assert len(re.findall(r"~ compacted [\d,]+ -> [\d,]+ tokens: .*\(.+\)", out)) > 5
     assert out.count("verified, rule kept") == out.count("\nTurn ") > 10
-    sent, whole = (int(re.search(rf"{name} +([\d,]+)", out)[1].replace(",", "")) for name in ("in all", "each time"))
+    sent, whole = (
+        int(re.search(rf"{name} +([\d,]+)", out)[1].replace(",", ""))
+        for name in ("in all", "each time")
+    )
     assert whole > 4 * sent
     assert out.endswith("\nAll 11 claims that were checked hold.\n")
 
 
 @pytest.mark.parametrize(("window", "seed"), [(2048, 1), (16384, 2)])
-def test_every_story_holds_in_other_windows_and_on_other_questions(library, window, seed, capsys):
-    arguments = ["demo", "--all", str(library), "--window", str(window), "--steps", "20", "--seed", str(seed)]
+def test_every_story_holds_in_other_windows_and_on_other_questions(
+    library, window, seed, capsys
+):
+    arguments = [
+        "demo",
+        "--all",
+        str(library),
+        "--window",
+        str(window),
+        "--steps",
+        "20",
+        "--seed",
+        str(seed),
+    ]
     assert main(arguments) == 0
     out = capsys.readouterr().out
     assert ("WRONG" in out, out.count("Window ")) == (False, 4)
@@ -92,15 +121,35 @@ def test_every_story_holds_in_other_windows_and_on_other_questions(library, wind
 @pytest.mark.parametrize(
     ("lose", "failures"),
     [
-        (lambda messages: [m for m in messages if not isinstance(m, HumanMessage)], [TRUTH, KEPT_RULE]),
-        (_with_texts(HumanMessage, lambda m: m.text.replace(RULE[:20], "").replace(RULE[20:], "")), [KEPT_RULE]),
-        (_with_texts(ToolMessage, lambda _: "[Tool result cleared: 12 characters; still in the history.]"), [TRUTH]),
+        (
+            lambda messages: [m for m in messages if not isinstance(m, HumanMessage)],
+            [TRUTH, KEPT_RULE],
+        ),
+        (
+            _with_texts(
+                HumanMessage,
+                lambda m: m.text.replace(RULE[:20], "").replace(RULE[20:], ""),
+            ),
+            [KEPT_RULE],
+        ),
+        (
+            _with_texts(
+                ToolMessage,
+                lambda _: "[Tool result cleared: 12 characters; still in the history.]",
+            ),
+            [TRUTH],
+        ),
         (_with_texts(ToolMessage, lambda m: re.sub(r"\d", "7", m.text)), [TRUTH]),
         (_with_texts(AIMessage, lambda m: "" if m.tool_calls else m.text), [TRUTH]),
-        (lambda messages: [m for m in messages if not isinstance(m, ToolMessage)], [TRUTH]),
+        (
+            lambda messages: [m for m in messages if not isinstance(m, ToolMessage)],
+            [TRUTH],
+        ),
     ],
 )
-def test_what_a_model_cannot_see_fails_visibly(library, lose, failures, capsys, monkeypatch):
+def test_what_a_model_cannot_see_fails_visibly(
+    library, lose, failures, capsys, monkeypatch
+):
     """A lost question, rule, result or note, and garbled results, break a claim."""
     monkeypatch.setattr(stories, "explore", _seeing(explore, lose))
     screen = Screen.standard()
@@ -111,23 +160,46 @@ def test_what_a_model_cannot_see_fails_visibly(library, lose, failures, capsys, 
 
 def _garbled_data(message):
     before, mark, data = message.text.partition("<data ")
-    return before + mark + re.sub(r"\d+(?=\n|\}|,)", "7", data.partition("</data ")[0]) + "</data "
+    return (
+        before
+        + mark
+        + re.sub(r"\d+(?=\n|\}|,)", "7", data.partition("</data ")[0])
+        + "</data "
+    )
 
 
 def test_a_story_with_wrong_pages_tools_or_counts_fails(library, monkeypatch):
     folder, screen = Folder.open(library), Screen.standard()
-    monkeypatch.setattr(stories, "read_rows", _seeing(stories.read_rows, _with_texts(ToolMessage, _garbled_data)))
+    monkeypatch.setattr(
+        stories,
+        "read_rows",
+        _seeing(stories.read_rows, _with_texts(ToolMessage, _garbled_data)),
+    )
     assert _failed(stories.large_results(screen, window=WINDOW, rows=300)) == [TRUTH]
-    monkeypatch.setattr(stories, "PRICES", {"offline-small": "10", "offline-large": "1"})
-    assert _failed(stories.choices(screen, folder, window=WINDOW)) == ["each request fits the model it went to"]
+    monkeypatch.setattr(
+        stories, "PRICES", {"offline-small": "10", "offline-large": "1"}
+    )
+    assert _failed(stories.choices(screen, folder, window=WINDOW)) == [
+        "each request fits the model it went to"
+    ]
     monkeypatch.setattr(stories, "count_lines", lambda *_: f"1 {stories.COUNTED}")
-    assert _failed(stories.any_size(screen, folder, window=WINDOW)) == ["the answer is true"]
+    assert _failed(stories.any_size(screen, folder, window=WINDOW)) == [
+        "the answer is true"
+    ]
 
 
-def test_a_smaller_true_window_is_recovered_from_and_counted(library, capsys, monkeypatch):
+def test_a_smaller_true_window_is_recovered_from_and_counted(
+    library, capsys, monkeypatch
+):
     """The provider refuses what the package thought would fit; the run goes on and says so."""
-    monkeypatch.setattr(stories, "offline", lambda *_: ScriptedChatModel(window=5000, max_tokens=1024, script=explore))
-    claims = stories.long_work(Screen.standard(), Folder.open(library), window=WINDOW, steps=30)
+    monkeypatch.setattr(
+        stories,
+        "offline",
+        lambda *_: ScriptedChatModel(window=5000, max_tokens=1024, script=explore),
+    )
+    claims = stories.long_work(
+        Screen.standard(), Folder.open(library), window=WINDOW, steps=30
+    )
     assert _failed(claims) == []
     assert re.search("[1-9] refused, sent again smaller", claims[0].figure)
     assert "the provider refused the request" in capsys.readouterr().out
@@ -138,28 +210,44 @@ def test_an_orphan_and_a_request_without_its_question_are_noticed():
     recorder.question = "Where?"
     messages = [HumanMessage("Where ?"), ToolMessage("lost", tool_call_id="x")]
     ScriptedChatModel(strict=False).invoke(messages, {"callbacks": [recorder]})
-    assert (recorder.faults, recorder.without_question) == (["tool result 'x' answers no call"], 1)
+    assert (recorder.faults, recorder.without_question) == (
+        ["tool result 'x' answers no call"],
+        1,
+    )
     assert recorder.sizes == [count_tokens(messages)]
 
 
 @pytest.mark.parametrize("term", stories.TERMS)
 def test_what_stands_around_the_parts_is_not_counted(library, monkeypatch, term):
-    (library / "marks.txt").write_text("<document from='a'>\nthe import with a return\n</document>\n" * 90)
+    (library / "marks.txt").write_text(
+        "<document from='a'>\nthe import with a return\n</document>\n" * 90
+    )
     monkeypatch.setattr(stories, "TERMS", (term,))
-    assert _failed(stories.any_size(Screen.standard(), Folder.open(library), window=2048)) == []
+    assert (
+        _failed(stories.any_size(Screen.standard(), Folder.open(library), window=2048))
+        == []
+    )
 
 
 def _call(place, name, **args):
     """The message that the agent's tool node would add."""
     tools = {tool.name: tool for tool in Folder.open(place).tools()}
-    return tools[name].invoke({"type": "tool_call", "name": name, "id": "1", "args": args})
+    return tools[name].invoke(
+        {"type": "tool_call", "name": name, "id": "1", "args": args}
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "args", "reason"),
     [
-        *(("read_file", {"path": path}, "no file") for path in ("../outside.txt", "/etc/passwd", "link.txt", "a\0b")),
-        *(("search", {"path": path, "pattern": "."}, "nothing at") for path in ("deep/../../outside.txt", "loop/.env")),
+        *(
+            ("read_file", {"path": path}, "no file")
+            for path in ("../outside.txt", "/etc/passwd", "link.txt", "a\0b")
+        ),
+        *(
+            ("search", {"path": path, "pattern": "."}, "nothing at")
+            for path in ("deep/../../outside.txt", "loop/.env")
+        ),
         ("read_file", {"path": ".env"}, "no file"),
         ("read_file", {"path": "image.bin"}, "no file"),
         ("search", {"pattern": "("}, "no regular expression"),
@@ -175,7 +263,10 @@ def test_what_a_tool_refuses_is_a_tool_error_with_a_reason(library, name, args, 
 
 def test_results_say_what_they_cover(library):
     """The last line of each result holds its totals, long lines are cut, bad bytes are readable."""
-    assert _call(library, "list_files", order="size", limit=1).text.split("\n")[1] == "[1 of 9 files]"
+    assert (
+        _call(library, "list_files", order="size", limit=1).text.split("\n")[1]
+        == "[1 of 9 files]"
+    )
     read = partial(_call, library, "read_file", last_line=1)
     assert read(path="latin.txt").text == "1: caf\ufffd na\ufffdve\n[lines 1-1 of 400]"
     assert len(read(path="endless.json").text) < 500
@@ -187,11 +278,21 @@ def test_a_tool_that_is_not_shown_is_searched_for_once():
     """A model calls only what its request shows."""
     model = ScriptedChatModel(script=explore)
     question = HumanMessage("Which of these files has the most lines with `a`: `b, c`?")
-    shown = [{"type": "function", "function": {"name": name}} for name in ("search_tools", "list_files")]
+    shown = [
+        {"type": "function", "function": {"name": name}}
+        for name in ("search_tools", "list_files")
+    ]
     searched = model.bind(tools=shown).invoke([question])
-    assert [(call["name"], call["args"]) for call in searched.tool_calls] == [("search_tools", {"query": "search"})]
-    found = ToolMessage("- search", name="search_tools", tool_call_id=searched.tool_calls[0]["id"])
-    assert model.bind(tools=shown).invoke([question, searched, found]).text == "I cannot see the tool search."
+    assert [(call["name"], call["args"]) for call in searched.tool_calls] == [
+        ("search_tools", {"query": "search"})
+    ]
+    found = ToolMessage(
+        "- search", name="search_tools", tool_call_id=searched.tool_calls[0]["id"]
+    )
+    assert (
+        model.bind(tools=shown).invoke([question, searched, found]).text
+        == "I cannot see the tool search."
+    )
     assert model.invoke("Who?").text == "I cannot see a question that I understand."
 
 
@@ -200,13 +301,19 @@ def test_the_changed_cursor_is_well_formed_and_refused():
     guard = ToolResultGuard()
     rows = [{"id": n, "text": f"word {n * n} " * 9} for n in range(600)]
     page = guard.output(json.dumps(rows), "fetch_rows", {})
-    cursor = stories.newest_cursor([ToolMessage(page, name="fetch_rows", tool_call_id="1")])
+    cursor = stories.newest_cursor(
+        [ToolMessage(page, name="fetch_rows", tool_call_id="1")]
+    )
     assert guard.read(cursor)
     with pytest.raises(CursorTamperedError, match="was changed, or belongs to another"):
         guard.read(stories.changed(cursor))
 
 
-@given(text=st.lists(st.sampled_from([*"[]/\\x \n", "red", "\x1b", "\u202e", ":smile:"]), max_size=60).map("".join))
+@given(
+    text=st.lists(
+        st.sampled_from([*"[]/\\x \n", "red", "\x1b", "\u202e", ":smile:"]), max_size=60
+    ).map("".join)
+)
 def test_text_of_files_cannot_change_the_screen(text):
     """Markup and control characters are printed, not obeyed."""
     written = StringIO()
@@ -218,7 +325,11 @@ def test_text_of_files_cannot_change_the_screen(text):
 def _screen(written, **options):
     from rich.console import Console
 
-    return Screen(console=Console(file=written, width=200, highlight=False, emoji=False, **options))
+    return Screen(
+        console=Console(
+            file=written, width=200, highlight=False, emoji=False, **options
+        )
+    )
 
 
 @given(
@@ -236,12 +347,20 @@ def test_a_gauge_fills_its_width_whatever_the_sizes(sizes, limit, width):
         "history_tokens",
         "reserved_tokens",
     )
-    report = dict(zip(keys, sizes, strict=True)) | {"input_limit": limit, "total_tokens": sum(sizes[:6])}
+    report = dict(zip(keys, sizes, strict=True)) | {
+        "input_limit": limit,
+        "total_tokens": sum(sizes[:6]),
+    }
     cells = sum(len(text) for text, _ in bar(report, width, is_plain=True))
     assert cells == (width if sum(sizes) + limit else 0)
 
 
 def test_a_terminal_gets_colors(library):
     written = StringIO()
-    stories.long_work(_screen(written, force_terminal=True), Folder.open(library), window=WINDOW, steps=3)
+    stories.long_work(
+        _screen(written, force_terminal=True),
+        Folder.open(library),
+        window=WINDOW,
+        steps=3,
+    )
     assert "\x1b[32m\u2588" in written.getvalue()

@@ -15,9 +15,27 @@ FORMS = sorted((ROOT / ".github").rglob("*.yml"))
 
 
 def build(folder, config=ROOT / "mkdocs.yml"):
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--config-file", str(config), "--site-dir", folder]
+    command = [
+        sys.executable,
+        "-m",
+        "mkdocs",
+        "build",
+        "--strict",
+        "--config-file",
+        str(config),
+        "--site-dir",
+        folder,
+    ]
     settings = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT)}
-    return subprocess.run(command, cwd=ROOT, env=settings, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(
+        command,
+        cwd=ROOT,
+        env=settings,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
 
 
 def test_the_site_is_built_without_a_warning_and_fetches_nothing(tmp_path):
@@ -27,14 +45,19 @@ def test_the_site_is_built_without_a_warning_and_fetches_nothing(tmp_path):
     page = (tmp_path / "site" / "reference" / "engine" / "index.html").read_text()
     assert "ContextEngine" in page
     assert "fonts.googleapis" not in (tmp_path / "site" / "index.html").read_text()
-    assert "no-run" not in (tmp_path / "site" / "howto" / "compaction" / "index.html").read_text()
+    assert (
+        "no-run"
+        not in (tmp_path / "site" / "howto" / "compaction" / "index.html").read_text()
+    )
 
 
 def test_a_link_that_leads_nowhere_fails_the_build(tmp_path):
     pytest.importorskip("mkdocstrings", reason="the group docs is not installed")
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "index.md").write_text("# Here\n\n[there](there.md)\n")
-    (tmp_path / "mkdocs.yml").write_text("site_name: planted\nvalidation: {links: {not_found: warn}}\n")
+    (tmp_path / "mkdocs.yml").write_text(
+        "site_name: planted\nvalidation: {links: {not_found: warn}}\n"
+    )
     result = build(str(tmp_path / "site"), tmp_path / "mkdocs.yml")
     assert result.returncode != 0
     assert "there.md" in result.stderr
@@ -43,7 +66,9 @@ def test_a_link_that_leads_nowhere_fails_the_build(tmp_path):
 @pytest.mark.parametrize("path", FORMS, ids=lambda path: path.name)
 def test_workflows_and_issue_forms_are_well_formed(path):
     read = yaml.safe_load(path.read_text(encoding="utf-8"))
-    needed = {"jobs"} if path.parent.name == "workflows" else {"name", "description", "body"}
+    needed = (
+        {"jobs"} if path.parent.name == "workflows" else {"name", "description", "body"}
+    )
     assert needed <= read.keys()
 
 

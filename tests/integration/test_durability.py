@@ -10,7 +10,16 @@ from structlog.testing import capture_logs
 from langchain_ctxwin.core import RECORD_ID
 from langchain_ctxwin.testing import request_faults
 from support.checkpoints import async_sqlite_saver
-from support.desk import CONFIG, TOOLS, agent_of, answered, ask, not_json, payloads, state_of
+from support.desk import (
+    CONFIG,
+    TOOLS,
+    agent_of,
+    answered,
+    ask,
+    not_json,
+    payloads,
+    state_of,
+)
 from support.fakes import ScriptedChatModel, tool_loop
 from support.killing import KILL_POINTS, check_resume
 from support.oracle import exact_count
@@ -18,7 +27,9 @@ from support.oracle import exact_count
 pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
 
 LIMIT = 1500
-QUESTIONS = [f"Question {number}: what is behind door {number}?" for number in range(10)]
+QUESTIONS = [
+    f"Question {number}: what is behind door {number}?" for number in range(10)
+]
 
 
 def scripted():
@@ -64,17 +75,23 @@ def ask_and_check(agent, model, question, config=CONFIG):
     assert sum(request.refused for request in model.requests[before:]) <= 1
     for request in model.requests[before:]:
         assert request_faults(request.messages) == []
-        assert [m.text for m in request.messages if m.type == "human" and m.id != RECORD_ID][-1] == question
+        assert [
+            m.text for m in request.messages if m.type == "human" and m.id != RECORD_ID
+        ][-1] == question
     assert answered(agent)
     return [log["fault"] for log in logs if log["event"] == "context.session_mended"]
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-async def test_a_restart_at_every_turn_changes_nothing(is_async, tmp_path, open_sqlite, plain_state, control):
+async def test_a_restart_at_every_turn_changes_nothing(
+    is_async, tmp_path, open_sqlite, plain_state, control
+):
     model = scripted()
     for question in QUESTIONS:
         if is_async:
-            async with async_sqlite_saver(tmp_path / "async.sqlite", strict=True) as saver:
+            async with async_sqlite_saver(
+                tmp_path / "async.sqlite", strict=True
+            ) as saver:
                 agent = agent_of(model, LIMIT, checkpointer=saver)
                 await agent.ainvoke(ask(question), CONFIG)
                 report = (await agent.aget_state(CONFIG)).values["context_report"]
@@ -90,7 +107,9 @@ async def test_a_restart_at_every_turn_changes_nothing(is_async, tmp_path, open_
 
 def test_each_request_extends_the_one_before_unless_something_was_compacted(control):
     requests, state = control
-    breaks = sum(later[: len(earlier)] != earlier for earlier, later in pairwise(requests))
+    breaks = sum(
+        later[: len(earlier)] != earlier for earlier, later in pairwise(requests)
+    )
     assert 1 <= breaks <= state["context_report"]["compactions"] < len(requests) / 4
 
 
@@ -100,7 +119,9 @@ def test_every_checkpoint_holds_json_and_messages_only(thread):
     assert len(checkpoints) > 4 * len(QUESTIONS)
     assert [place for values in checkpoints for place in not_json(values)] == []
     assert [values for values in checkpoints if "llm_input_messages" in values] == []
-    assert list(not_json({"context_view": {"start": (1, 2)}})) == ["state.context_view.start: tuple"]
+    assert list(not_json({"context_view": {"start": (1, 2)}})) == [
+        "state.context_view.start: tuple"
+    ]
 
 
 def test_every_update_of_a_node_is_json_before_it_is_saved(open_sqlite):
@@ -111,9 +132,22 @@ def test_every_update_of_a_node_is_json_before_it_is_saved(open_sqlite):
         for update in agent.stream(ask(question), CONFIG, stream_mode="updates"):
             ((node, values),) = update.items()
             writers |= {node} if values else set()
-            places += not_json({key: value for key, value in (values or {}).items() if key not in message_keys}, node)
+            places += not_json(
+                {
+                    key: value
+                    for key, value in (values or {}).items()
+                    if key not in message_keys
+                },
+                node,
+            )
     assert places == []
-    assert writers == {"budget_check", "maybe_summarize", "build_messages", "agent", "tools"}
+    assert writers == {
+        "budget_check",
+        "maybe_summarize",
+        "build_messages",
+        "agent",
+        "tools",
+    }
 
 
 @pytest.mark.parametrize("point", KILL_POINTS)
@@ -128,32 +162,59 @@ def test_an_edited_message_of_the_view_is_shown_as_edited(open_sqlite, words):
     agent = agent_of(model, LIMIT, checkpointer=open_sqlite(strict=True))
     for question in QUESTIONS[:2]:
         agent.invoke(ask(question), CONFIG)
-    shown = [message for message in state_of(agent)["messages"] if message.type == "ai" and message.text]
-    agent.update_state(CONFIG, {"messages": [AIMessage("edited " * words, id=shown[0].id)]})
+    shown = [
+        message
+        for message in state_of(agent)["messages"]
+        if message.type == "ai" and message.text
+    ]
+    agent.update_state(
+        CONFIG, {"messages": [AIMessage("edited " * words, id=shown[0].id)]}
+    )
     assert ask_and_check(agent, model, "And now?") == []
-    assert [message.text for message in state_of(agent)["messages"]].count("edited " * words) == 1
-    edited = [m.text for request in model.requests[-3:] for m in request.messages if m.text.startswith("edited")]
+    assert [message.text for message in state_of(agent)["messages"]].count(
+        "edited " * words
+    ) == 1
+    edited = [
+        m.text
+        for request in model.requests[-3:]
+        for m in request.messages
+        if m.text.startswith("edited")
+    ]
     assert set(edited) == ({"edited " * words} if words == 4 else set(edited))
-    assert shown[0].text not in [message.text for message in model.requests[-1].messages]
+    assert shown[0].text not in [
+        message.text for message in model.requests[-1].messages
+    ]
 
 
 def test_removing_what_left_the_view_moves_the_view_with_it(thread):
     agent, model = thread
     before = state_of(agent)
     start = before["context_view"]["start"]
-    gone = [message for message in before["messages"][1 : start["index"]] if message.type != "ai"][:4]
-    agent.update_state(CONFIG, {"messages": [RemoveMessage(id=message.id) for message in gone]})
+    gone = [
+        message
+        for message in before["messages"][1 : start["index"]]
+        if message.type != "ai"
+    ][:4]
+    agent.update_state(
+        CONFIG, {"messages": [RemoveMessage(id=message.id) for message in gone]}
+    )
     with capture_logs() as logs:
         updates = list(agent.stream(ask("And now?"), CONFIG, stream_mode="updates"))
     checked = updates[0]["budget_check"]
-    assert checked["context_view"]["start"] == {"id": start["id"], "index": start["index"] - len(gone)}
+    assert checked["context_view"]["start"] == {
+        "id": start["id"],
+        "index": start["index"] - len(gone),
+    }
     assert "context_summary" not in checked
     assert [log["fault"] for log in logs if "fault" in log] == [
         "what had left the view was edited or removed: summary and record were dropped"
     ]
     assert ask_and_check(agent, model, "And then?") == []
     after = state_of(agent)
-    assert after["messages"][after["context_view"]["start"]["index"]].id == after["context_view"]["start"]["id"]
+    assert (
+        after["messages"][after["context_view"]["start"]["index"]].id
+        == after["context_view"]["start"]["id"]
+    )
 
 
 def test_removing_the_start_of_the_view_makes_the_plan_again(thread):
@@ -161,7 +222,9 @@ def test_removing_the_start_of_the_view_makes_the_plan_again(thread):
     start = state_of(agent)["context_view"]["start"]
     agent.update_state(CONFIG, {"messages": [RemoveMessage(id=start["id"])]})
     faults = ask_and_check(agent, model, "And now?")
-    assert faults == ["the start of the view is no longer in the history: view, summary and anchor were dropped"]
+    assert faults == [
+        "the start of the view is no longer in the history: view, summary and anchor were dropped"
+    ]
     view = state_of(agent)["context_view"]
     assert view["start"]["id"] != start["id"]
 
@@ -169,14 +232,22 @@ def test_removing_the_start_of_the_view_makes_the_plan_again(thread):
 def test_forks_and_time_travel_keep_each_branch_valid(thread):
     agent, model = thread
     main = agent.get_state(CONFIG)
-    ends = [snapshot for snapshot in agent.get_state_history(CONFIG) if not snapshot.next]
+    ends = [
+        snapshot for snapshot in agent.get_state_history(CONFIG) if not snapshot.next
+    ]
     for past in (ends[-2], ends[len(ends) // 2], ends[1]):
         assert ask_and_check(agent, model, "Or instead?", past.config) == []
         branch = state_of(agent)
-        texts = [message.text for message in branch["messages"] if message.type == "human"]
+        texts = [
+            message.text for message in branch["messages"] if message.type == "human"
+        ]
         assert texts == [*QUESTIONS[: len(past.values["messages"]) // 8], "Or instead?"]
     assert ask_and_check(agent, model, "Where were we?", main.config) == []
-    texts = [message.text for message in state_of(agent)["messages"] if message.type == "human"]
+    texts = [
+        message.text
+        for message in state_of(agent)["messages"]
+        if message.type == "human"
+    ]
     assert texts == [*QUESTIONS, "Where were we?"]
 
 

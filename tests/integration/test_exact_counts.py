@@ -21,22 +21,40 @@ pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
 WINDOW = 2048
 TURNS = 30
 STORY = "The river ran past the mill, and the miller's daughter counted the boats. " * 8
-WORDY = {"temperature": 1.0, "seed": 1}  # at temperature 0 random weights say nothing but line breaks
+WORDY = {
+    "temperature": 1.0,
+    "seed": 1,
+}  # at temperature 0 random weights say nothing but line breaks
 CLOSE = 0.01  # of the reported size, for the typical request
 FEW = 4  # counts of a conversation that is several windows long
 FARTHEST = 0.05  # of the input limit, for every request after the first: a record is denser than what was reported
-EMPTIEST = 0.25  # of the input limit: what a compaction keeps of the history and the prompt
+EMPTIEST = (
+    0.25  # of the input limit: what a compaction keeps of the history and the prompt
+)
 
 
 def questions(turns=TURNS):
-    return [f"Question {number}: what is behind door {number}?" for number in range(turns)]
+    return [
+        f"Question {number}: what is behind door {number}?" for number in range(turns)
+    ]
 
 
 def assert_close(pairs):
     """Check all counts after the first answer, and that compactions leave the window neither empty nor full."""
-    sizes = [(report, reply.usage_metadata["input_tokens"]) for report, reply in pairs[1:]]
-    assert median(abs(report["total_tokens"] / size - 1) for report, size in sizes) <= CLOSE
-    assert max(abs(report["total_tokens"] - size) / report["input_limit"] for report, size in sizes) <= FARTHEST
+    sizes = [
+        (report, reply.usage_metadata["input_tokens"]) for report, reply in pairs[1:]
+    ]
+    assert (
+        median(abs(report["total_tokens"] / size - 1) for report, size in sizes)
+        <= CLOSE
+    )
+    assert (
+        max(
+            abs(report["total_tokens"] - size) / report["input_limit"]
+            for report, size in sizes
+        )
+        <= FARTHEST
+    )
     used = [report["utilization"] for report, _ in pairs if report["compactions"]]
     assert EMPTIEST < min(used) <= max(used) <= 1
 
@@ -58,8 +76,14 @@ def test_llama_counts_are_close_and_nothing_is_refused(start_llama):
     """In a window that is stated right, by the estimator for models of unknown tokenizers."""
     server = start_llama(WINDOW)
     engine = engine_for("tiny", WINDOW, info={"max_output_tokens": 64})
-    agent = chat_on(engine, scripted(server.chat_model(**WORDY).bind_tools(TOOLS)), tools=TOOLS)
-    pairs = [pair for question in questions() for pair in reports_before_calls(agent, question)]
+    agent = chat_on(
+        engine, scripted(server.chat_model(**WORDY).bind_tools(TOOLS)), tools=TOOLS
+    )
+    pairs = [
+        pair
+        for question in questions()
+        for pair in reports_before_calls(agent, question)
+    ]
     assert len(pairs) == len(server.sent) == 2 * TURNS
     assert_close(pairs)
 
@@ -67,8 +91,16 @@ def test_llama_counts_are_close_and_nothing_is_refused(start_llama):
 def test_gemini_counts_are_close_and_nothing_is_refused():
     """Tool definitions, parallel calls and their results included."""
     with GeminiServer(input_limit=3000, policy=tool_loop(steps=1)) as server:
-        agent = chat_on(engine_for("gemini-test", 3000), server.chat_model().bind_tools(TOOLS), tools=TOOLS)
-        pairs = [pair for question in questions() for pair in reports_before_calls(agent, question)]
+        agent = chat_on(
+            engine_for("gemini-test", 3000),
+            server.chat_model().bind_tools(TOOLS),
+            tools=TOOLS,
+        )
+        pairs = [
+            pair
+            for question in questions()
+            for pair in reports_before_calls(agent, question)
+        ]
     assert refusals(server) == []
     assert len(server.requests) == len(pairs) == 2 * TURNS
     assert_close(pairs)
@@ -79,12 +111,16 @@ def counted_agent(server, limit, *, counter=None):
     model = server.chat_model()
     # This server limits the input alone; and a summary would be due before the window is full.
     config = ContextConfig(output_reserve=0, summarize="off")
-    engine = engine_for("gemini-test", limit, counter=counter or GeminiCounter(model), config=config)
+    engine = engine_for(
+        "gemini-test", limit, counter=counter or GeminiCounter(model), config=config
+    )
     return chat_on(engine, model.bind_tools(TOOLS), tools=TOOLS)
 
 
 def asked(server):
-    return [request.tokens for request in server.requests if request.method == "countTokens"]
+    return [
+        request.tokens for request in server.requests if request.method == "countTokens"
+    ]
 
 
 def test_the_provider_is_asked_only_where_the_estimate_leaves_a_doubt():
@@ -101,13 +137,23 @@ def test_the_provider_is_asked_only_where_the_estimate_leaves_a_doubt():
 def told():
     """Return a history whose size an estimate knows within a third."""
     lines = (f"Part {number}. {STORY}" for number in range(6))
-    return {"messages": [message for line in lines for message in (("user", line), ("assistant", "I see."))][:-1]}
+    return {
+        "messages": [
+            message
+            for line in lines
+            for message in (("user", line), ("assistant", "I see."))
+        ][:-1]
+    }
 
 
 def size_of_told():
     """Return the true size of the first request with that history."""
     with GeminiServer(policy=answer("Noted.")) as server:
-        chat_on(engine_for("any", 100_000), server.chat_model().bind_tools(TOOLS), tools=TOOLS).invoke(told(), CONFIG)
+        chat_on(
+            engine_for("any", 100_000),
+            server.chat_model().bind_tools(TOOLS),
+            tools=TOOLS,
+        ).invoke(told(), CONFIG)
     return server.requests[0].tokens
 
 
@@ -120,8 +166,13 @@ async def test_the_providers_count_decides_about_a_first_request(way, over):
         agent = counted_agent(server, size - over)
         await run(agent, way)
     assert asked(server)[0] == size
-    assert [request.status for request in server.requests if request.method != "countTokens"] == [200]
-    assert (server.largest_tokens == size, server.largest_tokens <= size - over) == (not over, True)
+    assert [
+        request.status for request in server.requests if request.method != "countTokens"
+    ] == [200]
+    assert (server.largest_tokens == size, server.largest_tokens <= size - over) == (
+        not over,
+        True,
+    )
     assert state_of(agent)["context_report"]["compactions"] == over
 
 
@@ -131,11 +182,22 @@ def test_a_model_given_to_the_nodes_is_the_one_that_the_counter_asks():
     with GeminiServer(input_limit=size, policy=answer("Noted.")) as server:
         model = server.chat_model()
         config = ContextConfig(summarize="off")
-        engine = ContextEngine(ModelLimits(max_input_tokens=size), counter=GeminiCounter(model), config=config)
+        engine = ContextEngine(
+            ModelLimits(max_input_tokens=size),
+            counter=GeminiCounter(model),
+            config=config,
+        )
         agent = chat_on(engine, model.bind_tools(TOOLS), tools=TOOLS, model=model)
         ((report, reply),) = reports_before_calls(agent, told())
-    assert [request.method for request in server.requests] == ["countTokens", "generateContent"]
-    assert (report["counted_by"], report["total_tokens"], report["over_by"]) == ("exact", size, 0)
+    assert [request.method for request in server.requests] == [
+        "countTokens",
+        "generateContent",
+    ]
+    assert (report["counted_by"], report["total_tokens"], report["over_by"]) == (
+        "exact",
+        size,
+        0,
+    )
     assert reply.usage_metadata["input_tokens"] == size
 
 
@@ -147,17 +209,31 @@ async def run(agent, way, given=None):
 
 
 @pytest.mark.parametrize("way", ["invoke", "ainvoke"])
-@pytest.mark.parametrize("fault", [{"status": 503}, {"held": True}], ids=["down", "hanging"])
+@pytest.mark.parametrize(
+    "fault", [{"status": 503}, {"held": True}], ids=["down", "hanging"]
+)
 async def test_without_the_count_endpoint_the_estimate_stands(way, fault):
     """The turn goes on, the request is compacted on the upper bound, and the trouble is logged once."""
     size = size_of_told()
-    with Replies({}, **fault) as endpoint, GeminiServer(input_limit=size, policy=answer("Noted.")) as server:
-        model = ChatGoogleGenerativeAI(model="gemini-test", google_api_key="x", base_url=endpoint.url, max_retries=1)
-        agent = counted_agent(server, size, counter=GeminiCounter(model, timeout_seconds=0.2))
+    with (
+        Replies({}, **fault) as endpoint,
+        GeminiServer(input_limit=size, policy=answer("Noted.")) as server,
+    ):
+        model = ChatGoogleGenerativeAI(
+            model="gemini-test",
+            google_api_key="x",
+            base_url=endpoint.url,
+            max_retries=1,
+        )
+        agent = counted_agent(
+            server, size, counter=GeminiCounter(model, timeout_seconds=0.2)
+        )
         with capture_logs() as logs:
             await run(agent, way)
             await run(agent, way, ask("And then?"))
-    assert [log["event"] for log in logs].count("count.failed") == len(endpoint.asked) == 1
+    assert (
+        [log["event"] for log in logs].count("count.failed") == len(endpoint.asked) == 1
+    )
     assert [request.status for request in server.requests] == [200, 200]
     assert state_of(agent)["context_report"]["compactions"] == 1
 
@@ -166,8 +242,16 @@ async def test_asking_does_not_block_the_event_loop():
     """While the endpoint thinks, the loop runs: here it is the loop that lets the endpoint answer."""
     size = size_of_told()
     counted = Replies({"totalTokens": size}, held=True)
-    with counted as endpoint, GeminiServer(input_limit=size, policy=answer("Noted.")) as server:
-        model = ChatGoogleGenerativeAI(model="gemini-test", google_api_key="x", base_url=endpoint.url, max_retries=1)
+    with (
+        counted as endpoint,
+        GeminiServer(input_limit=size, policy=answer("Noted.")) as server,
+    ):
+        model = ChatGoogleGenerativeAI(
+            model="gemini-test",
+            google_api_key="x",
+            base_url=endpoint.url,
+            max_retries=1,
+        )
         agent = counted_agent(server, size, counter=GeminiCounter(model))
         turn = asyncio.create_task(agent.ainvoke(told(), CONFIG))
         while not (counted.asked or turn.done()):  # noqa: ASYNC110  # the endpoint is another thread's
@@ -187,12 +271,18 @@ async def test_a_stream_without_usage_fits_by_estimates(start_llama):
         if number % 2:
             await agent.ainvoke(ask(f"Part {number}. {STORY}"), config)
         else:
-            _ = list(agent.stream(ask(f"Part {number}. {STORY}"), config, stream_mode="messages"))
+            _ = list(
+                agent.stream(
+                    ask(f"Part {number}. {STORY}"), config, stream_mode="messages"
+                )
+            )
     state = state_of(agent)
     sizes = [server.count(request) for request in calls.requests]
     assert (len(sizes), calls.errors) == (20, [])
     assert max(sizes) <= WINDOW - 64
-    assert [message.usage_metadata for message in state["messages"] if message.type == "ai"] == [None] * 20
+    assert [
+        message.usage_metadata for message in state["messages"] if message.type == "ai"
+    ] == [None] * 20
     assert 1 <= state["context_report"]["compactions"] <= 20 / 3
     assert "anchor" not in state["context_counts"]
 
@@ -206,14 +296,22 @@ class NoUsage(Calls):
 
 BAD_COUNTERS = {
     "raises": (lambda _: 1 / 0, ["ZeroDivisionError"]),
-    "negative": (lambda messages: -len(messages), ["returned a negative or endless number"]),
+    "negative": (
+        lambda messages: -len(messages),
+        ["returned a negative or endless number"],
+    ),
 }
 
 
-@pytest.mark.parametrize(("counter", "reasons"), BAD_COUNTERS.values(), ids=BAD_COUNTERS)
+@pytest.mark.parametrize(
+    ("counter", "reasons"), BAD_COUNTERS.values(), ids=BAD_COUNTERS
+)
 def test_a_counter_that_fails_costs_one_event_and_no_turn(counter, reasons):
     """What it cannot count is estimated, in prices and in summaries alike."""
-    with GeminiServer(input_limit=WINDOW, policy=answer("Noted.")) as server, capture_logs() as logs:
+    with (
+        GeminiServer(input_limit=WINDOW, policy=answer("Noted.")) as server,
+        capture_logs() as logs,
+    ):
         engine = engine_for("gemini-test", WINDOW, counter=counter)
         agent = chat_on(engine, server.chat_model())
         for number in range(TURNS // 2):
@@ -222,4 +320,6 @@ def test_a_counter_that_fails_costs_one_event_and_no_turn(counter, reasons):
     assert len(server.generated) == TURNS // 2
     assert state_of(agent)["context_report"]["compactions"] >= 1
     assert [log["reason"] for log in logs if log["event"] == "count.failed"] == reasons
-    assert [log["reason"] for log in logs if log["event"] == "context.summary_refused"] == []
+    assert [
+        log["reason"] for log in logs if log["event"] == "context.summary_refused"
+    ] == []

@@ -24,14 +24,18 @@ NOTES = [f"Note {number}: " + "we build boats. " * 150 for number in range(16)]
 
 def example(name):
     """Import one program."""
-    spec = importlib.util.spec_from_file_location(f"example_{name}", PLACE / f"{name}.py")
+    spec = importlib.util.spec_from_file_location(
+        f"example_{name}", PLACE / f"{name}.py"
+    )
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
 def calling(name, **args):
-    return AIMessage("", tool_calls=[{"name": name, "args": args, "id": f"call-{name}"}])
+    return AIMessage(
+        "", tool_calls=[{"name": name, "args": args, "id": f"call-{name}"}]
+    )
 
 
 def test_every_example_is_run_here_and_listed():
@@ -53,7 +57,9 @@ def test_gemini(capsys):
 
 def test_openai():
     with OpenAIServer(context_window=32_000) as server:
-        state = example("openai_agent").run(server.chat_model(profile={"max_input_tokens": 32_000}), NOTES)
+        state = example("openai_agent").run(
+            server.chat_model(profile={"max_input_tokens": 32_000}), NOTES
+        )
     assert state["context_report"]["compactions"] >= 1
     assert state["context_report"]["history_tokens"] <= 8_000
     assert server.refused == []
@@ -63,13 +69,17 @@ def test_anthropic(capsys):
     config = ContextConfig(constraints="Never promise a refund.", max_thread_tokens=200)
     with AnthropicServer() as server:
         model = server.chat_model(profile={"max_input_tokens": 200_000})
-        answers = example("anthropic_agent").run(model, ["Where is my parcel?"] * 9, config)
+        answers = example("anthropic_agent").run(
+            model, ["Where is my parcel?"] * 9, config
+        )
     assert 0 < len(answers) < 9
     assert "spent" in capsys.readouterr().out
 
 
 def test_ollama():
-    model = ScriptedChatModel(input_limit=4_096 - 512, policy=script(*["Noted."] * len(NOTES)))
+    model = ScriptedChatModel(
+        input_limit=4_096 - 512, policy=script(*["Noted."] * len(NOTES))
+    )
     state = example("ollama_agent").run(model, NOTES, num_ctx=4_096)
     assert state["context_report"]["compactions"] >= 1
     assert not any(request.refused for request in model.requests)
@@ -78,9 +88,13 @@ def test_ollama():
 def test_mcp():
     pytest.importorskip("mcp")
     model = ScriptedChatModel(
-        profile={"max_input_tokens": 8_192}, input_limit=8_192, policy=script(calling("parts"), "On shelf 31.")
+        profile={"max_input_tokens": 8_192},
+        input_limit=8_192,
+        policy=script(calling("parts"), "On shelf 31."),
     )
-    messages = asyncio.run(example("mcp_agent").run(model, "On which shelf is part-4711?"))
+    messages = asyncio.run(
+        example("mcp_agent").run(model, "On which shelf is part-4711?")
+    )
     (page,) = [message for message in messages if isinstance(message, ToolMessage)]
     assert "5,000 rows" in json.dumps(page.content)
     assert messages[-1].text == "On shelf 31."
@@ -90,7 +104,11 @@ def test_supervisor():
     models = [
         ScriptedChatModel(profile={"max_input_tokens": 8_192}, policy=policy)
         for policy in (
-            script(calling("research", task="Trieste"), calling("write", task="Facts"), "A port. It is old."),
+            script(
+                calling("research", task="Trieste"),
+                calling("write", task="Facts"),
+                "A port. It is old.",
+            ),
             script("It is a port."),
             script("A port."),
         )
@@ -103,8 +121,13 @@ def test_fastapi(tmp_path):
     pytest.importorskip("fastapi", reason="fastapi is not installed")
     from fastapi.testclient import TestClient
 
-    model = ScriptedChatModel(profile={"max_input_tokens": 8_192}, policy=script("Good morning.", "Good night."))
-    with TestClient(example("fastapi_service").service(model, str(tmp_path / "threads.sqlite"))) as client:
+    model = ScriptedChatModel(
+        profile={"max_input_tokens": 8_192},
+        policy=script("Good morning.", "Good night."),
+    )
+    with TestClient(
+        example("fastapi_service").service(model, str(tmp_path / "threads.sqlite"))
+    ) as client:
         assert client.get("/chat/1", params={"text": "Hello"}).text == "Good morning."
         assert client.get("/chat/1", params={"text": "Bye"}).text == "Good night."
     assert len(model.requests[-1].messages) == 3

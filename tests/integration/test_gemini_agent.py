@@ -10,14 +10,32 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_ctxwin import ModelSummarizer
-from support.desk import CONFIG, SIZES, TOOLS, agent_of, ask, refusals, state_of, tool_outputs, user_texts
+from support.desk import (
+    CONFIG,
+    SIZES,
+    TOOLS,
+    agent_of,
+    ask,
+    refusals,
+    state_of,
+    tool_outputs,
+    user_texts,
+)
 from support.gemini_policy import declared_functions, tool_loop
-from support.gemini_server import RATE_LIMIT, RATE_LIMIT_NAMING_TOKENS, UNAVAILABLE, Fault, GeminiServer
+from support.gemini_server import (
+    RATE_LIMIT,
+    RATE_LIMIT_NAMING_TOKENS,
+    UNAVAILABLE,
+    Fault,
+    GeminiServer,
+)
 from support.oracle import exact_count
 
 pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
 
-QUESTIONS = [f"Question {number}: what is behind door {number}?" for number in range(14)]
+QUESTIONS = [
+    f"Question {number}: what is behind door {number}?" for number in range(14)
+]
 STEPS = 4  # every second one calls two tools at once
 RESULTS = 6  # of a turn
 WAYS = ["invoke", "ainvoke", "stream", "astream"]
@@ -36,12 +54,17 @@ async def talk(agent, way, questions=QUESTIONS, config=CONFIG):
         elif way == "stream":
             _ = list(agent.stream(given, config, stream_mode="messages"))
         else:
-            _ = [chunk async for chunk in agent.astream(given, config, stream_mode="messages")]
+            _ = [
+                chunk
+                async for chunk in agent.astream(given, config, stream_mode="messages")
+            ]
 
 
 def gemini(limit, *, model="gemini-test", **options):
     """Return a strict server whose model calls tools in each turn."""
-    return GeminiServer(input_limit=limit, policy=tool_loop(steps=STEPS), model=model, **options)
+    return GeminiServer(
+        input_limit=limit, policy=tool_loop(steps=STEPS), model=model, **options
+    )
 
 
 def requests_of_turns(server):
@@ -54,15 +77,27 @@ def requests_of_turns(server):
 
 def assert_all_answered(messages, questions):
     """Check that each answer quotes its question and saw results of all steps; recovery may cut one, once."""
-    answers = [message.text for message in messages if isinstance(message, AIMessage) and message.text]
-    assert [question in answer for question, answer in zip(questions, answers, strict=True)] == [True] * len(questions)
-    seen = [int(answer.partition("| results ")[2].partition(",")[0]) for answer in answers]
+    answers = [
+        message.text
+        for message in messages
+        if isinstance(message, AIMessage) and message.text
+    ]
+    assert [
+        question in answer for question, answer in zip(questions, answers, strict=True)
+    ] == [True] * len(questions)
+    seen = [
+        int(answer.partition("| results ")[2].partition(",")[0]) for answer in answers
+    ]
     assert min(seen) >= STEPS
     assert seen.count(RESULTS) >= len(seen) - 1
 
 
-@pytest.mark.parametrize(("model", "limit"), [("gemini-test", 3000), ("gemini-3-test", 6000)])
-def test_a_conversation_larger_than_the_window_is_never_refused_for_its_form(limit, model):
+@pytest.mark.parametrize(
+    ("model", "limit"), [("gemini-test", 3000), ("gemini-3-test", 6000)]
+)
+def test_a_conversation_larger_than_the_window_is_never_refused_for_its_form(
+    limit, model
+):
     """At most one request is refused, for its size; each turn sees its question and all of its results."""
     with gemini(limit, model=model) as server:
         agent = agent_of(server.chat_model(), limit, checkpointer=InMemorySaver())
@@ -74,11 +109,23 @@ def test_a_conversation_larger_than_the_window_is_never_refused_for_its_form(lim
     assert [text for text in refusals(server) if SIZES not in text] == []
     assert len(refusals(server)) <= 1
     turns = requests_of_turns(server)
-    assert list(turns) == [f"{number}: {question}" for number, question in enumerate(questions)]
-    assert {len(requests) for requests in turns.values()} == {STEPS + 1}  # a step that is lost is made again
+    assert list(turns) == [
+        f"{number}: {question}" for number, question in enumerate(questions)
+    ]
+    assert {len(requests) for requests in turns.values()} == {
+        STEPS + 1
+    }  # a step that is lost is made again
     assert_all_answered(state["messages"], list(turns))
-    breaks = sum(later.cached_tokens < earlier.tokens for earlier, later in pairwise(server.generated))
-    assert 1 <= breaks <= state["context_report"]["compactions"] + len(refusals(server)) < len(server.generated) / 8
+    breaks = sum(
+        later.cached_tokens < earlier.tokens
+        for earlier, later in pairwise(server.generated)
+    )
+    assert (
+        1
+        <= breaks
+        <= state["context_report"]["compactions"] + len(refusals(server))
+        < len(server.generated) / 8
+    )
     assert state["context_report"]["counted_by"] == "usage"
 
 
@@ -103,12 +150,23 @@ async def test_signatures_of_the_current_turn_come_back():
         await talk(agent, "invoke")
     handed_out = set()
     for request in server.generated:
-        parts = [part for content in request.body["contents"] for part in content["parts"]]
-        back = {part["thoughtSignature"] for part in parts if part.get("thoughtSignature")}
-        assert len(back) == sum("functionCall" in content["parts"][0] for content in request.body["contents"])
+        parts = [
+            part for content in request.body["contents"] for part in content["parts"]
+        ]
+        back = {
+            part["thoughtSignature"] for part in parts if part.get("thoughtSignature")
+        }
+        assert len(back) == sum(
+            "functionCall" in content["parts"][0]
+            for content in request.body["contents"]
+        )
         assert {_plain(text) for text in back} <= handed_out
         reply = request.reply["candidates"][0]["content"]["parts"]
-        handed_out |= {_plain(part["thoughtSignature"]) for part in reply if "thoughtSignature" in part}
+        handed_out |= {
+            _plain(part["thoughtSignature"])
+            for part in reply
+            if "thoughtSignature" in part
+        }
     assert len(handed_out) == STEPS * len(QUESTIONS)
 
 
@@ -125,18 +183,27 @@ async def test_a_window_that_is_four_times_too_large_heals_after_one_refusal(way
         await talk(agent, way, QUESTIONS[:9])
         state = state_of(agent)
     assert [SIZES in text for text in refusals(server)] == [True]
-    assert list(state["context_counts"]["limits"].values()) == [{"max_input_tokens": 3000}]
+    assert list(state["context_counts"]["limits"].values()) == [
+        {"max_input_tokens": 3000}
+    ]
     assert state["context_report"]["input_limit"] == 3000
     assert_all_answered(state["messages"], QUESTIONS[:9])
-    refused = next(i for i, request in enumerate(server.requests) if request.status == 400)
-    assert user_texts(server.requests[refused])[-1] == user_texts(server.requests[refused + 1])[-1]
+    refused = next(
+        i for i, request in enumerate(server.requests) if request.status == 400
+    )
+    assert (
+        user_texts(server.requests[refused])[-1]
+        == user_texts(server.requests[refused + 1])[-1]
+    )
 
 
 def test_a_thread_remembers_the_learned_limit_in_another_process(open_sqlite):
     """A second agent over the same file, told the same wrong window, is not refused again."""
     with gemini(3000) as server:
         for questions in (QUESTIONS[:7], QUESTIONS[7:]):
-            agent = agent_of(server.chat_model(), 12_000, checkpointer=open_sqlite(strict=True))
+            agent = agent_of(
+                server.chat_model(), 12_000, checkpointer=open_sqlite(strict=True)
+            )
             for question in questions:
                 agent.invoke(ask(question), CONFIG)
     assert len(refusals(server)) == 1
@@ -158,7 +225,10 @@ def test_an_overflow_that_no_retry_cures_leaves_the_node_and_a_resume_works():
         state = state_of(agent)
     assert sizes == sorted(sizes, reverse=True)
     assert len(set(sizes)) == len(sizes) == 3
-    assert [m.text for m in state["messages"] if m.type == "human"] == [*QUESTIONS[:4], "Still there?"]
+    assert [m.text for m in state["messages"] if m.type == "human"] == [
+        *QUESTIONS[:4],
+        "Still there?",
+    ]
     assert "Still there?" in state["messages"][-1].text
 
 
@@ -179,11 +249,16 @@ def test_a_request_that_cannot_get_smaller_leaves_with_the_first_refusal():
     ("fault", "error"),
     [
         (RATE_LIMIT, ModelRateLimitError),
-        (RATE_LIMIT_NAMING_TOKENS, ContextOverflowError),  # the client's own mistake; it is still a rate limit
+        (
+            RATE_LIMIT_NAMING_TOKENS,
+            ContextOverflowError,
+        ),  # the client's own mistake; it is still a rate limit
         (UNAVAILABLE, ServerError),
     ],
 )
-async def test_a_fault_leaves_the_node_as_it_came_and_a_resume_repeats_the_request(fault, error):
+async def test_a_fault_leaves_the_node_as_it_came_and_a_resume_repeats_the_request(
+    fault, error
+):
     """Nothing is compacted and nothing is sent twice; resuming sends the very same bytes, sync and async."""
     with gemini(3000) as server:
         agent = agent_of(server.chat_model(), 3000, checkpointer=InMemorySaver())
@@ -192,7 +267,10 @@ async def test_a_fault_leaves_the_node_as_it_came_and_a_resume_repeats_the_reque
         server.fail_next(fault)
         with pytest.raises(error):
             agent.invoke(ask(QUESTIONS[1]), CONFIG)
-        assert (len(server.requests), agent.get_state(CONFIG).next) == (before + 1, ("agent",))
+        assert (len(server.requests), agent.get_state(CONFIG).next) == (
+            before + 1,
+            ("agent",),
+        )
         server.fail_next(fault)
         with pytest.raises(error):
             await agent.ainvoke(None, CONFIG)
@@ -208,7 +286,9 @@ async def test_a_fault_leaves_the_node_as_it_came_and_a_resume_repeats_the_reque
 def test_an_image_stays_in_the_request_that_follows_a_refusal():
     """Media of the current question is sent again with the smaller request."""
     image = {"type": "image", "base64": PIXEL, "mime_type": "image/png"}
-    question = HumanMessage([{"type": "text", "text": "What is on this picture?"}, image])
+    question = HumanMessage(
+        [{"type": "text", "text": "What is on this picture?"}, image]
+    )
     with gemini(3000) as server:
         agent = agent_of(server.chat_model(), 12_000, checkpointer=InMemorySaver())
         for number in range(2):
@@ -218,14 +298,21 @@ def test_an_image_stays_in_the_request_that_follows_a_refusal():
     refused, repeated = (server.requests[i] for i in _refused_and_next(server))
     for request in (refused, repeated):
         assert user_texts(request)[-1] == "What is on this picture?"
-        media = [part for content in request.body["contents"] for part in content["parts"] if "inlineData" in part]
+        media = [
+            part
+            for content in request.body["contents"]
+            for part in content["parts"]
+            if "inlineData" in part
+        ]
         assert [_plain(part["inlineData"]["data"]) for part in media] == [_plain(PIXEL)]
     assert repeated.tokens < refused.tokens
     assert [text for text in refusals(server) if SIZES not in text] == []
 
 
 def _refused_and_next(server):
-    index = next(i for i, request in enumerate(server.requests) if request.status == 400)
+    index = next(
+        i for i, request in enumerate(server.requests) if request.status == 400
+    )
     return index, index + 1
 
 
@@ -234,7 +321,12 @@ async def streamed(agent, way, question):
     if way == "stream":
         pairs = list(agent.stream(ask(question), CONFIG, stream_mode="messages"))
     else:
-        pairs = [pair async for pair in agent.astream(ask(question), CONFIG, stream_mode="messages")]
+        pairs = [
+            pair
+            async for pair in agent.astream(
+                ask(question), CONFIG, stream_mode="messages"
+            )
+        ]
     return [chunk for chunk, _ in pairs if chunk.type == "AIMessageChunk"]
 
 
@@ -243,18 +335,29 @@ async def test_a_stream_shows_the_answer_and_never_a_summary(way):
     """The same model writes the summaries, and none of their tokens reach the user's stream."""
 
     def policy(body):
-        return tool_loop(steps=2)(body) if declared_functions(body) else [{"text": f"{SUMMARY}. " * 3}]
+        return (
+            tool_loop(steps=2)(body)
+            if declared_functions(body)
+            else [{"text": f"{SUMMARY}. " * 3}]
+        )
 
     with GeminiServer(input_limit=2000, policy=policy) as server:
         model = server.chat_model()
         agent = agent_of(
-            model, 2000, checkpointer=InMemorySaver(), summarizer=ModelSummarizer(model, max_input_tokens=1500)
+            model,
+            2000,
+            checkpointer=InMemorySaver(),
+            summarizer=ModelSummarizer(model, max_input_tokens=1500),
         )
         streams = [await streamed(agent, way, question) for question in QUESTIONS]
         state = state_of(agent)
     assert SUMMARY in state["context_summary"]
     assert SUMMARY in json.dumps(server.generated[-1].body["contents"])
-    answers = [message.text for message in state["messages"] if message.type == "ai" and message.text]
+    answers = [
+        message.text
+        for message in state["messages"]
+        if message.type == "ai" and message.text
+    ]
     assert ["".join(chunk.text for chunk in chunks) for chunks in streams] == answers
     assert min(sum(bool(chunk.text) for chunk in chunks) for chunks in streams) > 1
     assert [text for text in refusals(server) if SIZES not in text] == []
@@ -264,12 +367,31 @@ def test_a_reused_call_id_gets_the_result_of_its_own_step():
     """The client finds results by call id in the whole list; each step still shows its own, parallel ones as well."""
 
     def step(number, *names):
-        calls = [{"name": name, "args": {"name": f"{name}{number}"}, "id": f"call_{i}"} for i, name in enumerate(names)]
-        results = [ToolMessage(f"{name} {number}", tool_call_id=f"call_{i}", name=name) for i, name in enumerate(names)]
+        calls = [
+            {"name": name, "args": {"name": f"{name}{number}"}, "id": f"call_{i}"}
+            for i, name in enumerate(names)
+        ]
+        results = [
+            ToolMessage(f"{name} {number}", tool_call_id=f"call_{i}", name=name)
+            for i, name in enumerate(names)
+        ]
         return [AIMessage("", tool_calls=calls), *reversed(results)]
 
-    history = [HumanMessage("Go on."), *step(1, "look"), *step(2, "listen", "look"), *step(3, "look", "listen")]
+    history = [
+        HumanMessage("Go on."),
+        *step(1, "look"),
+        *step(2, "listen", "look"),
+        *step(3, "look", "listen"),
+    ]
     with GeminiServer(policy=lambda body: [{"text": "done"}]) as server:
-        agent_of(server.chat_model(), 3000).invoke({"messages": [*history, AIMessage("ok"), HumanMessage("And?")]})
+        agent_of(server.chat_model(), 3000).invoke(
+            {"messages": [*history, AIMessage("ok"), HumanMessage("And?")]}
+        )
     assert refusals(server) == []
-    assert tool_outputs(server.requests[-1]) == ["look 1", "listen 2", "look 2", "look 3", "listen 3"]
+    assert tool_outputs(server.requests[-1]) == [
+        "look 1",
+        "listen 2",
+        "look 2",
+        "look 3",
+        "listen 3",
+    ]

@@ -8,7 +8,18 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
 
-from support.desk import CONFIG, SIZES, agent_of, answered, ask, look, refusals, state_of, tool_outputs, user_texts
+from support.desk import (
+    CONFIG,
+    SIZES,
+    agent_of,
+    answered,
+    ask,
+    look,
+    refusals,
+    state_of,
+    tool_outputs,
+    user_texts,
+)
 from support.gemini_policy import tool_loop
 from support.gemini_server import GeminiServer
 
@@ -27,20 +38,30 @@ def approve(name: str) -> str:
 @pytest.fixture
 def server():
     """A strict server whose model calls one tool, then two at once, in each turn."""
-    with GeminiServer(input_limit=LIMIT, policy=tool_loop(steps=2), model="gemini-3-test") as running:
+    with GeminiServer(
+        input_limit=LIMIT, policy=tool_loop(steps=2), model="gemini-3-test"
+    ) as running:
         yield running
     assert [text for text in refusals(running) if SIZES not in text] == []
 
 
 def pausing(server, saver=None, *, tools=None, **options):
     return agent_of(
-        server.chat_model(), LIMIT, tools=tools or [look, approve], checkpointer=saver or InMemorySaver(), **options
+        server.chat_model(),
+        LIMIT,
+        tools=tools or [look, approve],
+        checkpointer=saver or InMemorySaver(),
+        **options,
     )
 
 
 async def run(agent, way, given, config=CONFIG):
     """Run the agent sync or async."""
-    return agent.invoke(given, config) if way == "sync" else await agent.ainvoke(given, config)
+    return (
+        agent.invoke(given, config)
+        if way == "sync"
+        else await agent.ainvoke(given, config)
+    )
 
 
 @pytest.mark.parametrize("way", ["sync", "async"])
@@ -52,7 +73,9 @@ async def test_a_pause_before_the_tools_is_resumed_by_running_on(server, way):
         await run(agent, way, None)
     assert answered(agent)
     contents = [request.body["contents"] for request in server.requests]
-    assert all(later[: len(earlier)] == earlier for earlier, later in pairwise(contents))
+    assert all(
+        later[: len(earlier)] == earlier for earlier, later in pairwise(contents)
+    )
     assert len(contents) == 3
 
 
@@ -63,7 +86,11 @@ async def test_an_interrupt_inside_a_tool_gets_its_answer(server, way):
     assert [each.value for each in paused["__interrupt__"]] == ["May I?"]
     await run(agent, way, Command(resume="yes"))
     assert answered(agent)
-    assert [text.rpartition(": ")[2] for text in tool_outputs(server.requests[-1]) if "yes" in text] == ["yes"]
+    assert [
+        text.rpartition(": ")[2]
+        for text in tool_outputs(server.requests[-1])
+        if "yes" in text
+    ] == ["yes"]
     assert len(tool_outputs(server.requests[-1])) == 3
 
 
@@ -73,8 +100,13 @@ def test_an_approval_in_another_process_finds_the_call_that_waits(server, open_s
         agent.invoke(ask(f"Open door {number}? {'It is heavy. ' * 40}"), CONFIG)
         agent = pausing(server, open_sqlite(strict=True))
         waiting = state_of(agent)
-        agent.invoke(Command(resume="yes" if number else "yes, and mind the step " * 60), CONFIG)
-        assert state_of(agent)["messages"][: len(waiting["messages"])] == waiting["messages"]
+        agent.invoke(
+            Command(resume="yes" if number else "yes, and mind the step " * 60), CONFIG
+        )
+        assert (
+            state_of(agent)["messages"][: len(waiting["messages"])]
+            == waiting["messages"]
+        )
         assert answered(agent)
     assert state_of(agent)["context_report"]["compactions"] >= 1
     assert len(refusals(server)) <= 1
@@ -85,11 +117,27 @@ async def test_an_abandoned_call_is_answered_by_a_placeholder(server, way):
     agent = pausing(server)
     await run(agent, way, ask("Open the door?"))
     await run(agent, way, ask("Never mind, look at the window."))
-    assert user_texts(server.requests[-1]) == ["Open the door?", "Never mind, look at the window."]
-    assert [UNANSWERED in text for text in tool_outputs(server.requests[-1])].count(True) == 2
-    called = {c["id"] for message in state_of(agent)["messages"] if message.type == "ai" for c in message.tool_calls}
-    results = {message.tool_call_id for message in state_of(agent)["messages"] if message.type == "tool"}
-    assert len(called - results) == 4  # two calls of each turn wait: the second turn asks a human as well
+    assert user_texts(server.requests[-1]) == [
+        "Open the door?",
+        "Never mind, look at the window.",
+    ]
+    assert [UNANSWERED in text for text in tool_outputs(server.requests[-1])].count(
+        True
+    ) == 2
+    called = {
+        c["id"]
+        for message in state_of(agent)["messages"]
+        if message.type == "ai"
+        for c in message.tool_calls
+    }
+    results = {
+        message.tool_call_id
+        for message in state_of(agent)["messages"]
+        if message.type == "tool"
+    }
+    assert (
+        len(called - results) == 4
+    )  # two calls of each turn wait: the second turn asks a human as well
 
 
 def test_a_late_result_is_shown_where_it_comes(server):
@@ -99,12 +147,22 @@ def test_a_late_result_is_shown_where_it_comes(server):
     abandoned = state_of(agent)["messages"][-1]
     agent.invoke(ask("Never mind."), CONFIG)
     before = server.requests[-1]
-    late = [ToolMessage("opened at last", tool_call_id=call["id"], name=call["name"]) for call in abandoned.tool_calls]
+    late = [
+        ToolMessage("opened at last", tool_call_id=call["id"], name=call["name"])
+        for call in abandoned.tool_calls
+    ]
     agent.invoke({"messages": [*late, HumanMessage("And now?")]}, CONFIG)
     assert user_texts(server.requests[-1])[-1] == "And now?"
-    assert [text for text in tool_outputs(server.requests[-1]) if "at last" in text] == []
-    assert sum("opened at last" in text for text in user_texts(server.requests[-1])) == len(late)
-    assert server.requests[-1].body["contents"][: len(before.body["contents"])] == before.body["contents"]
+    assert [
+        text for text in tool_outputs(server.requests[-1]) if "at last" in text
+    ] == []
+    assert sum(
+        "opened at last" in text for text in user_texts(server.requests[-1])
+    ) == len(late)
+    assert (
+        server.requests[-1].body["contents"][: len(before.body["contents"])]
+        == before.body["contents"]
+    )
     assert "opened at last" in [message.text for message in state_of(agent)["messages"]]
 
 

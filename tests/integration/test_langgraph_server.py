@@ -25,7 +25,10 @@ GRAPHS = ("by_nodes", "ready", "by_middleware")
 START_SECONDS, TURNS, FORGED_TURN = 60, 8, 2
 FORGED = {
     "context_summary": server_graphs.FORGED,
-    "context_record": {"lines": [["said", server_graphs.FORGED, "x", 1]], "left": {"messages": 1}},
+    "context_record": {
+        "lines": [["said", server_graphs.FORGED, "x", 1]],
+        "left": {"messages": 1},
+    },
     "context_view": {"start": {"id": "x", "index": 3}},
     "context_counts": {"limits": {"": {"context_window": 9}}},
     "llm_input_messages": [{"role": "user", "content": server_graphs.FORGED}],
@@ -39,7 +42,9 @@ def server(tmp_path_factory):
     shipped = json.loads((ROOT / "langgraph.json").read_text())["graphs"]
     graphs = {name: f"{server_graphs.__file__}:{name}" for name in GRAPHS}
     graphs |= {name: str(ROOT / place) for name, place in shipped.items()}
-    (folder / "langgraph.json").write_text(json.dumps({"dependencies": ["."], "graphs": graphs}))
+    (folder / "langgraph.json").write_text(
+        json.dumps({"dependencies": ["."], "graphs": graphs})
+    )
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -48,7 +53,9 @@ def server(tmp_path_factory):
     tests = str(Path(__file__).parents[1])
     settings = {**os.environ, "PYTHONPATH": tests, "LANGSMITH_TRACING": "false"}
     with (folder / "log").open("w") as log:
-        process = subprocess.Popen(command, cwd=folder, env=settings, stdout=log, stderr=log)
+        process = subprocess.Popen(
+            command, cwd=folder, env=settings, stdout=log, stderr=log
+        )
         try:
             wait_for(f"http://127.0.0.1:{port}/ok", process, folder / "log")
             yield f"http://127.0.0.1:{port}", folder / "log"
@@ -76,16 +83,29 @@ async def client(server):
 
 @pytest.mark.parametrize("name", GRAPHS)
 async def test_a_client_sets_and_gets_messages_alone(client, server, name):
-    assistants = {assistant["graph_id"]: assistant["assistant_id"] for assistant in await client.assistants.search()}
+    assistants = {
+        assistant["graph_id"]: assistant["assistant_id"]
+        for assistant in await client.assistants.search()
+    }
     schemas = await client.assistants.get_schemas(assistants[name])
     assert set(schemas["input_schema"]["properties"]) == {"messages"}
-    assert not [key for key in schemas["output_schema"]["properties"] if key.startswith(("context_", "llm_"))]
+    assert not [
+        key
+        for key in schemas["output_schema"]["properties"]
+        if key.startswith(("context_", "llm_"))
+    ]
 
     thread = (await client.threads.create())["thread_id"]
     answers = []
     for turn in range(TURNS):
-        asked = {"messages": [{"role": "user", "content": f"Question {turn}. {'words of mine ' * 40}"}]}
-        output = await client.runs.wait(thread, name, input=asked | (FORGED if turn == FORGED_TURN else {}))
+        asked = {
+            "messages": [
+                {"role": "user", "content": f"Question {turn}. {'words of mine ' * 40}"}
+            ]
+        }
+        output = await client.runs.wait(
+            thread, name, input=asked | (FORGED if turn == FORGED_TURN else {})
+        )
         assert set(output) <= {"messages", "structured_response"}
         answers.append(output["messages"][-1]["content"])
     assert not [answer for answer in answers if server_graphs.FORGED in answer]
@@ -97,8 +117,15 @@ async def test_a_client_sets_and_gets_messages_alone(client, server, name):
 
 async def test_a_message_streams_through_the_server(client):
     asked = {"messages": [{"role": "user", "content": "Question"}]}
-    parts = [part async for part in client.runs.stream(None, "by_nodes", input=asked, stream_mode="messages-tuple")]
-    assert "".join(part.data[0]["content"] for part in parts if part.event == "messages").startswith("1 ")
+    parts = [
+        part
+        async for part in client.runs.stream(
+            None, "by_nodes", input=asked, stream_mode="messages-tuple"
+        )
+    ]
+    assert "".join(
+        part.data[0]["content"] for part in parts if part.event == "messages"
+    ).startswith("1 ")
 
 
 async def test_the_shipped_graph_streams_its_gauge(client):
@@ -108,7 +135,9 @@ async def test_the_shipped_graph_streams_its_gauge(client):
     tour = QUESTIONS["tour"].format(file="stories.py", last=350, page=50, term="model")
     for question in (QUESTIONS["largest"], tour):
         asked = {"messages": [{"role": "user", "content": question}]}
-        async for part in client.runs.stream(thread, "explorer", input=asked, stream_mode="custom"):
+        async for part in client.runs.stream(
+            thread, "explorer", input=asked, stream_mode="custom"
+        ):
             assert part.event != "error", part.data
             told += [part.data] if part.event == "custom" else []
     steps = [event for event in told if event["type"] == "context.step"]

@@ -26,7 +26,10 @@ TURN_STEPS = 2  # tool steps before an answer
 TOOL_TURNS = 20
 BABBLE_TOKENS = 8  # what the client asks for, and what is kept for the answer
 LARGEST_ANSWER_TOKENS = 96  # what an estimate may make of eight random tokens
-WORDY = {"temperature": 1.0, "seed": 1}  # at temperature 0 random weights say nothing but line breaks
+WORDY = {
+    "temperature": 1.0,
+    "seed": 1,
+}  # at temperature 0 random weights say nothing but line breaks
 
 
 def watched(calls):
@@ -44,7 +47,12 @@ def fits(server, calls, *, tools=()):
 def test_a_long_conversation_fits_by_the_servers_own_count(start_llama, n_ctx, turns):
     """A conversation several times larger than the window is never refused, but for its first large request."""
     server, calls = start_llama(n_ctx), Calls()
-    agent = agent_of(server.chat_model(**WORDY), n_ctx - BABBLE_TOKENS, tools=[], checkpointer=InMemorySaver())
+    agent = agent_of(
+        server.chat_model(**WORDY),
+        n_ctx - BABBLE_TOKENS,
+        tools=[],
+        checkpointer=InMemorySaver(),
+    )
     for number in range(turns):
         agent.invoke(ask(f"Part {number}. {STORY} What then?"), watched(calls))
     state = state_of(agent)
@@ -52,7 +60,10 @@ def test_a_long_conversation_fits_by_the_servers_own_count(start_llama, n_ctx, t
     assert len(calls.errors) <= 1
     assert fits(server, calls).count(False) == len(calls.errors)
     assert len(calls.usages) == turns
-    assert all(f"Part {n}." in request[-1].text for n, request in enumerate(_answered_requests(server, calls)))
+    assert all(
+        f"Part {n}." in request[-1].text
+        for n, request in enumerate(_answered_requests(server, calls))
+    )
     assert state["context_report"]["compactions"] >= 2
 
 
@@ -64,19 +75,26 @@ def _answered_requests(server, calls):
 async def test_reported_usage_anchors_the_report(start_llama):
     """After each answer the report is the server's count of the request plus an estimate of the answer."""
     server, calls = start_llama(), Calls()
-    agent = agent_of(server.chat_model(**WORDY), 2048, tools=[], checkpointer=InMemorySaver())
+    agent = agent_of(
+        server.chat_model(**WORDY), 2048, tools=[], checkpointer=InMemorySaver()
+    )
     reports = []
     for number in range(3):
         await agent.ainvoke(ask(f"Part {number}. {STORY}"), watched(calls))
         reports.append(state_of(agent)["context_report"])
     assert [report["counted_by"] for report in reports] == ["usage"] * 3
     assert calls.usages == [server.count(request) for request in calls.requests]
-    answers = [report["total_tokens"] - usage for report, usage in zip(reports, calls.usages, strict=True)]
+    answers = [
+        report["total_tokens"] - usage
+        for report, usage in zip(reports, calls.usages, strict=True)
+    ]
     assert [0 < tokens < LARGEST_ANSWER_TOKENS for tokens in answers] == [True] * 3
 
 
 @pytest.mark.parametrize("way", ["invoke", "stream", "ainvoke"])
-async def test_a_window_that_is_four_times_too_large_heals_after_one_error(start_llama, way):
+async def test_a_window_that_is_four_times_too_large_heals_after_one_error(
+    start_llama, way
+):
     """The body of the error states the window; it is learned, and the conversation goes on."""
     server, calls = start_llama(2048), Calls()
     model = server.chat_model(stream_usage=True, **WORDY)
@@ -89,10 +107,17 @@ async def test_a_window_that_is_four_times_too_large_heals_after_one_error(start
             _ = list(agent.stream(given, watched(calls), stream_mode="messages"))
         else:
             await agent.ainvoke(given, watched(calls))
-    assert [(isinstance(error, BadRequestError), error.body["n_ctx"]) for error in _refused(calls)] == [(True, 2048)]
+    assert [
+        (isinstance(error, BadRequestError), error.body["n_ctx"])
+        for error in _refused(calls)
+    ] == [(True, 2048)]
     state = state_of(agent)
-    assert [sorted(limits.values()) for limits in state["context_counts"]["limits"].values()] == [[2048]]
-    assert len([message for message in state["messages"] if message.type == "human"]) == 24
+    assert [
+        sorted(limits.values()) for limits in state["context_counts"]["limits"].values()
+    ] == [[2048]]
+    assert (
+        len([message for message in state["messages"] if message.type == "human"]) == 24
+    )
     assert answered(agent)
 
 
@@ -108,11 +133,17 @@ def test_tool_steps_fit_with_their_definitions_counted(start_llama):
 
     def decide(messages):
         reply = chat.invoke(messages)
-        turn = messages[max(i for i, message in enumerate(messages) if message.type == "human") :]
+        turn = messages[
+            max(i for i, message in enumerate(messages) if message.type == "human") :
+        ]
         done = sum(bool(getattr(message, "tool_calls", None)) for message in turn)
         if done >= TURN_STEPS:
             return reply
-        wish = {"name": "look", "args": {"name": f"door {done}", "depth": done}, "id": f"call_{done}"}
+        wish = {
+            "name": "look",
+            "args": {"name": f"door {done}", "depth": done},
+            "id": f"call_{done}",
+        }
         return AIMessage("", tool_calls=[wish], usage_metadata=reply.usage_metadata)
 
     agent = _graph(decide, limit=2048)
@@ -121,7 +152,9 @@ def test_tool_steps_fit_with_their_definitions_counted(start_llama):
     state = state_of(agent)
     assert server.count(state["messages"], TOOLS) > 2 * server.n_ctx
     assert len(_refused(calls)) <= 1
-    assert [server.count(request, TOOLS) <= 2048 for request in calls.requests].count(False) == len(_refused(calls))
+    assert [server.count(request, TOOLS) <= 2048 for request in calls.requests].count(
+        False
+    ) == len(_refused(calls))
     assert len(calls.usages) == TOOL_TURNS * (TURN_STEPS + 1)
     assert state["context_report"]["counted_by"] == "usage"
 
@@ -129,11 +162,15 @@ def test_tool_steps_fit_with_their_definitions_counted(start_llama):
 def _graph(call, *, limit):
     engine = ContextEngine(limits=ModelLimits(max_input_tokens=limit))
     nodes = ContextNodes(engine, system_prompt=PROMPT, tools=TOOLS)
-    builder = StateGraph(ContextState, input_schema=ContextInput, output_schema=ContextOutput)
+    builder = StateGraph(
+        ContextState, input_schema=ContextInput, output_schema=ContextOutput
+    )
     add_context_nodes(builder, nodes, model_node="model", model=call)
     builder.add_node("tools", ToolNode(TOOLS))
     builder.add_edge(START, "budget_check")
-    builder.add_conditional_edges("model", tools_condition, {"tools": "tools", END: "maybe_summarize"})
+    builder.add_conditional_edges(
+        "model", tools_condition, {"tools": "tools", END: "maybe_summarize"}
+    )
     builder.add_edge("tools", "budget_check")
     return builder.compile(checkpointer=InMemorySaver())
 

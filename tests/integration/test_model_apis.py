@@ -57,7 +57,9 @@ def test_anthropic_states_the_window_and_capabilities_over_all_pages(fleet):
             provider="anthropic",
             context_window=200_000,
             max_output_tokens=64_000,
-            capabilities=frozenset({"text", "tools", "images", "structured_output", "reasoning"}),
+            capabilities=frozenset(
+                {"text", "tools", "images", "structured_output", "reasoning"}
+            ),
         ),
         info("test-haiku", provider="anthropic"),
     ]
@@ -71,7 +73,9 @@ def info(name, **facts):
 def served(name, window=None, prices=(), can=(), **facts):
     """What a server that is called p states: prices of input, output and cached input."""
     names = ("input_price", "output_price", "cache_read_price")
-    facts |= {field: Decimal(price) for field, price in zip(names, prices, strict=False)}
+    facts |= {
+        field: Decimal(price) for field, price in zip(names, prices, strict=False)
+    }
     facts |= {"context_window": window} if window else {}
     facts |= {"capabilities": frozenset({"text", *can})} if can else {}
     return info(name, provider="p", **facts)
@@ -83,16 +87,28 @@ LEAVING = {"deprecated": True, "retires_on": date(2099, 6, 30)}
 OPENAI_SHAPES = {
     "/openai/v1": [served("test-plain")],
     "/openrouter/api/v1": [
-        served("maker/test-routed", 96_000, ("0.25", "2", "0.025"), ROUTED_CAN, **ROUTED),
+        served(
+            "maker/test-routed", 96_000, ("0.25", "2", "0.025"), ROUTED_CAN, **ROUTED
+        ),
         served("house/auto", 2_000_000, can=("text",)),
     ],
-    "/mistral/v1": [served("test-wind-latest", 131_072, can=("tools",), aliases=("test-wind-2099",), **LEAVING)],
+    "/mistral/v1": [
+        served(
+            "test-wind-latest",
+            131_072,
+            can=("tools",),
+            aliases=("test-wind-2099",),
+            **LEAVING,
+        )
+    ],
     "/groq/openai/v1": [served("maker/test-fast", 131_072, max_output_tokens=32_768)],
     "/vllm/v1": [served("maker/test-8b", 16_384)],
     "/llamacpp/v1": [served("/models/tiny.gguf", 8192)],
     "/lmstudio/v1": [served("test-desk", 4096, can=("tools", "images"))],
     "/together/v1": [served("maker/test-joint", 131_072, ("0.88", "0.88"))],
-    "/fireworks/inference/v1": [served("accounts/fireworks/models/test-spark", 163_840, can=("tools",))],
+    "/fireworks/inference/v1": [
+        served("accounts/fireworks/models/test-spark", 163_840, can=("tools",))
+    ],
     "/deepseek": [served("test-depth")],
     "/cohere/v1": [served("test-reply", 256_000, deprecated=True)],
 }
@@ -100,33 +116,78 @@ OPENAI_SHAPES = {
 
 @pytest.mark.parametrize(("path", "expected"), OPENAI_SHAPES.items())
 def test_each_openai_compatible_shape_is_read(fleet, path, expected):
-    assert OpenAICompatibleSource(fleet.url + path, KEY, provider="p").fetch(None) == expected
+    assert (
+        OpenAICompatibleSource(fleet.url + path, KEY, provider="p").fetch(None)
+        == expected
+    )
 
 
 @pytest.mark.parametrize(
     ("kind", "path", "asked", "name", "aliases"),
     [
         (GeminiSource, "/gemini", "test-pro", "test-pro", ()),
-        (AnthropicSource, "/anthropic", "test-verse-20990101", "test-verse-20990101", ()),
-        (OllamaSource, "/ollama/v1", "test-home:latest", "test-home:latest", ("test-home",)),
-        (OpenAICompatibleSource, "/mistral/v1", "test-wind-2099", "test-wind-latest", ("test-wind-2099",)),
+        (
+            AnthropicSource,
+            "/anthropic",
+            "test-verse-20990101",
+            "test-verse-20990101",
+            (),
+        ),
+        (
+            OllamaSource,
+            "/ollama/v1",
+            "test-home:latest",
+            "test-home:latest",
+            ("test-home",),
+        ),
+        (
+            OpenAICompatibleSource,
+            "/mistral/v1",
+            "test-wind-2099",
+            "test-wind-latest",
+            ("test-wind-2099",),
+        ),
     ],
 )
-def test_one_model_is_asked_for_by_its_name_or_an_alias(fleet, kind, path, asked, name, aliases):
+def test_one_model_is_asked_for_by_its_name_or_an_alias(
+    fleet, kind, path, asked, name, aliases
+):
     source = kind(fleet.url + path)
-    assert [(found.name, found.aliases) for found in source.fetch(asked)] == [(name, aliases)]
+    assert [(found.name, found.aliases) for found in source.fetch(asked)] == [
+        (name, aliases)
+    ]
     assert source.fetch("test-unknown") == []
 
 
 @pytest.mark.parametrize(
     ("kind", "path", "variable", "asked", "header"),
     [
-        (AnthropicSource, "/anthropic", "ANTHROPIC", "/anthropic/v1/models", ("x-api-key", KEY)),
-        (GeminiSource, "/gemini", "GOOGLE", "/gemini/v1beta/models", ("x-goog-api-key", KEY)),
-        (OpenAICompatibleSource, "/vllm/v1", "OPENAI", "/vllm/v1/models", ("authorization", f"Bearer {KEY}")),
+        (
+            AnthropicSource,
+            "/anthropic",
+            "ANTHROPIC",
+            "/anthropic/v1/models",
+            ("x-api-key", KEY),
+        ),
+        (
+            GeminiSource,
+            "/gemini",
+            "GOOGLE",
+            "/gemini/v1beta/models",
+            ("x-goog-api-key", KEY),
+        ),
+        (
+            OpenAICompatibleSource,
+            "/vllm/v1",
+            "OPENAI",
+            "/vllm/v1/models",
+            ("authorization", f"Bearer {KEY}"),
+        ),
     ],
 )
-def test_a_key_from_the_environment_goes_to_no_unknown_host(fleet, monkeypatch, kind, path, variable, asked, header):
+def test_a_key_from_the_environment_goes_to_no_unknown_host(
+    fleet, monkeypatch, kind, path, variable, asked, header
+):
     """Unless it is an argument, or the client's own variable names the host; it stands in no URL."""
     monkeypatch.setenv(f"{variable}_API_KEY", KEY)
     kind(fleet.url + path).fetch(None)
@@ -143,7 +204,9 @@ def test_a_key_from_the_environment_goes_to_no_unknown_host(fleet, monkeypatch, 
 def test_ollama_states_the_window_it_runs_with(fleet):
     """The model's own parameter counts, else the window it is loaded with; not what it was trained for."""
     can = frozenset({"text", "structured_output"})
-    wide = info("test-home:wide", provider="ollama", context_window=16_384, capabilities=can)
+    wide = info(
+        "test-home:wide", provider="ollama", context_window=16_384, capabilities=can
+    )
     assert OllamaSource(fleet.url + "/ollama").fetch(None) == [
         info(
             "test-home:latest",
@@ -159,7 +222,10 @@ def test_ollama_states_the_window_it_runs_with(fleet):
 
 @pytest.mark.parametrize(
     ("path", "names"),
-    [("api.json", ["test-pro", "maker/test-pro"]), ("prices.json", ["test-pro", "test-old", "test-verse@1"])],
+    [
+        ("api.json", ["test-pro", "maker/test-pro"]),
+        ("prices.json", ["test-pro", "test-old", "test-verse@1"]),
+    ],
 )
 def test_a_catalog_is_read_from_a_url(fleet, path, names):
     source = CatalogSource(f"{fleet.url}/catalog/{path}")
@@ -179,7 +245,9 @@ def test_a_catalog_is_read_from_a_url(fleet, path, names):
 def test_a_broken_server_is_a_typed_error(fleet, kind, reason):
     """The text says what is wrong in the words of this package, and quotes neither the key nor the answer."""
     with pytest.raises(SourceError) as caught:
-        OpenAICompatibleSource(f"{fleet.url}/{kind}/v1", KEY, timeout_seconds=0.5).fetch(None)
+        OpenAICompatibleSource(
+            f"{fleet.url}/{kind}/v1", KEY, timeout_seconds=0.5
+        ).fetch(None)
     assert str(caught.value).startswith(f"{fleet.url}/{kind}/v1/models {reason}")
     assert fleet.paths() == [f"/{kind}/v1/models"]
 

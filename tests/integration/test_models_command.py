@@ -28,7 +28,11 @@ def no_traces(tmp_path, monkeypatch):
 
 def asking(fleet, **places):
     """The arguments that name servers of the fleet: kind_1="/path" becomes `--source kind=URL/path`."""
-    return [part for kind, path in places.items() for part in ("--source", f"{kind.split('_')[0]}={fleet.url}{path}")]
+    return [
+        part
+        for kind, path in places.items()
+        for part in ("--source", f"{kind.split('_')[0]}={fleet.url}{path}")
+    ]
 
 
 def rows_of(out):
@@ -39,7 +43,13 @@ def rows_of(out):
 def test_a_fleet_is_one_table_with_limits_prices_and_who_states_them(fleet, capsys):
     """Each server's models, in tokens and dollars per million tokens, and a line per source."""
     routed, served = "/openrouter/api/v1", "/vllm/v1"
-    servers = asking(fleet, openai_1=routed, openai_2=served, ollama="/ollama", anthropic="/anthropic")
+    servers = asking(
+        fleet,
+        openai_1=routed,
+        openai_2=served,
+        ollama="/ollama",
+        anthropic="/anthropic",
+    )
     assert main(["models", *servers, "--refresh"]) == 0
     out = capsys.readouterr().out
     heading = out.splitlines()[0].split()
@@ -47,12 +57,22 @@ def test_a_fleet_is_one_table_with_limits_prices_and_who_states_them(fleet, caps
     assert "Tokens; USD per million tokens" in out
     rows = rows_of(out)
     assert rows["maker/test-8b"].split()[2] == "16,384"
-    assert rows["maker/test-routed"].split()[2:8] == ["96,000", "-", "16,000", "0.25", "2", "0.025"]
+    assert rows["maker/test-routed"].split()[2:8] == [
+        "96,000",
+        "-",
+        "16,000",
+        "0.25",
+        "2",
+        "0.025",
+    ]
     assert sum(line.endswith("ago") for line in out.splitlines()) >= 4
 
 
 def test_a_source_that_fails_is_named_and_the_others_are_shown(fleet, capsys):
-    assert main(["models", *asking(fleet, openai_1="/http500/v1", openai_2="/vllm/v1")]) == 0
+    assert (
+        main(["models", *asking(fleet, openai_1="/http500/v1", openai_2="/vllm/v1")])
+        == 0
+    )
     out = capsys.readouterr().out
     assert ["provider" in line for line in out.splitlines() if "500" in line] == [True]
     assert "maker/test-8b" in rows_of(out)
@@ -60,11 +80,23 @@ def test_a_source_that_fails_is_named_and_the_others_are_shown(fleet, capsys):
 
 def test_one_model_is_explained_field_by_field_with_every_source(fleet, capsys):
     """Whoever states another value is shown, which value counts, and who could not be asked."""
-    catalogs = ["--catalog", f"{fleet.url}/catalog/api.json", "--catalog", f"{fleet.url}/catalog/prices.json"]
+    catalogs = [
+        "--catalog",
+        f"{fleet.url}/catalog/api.json",
+        "--catalog",
+        f"{fleet.url}/catalog/prices.json",
+    ]
     servers = asking(fleet, anthropic="/anthropic", openai="/http500/v1")
-    assert main(["models", *servers, *catalogs, "--explain", "anthropic/test-verse"]) == 0
+    assert (
+        main(["models", *servers, *catalogs, "--explain", "anthropic/test-verse"]) == 0
+    )
     out = capsys.readouterr().out
-    for part in ("* context_window", "anthropic (provider)", "* the value that counts", "could not be asked"):
+    for part in (
+        "* context_window",
+        "anthropic (provider)",
+        "* the value that counts",
+        "could not be asked",
+    ):
         assert part in out
 
 
@@ -73,20 +105,35 @@ def test_one_model_is_explained_field_by_field_with_every_source(fleet, capsys):
     [
         (["--explain", "no-such-model"], 1, "no-such-model"),
         (["--explain", ""], 2, "names no model"),
-        (["--provider", "nobody"], 1, "'nobody': set a provider's API key, or pass --source or --catalog"),
+        (
+            ["--provider", "nobody"],
+            1,
+            "'nobody': set a provider's API key, or pass --source or --catalog",
+        ),
         (["--source", "nonsense"], 2, "--source nonsense: give KIND=URL"),
         (["--source", "openai="], 2, "--source openai=: give KIND=URL"),
-        (["--source", "fax=http://127.0.0.1"], 2, "--source fax=http://127.0.0.1: give KIND=URL"),
+        (
+            ["--source", "fax=http://127.0.0.1"],
+            2,
+            "--source fax=http://127.0.0.1: give KIND=URL",
+        ),
     ],
 )
-def test_what_cannot_be_answered_is_an_error_with_what_to_do(arguments, code, told, capsys):
+def test_what_cannot_be_answered_is_an_error_with_what_to_do(
+    arguments, code, told, capsys
+):
     assert main(["models", *arguments]) == code
     assert told in "".join(capsys.readouterr())
 
 
 def test_a_second_run_asks_nothing_again(fleet, capsys):
     """A program that ends at once has saved what it fetched."""
-    asking_it = ["models", *asking(fleet, openai="/vllm/v1"), "--explain", "maker/test-8b"]
+    asking_it = [
+        "models",
+        *asking(fleet, openai="/vllm/v1"),
+        "--explain",
+        "maker/test-8b",
+    ]
     assert main(asking_it) == 0
     fleet.asked.clear()
     assert main(asking_it) == 0

@@ -31,7 +31,9 @@ finally:
 """
 
 
-def execute(notebook: Path, work: Path, *, timeout_seconds: float = TIMEOUT_SECONDS) -> nbformat.NotebookNode:
+def execute(
+    notebook: Path, work: Path, *, timeout_seconds: float = TIMEOUT_SECONDS
+) -> nbformat.NotebookNode:
     """Run a copy of a notebook and what stands beside it; return it with its outputs.
 
     Raises:
@@ -41,7 +43,9 @@ def execute(notebook: Path, work: Path, *, timeout_seconds: float = TIMEOUT_SECO
     copy = work / "notebooks"
     shutil.copytree(notebook.parent, copy, ignore=shutil.ignore_patterns(".*"))
     command = [sys.executable, "-c", RUNNER, notebook.name]
-    subprocess.run(command, cwd=copy, env=_offline(work), check=True, timeout=timeout_seconds)
+    subprocess.run(
+        command, cwd=copy, env=_offline(work), check=True, timeout=timeout_seconds
+    )
     return nbformat.read(copy / notebook.name, as_version=4)
 
 
@@ -52,21 +56,44 @@ def _offline(home: Path) -> dict[str, str]:
         for name, value in os.environ.items()
         if not name.upper().endswith(("_API_KEY", "_PROXY", "MPLBACKEND"))
     }
-    nowhere = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"), "http://127.0.0.1:9")  # the discard port
-    own = {"HOME": str(home), "JUPYTER_DATA_DIR": str(home / "jupyter"), "JUPYTER_RUNTIME_DIR": str(home / "runtime")}
-    return kept | nowhere | own | {"IPYTHONDIR": str(home / "ipython"), "JUPYTER_PREFER_ENV_PATH": "1"}
+    nowhere = dict.fromkeys(
+        ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"), "http://127.0.0.1:9"
+    )  # the discard port
+    own = {
+        "HOME": str(home),
+        "JUPYTER_DATA_DIR": str(home / "jupyter"),
+        "JUPYTER_RUNTIME_DIR": str(home / "runtime"),
+    }
+    return (
+        kept
+        | nowhere
+        | own
+        | {"IPYTHONDIR": str(home / "ipython"), "JUPYTER_PREFER_ENV_PATH": "1"}
+    )
 
 
 def problems_of(notebook: nbformat.NotebookNode) -> list[str]:
     """List what is wrong with an executed notebook: cells that did not run, error outputs, no picture."""
-    cells = [cell for cell in notebook.cells if cell.cell_type == "code" and cell.source.strip()]
+    cells = [
+        cell
+        for cell in notebook.cells
+        if cell.cell_type == "code" and cell.source.strip()
+    ]
     outputs = [output for cell in cells for output in cell.outputs]
-    problems = [f"not run: {cell.source[:60]}" for cell in cells if cell.execution_count is None]
-    problems += [f"{output.ename}: {output.evalue}" for output in outputs if output.output_type == "error"]
+    problems = [
+        f"not run: {cell.source[:60]}" for cell in cells if cell.execution_count is None
+    ]
+    problems += [
+        f"{output.ename}: {output.evalue}"
+        for output in outputs
+        if output.output_type == "error"
+    ]
     return problems if any(map(_is_picture, outputs)) else [*problems, "no picture"]
 
 
-RANDOM = re.compile(r"\b[0-9a-f]{8}-[0-9a-f-]+|(?<=data )[\w-]{12}|(?<=[\"'])[\w-]{12}\.[\w.-]+|\b\d[\d,.:]*")
+RANDOM = re.compile(
+    r"\b[0-9a-f]{8}-[0-9a-f-]+|(?<=data )[\w-]{12}|(?<=[\"'])[\w-]{12}\.[\w.-]+|\b\d[\d,.:]*"
+)
 """Ids, marks, cursors, and numbers: random names are counted, so that sizes differ by a few tokens."""
 
 SAME_SHARE = {"01_quickstart.ipynb": 0.0, "05_tool_results.ipynb": 0.95}
@@ -76,8 +103,17 @@ inside a text, a few characters earlier or later by what their random marks cost
 
 def words_printed(notebook: nbformat.NotebookNode) -> list[str]:
     """The lines that the cells of a notebook print, without what is random in them."""
-    outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
-    texts = [output.text for output in outputs if output.output_type == "stream" and output.name == "stdout"]
+    outputs = [
+        output
+        for cell in notebook.cells
+        if cell.cell_type == "code"
+        for output in cell.outputs
+    ]
+    texts = [
+        output.text
+        for output in outputs
+        if output.output_type == "stream" and output.name == "stdout"
+    ]
     return [RANDOM.sub("#", line).rstrip() for line in "".join(texts).splitlines()]
 
 
@@ -86,7 +122,9 @@ def _is_picture(output: nbformat.NotebookNode) -> bool:
     return png.startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("notebook", sorted(NOTEBOOKS.glob("*.ipynb")), ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "notebook", sorted(NOTEBOOKS.glob("*.ipynb")), ids=lambda path: path.name
+)
 def test_a_notebook_runs_offline_and_leaves_a_picture(notebook, tmp_path):
     """A reader who runs all cells of a fresh copy sees no error, at least one picture, and the words that are saved."""
     executed, saved = execute(notebook, tmp_path), nbformat.read(notebook, as_version=4)
@@ -102,13 +140,19 @@ def test_a_notebook_runs_offline_and_leaves_a_picture(notebook, tmp_path):
 
 def test_an_output_that_is_not_printed_any_more_is_seen():
     """Words count, random names and numbers do not."""
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("x", execution_count=1)])
+    notebook = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell("x", execution_count=1)]
+    )
 
     def printing(text):
-        notebook.cells[0].outputs = [nbformat.v4.new_output("stream", name="stdout", text=text)]
+        notebook.cells[0].outputs = [
+            nbformat.v4.new_output("stream", name="stdout", text=text)
+        ]
         return words_printed(notebook)
 
-    assert printing("<data ab-cd_ef01gh> 1,200 tokens") == printing("<data zz-cd_ef01gh> 7 tokens")
+    assert printing("<data ab-cd_ef01gh> 1,200 tokens") == printing(
+        "<data zz-cd_ef01gh> 7 tokens"
+    )
     assert printing("1 message left") != printing("1 message stays")
 
 
@@ -121,7 +165,9 @@ def _plant(folder: Path, *sources: str) -> Path:
     folder.mkdir()
     cells = [nbformat.v4.new_code_cell(source) for source in sources]
     path = folder / "planted.ipynb"
-    path.write_text(nbformat.writes(nbformat.v4.new_notebook(cells=cells)), encoding="utf-8")
+    path.write_text(
+        nbformat.writes(nbformat.v4.new_notebook(cells=cells)), encoding="utf-8"
+    )
     return path
 
 
@@ -131,13 +177,18 @@ def test_a_picture_and_the_right_interpreter_pass(tmp_path):
     facts = "import json, sys, pathlib\nprint(json.dumps([sys.prefix, str(pathlib.Path.cwd())]))"
     done = execute(_plant(tmp_path / "source", facts, plot), tmp_path / "work")
     assert problems_of(done) == []
-    assert json.loads(done.cells[0].outputs[0].text) == [sys.prefix, str(tmp_path / "work" / "notebooks")]
+    assert json.loads(done.cells[0].outputs[0].text) == [
+        sys.prefix,
+        str(tmp_path / "work" / "notebooks"),
+    ]
 
 
 def test_a_cell_that_raises_fails(tmp_path, capfd):
     """A failing cell fails the gate and its error is printed."""
     with pytest.raises(subprocess.CalledProcessError):
-        execute(_plant(tmp_path / "source", "raise KeyError('planted')"), tmp_path / "work")
+        execute(
+            _plant(tmp_path / "source", "raise KeyError('planted')"), tmp_path / "work"
+        )
     assert "CellExecutionError" in capfd.readouterr().err
 
 
@@ -152,11 +203,24 @@ def test_a_cell_that_reaches_out_fails(tmp_path, capfd):
 def test_a_notebook_that_never_ends_fails(tmp_path):
     """The whole notebook has one time limit."""
     with pytest.raises(subprocess.TimeoutExpired):
-        execute(_plant(tmp_path / "source", "import time\ntime.sleep(600)"), tmp_path / "work", timeout_seconds=3)
+        execute(
+            _plant(tmp_path / "source", "import time\ntime.sleep(600)"),
+            tmp_path / "work",
+            timeout_seconds=3,
+        )
 
 
 def test_a_notebook_without_a_picture_is_reported(tmp_path):
     """Text alone is no picture, a tolerated error is still one, and a cell that did not run is named."""
-    code = [nbformat.v4.new_code_cell("print(1)", execution_count=1), nbformat.v4.new_code_cell("x = 1")]
-    code[0].outputs = [nbformat.v4.new_output("error", ename="KeyError", evalue="'x'", traceback=[])]
-    assert problems_of(nbformat.v4.new_notebook(cells=code)) == ["not run: x = 1", "KeyError: 'x'", "no picture"]
+    code = [
+        nbformat.v4.new_code_cell("print(1)", execution_count=1),
+        nbformat.v4.new_code_cell("x = 1"),
+    ]
+    code[0].outputs = [
+        nbformat.v4.new_output("error", ename="KeyError", evalue="'x'", traceback=[])
+    ]
+    assert problems_of(nbformat.v4.new_notebook(cells=code)) == [
+        "not run: x = 1",
+        "KeyError: 'x'",
+        "no picture",
+    ]

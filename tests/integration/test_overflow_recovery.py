@@ -14,25 +14,36 @@ from support.gemini_policy import answer
 from support.gemini_server import GeminiServer
 from support.graphs import chat_on, engine_for
 
-pytest.importorskip("langchain_anthropic", reason="the Anthropic integration is not installed")
+pytest.importorskip(
+    "langchain_anthropic", reason="the Anthropic integration is not installed"
+)
 from langchain_anthropic import ChatAnthropic
 
 pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
 
 WINDOW = 2048
 CLAIMED = 4 * WINDOW
-STORY = "The river ran past the mill, and the miller's daughter counted the boats. " * 24
-FOREIGN = "河水流过磨坊磨坊主的女儿数着船。" * 24  # the tiny vocabulary of llama.cpp needs a token for nearly each byte
+STORY = (
+    "The river ran past the mill, and the miller's daughter counted the boats. " * 24
+)
+FOREIGN = (
+    "河水流过磨坊磨坊主的女儿数着船。" * 24
+)  # the tiny vocabulary of llama.cpp needs a token for nearly each byte
 BABBLE_TOKENS = 8
 TURNS = 6  # the conversation is refused in the fifth
-WORDY = {"temperature": 1.0, "seed": 1}  # at temperature 0 random weights say nothing but line breaks
+WORDY = {
+    "temperature": 1.0,
+    "seed": 1,
+}  # at temperature 0 random weights say nothing but line breaks
 
 
 @pytest.fixture
 def model(request):
     """Return a real client of the provider that the test names; its server takes `WINDOW` tokens."""
     if request.param == "gemini":
-        with GeminiServer(input_limit=WINDOW, policy=answer("Noted."), model="tiny") as server:
+        with GeminiServer(
+            input_limit=WINDOW, policy=answer("Noted."), model="tiny"
+        ) as server:
             yield server.chat_model()
         return
     server = request.getfixturevalue("start_llama")(WINDOW)
@@ -40,7 +51,9 @@ def model(request):
         yield server.chat_model(stream_usage=True, **WORDY)
         return
     url = server.url.removesuffix("/v1")
-    yield ChatAnthropic(model="tiny", api_key="x", base_url=url, max_retries=0, max_tokens=BABBLE_TOKENS)
+    yield ChatAnthropic(
+        model="tiny", api_key="x", base_url=url, max_retries=0, max_tokens=BABBLE_TOKENS
+    )
 
 
 def thread(name, calls):
@@ -86,22 +99,34 @@ async def test_what_a_thread_was_refused_for_holds_for_that_thread(model, way):
     assert len(calls.usages) == 3 * TURNS
     states = [state_of(agent, thread(name, calls)) for name in names]
     assert states[0]["context_counts"]["limits"] == {"tiny": {"context_window": WINDOW}}
-    assert [state["context_report"]["context_window"] for state in states] == [WINDOW] * 3
+    assert [state["context_report"]["context_window"] for state in states] == [
+        WINDOW
+    ] * 3
     assert [len(state["messages"]) for state in states] == [2 * TURNS] * 3
 
 
 @pytest.mark.parametrize("way", ["invoke", "ainvoke"])
 async def test_a_learned_input_limit_leaves_the_requested_output_alone(way):
     with GeminiServer(input_limit=WINDOW, policy=answer("Noted.")) as server:
-        agent = agent_of(server.chat_model(max_output_tokens=100), CLAIMED, tools=[], checkpointer=InMemorySaver())
+        agent = agent_of(
+            server.chat_model(max_output_tokens=100),
+            CLAIMED,
+            tools=[],
+            checkpointer=InMemorySaver(),
+        )
         await talk(agent, thread("t", Calls()), way=way)
     assert [request.status for request in server.requests].count(400) == 1
-    assert [request.body["generationConfig"]["maxOutputTokens"] for request in server.requests] == [100] * (TURNS + 1)
+    assert [
+        request.body["generationConfig"]["maxOutputTokens"]
+        for request in server.requests
+    ] == [100] * (TURNS + 1)
 
 
 async def test_a_requested_output_of_nearly_the_whole_window_leaves_room_for_the_conversation():
     with AnthropicServer(context_window=4096) as server:
-        limits = ModelLimits(4 * 4096, requested_output_tokens=3900)  # as `ModelLimits.of(model)` reads them
+        limits = ModelLimits(
+            4 * 4096, requested_output_tokens=3900
+        )  # as `ModelLimits.of(model)` reads them
         agent = chat_on(ContextEngine(limits), server.chat_model(max_tokens=3900))
         await talk(agent, thread("t", Calls()), turns=12)
     assert len(server.refused) == 1
@@ -110,22 +135,31 @@ async def test_a_requested_output_of_nearly_the_whole_window_leaves_room_for_the
 
 def told(*parts):
     """Return the input of a first turn after a conversation that was held elsewhere."""
-    history = [pair for part in parts for pair in (("user", part), ("assistant", "I see."))]
+    history = [
+        pair for part in parts for pair in (("user", part), ("assistant", "I see."))
+    ]
     return {"messages": [*history, ("user", "What then?")]}
 
 
 @pytest.mark.parametrize(("parts", "max_tokens"), [(4, 600), (3, 1000)])
-def test_an_answer_that_the_window_cuts_short_is_made_again_after_a_compaction(parts, max_tokens, start_llama):
+def test_an_answer_that_the_window_cuts_short_is_made_again_after_a_compaction(
+    parts, max_tokens, start_llama
+):
     """Not with less output, which would be cut again."""
     server, calls = start_llama(WINDOW), Calls()
-    agent = chat_on(engine_for("tiny", CLAIMED), server.chat_model(max_tokens=max_tokens, **WORDY))
+    agent = chat_on(
+        engine_for("tiny", CLAIMED), server.chat_model(max_tokens=max_tokens, **WORDY)
+    )
     agent.invoke(told(*[STORY] * parts), thread("t", calls))
     state = state_of(agent, thread("t", calls))
     cut, whole = server.sent
     assert calls.usages[0] > max(WINDOW - max_tokens, calls.usages[1])
     assert calls.usages[1] + whole["max_completion_tokens"] <= WINDOW
     assert cut["messages"][-1] == whole["messages"][-1]
-    assert state["messages"][-1].usage_metadata["output_tokens"] == whole["max_completion_tokens"]
+    assert (
+        state["messages"][-1].usage_metadata["output_tokens"]
+        == whole["max_completion_tokens"]
+    )
     assert len(state["messages"]) == parts * 2 + 2
     assert state["context_counts"]["limits"] == {"tiny": {"context_window": WINDOW}}
 
@@ -142,9 +176,13 @@ def test_a_cut_answer_is_the_answer_when_nothing_can_leave(start_llama):
 
 
 @pytest.mark.parametrize(
-    ("configured", "brief"), [(BABBLE_TOKENS, BABBLE_TOKENS), (200, 200), (600, BABBLE_TOKENS)], ids=str
+    ("configured", "brief"),
+    [(BABBLE_TOKENS, BABBLE_TOKENS), (200, 200), (600, BABBLE_TOKENS)],
+    ids=str,
 )
-async def test_an_answer_that_used_all_it_asked_for_is_no_overflow(configured, brief, start_llama):
+async def test_an_answer_that_used_all_it_asked_for_is_no_overflow(
+    configured, brief, start_llama
+):
     server, calls = start_llama(CLAIMED), Calls()
     model = server.chat_model(max_tokens=configured, **WORDY)
     if brief != configured:
@@ -178,19 +216,33 @@ def test_a_fallback_counts_for_itself(text, secondary_output, start_llama):
     secondary_answer = "Noted, and noted again. " * 8
     with (
         GeminiServer(policy=answer(secondary_answer), model="second") as other,
-        httpx.Client(event_hooks={"request": [line]}, limits=httpx.Limits(max_keepalive_connections=0)) as client,
+        httpx.Client(
+            event_hooks={"request": [line]},
+            limits=httpx.Limits(max_keepalive_connections=0),
+        ) as client,
     ):
         primary = server.chat_model(http_client=client, max_tokens=64, **WORDY)
         secondary = other.chat_model(max_output_tokens=secondary_output)
-        agent = chat_on(engine_for("tiny", 2 * CLAIMED), primary.with_fallbacks([secondary]))
+        agent = chat_on(
+            engine_for("tiny", 2 * CLAIMED), primary.with_fallbacks([secondary])
+        )
         speakers = []
         for number in range(6):
             line.is_down = number in (2, 3)
             agent.invoke(ask(f"Part {number}. {text}"), thread("t", calls))
-            answer_metadata = state_of(agent, thread("t", calls))["messages"][-1].response_metadata
+            answer_metadata = state_of(agent, thread("t", calls))["messages"][
+                -1
+            ].response_metadata
             speakers.append(answer_metadata.get("model_name"))
     primary_name = speakers[0]
-    assert speakers == [primary_name, primary_name, "second", "second", primary_name, primary_name]
+    assert speakers == [
+        primary_name,
+        primary_name,
+        "second",
+        "second",
+        primary_name,
+        primary_name,
+    ]
     assert len(other.requests) == 2
     state = state_of(agent, thread("t", calls))
     assert "limits" not in state["context_counts"]
@@ -208,22 +260,36 @@ async def test_a_refusal_is_known_elsewhere(model, how, open_sqlite, tmp_path):
     calls, path = Calls(), tmp_path / "learned.json"
     for name in ("first", "second"):
         if how == "restarted":
-            agent = chat_on(engine_for("tiny", CLAIMED), model, checkpointer=open_sqlite(strict=True))
+            agent = chat_on(
+                engine_for("tiny", CLAIMED),
+                model,
+                checkpointer=open_sqlite(strict=True),
+            )
         else:
-            agent = chat_on(engine_for("tiny", CLAIMED, learned=(learned := LearnedSource(path))), model)
+            agent = chat_on(
+                engine_for("tiny", CLAIMED, learned=(learned := LearnedSource(path))),
+                model,
+            )
         await talk(agent, thread("first" if how == "restarted" else name, calls))
         assert how != "file" or learned.flush()
     assert len(refused(calls)) == 1
     assert len(calls.usages) == 2 * TURNS
-    assert how != "file" or LearnedSource(path).recall("tiny") == {"context_window": WINDOW}
+    assert how != "file" or LearnedSource(path).recall("tiny") == {
+        "context_window": WINDOW
+    }
 
 
 @pytest.mark.parametrize("way", ["invoke", "ainvoke"])
 @pytest.mark.parametrize("max_tokens", [1000, 200])
-async def test_input_and_output_together_too_large_are_cured_by_less_output_or_by_a_compaction(way, max_tokens):
+async def test_input_and_output_together_too_large_are_cured_by_less_output_or_by_a_compaction(
+    way, max_tokens
+):
     """The same messages go again with the `max_tokens` that is left; an answer of a few tokens would help nobody."""
     with AnthropicServer(context_window=4096) as server:
-        agent = chat_on(engine_for("claude-test", 4 * 4096), server.chat_model(max_tokens=max_tokens))
+        agent = chat_on(
+            engine_for("claude-test", 4 * 4096),
+            server.chat_model(max_tokens=max_tokens),
+        )
         await talk(agent, thread("t", Calls()), way=way, turns=12)
     (refusal,), bodies = server.refused, [request.body for request in server.requests]
     assert len(bodies) == 12 + 1

@@ -21,7 +21,9 @@ def sent(model):
     return payloads([request.messages for request in model.requests])
 
 
-def test_a_connection_per_turn_changes_nothing(postgres_dsn, plain_state, tmp_path, control):
+def test_a_connection_per_turn_changes_nothing(
+    postgres_dsn, plain_state, tmp_path, control
+):
     """Each turn has its own connection and agent; requests, report and messages are those of one process."""
     model, tools = parts(tmp_path / "tools.log")
     for question in QUESTIONS:
@@ -29,7 +31,10 @@ def test_a_connection_per_turn_changes_nothing(postgres_dsn, plain_state, tmp_pa
             agent = agent_of(model, LIMIT, tools=tools, checkpointer=saver)
             agent.invoke(ask(question), CONFIG)
             state = state_of(agent)
-            checkpoints = [snapshot.values for snapshot in agent.get_state_history(CONFIG, limit=20)]
+            checkpoints = [
+                snapshot.values
+                for snapshot in agent.get_state_history(CONFIG, limit=20)
+            ]
     requests, expected = control
     assert sent(model) == requests
     assert state["context_report"] == expected["context_report"]
@@ -38,7 +43,9 @@ def test_a_connection_per_turn_changes_nothing(postgres_dsn, plain_state, tmp_pa
     assert state["context_report"]["compactions"] >= 1
 
 
-async def test_the_async_saver_keeps_the_same_thread(postgres_dsn, plain_state, tmp_path, control):
+async def test_the_async_saver_keeps_the_same_thread(
+    postgres_dsn, plain_state, tmp_path, control
+):
     """Async connections send the same requests and leave the same report."""
     model, tools = parts(tmp_path / "tools.log")
     for question in QUESTIONS:

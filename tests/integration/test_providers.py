@@ -18,7 +18,15 @@ from support.gemini_server import GeminiServer
 from support.openai_server import OpenAIServer
 from support.oracle import text_tokens
 from support.prompt_cache import STEP_TOKENS
-from support.provider_talks import EDIT_BETAS, TALKS, composed, look, play, responding, speaking
+from support.provider_talks import (
+    EDIT_BETAS,
+    TALKS,
+    composed,
+    look,
+    play,
+    responding,
+    speaking,
+)
 
 pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
 
@@ -49,8 +57,12 @@ def test_another_middleware_may_mark_the_cache_too(ours_first):
 
 
 @pytest.mark.parametrize("adapter", ["nodes", "middleware"])
-@pytest.mark.parametrize("thinking", [None, {"type": "adaptive"}], ids=["by default", "as the model is set"])
-async def test_thinking_that_another_prompt_made_stale_is_refused_once(adapter, thinking):
+@pytest.mark.parametrize(
+    "thinking", [None, {"type": "adaptive"}], ids=["by default", "as the model is set"]
+)
+async def test_thinking_that_another_prompt_made_stale_is_refused_once(
+    adapter, thinking
+):
     """The API's own refusal is recovered, sync and async; the request without it, and all after it, are taken."""
     with AnthropicServer(policy=speaking(thinks=True), binds=True) as server:
         model, saver, thread = (
@@ -64,11 +76,21 @@ async def test_thinking_that_another_prompt_made_stale_is_refused_once(adapter, 
             if adapter == "nodes":
                 agent = create_context_agent(model, [look], limits=limits, **made)
             else:
-                agent = create_agent(model, [look], middleware=[ContextWindowMiddleware(limits=limits)], **made)
+                agent = create_agent(
+                    model,
+                    [look],
+                    middleware=[ContextWindowMiddleware(limits=limits)],
+                    **made,
+                )
             agent.invoke({"messages": [HumanMessage("What is to be seen?")]}, thread)
             await agent.ainvoke({"messages": [HumanMessage("And now?")]}, thread)
-    assert [request.status for request in server.requests] == [200] * 4 + [400] + [200] * 4
-    asked = [(request.body.get("thinking") or {}).get("block_binding") for request in server.requests]
+    assert [request.status for request in server.requests] == [200] * 4 + [400] + [
+        200
+    ] * 4
+    asked = [
+        (request.body.get("thinking") or {}).get("block_binding")
+        for request in server.requests
+    ]
     drops = {"prefix_mismatch_behavior": "drop_block"}
     assert asked == [None] * 5 + [None if thinking else drops] * 4
 
@@ -85,7 +107,12 @@ SERVERS = {
     ),
     "OpenAI, any prefix": (partial(OpenAIServer, policy=responding), {}),
     "Anthropic": (partial(AnthropicServer, policy=speaking(thinks=False)), {}),
-    "Gemini": (lambda context_window: GeminiServer(input_limit=context_window, policy=tool_loop(steps=1)), {}),
+    "Gemini": (
+        lambda context_window: GeminiServer(
+            input_limit=context_window, policy=tool_loop(steps=1)
+        ),
+        {},
+    ),
 }
 
 
@@ -93,7 +120,11 @@ def read_from_cache(reply):
     """The tokens that a provider says it read from its cache."""
     usage = reply.get("usageMetadata") or reply["usage"]
     details = usage.get("input_tokens_details") or {}
-    known = (usage.get("cachedContentTokenCount"), usage.get("cache_read_input_tokens"), details.get("cached_tokens"))
+    known = (
+        usage.get("cachedContentTokenCount"),
+        usage.get("cache_read_input_tokens"),
+        details.get("cached_tokens"),
+    )
     return next((tokens for tokens in known if tokens), 0)
 
 
@@ -102,14 +133,30 @@ def test_a_large_prompt_is_written_once(name):
     """Each request after the first reads it from the cache, those after a compaction too."""
     serve, options = SERVERS[name]
     with serve(context_window=13_000) as server:
-        model = server.chat_model(**{"max_output_tokens" if name == "Gemini" else "max_tokens": 256, **options})
+        model = server.chat_model(
+            **{
+                "max_output_tokens" if name == "Gemini" else "max_tokens": 256,
+                **options,
+            }
+        )
         limits = ModelLimits(context_window=13_000, max_output_tokens=256)
-        config = ContextConfig(pin_first_user=False)  # so that nothing but the prompt is the same after a compaction
-        outcome = play(server, model, turns=TURNS, prompt=LARGE_PROMPT, limits=limits, config=config)
+        config = ContextConfig(
+            pin_first_user=False
+        )  # so that nothing but the prompt is the same after a compaction
+        outcome = play(
+            server,
+            model,
+            turns=TURNS,
+            prompt=LARGE_PROMPT,
+            limits=limits,
+            config=config,
+        )
     assert (outcome.refused, outcome.compactions > 1) == ([], True)
     cached = [read_from_cache(request.reply) for request in server.requests]
     assert cached[0] == 0
-    assert min(cached[1:]) > text_tokens(LARGE_PROMPT) - STEP_TOKENS  # OpenAI reads whole steps of a prefix
+    assert (
+        min(cached[1:]) > text_tokens(LARGE_PROMPT) - STEP_TOKENS
+    )  # OpenAI reads whole steps of a prefix
 
 
 def named(model):
@@ -119,34 +166,81 @@ def named(model):
 
 def test_a_conversation_moves_between_providers_and_back(start_llama):
     """Nobody refuses what another one made, each says what it can read, and who comes back finds its own blocks."""
-    anthropic = AnthropicServer(context_window=8_000, policy=speaking(thinks=True), min_compaction_trigger=1_000)
-    openai, gemini = OpenAIServer(context_window=8_000, policy=responding), GeminiServer(policy=tool_loop(steps=1))
+    anthropic = AnthropicServer(
+        context_window=8_000, policy=speaking(thinks=True), min_compaction_trigger=1_000
+    )
+    openai, gemini = (
+        OpenAIServer(context_window=8_000, policy=responding),
+        GeminiServer(policy=tool_loop(steps=1)),
+    )
     with anthropic, openai, gemini:
         llama = start_llama(n_ctx=4_096)
-        compact = {"type": "compact_20260112", "trigger": {"type": "input_tokens", "value": 1_500}}
+        compact = {
+            "type": "compact_20260112",
+            "trigger": {"type": "input_tokens", "value": 1_500},
+        }
         managed = {"edits": [compact]}
         think = {"type": "enabled", "budget_tokens": 1_024}
-        stateless = {"store": False, "include": ["reasoning.encrypted_content"], "output_version": "responses/v1"}
+        stateless = {
+            "store": False,
+            "include": ["reasoning.encrypted_content"],
+            "output_version": "responses/v1",
+        }
         models = [
             gemini.chat_model(),
-            anthropic.chat_model(context_management=managed, betas=EDIT_BETAS, thinking=think, max_tokens=1_280),
-            openai.chat_model(**stateless, context_management=[{"type": "compaction", "compact_threshold": 1_500}]),
+            anthropic.chat_model(
+                context_management=managed,
+                betas=EDIT_BETAS,
+                thinking=think,
+                max_tokens=1_280,
+            ),
+            openai.chat_model(
+                **stateless,
+                context_management=[{"type": "compaction", "compact_threshold": 1_500}],
+            ),
             llama.chat_model(),
         ]
         saver, thread = InMemorySaver(), {"configurable": {"thread_id": "one"}}
         for number in range(12):
             model = models[number % len(models)]
-            limits = ModelLimits(context_window=4_096 if model is models[-1] else 8_000, max_output_tokens=256)
-            agent = create_context_agent(model, [look], system_prompt="Be good.", limits=limits, checkpointer=saver)
-            agent.invoke({"messages": [HumanMessage(f"Question {number}? " + "The river ran on. " * 20)]}, thread)
+            limits = ModelLimits(
+                context_window=4_096 if model is models[-1] else 8_000,
+                max_output_tokens=256,
+            )
+            agent = create_context_agent(
+                model,
+                [look],
+                system_prompt="Be good.",
+                limits=limits,
+                checkpointer=saver,
+            )
+            agent.invoke(
+                {
+                    "messages": [
+                        HumanMessage(f"Question {number}? " + "The river ran on. " * 20)
+                    ]
+                },
+                thread,
+            )
         state = agent.get_state(thread).values
     for server in (anthropic, openai, gemini):
-        assert [request.status for request in server.requests if request.status != 200] == []
-    makers = [named(message) for message in state["messages"] if isinstance(message, AIMessage)]
+        assert [
+            request.status for request in server.requests if request.status != 200
+        ] == []
+    makers = [
+        named(message)
+        for message in state["messages"]
+        if isinstance(message, AIMessage)
+    ]
     assert makers.count("anthropic") >= 6
     assert makers.count("google_genai") >= 6
     last = anthropic.requests[-1].body["messages"]
-    blocks = [block for message in last for block in message["content"] if isinstance(block, dict)]
+    blocks = [
+        block
+        for message in last
+        for block in message["content"]
+        if isinstance(block, dict)
+    ]
     assert any(block["type"] == "compaction" for block in blocks)
     assert "Question 9" in str(last)
     told = str([message.get("content") for message in llama.sent[-1]["messages"]])
@@ -162,15 +256,22 @@ def test_a_request_beside_stored_content_of_gemini_names_no_tools(adapter):
     """What somebody stored in Gemini's explicit cache has them, and saying them again is refused."""
     with GeminiServer(policy=tool_loop(steps=1)) as server:
         model = server.chat_model()
-        name = create_context_cache(model, [SystemMessage(LONG_PROMPT), HumanMessage("Look!")], tools=[look])
+        name = create_context_cache(
+            model, [SystemMessage(LONG_PROMPT), HumanMessage("Look!")], tools=[look]
+        )
         model = model.model_copy(update={"cached_content": name})
         limits = ModelLimits(context_window=8_000, max_output_tokens=256)
         if adapter == "nodes":
             agent = create_context_agent(model, [look], limits=limits)
         else:
-            agent = create_agent(model, [look], middleware=[ContextWindowMiddleware(limits=limits)])
+            agent = create_agent(
+                model, [look], middleware=[ContextWindowMiddleware(limits=limits)]
+            )
         agent.invoke({"messages": [AIMessage("Yes?"), HumanMessage("And now?")]})
-    asked = [(request.status, request.body["cachedContent"], "tools" in request.body) for request in server.generated]
+    asked = [
+        (request.status, request.body["cachedContent"], "tools" in request.body)
+        for request in server.generated
+    ]
     assert asked == [(200, name, False)] * 2
 
 
@@ -181,9 +282,23 @@ def test_anthropic_says_why_its_cache_missed():
         model = server.chat_model(model_kwargs={"diagnostics": {}})
         saver = InMemorySaver()
         for prompt in ("Be good. ", "Be good. ", "Be quick. "):
-            made = {"system_prompt": prompt * 1_000, "checkpointer": saver, "sinks": [sink]}
-            agent = create_context_agent(model, [look], limits=ModelLimits(100_000), **made)
-            agent.invoke({"messages": [HumanMessage("Who?")]}, {"configurable": {"thread_id": "a"}})
-        first, *others = (request.body["diagnostics"]["previous_message_id"] for request in server.requests)
+            made = {
+                "system_prompt": prompt * 1_000,
+                "checkpointer": saver,
+                "sinks": [sink],
+            }
+            agent = create_context_agent(
+                model, [look], limits=ModelLimits(100_000), **made
+            )
+            agent.invoke(
+                {"messages": [HumanMessage("Who?")]},
+                {"configurable": {"thread_id": "a"}},
+            )
+        first, *others = (
+            request.body["diagnostics"]["previous_message_id"]
+            for request in server.requests
+        )
     assert (first, all(others)) == (None, True)
-    assert [(event.changed, event.is_stated) for event in sink.of(CacheMissEvent)] == [("system", True)]
+    assert [(event.changed, event.is_stated) for event in sink.of(CacheMissEvent)] == [
+        ("system", True)
+    ]

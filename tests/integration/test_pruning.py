@@ -14,7 +14,13 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, interrupt
 from typing_extensions import TypedDict
 
-from langchain_ctxwin import ConfigError, ContextState, ContextWindowError, PlainContextState, create_context_agent
+from langchain_ctxwin import (
+    ConfigError,
+    ContextState,
+    ContextWindowError,
+    PlainContextState,
+    create_context_agent,
+)
 from langchain_ctxwin.agent.state import MessagesDeltaChannel
 from langchain_ctxwin.pruning import aprune_thread, prune_thread, spare_of
 from support.agents import LONG, THREAD, agent_on, ask, model_of, on_both, values
@@ -39,7 +45,9 @@ def talked(saver, adapter="nodes", turns=8):
 def saver(request, open_sqlite):
     """Every kind of checkpointer that keeps a thread."""
     if request.param == "postgres":
-        with PostgresSaver.from_conn_string(request.getfixturevalue("postgres_dsn")) as saver:
+        with PostgresSaver.from_conn_string(
+            request.getfixturevalue("postgres_dsn")
+        ) as saver:
             saver.setup()
             yield saver
     else:
@@ -68,12 +76,16 @@ def test_a_pruned_thread_goes_on_through_many_snapshots(open_sqlite):
     for _ in range(3):
         prune_thread(agent, NAME)
         for number in range(120):
-            agent.update_state(THREAD, {"messages": [HumanMessage(str(number))]}, as_node="agent")
+            agent.update_state(
+                THREAD, {"messages": [HumanMessage(str(number))]}, as_node="agent"
+            )
     assert len(values(agent)["messages"]) == 16 + 3 * 120
 
 
 def test_a_state_without_delta_channels_is_pruned_too():
-    agent = create_context_agent(model_of(1500), [], state_schema=PlainContextState, checkpointer=InMemorySaver())
+    agent = create_context_agent(
+        model_of(1500), [], state_schema=PlainContextState, checkpointer=InMemorySaver()
+    )
     for number in range(6):
         ask(agent, f"question {number}")
     before = values(agent)
@@ -94,7 +106,12 @@ def waiting(saver):
         return {"messages": [HumanMessage(interrupt("go on?"), id="r")]}
 
     inner = StateGraph(Inner).add_node("begin", begin).add_node("ask", question)
-    inner = inner.add_edge(START, "begin").add_edge("begin", "ask").add_edge("ask", END).compile()
+    inner = (
+        inner.add_edge(START, "begin")
+        .add_edge("begin", "ask")
+        .add_edge("ask", END)
+        .compile()
+    )
     outer = StateGraph(Inner).add_node("inner", inner).add_edge(START, "inner")
     return outer.compile(checkpointer=saver)
 
@@ -152,14 +169,19 @@ def test_a_thread_that_was_begun_anew_meanwhile_loses_nothing():
     with pytest.raises(ContextWindowError, match="begun anew"):
         prune_thread(agent, NAME)
     assert values(agent)["messages"][0].text == "hello?"
-    assert agent.get_state({"configurable": {"thread_id": spare_of(NAME)}}).values == before
+    assert (
+        agent.get_state({"configurable": {"thread_id": spare_of(NAME)}}).values
+        == before
+    )
 
 
 async def test_async_checkpointers_are_pruned_alike(tmp_path):
     async with async_sqlite_saver(tmp_path / "a.db", strict=True) as saver:
         agent = agent_on("nodes", model_of(1500), checkpointer=saver)
         for number in range(8):
-            await agent.ainvoke({"messages": [("user", f"question {number} {LONG}")]}, THREAD)
+            await agent.ainvoke(
+                {"messages": [("user", f"question {number} {LONG}")]}, THREAD
+            )
         before = (await agent.aget_state(THREAD)).values
         assert await aprune_thread(agent, NAME) > 0
         assert (await agent.aget_state(THREAD)).values == before
@@ -169,9 +191,15 @@ class Pruning(InMemorySaver):
     """A checkpointer that prunes as we do."""
 
     async def aprune(self, thread_ids, *, strategy="keep_latest"):
-        plain = InMemorySaver()  # the same threads, without a `prune` that `aprune_thread` would ask
+        plain = (
+            InMemorySaver()
+        )  # the same threads, without a `prune` that `aprune_thread` would ask
         vars(plain).update(vars(self))
-        builder = StateGraph(PlainContextState).add_node("n", lambda s: {}).add_edge(START, "n")
+        builder = (
+            StateGraph(PlainContextState)
+            .add_node("n", lambda s: {})
+            .add_edge(START, "n")
+        )
         graph = builder.compile(checkpointer=plain)
         for thread in thread_ids:
             if strategy == "delete":
@@ -192,14 +220,20 @@ class Counting(InMemorySaver):
 
     def prune(self, thread_ids, *, strategy="keep_latest"):
         self.pruned += 1
-        for checkpoint in list(self.list({"configurable": {"thread_id": thread_ids[0]}}))[1:]:
+        for checkpoint in list(
+            self.list({"configurable": {"thread_id": thread_ids[0]}})
+        )[1:]:
             del self.storage[thread_ids[0]][""][checkpoint.checkpoint["id"]]
 
 
-@pytest.mark.parametrize(("state", "times"), [(PlainContextState, 1), (ContextState, 0)])
+@pytest.mark.parametrize(
+    ("state", "times"), [(PlainContextState, 1), (ContextState, 0)]
+)
 def test_a_checkpointer_prunes_by_itself_where_nothing_has_to_be_rebuilt(state, times):
     saver = Counting()
-    agent = create_context_agent(model_of(1500), [], state_schema=state, checkpointer=saver)
+    agent = create_context_agent(
+        model_of(1500), [], state_schema=state, checkpointer=saver
+    )
     for number in range(6):
         ask(agent, f"question {number}")
     before, count = values(agent), len(checkpoints(agent))
@@ -213,7 +247,9 @@ def test_a_thread_with_the_name_of_a_spare_one_costs_no_thread_anything(name):
     agent, other = talked(InMemorySaver()), {"configurable": {"thread_id": name}}
     ask(agent, "mine", other)
     before, own = values(agent), agent.get_state(other).values
-    with suppress(ContextWindowError):  # the very name of the spare one: refused, and named
+    with suppress(
+        ContextWindowError
+    ):  # the very name of the spare one: refused, and named
         prune_thread(agent, NAME)
     assert values(agent) == before
     assert agent.get_state(other).values == own
@@ -229,7 +265,11 @@ def test_bad_input_is_refused_before_anything_is_removed():
     with pytest.raises(ConfigError, match="checkpointer=None"):
         prune_thread(waiting(None), NAME)
     graph.invoke({"messages": [HumanMessage("hi", id="h")]}, THREAD)
-    other = StateGraph(PlainContextState).add_node("another", lambda s: {}).add_edge(START, "another")
+    other = (
+        StateGraph(PlainContextState)
+        .add_node("another", lambda s: {})
+        .add_edge(START, "another")
+    )
     count = len(checkpoints(graph))
     with pytest.raises(ConfigError, match="belongs to no subgraph"):
         prune_thread(other.compile(checkpointer=graph.checkpointer), NAME)
@@ -238,5 +278,7 @@ def test_bad_input_is_refused_before_anything_is_removed():
 
 
 def test_what_is_no_graph_is_refused():
-    with pytest.raises(ConfigError, match=r"graph='42': pass the compiled graph that wrote the thread"):
+    with pytest.raises(
+        ConfigError, match=r"graph='42': pass the compiled graph that wrote the thread"
+    ):
         prune_thread("42", NAME)

@@ -30,7 +30,9 @@ class Watched:
 
     def __init__(self, path):
         self.path, self.active = path, []
-        self.settings = ConfigFile(path, on_change=lambda before, after: self.active.append(after.keep))
+        self.settings = ConfigFile(
+            path, on_change=lambda before, after: self.active.append(after.keep)
+        )
 
     def write(self, keep):
         self.path.write_text(f"keep = {keep}\n")
@@ -51,7 +53,9 @@ def path(tmp_path):
 def watched(path):
     watched = Watched(path)
     with watched.settings:
-        time.sleep(0.1)  # until the system sends notices: what comes before is seen by the next look
+        time.sleep(
+            0.1
+        )  # until the system sends notices: what comes before is seen by the next look
         yield watched
 
 
@@ -95,7 +99,10 @@ def write_behind_a_link(path, keep):
         path.symlink_to(other)
 
 
-@pytest.mark.parametrize("change", [rename, save_as_an_editor, exchange_the_folder, swap_links, write_behind_a_link])
+@pytest.mark.parametrize(
+    "change",
+    [rename, save_as_an_editor, exchange_the_folder, swap_links, write_behind_a_link],
+)
 def test_every_way_to_change_a_file_is_seen(path, watched, change):
     """Again and again, and writes in place afterwards."""
     for keep in (0.1, 0.2):
@@ -110,7 +117,9 @@ def put_a_pipe(path):
     path.with_name("pipe").replace(path)
 
 
-NO_PIPES = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+NO_PIPES = pytest.mark.skipif(
+    not hasattr(os, "mkfifo"), reason="this system has no named pipes"
+)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +143,15 @@ def test_a_file_that_goes_and_comes_back_is_seen(path, watched, harm, problem):
 
 
 @pytest.mark.parametrize(
-    "text", ["keep: x", "x: !!bool maybe", "x: !!timestamp x", "self: 1", 'tool_results: {"self": 1}', '"\\uD800": 1']
+    "text",
+    [
+        "keep: x",
+        "x: !!bool maybe",
+        "x: !!timestamp x",
+        "self: 1",
+        'tool_results: {"self": 1}',
+        '"\\uD800": 1',
+    ],
 )
 def test_no_file_ends_the_watching(tmp_path, text):
     (tmp_path / "settings.yaml").write_text("keep: 0.9\n")
@@ -157,7 +174,11 @@ def test_a_folder_that_is_not_there_yet_is_waited_for(path):
         watched.until(0.1)
 
 
-@pytest.mark.parametrize("piece", ["", "keep = 0.1", "keep = 0.1\nmax_recov"], ids=["empty", "no end", "half a line"])
+@pytest.mark.parametrize(
+    "piece",
+    ["", "keep = 0.1", "keep = 0.1\nmax_recov"],
+    ids=["empty", "no end", "half a line"],
+)
 def test_what_looks_unfinished_is_waited_for(path, watched, piece):
     """Longer than 50 ms, however it came there."""
     path.with_name("next").write_text(piece)
@@ -181,7 +202,9 @@ def test_stopping_ends_the_thread_and_can_be_repeated(path):
     settings = ConfigFile(path)
     for _ in range(2):
         assert settings.start() is settings.start()
-        assert [thread.name for thread in threading.enumerate()].count("ctxwin-config") == 1
+        assert [thread.name for thread in threading.enumerate()].count(
+            "ctxwin-config"
+        ) == 1
         settings.stop()
         settings.stop()
         assert "ctxwin-config" not in [thread.name for thread in threading.enumerate()]
@@ -219,7 +242,12 @@ if "stop" in sys.argv:
 @pytest.mark.parametrize("last", ["idle", "stop", "exit"])
 def test_a_program_that_watches_ends(path, last):
     """Silently, with its own exit code; a callback that hangs holds up neither stop nor exit for long."""
-    done = subprocess.run([sys.executable, "-c", HANG, str(path), last], capture_output=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", HANG, str(path), last],
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
     assert (done.returncode, done.stderr) == (0, b"")
 
 
@@ -238,7 +266,9 @@ os._exit(7)
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_forked_process_watches_by_itself(path):
-    child = subprocess.Popen([sys.executable, "-c", FORK, str(path)], stdout=subprocess.PIPE)
+    child = subprocess.Popen(
+        [sys.executable, "-c", FORK, str(path)], stdout=subprocess.PIPE
+    )
     with child:
         assert child.stdout.readline() == b"forked\n"
         path.write_text("keep = 0.1\n")

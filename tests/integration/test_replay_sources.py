@@ -20,7 +20,12 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, StateGraph
 from langsmith._internal._serde import dumps_json as serialized
 
-from langchain_ctxwin import ConfigError, ContextState, PlainContextState, create_context_agent
+from langchain_ctxwin import (
+    ConfigError,
+    ContextState,
+    PlainContextState,
+    create_context_agent,
+)
 from langchain_ctxwin.cli import main
 from langchain_ctxwin.replay import read_conversations
 from langchain_ctxwin.replay.threads import shown_address
@@ -42,24 +47,40 @@ def talk(saver, *threads, state=ContextState, turns=TURNS, **options):
     """Let an agent talk on some threads; return their messages, as the whole history has them."""
     found = {}
     for thread in threads:
-        answers = script(call("look", f"{thread}-call", host=thread), *[f"answer {n}" for n in range(turns)])
+        answers = script(
+            call("look", f"{thread}-call", host=thread),
+            *[f"answer {n}" for n in range(turns)],
+        )
         agent = create_context_agent(
-            model_of(1500, policy=answers), [look], checkpointer=saver, state_schema=state, **options
+            model_of(1500, policy=answers),
+            [look],
+            checkpointer=saver,
+            state_schema=state,
+            **options,
         )
         config = {"configurable": {"thread_id": thread}}
         for number in range(turns):
-            agent.invoke({"messages": [HumanMessage(f"{thread} question {number} {LONG}")]}, config)
+            agent.invoke(
+                {"messages": [HumanMessage(f"{thread} question {number} {LONG}")]},
+                config,
+            )
         found[thread] = agent.get_state(config).values["messages"]
     return found
 
 
 def told(messages):
-    return [(message.type, message.text, getattr(message, "tool_calls", None)) for message in messages]
+    return [
+        (message.type, message.text, getattr(message, "tool_calls", None))
+        for message in messages
+    ]
 
 
 def read(*paths):
     faults = []
-    return {one.name: told(one.messages) for one in read_conversations(paths, tell=faults.append)}, faults
+    return {
+        one.name: told(one.messages)
+        for one in read_conversations(paths, tell=faults.append)
+    }, faults
 
 
 @pytest.fixture
@@ -74,27 +95,51 @@ def test_threads_of_a_sqlite_checkpointer_are_read(database, state):
         while_open, _ = read(database)
     before = database.read_bytes()
     found, faults = read(database)
-    assert found == while_open == {name: told(messages) for name, messages in said.items()}
+    assert (
+        found == while_open == {name: told(messages) for name, messages in said.items()}
+    )
     assert list(found) == ["b", "a"]
     assert (faults, database.read_bytes()) == ([], before)
 
 
 @pytest.mark.parametrize("kind", ["msgpack", "json", "pickle"])
 @pytest.mark.parametrize("state", [ContextState, PlainContextState])
-def test_a_file_that_names_code_runs_none_and_costs_its_own_thread_alone(database, tmp_path, state, kind):
+def test_a_file_that_names_code_runs_none_and_costs_its_own_thread_alone(
+    database, tmp_path, state, kind
+):
     """Whatever a file is called, everything in it may have been written by anybody."""
     with SqliteSaver.from_conn_string(str(database)) as saver:
         said = talk(saver, "good", "bad", state=state, turns=2)
     marker = tmp_path / "marker"
     code = ormsgpack.Ext(0, ormsgpack.packb(("os", "mkdir", str(marker))))
     packed = {
-        "msgpack": ormsgpack.packb({"v": 4, "id": "x", "channel_values": {"messages": [code]}, "channel_versions": {}}),
-        "json": json.dumps({"lc": 2, "type": "constructor", "id": ["os", "mkdir"], "args": [str(marker)]}).encode(),
+        "msgpack": ormsgpack.packb(
+            {
+                "v": 4,
+                "id": "x",
+                "channel_values": {"messages": [code]},
+                "channel_versions": {},
+            }
+        ),
+        "json": json.dumps(
+            {
+                "lc": 2,
+                "type": "constructor",
+                "id": ["os", "mkdir"],
+                "args": [str(marker)],
+            }
+        ).encode(),
         "pickle": pickle.dumps(Planted(str(marker))),
     }[kind]
     with closing(sqlite3.connect(database)) as connection, connection:
-        connection.execute("UPDATE checkpoints SET type = ?, checkpoint = ? WHERE thread_id = 'bad'", (kind, packed))
-        connection.execute("UPDATE writes SET type = ?, value = ? WHERE thread_id = 'bad'", (kind, packed))
+        connection.execute(
+            "UPDATE checkpoints SET type = ?, checkpoint = ? WHERE thread_id = 'bad'",
+            (kind, packed),
+        )
+        connection.execute(
+            "UPDATE writes SET type = ?, value = ? WHERE thread_id = 'bad'",
+            (kind, packed),
+        )
     found, faults = read(database)
     assert found == {"good": told(said["good"])}
     assert not marker.exists()
@@ -127,7 +172,10 @@ def test_threads_of_a_postgres_checkpointer_are_read(postgres_dsn):
         saver.setup()
         said = talk(saver, "a", "b")
         found, faults = read(postgres_dsn)
-    assert (found, faults) == ({name: told(messages) for name, messages in said.items()}, [])
+    assert (found, faults) == (
+        {name: told(messages) for name, messages in said.items()},
+        [],
+    )
 
 
 def test_a_database_of_something_else_is_named(database):
@@ -171,8 +219,14 @@ def dumps(run):
 def test_runs_of_langsmith_are_read_one_conversation_per_thread(tmp_path, form):
     runs = tmp_path / "runs.jsonl"
     answers = script(call("look", "c", host="db"), "it is there", "thanks", "ok")
-    agent = create_context_agent(model_of(9_000, policy=answers), [look], checkpointer=InMemorySaver())
-    config = {"configurable": {"thread_id": "t"}, "metadata": {"thread_id": "t"}, "callbacks": [Exported(runs)]}
+    agent = create_context_agent(
+        model_of(9_000, policy=answers), [look], checkpointer=InMemorySaver()
+    )
+    config = {
+        "configurable": {"thread_id": "t"},
+        "metadata": {"thread_id": "t"},
+        "callbacks": [Exported(runs)],
+    }
     for text in ("Where is db?", "Good.", "Bye."):
         state = agent.invoke({"messages": [HumanMessage(text)]}, config)
     if form == "list":
@@ -180,7 +234,11 @@ def test_runs_of_langsmith_are_read_one_conversation_per_thread(tmp_path, form):
         runs = tmp_path / "runs.json"
         runs.write_text(json.dumps(rows))
     elif form == "models only":
-        kept = [line for line in runs.read_text().splitlines() if json.loads(line)["run_type"] in ("llm", "chat_model")]
+        kept = [
+            line
+            for line in runs.read_text().splitlines()
+            if json.loads(line)["run_type"] in ("llm", "chat_model")
+        ]
         runs.write_text("\n".join(kept))
     found, faults = read(runs)
     assert (found, faults) == ({"t": told(state["messages"])}, [])
@@ -191,11 +249,16 @@ def test_runs_of_langsmith_are_read_one_conversation_per_thread(tmp_path, form):
 def test_a_folder_may_hold_all_of_them(tmp_path):
     with SqliteSaver.from_conn_string(str(tmp_path / "threads.db")) as saver:
         talk(saver, "t")
-        (tmp_path / "a.jsonl").write_text(json.dumps({"messages": [{"role": "user", "content": "Hi"}]}) + "\n{broken")
+        (tmp_path / "a.jsonl").write_text(
+            json.dumps({"messages": [{"role": "user", "content": "Hi"}]}) + "\n{broken"
+        )
         (tmp_path / "notes.txt").write_text("nothing")
         found, faults = read(tmp_path)
     assert list(found) == ["t"]
-    assert [any(part in fault for fault in faults) for part in ("no answer", "no JSON", "1 files of other kinds")]
+    assert [
+        any(part in fault for fault in faults)
+        for part in ("no answer", "no JSON", "1 files of other kinds")
+    ]
     assert len(faults) == 3
 
 
@@ -222,10 +285,16 @@ def test_a_request_of_a_replay_is_inspected(database, capsys, tmp_path):
     assert "<svg" in (tmp_path / "page.html").read_text()
     capsys.readouterr()
     for wrong, why in [
-        (["inspect", str(database)], "several conversations, choose one with --thread: a, b"),
+        (
+            ["inspect", str(database)],
+            "several conversations, choose one with --thread: a, b",
+        ),
         (["inspect", str(database), "--thread", "c"], "no conversation of this name"),
         ([*arguments, "--step", "10"], "has 9 requests"),
-        ([*arguments, "--html", "/dev/full"], "this is no file that a page could replace"),
+        (
+            [*arguments, "--html", "/dev/full"],
+            "this is no file that a page could replace",
+        ),
         (["inspect", str(tmp_path / "none")], "does not exist"),
     ]:
         assert main(wrong) == 2
@@ -235,8 +304,14 @@ def test_a_request_of_a_replay_is_inspected(database, capsys, tmp_path):
 @pytest.mark.parametrize(
     ("address", "why"),
     [
-        ("postgresql://me:secret@127.0.0.1:9/none", r"cannot be read \(OperationalError\)"),
-        ("postgresql://127.0.0.1:9/none?password=secret&wrong=1", r"cannot be read \(ProgrammingError\)"),
+        (
+            "postgresql://me:secret@127.0.0.1:9/none",
+            r"cannot be read \(OperationalError\)",
+        ),
+        (
+            "postgresql://127.0.0.1:9/none?password=secret&wrong=1",
+            r"cannot be read \(ProgrammingError\)",
+        ),
         ("mysql://me:secret@h/d", "begins with postgresql:// or postgres://"),
     ],
 )
@@ -251,8 +326,12 @@ def test_a_postgres_thread_that_cannot_be_read_is_told(postgres_dsn):
     with PostgresSaver.from_conn_string(postgres_dsn) as saver:
         saver.setup()
         talk(saver, "a", "b")
-        saver.conn.execute("UPDATE checkpoint_writes SET blob = '\\xc1c1' WHERE thread_id = 'a'")
-        saver.conn.execute("UPDATE checkpoint_blobs SET blob = '\\xc1c1' WHERE thread_id = 'a'")
+        saver.conn.execute(
+            "UPDATE checkpoint_writes SET blob = '\\xc1c1' WHERE thread_id = 'a'"
+        )
+        saver.conn.execute(
+            "UPDATE checkpoint_blobs SET blob = '\\xc1c1' WHERE thread_id = 'a'"
+        )
     found, (fault,) = read(postgres_dsn)
     assert list(found) == ["b"]
     assert fault.startswith(f"{shown_address(postgres_dsn)}: left out thread a: ")
@@ -282,7 +361,9 @@ def test_whatever_a_thread_holds_the_others_are_read(database, change, capsys):
     assert fault in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("change", ["metadata = '['", "thread_id = CAST(x'ff' AS TEXT)"])
+@pytest.mark.parametrize(
+    "change", ["metadata = '['", "thread_id = CAST(x'ff' AS TEXT)"]
+)
 def test_threads_that_cannot_be_listed_are_told(database, change):
     with SqliteSaver.from_conn_string(str(database)) as saver:
         talk(saver, "good", "bad", turns=2)
@@ -294,16 +375,28 @@ def test_threads_that_cannot_be_listed_are_told(database, change):
 
 def keep(database, messages):
     """Store messages as a graph without a reducer does."""
-    plain = StateGraph(TypedDict("Plain", {"messages": Any})).add_node("a", lambda _: {}).add_edge(START, "a")
+    plain = (
+        StateGraph(TypedDict("Plain", {"messages": Any}))
+        .add_node("a", lambda _: {})
+        .add_edge(START, "a")
+    )
     with SqliteSaver.from_conn_string(str(database)) as saver:
-        plain.compile(checkpointer=saver).invoke({"messages": messages}, {"configurable": {"thread_id": "t"}})
+        plain.compile(checkpointer=saver).invoke(
+            {"messages": messages}, {"configurable": {"thread_id": "t"}}
+        )
 
 
 @pytest.mark.parametrize(
     ("messages", "why"),
     [
-        ("a text", ": left out the conversation: no answer to a user in 1 messages, so there is no request to replay"),
-        ({"a": 1}, ": Message dict must contain 'role' and 'content' keys, got {'a': 1}"),
+        (
+            "a text",
+            ": left out the conversation: no answer to a user in 1 messages, so there is no request to replay",
+        ),
+        (
+            {"a": 1},
+            ": Message dict must contain 'role' and 'content' keys, got {'a': 1}",
+        ),
         ([HumanMessage("x"), 7], ": Unsupported message type: <class 'int'>"),
         (7, ": Unsupported message type: <class 'int'>"),
         ([], ": left out the conversation: no list of messages"),
@@ -318,26 +411,55 @@ def test_a_thread_of_another_program_is_told(database, messages, why):
 
 
 def test_a_thread_that_holds_messages_as_objects_is_read(database):
-    called = [AIMessage("", tool_calls=[{"name": "f", "args": {}, "id": "1"}]), ToolMessage("x", tool_call_id="1")]
-    keep(database, [{"role": "user", "content": "Hi"}, ("ai", "Hello"), HumanMessage("x"), *called])
-    said = [("human", "Hi", None), ("ai", "Hello", []), ("human", "x", None), *told(called)]
+    called = [
+        AIMessage("", tool_calls=[{"name": "f", "args": {}, "id": "1"}]),
+        ToolMessage("x", tool_call_id="1"),
+    ]
+    keep(
+        database,
+        [
+            {"role": "user", "content": "Hi"},
+            ("ai", "Hello"),
+            HumanMessage("x"),
+            *called,
+        ],
+    )
+    said = [
+        ("human", "Hi", None),
+        ("ai", "Hello", []),
+        ("human", "x", None),
+        *told(called),
+    ]
     assert read(database) == ({"t": said}, [])
 
 
 @pytest.mark.parametrize("damage", ["header", "pages", "table", "locked"])
-def test_a_database_that_fails_while_it_is_read_is_named(database, tmp_path, monkeypatch, damage):
+def test_a_database_that_fails_while_it_is_read_is_named(
+    database, tmp_path, monkeypatch, damage
+):
     with SqliteSaver.from_conn_string(str(database)) as saver:
         talk(saver, "a", "b")
     monkeypatch.setattr("langchain_ctxwin.replay.threads.LOCK_SECONDS", 0.01)
     connection = sqlite3.connect(database, isolation_level=None)
     connection.execute("PRAGMA journal_mode = DELETE")
-    connection.execute({"table": "DROP TABLE writes", "locked": "BEGIN EXCLUSIVE"}.get(damage, "SELECT 1"))
+    connection.execute(
+        {"table": "DROP TABLE writes", "locked": "BEGIN EXCLUSIVE"}.get(
+            damage, "SELECT 1"
+        )
+    )
     if kept := {"header": 16, "pages": 12_288}.get(damage):
         content = database.read_bytes()
         database.write_bytes(content[:kept] + b"\xff" * (len(content) - kept))
-    (tmp_path / "good.jsonl").write_text(json.dumps({"messages": [["human", "Hi"], ["ai", "Hello"]]}))
-    with pytest.raises(ConfigError, match="cannot be read as a database of LangGraph's SQLite saver: "):
+    (tmp_path / "good.jsonl").write_text(
+        json.dumps({"messages": [["human", "Hi"], ["ai", "Hello"]]})
+    )
+    with pytest.raises(
+        ConfigError, match="cannot be read as a database of LangGraph's SQLite saver: "
+    ):
         read(database)
     found, (fault,) = read(tmp_path)
     connection.close()
-    assert (list(found), fault.startswith(f"{database} cannot be read as a database")) == (["good.jsonl:1"], True)
+    assert (
+        list(found),
+        fault.startswith(f"{database} cannot be read as a database"),
+    ) == (["good.jsonl:1"], True)

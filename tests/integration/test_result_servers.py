@@ -48,7 +48,11 @@ def test_the_server_removes_what_expired(valkey_url):
     with client_of(valkey_url) as client:
         left = client.pttl("expiry:ns/a")
         time.sleep(0.01)
-        assert (595_000 < left <= 600_000, store.get("ns/b"), client.exists("expiry:ns/b")) == (True, None, 0)
+        assert (
+            595_000 < left <= 600_000,
+            store.get("ns/b"),
+            client.exists("expiry:ns/b"),
+        ) == (True, None, 0)
 
 
 async def test_a_server_that_was_killed_raises():
@@ -74,16 +78,26 @@ def test_a_server_that_was_restarted_is_used_again():
 
 async def test_a_server_that_says_nothing_raises():
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        store = RedisResultStore.from_url(f"redis://127.0.0.1:{silent.getsockname()[1]}/0")
+        store = RedisResultStore.from_url(
+            f"redis://127.0.0.1:{silent.getsockname()[1]}/0"
+        )
         await check_it_raises(store)
 
 
 async def check_it_raises(store):
     """Every method raises what its backend raises, before anybody loses patience."""
-    blocking = [lambda: store.put("ns/b", b"value", TTL), lambda: store.get("ns/b"), lambda: store.delete("ns/b")]
+    blocking = [
+        lambda: store.put("ns/b", b"value", TTL),
+        lambda: store.get("ns/b"),
+        lambda: store.delete("ns/b"),
+    ]
     async with asyncio.timeout(PATIENCE):
         errors = await asyncio.gather(*map(elsewhere, blocking), return_exceptions=True)
-    assert [error for error in errors if not isinstance(error, Exception) or isinstance(error, TypeError)] == []
+    assert [
+        error
+        for error in errors
+        if not isinstance(error, Exception) or isinstance(error, TypeError)
+    ] == []
 
 
 def test_postgres_removes_what_expired(postgres_dsn):
@@ -95,7 +109,9 @@ def test_postgres_removes_what_expired(postgres_dsn):
         clock.now += 1
         assert (store.get("ns/a"), base.sweep_ttl()) == (None, 0)
         with base._cursor() as cursor:
-            cursor.execute("UPDATE store SET expires_at = expires_at - interval '61 seconds'")
+            cursor.execute(
+                "UPDATE store SET expires_at = expires_at - interval '61 seconds'"
+            )
         assert base.sweep_ttl() == 1
 
 

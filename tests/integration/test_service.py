@@ -15,7 +15,12 @@ from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from langchain_ctxwin import ContextConfig, ModelLimits, SummaryJobs, create_context_agent
+from langchain_ctxwin import (
+    ContextConfig,
+    ModelLimits,
+    SummaryJobs,
+    create_context_agent,
+)
 from support.fakes import ScriptedChatModel
 
 pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
@@ -28,7 +33,13 @@ class Service:
     """What the README's recipe makes, on the framework below FastAPI."""
 
     def __init__(self, path, gate):
-        self.path, self.gate, self.loops, self.left, self.stored = path, gate, set(), None, {}
+        self.path, self.gate, self.loops, self.left, self.stored = (
+            path,
+            gate,
+            set(),
+            None,
+            {},
+        )
 
     async def summarize(self, messages):
         async with self.gate:
@@ -52,13 +63,17 @@ class Service:
             yield
             self.left = await jobs.adrain(20)
             for number in range(THREADS):
-                state = await app.state.agent.aget_state({"configurable": {"thread_id": str(number)}})
+                state = await app.state.agent.aget_state(
+                    {"configurable": {"thread_id": str(number)}}
+                )
                 self.stored[number] = state.values
 
     async def chat(self, request):
         config = {"configurable": {"thread_id": request.path_params["thread"]}}
         text = (await request.body()).decode()
-        answer = await request.app.state.agent.ainvoke({"messages": [("user", text)]}, config)
+        answer = await request.app.state.agent.ainvoke(
+            {"messages": [("user", text)]}, config
+        )
         return PlainTextResponse(answer["messages"][-1].text)
 
 
@@ -70,15 +85,23 @@ async def test_a_service_answers_summarizes_and_shuts_down_in_peace(tmp_path):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=port, log_level="critical"))
+    server = uvicorn.Server(
+        uvicorn.Config(app, host="127.0.0.1", port=port, log_level="critical")
+    )
     serving = asyncio.create_task(server.serve())
     while not server.started:  # noqa: ASYNC110  # the server tells it by this alone
         await asyncio.sleep(0.01)
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
+    async with httpx.AsyncClient(
+        base_url=f"http://127.0.0.1:{port}", timeout=30
+    ) as client:
 
         async def talk(thread):
             return [
-                (await client.post(f"/chat/{thread}", content=f"Question {number}: {'word ' * 60}")).text
+                (
+                    await client.post(
+                        f"/chat/{thread}", content=f"Question {number}: {'word ' * 60}"
+                    )
+                ).text
                 for number in range(TURNS)
             ]
 
@@ -88,5 +111,9 @@ async def test_a_service_answers_summarizes_and_shuts_down_in_peace(tmp_path):
     assert answers == [["Noted."] * TURNS] * THREADS
     assert service.left == 0
     assert service.loops == {asyncio.get_running_loop()}
-    assert all(len(values["messages"]) == 2 * TURNS for values in service.stored.values())
-    assert all(values["context_summary"] == SUMMARY for values in service.stored.values())
+    assert all(
+        len(values["messages"]) == 2 * TURNS for values in service.stored.values()
+    )
+    assert all(
+        values["context_summary"] == SUMMARY for values in service.stored.values()
+    )

@@ -8,7 +8,12 @@ from functools import partial
 from typing import Annotated
 
 import pytest
-from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, RemoveMessage
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    HumanMessage,
+    RemoveMessage,
+)
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import InvalidUpdateError
 from langgraph.graph import END, START, StateGraph
@@ -16,7 +21,12 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command, Overwrite, interrupt
 from typing_extensions import TypedDict
 
-from langchain_ctxwin import ContextInput, ContextOutput, ContextState, PlainContextState
+from langchain_ctxwin import (
+    ContextInput,
+    ContextOutput,
+    ContextState,
+    PlainContextState,
+)
 from support.checkpoints import async_sqlite_saver, strict_serializer
 
 pytestmark = pytest.mark.integration
@@ -28,13 +38,25 @@ FORMS = {
     "message": lambda: HumanMessage("hi"),
     "strings": lambda: ["hi", "hi"],
     "tuples": lambda: [("user", "hi"), ("ai", "hello")],
-    "dicts": lambda: [{"role": "user", "content": "hi"}, {"type": "ai", "content": "hello"}],
-    "mixed": lambda: ["hi", ("ai", "hello"), {"role": "user", "content": "and?"}, HumanMessage("bye")],
+    "dicts": lambda: [
+        {"role": "user", "content": "hi"},
+        {"type": "ai", "content": "hello"},
+    ],
+    "mixed": lambda: [
+        "hi",
+        ("ai", "hello"),
+        {"role": "user", "content": "and?"},
+        HumanMessage("bye"),
+    ],
     "overwrite": lambda: Overwrite(["hi", ("ai", "hello")]),
     "overwrite tuple": lambda: Overwrite((("user", "hi"), HumanMessage("bye"))),
     "overwrite dict": lambda: {"__overwrite__": [{"role": "user", "content": "hi"}]},
     "removals": lambda: ["hi", RemoveMessage(id="unknown"), "bye"],
-    "cleared": lambda: [RemoveMessage(id=REMOVE_ALL_MESSAGES), "hi", HumanMessage("kept", id="kept")],
+    "cleared": lambda: [
+        RemoveMessage(id=REMOVE_ALL_MESSAGES),
+        "hi",
+        HumanMessage("kept", id="kept"),
+    ],
 }
 
 
@@ -50,7 +72,10 @@ def answering(write=None, *, state=ContextState, checkpointer=None):
     def answer(values):
         runs = values.get("context_guard", {}).get("compactions", 0) + 1
         fresh = AIMessage(f"answer {len(values['messages'])}")
-        return {"messages": [fresh] if write is None else write, "context_guard": {"compactions": runs}}
+        return {
+            "messages": [fresh] if write is None else write,
+            "context_guard": {"compactions": runs},
+        }
 
     builder = StateGraph(state, input_schema=ContextInput, output_schema=ContextOutput)
     builder.add_node("agent", answer).add_edge(START, "agent").add_edge("agent", END)
@@ -62,19 +87,41 @@ def answering(write=None, *, state=ContextState, checkpointer=None):
     [
         (("ai", "hello"), None, ["hi", "oops", "hello"]),  # a bare pair is one message
         ([AIMessageChunk(content="hello", id="run-1")], None, ["hi", "oops", "hello"]),
-        ([RemoveMessage(id="unknown"), AIMessage("hello")], [RemoveMessage(id="never was")], ["hi", "oops", "hello"]),
-        (None, [RemoveMessage(id=REMOVE_ALL_MESSAGES), HumanMessage("oops", id="o"), "two"], ["oops", "two"]),
+        (
+            [RemoveMessage(id="unknown"), AIMessage("hello")],
+            [RemoveMessage(id="never was")],
+            ["hi", "oops", "hello"],
+        ),
+        (
+            None,
+            [
+                RemoveMessage(id=REMOVE_ALL_MESSAGES),
+                HumanMessage("oops", id="o"),
+                "two",
+            ],
+            ["oops", "two"],
+        ),
         (
             None,
             [HumanMessage("hello", id="h"), RemoveMessage(id="o"), ("ai", "added")],
             ["hello", "answer 2", "added"],
         ),
     ],
-    ids=["a bare pair", "a streamed chunk", "an unknown id", "cleared but for survivors", "edits from outside"],
+    ids=[
+        "a bare pair",
+        "a streamed chunk",
+        "an unknown id",
+        "cleared but for survivors",
+        "edits from outside",
+    ],
 )
-def test_what_is_written_and_edited_is_there_after_a_reload(connect, write, update, left):
+def test_what_is_written_and_edited_is_there_after_a_reload(
+    connect, write, update, left
+):
     graph = answering(write, checkpointer=connect())
-    graph.invoke({"messages": [HumanMessage("hi", id="h"), HumanMessage("oops", id="o")]}, CONFIG)
+    graph.invoke(
+        {"messages": [HumanMessage("hi", id="h"), HumanMessage("oops", id="o")]}, CONFIG
+    )
     if update:
         graph.update_state(CONFIG, {"messages": update})
     assert texts(stored(graph)) == left
@@ -83,20 +130,32 @@ def test_what_is_written_and_edited_is_there_after_a_reload(connect, write, upda
 
 
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
-def test_every_checkpoint_of_the_history_can_be_read_edited_and_forked(connect, durability):
+def test_every_checkpoint_of_the_history_can_be_read_edited_and_forked(
+    connect, durability
+):
     """Time travel shows the past, a branch goes on from there, and neither disturbs the other branch."""
     graph = answering(checkpointer=connect())
     for text in ("one", "two", "three"):
-        graph.invoke({"messages": [HumanMessage(text, id=text)]}, CONFIG, durability=durability)
+        graph.invoke(
+            {"messages": [HumanMessage(text, id=text)]}, CONFIG, durability=durability
+        )
     main = stored(graph)
-    ends = [s for s in graph.get_state_history(CONFIG) if not s.next and s.values["messages"]]
+    ends = [
+        s
+        for s in graph.get_state_history(CONFIG)
+        if not s.next and s.values["messages"]
+    ]
     assert [len(s.values["messages"]) for s in ends] == [6, 4, 2]
     assert all(s.values["messages"] == main[: len(s.values["messages"])] for s in ends)
-    fork = graph.invoke({"messages": ["instead"]}, ends[1].config, durability=durability)["messages"]
+    fork = graph.invoke(
+        {"messages": ["instead"]}, ends[1].config, durability=durability
+    )["messages"]
     assert texts(fork) == ["one", "answer 1", "two", "answer 3", "instead", "answer 5"]
     assert fork[:4] == main[:4]
     assert stored(answering(checkpointer=connect())) == fork
-    branch = graph.update_state(ends[2].config, {"messages": [HumanMessage("uno", id="one")]})
+    branch = graph.update_state(
+        ends[2].config, {"messages": [HumanMessage("uno", id="one")]}
+    )
     assert texts(stored(graph, branch)) == ["uno", "answer 1"]
     assert stored(graph, ends[0].config) == main
 
@@ -113,10 +172,19 @@ def texts(messages) -> list[str]:
 @pytest.mark.parametrize("form", FORMS)
 def test_every_input_form_has_the_same_ids_at_every_read(connect, form, durability):
     seed = answering(checkpointer=connect())
-    seed.invoke({"messages": [HumanMessage("first", id="first")]}, CONFIG, durability=durability)
+    seed.invoke(
+        {"messages": [HumanMessage("first", id="first")]}, CONFIG, durability=durability
+    )
     graph = answering(FORMS[form](), checkpointer=connect())
-    told = graph.invoke({"messages": FORMS[form]()}, CONFIG, durability=durability)["messages"]
-    assert told == stored(graph) == stored(graph) == stored(answering(checkpointer=connect()))
+    told = graph.invoke({"messages": FORMS[form]()}, CONFIG, durability=durability)[
+        "messages"
+    ]
+    assert (
+        told
+        == stored(graph)
+        == stored(graph)
+        == stored(answering(checkpointer=connect()))
+    )
     assert all(message.id for message in told)
     assert len({message.id for message in told}) == len(told)
 
@@ -124,8 +192,13 @@ def test_every_input_form_has_the_same_ids_at_every_read(connect, form, durabili
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
 def test_an_interrupted_run_goes_on_in_another_process(connect, durability):
     def build():
-        builder = StateGraph(ContextState, input_schema=ContextInput, output_schema=ContextOutput)
-        builder.add_node("draft", lambda s: {"messages": ["draft"], "llm_input_messages": s["messages"]})
+        builder = StateGraph(
+            ContextState, input_schema=ContextInput, output_schema=ContextOutput
+        )
+        builder.add_node(
+            "draft",
+            lambda s: {"messages": ["draft"], "llm_input_messages": s["messages"]},
+        )
         builder.add_node("ask", lambda s: {"messages": [("user", interrupt("send?"))]})
         builder.add_edge(START, "draft").add_edge("draft", "ask").add_edge("ask", END)
         return builder.compile(checkpointer=connect())
@@ -134,7 +207,9 @@ def test_an_interrupted_run_goes_on_in_another_process(connect, durability):
     paused = build().get_state(CONFIG).values
     assert texts(paused["messages"]) == ["hi", "draft"]
     assert "llm_input_messages" not in paused
-    resumed = build().invoke(Command(resume="yes"), CONFIG, durability=durability)["messages"]
+    resumed = build().invoke(Command(resume="yes"), CONFIG, durability=durability)[
+        "messages"
+    ]
     assert texts(resumed) == ["hi", "draft", "yes"]
     assert resumed[:2] == paused["messages"]
     assert stored(build()) == resumed
@@ -145,8 +220,15 @@ def test_the_output_shows_messages_only(connect):
     graph = answering(checkpointer=connect())
     assert list(graph.invoke({"messages": ["hi"]}, CONFIG)) == ["messages"]
     public = list(ContextOutput.__annotations__)
-    streamed = list(graph.stream({"messages": ["hi"]}, CONFIG, stream_mode="values", output_keys=public))
-    assert [(list(values), len(values["messages"])) for values in streamed] == [(["messages"], 3), (["messages"], 4)]
+    streamed = list(
+        graph.stream(
+            {"messages": ["hi"]}, CONFIG, stream_mode="values", output_keys=public
+        )
+    )
+    assert [(list(values), len(values["messages"])) for values in streamed] == [
+        (["messages"], 3),
+        (["messages"], 4),
+    ]
     assert graph.get_state(CONFIG).values["context_guard"] == {"compactions": 2}
     assert set(graph.get_output_jsonschema()["properties"]) == {"messages"}
     streamed = list(answering().stream({"messages": ["hi"]}, stream_mode="values"))
@@ -158,14 +240,26 @@ def test_a_long_thread_stays_whole_across_many_snapshots(connect):
     many = [HumanMessage(f"m{number}", id=str(number)) for number in range(10_000)]
     graph = answering(checkpointer=connect())
     graph.update_state(CONFIG, {"messages": many})
-    graph.invoke({"messages": [HumanMessage("edited", id="7"), RemoveMessage(id="8"), "last"]}, CONFIG)
+    graph.invoke(
+        {"messages": [HumanMessage("edited", id="7"), RemoveMessage(id="8"), "last"]},
+        CONFIG,
+    )
     result = texts(stored(answering(checkpointer=connect())))
-    assert (len(result), result[7], result[8], result[-2:]) == (10_001, "edited", "m9", ["last", "answer 10000"])
+    assert (len(result), result[7], result[8], result[-2:]) == (
+        10_001,
+        "edited",
+        "m9",
+        ["last", "answer 10000"],
+    )
     other = {"configurable": {"thread_id": "other"}}
     for number in range(260):
         graph.update_state(other, {"messages": [HumanMessage(str(number))]})
-    graph.update_state(other, {"messages": [RemoveMessage(id=stored(graph, other)[0].id)]})
-    assert texts(stored(answering(checkpointer=connect()), other)) == [str(number) for number in range(1, 260)]
+    graph.update_state(
+        other, {"messages": [RemoveMessage(id=stored(graph, other)[0].id)]}
+    )
+    assert texts(stored(answering(checkpointer=connect()), other)) == [
+        str(number) for number in range(1, 260)
+    ]
 
 
 @pytest.mark.parametrize("old", [ContextState, PlainContextState])
@@ -180,17 +274,26 @@ def test_a_thread_can_move_between_the_two_states(connect, old):
     before = stored(answering(state=old, checkpointer=connect()))
     graph = answering(state=new, checkpointer=connect())
     assert stored(graph) == before
-    graph.invoke({"messages": [HumanMessage("two"), RemoveMessage(id=before[1].id)]}, CONFIG)
+    graph.invoke(
+        {"messages": [HumanMessage("two"), RemoveMessage(id=before[1].id)]}, CONFIG
+    )
     assert stored(graph)[0] == before[0]
     assert texts(stored(graph)) == ["one", "two", "answer 2"]
     assert stored(answering(state=new, checkpointer=connect())) == stored(graph)
     for state in (new, old):
-        assert answering(state=state, checkpointer=connect()).get_state(CONFIG).values["context_record"] == record
+        assert (
+            answering(state=state, checkpointer=connect())
+            .get_state(CONFIG)
+            .values["context_record"]
+            == record
+        )
 
 
 def test_a_thread_of_messages_without_ids_gets_stable_ones(connect):
     """A list that another reducer stored without ids is readable, and its ids do not change."""
-    answering([AIMessage("b")], state=Bare, checkpointer=connect()).invoke({"messages": [HumanMessage("a")]}, CONFIG)
+    answering([AIMessage("b")], state=Bare, checkpointer=connect()).invoke(
+        {"messages": [HumanMessage("a")]}, CONFIG
+    )
     graph = answering(checkpointer=connect())
     before = stored(graph)
     graph.invoke({"messages": ["c"]}, CONFIG)
@@ -212,7 +315,10 @@ def team(*agents, state=ContextState):
 def test_a_subgraph_agent_remembers_only_with_a_checkpointer_of_its_own(own, left):
     """Compiled with `checkpointer=True` it goes on where it stopped, without it starts again at every call."""
     child = answering(checkpointer=own)
-    graph = team(lambda s: {"messages": child.invoke({"messages": ["task"]})["messages"]}, state=Bare)
+    graph = team(
+        lambda s: {"messages": child.invoke({"messages": ["task"]})["messages"]},
+        state=Bare,
+    )
     graph.invoke({"messages": []}, CONFIG)
     assert graph.invoke({"messages": []}, CONFIG)["messages"][-1].content == left
 
@@ -221,7 +327,9 @@ def test_parallel_writers_of_one_session_are_refused_and_separate_sessions_are_n
     writer = lambda s: {"context_guard": {"compactions": 1}}  # noqa: E731  # two nodes need two plain callables
     with pytest.raises(InvalidUpdateError):
         team(writer, writer).invoke({"messages": ["hi"]}, CONFIG)
-    result = team(answering([AIMessage("a")]), answering([AIMessage("b")])).invoke({"messages": ["hi"]}, CONFIG)
+    result = team(answering([AIMessage("a")]), answering([AIMessage("b")])).invoke(
+        {"messages": ["hi"]}, CONFIG
+    )
     assert sorted(m.content for m in result["messages"]) == ["a", "b", "hi"]
 
 
@@ -230,16 +338,28 @@ async def test_async_runs_store_the_same(tmp_path, durability):
     """The async path of a file database and of memory agree with what the run returned."""
     async with async_sqlite_saver(tmp_path / "async.db", strict=True) as saver:
         for checkpointer in (saver, InMemorySaver(serde=strict_serializer())):
-            graph = answering([("ai", "hello"), RemoveMessage(id="unknown")], checkpointer=checkpointer)
+            graph = answering(
+                [("ai", "hello"), RemoveMessage(id="unknown")],
+                checkpointer=checkpointer,
+            )
             for _ in range(3):
-                told = await graph.ainvoke({"messages": "hi"}, CONFIG, durability=durability)
-            states = await asyncio.gather(graph.aget_state(CONFIG), graph.aget_state(CONFIG))
+                told = await graph.ainvoke(
+                    {"messages": "hi"}, CONFIG, durability=durability
+                )
+            states = await asyncio.gather(
+                graph.aget_state(CONFIG), graph.aget_state(CONFIG)
+            )
             assert [s.values["messages"] for s in states] == [told["messages"]] * 2
             assert texts(told["messages"]) == ["hi", "hello"] * 3
 
 
-def test_deleting_old_checkpoints_empties_a_delta_thread_and_spares_a_plain_one(connect):
-    for state, left in ((ContextState, []), (PlainContextState, ["one", "answer 1", "two", "answer 3"])):
+def test_deleting_old_checkpoints_empties_a_delta_thread_and_spares_a_plain_one(
+    connect,
+):
+    for state, left in (
+        (ContextState, []),
+        (PlainContextState, ["one", "answer 1", "two", "answer 3"]),
+    ):
         config = {"configurable": {"thread_id": state.__name__}}
         graph = answering(state=state, checkpointer=connect())
         graph.invoke({"messages": ["one"]}, config)
@@ -247,7 +367,9 @@ def test_deleting_old_checkpoints_empties_a_delta_thread_and_spares_a_plain_one(
         newest = graph.get_state(config).config["configurable"]["checkpoint_id"]
         with graph.checkpointer.cursor() as cursor:
             for table in ("checkpoints", "writes"):
-                others = f"DELETE FROM {table} WHERE thread_id = ? AND checkpoint_id <> ?"  # noqa: S608  # fixed names
+                others = (
+                    f"DELETE FROM {table} WHERE thread_id = ? AND checkpoint_id <> ?"  # noqa: S608  # fixed names
+                )
                 cursor.execute(others, (state.__name__, newest))
         assert texts(stored(graph, config)) == left
 

@@ -51,12 +51,18 @@ print(time.time(), flush=True)
 @pytest.fixture
 def options(tmp_path):
     """What a child is told: where its store is, and where it notes its calls."""
-    return {"store": str(tmp_path / "store.sqlite"), "log": str(tmp_path / "log"), "text": TEXT}
+    return {
+        "store": str(tmp_path / "store.sqlite"),
+        "log": str(tmp_path / "log"),
+        "text": TEXT,
+    }
 
 
 def child(source, options, **streams):
     command = [sys.executable, "-c", source, json.dumps(options)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **streams)
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **streams
+    )
 
 
 def leave(options):
@@ -87,11 +93,19 @@ def test_a_process_that_ends_at_once_leaves_the_summary_in_the_store(options):
     assert calls(options) == 1
 
 
-@pytest.mark.parametrize("told", [{"drain_seconds": 0.5}, {"drain_seconds": 3600, "is_stored": False}], ids=str)
+@pytest.mark.parametrize(
+    "told",
+    [{"drain_seconds": 0.5}, {"drain_seconds": 3600, "is_stored": False}],
+    ids=str,
+)
 def test_the_exit_does_not_wait_for_a_summarizer_that_hangs(options, told):
     """It takes the drain's time and no more; without a store none, because nobody could read what would be written."""
     seconds = leave(options | {"seconds": 3600} | told)
-    assert (seconds < PATIENCE, stored(options), calls(options) <= 1) == (True, None, True)
+    assert (seconds < PATIENCE, stored(options), calls(options) <= 1) == (
+        True,
+        None,
+        True,
+    )
 
 
 def test_a_summary_waits_in_postgres(postgres_dsn):
@@ -100,11 +114,19 @@ def test_a_summary_waits_in_postgres(postgres_dsn):
     with PostgresStore.from_conn_string(postgres_dsn) as store:
         store.setup()
         jobs = SummaryJobs()
-        jobs.start("key", lambda: text, timeout_seconds=60, store=SummaryStore(store, "thread.\0"))
+        jobs.start(
+            "key",
+            lambda: text,
+            timeout_seconds=60,
+            store=SummaryStore(store, "thread.\0"),
+        )
         assert jobs.drain(PATIENCE) == 0
     with PostgresStore.from_conn_string(postgres_dsn) as store:
         written = SummaryStore(store, "thread.\0").get("key")
-        assert (written.text, SummaryStore(store, "thread.\0").get("other")) == (text, None)
+        assert (written.text, SummaryStore(store, "thread.\0").get("other")) == (
+            text,
+            None,
+        )
 
 
 async def test_a_summary_waits_in_postgres_for_an_event_loop(postgres_dsn):
@@ -123,9 +145,14 @@ def test_a_store_that_was_closed_costs_the_stored_copy_only(postgres_dsn):
         store.setup()
     jobs = SummaryJobs()
     with capture_logs() as logs:
-        jobs.start("key", lambda: TEXT, timeout_seconds=60, store=SummaryStore(store, "thread"))
+        jobs.start(
+            "key", lambda: TEXT, timeout_seconds=60, store=SummaryStore(store, "thread")
+        )
         assert (jobs.drain(PATIENCE), jobs.find("key").written.text) == (0, TEXT)
-    assert [entry["event"] for entry in logs] == ["summary.not_read", "summary.not_stored"]
+    assert [entry["event"] for entry in logs] == [
+        "summary.not_read",
+        "summary.not_stored",
+    ]
 
 
 def test_a_database_that_somebody_locked_holds_up_no_turn(options, monkeypatch):

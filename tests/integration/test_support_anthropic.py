@@ -6,13 +6,20 @@ from langchain_anthropic.chat_models import AnthropicInvalidRequestError
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
-from support.anthropic_server import ANSWER, SUMMARY, SUMMARY_PROMPT_TOKENS, AnthropicServer
+from support.anthropic_server import (
+    ANSWER,
+    SUMMARY,
+    SUMMARY_PROMPT_TOKENS,
+    AnthropicServer,
+)
 from support.loopback import script
 from support.oracle import json_tokens, text_tokens
 
 pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
 
-LONG = "The river ran past the mill. " * 200  # 1,400 tokens: more than the least that is cached
+LONG = (
+    "The river ran past the mill. " * 200
+)  # 1,400 tokens: more than the least that is cached
 EDITS, COMPACT = ["context-management-2025-06-27"], ["compact-2026-01-12"]
 THINK = {"type": "enabled", "budget_tokens": 1024}
 MARK = {"type": "ephemeral"}
@@ -30,7 +37,13 @@ def said(*blocks):
 
 def called(*names, prefix="id"):
     """Build an AI message that calls tools."""
-    return AIMessage("", tool_calls=[{"name": name, "args": {"q": LONG}, "id": f"{prefix}-{name}"} for name in names])
+    return AIMessage(
+        "",
+        tool_calls=[
+            {"name": name, "args": {"q": LONG}, "id": f"{prefix}-{name}"}
+            for name in names
+        ],
+    )
 
 
 def result(name, content="done", prefix="id"):
@@ -40,7 +53,11 @@ def result(name, content="done", prefix="id"):
 
 def tool(name, **more):
     """Build a tool definition in the API's own form."""
-    return {"name": name, "description": LONG, "input_schema": {"type": "object", "properties": {}}} | more
+    return {
+        "name": name,
+        "description": LONG,
+        "input_schema": {"type": "object", "properties": {}},
+    } | more
 
 
 def use(name, **args):
@@ -68,7 +85,10 @@ async def answers(model, messages):
 async def test_every_way_to_ask_gets_one_answer_and_the_true_count():
     """Invoke and stream, sync and async, agree, and usage states the server's own count."""
     with AnthropicServer(policy=script("one two three four five six")) as server:
-        found = await answers(server.chat_model(max_tokens=3), [SystemMessage("Be brief."), HumanMessage("Count!")])
+        found = await answers(
+            server.chat_model(max_tokens=3),
+            [SystemMessage("Be brief."), HumanMessage("Count!")],
+        )
     size = text_tokens("Be brief.") + text_tokens("Count!") + 4
     assert {reply.text for reply in found} == {"one two three"}
     assert {reply.response_metadata["stop_reason"] for reply in found} == {"max_tokens"}
@@ -78,8 +98,15 @@ async def test_every_way_to_ask_gets_one_answer_and_the_true_count():
 
 async def test_thinking_and_calls_arrive_whole_in_every_way():
     """A stream carries signature and arguments as a plain answer does."""
-    with AnthropicServer(policy=script([thought("Hm."), use("look", at="mill")])) as server:
-        found = await answers(server.chat_model(max_tokens=2048, thinking=THINK).bind_tools([tool("look")]), "Where?")
+    with AnthropicServer(
+        policy=script([thought("Hm."), use("look", at="mill")])
+    ) as server:
+        found = await answers(
+            server.chat_model(max_tokens=2048, thinking=THINK).bind_tools(
+                [tool("look")]
+            ),
+            "Where?",
+        )
     assert {reply.content[0]["signature"] for reply in found} == set(server.issued)
     assert {reply.content[0]["thinking"] for reply in found} == {"Hm."}
     assert [reply.tool_calls[0]["args"] for reply in found] == [{"at": "mill"}] * 4
@@ -87,16 +114,23 @@ async def test_thinking_and_calls_arrive_whole_in_every_way():
 
 def test_another_api_is_not_served():
     """What the server does not know is not found, not answered."""
-    with AnthropicServer() as server, pytest.raises(NotFoundError, match="not found: /v1/models"):
+    with (
+        AnthropicServer() as server,
+        pytest.raises(NotFoundError, match="not found: /v1/models"),
+    ):
         server.chat_model()._client.models.list()
 
 
 def test_a_prompt_over_the_window_raises_the_real_overflow_error():
     """The client knows the prompt alone as an overflow; prompt and output together it does not."""
     with AnthropicServer(context_window=100) as server:
-        with pytest.raises(ContextOverflowError, match=r"prompt is too long: 1004 tokens > 100 maximum"):
+        with pytest.raises(
+            ContextOverflowError, match=r"prompt is too long: 1004 tokens > 100 maximum"
+        ):
             server.chat_model(max_tokens=10).invoke("a " * 999)
-        with pytest.raises(AnthropicInvalidRequestError, match=r"exceed context limit: 5 \+ 96 > 100"):
+        with pytest.raises(
+            AnthropicInvalidRequestError, match=r"exceed context limit: 5 \+ 96 > 100"
+        ):
             server.chat_model(max_tokens=96).invoke("a")
         assert server.chat_model(max_tokens=95).invoke("a").text == ANSWER
     assert [request.status for request in server.requests] == [400, 400, 200]
@@ -108,25 +142,42 @@ def test_a_fifth_breakpoint_is_refused_wherever_it_stands():
         chat = server.chat_model().bind_tools([tool("look", cache_control=MARK)])
         four = [SystemMessage([marked("rules")]), said(marked("a"), marked("b"))]
         chat.invoke(four)
-        with pytest.raises(AnthropicInvalidRequestError, match=r"maximum of 4 blocks .* Found 5"):
+        with pytest.raises(
+            AnthropicInvalidRequestError, match=r"maximum of 4 blocks .* Found 5"
+        ):
             chat.invoke([*four, AIMessage("so"), said(marked("c"))])
         chat.invoke(four, cache_control=MARK)  # the last block has one already
         with pytest.raises(AnthropicInvalidRequestError, match="Found 5"):
             chat.invoke([*four, AIMessage("so"), HumanMessage("c")], cache_control=MARK)
         with pytest.raises(AnthropicInvalidRequestError, match="another ttl"):
             chat.invoke(four, cache_control=MARK | {"ttl": "1h"})
-        with pytest.raises(AnthropicInvalidRequestError, match=r"ttl='1h' .* must not come after"):
+        with pytest.raises(
+            AnthropicInvalidRequestError, match=r"ttl='1h' .* must not come after"
+        ):
             chat.invoke([said(marked("a", ttl="5m"), marked("b", ttl="1h"))])
-        with pytest.raises(AnthropicInvalidRequestError, match="cannot be set for empty text"):
+        with pytest.raises(
+            AnthropicInvalidRequestError, match="cannot be set for empty text"
+        ):
             chat.invoke([SystemMessage([marked("")]), HumanMessage("hi")])
-        with pytest.raises(AnthropicInvalidRequestError, match=r"thinking.cache_control: Extra inputs"):
-            chat.invoke(["hi", AIMessage([thought("Hm.") | {"cache_control": MARK}]), HumanMessage("hi")])
+        with pytest.raises(
+            AnthropicInvalidRequestError, match=r"thinking.cache_control: Extra inputs"
+        ):
+            chat.invoke(
+                [
+                    "hi",
+                    AIMessage([thought("Hm.") | {"cache_control": MARK}]),
+                    HumanMessage("hi"),
+                ]
+            )
 
 
 @pytest.mark.parametrize(
     ("history", "text"),
     [
-        ([called("a", "b"), result("a"), HumanMessage("and?")], "ids were found without .* id-b"),
+        (
+            [called("a", "b"), result("a"), HumanMessage("and?")],
+            "ids were found without .* id-b",
+        ),
         ([called("a")], "ids were found without .* id-a"),
         ([AIMessage("so"), result("a")], "unexpected `tool_use_id` .* id-a"),
     ],
@@ -136,70 +187,112 @@ def test_orphans_are_refused(history, text):
     with AnthropicServer() as server:
         with pytest.raises(AnthropicInvalidRequestError, match=text):
             server.chat_model().invoke([HumanMessage("hi"), *history])
-        server.chat_model().invoke([HumanMessage("hi"), called("a", "b"), result("a"), result("b")])
+        server.chat_model().invoke(
+            [HumanMessage("hi"), called("a", "b"), result("a"), result("b")]
+        )
 
 
 @pytest.mark.parametrize("kind", ["enabled", "adaptive"])
 def test_thinking_comes_back_as_it_was_issued(kind):
     """Edited thinking beside a pending call is refused, missing one unless it is adaptive; old one may be left out."""
     thinking = THINK if kind == "enabled" else {"type": kind}
-    with AnthropicServer(policy=script([thought("Hm."), use("look")], "Seen.")) as server:
-        chat = server.chat_model(max_tokens=2048, thinking=thinking).bind_tools([tool("look")])
+    with AnthropicServer(
+        policy=script([thought("Hm."), use("look")], "Seen.")
+    ) as server:
+        chat = server.chat_model(max_tokens=2048, thinking=thinking).bind_tools(
+            [tool("look")]
+        )
         first = chat.invoke("Where?")
         thinks, call = first.content
         done = ToolMessage("here", tool_call_id=first.tool_calls[0]["id"])
-        edited = first.model_copy(update={"content": [thinks | {"thinking": "Ha!"}, call]})
+        edited = first.model_copy(
+            update={"content": [thinks | {"thinking": "Ha!"}, call]}
+        )
         lost = first.model_copy(update={"content": [call]})
         for broken in (edited, lost) if kind == "enabled" else (edited,):
-            with pytest.raises(AnthropicInvalidRequestError, match=r"cannot be modified|must start"):
+            with pytest.raises(
+                AnthropicInvalidRequestError, match=r"cannot be modified|must start"
+            ):
                 chat.invoke(["Where?", broken, done])
         last = chat.invoke(["Where?", first, done])
         chat.invoke(["Where?", lost, done, last, "Sure?"])
         with pytest.raises(AnthropicInvalidRequestError, match="Invalid `signature`"):
             chat.invoke(["Where?", edited, done, last, "Sure?"])
-        server.chat_model().bind_tools([tool("look")]).invoke(["Where?", edited, done])  # thinking is off
+        server.chat_model().bind_tools([tool("look")]).invoke(
+            ["Where?", edited, done]
+        )  # thinking is off
 
 
 def test_a_pending_call_begins_with_thinking_unless_it_is_adaptive():
     """A call that another model made has none: manual thinking refuses it, adaptive thinking does not."""
     history = [HumanMessage("hi"), called("a"), result("a")]
     with AnthropicServer() as server:
-        with pytest.raises(AnthropicInvalidRequestError, match="Expected `thinking` or `redacted_thinking`, but found"):
+        with pytest.raises(
+            AnthropicInvalidRequestError,
+            match="Expected `thinking` or `redacted_thinking`, but found",
+        ):
             server.chat_model(max_tokens=2048, thinking=THINK).invoke(history)
-        server.chat_model(max_tokens=2048, thinking={"type": "adaptive"}).invoke(history)
-        server.chat_model(max_tokens=2048, thinking=THINK).invoke([*history, AIMessage("So."), HumanMessage("Well?")])
+        server.chat_model(max_tokens=2048, thinking={"type": "adaptive"}).invoke(
+            history
+        )
+        server.chat_model(max_tokens=2048, thinking=THINK).invoke(
+            [*history, AIMessage("So."), HumanMessage("Well?")]
+        )
 
 
 DROPS = {
-    "thinking": {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}},
+    "thinking": {
+        "type": "adaptive",
+        "block_binding": {"prefix_mismatch_behavior": "drop_block"},
+    },
     "betas": ["thinking-binding-controls-2026-08-01"],
 }
 
 
 def test_thinking_of_newer_models_is_tied_to_all_that_precedes_it():
     """Another prompt, other tools, an edited message or a block left out between others: it has to be dropped."""
-    with AnthropicServer(policy=lambda _: [thought("Hm."), {"type": "text", "text": "Seen."}], binds=True) as server:
+    with AnthropicServer(
+        policy=lambda _: [thought("Hm."), {"type": "text", "text": "Seen."}], binds=True
+    ) as server:
         chat = server.chat_model()
         history = [SystemMessage("Be good."), HumanMessage("One?")]
         for question in ("Two?", "Three?", "Four?"):
             history += [chat.invoke(history), HumanMessage(question)]
-        bare = [m.model_copy(update={"content": m.content[1:]}) if isinstance(m, AIMessage) else m for m in history]
+        bare = [
+            m.model_copy(update={"content": m.content[1:]})
+            if isinstance(m, AIMessage)
+            else m
+            for m in history
+        ]
         chat.invoke(history)
-        chat.invoke([*bare[:4], *history[4:]])  # all of it up to a message may be left out
+        chat.invoke(
+            [*bare[:4], *history[4:]]
+        )  # all of it up to a message may be left out
         for changed, its in (
             ([SystemMessage("Be quick."), *history[1:]], chat),
             ([history[0], HumanMessage("Uno?"), *history[2:]], chat),
             ([*history[:4], bare[4], *history[5:]], chat),
             (history, chat.bind_tools([tool("look")])),
         ):
-            with pytest.raises(AnthropicInvalidRequestError, match="bound to a different conversation"):
+            with pytest.raises(
+                AnthropicInvalidRequestError, match="bound to a different conversation"
+            ):
                 its.invoke(changed)
             its.invoke(changed, **DROPS)
-        with pytest.raises(AnthropicInvalidRequestError, match="block_binding: Extra inputs"):
+        with pytest.raises(
+            AnthropicInvalidRequestError, match="block_binding: Extra inputs"
+        ):
             chat.invoke(history, thinking=DROPS["thinking"])
-        with pytest.raises(AnthropicInvalidRequestError, match="`enabled` is not supported"):
+        with pytest.raises(
+            AnthropicInvalidRequestError, match="`enabled` is not supported"
+        ):
             server.chat_model(max_tokens=2048, thinking=THINK).invoke("Hi")
-    with AnthropicServer() as server, pytest.raises(AnthropicInvalidRequestError, match="not supported by this model"):
+    with (
+        AnthropicServer() as server,
+        pytest.raises(
+            AnthropicInvalidRequestError, match="not supported by this model"
+        ),
+    ):
         server.chat_model().invoke("Hi", **DROPS)
 
 
@@ -210,9 +303,20 @@ def test_what_precedes_the_newest_compaction_block_is_ignored():
     with AnthropicServer() as server:
         chat = server.chat_model()
         chat.invoke([*past, AIMessage([block]), HumanMessage("And now?")])
-        with pytest.raises(AnthropicInvalidRequestError, match="ids were found without"):
-            chat.invoke([*past, AIMessage([block | {"content": None}]), HumanMessage("And now?")])
-    assert server.requests[0].tokens == text_tokens("So far.") + text_tokens("And now?") + 2 * 4
+        with pytest.raises(
+            AnthropicInvalidRequestError, match="ids were found without"
+        ):
+            chat.invoke(
+                [
+                    *past,
+                    AIMessage([block | {"content": None}]),
+                    HumanMessage("And now?"),
+                ]
+            )
+    assert (
+        server.requests[0].tokens
+        == text_tokens("So far.") + text_tokens("And now?") + 2 * 4
+    )
 
 
 def test_deferred_tools_cost_nothing_until_a_reference_loads_them():
@@ -222,17 +326,32 @@ def test_deferred_tools_cost_nothing_until_a_reference_loads_them():
     with AnthropicServer() as server:
         chat = server.chat_model().bind_tools(tools)
         sizes = []
-        for content in ("nothing", found, [*found, *found], [{"type": "tool_reference", "tool_name": "gone"}]):
+        for content in (
+            "nothing",
+            found,
+            [*found, *found],
+            [{"type": "tool_reference", "tool_name": "gone"}],
+        ):
             history = [HumanMessage("hi"), called("search"), result("search", content)]
             if "gone" in str(content):
-                with pytest.raises(AnthropicInvalidRequestError, match="'gone' not found in available tools"):
+                with pytest.raises(
+                    AnthropicInvalidRequestError,
+                    match="'gone' not found in available tools",
+                ):
                     chat.invoke(history)
             else:
                 sizes.append(chat.invoke(history).usage_metadata["input_tokens"])
-        with pytest.raises(AnthropicInvalidRequestError, match="At least one tool must be non-deferred"):
+        with pytest.raises(
+            AnthropicInvalidRequestError, match="At least one tool must be non-deferred"
+        ):
             server.chat_model().bind_tools(tools[1:]).invoke("hi")
-        with pytest.raises(AnthropicInvalidRequestError, match="both defer_loading=true and cache_control"):
-            server.chat_model().bind_tools([*tools, tool("x", defer_loading=True, cache_control=MARK)]).invoke("hi")
+        with pytest.raises(
+            AnthropicInvalidRequestError,
+            match="both defer_loading=true and cache_control",
+        ):
+            server.chat_model().bind_tools(
+                [*tools, tool("x", defer_loading=True, cache_control=MARK)]
+            ).invoke("hi")
     reference = json_tokens(found[0])
     loaded = sizes[1] - sizes[0] - reference + text_tokens("nothing")
     assert loaded == json_tokens(tool("look"))
@@ -242,28 +361,56 @@ def test_deferred_tools_cost_nothing_until_a_reference_loads_them():
 async def test_server_tools_come_back_whole_in_every_way():
     """A search that the server ran loads tools from its result on; the result needs its call before it."""
     found = {"type": "tool_search_tool_search_result", "tool_references": [REFERENCE]}
-    search = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "tool_search_tool_regex", "input": {"query": "l"}}
-    result = {"type": "tool_search_tool_result", "tool_use_id": "srvtoolu_1", "content": found}
+    search = {
+        "type": "server_tool_use",
+        "id": "srvtoolu_1",
+        "name": "tool_search_tool_regex",
+        "input": {"query": "l"},
+    }
+    result = {
+        "type": "tool_search_tool_result",
+        "tool_use_id": "srvtoolu_1",
+        "content": found,
+    }
     secret = {"type": "redacted_thinking", "data": "c2VjcmV0"}
-    tools = [{"type": "tool_search_tool_regex_20251119", "name": "tool_search_tool_regex"}, LATE]
-    with AnthropicServer(policy=script([secret, search, result, use("look")])) as server:
+    tools = [
+        {"type": "tool_search_tool_regex_20251119", "name": "tool_search_tool_regex"},
+        LATE,
+    ]
+    with AnthropicServer(
+        policy=script([secret, search, result, use("look")])
+    ) as server:
         chat = server.chat_model(max_tokens=2048, thinking=THINK).bind_tools(tools)
         for reply in await answers(chat, "Where?"):
             done = ToolMessage("here", tool_call_id=reply.tool_calls[0]["id"])
             chat.invoke(["Where?", reply, done])
-            assert server.requests[-1].body["messages"][1]["content"][1:3] == [search, result]
+            assert server.requests[-1].body["messages"][1]["content"][1:3] == [
+                search,
+                result,
+            ]
             for lost in (0, 1):
                 broken = [block for at, block in enumerate(reply.content) if at != lost]
-                with pytest.raises(AnthropicInvalidRequestError, match=r"thinking|corresponding `server_tool_use`"):
-                    chat.invoke(["Where?", reply.model_copy(update={"content": broken}), done])
-    sizes = {request.tokens for request in server.requests if len(request.body["messages"]) > 1 and request.tokens}
+                with pytest.raises(
+                    AnthropicInvalidRequestError,
+                    match=r"thinking|corresponding `server_tool_use`",
+                ):
+                    chat.invoke(
+                        ["Where?", reply.model_copy(update={"content": broken}), done]
+                    )
+    sizes = {
+        request.tokens
+        for request in server.requests
+        if len(request.body["messages"]) > 1 and request.tokens
+    }
     assert len(sizes) == 1
     assert sizes.pop() - server.requests[0].tokens > json_tokens(tool("look"))
 
 
 def test_a_tool_can_be_added_in_mid_conversation():
     """A system message in the conversation loads a deferred tool where it stands."""
-    added = [{"type": "tool_addition", "tool": {"type": "tool_reference", "name": "look"}}]
+    added = [
+        {"type": "tool_addition", "tool": {"type": "tool_reference", "name": "look"}}
+    ]
     profile = {"mid_conversation_system_messages": True}
     with AnthropicServer() as server:
         chat = server.chat_model(profile=profile).bind_tools([tool("search"), LATE])
@@ -278,7 +425,10 @@ def test_the_count_endpoint_agrees_with_the_bill():
     with AnthropicServer() as server:
         chat = server.chat_model()
         messages = [SystemMessage("Be brief."), HumanMessage("How long is this?")]
-        assert chat.get_num_tokens_from_messages(messages) == chat.invoke(messages).usage_metadata["input_tokens"]
+        assert (
+            chat.get_num_tokens_from_messages(messages)
+            == chat.invoke(messages).usage_metadata["input_tokens"]
+        )
 
 
 def tool_steps(count, *, size=LONG):
@@ -289,7 +439,12 @@ def tool_steps(count, *, size=LONG):
 
 def clearing(**options):
     """Build the request options of tool clearing."""
-    return {"betas": EDITS, "context_management": {"edits": [{"type": "clear_tool_uses_20250919", **options}]}}
+    return {
+        "betas": EDITS,
+        "context_management": {
+            "edits": [{"type": "clear_tool_uses_20250919", **options}]
+        },
+    }
 
 
 @pytest.mark.parametrize(
@@ -297,11 +452,23 @@ def clearing(**options):
     [
         ({"trigger": {"type": "input_tokens", "value": 1000}}, 2),
         ({"trigger": {"type": "tool_uses", "value": 4}}, 2),
-        ({"trigger": {"type": "tool_uses", "value": 4}, "keep": {"type": "tool_uses", "value": 1}}, 4),
+        (
+            {
+                "trigger": {"type": "tool_uses", "value": 4},
+                "keep": {"type": "tool_uses", "value": 1},
+            },
+            4,
+        ),
         ({"trigger": {"type": "tool_uses", "value": 4}, "exclude_tools": ["t0"]}, 1),
         ({"trigger": {"type": "tool_uses", "value": 5}}, 0),
         ({}, 0),
-        ({"trigger": {"type": "tool_uses", "value": 4}, "clear_at_least": {"type": "input_tokens", "value": 9000}}, 0),
+        (
+            {
+                "trigger": {"type": "tool_uses", "value": 4},
+                "clear_at_least": {"type": "input_tokens", "value": 9000},
+            },
+            0,
+        ),
     ],
 )
 def test_old_tool_results_are_cleared(options, cleared):
@@ -311,31 +478,60 @@ def test_old_tool_results_are_cleared(options, cleared):
         reply = server.chat_model(**clearing(**options)).invoke(tool_steps(5))
     edits = reply.response_metadata["context_management"]["applied_edits"]
     assert [edit["cleared_tool_uses"] for edit in edits] == [cleared] * bool(cleared)
-    assert sum(edit["cleared_input_tokens"] for edit in edits) == whole - reply.usage_metadata["input_tokens"]
+    assert (
+        sum(edit["cleared_input_tokens"] for edit in edits)
+        == whole - reply.usage_metadata["input_tokens"]
+    )
 
 
 async def test_old_thinking_is_cleared_by_turns_in_every_way_to_ask():
     """Streams report the edits, too; without the beta, or without thinking, the edit is refused."""
-    management = {"edits": [{"type": "clear_thinking_20251015", "keep": {"type": "thinking_turns", "value": 1}}]}
-    with AnthropicServer(policy=script([thought(LONG), {"type": "text", "text": "So."}])) as server:
+    management = {
+        "edits": [
+            {
+                "type": "clear_thinking_20251015",
+                "keep": {"type": "thinking_turns", "value": 1},
+            }
+        ]
+    }
+    with AnthropicServer(
+        policy=script([thought(LONG), {"type": "text", "text": "So."}])
+    ) as server:
         chat = server.chat_model(max_tokens=2048, thinking=THINK, betas=EDITS)
         first, second = chat.invoke("One?"), chat.invoke("Two?")
         history = ["One?", first, "Two?", second, "Three?"]
         found = await answers(chat.bind(context_management=management), history)
-        with pytest.raises(AnthropicInvalidRequestError, match="Extra inputs are not permitted"):
+        with pytest.raises(
+            AnthropicInvalidRequestError, match="Extra inputs are not permitted"
+        ):
             server.chat_model(betas=["x"], context_management=management).invoke("hi")
         late = {"edits": [{"type": "clear_tool_uses_20250919"}, *management["edits"]]}
-        with pytest.raises(AnthropicInvalidRequestError, match="must be the first edit"):
+        with pytest.raises(
+            AnthropicInvalidRequestError, match="must be the first edit"
+        ):
             chat.invoke("hi", context_management=late)
-        with pytest.raises(AnthropicInvalidRequestError, match="requires `thinking` to be enabled"):
+        with pytest.raises(
+            AnthropicInvalidRequestError, match="requires `thinking` to be enabled"
+        ):
             server.chat_model(betas=EDITS, context_management=management).invoke("hi")
-    edit = {"cleared_input_tokens": text_tokens(LONG), "cleared_thinking_turns": 1, "type": "clear_thinking_20251015"}
-    assert [reply.response_metadata["context_management"]["applied_edits"] for reply in found] == [[edit]] * 4
+    edit = {
+        "cleared_input_tokens": text_tokens(LONG),
+        "cleared_thinking_turns": 1,
+        "type": "clear_thinking_20251015",
+    }
+    assert [
+        reply.response_metadata["context_management"]["applied_edits"]
+        for reply in found
+    ] == [[edit]] * 4
 
 
 def compacting(value=1000, **options):
     """Build the request options of a server-side compaction."""
-    edit = {"type": "compact_20260112", "trigger": {"type": "input_tokens", "value": value}, **options}
+    edit = {
+        "type": "compact_20260112",
+        "trigger": {"type": "input_tokens", "value": value},
+        **options,
+    }
     return {"betas": COMPACT, "context_management": {"edits": [edit]}}
 
 
@@ -346,13 +542,16 @@ async def test_a_compaction_opens_the_answer_and_is_billed_apart():
         found = await answers(chat, LONG)
         chat.invoke([LONG, found[0], "And now?"])
         chat.invoke([LONG, found[2], "And now?"])
-        changed = found[0].model_copy(update={"content": [found[0].content[0] | {"content": "No."}]})
+        changed = found[0].model_copy(
+            update={"content": [found[0].content[0] | {"content": "No."}]}
+        )
         with pytest.raises(AnthropicInvalidRequestError, match="content was changed"):
             chat.invoke([LONG, changed, "And now?"])
     after = text_tokens(SUMMARY) + 4
-    assert {(reply.content[0]["type"], reply.content[0]["content"], reply.text) for reply in found} == {
-        ("compaction", SUMMARY, ANSWER)
-    }
+    assert {
+        (reply.content[0]["type"], reply.content[0]["content"], reply.text)
+        for reply in found
+    } == {("compaction", SUMMARY, ANSWER)}
     assert {reply.usage_metadata["input_tokens"] for reply in found} == {after}
     (compaction, message) = server.requests[0].reply["usage"]["iterations"]
     assert compaction["input_tokens"] == text_tokens(LONG) + 4 + SUMMARY_PROMPT_TOKENS
@@ -364,12 +563,17 @@ async def test_a_compaction_opens_the_answer_and_is_billed_apart():
 def test_a_compaction_can_pause_and_has_a_least_trigger():
     """With a pause the answer is the block alone; the API takes no trigger under 50,000 tokens."""
     with AnthropicServer(min_compaction_trigger=1) as server:
-        paused = server.chat_model(**compacting(pause_after_compaction=True)).invoke(LONG)
+        paused = server.chat_model(**compacting(pause_after_compaction=True)).invoke(
+            LONG
+        )
         calm = server.chat_model(**compacting(9000)).invoke(LONG)
     assert [block["type"] for block in paused.content] == ["compaction"]
     assert paused.response_metadata["stop_reason"] == "compaction"
     assert calm.content == ANSWER
-    with AnthropicServer() as server, pytest.raises(AnthropicInvalidRequestError, match="equal to 50000"):
+    with (
+        AnthropicServer() as server,
+        pytest.raises(AnthropicInvalidRequestError, match="equal to 50000"),
+    ):
         server.chat_model(**compacting(49_999)).invoke("hi")
 
 
@@ -380,7 +584,9 @@ def test_a_requested_compaction_is_signed_and_comes_first():
         chat = server.chat_model(betas=["compact-2026-09-04"])
         reply = chat.invoke(LONG, compaction=native)
         chat.invoke([reply, "And now?"])
-        forged = reply.model_copy(update={"content": [reply.content[0] | {"signature": "AAAA"}]})
+        forged = reply.model_copy(
+            update={"content": [reply.content[0] | {"signature": "AAAA"}]}
+        )
         with pytest.raises(AnthropicInvalidRequestError, match="cannot be combined"):
             server.chat_model(**clearing()).invoke(LONG, compaction=native)
         for history, code in (
@@ -391,7 +597,10 @@ def test_a_requested_compaction_is_signed_and_comes_first():
             with pytest.raises(AnthropicInvalidRequestError) as error:
                 chat.invoke(history)
             assert error.value.error_code == f"compaction_{code}"
-    assert (reply.content[0]["type"], reply.response_metadata["stop_reason"]) == ("compaction", "compaction")
+    assert (reply.content[0]["type"], reply.response_metadata["stop_reason"]) == (
+        "compaction",
+        "compaction",
+    )
 
 
 def cache_use(reply):
@@ -413,14 +622,30 @@ def test_a_prefix_is_read_while_it_lasts():
         used = []
         for at in (0, 299, 598, 899):
             now[0] = at
-            used.append(cache_use(chat.invoke([SystemMessage([marked(LONG)]), HumanMessage("a")])))
+            used.append(
+                cache_use(
+                    chat.invoke([SystemMessage([marked(LONG)]), HumanMessage("a")])
+                )
+            )
         long = [SystemMessage([marked(LONG + "!", ttl="1h")]), said(marked(LONG))]
         used += [cache_use(chat.invoke(long))]
         now[0] += 3599
         used += [cache_use(chat.invoke(long))]
-        used += [cache_use(chat.invoke([SystemMessage([marked("short")]), HumanMessage("a")]))]
+        used += [
+            cache_use(
+                chat.invoke([SystemMessage([marked("short")]), HumanMessage("a")])
+            )
+        ]
     write, read = (0, size, 0, 5), (size, 0, 0, 5)
-    assert used == [write, read, read, write, (0, size + 4, longer, 0), (longer, size + 4, 0, 0), (0, 0, 0, 6)]
+    assert used == [
+        write,
+        read,
+        read,
+        write,
+        (0, size + 4, longer, 0),
+        (longer, size + 4, 0, 0),
+        (0, 0, 0, 6),
+    ]
 
 
 def test_a_breakpoint_looks_back_twenty_blocks():
@@ -432,8 +657,12 @@ def test_a_breakpoint_looks_back_twenty_blocks():
         reads = []
         for count in (18, 19):
             more = [{"type": "text", "text": f"{count}.{i}"} for i in range(count)]
-            reads.append(cache_use(chat.invoke([said(*first, *more, marked("end"))]))[0] > 0)
-        reads.append(cache_use(chat.invoke([SystemMessage("x"), said(marked(LONG))]))[0] > 0)
+            reads.append(
+                cache_use(chat.invoke([said(*first, *more, marked("end"))]))[0] > 0
+            )
+        reads.append(
+            cache_use(chat.invoke([SystemMessage("x"), said(marked(LONG))]))[0] > 0
+        )
     assert reads == [True, False, False]
 
 
@@ -443,4 +672,9 @@ def test_the_automatic_breakpoint_follows_the_conversation():
         chat = server.chat_model()
         chat.invoke(LONG, cache_control=MARK)
         second = chat.invoke([LONG, AIMessage("So."), "And?"], cache_control=MARK)
-    assert cache_use(second) == (text_tokens(LONG) + 4, text_tokens("So.") + text_tokens("And?") + 8, 0, 0)
+    assert cache_use(second) == (
+        text_tokens(LONG) + 4,
+        text_tokens("So.") + text_tokens("And?") + 8,
+        0,
+        0,
+    )

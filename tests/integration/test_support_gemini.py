@@ -6,12 +6,20 @@ from langchain_core.exceptions import ContextOverflowError, ModelRateLimitError
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
 from langchain_google_genai import create_context_cache
-from langchain_google_genai.chat_models import GoogleInvalidRequestError, GooglePermissionDeniedError
+from langchain_google_genai.chat_models import (
+    GoogleInvalidRequestError,
+    GooglePermissionDeniedError,
+)
 
 from support.fakes import digest
 from support.gemini_policy import answer, tool_loop
 from support.gemini_rules import request_problem
-from support.gemini_server import RATE_LIMIT, RATE_LIMIT_NAMING_TOKENS, UNAVAILABLE, GeminiServer
+from support.gemini_server import (
+    RATE_LIMIT,
+    RATE_LIMIT_NAMING_TOKENS,
+    UNAVAILABLE,
+    GeminiServer,
+)
 from support.oracle import text_tokens
 
 pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
@@ -45,9 +53,16 @@ def run_turn(model, question, tools):
 
 def test_invoke_reports_the_true_count():
     """The client's input_tokens is the server's own count, output text is cut at max_output_tokens."""
-    with GeminiServer(policy=answer("one two three four five six"), thought_tokens=5) as server:
-        reply = server.chat_model(max_output_tokens=3).invoke([SystemMessage("Be brief."), HumanMessage("Count!")])
-    assert server.requests[-1].tokens == text_tokens("Be brief.") + text_tokens("Count!") + 4
+    with GeminiServer(
+        policy=answer("one two three four five six"), thought_tokens=5
+    ) as server:
+        reply = server.chat_model(max_output_tokens=3).invoke(
+            [SystemMessage("Be brief."), HumanMessage("Count!")]
+        )
+    assert (
+        server.requests[-1].tokens
+        == text_tokens("Be brief.") + text_tokens("Count!") + 4
+    )
     assert reply.usage_metadata["input_tokens"] == server.requests[-1].tokens
     assert reply.usage_metadata["total_tokens"] == server.requests[-1].tokens + 3 + 5
     assert reply.usage_metadata["output_token_details"] == {"reasoning": 5}
@@ -83,8 +98,12 @@ async def test_streams_sum_to_the_whole_answer():
     assert chunks[0].usage_metadata["output_tokens"] == 0
     assert [chunk.text for chunk in async_chunks] == [chunk.text for chunk in chunks]
     assert total.text == whole.text
-    assert {key: total.usage_metadata[key] for key in ("input_tokens", "output_tokens", "total_tokens")} == {
-        key: whole.usage_metadata[key] for key in ("input_tokens", "output_tokens", "total_tokens")
+    assert {
+        key: total.usage_metadata[key]
+        for key in ("input_tokens", "output_tokens", "total_tokens")
+    } == {
+        key: whole.usage_metadata[key]
+        for key in ("input_tokens", "output_tokens", "total_tokens")
     }
 
 
@@ -92,11 +111,24 @@ async def test_streams_sum_to_the_whole_answer():
 def test_tool_calls_round_trip_with_signatures(model):
     """Three steps of calls, one of them parallel, come back signed and in order, and the answer saw everything."""
     with GeminiServer(policy=tool_loop(steps=3), model=model) as server:
-        history = run_turn(server.chat_model().bind_tools([look, listen]), "What is here?", [look, listen])
+        history = run_turn(
+            server.chat_model().bind_tools([look, listen]),
+            "What is here?",
+            [look, listen],
+        )
     assert [request.status for request in server.requests] == [200] * 4
-    assert [len(message.tool_calls) for message in history if isinstance(message, AIMessage)] == [1, 2, 1, 0]
-    assert history[-1].text.startswith(f"seen {digest('What is here?')}: What is here? | results 4, last ")
-    assert [request.cached_tokens > 0 for request in server.requests] == [False, True, True, True]
+    assert [
+        len(message.tool_calls) for message in history if isinstance(message, AIMessage)
+    ] == [1, 2, 1, 0]
+    assert history[-1].text.startswith(
+        f"seen {digest('What is here?')}: What is here? | results 4, last "
+    )
+    assert [request.cached_tokens > 0 for request in server.requests] == [
+        False,
+        True,
+        True,
+        True,
+    ]
     assert server.requests[1].cached_tokens == server.requests[0].tokens
 
 
@@ -108,10 +140,14 @@ def test_a_lost_or_forged_signature_is_refused(model):
         first = chat.invoke("What is here?")
         (call_id,) = first.additional_kwargs[SIGNATURES]
         lost = first.model_copy(update={"additional_kwargs": {}})
-        forged = first.model_copy(update={"additional_kwargs": {SIGNATURES: {call_id: "Zm9yZ2Vk"}}})
+        forged = first.model_copy(
+            update={"additional_kwargs": {SIGNATURES: {call_id: "Zm9yZ2Vk"}}}
+        )
         result = ToolMessage("silence", tool_call_id=call_id)
         for broken in (lost, forged):
-            with pytest.raises(GoogleInvalidRequestError, match=r"[Tt]hought.signature"):
+            with pytest.raises(
+                GoogleInvalidRequestError, match=r"[Tt]hought.signature"
+            ):
                 chat.invoke(["What is here?", broken, result])
         later = chat.invoke(["What is here?", lost, result, "And now?"])
     assert later.tool_calls
@@ -119,7 +155,10 @@ def test_a_lost_or_forged_signature_is_refused(model):
 
 def called(*names):
     """Build an AI message that calls functions."""
-    return AIMessage("", tool_calls=[{"name": name, "args": {}, "id": f"id-{name}"} for name in names])
+    return AIMessage(
+        "",
+        tool_calls=[{"name": name, "args": {}, "id": f"id-{name}"} for name in names],
+    )
 
 
 def result(name):
@@ -131,10 +170,22 @@ def result(name):
     ("history", "text"),
     [
         ([AIMessage("hello"), HumanMessage("hi")], "start with a user turn"),
-        ([HumanMessage("hi"), AIMessage("x"), called("a"), result("a")], "comes immediately after a user turn"),
-        ([HumanMessage("hi"), called("a", "b"), result("a")], "number of function response parts"),
-        ([HumanMessage("hi"), called("a", "b"), result("b"), result("a")], "in the order"),
-        ([HumanMessage("hi"), called("a"), HumanMessage("and?")], "number of function response parts"),
+        (
+            [HumanMessage("hi"), AIMessage("x"), called("a"), result("a")],
+            "comes immediately after a user turn",
+        ),
+        (
+            [HumanMessage("hi"), called("a", "b"), result("a")],
+            "number of function response parts",
+        ),
+        (
+            [HumanMessage("hi"), called("a", "b"), result("b"), result("a")],
+            "in the order",
+        ),
+        (
+            [HumanMessage("hi"), called("a"), HumanMessage("and?")],
+            "number of function response parts",
+        ),
         ([HumanMessage("hi"), called("a")], "followed by a function response turn"),
     ],
 )
@@ -143,7 +194,9 @@ def test_invalid_histories_are_refused(history, text):
     with GeminiServer() as server:
         with pytest.raises(GoogleInvalidRequestError, match=text):
             server.chat_model().invoke(history)
-        server.chat_model().invoke([HumanMessage("hi"), called("a", "b"), result("a"), result("b")])
+        server.chat_model().invoke(
+            [HumanMessage("hi"), called("a", "b"), result("a"), result("b")]
+        )
     assert [request.status for request in server.requests] == [400, 200]
 
 
@@ -153,33 +206,57 @@ def test_invalid_histories_are_refused(history, text):
         ([], "contents is not specified"),
         ([{"role": "user", "parts": [{"text": ""}]}], "must not be empty"),
         ([{"role": "function", "parts": [{"text": "x"}]}], "valid role"),
-        ([{"role": "user", "parts": [{"functionResponse": {"name": "a"}}]}], "after a function call turn"),
+        (
+            [{"role": "user", "parts": [{"functionResponse": {"name": "a"}}]}],
+            "after a function call turn",
+        ),
         ([{"role": "user", "parts": [{"text": "x"}]}], None),
     ],
 )
 def test_bodies_that_the_client_never_sends_are_judged_too(contents, text):
     """Empty contents, unknown roles and stray responses have their own error."""
-    problem = request_problem({"contents": contents}, model="gemini-test", signatures={})
+    problem = request_problem(
+        {"contents": contents}, model="gemini-test", signatures={}
+    )
     assert (problem is None) if text is None else (text in problem)
 
 
 def test_a_signature_belongs_to_its_function():
     """A signature on another function's call is not valid; one on the same function with shorter arguments is."""
-    call = {"functionCall": {"name": "listen", "args": {"name": "short"}}, "thoughtSignature": "c2lnbmF0dXJl"}
+    call = {
+        "functionCall": {"name": "listen", "args": {"name": "short"}},
+        "thoughtSignature": "c2lnbmF0dXJl",
+    }
     answered = {"role": "user", "parts": [{"functionResponse": {"name": "listen"}}]}
-    body = {"contents": [{"role": "user", "parts": [{"text": "x"}]}, {"role": "model", "parts": [call]}, answered]}
+    body = {
+        "contents": [
+            {"role": "user", "parts": [{"text": "x"}]},
+            {"role": "model", "parts": [call]},
+            answered,
+        ]
+    }
     problems = [
-        request_problem(body, model="gemini-3-test", signatures={b"signature": (name, '{"name":"a long one"}')})
+        request_problem(
+            body,
+            model="gemini-3-test",
+            signatures={b"signature": (name, '{"name":"a long one"}')},
+        )
         for name in ("listen", "look")
     ]
-    assert problems == [None, "Thought signature is not valid. (function call `listen`, position 1.0)"]
+    assert problems == [
+        None,
+        "Thought signature is not valid. (function call `listen`, position 1.0)",
+    ]
 
 
 def test_an_oversized_request_raises_the_real_overflow_error():
     """The client recognises the API's own wording, and one token less passes."""
     with GeminiServer(input_limit=100) as server:
         fitting = "a " * 97
-        with pytest.raises(ContextOverflowError, match=r"The input token count \(1002\) exceeds .* allowed \(100\)"):
+        with pytest.raises(
+            ContextOverflowError,
+            match=r"The input token count \(1002\) exceeds .* allowed \(100\)",
+        ):
             server.chat_model().invoke("a " * 999)
         assert server.chat_model().invoke(fitting).usage_metadata["input_tokens"] == 100
         assert server.largest_tokens == 100
@@ -216,34 +293,54 @@ def test_models_and_count_tokens():
         (model,) = chat.client.models.list()
         with pytest.raises(ClientError, match="404 NOT_FOUND"):
             list(chat.client.files.list())
-        counted = chat.client.models.count_tokens(model="gemini-test", contents="How long is this?")
+        counted = chat.client.models.count_tokens(
+            model="gemini-test", contents="How long is this?"
+        )
         billed = chat.invoke("How long is this?").usage_metadata["input_tokens"]
     assert (model.name, model.input_token_limit) == ("models/gemini-test", 4096)
     assert counted.total_tokens == billed
 
 
-LONG = "The river ran past the mill. " * 200  # 1,400 tokens: more than the least that may be cached
+LONG = (
+    "The river ran past the mill. " * 200
+)  # 1,400 tokens: more than the least that may be cached
 
 
 def test_cached_content_stands_for_prompt_and_tools():
     """It is counted once as cached; saying prompt or tools again is refused, and so is another model."""
     with GeminiServer(policy=tool_loop(steps=1)) as server:
         chat = server.chat_model()
-        name = create_context_cache(chat, [SystemMessage(LONG), HumanMessage("Look!")], tools=[listen])
+        name = create_context_cache(
+            chat, [SystemMessage(LONG), HumanMessage("Look!")], tools=[listen]
+        )
         stated = chat.client.caches.get(name=name)
-        reply = chat.invoke([AIMessage("Yes?"), HumanMessage("And now?")], cached_content=name)
+        reply = chat.invoke(
+            [AIMessage("Yes?"), HumanMessage("And now?")], cached_content=name
+        )
         twice = "setting system_instruction, tools or tool_config"
         with pytest.raises(GoogleInvalidRequestError, match=twice):
-            chat.invoke([SystemMessage("Be brief."), HumanMessage("And now?")], cached_content=name)
+            chat.invoke(
+                [SystemMessage("Be brief."), HumanMessage("And now?")],
+                cached_content=name,
+            )
         with pytest.raises(GoogleInvalidRequestError, match=twice):
             chat.bind_tools([listen]).invoke("And now?", cached_content=name)
         with pytest.raises(GoogleInvalidRequestError, match="has to be the same"):
-            server.chat_model(model="gemini-other").invoke("And now?", cached_content=name)
+            server.chat_model(model="gemini-other").invoke(
+                "And now?", cached_content=name
+            )
     size = stated.usage_metadata.total_token_count
     usage = reply.usage_metadata
     assert [call["name"] for call in reply.tool_calls] == ["listen"]
-    assert usage["input_token_details"]["cache_read"] == size == server.requests[0].cached_tokens
-    assert usage["input_tokens"] == size + text_tokens("Yes?") + text_tokens("And now?") + 4
+    assert (
+        usage["input_token_details"]["cache_read"]
+        == size
+        == server.requests[0].cached_tokens
+    )
+    assert (
+        usage["input_tokens"]
+        == size + text_tokens("Yes?") + text_tokens("And now?") + 4
+    )
     assert [request.status for request in server.requests] == [200, 400, 400, 400]
 
 
@@ -252,16 +349,23 @@ def test_cached_content_has_a_least_size_and_a_time_to_live():
     now = [1_000_000.0]
     with GeminiServer(clock=lambda: now[0]) as server:
         chat = server.chat_model()
-        with pytest.raises(ClientError, match=r"Cached content is too small\. total_token_count=4, min_total_tok"):
+        with pytest.raises(
+            ClientError,
+            match=r"Cached content is too small\. total_token_count=4, min_total_tok",
+        ):
             create_context_cache(chat, [HumanMessage("Look!")])
         messages = [SystemMessage(LONG), HumanMessage("Look!")]
-        hour, minute, deleted = (create_context_cache(chat, messages, ttl=ttl) for ttl in (None, "60s", None))
+        hour, minute, deleted = (
+            create_context_cache(chat, messages, ttl=ttl) for ttl in (None, "60s", None)
+        )
         chat.client.caches.delete(name=deleted)
         now[0] += 59
         chat.invoke("hi", cached_content=minute)
         now[0] += 1
         for gone in (minute, deleted):
-            with pytest.raises(GooglePermissionDeniedError, match="CachedContent not found"):
+            with pytest.raises(
+                GooglePermissionDeniedError, match="CachedContent not found"
+            ):
                 chat.invoke("hi", cached_content=gone)
         chat.client.caches.update(name=hour, config={"ttl": "7200s"})
         now[0] += 7199
@@ -276,10 +380,20 @@ def test_a_signature_in_the_current_turn_is_needed_beside_a_cache_too():
     """The turn may begin in the cache; its calls still bring their signatures back."""
     with GeminiServer(policy=tool_loop(steps=1)) as server:
         chat = server.chat_model()
-        name = create_context_cache(chat, [SystemMessage(LONG), HumanMessage("Look!")], tools=[listen])
+        name = create_context_cache(
+            chat, [SystemMessage(LONG), HumanMessage("Look!")], tools=[listen]
+        )
         first = chat.invoke("Listen!", cached_content=name)
         (call_id,) = first.additional_kwargs[SIGNATURES]
         done = ToolMessage("silence", tool_call_id=call_id)
-        with pytest.raises(GoogleInvalidRequestError, match="missing a thought_signature"):
-            chat.invoke(["Listen!", first.model_copy(update={"additional_kwargs": {}}), done], cached_content=name)
-        assert "results 1" in chat.invoke(["Listen!", first, done], cached_content=name).text
+        with pytest.raises(
+            GoogleInvalidRequestError, match="missing a thought_signature"
+        ):
+            chat.invoke(
+                ["Listen!", first.model_copy(update={"additional_kwargs": {}}), done],
+                cached_content=name,
+            )
+        assert (
+            "results 1"
+            in chat.invoke(["Listen!", first, done], cached_content=name).text
+        )

@@ -25,7 +25,12 @@ HISTORY = [
 
 @pytest.mark.parametrize(
     "text",
-    ["hello there, World!", "def add(a, b):\n    return a + b\n", "12345 > 0.5", '{"id": [1, 2], "name": null}'],
+    [
+        "hello there, World!",
+        "def add(a, b):\n    return a + b\n",
+        "12345 > 0.5",
+        '{"id": [1, 2], "name": null}',
+    ],
 )
 def test_common_text_gets_the_published_token_ids(start_llama, text):
     """Text made of common tokens is split as the vocabulary's own tokenizer splits it."""
@@ -46,7 +51,11 @@ def test_usage_is_the_true_count(start_llama, tools):
     model = server.chat_model()
     reply = (model.bind_tools(tools) if tools else model).invoke(HISTORY)
     assert reply.usage_metadata["input_tokens"] == server.count(HISTORY, tools)
-    assert server.count(HISTORY, [look]) > server.count(HISTORY) > server.count(HISTORY[:2])
+    assert (
+        server.count(HISTORY, [look])
+        > server.count(HISTORY)
+        > server.count(HISTORY[:2])
+    )
     assert reply.usage_metadata["output_tokens"] <= 8
 
 
@@ -58,8 +67,15 @@ def test_an_oversized_request_raises_the_real_error(start_llama, n_ctx):
         server.chat_model().invoke("word " * (n_ctx + 1))
     body = caught.value.body
     assert (body["type"], body["n_ctx"]) == ("exceed_context_size_error", n_ctx)
-    assert body["n_prompt_tokens"] == server.count([HumanMessage("word " * (n_ctx + 1))])
-    assert server.chat_model().invoke("word " * (n_ctx - 64)).usage_metadata["input_tokens"] > n_ctx - 64
+    assert body["n_prompt_tokens"] == server.count(
+        [HumanMessage("word " * (n_ctx + 1))]
+    )
+    assert (
+        server.chat_model()
+        .invoke("word " * (n_ctx - 64))
+        .usage_metadata["input_tokens"]
+        > n_ctx - 64
+    )
 
 
 async def test_async_and_streams_report_usage(start_llama):
@@ -71,7 +87,10 @@ async def test_async_and_streams_report_usage(start_llama):
     async_chunks = [chunk async for chunk in model.astream(HISTORY)]
     assert (await model.ainvoke(HISTORY)).usage_metadata["input_tokens"] == expected
     assert sum(chunks[1:], chunks[0]).usage_metadata["input_tokens"] == expected
-    assert sum(async_chunks[1:], async_chunks[0]).usage_metadata["input_tokens"] == expected
+    assert (
+        sum(async_chunks[1:], async_chunks[0]).usage_metadata["input_tokens"]
+        == expected
+    )
 
 
 def test_servers_stop_and_start_again(start_llama):

@@ -11,13 +11,20 @@ from support.oracle import json_tokens, text_tokens
 
 pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
 
-LONG = "The river ran past the mill. " * 200  # 1,400 tokens: more than the least that is cached
+LONG = (
+    "The river ran past the mill. " * 200
+)  # 1,400 tokens: more than the least that is cached
 STATELESS = {"store": False, "include": ["reasoning.encrypted_content"]}
 THINKS = [
     {"type": "reasoning", "text": "Hm, the mill."},
     {"type": "function_call", "name": "look", "arguments": {"at": 1}},
 ]
-LOOK = {"type": "function", "name": "look", "description": "Look.", "parameters": {"type": "object", "properties": {}}}
+LOOK = {
+    "type": "function",
+    "name": "look",
+    "description": "Look.",
+    "parameters": {"type": "object", "properties": {}},
+}
 
 
 def size_of(*texts):
@@ -27,7 +34,10 @@ def size_of(*texts):
 
 def called(*names):
     """Build an AI message that calls tools."""
-    return AIMessage("", tool_calls=[{"name": name, "args": {}, "id": f"id-{name}"} for name in names])
+    return AIMessage(
+        "",
+        tool_calls=[{"name": name, "args": {}, "id": f"id-{name}"} for name in names],
+    )
 
 
 def result(name):
@@ -52,7 +62,9 @@ async def test_every_way_to_ask_gets_one_answer_and_the_true_count():
     """Invoke and stream, sync and async, agree, and usage states the server's own count."""
     with OpenAIServer(policy=script("one two three four five six")) as server:
         chat = server.chat_model(max_tokens=3)
-        found = await answers(chat, [SystemMessage("Be brief."), HumanMessage("Count!")])
+        found = await answers(
+            chat, [SystemMessage("Be brief."), HumanMessage("Count!")]
+        )
     size = size_of("Be brief.", "Count!")
     assert {reply.text for reply in found} == {"one two three"}
     assert {reply.response_metadata["status"] for reply in found} == {"incomplete"}
@@ -62,20 +74,31 @@ async def test_every_way_to_ask_gets_one_answer_and_the_true_count():
 
 def test_another_api_is_not_served():
     """A client that talks Chat Completions by mistake is told so."""
-    with OpenAIServer() as server, pytest.raises(NotFoundError, match="not found: /v1/chat/completions"):
+    with (
+        OpenAIServer() as server,
+        pytest.raises(NotFoundError, match="not found: /v1/chat/completions"),
+    ):
         server.chat_model(use_responses_api=False).invoke("hi")
 
 
 def test_a_prompt_over_the_window_is_refused_or_loses_its_oldest_items():
     """The error has OpenAI's code; with `truncation="auto"` the instructions stay, and the oldest items go."""
     with OpenAIServer(context_window=100) as server:
-        with pytest.raises(OpenAIInvalidRequestError) as error:  # the client does not know it as an overflow
+        with pytest.raises(
+            OpenAIInvalidRequestError
+        ) as error:  # the client does not know it as an overflow
             server.chat_model().invoke("a " * 999)
-        history = [SystemMessage("Be brief."), *(HumanMessage(f"Part {i} of the story.") for i in range(20))]
+        history = [
+            SystemMessage("Be brief."),
+            *(HumanMessage(f"Part {i} of the story.") for i in range(20)),
+        ]
         reply = server.chat_model(truncation="auto").invoke(history)
     assert error.value.code == "context_length_exceeded"
     each = size_of("Part 1 of the story.")
-    assert reply.usage_metadata["input_tokens"] == size_of("Be brief.") + (100 - size_of("Be brief.")) // each * each
+    assert (
+        reply.usage_metadata["input_tokens"]
+        == size_of("Be brief.") + (100 - size_of("Be brief.")) // each * each
+    )
     assert [request.status for request in server.requests] == [400, 200]
 
 
@@ -84,25 +107,40 @@ def test_a_chain_is_kept_by_the_server_until_it_forgets():
     with OpenAIServer() as server:
         chat = server.chat_model(use_previous_response_id=True)
         first = chat.invoke([SystemMessage("Be brief."), HumanMessage(LONG)])
-        history = [SystemMessage("Be brief."), HumanMessage(LONG), first, HumanMessage("And now?")]
+        history = [
+            SystemMessage("Be brief."),
+            HumanMessage(LONG),
+            first,
+            HumanMessage("And now?"),
+        ]
         second = chat.invoke(history)
         server.stored.pop(second.response_metadata["id"])
         chat.invoke(history)
         with pytest.raises(OpenAIInvalidRequestError) as error:
             chat.invoke([*history, second, HumanMessage("Well?")])
         unstored = chat.invoke(history, store=False)
-        with pytest.raises(OpenAIInvalidRequestError, match=r"Previous response with id .* not found"):
+        with pytest.raises(
+            OpenAIInvalidRequestError, match=r"Previous response with id .* not found"
+        ):
             chat.invoke([*history, unstored, HumanMessage("Well?")])
     assert error.value.code == "previous_response_not_found"
-    assert [item["content"] for item in server.requests[1].body["input"]] == ["And now?"]
+    assert [item["content"] for item in server.requests[1].body["input"]] == [
+        "And now?"
+    ]
     assert server.requests[1].tokens == size_of("Be brief.", LONG, ANSWER, "And now?")
 
 
 @pytest.mark.parametrize(
     ("history", "text"),
     [
-        ([called("a", "b"), result("a")], "No tool output found for function call id-b"),
-        ([AIMessage("so"), result("a")], "No tool call found for function call output with call_id id-a"),
+        (
+            [called("a", "b"), result("a")],
+            "No tool output found for function call id-b",
+        ),
+        (
+            [AIMessage("so"), result("a")],
+            "No tool call found for function call output with call_id id-a",
+        ),
     ],
 )
 def test_orphans_are_refused(history, text):
@@ -110,23 +148,41 @@ def test_orphans_are_refused(history, text):
     with OpenAIServer() as server:
         with pytest.raises(OpenAIInvalidRequestError, match=text):
             server.chat_model().invoke([HumanMessage("hi"), *history])
-        server.chat_model().invoke([HumanMessage("hi"), called("a", "b"), result("a"), result("b")])
+        server.chat_model().invoke(
+            [HumanMessage("hi"), called("a", "b"), result("a"), result("b")]
+        )
 
 
 async def test_encrypted_reasoning_comes_back_as_it_was_and_where_it_was():
     """Edited content, a lost item and a moved item are refused in every way to ask; untouched ones pass."""
     with OpenAIServer(policy=script(THINKS)) as server:
-        found = await answers(server.chat_model(**STATELESS).bind_tools([LOOK]), "Where?")
+        found = await answers(
+            server.chat_model(**STATELESS).bind_tools([LOOK]), "Where?"
+        )
         server.policy = script("Seen.")
         chat = server.chat_model(**STATELESS).bind_tools([LOOK])
         for reply in found:
             thinks, call = reply.content
             edited = [thinks | {"encrypted_content": "AAAA"}, call]
-            for content, text in ((edited, "could not be verified"), ([call], "required 'reasoning' item")):
+            for content, text in (
+                (edited, "could not be verified"),
+                ([call], "required 'reasoning' item"),
+            ):
                 with pytest.raises(OpenAIInvalidRequestError, match=text):
-                    chat.invoke(["Where?", reply.model_copy(update={"content": content}), done(reply)])
-            moved = [reply.model_copy(update={"content": [thinks], "tool_calls": []}), HumanMessage("So?")]
-            with pytest.raises(OpenAIInvalidRequestError, match="without its required following item"):
+                    chat.invoke(
+                        [
+                            "Where?",
+                            reply.model_copy(update={"content": content}),
+                            done(reply),
+                        ]
+                    )
+            moved = [
+                reply.model_copy(update={"content": [thinks], "tool_calls": []}),
+                HumanMessage("So?"),
+            ]
+            with pytest.raises(
+                OpenAIInvalidRequestError, match="without its required following item"
+            ):
                 chat.invoke(["Where?", *moved])
             assert chat.invoke(["Where?", reply, done(reply)]).text == "Seen."
     counted = text_tokens("Hm, the mill.")
@@ -141,7 +197,9 @@ def test_reasoning_is_known_by_its_id_while_it_is_stored():
         chat.invoke(["Where?", first, done(first)])
         server.policy = script(THINKS, "Seen.")
         unstored = chat.invoke("Where?", store=False)
-        with pytest.raises(NotFoundError, match="Items are not persisted when `store` is set to false"):
+        with pytest.raises(
+            NotFoundError, match="Items are not persisted when `store` is set to false"
+        ):
             chat.invoke(["Where?", unstored, done(unstored)])
 
 
@@ -157,20 +215,44 @@ def compacted(server, *messages):
 def test_the_compact_endpoint_returns_a_window_to_go_on_from():
     """All user messages and one compaction item; the item is opaque, and must come back as it was."""
     with OpenAIServer() as server:
-        reply = compacted(server, ("user", "One?"), ("assistant", LONG), ("user", "Two?"))
+        reply = compacted(
+            server, ("user", "One?"), ("assistant", LONG), ("user", "Two?")
+        )
         item = reply["output"][-1]
         chat = server.chat_model()
-        window = [HumanMessage("One?"), HumanMessage("Two?"), AIMessage([item]), HumanMessage("And now?")]
+        window = [
+            HumanMessage("One?"),
+            HumanMessage("Two?"),
+            AIMessage([item]),
+            HumanMessage("And now?"),
+        ]
         chat.invoke([SystemMessage("Be brief."), *window])
         chat.invoke([HumanMessage(LONG), AIMessage([item]), HumanMessage("And now?")])
         with pytest.raises(OpenAIInvalidRequestError, match="could not be verified"):
-            chat.invoke([AIMessage([item | {"encrypted_content": "AAAA"}]), HumanMessage("And now?")])
+            chat.invoke(
+                [
+                    AIMessage([item | {"encrypted_content": "AAAA"}]),
+                    HumanMessage("And now?"),
+                ]
+            )
         raw = chat.root_client.responses.create(model="gpt-test", input=reply["output"])
         with pytest.raises(BadRequestError, match="No tool output found"):
             chat.root_client.responses.compact(
-                model="gpt-test", input=[{"type": "function_call", "name": "a", "call_id": "1", "arguments": "{}"}]
+                model="gpt-test",
+                input=[
+                    {
+                        "type": "function_call",
+                        "name": "a",
+                        "call_id": "1",
+                        "arguments": "{}",
+                    }
+                ],
             )
-    assert [each["type"] for each in reply["output"]] == ["message", "message", "compaction"]
+    assert [each["type"] for each in reply["output"]] == [
+        "message",
+        "message",
+        "compaction",
+    ]
     assert reply["usage"]["input_tokens"] == size_of("One?", LONG, "Two?")
     summary = text_tokens(SUMMARY)
     assert [request.tokens for request in server.requests[1:3]] == [
@@ -183,14 +265,28 @@ def test_the_compact_endpoint_returns_a_window_to_go_on_from():
 async def test_a_server_side_compaction_is_part_of_the_answer():
     """Over the threshold the answer begins with the item, and what precedes it counts no more."""
     with OpenAIServer() as server:
-        managed = {"context_management": [{"type": "compaction", "compact_threshold": 1000}]}
-        found = await answers(server.chat_model(**managed), [SystemMessage("Be brief."), HumanMessage(LONG)])
+        managed = {
+            "context_management": [{"type": "compaction", "compact_threshold": 1000}]
+        }
+        found = await answers(
+            server.chat_model(**managed),
+            [SystemMessage("Be brief."), HumanMessage(LONG)],
+        )
         calm = server.chat_model(**managed).invoke("Short.")
         chained = server.chat_model(use_previous_response_id=True)
         for reply in found:
             for chat in (server.chat_model(), chained):
-                chat.invoke([SystemMessage("Be brief."), HumanMessage(LONG), reply, HumanMessage("And now?")])
-    assert {tuple(block["type"] for block in reply.content) for reply in found} == {("compaction", "text")}
+                chat.invoke(
+                    [
+                        SystemMessage("Be brief."),
+                        HumanMessage(LONG),
+                        reply,
+                        HumanMessage("And now?"),
+                    ]
+                )
+    assert {tuple(block["type"] for block in reply.content) for reply in found} == {
+        ("compaction", "text")
+    }
     assert [block["type"] for block in calm.content] == ["text"]
     later = size_of("Be brief.", ANSWER, "And now?") + text_tokens(SUMMARY)
     assert {request.tokens for request in server.requests[5:]} == {later}
@@ -198,19 +294,41 @@ async def test_a_server_side_compaction_is_part_of_the_answer():
 
 def test_a_deferred_function_shows_its_name_until_it_is_found():
     """Its parameters are not in the prompt; in a namespace, nothing of it is; a search result holds it whole."""
-    wide = LOOK | {"parameters": {"type": "object", "properties": {"at": {"type": "string", "description": LONG}}}}
+    wide = LOOK | {
+        "parameters": {
+            "type": "object",
+            "properties": {"at": {"type": "string", "description": LONG}},
+        }
+    }
     late = wide | {"defer_loading": True}
-    space = {"type": "namespace", "name": "crm", "description": "Look.", "tools": [late]}
+    space = {
+        "type": "namespace",
+        "name": "crm",
+        "description": "Look.",
+        "tools": [late],
+    }
     shown = {"type": "function", "name": "look", "description": "Look."}
     search = {"type": "tool_search"}
-    output = {"type": "tool_search_output", "id": "o", "execution": "server", "status": "completed", "tools": [wide]}
+    output = {
+        "type": "tool_search_output",
+        "id": "o",
+        "execution": "server",
+        "status": "completed",
+        "tools": [wide],
+    }
     with OpenAIServer() as server:
         for tools in ([wide], [late, search], [space, search]):
             server.chat_model().bind_tools(tools).invoke("hi")
-        server.chat_model().bind_tools([late, search]).invoke(["hi", AIMessage([output]), "Well?"])
+        server.chat_model().bind_tools([late, search]).invoke(
+            ["hi", AIMessage([output]), "Well?"]
+        )
     extra = [request.tokens - size_of("hi") for request in server.requests]
     one = json_tokens(shown) + json_tokens(search)
-    assert extra[:3] == [json_tokens(wide), one, json_tokens({**space, "tools": []}) + json_tokens(search)]
+    assert extra[:3] == [
+        json_tokens(wide),
+        one,
+        json_tokens({**space, "tools": []}) + json_tokens(search),
+    ]
     assert extra[3] == one + json_tokens(output) + size_of("Well?")
 
 
@@ -227,13 +345,24 @@ def test_a_shared_start_is_cached_in_steps_by_key_and_for_a_while():
         chat = server.chat_model()
         texts, keys = (LONG, LONG, LONG, "x" + LONG, LONG), ("a", "a", "b", "a", "a")
         pairs = zip(texts, keys, strict=True)
-        reads = [cached(chat.invoke([SystemMessage(text), "hi"], prompt_cache_key=key)) for text, key in pairs]
+        reads = [
+            cached(chat.invoke([SystemMessage(text), "hi"], prompt_cache_key=key))
+            for text, key in pairs
+        ]
         now[0] += 300
         reads.append(
-            cached(chat.invoke([SystemMessage(LONG), "hi"], prompt_cache_key="a", prompt_cache_retention="24h"))
+            cached(
+                chat.invoke(
+                    [SystemMessage(LONG), "hi"],
+                    prompt_cache_key="a",
+                    prompt_cache_retention="24h",
+                )
+            )
         )
         now[0] += 80_000
-        reads.append(cached(chat.invoke([SystemMessage(LONG), "ho"], prompt_cache_key="a")))
+        reads.append(
+            cached(chat.invoke([SystemMessage(LONG), "ho"], prompt_cache_key="a"))
+        )
         reads += [cached(chat.invoke("short " * 1010)) for _ in range(2)]
     whole, start = (size // 128 * 128 for size in (size_of(LONG, "hi"), size_of(LONG)))
     assert [read for read, _ in reads] == [0, whole, 0, 0, whole, 0, start, 0, 0]
@@ -242,13 +371,30 @@ def test_a_shared_start_is_cached_in_steps_by_key_and_for_a_while():
 
 def test_breakpoints_are_written_and_read_where_the_models_have_them():
     """The implicit breakpoint writes the whole prompt, explicit ones alone what stands before them."""
-    block = {"type": "text", "text": LONG, "prompt_cache_breakpoint": {"mode": "explicit"}}
+    block = {
+        "type": "text",
+        "text": LONG,
+        "prompt_cache_breakpoint": {"mode": "explicit"},
+    }
     explicit = {"prompt_cache_options": {"mode": "explicit", "ttl": "30m"}}
     with OpenAIServer(cache="breakpoints") as server:
         chat = server.chat_model()
-        used = [cached(chat.invoke([HumanMessage([block]), HumanMessage(text)], **explicit)) for text in ("a", "b")]
+        used = [
+            cached(chat.invoke([HumanMessage([block]), HumanMessage(text)], **explicit))
+            for text in ("a", "b")
+        ]
         first = chat.invoke([HumanMessage(LONG + "!")])
         second = chat.invoke([HumanMessage(LONG + "!"), first, HumanMessage("b")])
-        used += [cached(first), cached(second), cached(chat.invoke([HumanMessage(LONG)], **explicit))]
+        used += [
+            cached(first),
+            cached(second),
+            cached(chat.invoke([HumanMessage(LONG)], **explicit)),
+        ]
     size, longer = size_of(LONG), size_of(LONG + "!")
-    assert used == [(0, size), (size, 0), (0, longer), (longer, size_of(ANSWER, "b")), (0, 0)]
+    assert used == [
+        (0, size),
+        (size, 0),
+        (0, longer),
+        (longer, size_of(ANSWER, "b")),
+        (0, 0),
+    ]

@@ -34,7 +34,11 @@ def conversation(checkpointer, extra=None):
     """Compile a graph that answers each message with its position."""
     builder = StateGraph(State)
     builder.add_node(
-        "answer", lambda state: {"messages": [AIMessage(f"answer {len(state['messages'])}")], "extra": extra}
+        "answer",
+        lambda state: {
+            "messages": [AIMessage(f"answer {len(state['messages'])}")],
+            "extra": extra,
+        },
     )
     builder.add_edge(START, "answer")
     return builder.compile(checkpointer=checkpointer)
@@ -42,7 +46,12 @@ def conversation(checkpointer, extra=None):
 
 def say(graph):
     """Send a message and return the texts of the whole history."""
-    return [message.text for message in graph.invoke({"messages": [HumanMessage("hi")]}, CONFIG)["messages"]]
+    return [
+        message.text
+        for message in graph.invoke({"messages": [HumanMessage("hi")]}, CONFIG)[
+            "messages"
+        ]
+    ]
 
 
 def test_postgres_keeps_a_thread_across_connections(postgres_dsn):
@@ -68,7 +77,9 @@ async def test_postgres_works_async(postgres_dsn):
 def test_each_test_gets_an_empty_database(postgres_dsn, attempt):
     """No table is left over from another test."""
     with psycopg.connect(postgres_dsn) as connection:
-        tables = connection.execute("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'").fetchone()
+        tables = connection.execute(
+            "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'"
+        ).fetchone()
         connection.execute("CREATE TABLE leftover (n int)")
     assert tables == (0,)
 
@@ -86,7 +97,9 @@ async def test_async_sqlite_keeps_a_thread_across_connections(tmp_path):
     """The async saver opens the same file again."""
     for _ in range(2):
         async with async_sqlite_saver(tmp_path / "state.sqlite", strict=True) as saver:
-            result = await conversation(saver).ainvoke({"messages": [HumanMessage("hi")]}, CONFIG)
+            result = await conversation(saver).ainvoke(
+                {"messages": [HumanMessage("hi")]}, CONFIG
+            )
     assert len(result["messages"]) == 4
 
 

@@ -41,7 +41,11 @@ agents = pytest.mark.parametrize("kind", ["agent", "wrapped tools", "middleware"
 
 
 def facts(index: int) -> dict[str, Any]:
-    return {"id": index, "name": f"row-{index:03d}", "note": f"the note of row {index} says {index * 7919}"}
+    return {
+        "id": index,
+        "name": f"row-{index:03d}",
+        "note": f"the note of row {index} says {index * 7919}",
+    }
 
 
 @tool
@@ -53,26 +57,43 @@ def query(table: str = "t") -> list[dict[str, Any]]:
 @tool
 def logs(name: str = "x") -> str:
     """Return the log of a service."""
-    return "\n".join(f"2026-01-01 {name} line {index}: all is well, {index * 7919}" for index in range(1_500))
+    return "\n".join(
+        f"2026-01-01 {name} line {index}: all is well, {index * 7919}"
+        for index in range(1_500)
+    )
 
 
-def agent_of(kind: str, model: Any, guard: ToolResultGuard, tools: Any, **options: Any) -> Any:
+def agent_of(
+    kind: str, model: Any, guard: ToolResultGuard, tools: Any, **options: Any
+) -> Any:
     """Return an agent of one kind whose window is small."""
     limits = ModelLimits(max_input_tokens=WINDOW)
     config = ContextConfig(summarize="inline")
     options.setdefault("checkpointer", InMemorySaver())
     if kind == "middleware":
-        middleware = ContextWindowMiddleware(ContextEngine(limits, config=config), guard=guard)
+        middleware = ContextWindowMiddleware(
+            ContextEngine(limits, config=config), guard=guard
+        )
         return create_agent(model, list(tools), middleware=[middleware], **options)
     if kind == "agent":
-        return create_context_agent(model, tools, limits=limits, config=config, guard=guard, **options)
-    return create_context_agent(model, guard.wrap(tools), limits=limits, config=config, **options)
+        return create_context_agent(
+            model, tools, limits=limits, config=config, guard=guard, **options
+        )
+    return create_context_agent(
+        model, guard.wrap(tools), limits=limits, config=config, **options
+    )
 
 
-def ask(agent: Any, *, is_async: bool, thread: str = "1", text: str = "What is there?") -> list[BaseMessage]:
+def ask(
+    agent: Any, *, is_async: bool, thread: str = "1", text: str = "What is there?"
+) -> list[BaseMessage]:
     config = {"configurable": {"thread_id": thread}, "recursion_limit": 400}
     given = {"messages": [HumanMessage(text)]}
-    state = asyncio.run(agent.ainvoke(given, config)) if is_async else agent.invoke(given, config)
+    state = (
+        asyncio.run(agent.ainvoke(given, config))
+        if is_async
+        else agent.invoke(given, config)
+    )
     messages: list[BaseMessage] = state["messages"]
     return messages
 
@@ -87,27 +108,37 @@ def reader(first: str, parallel: int = 1) -> Any:
     def decide(messages: list[BaseMessage], tools: Any) -> AIMessage:
         last = messages[-1]
         if isinstance(last, HumanMessage):
-            return AIMessage("", tool_calls=[call(first, f"c{number}") for number in range(parallel)])
+            return AIMessage(
+                "", tool_calls=[call(first, f"c{number}") for number in range(parallel)]
+            )
         cursor = next_cursor(last.text) if isinstance(last, ToolMessage) else None
         if cursor is None:
             return AIMessage("done")
-        return AIMessage("", tool_calls=[call("read_more", f"c-{cursor}", cursor=cursor)])
+        return AIMessage(
+            "", tool_calls=[call("read_more", f"c-{cursor}", cursor=cursor)]
+        )
 
     return decide
 
 
 def model_of(policy: Any) -> ScriptedChatModel:
     """Return a model that refuses what is larger than its window, exactly counted."""
-    return ScriptedChatModel(policy=policy, input_limit=WINDOW, profile={"max_input_tokens": WINDOW})
+    return ScriptedChatModel(
+        policy=policy, input_limit=WINDOW, profile={"max_input_tokens": WINDOW}
+    )
 
 
 @agents
-@pytest.mark.parametrize(("is_async", "one"), [(False, query), (True, logs)], ids=["sync-rows", "async-text"])
+@pytest.mark.parametrize(
+    ("is_async", "one"), [(False, query), (True, logs)], ids=["sync-rows", "async-text"]
+)
 def test_every_request_fits_and_the_agent_reads_to_the_end(kind, is_async, one):
     model = model_of(reader(one.name))
     guard = ToolResultGuard(ToolResultConfig(max_tokens=6_000, projection=False))
     messages = ask(agent_of(kind, model, guard, [one]), is_async=is_async)
-    assert [request.refused for request in model.requests] == [False] * len(model.requests)
+    assert [request.refused for request in model.requests] == [False] * len(
+        model.requests
+    )
     assert messages[-1].text == "done"
     read = "\n".join(message.text for message in results_of(messages))
     if one is query:
@@ -120,7 +151,9 @@ def test_every_request_fits_and_the_agent_reads_to_the_end(kind, is_async, one):
 @both
 def test_parallel_calls_share_the_room(kind, is_async):
     def once(count: int) -> list[int]:
-        calls = AIMessage("", tool_calls=[call("logs", f"c{number}") for number in range(count)])
+        calls = AIMessage(
+            "", tool_calls=[call("logs", f"c{number}") for number in range(count)]
+        )
         model = model_of(script(calls, "done"))
         guard = ToolResultGuard(ToolResultConfig(max_tokens=6_000, max_share=0.5))
         messages = ask(agent_of(kind, model, guard, [logs]), is_async=is_async)
@@ -152,7 +185,10 @@ def test_many_turns_of_large_results_fit(kind, is_async):
     guard = ToolResultGuard(ToolResultConfig(max_tokens=3_000))
     agent = agent_of(kind, model, guard, [query])
     for turn in range(4):
-        assert ask(agent, is_async=is_async, text=f"Turn {turn}: what is there?")[-1].text == "done"
+        assert (
+            ask(agent, is_async=is_async, text=f"Turn {turn}: what is there?")[-1].text
+            == "done"
+        )
     assert not any(request.refused for request in model.requests)
 
 
@@ -161,13 +197,19 @@ def test_many_turns_of_large_results_fit(kind, is_async):
 def test_a_thread_cannot_read_what_belongs_to_another(kind, is_async):
     guard = ToolResultGuard(ToolResultConfig(max_tokens=600))
     first = model_of(script(AIMessage("", tool_calls=[call("query")]), "done"))
-    shown = results_of(ask(agent_of(kind, first, guard, [query]), is_async=is_async, thread="1"))[0]
+    shown = results_of(
+        ask(agent_of(kind, first, guard, [query]), is_async=is_async, thread="1")
+    )[0]
     cursor = last_cursor(shown.text)
-    second = model_of(script(AIMessage("", tool_calls=[call("read_more", cursor=cursor)]), "done"))
+    second = model_of(
+        script(AIMessage("", tool_calls=[call("read_more", cursor=cursor)]), "done")
+    )
     agent = agent_of(kind, second, guard, [query])
     stranger = results_of(ask(agent, is_async=is_async, thread="2"))[0]
     assert (stranger.status, "row-" in stranger.text) == ("error", False)
-    second.policy = script(AIMessage("", tool_calls=[call("read_more", cursor=cursor)]), "done")
+    second.policy = script(
+        AIMessage("", tool_calls=[call("read_more", cursor=cursor)]), "done"
+    )
     owner = results_of(ask(agent, is_async=is_async, thread="1"))[-1]
     assert (owner.status, "row-" in owner.text) == ("success", True)
 
@@ -175,7 +217,9 @@ def test_a_thread_cannot_read_what_belongs_to_another(kind, is_async):
 @agents
 def test_results_in_a_sqlite_store_are_read_by_another_process(kind, tmp_path):
     path = str(tmp_path / "results.sqlite")
-    config = ToolResultConfig(max_tokens=600, cursor_keys=("a key that both processes have, of 32 bytes",))
+    config = ToolResultConfig(
+        max_tokens=600, cursor_keys=("a key that both processes have, of 32 bytes",)
+    )
     checkpointer = InMemorySaver()
 
     def once(one: dict[str, Any]) -> ToolMessage:
@@ -193,12 +237,18 @@ def test_results_in_a_sqlite_store_are_read_by_another_process(kind, tmp_path):
 
 @agents
 async def test_results_in_an_async_sqlite_store_are_read(kind, tmp_path):
-    async with AsyncSqliteStore.from_conn_string(str(tmp_path / "results.sqlite")) as store:
+    async with AsyncSqliteStore.from_conn_string(
+        str(tmp_path / "results.sqlite")
+    ) as store:
         await store.setup()
-        guard = ToolResultGuard(ToolResultConfig(max_tokens=600), store=LangGraphResultStore(store))
+        guard = ToolResultGuard(
+            ToolResultConfig(max_tokens=600), store=LangGraphResultStore(store)
+        )
         agent = agent_of(kind, model_of(reader("query")), guard, [query])
         config = {"configurable": {"thread_id": "1"}, "recursion_limit": 400}
-        state = await agent.ainvoke({"messages": [HumanMessage("What is there?")]}, config)
+        state = await agent.ainvoke(
+            {"messages": [HumanMessage("What is there?")]}, config
+        )
     statuses = [message.status for message in results_of(state["messages"])]
     assert (len(statuses) > 2, set(statuses)) == (True, {"success"})
 
@@ -217,9 +267,13 @@ def test_a_subclass_of_the_middleware_guards_too(is_async):
             return await super().awrap_model_call(request, handler)
 
     guard = ToolResultGuard(ToolResultConfig(max_tokens=600))
-    middleware = Noting(ContextEngine(ModelLimits(max_input_tokens=WINDOW)), guard=guard)
+    middleware = Noting(
+        ContextEngine(ModelLimits(max_input_tokens=WINDOW)), guard=guard
+    )
     model = model_of(script(AIMessage("", tool_calls=[call("query")]), "done"))
-    (message,) = results_of(ask(create_agent(model, [query], middleware=[middleware]), is_async=is_async))
+    (message,) = results_of(
+        ask(create_agent(model, [query], middleware=[middleware]), is_async=is_async)
+    )
     assert text_tokens(message.text) <= 600
     assert noted == ["async" if is_async else "sync"] * 2
 
@@ -227,14 +281,35 @@ def test_a_subclass_of_the_middleware_guards_too(is_async):
 @both
 def test_a_history_that_a_command_repeats_is_not_reduced_again(is_async):
     @tool
-    def hand_over(state: Annotated[Any, InjectedState], call_id: Annotated[str, InjectedToolCallId]) -> Command[Any]:
+    def hand_over(
+        state: Annotated[Any, InjectedState],
+        call_id: Annotated[str, InjectedToolCallId],
+    ) -> Command[Any]:
         """Hand the conversation over."""
         messages = state["messages"] if isinstance(state, dict) else state.messages
-        return Command(goto=END, update={"messages": [*messages, ToolMessage("Handed over.", tool_call_id=call_id)]})
+        return Command(
+            goto=END,
+            update={
+                "messages": [
+                    *messages,
+                    ToolMessage("Handed over.", tool_call_id=call_id),
+                ]
+            },
+        )
 
-    guard = ToolResultGuard(ToolResultConfig(max_tokens=3_000, per_tool={"hand_over": {"max_tokens": 300}}))
-    calls = [AIMessage("", tool_calls=[call("query")]), AIMessage("", tool_calls=[call("hand_over", "c2")])]
-    agent = agent_of("agent", model_of(script(*calls, "done")), guard, [query, hand_over])
+    guard = ToolResultGuard(
+        ToolResultConfig(max_tokens=3_000, per_tool={"hand_over": {"max_tokens": 300}})
+    )
+    calls = [
+        AIMessage("", tool_calls=[call("query")]),
+        AIMessage("", tool_calls=[call("hand_over", "c2")]),
+    ]
+    agent = agent_of(
+        "agent", model_of(script(*calls, "done")), guard, [query, hand_over]
+    )
     first, second = results_of(ask(agent, is_async=is_async))
-    assert (json.dumps(first.text).count("Between the marks"), second.text) == (1, "Handed over.")
+    assert (json.dumps(first.text).count("Between the marks"), second.text) == (
+        1,
+        "Handed over.",
+    )
     assert text_tokens(first.text) > 300

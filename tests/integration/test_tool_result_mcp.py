@@ -16,7 +16,9 @@ from support.oracle import text_tokens
 from support.tool_runs import NODES, WIRINGS, call, last_cursor, pages, wired
 
 pytest.importorskip("mcp", reason="the MCP SDK is not installed")
-MultiServerMCPClient = pytest.importorskip("langchain_mcp_adapters.client").MultiServerMCPClient
+MultiServerMCPClient = pytest.importorskip(
+    "langchain_mcp_adapters.client"
+).MultiServerMCPClient
 
 pytestmark = pytest.mark.integration
 
@@ -94,9 +96,16 @@ async def answer(wiring: str, guard: Any, one: Any, **args: Any) -> ToolMessage:
     """Return the message of one call."""
     asking = AIMessage("", tool_calls=[call(one.name, **args)])
     graph = wired(wiring, guard, [one], asking)
-    given = {"messages": [HumanMessage("What is there?"), *([asking] if wiring in NODES else [])]}
+    given = {
+        "messages": [
+            HumanMessage("What is there?"),
+            *([asking] if wiring in NODES else []),
+        ]
+    }
     state = await graph.ainvoke(given)
-    (message,) = [message for message in state["messages"] if isinstance(message, ToolMessage)]
+    (message,) = [
+        message for message in state["messages"] if isinstance(message, ToolMessage)
+    ]
     return message
 
 
@@ -106,10 +115,14 @@ def guard_of(max_tokens: int = BUDGET) -> ToolResultGuard:
 
 def read_whole(guard: ToolResultGuard, shown: str) -> str:
     whole = {"fields": ["*"]}
-    return "\n".join(pages(guard, guard.read(last_cursor(shown) or "", **whole), **whole))
+    return "\n".join(
+        pages(guard, guard.read(last_cursor(shown) or "", **whole), **whole)
+    )
 
 
-@pytest.mark.parametrize(("wiring", "name"), [*zip(WIRINGS, ["parts", "stock"] * 2, strict=True)])
+@pytest.mark.parametrize(
+    ("wiring", "name"), [*zip(WIRINGS, ["parts", "stock"] * 2, strict=True)]
+)
 async def test_rows_fit_and_stay_readable_and_are_kept_once(wiring, name, tools):
     guard = guard_of()
     message = await answer(wiring, guard, tools[name], count=ROWS)
@@ -117,7 +130,9 @@ async def test_rows_fit_and_stay_readable_and_are_kept_once(wiring, name, tools)
     read = read_whole(guard, message.text)
     assert [index for index in range(ROWS) if str(index * 7919) not in read] == []
     assert message.artifact is None
-    assert message.response_metadata["ctxwin"]["artifact_left_out"] == "structured_content"
+    assert (
+        message.response_metadata["ctxwin"]["artifact_left_out"] == "structured_content"
+    )
 
 
 @pytest.mark.parametrize("wiring", WIRINGS)
@@ -156,5 +171,7 @@ async def test_a_small_result_is_what_it_is_without_a_guard(wiring, tools):
 
 
 async def test_the_model_sees_the_servers_schema(tools):
-    for one, wrapped in zip(tools.values(), guard_of().wrap(list(tools.values())), strict=False):
+    for one, wrapped in zip(
+        tools.values(), guard_of().wrap(list(tools.values())), strict=False
+    ):
         assert convert_to_openai_tool(wrapped) == convert_to_openai_tool(one)

@@ -12,14 +12,29 @@ from langchain_ctxwin.tool_results.showing import ResultView
 from langchain_ctxwin.tool_results.stores import LangGraphResultStore, RedisResultStore
 from support.result_stores import elsewhere, opened_store
 from support.servers import started_postgres, started_valkey
-from support.walking import PRICE, TOOL, answers, ask, awalk, cursor_in, entries_in, guard_of, walk
+from support.walking import (
+    PRICE,
+    TOOL,
+    answers,
+    ask,
+    awalk,
+    cursor_in,
+    entries_in,
+    guard_of,
+    walk,
+)
 
 pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
 
 BUDGET = 400
 KINDS = ["memory", "sqlite", "async sqlite", "postgres", "async postgres", "valkey"]
 ROWS = [
-    {"id": at, "name": f"name {at}", "url": f"https://tracker.example/{at}", "notes": "Some words. " * (at % 40)}
+    {
+        "id": at,
+        "name": f"name {at}",
+        "url": f"https://tracker.example/{at}",
+        "notes": "Some words. " * (at % 40),
+    }
     for at in range(60)
 ]
 RESULTS = {
@@ -71,7 +86,12 @@ def test_the_walk_that_stores_are_compared_with_loses_nothing():
 
 def read_call(cursor):
     """A call of the tool as a model makes it."""
-    return {"type": "tool_call", "name": "read_more", "id": "call_1", "args": {"cursor": cursor}}
+    return {
+        "type": "tool_call",
+        "name": "read_more",
+        "id": "call_1",
+        "args": {"cursor": cursor},
+    }
 
 
 async def check_it_degrades(guard, cursor):
@@ -81,11 +101,21 @@ async def check_it_degrades(guard, cursor):
     views = [await elsewhere(lambda: guard.output(RESULTS["rows"], TOOL, {}))]
     views.append(await guard.aoutput(RESULTS["rows"], TOOL, {}))
 
-    assert [(type(answer), answer.status) for answer in answers] == [(ToolMessage, "error")] * 2
-    assert [answer.content for answer in answers if "does not answer now" not in answer.content] == []
+    assert [(type(answer), answer.status) for answer in answers] == [
+        (ToolMessage, "error")
+    ] * 2
+    assert [
+        answer.content
+        for answer in answers
+        if "does not answer now" not in answer.content
+    ] == []
     assert views[0] == views[1]
     assert "The rest could not be stored and cannot be read." in views[0]
-    assert (cursor_in(views[0]), "name 0" in views[0], PRICE(views[0]) <= BUDGET) == (None, True, True)
+    assert (cursor_in(views[0]), "name 0" in views[0], PRICE(views[0]) <= BUDGET) == (
+        None,
+        True,
+        True,
+    )
 
 
 async def test_a_valkey_killed_in_mid_walk_costs_no_exception_and_is_used_again():
@@ -113,23 +143,38 @@ async def test_a_postgres_killed_in_mid_walk_costs_no_exception():
         with PostgresStore.from_conn_string(server.dsn()) as base:
             base.setup()
             async with AsyncPostgresStore.from_conn_string(server.dsn()) as abase:
-                guards = [guard_of(max_tokens=BUDGET, store=LangGraphResultStore(one)) for one in (base, abase)]
-                firsts = [cursor_in(await guard.aoutput(RESULTS["rows"], TOOL, {})) for guard in guards]
-                cursors = [cursor_in(await g.aread(first)) for g, first in zip(guards, firsts, strict=True)]
+                guards = [
+                    guard_of(max_tokens=BUDGET, store=LangGraphResultStore(one))
+                    for one in (base, abase)
+                ]
+                firsts = [
+                    cursor_in(await guard.aoutput(RESULTS["rows"], TOOL, {}))
+                    for guard in guards
+                ]
+                cursors = [
+                    cursor_in(await g.aread(first))
+                    for g, first in zip(guards, firsts, strict=True)
+                ]
                 await elsewhere(stack.close)
                 for guard, cursor in zip(guards, cursors, strict=True):
                     await check_it_degrades(guard, cursor)
 
 
-async def test_a_postgres_that_drops_its_connections_is_used_again(postgres_server, postgres_dsn):
+async def test_a_postgres_that_drops_its_connections_is_used_again(
+    postgres_server, postgres_dsn
+):
     import psycopg
 
-    with PostgresStore.from_conn_string(postgres_dsn, pool_config={"min_size": 1, "max_size": 2}) as base:
+    with PostgresStore.from_conn_string(
+        postgres_dsn, pool_config={"min_size": 1, "max_size": 2}
+    ) as base:
         base.setup()
         guard = guard_of(max_tokens=BUDGET, store=LangGraphResultStore(base))
         cursor = cursor_in(await guard.aoutput(RESULTS["rows"], TOOL, {"q": "all"}))
         with psycopg.connect(postgres_server.dsn(), autocommit=True) as own:
-            own.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname LIKE 'test_%'")
+            own.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname LIKE 'test_%'"
+            )
         attempts = [await guard.tools[0].ainvoke(read_call(cursor)) for _ in range(4)]
 
     assert {attempt.status for attempt in attempts} <= {"success", "error"}

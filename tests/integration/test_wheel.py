@@ -59,7 +59,16 @@ sys.exit(main())
 def wheel(tmp_path_factory) -> Path:
     """The wheel, built from the tree without a build environment of its own (so: offline)."""
     out = tmp_path_factory.mktemp("dist")
-    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), str(ROOT)]
+    command = [
+        sys.executable,
+        "-m",
+        "build",
+        "--wheel",
+        "--no-isolation",
+        "--outdir",
+        str(out),
+        str(ROOT),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return next(out.glob("*.whl"))
@@ -76,10 +85,20 @@ def unpacked(wheel, tmp_path_factory) -> Path:
 
 def _python(script: str, *args: str, site: Path) -> subprocess.CompletedProcess[str]:
     """Run a script that finds the unpacked wheel before the editable install, away from the tree."""
-    env = os.environ | {"PYTHONPATH": str(site)}  # compiled once: the folder is the tests' own
+    env = os.environ | {
+        "PYTHONPATH": str(site)
+    }  # compiled once: the folder is the tests' own
     nobody = subprocess.DEVNULL
     command = [sys.executable, "-c", script, *args]
-    return subprocess.run(command, cwd=site, env=env, stdin=nobody, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        command,
+        cwd=site,
+        env=env,
+        stdin=nobody,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 def unwanted(names: list[str]) -> list[str]:
@@ -88,28 +107,48 @@ def unwanted(names: list[str]) -> list[str]:
     return [
         name
         for name in names
-        if (name.split("/")[0] != "langchain_ctxwin" and not name.split("/")[0].endswith(".dist-info"))
+        if (
+            name.split("/")[0] != "langchain_ctxwin"
+            and not name.split("/")[0].endswith(".dist-info")
+        )
         or name.endswith(leftovers)
     ]
 
 
 def wrong_metadata(metadata: Message) -> list[str]:
     """List the fields that a user or an installer relies on and that do not say what they should."""
-    expected = {"Name": "langchain-ctxwin", "License-Expression": "MIT", "Requires-Python": ">=3.11"}
-    wrong = [f"{field}: {metadata[field]}" for field, value in expected.items() if metadata[field] != value]
+    expected = {
+        "Name": "langchain-ctxwin",
+        "License-Expression": "MIT",
+        "Requires-Python": ">=3.11",
+    }
+    wrong = [
+        f"{field}: {metadata[field]}"
+        for field, value in expected.items()
+        if metadata[field] != value
+    ]
     return wrong if metadata.get_payload() else [*wrong, "no description"]
 
 
 def unexplained(failed: dict[str, str], absent: list[str]) -> dict[str, str]:
     """Return the failed modules that are not an absent extra, or whose error does not say which extra to install."""
-    owner = {module: extra for extra in absent for module in MODULES_OF_EXTRA.get(extra, ())}
-    return {module: why for module, why in failed.items() if f"langchain-ctxwin[{owner.get(module)}]" not in why}
+    owner = {
+        module: extra for extra in absent for module in MODULES_OF_EXTRA.get(extra, ())
+    }
+    return {
+        module: why
+        for module, why in failed.items()
+        if f"langchain-ctxwin[{owner.get(module)}]" not in why
+    }
 
 
 def test_the_wheel_holds_the_package_and_nothing_else(wheel):
     """Typed, licensed, complete, and without tests, notebooks, benchmarks or docs."""
     names = zipfile.ZipFile(wheel).namelist()
-    sources = {path.relative_to(ROOT).as_posix() for path in (ROOT / "langchain_ctxwin").rglob("*.py")}
+    sources = {
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "langchain_ctxwin").rglob("*.py")
+    }
     assert unwanted(names) == []
     data = {
         "langchain_ctxwin/py.typed",
@@ -122,21 +161,35 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel):
 def test_the_metadata_say_what_installers_need(unpacked):
     """Name, license, Python versions, every extra and the command are declared."""
     (folder,) = unpacked.glob("*.dist-info")
-    metadata = email.message_from_string((folder / "METADATA").read_text(encoding="utf-8"))
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    metadata = email.message_from_string(
+        (folder / "METADATA").read_text(encoding="utf-8")
+    )
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))[
+        "project"
+    ]
     assert wrong_metadata(metadata) == []
     assert metadata["Version"] == project["version"]
-    assert set(metadata.get_all("Provides-Extra")) == set(project["optional-dependencies"])
-    assert "ctxwin = langchain_ctxwin.cli:main" in (folder / "entry_points.txt").read_text(encoding="utf-8")
+    assert set(metadata.get_all("Provides-Extra")) == set(
+        project["optional-dependencies"]
+    )
+    assert "ctxwin = langchain_ctxwin.cli:main" in (
+        folder / "entry_points.txt"
+    ).read_text(encoding="utf-8")
 
 
 def test_every_extra_is_covered():
     """A new extra needs a line here; `all` and `test` are sums, the others are for the repository."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))[
+        "project"
+    ]
     assert set(PACKAGES_OF_EXTRA) == set(project["optional-dependencies"]) - {"all"}
 
 
-@pytest.mark.parametrize("extras", [*([extra] for extra in PACKAGES_OF_EXTRA), [*PACKAGES_OF_EXTRA]], ids="+".join)
+@pytest.mark.parametrize(
+    "extras",
+    [*([extra] for extra in PACKAGES_OF_EXTRA), [*PACKAGES_OF_EXTRA]],
+    ids="+".join,
+)
 def test_the_wheel_works_without_an_extra(unpacked, extras):
     """Only the modules that are the extra fail to import, and their error names what to install."""
     blocked = [package for extra in extras for package in PACKAGES_OF_EXTRA[extra]]
@@ -158,7 +211,11 @@ def test_the_demo_without_its_extra_says_what_to_install(unpacked):
 def test_unwanted_files_are_noticed():
     """Tests, benchmarks and compiled files would be reported."""
     names = ["langchain_ctxwin/errors.py", "langchain_ctxwin-0.1.0.dist-info/METADATA"]
-    bad = ["tests/unit/test_x.py", "docs/index.md", "langchain_ctxwin/__pycache__/errors.cpython-311.pyc"]
+    bad = [
+        "tests/unit/test_x.py",
+        "docs/index.md",
+        "langchain_ctxwin/__pycache__/errors.cpython-311.pyc",
+    ]
     assert (unwanted(names), unwanted([*names, *bad])) == ([], bad)
 
 
@@ -184,5 +241,7 @@ def test_an_import_error_is_explained_only_by_the_extra_that_owns_the_module():
     hint = "pip install 'langchain-ctxwin[agents]'"
     failed = {"langchain_ctxwin.middleware": hint, "langchain_ctxwin.engine": hint}
     assert set(unexplained(failed, ["agents"])) == {"langchain_ctxwin.engine"}
-    assert "langchain_ctxwin.middleware" in unexplained({"langchain_ctxwin.middleware": "no hint"}, ["agents"])
+    assert "langchain_ctxwin.middleware" in unexplained(
+        {"langchain_ctxwin.middleware": "no hint"}, ["agents"]
+    )
     assert "langchain_ctxwin.middleware" in unexplained(failed, ["cli"])

@@ -11,7 +11,12 @@ from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
-from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits, create_context_agent
+from langchain_ctxwin import (
+    ContextConfig,
+    ContextEngine,
+    ModelLimits,
+    create_context_agent,
+)
 from langchain_ctxwin.middleware import ContextAgentState, ContextWindowMiddleware
 from support.conversations import CharCounter
 from support.fakes import ScriptedChatModel
@@ -21,35 +26,66 @@ WORD = "fox "  # one token in most vocabularies
 LONG = "The quick brown fox jumps over the lazy dog. " * 12  # about 120 tokens
 LOREM = "lorem ipsum dolor sit amet " * 6
 PATIENCE = 20.0  # of what waits for a thread; nothing that is tested takes a second
-ENGINE_OPTIONS = {"jobs", "learned", "pin_when", "before_compaction", "sinks", "validator"}
+ENGINE_OPTIONS = {
+    "jobs",
+    "learned",
+    "pin_when",
+    "before_compaction",
+    "sinks",
+    "validator",
+}
 ADAPTERS = ("nodes", "middleware")
 on_both = pytest.mark.parametrize("adapter", ADAPTERS)
 WAYS = [(adapter, is_async) for adapter in ADAPTERS for is_async in (False, True)]
 RUNS = settings(
-    deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    deadline=None,
+    max_examples=30,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 
 
-def engine_of(window: int, counter: Any = None, summarizer: Any = None, **options: Any) -> ContextEngine:
+def engine_of(
+    window: int, counter: Any = None, summarizer: Any = None, **options: Any
+) -> ContextEngine:
     """Return an engine whose input limit is `window`; options are its own, or those of its `ContextConfig`."""
     own = {name: options.pop(name) for name in ENGINE_OPTIONS & options.keys()}
     config = ContextConfig(**{"output_reserve": 0, **options})
-    return ContextEngine(ModelLimits(context_window=window), counter or CharCounter(), summarizer, config, **own)
+    return ContextEngine(
+        ModelLimits(context_window=window),
+        counter or CharCounter(),
+        summarizer,
+        config,
+        **own,
+    )
 
 
-def agent_on(adapter: str, model: Any, tools: Sequence[Any] = (), **options: Any) -> Any:
+def agent_on(
+    adapter: str, model: Any, tools: Sequence[Any] = (), **options: Any
+) -> Any:
     """Compile an agent that takes the limits of its model; the options are those of either adapter."""
     graph = {"checkpointer": options.pop("checkpointer", None) or InMemorySaver()}
-    graph |= {name: options.pop(name) for name in ("system_prompt", "store") if name in options}
+    graph |= {
+        name: options.pop(name)
+        for name in ("system_prompt", "store")
+        if name in options
+    }
     if adapter == "nodes":
         return create_context_agent(model, tools, **graph, **options)
     middleware = [ContextWindowMiddleware(**options)]
-    return create_agent(model, list(tools), middleware=middleware, state_schema=ContextAgentState, **graph)
+    return create_agent(
+        model,
+        list(tools),
+        middleware=middleware,
+        state_schema=ContextAgentState,
+        **graph,
+    )
 
 
 def model_of(window: int, **options: Any) -> ScriptedChatModel:
     """Return a model that states its window and refuses what is larger."""
-    return ScriptedChatModel(**{"profile": {"max_input_tokens": window}, "input_limit": window, **options})
+    return ScriptedChatModel(
+        **{"profile": {"max_input_tokens": window}, "input_limit": window, **options}
+    )
 
 
 def values(agent: Any) -> dict[str, Any]:
@@ -72,18 +108,26 @@ def talk(turns: int, words: int = 60) -> list[AnyMessage]:
     """Return a history of questions q0.. and answers a0.. of so many words, and the current question `now`."""
     made: list[AnyMessage] = []
     for n in range(turns):
-        made += [HumanMessage(f"question {n} " + WORD * words, id=f"q{n}"), AIMessage(WORD * words, id=f"a{n}")]
+        made += [
+            HumanMessage(f"question {n} " + WORD * words, id=f"q{n}"),
+            AIMessage(WORD * words, id=f"a{n}"),
+        ]
     return [*made, HumanMessage("And now?", id="now")]
 
 
 def called(number: int, text: str, name: str = "read", **args: Any) -> list[AnyMessage]:
     """Return a step: a call and its result."""
     asking = call(name, f"c{number}", **args).model_copy(update={"id": f"a{number}"})
-    return [asking, ToolMessage(text, tool_call_id=f"c{number}", name=name, id=f"r{number}")]
+    return [
+        asking,
+        ToolMessage(text, tool_call_id=f"c{number}", name=name, id=f"r{number}"),
+    ]
 
 
 def compacted(
-    engine: ContextEngine, messages: Sequence[AnyMessage], state: dict[str, Any] | None = None
+    engine: ContextEngine,
+    messages: Sequence[AnyMessage],
+    state: dict[str, Any] | None = None,
 ) -> tuple[Any, dict[str, Any]]:
     """Make a history that is too large fit; return the window afterwards and the state."""
     window = engine.measure(messages, session=state)

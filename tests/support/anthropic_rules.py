@@ -37,7 +37,9 @@ def visible(body: Mapping[str, Any]) -> Body:
         message["content"] = blocks_of(message)
     for index in reversed(range(len(seen["messages"]))):
         content = seen["messages"][index]["content"]
-        at = max((i for i, block in enumerate(content) if is_compaction(block)), default=None)
+        at = max(
+            (i for i, block in enumerate(content) if is_compaction(block)), default=None
+        )
         if at is not None:
             rest = {**seen["messages"][index], "content": content[at:]}
             return seen | {"messages": [rest, *seen["messages"][index + 1 :]]}
@@ -71,12 +73,16 @@ def _check_breakpoints(body: Body) -> None:
     marks = [mark for block in blocks for mark in _marks(block)]
     own = _marks(blocks[-1])[-1:]
     if automatic and own and _ttl(own[0]) != _ttl(automatic):
-        raise RefusalError("cache_control: the last block has a breakpoint with another ttl")
+        raise RefusalError(
+            "cache_control: the last block has a breakpoint with another ttl"
+        )
     if automatic and not own:  # beside one of the same ttl it does nothing
         marks.append(automatic)
     count = len(marks)
     if count > MAX_BREAKPOINTS:
-        raise RefusalError(f"A maximum of 4 blocks with cache_control may be provided. Found {count}.")
+        raise RefusalError(
+            f"A maximum of 4 blocks with cache_control may be provided. Found {count}."
+        )
     ttls = [mark.get("ttl", "5m") for mark in marks]
     if "5m" in ttls and "1h" in ttls[ttls.index("5m") :]:
         order = "Note that blocks are processed in the following order: `tools`, `system`, `messages`."
@@ -84,33 +90,50 @@ def _check_breakpoints(body: Body) -> None:
         raise RefusalError(f"cache_control.ttl: {text}. {order}")
     for block in blocks:
         if "cache_control" in block and block.get("type") in THINKING:
-            raise RefusalError(f"{block['type']}.cache_control: Extra inputs are not permitted")
-        if "cache_control" in block and block.get("type") == "text" and not block["text"]:
+            raise RefusalError(
+                f"{block['type']}.cache_control: Extra inputs are not permitted"
+            )
+        if (
+            "cache_control" in block
+            and block.get("type") == "text"
+            and not block["text"]
+        ):
             raise RefusalError("cache_control cannot be set for empty text blocks")
 
 
 def _check_tools(body: Body) -> None:
     tools = body.get("tools") or []
     if tools and all(tool.get("defer_loading") for tool in tools):
-        raise RefusalError("All tools have defer_loading set. At least one tool must be non-deferred.")
+        raise RefusalError(
+            "All tools have defer_loading set. At least one tool must be non-deferred."
+        )
     for tool in tools:
         if tool.get("defer_loading") and "cache_control" in tool:
             both = "both defer_loading=true and cache_control set. Tools with defer_loading cannot use prompt caching."
             raise RefusalError(f"Tool '{tool['name']}' cannot have {both}")
     names = {tool["name"] for tool in tools}
     for message in visible(body)["messages"]:
-        for name in (name for block in message["content"] for name in references(block)):
+        for name in (
+            name for block in message["content"] for name in references(block)
+        ):
             if name not in names:
-                raise RefusalError(f"Tool reference '{name}' not found in available tools")
+                raise RefusalError(
+                    f"Tool reference '{name}' not found in available tools"
+                )
 
 
 def _check_edits(body: Body, betas: str) -> None:
-    edits = [edit["type"] for edit in (body.get("context_management") or {}).get("edits") or []]
+    edits = [
+        edit["type"]
+        for edit in (body.get("context_management") or {}).get("edits") or []
+    ]
     for kind in edits:
         if BETAS.get(kind.partition("_")[0], kind) not in betas:
             raise RefusalError("context_management: Extra inputs are not permitted")
     if "clear_thinking_20251015" in edits[1:]:
-        raise RefusalError("context_management.edits: `clear_thinking_20251015` must be the first edit")
+        raise RefusalError(
+            "context_management.edits: `clear_thinking_20251015` must be the first edit"
+        )
     if "clear_thinking_20251015" in edits and not thinks(body):
         text = "`clear_thinking_20251015` strategy requires `thinking` to be enabled or adaptive"
         raise RefusalError(f"context_management.edits.0: {text}")
@@ -121,7 +144,11 @@ def _check_edits(body: Body, betas: str) -> None:
 def _check_pairs(messages: list[Body]) -> None:
     for index, message in enumerate(messages):
         calls = _ids(message, "tool_use")
-        results = _ids(messages[index + 1], "tool_result") if index + 1 < len(messages) else []
+        results = (
+            _ids(messages[index + 1], "tool_result")
+            if index + 1 < len(messages)
+            else []
+        )
         if missing := [each for each in calls if each not in results]:
             raise RefusalError(
                 f"messages.{index}: `tool_use` ids were found without `tool_result` blocks immediately after: "
@@ -158,7 +185,11 @@ def _check_thinking(seen: Body) -> None:
     pending = pending_call(seen)
     if pending is None or (seen.get("thinking") or {}).get("type") != "enabled":
         return
-    first = next(block["type"] for block in seen["messages"][pending]["content"] if not is_compaction(block))
+    first = next(
+        block["type"]
+        for block in seen["messages"][pending]["content"]
+        if not is_compaction(block)
+    )
     if first not in THINKING:
         raise RefusalError(
             f"messages.{pending}.content.0.type: Expected `thinking` or `redacted_thinking`, but found `{first}`. When "
@@ -170,7 +201,9 @@ def _check_thinking(seen: Body) -> None:
 
 def pending_call(seen: Body) -> int | None:
     """Return the index of the assistant message whose results the request ends with."""
-    last = max(i for i, message in enumerate(seen["messages"]) if message["role"] != "system")
+    last = max(
+        i for i, message in enumerate(seen["messages"]) if message["role"] != "system"
+    )
     return last - 1 if last and _ids(seen["messages"][last], "tool_result") else None
 
 
@@ -187,11 +220,20 @@ def prefix(seen: Body, index: int | None = None, place: int = 0) -> str:
     messages = seen["messages"]
     index = len(messages) if index is None else index
     before = [(m["role"], block) for m in messages[:index] for block in m["content"]]
-    before += [(messages[index]["role"], block) for block in messages[index]["content"][:place]] if place else []
+    before += (
+        [
+            (messages[index]["role"], block)
+            for block in messages[index]["content"][:place]
+        ]
+        if place
+        else []
+    )
     tools = [tool for tool in seen.get("tools") or [] if not tool.get("defer_loading")]
     told = [blocks_of({"content": seen.get("system") or []}), tools]
     said = [(role, block) for role, block in before if block["type"] not in THINKING]
-    return hashlib.sha256(compact_json(_bare([*told, *map(list, said)])).encode()).hexdigest()
+    return hashlib.sha256(
+        compact_json(_bare([*told, *map(list, said)])).encode()
+    ).hexdigest()
 
 
 PARTS = ("model", "system", "tools", "messages")
@@ -210,14 +252,19 @@ def thinks(body: Mapping[str, Any]) -> bool:
 
 def references(block: Mapping[str, Any]) -> Iterator[str]:
     """Yield the names of the deferred tools that a block loads: a result, or an addition in mid-conversation."""
-    if block.get("type") == "tool_addition" and block["tool"]["type"] == "tool_reference":
+    if (
+        block.get("type") == "tool_addition"
+        and block["tool"]["type"] == "tool_reference"
+    ):
         yield block["tool"]["name"]
     if block.get("type") == "tool_reference":
         yield block["tool_name"]
     content = block.get("content")
     if isinstance(content, dict):
         content = content.get("tool_references")
-    if block.get("type") in {"tool_result", "tool_search_tool_result"} and isinstance(content, list):
+    if block.get("type") in {"tool_result", "tool_search_tool_result"} and isinstance(
+        content, list
+    ):
         for inner in content:
             yield from references(inner)
 
@@ -226,7 +273,10 @@ def apply_clearing(seen: Body) -> tuple[Body, list[dict[str, Any]]]:
     """Apply the edits that clear, in order; return what is left and the `applied_edits` of the response."""
     applied = []
     for edit in (seen.get("context_management") or {}).get("edits") or []:
-        clear = {"clear_tool_uses_20250919": _clear_tool_uses, "clear_thinking_20251015": _clear_thinking}
+        clear = {
+            "clear_tool_uses_20250919": _clear_tool_uses,
+            "clear_thinking_20251015": _clear_thinking,
+        }
         if edit["type"] not in clear:
             continue
         edited = copy.deepcopy(seen)
@@ -234,7 +284,9 @@ def apply_clearing(seen: Body) -> tuple[Body, list[dict[str, Any]]]:
         cleared = prompt_tokens(seen) - prompt_tokens(edited)
         if cleared > 0 and cleared >= _value(edit, "clear_at_least", 0):
             seen = edited
-            applied.append({"type": edit["type"], "cleared_input_tokens": cleared, **counted})
+            applied.append(
+                {"type": edit["type"], "cleared_input_tokens": cleared, **counted}
+            )
     return seen, applied
 
 
@@ -249,13 +301,22 @@ def compacts(seen: Body) -> Body | None:
 
 def _clear_tool_uses(seen: Body, edit: Body) -> dict[str, int]:
     """Clear the oldest results; the newest `keep` uses count whether they are excluded or not."""
-    uses = [block for message in seen["messages"] for block in message["content"] if block["type"] == "tool_use"]
+    uses = [
+        block
+        for message in seen["messages"]
+        for block in message["content"]
+        if block["type"] == "tool_use"
+    ]
     trigger = edit.get("trigger") or {}
     size = len(uses) if trigger.get("type") == "tool_uses" else prompt_tokens(seen)
     if size <= _value(edit, "trigger", TRIGGER_TOKENS[edit["type"]]):
         return {"cleared_tool_uses": 0}
     keep = _value(edit, "keep", KEPT_TOOL_USES)
-    old = [use for use in uses[: len(uses) - keep] if use["name"] not in (edit.get("exclude_tools") or [])]
+    old = [
+        use
+        for use in uses[: len(uses) - keep]
+        if use["name"] not in (edit.get("exclude_tools") or [])
+    ]
     inputs = edit.get("clear_tool_inputs")
     for use in old:
         if inputs is True or (isinstance(inputs, list) and use["name"] in inputs):
@@ -272,17 +333,24 @@ def _clear_thinking(seen: Body, edit: Body) -> dict[str, int]:
     """Drop thinking from all but the newest turns that have some; a turn lasts until a user speaks again."""
     keep = edit.get("keep") or {"type": "thinking_turns", "value": KEPT_THINKING_TURNS}
     turns = list(itertools.accumulate(map(_is_said, seen["messages"])))
-    thinking = [any(block["type"] in THINKING for block in message["content"]) for message in seen["messages"]]
+    thinking = [
+        any(block["type"] in THINKING for block in message["content"])
+        for message in seen["messages"]
+    ]
     found = sorted(set(itertools.compress(turns, thinking)))
     kept = found if keep in ("all", {"type": "all"}) else found[-keep["value"] :]
     for turn, message in zip(turns, seen["messages"], strict=True):
         if turn not in kept:
-            message["content"] = [block for block in message["content"] if block["type"] not in THINKING]
+            message["content"] = [
+                block for block in message["content"] if block["type"] not in THINKING
+            ]
     return {"cleared_thinking_turns": len(found) - len(kept)}
 
 
 def _is_said(message: Body) -> bool:
-    return message["role"] == "user" and any(block["type"] != "tool_result" for block in message["content"])
+    return message["role"] == "user" and any(
+        block["type"] != "tool_result" for block in message["content"]
+    )
 
 
 def prompt_tokens(body: Mapping[str, Any]) -> int:
@@ -297,28 +365,40 @@ def prompt_blocks(seen: Body) -> list[Block]:
     blocks = [_block("tool", tool, json_tokens(_bare(tool))) for tool in shown]
     system = blocks_of({"content": seen.get("system") or []})
     blocks += [_block("system", block, text_tokens(block["text"])) for block in system]
-    how = compact_json([seen.get("thinking"), seen.get("tool_choice")])  # changing these ends the reuse of messages
+    how = compact_json(
+        [seen.get("thinking"), seen.get("tool_choice")]
+    )  # changing these ends the reuse of messages
     loaded: set[str] = set()
     role = None
     for message in seen["messages"]:
         for inner in message["content"]:
             if inner["type"] in THINKING and not thinks(seen):
                 continue  # ignored by a request that does not think
-            new = {name for name in references(inner) if tools[name].get("defer_loading")} - loaded
+            new = {
+                name for name in references(inner) if tools[name].get("defer_loading")
+            } - loaded
             loaded |= new
-            tokens = _tokens(inner) + sum(json_tokens(_bare(tools[name])) for name in new)
+            tokens = _tokens(inner) + sum(
+                json_tokens(_bare(tools[name])) for name in new
+            )
             frame = 0 if role == message["role"] else FRAME_TOKENS
             blocks.append(_block(f"{message['role']} {how}", inner, tokens + frame))
             role = message["role"]
     if seen.get("cache_control") and not blocks[-1].ttl_seconds:
         last = blocks[-1]
-        blocks[-1] = Block(key=last.key, tokens=last.tokens, ttl_seconds=_ttl(seen["cache_control"]))
+        blocks[-1] = Block(
+            key=last.key, tokens=last.tokens, ttl_seconds=_ttl(seen["cache_control"])
+        )
     return blocks
 
 
 def _block(where: str, value: Body, tokens: int) -> Block:
     marks = _marks(value)
-    return Block(key=where + compact_json(_bare(value)), tokens=tokens, ttl_seconds=_ttl(marks[-1]) if marks else None)
+    return Block(
+        key=where + compact_json(_bare(value)),
+        tokens=tokens,
+        ttl_seconds=_ttl(marks[-1]) if marks else None,
+    )
 
 
 def _tokens(block: Body) -> int:
@@ -333,7 +413,11 @@ def _tokens(block: Body) -> int:
         return text_tokens(block.get("content") or "")
     if kind == "tool_result":
         content = block.get("content") or ""
-        return text_tokens(content) if isinstance(content, str) else sum(map(_tokens, content))
+        return (
+            text_tokens(content)
+            if isinstance(content, str)
+            else sum(map(_tokens, content))
+        )
     return json_tokens(_bare(block))
 
 
@@ -342,18 +426,30 @@ def _bare(value: Any) -> Any:
     if isinstance(value, list):
         return [_bare(each) for each in value]
     if isinstance(value, dict):
-        return {key: _bare(each) for key, each in value.items() if key not in {"cache_control", "defer_loading"}}
+        return {
+            key: _bare(each)
+            for key, each in value.items()
+            if key not in {"cache_control", "defer_loading"}
+        }
     return value
 
 
 def _in_prompt_order(body: Body) -> list[dict[str, Any]]:
     system = blocks_of({"content": body.get("system") or []})
-    return [*(body.get("tools") or []), *system, *(b for m in body["messages"] for b in blocks_of(m))]
+    return [
+        *(body.get("tools") or []),
+        *system,
+        *(b for m in body["messages"] for b in blocks_of(m)),
+    ]
 
 
 def _marks(block: Mapping[str, Any]) -> Blocks:
     content = block.get("content")
-    inner = [mark for each in content for mark in _marks(each)] if isinstance(content, list) else []
+    inner = (
+        [mark for each in content for mark in _marks(each)]
+        if isinstance(content, list)
+        else []
+    )
     return inner + ([block["cache_control"]] if block.get("cache_control") else [])
 
 

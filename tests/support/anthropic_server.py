@@ -60,14 +60,24 @@ class AnthropicServer(Loopback):
         self.issued: dict[str, Item] = {}
         """Signature, or encrypted data, of each thinking and compaction block -> that block."""
 
-        self._thoughts: dict[str, list[Item]] = {}  # call id -> the thinking of its message
+        self._thoughts: dict[
+            str, list[Item]
+        ] = {}  # call id -> the thinking of its message
         self._cache = PromptCache(clock)
         self._numbers = itertools.count(1)
-        self._prompts: dict[str, dict[str, Any]] = {}  # message id -> model, system, tools and messages of its request
+        self._prompts: dict[
+            str, dict[str, Any]
+        ] = {}  # message id -> model, system, tools and messages of its request
 
     def chat_model(self, **options: Any) -> ChatAnthropic:
         """Return the real client, pointed at this server, without retries."""
-        settings = {"model": "claude-test", "api_key": "x", "base_url": self.url, "max_retries": 0, "max_tokens": 256}
+        settings = {
+            "model": "claude-test",
+            "api_key": "x",
+            "base_url": self.url,
+            "max_retries": 0,
+            "max_tokens": 256,
+        }
         return ChatAnthropic(**settings | options)
 
     def answer(self, call: Call) -> Answer:
@@ -87,29 +97,44 @@ class AnthropicServer(Loopback):
             return Answer(body={"input_tokens": tokens}, tokens=tokens)
         self._check_size(tokens, int(body["max_tokens"]))
         message, tokens = self._message(edited, applied)
-        return Answer(body=message, tokens=tokens, events=_events(message) if body.get("stream") else None)
+        return Answer(
+            body=message,
+            tokens=tokens,
+            events=_events(message) if body.get("stream") else None,
+        )
 
     def error_body(self, refusal: RefusalError) -> dict[str, Any]:
         """Write a refusal as the API does."""
         error: Item = {"type": "invalid_request_error", "message": refusal.message}
-        return {"type": "error", "error": error | ({"details": {"error_code": refusal.code}} if refusal.code else {})}
+        return {
+            "type": "error",
+            "error": error
+            | ({"details": {"error_code": refusal.code}} if refusal.code else {}),
+        }
 
     def _bound(self, body: Item, betas: str) -> Item:
         """Return the request without thinking of another prefix where it asks for that; refuse it otherwise."""
         drops = rules.drops_bound(body, betas)
         if not self.binds:
             if "block_binding" in (body.get("thinking") or {}):
-                raise RefusalError("thinking.block_binding: not supported by this model")
+                raise RefusalError(
+                    "thinking.block_binding: not supported by this model"
+                )
             return body
         if (body.get("thinking") or {}).get("type") == "enabled":
-            raise RefusalError("thinking.type: `enabled` is not supported by this model")
+            raise RefusalError(
+                "thinking.type: `enabled` is not supported by this model"
+            )
         body, before = visible(body) | {"thinking": {"type": "adaptive"}}, ""
         for index, message in enumerate(body["messages"]):
             kept = []
             for place, block in enumerate(message["content"]):
                 if block["type"] in THINKING:
                     after, previous = self.bound.get(_sign(block), ("", ""))
-                    if after != rules.prefix(body, index, place) or before not in ("", previous):
+                    if after != rules.prefix(body, index, place) or before not in (
+                        "",
+                        previous,
+                    ):
                         if not drops:
                             raise RefusalError(
                                 f"messages.{index}.content.{place}: Invalid `signature` in `{block['type']}` block. "
@@ -124,17 +149,26 @@ class AnthropicServer(Loopback):
 
     def _check_size(self, size: int, output: int) -> None:
         if size > self.context_window:
-            raise RefusalError(f"prompt is too long: {size} tokens > {self.context_window} maximum")
+            raise RefusalError(
+                f"prompt is too long: {size} tokens > {self.context_window} maximum"
+            )
         if size + output > self.context_window:
             text = f"{size} + {output} > {self.context_window}, decrease input length or `max_tokens` and try again"
-            raise RefusalError(f"input length and `max_tokens` exceed context limit: {text}")
+            raise RefusalError(
+                f"input length and `max_tokens` exceed context limit: {text}"
+            )
 
     def _check_issued(self, body: Item) -> None:
         for edit in (body.get("context_management") or {}).get("edits") or []:
             trigger = edit.get("trigger") or {}
-            if "compact" in edit["type"] and trigger.get("value", 1e9) < self.min_compaction_trigger:
+            if (
+                "compact" in edit["type"]
+                and trigger.get("value", 1e9) < self.min_compaction_trigger
+            ):
                 least = f"Input should be greater than or equal to {self.min_compaction_trigger}"
-                raise RefusalError(f"context_management.edits.{edit['type']}.trigger.value: {least}")
+                raise RefusalError(
+                    f"context_management.edits.{edit['type']}.trigger.value: {least}"
+                )
         seen = visible(body)
         self._check_compactions(body)
         if rules.thinks(body):
@@ -142,37 +176,68 @@ class AnthropicServer(Loopback):
 
     def _check_compactions(self, body: Item) -> None:
         """Source: the docstrings of `compaction_*_error` in the SDK."""
-        blocks = [block for message in body["messages"] for block in rules.blocks_of(message)]
+        blocks = [
+            block for message in body["messages"] for block in rules.blocks_of(message)
+        ]
         found = [block for block in blocks if rules.is_compaction(block)]
         for block in found:
             sign = block.get("signature") or block.get("encrypted_content")
             if sign and sign not in self.issued:
-                raise RefusalError("Invalid `signature` in `compaction` block", code="compaction_signature_invalid")
+                raise RefusalError(
+                    "Invalid `signature` in `compaction` block",
+                    code="compaction_signature_invalid",
+                )
             if sign and self.issued[sign]["content"] != block["content"]:
-                raise RefusalError("`compaction` content was changed", code="compaction_content_mismatch")
+                raise RefusalError(
+                    "`compaction` content was changed",
+                    code="compaction_content_mismatch",
+                )
         if any(block.get("signature") for block in found):
             if len(found) > 1:
-                raise RefusalError("more than one `compaction` block", code="compaction_block_ambiguous")
+                raise RefusalError(
+                    "more than one `compaction` block",
+                    code="compaction_block_ambiguous",
+                )
             if blocks[0] is not found[0]:
-                raise RefusalError("`compaction` must be the first block", code="compaction_block_misplaced")
+                raise RefusalError(
+                    "`compaction` must be the first block",
+                    code="compaction_block_misplaced",
+                )
 
     def _check_thoughts(self, seen: Item) -> None:
         """A block must be as it was issued, and none may be missing where results are pending."""
-        last = max((i for i, m in enumerate(seen["messages"]) if m["role"] == "assistant"), default=-1)
+        last = max(
+            (i for i, m in enumerate(seen["messages"]) if m["role"] == "assistant"),
+            default=-1,
+        )
         for index, message in enumerate(seen["messages"]):
-            thoughts = [_bare_thought(block) for block in message["content"] if block["type"] in THINKING]
+            thoughts = [
+                _bare_thought(block)
+                for block in message["content"]
+                if block["type"] in THINKING
+            ]
             changed = any(self.issued.get(_sign(block)) != block for block in thoughts)
-            calls = [block["id"] for block in message["content"] if block["type"] == "tool_use"]
-            is_complete = thoughts or seen["thinking"]["type"] == "enabled"  # else all of them may be left out
+            calls = [
+                block["id"]
+                for block in message["content"]
+                if block["type"] == "tool_use"
+            ]
+            is_complete = (
+                thoughts or seen["thinking"]["type"] == "enabled"
+            )  # else all of them may be left out
             if index == rules.pending_call(seen) and is_complete:
-                changed |= any(thoughts != self._thoughts.get(each, thoughts) for each in calls)
+                changed |= any(
+                    thoughts != self._thoughts.get(each, thoughts) for each in calls
+                )
             if changed and index == last:
                 raise RefusalError(
                     f"messages.{index}.content.0: `thinking` or `redacted_thinking` blocks in the latest assistant "
                     "message cannot be modified. These blocks must remain as they were in the original response."
                 )
             if changed:
-                raise RefusalError(f"messages.{index}.content.0: Invalid `signature` in `thinking` block")
+                raise RefusalError(
+                    f"messages.{index}.content.0: Invalid `signature` in `thinking` block"
+                )
 
     def _message(self, seen: Item, applied: list[Item]) -> tuple[Item, int]:
         """Return the message that answers a valid request, and the size of its prompt."""
@@ -186,7 +251,9 @@ class AnthropicServer(Loopback):
                 self._after = rules.prefix(seen), ""
             if native or (edit or {}).get("pause_after_compaction"):
                 usage = {**_usage(CacheUse(read=0, fresh=0), 0), **spent}
-                return self._reply(seen, head, "compaction", usage), spent["iterations"][0]["input_tokens"]
+                return self._reply(seen, head, "compaction", usage), spent[
+                    "iterations"
+                ][0]["input_tokens"]
             extra = spent
         blocks = prompt_blocks(seen)
         use = self._cache.bill(blocks, scope=seen["model"])
@@ -211,18 +278,38 @@ class AnthropicServer(Loopback):
             return {"type": "previous_message_not_found"}
         before, now = self._prompts[previous], rules.parts(seen)
         now["messages"] = now["messages"][: len(before["messages"])]
-        changed = next((part for part in rules.PARTS if before[part] != now[part]), None)
+        changed = next(
+            (part for part in rules.PARTS if before[part] != now[part]), None
+        )
         tokens = sum(block.tokens for block in prompt_blocks(seen))
-        return {"type": f"{changed}_changed", "cache_missed_input_tokens": tokens} if changed else None
+        return (
+            {"type": f"{changed}_changed", "cache_missed_input_tokens": tokens}
+            if changed
+            else None
+        )
 
     def _reply(self, seen: Item, content: list[Item], reason: str, usage: Item) -> Item:
-        head = {"id": f"msg_{next(self._numbers)}", "type": "message", "role": "assistant", "model": seen["model"]}
-        return head | {"content": content, "stop_reason": reason, "stop_sequence": None, "usage": usage}
+        head = {
+            "id": f"msg_{next(self._numbers)}",
+            "type": "message",
+            "role": "assistant",
+            "model": seen["model"],
+        }
+        return head | {
+            "content": content,
+            "stop_reason": reason,
+            "stop_sequence": None,
+            "usage": usage,
+        }
 
     def _compaction(self, seen: Item, *, signed: bool) -> tuple[list[Item], Item]:
         """Return the block of a compaction and what it cost, which the usage beside it leaves out."""
         key = "signature" if signed else "encrypted_content"
-        block = {"type": "compaction", "content": self.summary, key: self._seal(self.summary or "")}
+        block = {
+            "type": "compaction",
+            "content": self.summary,
+            key: self._seal(self.summary or ""),
+        }
         self.issued[block[key]] = block
         use = self._cache.bill(prompt_blocks(seen), scope=seen["model"])
         usage = _usage(use, text_tokens(self.summary or ""))
@@ -232,7 +319,11 @@ class AnthropicServer(Loopback):
     def _content(self, seen: Item) -> tuple[list[Item], str]:
         """Return the blocks of the scripted model, signed and cut to `max_tokens`, and why it stopped."""
         written = self.policy(seen)
-        blocks = [{"type": "text", "text": written}] if isinstance(written, str) else [dict(each) for each in written]
+        blocks = (
+            [{"type": "text", "text": written}]
+            if isinstance(written, str)
+            else [dict(each) for each in written]
+        )
         for block in blocks:
             self._finish(block)
         thoughts = [block for block in blocks if block["type"] in THINKING]
@@ -243,10 +334,16 @@ class AnthropicServer(Loopback):
             before = _sign(block)
         calls = [block["id"] for block in blocks if block["type"] == "tool_use"]
         self._thoughts.update(dict.fromkeys(calls, thoughts))
-        if blocks[-1]["type"] == "text" and _output_tokens(blocks[-1]) > seen["max_tokens"]:
+        if (
+            blocks[-1]["type"] == "text"
+            and _output_tokens(blocks[-1]) > seen["max_tokens"]
+        ):
             return [
                 *blocks[:-1],
-                {"type": "text", "text": head_text(blocks[-1]["text"], seen["max_tokens"])},
+                {
+                    "type": "text",
+                    "text": head_text(blocks[-1]["text"], seen["max_tokens"]),
+                },
             ], "max_tokens"
         return blocks, "tool_use" if calls else "end_turn"
 
@@ -262,7 +359,12 @@ class AnthropicServer(Loopback):
 
 
 def _thoughts_in(seen: Item) -> list[str]:
-    return [_sign(block) for message in seen["messages"] for block in message["content"] if block["type"] in THINKING]
+    return [
+        _sign(block)
+        for message in seen["messages"]
+        for block in message["content"]
+        if block["type"] in THINKING
+    ]
 
 
 def _sign(block: Item) -> str:
@@ -270,7 +372,11 @@ def _sign(block: Item) -> str:
 
 
 def _bare_thought(block: Item) -> Item:
-    return {key: value for key, value in block.items() if key in {"type", "thinking", "signature", "data"}}
+    return {
+        key: value
+        for key, value in block.items()
+        if key in {"type", "thinking", "signature", "data"}
+    }
 
 
 def _usage(use: CacheUse, output: int) -> Item:
@@ -278,18 +384,28 @@ def _usage(use: CacheUse, output: int) -> Item:
         "input_tokens": use.fresh,
         "cache_read_input_tokens": use.read,
         "cache_creation_input_tokens": use.written_5m + use.written_1h,
-        "cache_creation": {"ephemeral_5m_input_tokens": use.written_5m, "ephemeral_1h_input_tokens": use.written_1h},
+        "cache_creation": {
+            "ephemeral_5m_input_tokens": use.written_5m,
+            "ephemeral_1h_input_tokens": use.written_1h,
+        },
         "output_tokens": output,
     }
 
 
 def _output_tokens(block: Item) -> int:
-    return text_tokens(block.get("text") or block.get("thinking") or json.dumps(block.get("input", "")))
+    return text_tokens(
+        block.get("text") or block.get("thinking") or json.dumps(block.get("input", ""))
+    )
 
 
 def _events(message: Item) -> Iterator[Item]:
     """Source: https://platform.claude.com/docs/en/build-with-claude/streaming."""
-    opened = {**message, "content": [], "stop_reason": None, "usage": {**message["usage"], "output_tokens": 0}}
+    opened = {
+        **message,
+        "content": [],
+        "stop_reason": None,
+        "usage": {**message["usage"], "output_tokens": 0},
+    }
     yield {"type": "message_start", "message": opened}
     for index, block in enumerate(message["content"]):
         start, deltas = _pieces(block)
@@ -297,8 +413,13 @@ def _events(message: Item) -> Iterator[Item]:
         for delta in deltas:
             yield {"type": "content_block_delta", "index": index, "delta": delta}
         yield {"type": "content_block_stop", "index": index}
-    end = {"delta": {"stop_reason": message["stop_reason"], "stop_sequence": None}, "usage": message["usage"]}
-    managed = {key: value for key, value in message.items() if key == "context_management"}
+    end = {
+        "delta": {"stop_reason": message["stop_reason"], "stop_sequence": None},
+        "usage": message["usage"],
+    }
+    managed = {
+        key: value for key, value in message.items() if key == "context_management"
+    }
     yield {"type": "message_delta", **end, **managed}
     yield {"type": "message_stop"}
 
@@ -307,14 +428,22 @@ def _pieces(block: Item) -> tuple[Item, list[Item]]:
     """Return how a block starts in a stream, and what then completes it."""
     if block["type"] == "text":
         words = block["text"].split(" ")
-        texts = [word if i == len(words) - 1 else f"{word} " for i, word in enumerate(words)]
-        return block | {"text": ""}, [{"type": "text_delta", "text": text} for text in texts]
+        texts = [
+            word if i == len(words) - 1 else f"{word} " for i, word in enumerate(words)
+        ]
+        return block | {"text": ""}, [
+            {"type": "text_delta", "text": text} for text in texts
+        ]
     if block["type"] == "thinking":
         seal = {"type": "signature_delta", "signature": block["signature"]}
         thought = {"type": "thinking_delta", "thinking": block["thinking"]}
         return {"type": "thinking", "thinking": "", "signature": ""}, [thought, seal]
     if block["type"] in {"tool_use", "server_tool_use"}:
-        return block | {"input": {}}, [{"type": "input_json_delta", "partial_json": json.dumps(block["input"])}]
+        return block | {"input": {}}, [
+            {"type": "input_json_delta", "partial_json": json.dumps(block["input"])}
+        ]
     if block["type"] == "compaction":
-        return {"type": "compaction", "content": None}, [{**block, "type": "compaction_delta"}]
+        return {"type": "compaction", "content": None}, [
+            {**block, "type": "compaction_delta"}
+        ]
     return block, []

@@ -8,7 +8,10 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import aiosqlite
-from langgraph.checkpoint.serde.event_hooks import SerdeEvent, register_serde_event_listener
+from langgraph.checkpoint.serde.event_hooks import (
+    SerdeEvent,
+    register_serde_event_listener,
+)
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
@@ -29,10 +32,14 @@ def sqlite_saver(path: Path, *, strict: bool = False) -> Iterator[SqliteSaver]:
 
 
 @asynccontextmanager
-async def async_sqlite_saver(path: Path, *, strict: bool = False) -> AsyncIterator[AsyncSqliteSaver]:
+async def async_sqlite_saver(
+    path: Path, *, strict: bool = False
+) -> AsyncIterator[AsyncSqliteSaver]:
     """Open an async saver on a connection of its own."""
     async with aiosqlite.connect(path) as connection:
-        yield AsyncSqliteSaver(connection, serde=strict_serializer() if strict else None)
+        yield AsyncSqliteSaver(
+            connection, serde=strict_serializer() if strict else None
+        )
 
 
 def strict_serializer() -> JsonPlusSerializer:

@@ -25,7 +25,16 @@ FRAME_TOKENS = 4  # role and separators around a message
 BASE_TOKENS = 3  # the opening of the answer, once per request
 CHARS_PER_TOKEN = 4
 MEDIA_TOKENS = 40
-SIZES_CHARS = (0, 3, 40, 40, 200, 200, 800, 4000)  # mostly small, so that many messages share a window
+SIZES_CHARS = (
+    0,
+    3,
+    40,
+    40,
+    200,
+    200,
+    800,
+    4000,
+)  # mostly small, so that many messages share a window
 HUGE_CHARS = 60_000
 FILLER = "lorem ipsum dolor " * 20  # 90 tokens
 
@@ -57,28 +66,46 @@ class CharCounter:
 
     def __call__(self, messages: Sequence[BaseMessage], *, tools: Any = None) -> int:
         """Return the tokens of a request."""
-        definitions = sum(-(-len(json.dumps(tool, default=str)) // CHARS_PER_TOKEN) for tool in tools or ())
+        definitions = sum(
+            -(-len(json.dumps(tool, default=str)) // CHARS_PER_TOKEN)
+            for tool in tools or ()
+        )
         return BASE_TOKENS + definitions + sum(map(_message_tokens, messages))
 
 
-def engine_of(window: int = 600, *, counter: Any = None, summarizer: Any = None, **config: Any) -> ContextEngine:
+def engine_of(
+    window: int = 600, *, counter: Any = None, summarizer: Any = None, **config: Any
+) -> ContextEngine:
     """Return an engine whose input limit is `window`."""
     settings = ContextConfig(output_reserve=0, **config)
-    return ContextEngine(ModelLimits(window), counter=counter or CharCounter(), summarizer=summarizer, config=settings)
+    return ContextEngine(
+        ModelLimits(window),
+        counter=counter or CharCounter(),
+        summarizer=summarizer,
+        config=settings,
+    )
 
 
 def turns(number: int) -> list[AnyMessage]:
     """Return so many long questions with short answers, and a last question."""
     messages: list[AnyMessage] = []
     for i in range(number):
-        messages += [HumanMessage(f"question {i} {FILLER}", id=f"q{i}"), AIMessage(f"answer {i}", id=f"a{i}")]
+        messages += [
+            HumanMessage(f"question {i} {FILLER}", id=f"q{i}"),
+            AIMessage(f"answer {i}", id=f"a{i}"),
+        ]
     return [*messages, HumanMessage("now", id="now")]
 
 
 def payload(message: BaseMessage) -> tuple[Any, ...]:
     """Return what of a message reaches the provider."""
     calls = getattr(message, "tool_calls", None)
-    return (message.type, message.content, calls, getattr(message, "tool_call_id", None))
+    return (
+        message.type,
+        message.content,
+        calls,
+        getattr(message, "tool_call_id", None),
+    )
 
 
 def ready(messages: Sequence[BaseMessage]) -> bool:
@@ -97,7 +124,12 @@ def ready(messages: Sequence[BaseMessage]) -> bool:
 
 @st.composite
 def conversations(
-    draw: st.DrawFn, *, broken: bool = True, pins: bool = True, huge: bool = False, max_events: int = 14
+    draw: st.DrawFn,
+    *,
+    broken: bool = True,
+    pins: bool = True,
+    huge: bool = False,
+    max_events: int = 14,
 ) -> list[AnyMessage]:
     """Draw a history that ends with something to answer; ids are unique, or missing throughout."""
     with_ids = draw(st.sampled_from((True, True, True, False))) if broken else True
@@ -143,7 +175,9 @@ class _Writer:
     def again(self) -> None:
         """Make the last call once more, so that the older result is superseded."""
         call_id = self._call_id()
-        self._add(AIMessage("", tool_calls=[self._tool_call(call_id, self._last_call[1])]))
+        self._add(
+            AIMessage("", tool_calls=[self._tool_call(call_id, self._last_call[1])])
+        )
         self._result(call_id)
 
     def orphan(self) -> None:
@@ -182,7 +216,13 @@ class _Writer:
         self._result(call_id)
 
     def empty_user(self) -> None:
-        self._add(HumanMessage(self._draw(st.sampled_from(("", "  \n", [], [{"type": "text", "text": ""}])))))
+        self._add(
+            HumanMessage(
+                self._draw(
+                    st.sampled_from(("", "  \n", [], [{"type": "text", "text": ""}]))
+                )
+            )
+        )
 
     def empty_answer(self) -> None:
         self._add(AIMessage(self._draw(st.sampled_from(("", [])))))
@@ -190,14 +230,20 @@ class _Writer:
     def none_content(self) -> None:
         kind = self._draw(st.sampled_from((HumanMessage, AIMessage, SystemMessage)))
         message = kind("")
-        message.content = None  # a provider adapter that does not validate leaves this behind
+        message.content = (
+            None  # a provider adapter that does not validate leaves this behind
+        )
         self._add(message)
 
     def surrogate(self) -> None:
         self._add(HumanMessage(self._text("lone \ud800 surrogate")))
 
     def blocks(self) -> None:
-        self._add(AIMessage([{"type": "text", "text": self._text("block")}, self._text("bare")]))
+        self._add(
+            AIMessage(
+                [{"type": "text", "text": self._text("block")}, self._text("bare")]
+            )
+        )
 
     def image(self) -> None:
         image = {"type": "image", "base64": "QUJD" * 2000, "mime_type": "image/png"}
@@ -205,20 +251,42 @@ class _Writer:
 
     def reasoning(self) -> None:
         call_id = self._call_id()
-        thought = {"type": "reasoning", "reasoning": self._text("thought"), "extras": {"signature": "c2ln"}}
+        thought = {
+            "type": "reasoning",
+            "reasoning": self._text("thought"),
+            "extras": {"signature": "c2ln"},
+        }
         content = [thought, {"type": "text", "text": self._text("aloud")}]
-        self._add(AIMessage(content, tool_calls=[self._tool_call(call_id, {"q": self._text("query")})]))
+        self._add(
+            AIMessage(
+                content,
+                tool_calls=[self._tool_call(call_id, {"q": self._text("query")})],
+            )
+        )
         self._result(call_id)
 
     def invalid_call(self) -> None:
         call_id = self._call_id()
-        broken = InvalidToolCall(name="read", args="{not json", id=call_id, error="bad", type="invalid_tool_call")
+        broken = InvalidToolCall(
+            name="read",
+            args="{not json",
+            id=call_id,
+            error="bad",
+            type="invalid_tool_call",
+        )
         self._add(AIMessage("", invalid_tool_calls=[broken]))
         self._result(call_id)
 
     def _calls(self, ids: list[str]) -> None:
-        calls = [self._tool_call(call_id, {"path": self._text("path"), "n": [1, {"deep": "x"}]}) for call_id in ids]
-        self._add(AIMessage(self._draw(st.sampled_from(("", "Looking."))), tool_calls=calls))
+        calls = [
+            self._tool_call(
+                call_id, {"path": self._text("path"), "n": [1, {"deep": "x"}]}
+            )
+            for call_id in ids
+        ]
+        self._add(
+            AIMessage(self._draw(st.sampled_from(("", "Looking."))), tool_calls=calls)
+        )
         self._last_call = (calls[-1]["name"], calls[-1]["args"])
 
     def _tool_call(self, call_id: str, args: dict[str, Any]) -> ToolCall:
@@ -226,14 +294,20 @@ class _Writer:
 
     def _result(self, call_id: str) -> None:
         status = self._draw(st.sampled_from(("success", "success", "success", "error")))
-        self._add(ToolMessage(self._text("result"), tool_call_id=call_id, status=status))
+        self._add(
+            ToolMessage(self._text("result"), tool_call_id=call_id, status=status)
+        )
 
     def _call_id(self) -> str:
         """Return a fresh id, or one that an earlier step already used."""
-        return self._draw(st.sampled_from(("c0", f"c{self._next()}", f"c{self._next()}")))
+        return self._draw(
+            st.sampled_from(("c0", f"c{self._next()}", f"c{self._next()}"))
+        )
 
     def _text(self, what: str) -> str:
-        return f"{what} {self._next()} " + "lorem " * (self._draw(st.sampled_from(self._sizes)) // 6)
+        return f"{what} {self._next()} " + "lorem " * (
+            self._draw(st.sampled_from(self._sizes)) // 6
+        )
 
     def _next(self) -> int:
         self._serial += 1
@@ -248,7 +322,10 @@ def _message_tokens(message: BaseMessage) -> int:
     blocks = content if isinstance(content, list) else [content or ""]
     chars = sum(_block_chars(block) for block in blocks)
     if isinstance(message, AIMessage):
-        chars += sum(len(json.dumps(call["args"], ensure_ascii=False)) for call in message.tool_calls)
+        chars += sum(
+            len(json.dumps(call["args"], ensure_ascii=False))
+            for call in message.tool_calls
+        )
         chars += sum(len(call["args"] or "") for call in message.invalid_tool_calls)
     return FRAME_TOKENS - (-chars // CHARS_PER_TOKEN)
 

@@ -35,7 +35,13 @@ def listen(name: str) -> str:
 TOOLS = [look, listen]
 
 
-def agent_of(model: Any, input_limit: int, *, config: dict[str, Any] | None = None, **options: Any) -> Any:
+def agent_of(
+    model: Any,
+    input_limit: int,
+    *,
+    config: dict[str, Any] | None = None,
+    **options: Any,
+) -> Any:
     """Compile an agent whose engine is told that the model takes `input_limit` tokens."""
     options.setdefault("tools", TOOLS)
     return create_context_agent(
@@ -67,13 +73,17 @@ class Calls(BaseCallbackHandler):
         self.errors: list[BaseException] = []
         self.usages: list[int] = []
 
-    def on_chat_model_start(self, serialized: Any, messages: list[list[BaseMessage]], **_: Any) -> None:
+    def on_chat_model_start(
+        self, serialized: Any, messages: list[list[BaseMessage]], **_: Any
+    ) -> None:
         """Keep the request."""
         self.requests += messages
 
     def on_llm_end(self, response: Any, **_: Any) -> None:
         """Keep the reported size of the request."""
-        self.usages.append(response.generations[0][0].message.usage_metadata["input_tokens"])
+        self.usages.append(
+            response.generations[0][0].message.usage_metadata["input_tokens"]
+        )
 
     def on_llm_error(self, error: BaseException, **_: Any) -> None:
         """Keep the error."""
@@ -82,19 +92,29 @@ class Calls(BaseCallbackHandler):
 
 def refusals(server: GeminiServer) -> list[str]:
     """Return the error texts of a server's 400 replies."""
-    return [request.reply["error"]["message"] for request in server.requests if request.status == 400]
+    return [
+        request.reply["error"]["message"]
+        for request in server.requests
+        if request.status == 400
+    ]
 
 
 def user_texts(request: GeminiRequest) -> list[str]:
     """Return what users said in a request, in order."""
     said = (content for content in request.body["contents"] if is_said(content))
-    return ["".join(part.get("text", "") for part in content["parts"]) for content in said]
+    return [
+        "".join(part.get("text", "") for part in content["parts"]) for content in said
+    ]
 
 
 def tool_outputs(request: GeminiRequest) -> list[str]:
     """Return the tool results of a request, in order."""
     parts = (part for content in request.body["contents"] for part in content["parts"])
-    return [str(part["functionResponse"]["response"]["output"]) for part in parts if "functionResponse" in part]
+    return [
+        str(part["functionResponse"]["response"]["output"])
+        for part in parts
+        if "functionResponse" in part
+    ]
 
 
 def payloads(requests: Sequence[Sequence[BaseMessage]]) -> list[list[tuple[Any, ...]]]:
@@ -108,7 +128,11 @@ def not_json(value: Any, path: str = "state") -> Iterator[str]:
         for key, item in value.items():
             if not isinstance(key, str):
                 yield f"{path}: key {key!r}"
-            yield from () if path == "state" and key == "messages" else not_json(item, f"{path}.{key}")
+            yield from (
+                ()
+                if path == "state" and key == "messages"
+                else not_json(item, f"{path}.{key}")
+            )
     elif isinstance(value, list):
         for index, item in enumerate(value):
             yield from not_json(item, f"{path}[{index}]")
@@ -119,4 +143,8 @@ def not_json(value: Any, path: str = "state") -> Iterator[str]:
 def answered(agent: Any, config: dict[str, Any] = CONFIG) -> bool:
     """Tell whether the thread ends with an answer and nothing is left to run."""
     last = state_of(agent, config)["messages"][-1]
-    return isinstance(last, AIMessage) and not last.tool_calls and agent.get_state(config).next == ()
+    return (
+        isinstance(last, AIMessage)
+        and not last.tool_calls
+        and agent.get_state(config).next == ()
+    )

@@ -39,7 +39,14 @@ Overflow = Callable[[int, int], Exception]
 class SdkError(Exception):
     """Has the shape of a provider SDK's status error: `status_code`, `code`, `type`, `body`."""
 
-    def __init__(self, message: str, *, status_code: int, code: str | None = None, body: Any = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        status_code: int,
+        code: str | None = None,
+        body: Any = None,
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.status_code = status_code
@@ -56,14 +63,29 @@ def core_overflow(tokens: int, limit: int) -> Exception:
 def openai_overflow(tokens: int, limit: int) -> Exception:
     """Build an overflow error that only `code` and the text identify, as the OpenAI SDK raises it."""
     text = f"This model's maximum context length is {limit} tokens. However, your messages resulted in {tokens} tokens."
-    body = {"message": text, "type": "invalid_request_error", "param": "messages", "code": "context_length_exceeded"}
-    return SdkError(f"Error code: 400 - {body}", status_code=400, code="context_length_exceeded", body=body)
+    body = {
+        "message": text,
+        "type": "invalid_request_error",
+        "param": "messages",
+        "code": "context_length_exceeded",
+    }
+    return SdkError(
+        f"Error code: 400 - {body}",
+        status_code=400,
+        code="context_length_exceeded",
+        body=body,
+    )
 
 
 def llama_overflow(tokens: int, limit: int) -> Exception:
     """Build an overflow error whose numbers stand in `body`, as llama.cpp replies."""
     text = f"request ({tokens} tokens) exceeds the available context size ({limit} tokens), try increasing it"
-    body = {"message": text, "type": "exceed_context_size_error", "n_prompt_tokens": tokens, "n_ctx": limit}
+    body = {
+        "message": text,
+        "type": "exceed_context_size_error",
+        "n_prompt_tokens": tokens,
+        "n_ctx": limit,
+    }
     return SdkError(f"Error code: 400 - {body}", status_code=400, body=body)
 
 
@@ -74,7 +96,14 @@ def digest(text: str) -> str:
 
 def echo(messages: list[BaseMessage], tools: Tools) -> AIMessage:
     """Answer with the fingerprint and the beginning of the last user message."""
-    text = next((message.text for message in reversed(messages) if isinstance(message, HumanMessage)), "")
+    text = next(
+        (
+            message.text
+            for message in reversed(messages)
+            if isinstance(message, HumanMessage)
+        ),
+        "",
+    )
     return AIMessage(f"seen {digest(text)}: {text[:QUOTE_CHARS]}")
 
 
@@ -89,7 +118,9 @@ def script(*answers: AIMessage | str) -> Policy:
     return play
 
 
-def tool_loop(*, steps: int, parallel: int = 1, args: dict[str, Any] | None = None) -> Policy:
+def tool_loop(
+    *, steps: int, parallel: int = 1, args: dict[str, Any] | None = None
+) -> Policy:
     """Call the first tool in `steps` steps of each turn, `parallel` calls at a time, then echo the user message.
 
     It counts the steps that it can see since the last user message: a lost step is repeated.
@@ -97,11 +128,17 @@ def tool_loop(*, steps: int, parallel: int = 1, args: dict[str, Any] | None = No
 
     def decide(messages: list[BaseMessage], tools: Tools) -> AIMessage:
         turn = _current_turn(messages)
-        done = sum(isinstance(message, AIMessage) and bool(message.tool_calls) for message in turn)
+        done = sum(
+            isinstance(message, AIMessage) and bool(message.tool_calls)
+            for message in turn
+        )
         if done >= steps or not tools:
             return echo(messages, tools)
         name = tools[0]["function"]["name"]
-        calls = [{"name": name, "args": args or {}, "id": f"call-{len(messages)}-{i}"} for i in range(parallel)]
+        calls = [
+            {"name": name, "args": args or {}, "id": f"call-{len(messages)}-{i}"}
+            for i in range(parallel)
+        ]
         return AIMessage("", tool_calls=calls)
 
     return decide
@@ -119,11 +156,17 @@ class ScriptedChatModel(testing.ScriptedChatModel):
     faults: list[Exception] = Field(default_factory=list)
     """Raised one per request, first to last, before anything else is looked at."""
 
-    def _refusal(self, messages: list[BaseMessage], tokens: int, options: dict[str, Any]) -> Exception | None:
+    def _refusal(
+        self, messages: list[BaseMessage], tokens: int, options: dict[str, Any]
+    ) -> Exception | None:
         if self.faults:
             return self.faults.pop(0)
         problem = super()._refusal(messages, tokens, options)
-        if problem is None and self.input_limit is not None and tokens > self.input_limit:
+        if (
+            problem is None
+            and self.input_limit is not None
+            and tokens > self.input_limit
+        ):
             return self.overflow(tokens, self.input_limit)
         return problem
 
@@ -132,5 +175,8 @@ class ScriptedChatModel(testing.ScriptedChatModel):
 
 
 def _current_turn(messages: list[BaseMessage]) -> list[BaseMessage]:
-    start = max((i for i, message in enumerate(messages) if isinstance(message, HumanMessage)), default=-1)
+    start = max(
+        (i for i, message in enumerate(messages) if isinstance(message, HumanMessage)),
+        default=-1,
+    )
     return messages[start + 1 :]

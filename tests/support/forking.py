@@ -37,7 +37,9 @@ CHILD_SECONDS = 60
 def forked():
     """Yield in a child process whose exit code says whether the body passed, and check it in the parent."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # forking beside threads is what is tested
+        warnings.simplefilter(
+            "ignore", DeprecationWarning
+        )  # forking beside threads is what is tested
         child = os.fork()
     if child:
         yield False
@@ -79,9 +81,15 @@ class Copier:
 @contextmanager
 def copier(module: str, log: Path) -> Iterator[Copier]:
     """Start the process that is copied; `module` defines `work` and lies in the tests or their folders."""
-    source = SOURCE.format(paths=[str(TESTS), str(TESTS / "integration")], module=module)
+    source = SOURCE.format(
+        paths=[str(TESTS), str(TESTS / "integration")], module=module
+    )
     with log.open("w") as errors:
-        streams: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": errors}
+        streams: dict[str, Any] = {
+            "stdin": subprocess.PIPE,
+            "stdout": subprocess.PIPE,
+            "stderr": errors,
+        }
         process = subprocess.Popen([sys.executable, "-c", source], text=True, **streams)
     with process:  # its input ends here, and with it its loop
         yield Copier(process, log)

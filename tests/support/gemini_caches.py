@@ -36,7 +36,11 @@ class CachedContents:
         if call.method == "POST":
             return self._create(call.body)
         if name == "cachedContents":
-            alive = [self._stated(each) for each in self._caches if self._clock() < self._expiry[each]]
+            alive = [
+                self._stated(each)
+                for each in self._caches
+                if self._clock() < self._expiry[each]
+            ]
             return {"cachedContents": alive} if alive else {}
         self._cache(name)
         if call.method == "PATCH":
@@ -60,38 +64,60 @@ class CachedContents:
             names = f"GenerateContent request (models/{model}) and CachedContent ({cache['model']})"
             raise RefusalError(f"Model used by {names} has to be the same.")
         contents = [*(cache.get("contents") or []), *(body.get("contents") or [])]
-        return {**body, **{key: cache[key] for key in FORBIDDEN if key in cache}, "contents": contents}
+        return {
+            **body,
+            **{key: cache[key] for key in FORBIDDEN if key in cache},
+            "contents": contents,
+        }
 
     def tokens(self, body: Body) -> int:
         """Return the size of the cache that a request names."""
-        return _tokens(self._caches[body["cachedContent"]]) if body.get("cachedContent") else 0
+        return (
+            _tokens(self._caches[body["cachedContent"]])
+            if body.get("cachedContent")
+            else 0
+        )
 
     def _create(self, body: Body) -> Body:
         size = _tokens(body)
         if size < MIN_CACHED_TOKENS:
-            limits = f"total_token_count={size}, min_total_token_count={MIN_CACHED_TOKENS}"
+            limits = (
+                f"total_token_count={size}, min_total_token_count={MIN_CACHED_TOKENS}"
+            )
             raise RefusalError(f"Cached content is too small. {limits}")
         name = f"cachedContents/{next(self._numbers)}"
-        self._caches[name] = {"model": body["model"], **{key: body[key] for key in KEPT if body.get(key)}}
+        self._caches[name] = {
+            "model": body["model"],
+            **{key: body[key] for key in KEPT if body.get(key)},
+        }
         self._expiry[name] = self._until(body)
         return self._stated(name)
 
     def _cache(self, name: str) -> Body:
         if name not in self._caches or self._clock() >= self._expiry[name]:
-            raise RefusalError("CachedContent not found (or permission denied)", status=403)
+            raise RefusalError(
+                "CachedContent not found (or permission denied)", status=403
+            )
         return self._caches[name]
 
     def _until(self, body: Body) -> float:
         if body.get("expireTime"):
             return datetime.fromisoformat(body["expireTime"]).timestamp()
         ttl = body.get("ttl")
-        return self._clock() + (float(ttl.removesuffix("s")) if ttl else DEFAULT_TTL_SECONDS)
+        return self._clock() + (
+            float(ttl.removesuffix("s")) if ttl else DEFAULT_TTL_SECONDS
+        )
 
     def _stated(self, name: str) -> Body:
         """Return what the API says of a cache: not its content."""
         expires = datetime.fromtimestamp(self._expiry[name], UTC).isoformat()
         usage = {"totalTokenCount": _tokens(self._caches[name])}
-        return {"name": name, "model": self._caches[name]["model"], "expireTime": expires, "usageMetadata": usage}
+        return {
+            "name": name,
+            "model": self._caches[name]["model"],
+            "expireTime": expires,
+            "usageMetadata": usage,
+        }
 
 
 def _tokens(body: Body) -> int:

@@ -42,7 +42,11 @@ def answer(text: str) -> Policy:
 def quote(body: dict[str, Any]) -> str:
     """Return a text that proves what was seen: the last user text, the results after it, and their last one."""
     text = last_user_text(body)
-    results = [part["functionResponse"] for content in current_turn(body) for part in _responses(content)]
+    results = [
+        part["functionResponse"]
+        for content in current_turn(body)
+        for part in _responses(content)
+    ]
     last = digest(str(results[-1].get("response"))) if results else "none"
     return f"seen {digest(text)}: {text[:QUOTE_CHARS]} | results {len(results)}, last {last}"
 
@@ -56,32 +60,46 @@ def last_user_text(body: dict[str, Any]) -> str:
 def current_turn(body: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the contents after the last one that a user wrote."""
     contents = body["contents"]
-    start = max((i for i, content in enumerate(contents) if is_said(content)), default=-1)
+    start = max(
+        (i for i, content in enumerate(contents) if is_said(content)), default=-1
+    )
     return contents[start + 1 :]
 
 
 def is_said(content: Mapping[str, Any]) -> bool:
     """Tell whether a user said it: the record of earlier messages stands on the user's side, too."""
-    return is_new_turn(content) and not content["parts"][0].get("text", "").startswith("<record>")
+    return is_new_turn(content) and not content["parts"][0].get("text", "").startswith(
+        "<record>"
+    )
 
 
 def declared_functions(body: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the function declarations of a request."""
-    return [function for tool in body.get("tools") or [] for function in tool.get("functionDeclarations") or []]
+    return [
+        function
+        for tool in body.get("tools") or []
+        for function in tool.get("functionDeclarations") or []
+    ]
 
 
 def call(function: dict[str, Any], *, seed: str) -> Part:
     """Return a functionCall part that fills every required parameter from `seed`."""
     schema = function.get("parameters") or function.get("parametersJsonSchema") or {}
     properties = schema.get("properties") or {}
-    args = {name: _value(properties.get(name) or {}, seed) for name in schema.get("required") or []}
+    args = {
+        name: _value(properties.get(name) or {}, seed)
+        for name in schema.get("required") or []
+    }
     return {"functionCall": {"name": function["name"], "args": args}}
 
 
 def _value(schema: dict[str, Any], seed: str) -> Any:
     kind = str(schema.get("type", "string")).lower()
     samples = {"integer": 1, "number": 1.0, "boolean": True, "array": [], "object": {}}
-    return (schema.get("enum") or [samples.get(kind, f"{schema.get('title', 'value')}-{seed}")])[0]
+    return (
+        schema.get("enum")
+        or [samples.get(kind, f"{schema.get('title', 'value')}-{seed}")]
+    )[0]
 
 
 def _responses(content: dict[str, Any]) -> list[Part]:

@@ -15,14 +15,18 @@ from support.oracle import MEDIA_TOKENS, compact_json, json_tokens, text_tokens
 
 CONTENT_FRAME_TOKENS = 2  # role and separator around each content
 SKIP_SIGNATURE = b"skip_thought_signature_validator"  # documented bypass for calls that Gemini did not make
-SIGNATURES_REQUIRED_FROM = 3  # major version whose first call of a step must carry a signature
+SIGNATURES_REQUIRED_FROM = (
+    3  # major version whose first call of a step must carry a signature
+)
 
 Content = Mapping[str, Any]
 Signatures = Mapping[bytes, tuple[str, str]]
 """Signature -> name and arguments (compact JSON) of the call it was handed out with."""
 
 
-def request_problem(body: Mapping[str, Any], *, model: str, signatures: Signatures) -> str | None:
+def request_problem(
+    body: Mapping[str, Any], *, model: str, signatures: Signatures
+) -> str | None:
     """Return the API's error text for an invalid request body, or None when it is valid."""
     contents = body.get("contents") or []
     if not contents:
@@ -39,7 +43,9 @@ def unit_tokens(body: Mapping[str, Any]) -> list[tuple[str, int]]:
     fixed = [body[key] for key in ("systemInstruction", "tools") if body.get(key)]
     units = [(compact_json(value), _fixed_tokens(value)) for value in fixed]
     contents = body.get("contents") or []
-    return units + [(compact_json(content), _content_tokens(content)) for content in contents]
+    return units + [
+        (compact_json(content), _content_tokens(content)) for content in contents
+    ]
 
 
 def calls_of(content: Content) -> list[dict[str, Any]]:
@@ -96,25 +102,40 @@ def _order_problem(contents: Sequence[Content], index: int) -> str | None:
     return None
 
 
-def _signature_problem(contents: Sequence[Content], *, model: str, signatures: Signatures) -> str | None:
-    start = max((i for i, content in enumerate(contents) if is_new_turn(content)), default=-1)
+def _signature_problem(
+    contents: Sequence[Content], *, model: str, signatures: Signatures
+) -> str | None:
+    start = max(
+        (i for i, content in enumerate(contents) if is_new_turn(content)), default=-1
+    )
     for index, content in enumerate(contents[start + 1 :], start + 1):
         for position, part in enumerate(calls_of(content)):
             where = f"function call `{part['functionCall']['name']}`, position {index}.{position}"
-            required = position == 0 and _major_version(model) >= SIGNATURES_REQUIRED_FROM
+            required = (
+                position == 0 and _major_version(model) >= SIGNATURES_REQUIRED_FROM
+            )
             if problem := _call_problem(part, required=required, signatures=signatures):
                 return f"{problem} ({where})"
     return None
 
 
-def _call_problem(part: Mapping[str, Any], *, required: bool, signatures: Signatures) -> str | None:
+def _call_problem(
+    part: Mapping[str, Any], *, required: bool, signatures: Signatures
+) -> str | None:
     signed = call_key(part) in signatures.values()
     if "thoughtSignature" not in part:
-        return "Function call is missing a thought_signature in functionCall parts." if signed or required else None
+        return (
+            "Function call is missing a thought_signature in functionCall parts."
+            if signed or required
+            else None
+        )
     signature = _signature_bytes(part["thoughtSignature"])
     if signature == SKIP_SIGNATURE:
         return "Thought signature of this call was lost." if signed else None
-    if signature not in signatures or signatures[signature][0] != part["functionCall"]["name"]:
+    if (
+        signature not in signatures
+        or signatures[signature][0] != part["functionCall"]["name"]
+    ):
         return "Thought signature is not valid."
     return None
 
@@ -137,7 +158,11 @@ def _responses(content: Content) -> list[dict[str, Any]]:
 
 
 def _has_data(part: Mapping[str, Any]) -> bool:
-    return any(value for key, value in part.items() if key not in {"thoughtSignature", "thought"})
+    return any(
+        value
+        for key, value in part.items()
+        if key not in {"thoughtSignature", "thought"}
+    )
 
 
 def _fixed_tokens(value: Any) -> int:
@@ -165,12 +190,16 @@ def _data_tokens(key: str, value: Any) -> int:
     return 0  # thought signatures are not billed as input
 
 
-def shared_prefix_tokens(before: Sequence[tuple[str, int]], now: Sequence[tuple[str, int]]) -> int:
+def shared_prefix_tokens(
+    before: Sequence[tuple[str, int]], now: Sequence[tuple[str, int]]
+) -> int:
     """Return the tokens of the units that two requests have in common at their start."""
     return sum(tokens for _, tokens in _common_prefix(before, now))
 
 
-def _common_prefix(before: Sequence[tuple[str, int]], now: Sequence[tuple[str, int]]) -> Iterator[tuple[str, int]]:
+def _common_prefix(
+    before: Sequence[tuple[str, int]], now: Sequence[tuple[str, int]]
+) -> Iterator[tuple[str, int]]:
     for old, new in zip(before, now, strict=False):
         if old != new:
             return

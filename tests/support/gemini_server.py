@@ -30,9 +30,16 @@ class Fault:
     message: str
 
 
-RATE_LIMIT = Fault(status=429, message="You exceeded your current quota, please check your plan and billing details.")
-RATE_LIMIT_NAMING_TOKENS = Fault(status=429, message="Quota exceeded: input token limit per minute, retry in 1s.")
-UNAVAILABLE = Fault(status=503, message="The model is overloaded. Please try again later.")
+RATE_LIMIT = Fault(
+    status=429,
+    message="You exceeded your current quota, please check your plan and billing details.",
+)
+RATE_LIMIT_NAMING_TOKENS = Fault(
+    status=429, message="Quota exceeded: input token limit per minute, retry in 1s."
+)
+UNAVAILABLE = Fault(
+    status=503, message="The model is overloaded. Please try again later."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +67,9 @@ class GeminiServer(Loopback):
 
     Example:
         >>> with GeminiServer(input_limit=4096) as server:
-        ...     server.chat_model().invoke("hi").usage_metadata["input_tokens"] == server.requests[-1].tokens
+        ...     server.chat_model().invoke("hi").usage_metadata[
+        ...         "input_tokens"
+        ...     ] == server.requests[-1].tokens
         True
     """
 
@@ -90,7 +99,11 @@ class GeminiServer(Loopback):
     @property
     def generated(self) -> list[GeminiRequest]:
         """The requests that were answered by the policy."""
-        return [request for request in self.requests if request.status == 200 and request.method in GENERATE]
+        return [
+            request
+            for request in self.requests
+            if request.status == 200 and request.method in GENERATE
+        ]
 
     @property
     def largest_tokens(self) -> int:
@@ -103,7 +116,12 @@ class GeminiServer(Loopback):
 
     def chat_model(self, **options: Any) -> ChatGoogleGenerativeAI:
         """Return the real client, pointed at this server, without retries."""
-        settings = {"model": self.model, "google_api_key": "x", "base_url": self.url, "max_retries": 1}
+        settings = {
+            "model": self.model,
+            "google_api_key": "x",
+            "base_url": self.url,
+            "max_retries": 1,
+        }
         return ChatGoogleGenerativeAI(**settings | options)
 
     def describe(self, model: str) -> dict[str, Any]:
@@ -127,7 +145,9 @@ class GeminiServer(Loopback):
         if asks:
             status, reply = self._asked(found["model"], found["method"], call.body)
             stream = status == 200 and found["method"] == "streamGenerateContent"
-            return Answer(body=reply, status=status, events=events(reply) if stream else None)
+            return Answer(
+                body=reply, status=status, events=events(reply) if stream else None
+            )
         model = self.describe(found["model"] or self.model)
         return Answer(body=model if found["model"] else {"models": [model]})
 
@@ -145,31 +165,53 @@ class GeminiServer(Loopback):
             given = body.get("generateContentRequest", body)
             seen = self.caches.merged(given, model)
             units = gemini_rules.unit_tokens(seen)
-            cached = self.caches.tokens(given) or gemini_rules.shared_prefix_tokens(self._last_units, units)
-            status, reply = self._reply(model, method, seen, (sum(unit[1] for unit in units), cached))
+            cached = self.caches.tokens(given) or gemini_rules.shared_prefix_tokens(
+                self._last_units, units
+            )
+            status, reply = self._reply(
+                model, method, seen, (sum(unit[1] for unit in units), cached)
+            )
         except RefusalError as refusal:
             status, reply = error_reply(refusal.status, refusal.message)
         if status == 200 and method in GENERATE:
             self._last_units = units
-        what = {"model": model, "method": method, "body": body, "status": status, "reply": reply}
-        self.requests.append(GeminiRequest(**what, tokens=sum(unit[1] for unit in units), cached_tokens=cached))
+        what = {
+            "model": model,
+            "method": method,
+            "body": body,
+            "status": status,
+            "reply": reply,
+        }
+        self.requests.append(
+            GeminiRequest(
+                **what, tokens=sum(unit[1] for unit in units), cached_tokens=cached
+            )
+        )
         return status, reply
 
-    def _reply(self, model: str, method: str, body: dict[str, Any], size: tuple[int, int]) -> Reply:
+    def _reply(
+        self, model: str, method: str, body: dict[str, Any], size: tuple[int, int]
+    ) -> Reply:
         if method == "countTokens":
             return 200, {"totalTokens": size[0]}
         if self.faults:
             fault = self.faults.pop(0)
             return error_reply(fault.status, fault.message)
-        problem = self.strict and gemini_rules.request_problem(body, model=model, signatures=self._signatures)
+        problem = self.strict and gemini_rules.request_problem(
+            body, model=model, signatures=self._signatures
+        )
         if problem:
             return error_reply(400, problem)
         if size[0] > self.input_limit:
             allowed = f"the maximum number of tokens allowed ({self.input_limit})"
-            return error_reply(400, f"The input token count ({size[0]}) exceeds {allowed}.")
+            return error_reply(
+                400, f"The input token count ({size[0]}) exceeds {allowed}."
+            )
         return 200, self._generate(model, body, size)
 
-    def _generate(self, model: str, body: dict[str, Any], size: tuple[int, int]) -> dict[str, Any]:
+    def _generate(
+        self, model: str, body: dict[str, Any], size: tuple[int, int]
+    ) -> dict[str, Any]:
         max_tokens = (body.get("generationConfig") or {}).get("maxOutputTokens")
         parts, reason = _cut(self._signed(self.policy(body)), max_tokens)
         output = sum(map(gemini_rules.part_tokens, parts))
@@ -179,8 +221,16 @@ class GeminiServer(Loopback):
         if size[1]:
             usage["cachedContentTokenCount"] = size[1]
         usage["totalTokenCount"] = size[0] + output + self.thought_tokens
-        candidate = {"content": {"role": "model", "parts": parts}, "finishReason": reason, "index": 0}
-        return {"candidates": [candidate], "usageMetadata": usage, "modelVersion": model}
+        candidate = {
+            "content": {"role": "model", "parts": parts},
+            "finishReason": reason,
+            "index": 0,
+        }
+        return {
+            "candidates": [candidate],
+            "usageMetadata": usage,
+            "modelVersion": model,
+        }
 
     def _signed(self, parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Give the first call of the answer a signature, as the API does for parallel calls."""
@@ -189,15 +239,27 @@ class GeminiServer(Loopback):
             return parts
         key = gemini_rules.call_key(first)
         seed = f"{len(self._signatures)} {key}".encode()
-        signature = first.get("thoughtSignature") or base64.b64encode(hashlib.sha256(seed).digest()).decode()
+        signature = (
+            first.get("thoughtSignature")
+            or base64.b64encode(hashlib.sha256(seed).digest()).decode()
+        )
         self._signatures[gemini_rules.decode_signature(signature)] = key
-        return [{**part, "thoughtSignature": signature} if part is first else part for part in parts]
+        return [
+            {**part, "thoughtSignature": signature} if part is first else part
+            for part in parts
+        ]
 
 
-def _cut(parts: list[dict[str, Any]], max_tokens: int | None) -> tuple[list[dict[str, Any]], str]:
+def _cut(
+    parts: list[dict[str, Any]], max_tokens: int | None
+) -> tuple[list[dict[str, Any]], str]:
     """Shorten the text of an answer to what the request allows."""
     output = sum(map(gemini_rules.part_tokens, parts))
-    if max_tokens is None or output <= max_tokens or any("text" not in part for part in parts):
+    if (
+        max_tokens is None
+        or output <= max_tokens
+        or any("text" not in part for part in parts)
+    ):
         return parts, "STOP"
     text = "".join(part["text"] for part in parts)
     return [{"text": head_text(text, max_tokens)}], "MAX_TOKENS"

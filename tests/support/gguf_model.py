@@ -11,7 +11,12 @@ import quicktok
 
 ENCODING = "qwen3"  # byte-level BPE whose pre-tokenizer llama.cpp knows as "qwen2"
 VOCABULARY_SIZE = 16_384  # the first merges of a BPE vocabulary are closed: this prefix is a real tokenizer of its own
-EMBEDDING, LAYERS, HEADS, FEED_FORWARD = 32, 2, 2, 64  # answers babble; only sizes and errors matter
+EMBEDDING, LAYERS, HEADS, FEED_FORWARD = (
+    32,
+    2,
+    2,
+    64,
+)  # answers babble; only sizes and errors matter
 CONTEXT_LENGTH = 32_768  # larger than any window that is asked of it
 WEIGHT_SCALE = 0.05  # keeps activations finite
 START, END = "<|im_start|>", "<|im_end|>"
@@ -55,7 +60,9 @@ def write_model(path: Path) -> Path:
 
 def _add_vocabulary(writer: gguf.GGUFWriter) -> None:
     encoding = quicktok.get_encoding(ENCODING)
-    pieces = [encoding.decode_single_token_bytes(rank) for rank in range(VOCABULARY_SIZE)]
+    pieces = [
+        encoding.decode_single_token_bytes(rank) for rank in range(VOCABULARY_SIZE)
+    ]
     ranks = {piece: rank for rank, piece in enumerate(pieces)}
     printable = _printable_bytes()
     merges = [_merge_of(piece, ranks) for piece in pieces if len(piece) > 1]
@@ -64,7 +71,9 @@ def _add_vocabulary(writer: gguf.GGUFWriter) -> None:
     writer.add_tokenizer_pre("qwen2")
     writer.add_token_list([_show(piece, printable) for piece in pieces] + [START, END])
     writer.add_token_types([NORMAL] * VOCABULARY_SIZE + [CONTROL] * 2)
-    writer.add_token_merges([" ".join(_show(half, printable) for half in halves) for halves in merges])
+    writer.add_token_merges(
+        [" ".join(_show(half, printable) for half in halves) for halves in merges]
+    )
     writer.add_bos_token_id(VOCABULARY_SIZE)
     writer.add_eos_token_id(VOCABULARY_SIZE + 1)
     writer.add_add_bos_token(False)
@@ -83,9 +92,15 @@ def _merge_of(piece: bytes, ranks: dict[bytes, int]) -> list[bytes]:
 
 def _printable_bytes() -> dict[int, str]:
     """Return GPT-2's mapping of bytes to visible characters, which GGUF vocabularies use."""
-    visible = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
+    visible = [
+        *range(ord("!"), ord("~") + 1),
+        *range(ord("¡"), ord("¬") + 1),
+        *range(ord("®"), ord("ÿ") + 1),
+    ]
     hidden = [byte for byte in range(256) if byte not in visible]
-    return {byte: chr(byte) for byte in visible} | {byte: chr(256 + i) for i, byte in enumerate(hidden)}
+    return {byte: chr(byte) for byte in visible} | {
+        byte: chr(256 + i) for i, byte in enumerate(hidden)
+    }
 
 
 def _show(piece: bytes, printable: dict[int, str]) -> str:
@@ -99,9 +114,17 @@ def _add_weights(writer: gguf.GGUFWriter) -> None:
     for layer in range(LAYERS):
         for name in ("attn_q", "attn_k", "attn_v", "attn_output"):
             shapes[f"blk.{layer}.{name}"] = (EMBEDDING, EMBEDDING)
-        shapes[f"blk.{layer}.ffn_gate"] = shapes[f"blk.{layer}.ffn_up"] = (FEED_FORWARD, EMBEDDING)
+        shapes[f"blk.{layer}.ffn_gate"] = shapes[f"blk.{layer}.ffn_up"] = (
+            FEED_FORWARD,
+            EMBEDDING,
+        )
         shapes[f"blk.{layer}.ffn_down"] = (EMBEDDING, FEED_FORWARD)
         for name in ("attn_norm", "ffn_norm"):
-            writer.add_tensor(f"blk.{layer}.{name}.weight", np.ones(EMBEDDING, np.float32))
+            writer.add_tensor(
+                f"blk.{layer}.{name}.weight", np.ones(EMBEDDING, np.float32)
+            )
     for name, shape in shapes.items():
-        writer.add_tensor(f"{name}.weight", (rng.standard_normal(shape) * WEIGHT_SCALE).astype(np.float16))
+        writer.add_tensor(
+            f"{name}.weight",
+            (rng.standard_normal(shape) * WEIGHT_SCALE).astype(np.float16),
+        )

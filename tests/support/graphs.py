@@ -21,9 +21,17 @@ from langchain_ctxwin import (
 from support.desk import CONFIG, PROMPT, ask
 
 
-def engine_for(name: str, context_window: int, *, info: dict[str, Any] | None = None, **options: Any) -> ContextEngine:
+def engine_for(
+    name: str,
+    context_window: int,
+    *,
+    info: dict[str, Any] | None = None,
+    **options: Any,
+) -> ContextEngine:
     """Return an engine that is told the window of a named model; `info` are more fields of its `ModelInfo`."""
-    limits = ModelInfo(name=name, provider="test", context_window=context_window, **(info or {}))
+    limits = ModelInfo(
+        name=name, provider="test", context_window=context_window, **(info or {})
+    )
     return ContextEngine(limits=limits, **options)
 
 
@@ -40,24 +48,33 @@ def chat_on(
 ) -> Any:
     """Compile a graph that calls a model, which is given with its tools bound; `checkpointer=False` keeps no state."""
     nodes = ContextNodes(engine, system_prompt=prompt, tools=tools, model=model)
-    builder = StateGraph(ContextState, input_schema=ContextInput, output_schema=ContextOutput)
+    builder = StateGraph(
+        ContextState, input_schema=ContextInput, output_schema=ContextOutput
+    )
     add_context_nodes(builder, nodes, model_node="model", model=call)
     builder.add_node("tools", ToolNode(list(tools)))
     builder.add_edge(START, "budget_check")
-    builder.add_conditional_edges("model", tools_condition, {"tools": "tools", END: "maybe_summarize"})
+    builder.add_conditional_edges(
+        "model", tools_condition, {"tools": "tools", END: "maybe_summarize"}
+    )
     builder.add_edge("tools", "budget_check")
     saver = InMemorySaver() if checkpointer is None else checkpointer
     return builder.compile(checkpointer=saver or None, store=store, **options)
 
 
-def reports_before_calls(agent: Any, given: str | dict[str, Any], config: dict[str, Any] = CONFIG) -> list[Any]:
+def reports_before_calls(
+    agent: Any, given: str | dict[str, Any], config: dict[str, Any] = CONFIG
+) -> list[Any]:
     """Run a turn; return of each model call the report before it and the message that it answered with."""
     keys = ["messages", "context_report"]
     found, report = [], agent.get_state(config).values.get("context_report")
     first = ask(given) if isinstance(given, str) else given
     for update in agent.stream(first, config, stream_mode="updates", output_keys=keys):
         for node, writes in update.items():
-            report_before, report = report, (writes or {}).get("context_report") or report
+            report_before, report = (
+                report,
+                (writes or {}).get("context_report") or report,
+            )
             if node == "model":
                 found.append((report_before, writes["messages"][-1]))
     return found

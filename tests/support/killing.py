@@ -49,9 +49,14 @@ def check_resume(folder: Path, target: str, point: str) -> None:
     assert _shape(now) == _shape(calm)
     assert resumed[: len(left["messages"])] == left["messages"]
     assert payloads([resumed]) == payloads([calm["messages"]])
-    sent, calm_sent = (payloads([request.messages for request in one.requests]) for one in (model, calm_model))
+    sent, calm_sent = (
+        payloads([request.messages for request in one.requests])
+        for one in (model, calm_model)
+    )
     assert sent == calm_sent[-len(sent) :]
-    runs, calm_runs = (Counter(file.read_text().splitlines()) for file in (log, folder / "calm.log"))
+    runs, calm_runs = (
+        Counter(file.read_text().splitlines()) for file in (log, folder / "calm.log")
+    )
     assert runs == calm_runs + Counter({FATAL_CALL: 1} if point == "tool" else {})
 
 
@@ -71,8 +76,14 @@ def kill_child(folder: Path, target: str, point: str) -> Path:
     a model call, "tool" inside a tool, or "between" two steps.
     """
     log, tests = folder / "tools.log", str(Path(__file__).parents[1])
-    command = [sys.executable, "-c", CHILD.format(tests=tests, target=target, point=point, log=str(log))]
-    child = subprocess.run(command, check=False, capture_output=True, text=True, timeout=START_SECONDS)
+    command = [
+        sys.executable,
+        "-c",
+        CHILD.format(tests=tests, target=target, point=point, log=str(log)),
+    ]
+    child = subprocess.run(
+        command, check=False, capture_output=True, text=True, timeout=START_SECONDS
+    )
     assert child.returncode == -signal.SIGKILL, child.stderr[-2000:]
     return log
 
@@ -83,9 +94,15 @@ def work(target: str, point: str, log: str) -> None:
     with saver_on(target) as saver:
         agent = agent_of(model, LIMIT, tools=tools, checkpointer=saver)
         for question in QUESTIONS:
-            for update in agent.stream(ask(question), CONFIG, stream_mode="updates", durability="sync"):
+            for update in agent.stream(
+                ask(question), CONFIG, stream_mode="updates", durability="sync"
+            ):
                 results = update.get("tools", {}).get("messages", [])
-                if point == "between" and results and results[-1].text.startswith(FATAL_CALL):
+                if (
+                    point == "between"
+                    and results
+                    and results[-1].text.startswith(FATAL_CALL)
+                ):
                     die()
 
 
@@ -100,7 +117,12 @@ def parts(log: Path, *, die_at: str = "") -> tuple[ScriptedChatModel, list[BaseT
         what = f"{messages[start].text} step {done}"
         if die_at == "model" and what == FATAL_CALL:
             die()
-        return AIMessage("", tool_calls=[{"name": "inspect", "args": {"what": what}, "id": f"{len(what)}-{what}"}])
+        return AIMessage(
+            "",
+            tool_calls=[
+                {"name": "inspect", "args": {"what": what}, "id": f"{len(what)}-{what}"}
+            ],
+        )
 
     @tool
     def inspect(what: str) -> str:
@@ -134,6 +156,17 @@ def die() -> None:
 def _shape(state: dict[str, Any]) -> tuple[Any, ...]:
     """Return the view and the record of a state without ids, which differ between runs."""
     view, record = state["context_view"], state["context_record"]
-    through, pinned = view["covered"].get("through", {}).get("index"), [index for _, index in view["pinned"]]
+    through, pinned = (
+        view["covered"].get("through", {}).get("index"),
+        [index for _, index in view["pinned"]],
+    )
     lines = [(kind, text, uses) for kind, text, _, uses in record["lines"]]
-    return view["start"]["index"], through, pinned, len(view["cleared"]), len(view["clamped"]), record["left"], lines
+    return (
+        view["start"]["index"],
+        through,
+        pinned,
+        len(view["cleared"]),
+        len(view["clamped"]),
+        record["left"],
+        lines,
+    )

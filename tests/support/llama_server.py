@@ -15,7 +15,9 @@ from langchain_openai import ChatOpenAI
 
 BABBLE_TOKENS = 8  # random weights have nothing to say
 QUIET = -1  # below the lowest log level
-NO_KEEPALIVE = httpx.Limits(max_keepalive_connections=0)  # no connection outlives its request or its event loop
+NO_KEEPALIVE = httpx.Limits(
+    max_keepalive_connections=0
+)  # no connection outlives its request or its event loop
 
 
 class LlamaServer:
@@ -39,7 +41,9 @@ class LlamaServer:
     def __enter__(self) -> Self:
         self._server = xllamacpp.Server(self._params())
         self.url = self._server.listening_address + "/v1"
-        self._http = httpx.Client(limits=NO_KEEPALIVE, event_hooks={"request": [self._record]})
+        self._http = httpx.Client(
+            limits=NO_KEEPALIVE, event_hooks={"request": [self._record]}
+        )
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -60,7 +64,9 @@ class LlamaServer:
         }
         return ChatOpenAI(**settings | options)
 
-    def count(self, messages: Sequence[BaseMessage], tools: Sequence[Any] | None = None) -> int:
+    def count(
+        self, messages: Sequence[BaseMessage], tools: Sequence[Any] | None = None
+    ) -> int:
         """Return the true input tokens of a request, chat template and tools included."""
         body: dict[str, Any] = {"messages": convert_to_openai_messages(list(messages))}
         if tools:
@@ -86,7 +92,9 @@ class LlamaServer:
         params.hostnames, params.port = ["127.0.0.1"], 0
         params.n_ctx, params.n_parallel, params.n_gpu_layers = self.n_ctx, 1, 0
         params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
-        params.use_jinja = params.force_pure_content_parser = True  # babble is no valid tool call
+        params.use_jinja = params.force_pure_content_parser = (
+            True  # babble is no valid tool call
+        )
         params.fit_params = params.warmup = params.ui = False
         params.verbosity = QUIET
         return params

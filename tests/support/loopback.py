@@ -53,7 +53,14 @@ class Answer:
 class RefusalError(Exception):
     """A request that the provider's rules forbid; `code` is what its error body calls the cause."""
 
-    def __init__(self, message: str, *, code: str | None = None, param: str | None = None, status: int = BAD_REQUEST):
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        param: str | None = None,
+        status: int = BAD_REQUEST,
+    ):
         super().__init__(message)
         self.message, self.code, self.param, self.status = message, code, param, status
 
@@ -72,7 +79,9 @@ class Loopback:
 
     def __enter__(self) -> Self:
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
-        self._thread = threading.Thread(target=self._http.serve_forever, args=(POLL_SECONDS,), daemon=True)
+        self._thread = threading.Thread(
+            target=self._http.serve_forever, args=(POLL_SECONDS,), daemon=True
+        )
         self._thread.start()
         return self
 
@@ -110,7 +119,12 @@ class Loopback:
 
     def record(self, call: Call, answer: Answer) -> None:
         """Keep what a test may ask for."""
-        seen = {"path": call.path, "body": call.body, "status": answer.status, "reply": answer.body}
+        seen = {
+            "path": call.path,
+            "body": call.body,
+            "status": answer.status,
+            "reply": answer.body,
+        }
         self.requests.append(Exchange(**seen, tokens=answer.tokens))
 
 
@@ -119,20 +133,29 @@ def _handler(api: Loopback) -> type[BaseHTTPRequestHandler]:
         """Speaks HTTP/1.0, so that no connection outlives its request."""
 
         def _answer(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"{}")
+            body = json.loads(
+                self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"{}"
+            )
             headers = {key.lower(): value for key, value in self.headers.items()}
             path = self.path.partition("?")[0]
-            answer = api.respond(Call(method=self.command, path=path, headers=headers, body=body))
+            answer = api.respond(
+                Call(method=self.command, path=path, headers=headers, body=body)
+            )
             with suppress(ConnectionError):  # the caller may have gone
                 self._send(answer)
 
         def _send(self, answer: Answer) -> None:
             self.send_response(answer.status)
-            self.send_header("Content-Type", "application/json" if answer.events is None else "text/event-stream")
+            self.send_header(
+                "Content-Type",
+                "application/json" if answer.events is None else "text/event-stream",
+            )
             self.end_headers()
             if answer.events is None:
                 raw = isinstance(answer.body, bytes)
-                self.wfile.write(answer.body if raw else json.dumps(answer.body).encode())
+                self.wfile.write(
+                    answer.body if raw else json.dumps(answer.body).encode()
+                )
                 return
             for event in answer.events:
                 name = f"event: {event['type']}\n" if "type" in event else ""

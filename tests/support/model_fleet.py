@@ -36,12 +36,18 @@ LISTS: dict[str, Any] = {
 """Path -> JSON."""
 
 PAGES: dict[str, tuple[str, dict[str, Any]]] = {
-    "/gemini/v1beta/models": ("pageToken", {"": shapes.GEMINI, "second": shapes.GEMINI_SECOND}),
+    "/gemini/v1beta/models": (
+        "pageToken",
+        {"": shapes.GEMINI, "second": shapes.GEMINI_SECOND},
+    ),
     "/anthropic/v1/models": (
         "after_id",
         {"": shapes.ANTHROPIC, "test-verse-20990101": shapes.ANTHROPIC_SECOND},
     ),
-    "/endless/v1beta/models": ("pageToken", {"": shapes.GEMINI, "second": shapes.GEMINI}),
+    "/endless/v1beta/models": (
+        "pageToken",
+        {"": shapes.GEMINI, "second": shapes.GEMINI},
+    ),
 }
 """Path -> query parameter of the next page, and the pages by its value."""
 
@@ -62,8 +68,12 @@ class ModelFleet:
         self.released = threading.Event()
 
     def __enter__(self) -> Self:
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"fleet": self}))
-        self._thread = threading.Thread(target=self._http.serve_forever, args=(POLL_SECONDS,), daemon=True)
+        self._http = ThreadingHTTPServer(
+            ("127.0.0.1", 0), type("Handler", (_Handler,), {"fleet": self})
+        )
+        self._thread = threading.Thread(
+            target=self._http.serve_forever, args=(POLL_SECONDS,), daemon=True
+        )
         self._thread.start()
         return self
 
@@ -84,7 +94,11 @@ class ModelFleet:
 
     def headers_of(self, path: str) -> dict[str, str]:
         """Headers of the latest request for a path, in lower case."""
-        return next(headers for _, asked, headers in reversed(self.asked) if urlsplit(asked).path == path)
+        return next(
+            headers
+            for _, asked, headers in reversed(self.asked)
+            if urlsplit(asked).path == path
+        )
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -113,7 +127,13 @@ class _Handler(BaseHTTPRequestHandler):
             self._say(404, b'{"error": "model not found"}')
 
     def _record(self) -> None:
-        self.fleet.asked.append((self.command, self.path, {key.lower(): value for key, value in self.headers.items()}))
+        self.fleet.asked.append(
+            (
+                self.command,
+                self.path,
+                {key.lower(): value for key, value in self.headers.items()},
+            )
+        )
 
     def _broken(self, kind: str) -> None:
         if kind == "hang":
@@ -138,10 +158,15 @@ class _Handler(BaseHTTPRequestHandler):
     def _json(self, document: Any) -> None:
         self._say(200, json.dumps(document).encode())
 
-    def _say(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
+    def _say(
+        self, status: int, body: bytes, headers: dict[str, str] | None = None
+    ) -> None:
         try:
             self.send_response(status)
-            for key, value in {"Content-Type": "application/json", **(headers or {})}.items():
+            for key, value in {
+                "Content-Type": "application/json",
+                **(headers or {}),
+            }.items():
                 self.send_header(key, value)
             self.end_headers()
             self.wfile.write(body)

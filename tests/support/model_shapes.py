@@ -3,7 +3,10 @@
 
 def listed(*entries):
     """A list in OpenAI's shape."""
-    return {"object": "list", "data": [{"object": "model", **entry} for entry in entries]}
+    return {
+        "object": "list",
+        "data": [{"object": "model", **entry} for entry in entries],
+    }
 
 
 GEMINI = {
@@ -28,7 +31,11 @@ GEMINI = {
 }
 GEMINI_SECOND = {
     "models": [
-        {"name": "models/test-light", "inputTokenLimit": 32000, "supportedGenerationMethods": ["generateContent"]}
+        {
+            "name": "models/test-light",
+            "inputTokenLimit": 32000,
+            "supportedGenerationMethods": ["generateContent"],
+        }
     ]
 }
 
@@ -56,7 +63,14 @@ ANTHROPIC = {
     "last_id": "test-verse-20990101",
 }
 ANTHROPIC_SECOND = {
-    "data": [{"id": "test-haiku", "type": "model", "max_input_tokens": None, "max_tokens": None}],
+    "data": [
+        {
+            "id": "test-haiku",
+            "type": "model",
+            "max_input_tokens": None,
+            "max_tokens": None,
+        }
+    ],
     "has_more": False,
     "last_id": "test-haiku",
 }
@@ -69,10 +83,26 @@ OPENROUTER = {
             "id": "maker/test-routed",
             "canonical_slug": "maker/test-routed-2099",
             "context_length": 128000,
-            "architecture": {"input_modalities": ["text", "image", "file"], "output_modalities": ["text"]},
-            "pricing": {"prompt": "0.00000025", "completion": "0.000002", "input_cache_read": "0.000000025"},
-            "top_provider": {"context_length": 96000, "max_completion_tokens": 16000, "is_moderated": False},
-            "supported_parameters": ["tools", "tool_choice", "temperature", "structured_outputs"],
+            "architecture": {
+                "input_modalities": ["text", "image", "file"],
+                "output_modalities": ["text"],
+            },
+            "pricing": {
+                "prompt": "0.00000025",
+                "completion": "0.000002",
+                "input_cache_read": "0.000000025",
+            },
+            "top_provider": {
+                "context_length": 96000,
+                "max_completion_tokens": 16000,
+                "is_moderated": False,
+            },
+            "supported_parameters": [
+                "tools",
+                "tool_choice",
+                "temperature",
+                "structured_outputs",
+            ],
             "expiration_date": "2099-12-31",
         },
         {
@@ -89,7 +119,12 @@ MISTRAL = listed(
     {
         "id": "test-wind-latest",
         "owned_by": "mistralai",
-        "capabilities": {"completion_chat": True, "function_calling": True, "vision": False, "fine_tuning": False},
+        "capabilities": {
+            "completion_chat": True,
+            "function_calling": True,
+            "vision": False,
+            "fine_tuning": False,
+        },
         "max_context_length": 131072,
         "aliases": ["test-wind-2099"],
         "deprecation": "2099-06-30T12:00:00Z",
@@ -108,7 +143,15 @@ GROQ = listed(
 
 VLLM = {
     "object": "list",
-    "data": [{"id": "maker/test-8b", "object": "model", "owned_by": "vllm", "root": "/m", "max_model_len": 16384}],
+    "data": [
+        {
+            "id": "maker/test-8b",
+            "object": "model",
+            "owned_by": "vllm",
+            "root": "/m",
+            "max_model_len": 16384,
+        }
+    ],
 }
 
 LLAMA_CPP = {
@@ -119,11 +162,19 @@ LLAMA_CPP = {
             "id": "/models/tiny.gguf",
             "object": "model",
             "owned_by": "llamacpp",
-            "meta": {"vocab_type": 2, "n_ctx_train": 131072, "n_embd": 32, "n_params": 544992},
+            "meta": {
+                "vocab_type": 2,
+                "n_ctx_train": 131072,
+                "n_embd": 32,
+                "n_params": 544992,
+            },
         }
     ],
 }
-LLAMA_CPP_PROPS = {"default_generation_settings": {"id": 0, "n_ctx": 8192}, "total_slots": 2}
+LLAMA_CPP_PROPS = {
+    "default_generation_settings": {"id": 0, "n_ctx": 8192},
+    "total_slots": 2,
+}
 
 LM_STUDIO = listed({"id": "test-desk", "owned_by": "organization_owner"})
 LM_STUDIO_OWN = listed(
@@ -144,7 +195,13 @@ TOGETHER = [
         "object": "model",
         "type": "chat",
         "context_length": "131072",
-        "pricing": {"hourly": 0, "input": 0.88, "output": 0.88, "base": 0, "finetune": 0},
+        "pricing": {
+            "hourly": 0,
+            "input": 0.88,
+            "output": 0.88,
+            "base": 0,
+            "finetune": 0,
+        },
     }
 ]
 
@@ -162,13 +219,31 @@ FIREWORKS = listed(
 
 DEEPSEEK = listed({"id": "test-depth", "owned_by": "deepseek"})
 
-COHERE = {"models": [{"name": "test-reply", "endpoints": ["chat"], "context_length": 256000.0, "is_deprecated": True}]}
+COHERE = {
+    "models": [
+        {
+            "name": "test-reply",
+            "endpoints": ["chat"],
+            "context_length": 256000.0,
+            "is_deprecated": True,
+        }
+    ]
+}
 
-OLLAMA_TAGS = {"models": [{"name": "test-home:latest", "model": "test-home:latest"}, {"name": "test-home:wide"}]}
+OLLAMA_TAGS = {
+    "models": [
+        {"name": "test-home:latest", "model": "test-home:latest"},
+        {"name": "test-home:wide"},
+    ]
+}
 OLLAMA_SHOW = {
     "test-home:latest": {
         "parameters": 'stop                           "<|end|>"\nnum_ctx                        8192',
-        "model_info": {"general.architecture": "test", "test.context_length": 131072, "test.vision.context_length": 9},
+        "model_info": {
+            "general.architecture": "test",
+            "test.context_length": 131072,
+            "test.vision.context_length": 9,
+        },
         "capabilities": ["completion", "tools", "vision"],
     },
     "test-home:wide": {
@@ -177,7 +252,11 @@ OLLAMA_SHOW = {
         "capabilities": ["completion"],
     },
 }
-OLLAMA_LOADED = {"models": [{"name": "test-home:wide", "model": "test-home:wide", "context_length": 16384}]}
+OLLAMA_LOADED = {
+    "models": [
+        {"name": "test-home:wide", "model": "test-home:wide", "context_length": 16384}
+    ]
+}
 
 CATALOG = {
     "maker": {
@@ -200,11 +279,20 @@ CATALOG = {
             }
         },
     },
-    "gateway": {"id": "gateway", "models": {"maker/test-pro": {"limit": {"context": 0, "output": 0}, "cost": {}}}},
+    "gateway": {
+        "id": "gateway",
+        "models": {
+            "maker/test-pro": {"limit": {"context": 0, "output": 0}, "cost": {}}
+        },
+    },
 }
 
 PRICE_TABLE = {
-    "sample_spec": {"max_tokens": "set to max_output_tokens", "litellm_provider": "one of many", "mode": "chat"},
+    "sample_spec": {
+        "max_tokens": "set to max_output_tokens",
+        "litellm_provider": "one of many",
+        "mode": "chat",
+    },
     "test-pro": {
         "max_tokens": 4096,
         "max_input_tokens": 128000,
@@ -218,6 +306,13 @@ PRICE_TABLE = {
         "supports_vision": True,
         "deprecation_date": "2099-05-31",
     },
-    "maker/test-old": {"max_tokens": 32000, "litellm_provider": "maker", "mode": "chat"},
-    "vertex_ai/test-verse@1": {"max_input_tokens": 200000, "litellm_provider": "vertex_ai-anthropic_models"},
+    "maker/test-old": {
+        "max_tokens": 32000,
+        "litellm_provider": "maker",
+        "mode": "chat",
+    },
+    "vertex_ai/test-verse@1": {
+        "max_input_tokens": 200000,
+        "litellm_provider": "vertex_ai-anthropic_models",
+    },
 }

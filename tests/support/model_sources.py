@@ -9,7 +9,10 @@ VARIABLES = tuple(  # everything in an environment that brings a key or moves it
     variable
     for platform in (GEMINI, ANTHROPIC, *COMPATIBLE)
     for key in platform.variables
-    for variable in (key, *(key.removesuffix("_API_KEY") + suffix for suffix in ADDRESS_SUFFIXES))
+    for variable in (
+        key,
+        *(key.removesuffix("_API_KEY") + suffix for suffix in ADDRESS_SUFFIXES),
+    )
 )
 NOON = 1_800_000_000.0
 
@@ -27,7 +30,9 @@ class Watch:
 class ListSource:
     """States the given models; what is in `failing` is raised instead, and `fetched` counts the questions."""
 
-    def __init__(self, *models, name="api", tier="provider", failing=None, cache_key=""):
+    def __init__(
+        self, *models, name="api", tier="provider", failing=None, cache_key=""
+    ):
         self.models = list(models)
         self.name = name
         self.tier = tier
@@ -57,4 +62,6 @@ class HeldSource(ListSource):
 
 
 def model(name="nova-1", provider="acme", context_window=8192, **facts):
-    return ModelInfo(name=name, provider=provider, context_window=context_window, **facts)
+    return ModelInfo(
+        name=name, provider=provider, context_window=context_window, **facts
+    )

@@ -16,7 +16,10 @@ from support.oracle import MEDIA_TOKENS, compact_json, json_tokens, text_tokens
 from support.prompt_cache import Block
 
 FRAME_TOKENS = 4  # around each message
-EXPLICIT_BREAKPOINTS = {"implicit": 3, "explicit": 4}  # how many of the latest are written, by mode
+EXPLICIT_BREAKPOINTS = {
+    "implicit": 3,
+    "explicit": 4,
+}  # how many of the latest are written, by mode
 OUTPUTS = frozenset({"function_call_output"})
 INSTRUCTING = frozenset({"system", "developer"})
 
@@ -59,7 +62,9 @@ def items_of(body: Mapping[str, Any]) -> list[Item]:
 
 def identity(item: Item) -> str:
     """Return what makes two items the same, wherever they come from."""
-    return compact_json([item.get("role"), [part.get("text") for part in parts_of(item)]])
+    return compact_json(
+        [item.get("role"), [part.get("text") for part in parts_of(item)]]
+    )
 
 
 def check(items: list[Item], vault: Vault) -> None:
@@ -74,8 +79,14 @@ def check(items: list[Item], vault: Vault) -> None:
         before = items[index - 1] if index else {}
         needed = vault.needs.get(item.get("id") or "")
         if needed and before.get("id") != needed["id"]:
-            kind, wanted = f"'{item['id']}' of type '{item['type']}'", f"'reasoning' item: '{needed['id']}'"
-            raise RefusalError(f"Item {kind} was provided without its required {wanted}.", param="input")
+            kind, wanted = (
+                f"'{item['id']}' of type '{item['type']}'",
+                f"'reasoning' item: '{needed['id']}'",
+            )
+            raise RefusalError(
+                f"Item {kind} was provided without its required {wanted}.",
+                param="input",
+            )
 
 
 def _check_pairs(items: list[Item]) -> None:
@@ -83,10 +94,14 @@ def _check_pairs(items: list[Item]) -> None:
     outputs = [item["call_id"] for item in items if item["type"] in OUTPUTS]
     for call_id in calls:
         if call_id not in outputs:
-            raise RefusalError(f"No tool output found for function call {call_id}.", param="input")
+            raise RefusalError(
+                f"No tool output found for function call {call_id}.", param="input"
+            )
     for call_id in outputs:
         if call_id not in calls:
-            text = f"No tool call found for function call output with call_id {call_id}."
+            text = (
+                f"No tool call found for function call output with call_id {call_id}."
+            )
             raise RefusalError(text, param="input")
 
 
@@ -103,30 +118,46 @@ def _check_sealed(item: Item, vault: Vault) -> None:
 
 def _check_follower(item: Item, rest: list[Item], vault: Vault) -> None:
     wanted = vault.follows.get(item.get("id") or "")
-    if wanted and not (rest and rest[0].get("id") in {wanted, None} and rest[0].get("role") != "user"):
+    if wanted and not (
+        rest and rest[0].get("id") in {wanted, None} and rest[0].get("role") != "user"
+    ):
         text = f"Item '{item['id']}' of type 'reasoning' was provided without its required following item."
         raise RefusalError(text, param="input")
 
 
 def visible(items: list[Item], vault: Vault) -> list[Item]:
     """Return what the newest compaction leaves: instructions, what it retained, itself, and what follows."""
-    at = max((i for i, item in enumerate(items) if item["type"] == "compaction"), default=None)
+    at = max(
+        (i for i, item in enumerate(items) if item["type"] == "compaction"),
+        default=None,
+    )
     if at is None:
         return items
     kept = vault.retained.get(items[at]["encrypted_content"], set())
-    before = [item for item in items[:at] if item.get("role") in INSTRUCTING or identity(item) in kept]
+    before = [
+        item
+        for item in items[:at]
+        if item.get("role") in INSTRUCTING or identity(item) in kept
+    ]
     return [*before, *items[at:]]
 
 
 def compacts(body: Mapping[str, Any], tokens: int) -> bool:
     """Tell whether the request asks for a compaction at this size."""
     entries = body.get("context_management") or []
-    return any(tokens > entry.get("compact_threshold", tokens) for entry in entries if entry["type"] == "compaction")
+    return any(
+        tokens > entry.get("compact_threshold", tokens)
+        for entry in entries
+        if entry["type"] == "compaction"
+    )
 
 
 def leading(items: list[Item]) -> list[Item]:
     """Return the instructions at the start."""
-    count = next((i for i, item in enumerate(items) if item.get("role") not in INSTRUCTING), len(items))
+    count = next(
+        (i for i, item in enumerate(items) if item.get("role") not in INSTRUCTING),
+        len(items),
+    )
     return items[:count]
 
 
@@ -136,7 +167,14 @@ def without_oldest(items: list[Item]) -> list[Item] | None:
     first, rest = items[len(head)], items[len(head) + 1 :]
     if not rest:
         return None
-    return [*head, *(item for item in rest if "call_id" not in first or item.get("call_id") != first["call_id"])]
+    return [
+        *head,
+        *(
+            item
+            for item in rest
+            if "call_id" not in first or item.get("call_id") != first["call_id"]
+        ),
+    ]
 
 
 def prompt_tokens(body: Mapping[str, Any], seen: list[Item], vault: Vault) -> int:
@@ -145,19 +183,34 @@ def prompt_tokens(body: Mapping[str, Any], seen: list[Item], vault: Vault) -> in
 
 
 def prompt_blocks(
-    body: Mapping[str, Any], seen: list[Item], vault: Vault, *, ttl_seconds: float | None = None
+    body: Mapping[str, Any],
+    seen: list[Item],
+    vault: Vault,
+    *,
+    ttl_seconds: float | None = None,
 ) -> list[Block]:
     """Return the prompt in its order: tools, instructions, items; breakpoints are kept for `ttl_seconds`."""
     shown = map(_shown, body.get("tools") or [])
     blocks = [Block(key=compact_json(tool), tokens=json_tokens(tool)) for tool in shown]
     if body.get("instructions"):
-        blocks.append(Block(key=body["instructions"], tokens=FRAME_TOKENS + text_tokens(body["instructions"])))
-    turn = max((i for i, item in enumerate(seen) if item.get("role") == "user"), default=0)
+        blocks.append(
+            Block(
+                key=body["instructions"],
+                tokens=FRAME_TOKENS + text_tokens(body["instructions"]),
+            )
+        )
+    turn = max(
+        (i for i, item in enumerate(seen) if item.get("role") == "user"), default=0
+    )
     for index, item in enumerate(seen):
         if item["type"] == "reasoning" and index < turn:
             continue  # the model does not see the reasoning of earlier turns
         block = Block(key=_key(item), tokens=item_tokens(item, vault))
-        blocks.append(replace(block, ttl_seconds=ttl_seconds) if ttl_seconds and is_marked(item) else block)
+        blocks.append(
+            replace(block, ttl_seconds=ttl_seconds)
+            if ttl_seconds and is_marked(item)
+            else block
+        )
     return blocks
 
 
@@ -168,7 +221,9 @@ def _shown(tool: Item) -> Item:
     definitions that it found into a `tool_search_output` item.
     """
     if tool.get("defer_loading"):
-        return {key: tool[key] for key in ("type", "name", "description") if key in tool}
+        return {
+            key: tool[key] for key in ("type", "name", "description") if key in tool
+        }
     inner = [each for each in tool.get("tools") or [] if not each.get("defer_loading")]
     return {**tool, "tools": inner} if "tools" in tool else tool
 
@@ -176,9 +231,14 @@ def _shown(tool: Item) -> Item:
 def marked(body: Mapping[str, Any], seen: list[Item]) -> list[Item]:
     """Return the items with the breakpoints that are written: the latest explicit ones, and an implicit one."""
     mode = (body.get("prompt_cache_options") or {}).get("mode", "implicit")
-    explicit = [i for i, item in enumerate(seen) if is_marked(item)][-EXPLICIT_BREAKPOINTS[mode] :]
+    explicit = [i for i, item in enumerate(seen) if is_marked(item)][
+        -EXPLICIT_BREAKPOINTS[mode] :
+    ]
     chosen = {*explicit, *([len(seen) - 1] if mode == "implicit" else [])}
-    return [{**item, "prompt_cache_breakpoint": i in chosen, "content": parts_of(item)} for i, item in enumerate(seen)]
+    return [
+        {**item, "prompt_cache_breakpoint": i in chosen, "content": parts_of(item)}
+        for i, item in enumerate(seen)
+    ]
 
 
 def item_tokens(item: Item, vault: Vault) -> int:
@@ -187,7 +247,9 @@ def item_tokens(item: Item, vault: Vault) -> int:
     if kind == "message":
         return FRAME_TOKENS + sum(map(_part_tokens, parts_of(item)))
     if kind in {"reasoning", "compaction"}:
-        return text_tokens(vault.hidden.get(item.get("encrypted_content") or item["id"], ""))
+        return text_tokens(
+            vault.hidden.get(item.get("encrypted_content") or item["id"], "")
+        )
     if kind == "function_call":
         return text_tokens(item["name"]) + text_tokens(item["arguments"])
     if kind in OUTPUTS:
@@ -202,19 +264,32 @@ def _part_tokens(part: Item) -> int:
 def parts_of(item: Item) -> list[Item]:
     """Return the content of a message as parts."""
     content = item.get("content") or []
-    return [{"type": "input_text", "text": content}] if isinstance(content, str) else content
+    return (
+        [{"type": "input_text", "text": content}]
+        if isinstance(content, str)
+        else content
+    )
 
 
 def is_marked(item: Item) -> bool:
     """Tell whether an item has a breakpoint."""
     own = item.get("prompt_cache_breakpoint")
-    return any("prompt_cache_breakpoint" in part for part in parts_of(item)) if own is None else own
+    return (
+        any("prompt_cache_breakpoint" in part for part in parts_of(item))
+        if own is None
+        else own
+    )
 
 
 def _key(item: Item) -> str:
     """Return what the model sees of an item: not its ids, nor its breakpoints."""
-    parts = [{k: v for k, v in part.items() if k in {"text", "image_url", "file_id"}} for part in parts_of(item)]
+    parts = [
+        {k: v for k, v in part.items() if k in {"text", "image_url", "file_id"}}
+        for part in parts_of(item)
+    ]
     rest = {
-        k: v for k, v in item.items() if k in {"role", "name", "arguments", "call_id", "output", "encrypted_content"}
+        k: v
+        for k, v in item.items()
+        if k in {"role", "name", "arguments", "call_id", "output", "encrypted_content"}
     }
     return compact_json([item["type"], rest, parts])

@@ -59,8 +59,15 @@ class OpenAIServer(Loopback):
 
     def chat_model(self, **options: Any) -> ChatOpenAI:
         """Return the real client on the Responses API, pointed at this server, without retries."""
-        settings = {"model": "gpt-test", "api_key": "x", "base_url": f"{self.url}/v1", "max_retries": 0}
-        return ChatOpenAI(**settings | {"use_responses_api": True, "stream_usage": True} | options)
+        settings = {
+            "model": "gpt-test",
+            "api_key": "x",
+            "base_url": f"{self.url}/v1",
+            "max_retries": 0,
+        }
+        return ChatOpenAI(
+            **settings | {"use_responses_api": True, "stream_usage": True} | options
+        )
 
     def answer(self, call: Call) -> Answer:
         """Answer one request by the rules."""
@@ -69,7 +76,10 @@ class OpenAIServer(Loopback):
             raise RefusalError(f"not found: {call.path}", status=404)
         items = [*self._chain(body), *rules.items_of(body)]
         if self.cache == "automatic" and any(map(rules.is_marked, items)):
-            raise RefusalError("Unknown parameter: 'prompt_cache_breakpoint'.", code="unknown_parameter")
+            raise RefusalError(
+                "Unknown parameter: 'prompt_cache_breakpoint'.",
+                code="unknown_parameter",
+            )
         rules.check(items, self._vault)
         if call.path.endswith("/compact"):
             return self._compact(body, items)
@@ -81,12 +91,18 @@ class OpenAIServer(Loopback):
         seen = self._fitted(body, seen)
         use = self._bill(body, seen)
         output, cut = self._output(body, seen)
-        reply = self._response(body, [*head, *output], _usage(use, sum(map(self._size, output))), cut=cut)
+        reply = self._response(
+            body, [*head, *output], _usage(use, sum(map(self._size, output))), cut=cut
+        )
         if body.get("store") is not False:
             self.stored[reply["id"]] = [*items, *head, *output]
             self._vault.stored.update(item["id"] for item in (*head, *output))
         tokens = use.read + use.fresh + use.written_5m
-        return Answer(body=reply, tokens=tokens, events=_events(reply) if body.get("stream") else None)
+        return Answer(
+            body=reply,
+            tokens=tokens,
+            events=_events(reply) if body.get("stream") else None,
+        )
 
     def error_body(self, refusal: RefusalError) -> dict[str, Any]:
         """Write a refusal as the API does."""
@@ -98,16 +114,26 @@ class OpenAIServer(Loopback):
         previous = body.get("previous_response_id")
         if previous and previous not in self.stored:
             text = f"Previous response with id '{previous}' not found."
-            raise RefusalError(text, code="previous_response_not_found", param="previous_response_id")
+            raise RefusalError(
+                text, code="previous_response_not_found", param="previous_response_id"
+            )
         return self.stored[previous] if previous else []
 
     def _fitted(self, body: Item, seen: list[Item]) -> list[Item]:
         """Drop items from the beginning where the request allows it (docstring of `truncation` in the SDK)."""
-        while (size := rules.prompt_tokens(body, seen, self._vault)) > self.context_window:
-            shorter = rules.without_oldest(seen) if body.get("truncation") == "auto" else None
+        while (
+            size := rules.prompt_tokens(body, seen, self._vault)
+        ) > self.context_window:
+            shorter = (
+                rules.without_oldest(seen) if body.get("truncation") == "auto" else None
+            )
             if shorter is None:
                 text = "Your input exceeds the context window of this model. Please adjust your input and try again."
-                raise RefusalError(f"{text} ({size} tokens)", code="context_length_exceeded", param="input")
+                raise RefusalError(
+                    f"{text} ({size} tokens)",
+                    code="context_length_exceeded",
+                    param="input",
+                )
             seen = shorter
         return seen
 
@@ -118,30 +144,54 @@ class OpenAIServer(Loopback):
         users = [self._retained(item) for item in seen if item.get("role") == "user"]
         output = [*users, self._seal_compaction(retained=users)]
         self._vault.stored.update(item["id"] for item in users)
-        head = {"id": self._id("resp"), "object": "response.compaction", "created_at": 0}
+        head = {
+            "id": self._id("resp"),
+            "object": "response.compaction",
+            "created_at": 0,
+        }
         usage = _usage(use, text_tokens(self.summary))
-        return Answer(body={**head, "output": output, "usage": usage}, tokens=usage["input_tokens"])
+        return Answer(
+            body={**head, "output": output, "usage": usage},
+            tokens=usage["input_tokens"],
+        )
 
     def _retained(self, item: Item) -> Item:
-        head = {"type": "message", "id": self._id("msg"), "role": "user", "status": "completed"}
-        return {**head, "content": [{"type": "input_text"} | part for part in rules.parts_of(item)]}
+        head = {
+            "type": "message",
+            "id": self._id("msg"),
+            "role": "user",
+            "status": "completed",
+        }
+        return {
+            **head,
+            "content": [{"type": "input_text"} | part for part in rules.parts_of(item)],
+        }
 
     def _bill(self, body: Item, seen: list[Item]) -> CacheUse:
         scope = f"{body['model']} {body.get('prompt_cache_key')}"
         if self.cache == "breakpoints":
-            blocks = rules.prompt_blocks(body, rules.marked(body, seen), self._vault, ttl_seconds=HALF_HOUR)
+            blocks = rules.prompt_blocks(
+                body, rules.marked(body, seen), self._vault, ttl_seconds=HALF_HOUR
+            )
             return self._cache.bill(blocks, scope=scope, look_back=FROM_THE_START)
         ttl = ONE_DAY if body.get("prompt_cache_retention") == "24h" else FIVE_MINUTES
-        return self._cache.bill_steps(rules.prompt_blocks(body, seen, self._vault), scope=scope, ttl_seconds=ttl)
+        return self._cache.bill_steps(
+            rules.prompt_blocks(body, seen, self._vault), scope=scope, ttl_seconds=ttl
+        )
 
     def _output(self, body: Item, seen: list[Item]) -> tuple[list[Item], bool]:
         """Return the items of the scripted model, cut to `max_output_tokens`, and whether they were cut."""
         written = self.policy({**body, "input": seen})
-        parts = [{"type": "text", "text": written}] if isinstance(written, str) else written
+        parts = (
+            [{"type": "text", "text": written}] if isinstance(written, str) else written
+        )
         limit = body.get("max_output_tokens")
         last, cut = parts[-1], False
         if limit and last["type"] == "text" and text_tokens(last["text"]) > limit:
-            parts, cut = [*parts[:-1], {"type": "text", "text": head_text(last["text"], limit)}], True
+            parts, cut = (
+                [*parts[:-1], {"type": "text", "text": head_text(last["text"], limit)}],
+                True,
+            )
         output = [self._item(part, body) for part in parts]
         self._vault.remember(output)
         return output, cut
@@ -149,11 +199,24 @@ class OpenAIServer(Loopback):
     def _item(self, part: Item, body: Item) -> Item:
         if part["type"] == "text":
             content = [{"type": "output_text", "text": part["text"], "annotations": []}]
-            head = {"type": "message", "id": self._id("msg"), "role": "assistant", "status": "completed"}
+            head = {
+                "type": "message",
+                "id": self._id("msg"),
+                "role": "assistant",
+                "status": "completed",
+            }
             return {**head, "content": content}
         if part["type"] == "function_call":
-            text = part["arguments"] if isinstance(part["arguments"], str) else json.dumps(part["arguments"])
-            names = {"id": self._id("fc"), "call_id": self._id("call"), "status": "completed"}
+            text = (
+                part["arguments"]
+                if isinstance(part["arguments"], str)
+                else json.dumps(part["arguments"])
+            )
+            names = {
+                "id": self._id("fc"),
+                "call_id": self._id("call"),
+                "status": "completed",
+            }
             return {**names, **part, "arguments": text}
         if part["type"] == "reasoning":
             item = {"type": "reasoning", "id": self._id("rs"), "summary": []}
@@ -164,16 +227,33 @@ class OpenAIServer(Loopback):
         return {"id": self._id("item"), **part}
 
     def _seal_compaction(self, *, retained: list[Item]) -> Item:
-        item = {"type": "compaction", "id": self._id("cmp"), "encrypted_content": self._seal(self.summary)}
+        item = {
+            "type": "compaction",
+            "id": self._id("cmp"),
+            "encrypted_content": self._seal(self.summary),
+        }
         self._vault.hidden[item["encrypted_content"]] = self.summary
-        self._vault.retained[item["encrypted_content"]] = {rules.identity(each) for each in retained}
+        self._vault.retained[item["encrypted_content"]] = {
+            rules.identity(each) for each in retained
+        }
         return item
 
-    def _response(self, body: Item, output: list[Item], usage: Item, *, cut: bool) -> Item:
-        head = {"id": self._id("resp"), "object": "response", "created_at": 0, "model": body["model"]}
+    def _response(
+        self, body: Item, output: list[Item], usage: Item, *, cut: bool
+    ) -> Item:
+        head = {
+            "id": self._id("resp"),
+            "object": "response",
+            "created_at": 0,
+            "model": body["model"],
+        }
         settings = {"parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
         why = {"reason": "max_output_tokens"} if cut else None
-        status = {"status": "incomplete" if cut else "completed", "incomplete_details": why, "error": None}
+        status = {
+            "status": "incomplete" if cut else "completed",
+            "incomplete_details": why,
+            "error": None,
+        }
         return {**head, **settings, **status, "output": output, "usage": usage}
 
     def _size(self, item: Item) -> int:
@@ -183,14 +263,19 @@ class OpenAIServer(Loopback):
         return f"{kind}_{next(self._numbers)}"
 
     def _seal(self, text: str) -> str:
-        return base64.b64encode(hashlib.sha256(f"{next(self._numbers)} {text}".encode()).digest()).decode()
+        return base64.b64encode(
+            hashlib.sha256(f"{next(self._numbers)} {text}".encode()).digest()
+        ).decode()
 
 
 def _usage(use: CacheUse, output: int) -> Item:
     size = use.read + use.fresh + use.written_5m
     return {
         "input_tokens": size,
-        "input_tokens_details": {"cached_tokens": use.read, "cache_write_tokens": use.written_5m},
+        "input_tokens_details": {
+            "cached_tokens": use.read,
+            "cache_write_tokens": use.written_5m,
+        },
         "output_tokens": output,
         "output_tokens_details": {"reasoning_tokens": 0},
         "total_tokens": size + output,
@@ -199,25 +284,46 @@ def _usage(use: CacheUse, output: int) -> Item:
 
 def _events(reply: Item) -> Iterator[Item]:
     """Source: https://developers.openai.com/api/docs/guides/streaming-responses."""
-    opened = {**reply, "output": [], "usage": None, "status": "in_progress", "incomplete_details": None}
+    opened = {
+        **reply,
+        "output": [],
+        "usage": None,
+        "status": "in_progress",
+        "incomplete_details": None,
+    }
     events: list[Item] = [{"type": "response.created", "response": opened}]
     for index, item in enumerate(reply["output"]):
-        begun = {key: value for key, value in item.items() if key != "encrypted_content"}
+        begun = {
+            key: value for key, value in item.items() if key != "encrypted_content"
+        }
         begun |= {"content": []} if item["type"] == "message" else {}
         begun |= {"arguments": ""} if item["type"] == "function_call" else {}
         begun |= {"encrypted_content": ""} if item["type"] == "compaction" else {}
         where = {"output_index": index, "item_id": item["id"]}
-        events.append({"type": "response.output_item.added", "output_index": index, "item": begun})
+        events.append(
+            {"type": "response.output_item.added", "output_index": index, "item": begun}
+        )
         if item["type"] == "message":
             text = item["content"][0]["text"]
             place = {**where, "content_index": 0, "logprobs": []}
-            pieces = [f"{word} " for word in text.split(" ")[:-1]] + text.split(" ")[-1:]
-            events += [{"type": "response.output_text.delta", **place, "delta": piece} for piece in pieces]
+            pieces = [f"{word} " for word in text.split(" ")[:-1]] + text.split(" ")[
+                -1:
+            ]
+            events += [
+                {"type": "response.output_text.delta", **place, "delta": piece}
+                for piece in pieces
+            ]
             events.append({"type": "response.output_text.done", **place, "text": text})
         if item["type"] == "function_call":
-            delta = {"type": "response.function_call_arguments.delta", **where, "delta": item["arguments"]}
+            delta = {
+                "type": "response.function_call_arguments.delta",
+                **where,
+                "delta": item["arguments"],
+            }
             events.append(delta)
-        events.append({"type": "response.output_item.done", "output_index": index, "item": item})
+        events.append(
+            {"type": "response.output_item.done", "output_index": index, "item": item}
+        )
     events.append({"type": f"response.{reply['status']}", "response": reply})
     for number, event in enumerate(events):
         yield {**event, "sequence_number": number}

@@ -12,14 +12,31 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 ENCODING = "o200k_base"
-MESSAGE_FRAME_TOKENS = 4  # role and separators around each message in the OpenAI chat format
+MESSAGE_FRAME_TOKENS = (
+    4  # role and separators around each message in the OpenAI chat format
+)
 REPLY_PRIMER_TOKENS = 3  # the opening of the answer, once per request
 TOOL_FRAME_TOKENS = 8  # what wraps one function definition beside its JSON
-MEDIA_TOKENS = 258  # what Gemini bills for a small image; never the length of its base64 text
-MEDIA_KEYS = frozenset({"image_url", "source", "data", "base64", "inline_data", "input_audio", "file", "url"})
+MEDIA_TOKENS = (
+    258  # what Gemini bills for a small image; never the length of its base64 text
+)
+MEDIA_KEYS = frozenset(
+    {
+        "image_url",
+        "source",
+        "data",
+        "base64",
+        "inline_data",
+        "input_audio",
+        "file",
+        "url",
+    }
+)
 
 
-def exact_count(messages: Sequence[BaseMessage], tools: Sequence[Any] | None = None) -> int:
+def exact_count(
+    messages: Sequence[BaseMessage], tools: Sequence[Any] | None = None
+) -> int:
     """Return the input tokens of a chat request: text, tool calls, results, framing, and tools as compact JSON."""
     framed = sum(MESSAGE_FRAME_TOKENS + message_tokens(message) for message in messages)
     return framed + REPLY_PRIMER_TOKENS + tool_tokens(tools or ())
@@ -55,7 +72,10 @@ def message_tokens(message: BaseMessage) -> int:
     """Return the tokens of one message without its frame."""
     tokens = sum(_block_tokens(block) for block in _blocks(message.content))
     if isinstance(message, AIMessage):
-        tokens += sum(text_tokens(call["name"]) + json_tokens(call["args"]) for call in message.tool_calls)
+        tokens += sum(
+            text_tokens(call["name"]) + json_tokens(call["args"])
+            for call in message.tool_calls
+        )
     if isinstance(message, ToolMessage):
         tokens += text_tokens(message.tool_call_id)
     return tokens
@@ -73,7 +93,11 @@ def _blocks(content: Any) -> list[Any]:
 def _block_tokens(block: Any) -> int:
     if isinstance(block, str):
         return text_tokens(block)
-    if not isinstance(block, dict) or block.get("type") in {"tool_use", "tool_call", "function_call"}:
+    if not isinstance(block, dict) or block.get("type") in {
+        "tool_use",
+        "tool_call",
+        "function_call",
+    }:
         return 0  # counted once, from `tool_calls`
     if isinstance(block.get("text"), str):
         return text_tokens(block["text"])

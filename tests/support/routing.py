@@ -23,9 +23,14 @@ from support.fakes import ScriptedChatModel, SdkError, exact_count
 ANSWER_SHARE = 0.25  # of a window, kept for the answer where nobody says otherwise
 
 
-def likely(chances: Mapping[str, float] | None = None, config: RoutingConfig | None = None) -> dict[str, Any]:
+def likely(
+    chances: Mapping[str, float] | None = None, config: RoutingConfig | None = None
+) -> dict[str, Any]:
     """Return what has a router take the candidate that is given the most, by default the dearest."""
-    settings = {"complexity": "high", **(config.model_dump(exclude_defaults=True) if config else {})}
+    settings = {
+        "complexity": "high",
+        **(config.model_dump(exclude_defaults=True) if config else {}),
+    }
     return {"strengths": chances, "config": RoutingConfig(**settings)}
 
 
@@ -49,7 +54,9 @@ class TableRegistry:
 class BreakingChatModel(ScriptedChatModel):
     """Streams two chunks, then its connection breaks."""
 
-    def _stream(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> Iterator[ChatGenerationChunk]:
+    def _stream(
+        self, messages: list[BaseMessage], *args: Any, **kwargs: Any
+    ) -> Iterator[ChatGenerationChunk]:
         self._answered(messages, {})
         yield ChatGenerationChunk(message=AIMessageChunk("half an "))
         yield ChatGenerationChunk(message=AIMessageChunk("ans"))
@@ -61,7 +68,9 @@ def exact(messages: Iterable[BaseMessage], tools: Sequence[Any] | None = None) -
     return exact_count(list(messages), tools=tools)
 
 
-def info(name: str, window: int | None, price: str | None = None, **values: Any) -> ModelInfo:
+def info(
+    name: str, window: int | None, price: str | None = None, **values: Any
+) -> ModelInfo:
     """Return facts with an output price of four times the input price and cached input at a tenth."""
     prices = {}
     if price is not None:
@@ -73,10 +82,20 @@ def info(name: str, window: int | None, price: str | None = None, **values: Any)
     return ModelInfo(name=name, context_window=window, **{**prices, **values})
 
 
-def scripted(name: str, window: int, kind: type[ScriptedChatModel] = ScriptedChatModel, **values: Any) -> Any:
+def scripted(
+    name: str,
+    window: int,
+    kind: type[ScriptedChatModel] = ScriptedChatModel,
+    **values: Any,
+) -> Any:
     """Return a scripted model of a window that it states and enforces."""
     limit = values.pop("input_limit", int(window * (1 - ANSWER_SHARE)))
-    return kind(model_name=name, input_limit=limit, profile={"max_input_tokens": window}, **values)
+    return kind(
+        model_name=name,
+        input_limit=limit,
+        profile={"max_input_tokens": window},
+        **values,
+    )
 
 
 def answered(model: Any, text: Any, how: str) -> Any:
@@ -89,25 +108,35 @@ def answered(model: Any, text: Any, how: str) -> Any:
         return model.invoke(text)
     if how == "ainvoke":
         return asyncio.run(model.ainvoke(text))
-    return add_ai_message_chunks(*model.stream(text)) if how == "stream" else asyncio.run(astreamed())
+    return (
+        add_ai_message_chunks(*model.stream(text))
+        if how == "stream"
+        else asyncio.run(astreamed())
+    )
 
 
 every_way = pytest.mark.parametrize("how", ["invoke", "ainvoke", "stream", "astream"])
 
 
-def router(*models: BaseChatModel, prices: Mapping[str, str] | None = None, **options: Any) -> ModelRouter:
+def router(
+    *models: BaseChatModel, prices: Mapping[str, str] | None = None, **options: Any
+) -> ModelRouter:
     """Return a router over models whose windows are those they state; later models are dearer unless told."""
     known = {}
     for rank, model in enumerate(models):
         name, window = model_name(model), (model.profile or {}).get("max_input_tokens")
         known[name] = info(name, window, (prices or {}).get(name, str(rank + 1)))
     chances, config = options.pop("chances", None), options.pop("config", None)
-    return ModelRouter(list(models), TableRegistry(known), **likely(chances, config), **options)
+    return ModelRouter(
+        list(models), TableRegistry(known), **likely(chances, config), **options
+    )
 
 
 def failing(status: int, text: str, **values: Any) -> Callable[[], Exception]:
     """Return what makes an error of a provider, anew for each call."""
-    return lambda: SdkError(f"Error code: {status} - {text}", status_code=status, **values)
+    return lambda: SdkError(
+        f"Error code: {status} - {text}", status_code=status, **values
+    )
 
 
 busy = failing(429, "rate limit reached for requests per minute")

@@ -24,14 +24,20 @@ PROMPT = "You are a careful assistant."
 @tool
 def read(words: int, call_id: Annotated[str, InjectedToolCallId]) -> ToolMessage:
     """Read some words."""
-    return ToolMessage(WORD * words, tool_call_id=call_id, id=f"result of {call_id}", name="read")
+    return ToolMessage(
+        WORD * words, tool_call_id=call_id, id=f"result of {call_id}", name="read"
+    )
 
 
 class Numbered(ScriptedChatModel):
     """A model whose answers have ids that do not differ from run to run."""
 
     def _metered(self, answer: AIMessage, tokens: int) -> AIMessage:
-        return super()._metered(answer, tokens).model_copy(update={"id": f"answer {len(self.requests)}"})
+        return (
+            super()
+            ._metered(answer, tokens)
+            .model_copy(update={"id": f"answer {len(self.requests)}"})
+        )
 
 
 def digest(messages: list[Any]) -> str:
@@ -63,21 +69,35 @@ class Scenario:
         calls, answers = 0, []
         for _, steps, words in self.turns:
             for step in steps:
-                made = [{"name": "read", "args": {"words": n}, "id": f"c{calls + i}"} for i, n in enumerate(step)]
+                made = [
+                    {"name": "read", "args": {"words": n}, "id": f"c{calls + i}"}
+                    for i, n in enumerate(step)
+                ]
                 answers.append(AIMessage("", tool_calls=made))
                 calls += len(step)
             answers.append(AIMessage(f"done {WORD * words}"))
-        return Numbered(policy=script(*answers), input_limit=self.window, profile={"max_input_tokens": self.window})
+        return Numbered(
+            policy=script(*answers),
+            input_limit=self.window,
+            profile={"max_input_tokens": self.window},
+        )
 
     def agent(self, adapter: str, model: Numbered, **stores: Any) -> Any:
         """Return an agent; on the nodes with an engine of its own where the test has to bring the jobs."""
         config = ContextConfig(summarize=self.mode, keep=self.keep, output_reserve=0)
-        options = {"config": config, "summarizer": digest if self.has_summarizer else None}
+        options = {
+            "config": config,
+            "summarizer": digest if self.has_summarizer else None,
+        }
         if self.mode == "background" and adapter == "nodes":
             engine = ContextEngine(limits=model, jobs=Prompt(), **options)
-            return chat_on(engine, model.bind_tools([read]), tools=[read], prompt=PROMPT, **stores)
+            return chat_on(
+                engine, model.bind_tools([read]), tools=[read], prompt=PROMPT, **stores
+            )
         options |= {"jobs": Prompt()} if self.mode == "background" else {}
-        return agent_on(adapter, model, [read], system_prompt=PROMPT, **options, **stores)
+        return agent_on(
+            adapter, model, [read], system_prompt=PROMPT, **options, **stores
+        )
 
 
 WORDS = st.sampled_from((1, 10, 60, 150, 400))
@@ -91,22 +111,41 @@ SCENARIOS = st.builds(
     keep=st.sampled_from((0.2, 0.5, 0.8)),
 )
 LONG_ONE = Scenario(
-    window=1500, turns=[(60, [[60, 60], [150]], 60)] * 8, mode="background", has_summarizer=True, keep=0.5
+    window=1500,
+    turns=[(60, [[60, 60], [150]], 60)] * 8,
+    mode="background",
+    has_summarizer=True,
+    keep=0.5,
 )
 
 
-async def play(scenario: Scenario, adapter: str, is_async: bool, **options: Any) -> tuple[Any, ...]:
+async def play(
+    scenario: Scenario, adapter: str, is_async: bool, **options: Any
+) -> tuple[Any, ...]:
     """Run the conversation; return the agent, the model, what was sent, and the error that ended it."""
     model = scenario.model()
     agent, error = scenario.agent(adapter, model, **options), ""
     for number, (words, _, _) in enumerate(scenario.turns):
-        question = {"messages": [HumanMessage(f"question {number} {WORD * words}", id=f"q{number}")]}
+        question = {
+            "messages": [
+                HumanMessage(f"question {number} {WORD * words}", id=f"q{number}")
+            ]
+        }
         try:
-            await agent.ainvoke(question, THREAD) if is_async else agent.invoke(question, THREAD)
+            await agent.ainvoke(question, THREAD) if is_async else agent.invoke(
+                question, THREAD
+            )
         except (BudgetExceededError, ContextOverflowError) as refusal:
             error = repr(refusal)
             break
-    return agent, [([*map(plain, request.messages)], request.tools) for request in model.requests], error
+    return (
+        agent,
+        [
+            ([*map(plain, request.messages)], request.tools)
+            for request in model.requests
+        ],
+        error,
+    )
 
 
 def plain(message: Any) -> Any:

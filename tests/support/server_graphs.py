@@ -38,9 +38,21 @@ class TellingModel(BaseChatModel):
         return self
 
     def _generate(self, messages, stop=None, run_manager=None, **_):
-        asked = sum("Question" in message.text for message in messages if isinstance(message, HumanMessage))
-        found = " ".join(word for word in (FORGED, SUMMARY) if any(word in message.text for message in messages))
-        return ChatResult(generations=[ChatGeneration(message=AIMessage(f"{asked} {found}{' fine' * 20}"))])
+        asked = sum(
+            "Question" in message.text
+            for message in messages
+            if isinstance(message, HumanMessage)
+        )
+        found = " ".join(
+            word
+            for word in (FORGED, SUMMARY)
+            if any(word in message.text for message in messages)
+        )
+        return ChatResult(
+            generations=[
+                ChatGeneration(message=AIMessage(f"{asked} {found}{' fine' * 20}"))
+            ]
+        )
 
 
 async def summarize(messages):
@@ -53,7 +65,9 @@ SINKS = [HistorySink(Path(tempfile.mkdtemp()) / "history.db"), MemorySink()]
 
 def nodes_graph():
     builder = StateGraph(ContextState)
-    nodes = ContextNodes(ContextEngine(LIMITS, config=CONFIG, summarizer=summarize, sinks=SINKS))
+    nodes = ContextNodes(
+        ContextEngine(LIMITS, config=CONFIG, summarizer=summarize, sinks=SINKS)
+    )
     add_context_nodes(builder, nodes, model_node="agent", model=TellingModel())
     builder.add_edge(START, "budget_check")
     builder.add_edge("agent", "maybe_summarize")
@@ -61,9 +75,15 @@ def nodes_graph():
 
 
 by_nodes = nodes_graph()
-ready = create_context_agent(TellingModel(), [], limits=LIMITS, config=CONFIG, summarizer=summarize, sinks=SINKS)
+ready = create_context_agent(
+    TellingModel(), [], limits=LIMITS, config=CONFIG, summarizer=summarize, sinks=SINKS
+)
 by_middleware = create_agent(
     TellingModel(),
     [],
-    middleware=[ContextWindowMiddleware(limits=LIMITS, config=CONFIG, summarizer=summarize, sinks=SINKS)],
+    middleware=[
+        ContextWindowMiddleware(
+            limits=LIMITS, config=CONFIG, summarizer=summarize, sinks=SINKS
+        )
+    ],
 )

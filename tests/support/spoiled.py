@@ -67,17 +67,23 @@ class Store(InMemoryStore):
 def engine_of(writer, jobs=None, *, window=WINDOW, **config):
     settings = ContextConfig(**{"output_reserve": 0, "pin_first_user": False, **config})
     limits = ModelLimits(context_window=window)
-    return ContextEngine(limits, exact_count, writer, settings, jobs=jobs or SummaryJobs())
+    return ContextEngine(
+        limits, exact_count, writer, settings, jobs=jobs or SummaryJobs()
+    )
 
 
 class Chat:
     """A conversation on the nodes, one question and answer at a time."""
 
-    def __init__(self, writer, *, jobs=None, window=WINDOW, store=None, saver=None, **config):
+    def __init__(
+        self, writer, *, jobs=None, window=WINDOW, store=None, saver=None, **config
+    ):
         self.jobs = jobs or SummaryJobs()
         self.model = ScriptedChatModel(input_limit=window)
         engine = engine_of(writer, self.jobs, window=window, **config)
-        self.graph = chat_on(engine, self.model, checkpointer=saver or InMemorySaver(), store=store)
+        self.graph = chat_on(
+            engine, self.model, checkpointer=saver or InMemorySaver(), store=store
+        )
 
     @property
     def state(self):
@@ -94,7 +100,12 @@ class Chat:
         return [event["type"].removeprefix("context.") for event in events]
 
     async def heard(self):
-        return [event async for event in self.graph.astream(self.question, THREAD, stream_mode="custom")]
+        return [
+            event
+            async for event in self.graph.astream(
+                self.question, THREAD, stream_mode="custom"
+            )
+        ]
 
     @property
     def question(self):
@@ -111,24 +122,40 @@ class Chat:
     @property
     def left(self):
         """How many messages the record counts."""
-        return (self.state.get("context_record") or {}).get("left", {}).get("messages", 0)
+        return (
+            (self.state.get("context_record") or {}).get("left", {}).get("messages", 0)
+        )
 
     @property
     def account(self):
         """What the last request says of messages that left."""
-        return next((m.content for m in self.model.requests[-1].messages if m.id == RECORD_ID), "")
+        return next(
+            (m.content for m in self.model.requests[-1].messages if m.id == RECORD_ID),
+            "",
+        )
 
     @property
     def refusals(self):
-        return [r.refused for r in self.model.requests if r.refused or request_faults(list(r.messages))]
+        return [
+            r.refused
+            for r in self.model.requests
+            if r.refused or request_faults(list(r.messages))
+        ]
 
     def check(self, turns):
         """Every turn was answered, every request was valid and held its question, no message is gone."""
-        state, requests = self.state, [list(request.messages) for request in self.model.requests]
+        state, requests = (
+            self.state,
+            [list(request.messages) for request in self.model.requests],
+        )
         assert [request.refused for request in self.model.requests] == [False] * turns
         assert [request_faults(request) for request in requests] == [[]] * turns
-        assert [request[-1].content for request in requests] == [f"question {n} {WORDS}" for n in range(turns)]
-        assert [m.content for m in state["messages"][::2]] == [f"question {n} {WORDS}" for n in range(turns)]
+        assert [request[-1].content for request in requests] == [
+            f"question {n} {WORDS}" for n in range(turns)
+        ]
+        assert [m.content for m in state["messages"][::2]] == [
+            f"question {n} {WORDS}" for n in range(turns)
+        ]
         assert len(state["messages"]) == 2 * turns
         check_record(state)
 
@@ -136,10 +163,16 @@ class Chat:
 def check_record(state):
     """What is no longer shown is counted, whether a summary covers it or not, and all of it was said by somebody."""
     left = state["messages"][: state["context_view"]["start"].get("index", 0)]
-    left = [message for message in left if message.id not in dict(state["context_view"]["pinned"])]
+    left = [
+        message
+        for message in left
+        if message.id not in dict(state["context_view"]["pinned"])
+    ]
     counts = state["context_record"]["left"]
     assert counts["messages"] == len(left)
-    assert {line[2] for line in state["context_record"]["lines"]} <= {message.id for message in left}
+    assert {line[2] for line in state["context_record"]["lines"]} <= {
+        message.id for message in left
+    }
 
 
 def flow_of(writer, **options):
@@ -148,15 +181,27 @@ def flow_of(writer, **options):
 
 def pairs(count, words=WORDS, first=0):
     numbers = range(first, first + count)
-    said = [(HumanMessage(f"q{n} {words}", id=f"q{n}"), AIMessage(f"a{n} {words}", id=f"a{n}")) for n in numbers]
-    return [*(m for pair in said for m in pair), HumanMessage("go on", id=f"last{first + count}")]
+    said = [
+        (
+            HumanMessage(f"q{n} {words}", id=f"q{n}"),
+            AIMessage(f"a{n} {words}", id=f"a{n}"),
+        )
+        for n in numbers
+    ]
+    return [
+        *(m for pair in said for m in pair),
+        HumanMessage("go on", id=f"last{first + count}"),
+    ]
 
 
 def results(count):
     calls = [{"name": "read", "args": {"n": n}, "id": f"c{n}"} for n in range(count)]
     return [
         AIMessage("", id="calls", tool_calls=calls),
-        *(ToolMessage(WORDS * 3, id=f"t{n}", tool_call_id=f"c{n}") for n in range(count)),
+        *(
+            ToolMessage(WORDS * 3, id=f"t{n}", tool_call_id=f"c{n}")
+            for n in range(count)
+        ),
     ]
 
 
@@ -165,7 +210,11 @@ def steps(count):
         message
         for n in range(count)
         for message in (
-            AIMessage("", id=f"a{n}", tool_calls=[{"name": "read", "args": {"n": n}, "id": f"c{n}"}]),
+            AIMessage(
+                "",
+                id=f"a{n}",
+                tool_calls=[{"name": "read", "args": {"n": n}, "id": f"c{n}"}],
+            ),
             ToolMessage(f"result {n} {WORDS}", id=f"t{n}", tool_call_id=f"c{n}"),
         )
     ]

@@ -14,7 +14,12 @@ class Steps:
         self.choices = Choices(reporter=engine.reporter)
 
     def step(self, state, place=NOWHERE):
-        return AgentStep(state, CallSetup(engine=self.engine, choices=self.choices, **self.setup, place=place))
+        return AgentStep(
+            state,
+            CallSetup(
+                engine=self.engine, choices=self.choices, **self.setup, place=place
+            ),
+        )
 
     def check(self, state, place=NOWHERE):
         run((step := self.step(state, place)).check())

@@ -19,7 +19,12 @@ from langchain_ctxwin.observe import (
 NOON = 1_893_499_200.0  # of the first day of 2030
 ABOUT = {"thread": "a", "model": "small", "time": NOON}
 OTHER = {"thread": "b", "model": "large"}
-CHOICE = {"model": "small", "reason": "cheapest: $0.01", "rejected": {"large": "dearer"}, "fallbacks": []}
+CHOICE = {
+    "model": "small",
+    "reason": "cheapest: $0.01",
+    "rejected": {"large": "dearer"},
+    "fallbacks": [],
+}
 ROUTE = RouteEvent(**ABOUT, reason="cheapest: $0.01", route=CHOICE)
 STEP = StepEvent(
     **ABOUT,
@@ -70,12 +75,16 @@ COMPACTION = CompactionEvent(
     left_results=4,
 )
 RECOVERY = OverflowEvent(**ABOUT, attempt=2, stated_limit=1_000)
-REFUSAL = OverflowEvent(**OTHER, reason="BudgetExceededError", total_tokens=1_100, input_limit=1_000)
+REFUSAL = OverflowEvent(
+    **OTHER, reason="BudgetExceededError", total_tokens=1_100, input_limit=1_000
+)
 EVENTS = [
     ROUTE,
     STEP,
     COMPACTION,
-    CompactionEvent(**ABOUT, kind="force", tokens_before=800, tokens_after=200, duration_seconds=0.1),
+    CompactionEvent(
+        **ABOUT, kind="force", tokens_before=800, tokens_after=200, duration_seconds=0.1
+    ),
     CacheMissEvent(**ABOUT, changed="messages", missed_tokens=4_000, is_compacted=True),
     CacheMissEvent(**ABOUT, changed="messages", missed_tokens=1_000, is_stated=True),
     RECOVERY,
@@ -84,12 +93,37 @@ EVENTS = [
     REFUSAL,
     NoticeEvent(**OTHER, notice="usage_ignored", about={"reason": "far off"}),
     SummaryEvent(thread="a", status="started", key="k", messages=3),
-    SummaryEvent(thread="a", status="ready", calls=2, input_tokens=500, output_tokens=80, cost=Decimal("0.01")),
-    ToolResultEvent(**ABOUT, tool="read", tokens=500, shown_tokens=100, is_oversized=True, is_reduced=True),
+    SummaryEvent(
+        thread="a",
+        status="ready",
+        calls=2,
+        input_tokens=500,
+        output_tokens=80,
+        cost=Decimal("0.01"),
+    ),
+    ToolResultEvent(
+        **ABOUT,
+        tool="read",
+        tokens=500,
+        shown_tokens=100,
+        is_oversized=True,
+        is_reduced=True,
+    ),
     ToolResultEvent(**ABOUT, tool="read", tokens=40),
-    AlertEvent(alert="accuracy", value=0.7, threshold=0.85, time=NOON, detail="of 20 requests"),
-    AlertEvent(alert="accuracy", value=0.9, threshold=0.85, time=NOON + 86_400, is_cleared=True),
-    ModelChangeEvent(model="small", field="input_price", before="1", after="2", source="catalog", time=NOON),
+    AlertEvent(
+        alert="accuracy", value=0.7, threshold=0.85, time=NOON, detail="of 20 requests"
+    ),
+    AlertEvent(
+        alert="accuracy", value=0.9, threshold=0.85, time=NOON + 86_400, is_cleared=True
+    ),
+    ModelChangeEvent(
+        model="small",
+        field="input_price",
+        before="1",
+        after="2",
+        source="catalog",
+        time=NOON,
+    ),
 ]
 """What happened in two days."""
 
@@ -100,10 +134,16 @@ EVERY = [
     SummaryEvent(**ABOUT, status="refused"),
     replace(STEP, answer_id="4", route={**CHOICE, "fallbacks": ["tiny: TimeoutError"]}),
     RouteEvent(**ABOUT, before="small", reason="compacts"),
-    NoticeEvent(**ABOUT, notice="tools_chosen", about={"added": ["search"], "tokens": 50}),
+    NoticeEvent(
+        **ABOUT, notice="tools_chosen", about={"added": ["search"], "tokens": 50}
+    ),
     NoticeEvent(**ABOUT, notice="session_mended", about={"fault": "context_view"}),
     NoticeEvent(**ABOUT, notice="calibration_reset"),
-    NoticeEvent(**ABOUT, notice="compaction_undone", about={"tokens_before": 90, "tokens_after": 200}),
+    NoticeEvent(
+        **ABOUT,
+        notice="compaction_undone",
+        about={"tokens_before": 90, "tokens_after": 200},
+    ),
     NoticeEvent(**ABOUT, notice="compaction_stopped"),
 ]
 """These, and all other types and names of events."""

@@ -32,7 +32,9 @@ def call(name: str, call_id: str = "c1", **args: Any) -> dict[str, Any]:
     return {"name": name, "args": args, "id": call_id, "type": "tool_call"}
 
 
-def wired(wiring: str, guard: Any, tools: Sequence[Any], *answers: Any, **options: Any) -> Any:
+def wired(
+    wiring: str, guard: Any, tools: Sequence[Any], *answers: Any, **options: Any
+) -> Any:
     """Compile a graph that runs tools under a guard; `answers` are the model's, where there is one."""
     if wiring in NODES:
         return _node_graph(wiring, guard, tools, **options)
@@ -55,9 +57,20 @@ def results(
     """Return the messages that answer the calls of one step."""
     asking = AIMessage("", tool_calls=list(calls))
     graph = wired(wiring, guard, tools, asking, **options)
-    given = {"messages": [HumanMessage("What is there?"), *([asking] if wiring in NODES else [])]}
-    state = asyncio.run(graph.ainvoke(given, config)) if is_async else graph.invoke(given, config)
-    return [message for message in state["messages"] if isinstance(message, ToolMessage)]
+    given = {
+        "messages": [
+            HumanMessage("What is there?"),
+            *([asking] if wiring in NODES else []),
+        ]
+    }
+    state = (
+        asyncio.run(graph.ainvoke(given, config))
+        if is_async
+        else graph.invoke(given, config)
+    )
+    return [
+        message for message in state["messages"] if isinstance(message, ToolMessage)
+    ]
 
 
 def last_cursor(text: str) -> str | None:
@@ -92,7 +105,13 @@ def everything(guard: Any, first: str) -> str:
     return "\n".join(pages(guard, guard.read(cursor, **whole), **whole))
 
 
-def _node_graph(wiring: str, guard: Any, tools: Sequence[Any], state: Any = MessagesState, **options: Any) -> Any:
+def _node_graph(
+    wiring: str,
+    guard: Any,
+    tools: Sequence[Any],
+    state: Any = MessagesState,
+    **options: Any,
+) -> Any:
     node = ToolNode(**_tool_node(wiring, guard, tools), **options.pop("node", {}))
     builder = StateGraph(state)
     builder.add_node("tools", node)

@@ -3,9 +3,18 @@
 
 def definition(name, description="", **fields):
     """Return a definition in OpenAI's form; fields are descriptions of parameters by name."""
-    properties = {field: {"type": "string", "description": text} for field, text in fields.items()}
+    properties = {
+        field: {"type": "string", "description": text} for field, text in fields.items()
+    }
     parameters = {"type": "object", "properties": properties}
-    return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
+    return {
+        "type": "function",
+        "function": {
+            "name": name,
+            "description": description,
+            "parameters": parameters,
+        },
+    }
 
 
 def one_each(messages, *, tools=None):

@@ -24,7 +24,12 @@ from support.stepping import Steps
 
 COUNTER = CharCounter()
 PROMPT = "You are a careful assistant."
-TOOLS = [{"type": "function", "function": {"name": "read", "description": "Reads.", "parameters": {}}}]
+TOOLS = [
+    {
+        "type": "function",
+        "function": {"name": "read", "description": "Reads.", "parameters": {}},
+    }
+]
 FLOOR_TOKENS = 100  # a message at its clamp floor, marker and frame included
 MARKER_TOKENS = 40  # stand for what left: a record without lines, an answer
 SLACK_TOKENS = 8  # the frames of summary and constraints, which the request merges into the system message
@@ -32,7 +37,16 @@ SESSION = (
     *("context_view", "context_record", "context_summary", "context_pending"),
     *("context_counts", "context_guard", "context_report"),
 )
-TEXTS = ("good", "placeholder", "novel", "long", "contradiction", "empty", "none", "raise")
+TEXTS = (
+    "good",
+    "placeholder",
+    "novel",
+    "long",
+    "contradiction",
+    "empty",
+    "none",
+    "raise",
+)
 """What the summarizer writes, or does instead."""
 
 
@@ -80,7 +94,9 @@ class Desk:
         return True
 
     def find(self, key):
-        return self.ended.get(key) or (Job(state="running") if key in self.open else None)
+        return self.ended.get(key) or (
+            Job(state="running") if key in self.open else None
+        )
 
     def cancel(self, key):
         self.open.pop(key, None)
@@ -107,7 +123,9 @@ def tells(content, message):
     if content == message.content:
         return True
     given, whole = text_of(content), text_of(message.content)
-    return len(given) < len(whole) and given.split()[:2] == whole.split()[:2]  # "number 17", of no other message
+    return (
+        len(given) < len(whole) and given.split()[:2] == whole.split()[:2]
+    )  # "number 17", of no other message
 
 
 class Conversation:
@@ -116,7 +134,11 @@ class Conversation:
     def __init__(self, window, *, is_async, has_store, **config):
         self.window, self.is_async = window, is_async
         self.writer = Writer()
-        self.place = RunPlace("t", SummaryStore(InMemoryStore(), "t")) if has_store else RunPlace()
+        self.place = (
+            RunPlace("t", SummaryStore(InMemoryStore(), "t"))
+            if has_store
+            else RunPlace()
+        )
         self.config = ContextConfig(output_reserve=0, **config)
         self.history, self.session, self.previous = [], {}, None
         self.rewritten, self.is_exact = False, True
@@ -128,12 +150,18 @@ class Conversation:
         """Another process: what was being written is lost."""
         self.jobs = Desk()
         self.engine = ContextEngine(
-            ModelLimits(context_window=self.window), COUNTER, self.writer, self.config, jobs=self.jobs
+            ModelLimits(context_window=self.window),
+            COUNTER,
+            self.writer,
+            self.config,
+            jobs=self.jobs,
         )
         self.flow = Steps(self.engine, system_prompt=PROMPT, tools=TOOLS)
 
     def measure(self, state):
-        return self.engine.measure(state["messages"], system_prompt=PROMPT, tools=TOOLS, session=state)
+        return self.engine.measure(
+            state["messages"], system_prompt=PROMPT, tools=TOOLS, session=state
+        )
 
     def text(self, chars):
         self.serial += 1
@@ -172,7 +200,12 @@ class Conversation:
         if last_user(self.history) is None:
             return
         self.text(0)
-        self.add(AIMessage("", tool_calls=[{"name": "read", "args": {}, "id": f"late{self.serial}"}]))
+        self.add(
+            AIMessage(
+                "",
+                tool_calls=[{"name": "read", "args": {}, "id": f"late{self.serial}"}],
+            )
+        )
         late = f"late{self.serial}"
         self.ask(chars, "")
         text = self.text(40)
@@ -190,14 +223,20 @@ class Conversation:
     def edit(self, where, chars):
         if self.history:
             index = where % len(self.history)
-            self.history[index] = self.history[index].model_copy(update={"content": self.text(chars)})
+            self.history[index] = self.history[index].model_copy(
+                update={"content": self.text(chars)}
+            )
             self.rewritten = True
 
     def remove(self, where):
         if self.history:
             removed = self.history.pop(where % len(self.history))
             calls = {call["id"] for call in getattr(removed, "tool_calls", [])}
-            self.late |= {m.id for m in self.history if m.type == "tool" and m.tool_call_id in calls}
+            self.late |= {
+                m.id
+                for m in self.history
+                if m.type == "tool" and m.tool_call_id in calls
+            }
             self.rewritten = True
 
     def fork(self, where):
@@ -220,7 +259,11 @@ class Conversation:
         return getattr(self.flow, name)(state, self.place)
 
     def keep(self, update):
-        session = {key: value for key, value in {**self.session, **update}.items() if key in SESSION}
+        session = {
+            key: value
+            for key, value in {**self.session, **update}.items()
+            if key in SESSION
+        }
         self.session = json.loads(json.dumps(session))
         assert self.session == session
 
@@ -263,49 +306,75 @@ class Conversation:
         assert COUNTER(sent, tools=TOOLS) <= self.window
         question = self.history[last_user(self.history)]
         shown = next(message for message in sent if message.id == question.id)
-        clamped, before = (state.get("context_view", {}).get("clamped", {}) for state in (self.session, before))
+        clamped, before = (
+            state.get("context_view", {}).get("clamped", {})
+            for state in (self.session, before)
+        )
         if question.id not in clamped:
             assert shown.content == question.content
         elif question.id not in before:
             verbatim = [question if message is shown else message for message in sent]
             assert COUNTER(verbatim, tools=TOOLS) + SLACK_TOKENS > self.window
             is_small = COUNTER([question]) < self.window / 2
-            results = [m for m in sent if is_small and m.type == "tool" and PIN_KEY not in m.additional_kwargs]
+            results = [
+                m
+                for m in sent
+                if is_small and m.type == "tool" and PIN_KEY not in m.additional_kwargs
+            ]
             assert all(COUNTER([m]) <= FLOOR_TOKENS for m in results)
 
     def check_bookkeeping(self, before):
         """Every message is in the view, pinned, or counted by the record; a summary covers only what left."""
         window = self.measure({**self.session, "messages": self.history})
         view = window.session.view
-        start, covered = window.parts.start_of(view), view.covered.index if view.covered else -1
+        start, covered = (
+            window.parts.start_of(view),
+            view.covered.index if view.covered else -1,
+        )
         assert covered < max(start, 1)
-        self.check_record(window, self.measure({**before, "messages": self.history}).session.view)
+        self.check_record(
+            window, self.measure({**before, "messages": self.history}).session.view
+        )
         assert self.session.get("context_summary") or covered < 0
         # One whose messages were removed stays, and covers nothing.
-        assert covered >= 0 or not self.is_exact or not self.session.get("context_summary")
+        assert (
+            covered >= 0 or not self.is_exact or not self.session.get("context_summary")
+        )
         told, summary = {}, self.session.get("context_summary")
         while summary:
             given, summary = self.writer.origin(summary)
             told = {**given, **told}
         assert {m.id for m in self.history[: covered + 1]} <= told.keys() | self.late
-        earlier = before.get("context_summary")  # it may be cut later on, when its messages are gone
+        earlier = before.get(
+            "context_summary"
+        )  # it may be cut later on, when its messages are gone
         if covered >= 0 and (
-            not earlier or self.writer.origin(earlier) != self.writer.origin(self.session["context_summary"])
+            not earlier
+            or self.writer.origin(earlier)
+            != self.writer.origin(self.session["context_summary"])
         ):
             given, _ = self.writer.origin(self.session["context_summary"])
             now = {m.id: m for m in self.history}
-            whole = {key: content for key, content in given.items() if ":" not in key}  # others were put in between
-            assert [key for key, content in whole.items() if not tells(content, now[key])] == []
+            whole = {
+                key: content for key, content in given.items() if ":" not in key
+            }  # others were put in between
+            assert [
+                key for key, content in whole.items() if not tells(content, now[key])
+            ] == []
 
     def check_record(self, window, old):
         """It counts each message that left, once, and says nothing of messages that are gone."""
         view = window.session.view
         added, back = left_behind(window, old), shown_again(window, old)
-        assert view.record.messages == max(0, old.record.messages + len(added) - len(back))
+        assert view.record.messages == max(
+            0, old.record.messages + len(added) - len(back)
+        )
         self.is_exact = (self.is_exact and not self.rewritten) or old == View()
         if self.is_exact:
             assert view.record.messages == len(left_behind(window, View()))
-        assert {line.source for line in view.record.lines} <= {message.id for message in self.history}
+        assert {line.source for line in view.record.lines} <= {
+            message.id for message in self.history
+        }
 
     def check_stability(self, before, sent):
         old, new = (
@@ -314,8 +383,10 @@ class Conversation:
         )
         if old.start and old.start.find(self.history) is not None:
             assert new.start.index >= old.start.find(self.history)
-        same = before.get("context_guard", {}).get("compactions") == self.session.get("context_guard", {}).get(
-            "compactions"
-        )
+        same = before.get("context_guard", {}).get("compactions") == self.session.get(
+            "context_guard", {}
+        ).get("compactions")
         if same and not self.rewritten and self.previous:
-            assert [payload(message) for message in sent][: len(self.previous)] == self.previous
+            assert [payload(message) for message in sent][
+                : len(self.previous)
+            ] == self.previous

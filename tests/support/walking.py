@@ -27,7 +27,9 @@ def guard_of(*, clock=None, store=None, **settings):
     clock = clock or FakeClock()
     signer = CursorSigner("a key of the tests", settings.get("ttl_seconds", 600), clock)
     config = ToolResultConfig(**settings)
-    return ToolResultGuard(config, signer=signer, store=store, clock=clock, new_id=lambda: RESULT_ID)
+    return ToolResultGuard(
+        config, signer=signer, store=store, clock=clock, new_id=lambda: RESULT_ID
+    )
 
 
 def cursor_in(page):
@@ -72,16 +74,38 @@ async def awalk(guard, result, **question):
 def answers(result, tokens, question=None, config=None):
     """What a reader answers: the pages of a plain walk, or those of a question, with all that is known of them."""
     content = content_of(result)
-    record = ResultRecord(tool=TOOL, args_digest="digest", thread="one", text=content.text, kind=content.kind)
-    reader = Reader(RESULT_ID, CursorSigner("a key of the tests", 600, FakeClock()), PRICE, ttl_seconds=600)
-    first = reader.first(content, record, config or ToolResultConfig(), tokens, is_stored=True)
+    record = ResultRecord(
+        tool=TOOL,
+        args_digest="digest",
+        thread="one",
+        text=content.text,
+        kind=content.kind,
+    )
+    reader = Reader(
+        RESULT_ID,
+        CursorSigner("a key of the tests", 600, FakeClock()),
+        PRICE,
+        ttl_seconds=600,
+    )
+    first = reader.first(
+        content, record, config or ToolResultConfig(), tokens, is_stored=True
+    )
     found, cursor = [first], first.following
     if question is not None:
         found, cursor = [], _end_cursor(first.layout)
     while cursor:
-        found.append(reader.answer(first.record, reader.place(first.record, cursor), question or Question(), tokens))
+        found.append(
+            reader.answer(
+                first.record,
+                reader.place(first.record, cursor),
+                question or Question(),
+                tokens,
+            )
+        )
         cursor = found[-1].following
-        assert found[-1].page.next is None or _order(found[-1].page.next) > _order(found[-1].page.start)
+        assert found[-1].page.next is None or _order(found[-1].page.next) > _order(
+            found[-1].page.start
+        )
     return found
 
 
@@ -91,7 +115,9 @@ def _order(place):
 
 def _end_cursor(layout):
     signer = CursorSigner("a key of the tests", 600, FakeClock())
-    return signer.sign(Cursor(TOOL, "digest", "one", RESULT_ID, PagePlace(entry=len(layout)).offset))
+    return signer.sign(
+        Cursor(TOOL, "digest", "one", RESULT_ID, PagePlace(entry=len(layout)).offset)
+    )
 
 
 def pages(view, rooms):
@@ -139,13 +165,21 @@ def _without_title(text, title):
     if text.startswith(f"(goes on) {title}\n"):
         return text.removeprefix(f"(goes on) {title}\n")
     repeated, end, rest = text.removeprefix("(goes on) ").partition("…\n")
-    return rest if end and text.startswith("(goes on) ") and title.startswith(repeated) else text
+    return (
+        rest
+        if end and text.startswith("(goes on) ") and title.startswith(repeated)
+        else text
+    )
 
 
 def _lines(view, whole):
     """What is printed of whole entries: nothing of fields that are left out, at least an empty line of a row."""
     first_row = len(view) if view.layout.unit == "fields" else view.layout.head
-    return [text for index, text in zip(whole, view.shown(whole).value, strict=True) if text or index >= first_row]
+    return [
+        text
+        for index, text in zip(whole, view.shown(whole).value, strict=True)
+        if text or index >= first_row
+    ]
 
 
 def _partial(page):

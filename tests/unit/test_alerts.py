@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 from langchain_core.tools import tool
 from structlog.testing import capture_logs
 
-from langchain_ctxwin import ConfigError, ContextConfig, FileConfig, RoutedChatModel, ToolResultGuard
+from langchain_ctxwin import (
+    ConfigError,
+    ContextConfig,
+    FileConfig,
+    RoutedChatModel,
+    ToolResultGuard,
+)
 from langchain_ctxwin.config import ToolResultConfig
 from langchain_ctxwin.observe import (
     AlertConfig,
@@ -30,7 +36,9 @@ from support.agents import WORD, agent_on, ask, call, model_of, on_both
 from support.fakes import script
 from support.routing import router, scripted
 
-SMALL = AlertConfig(utilization_steps=2, window=4, least=2, failed_summaries=2, conversation_cost=1.0)
+SMALL = AlertConfig(
+    utilization_steps=2, window=4, least=2, failed_summaries=2, conversation_cost=1.0
+)
 SECRET = "xyzzy"  # noqa: S105  # a word to look for
 
 
@@ -38,7 +46,9 @@ def step(fill=0.5, *, thread="1", missed=0.0, cost=None):
     """Return a request that takes this share of its limit, and whose count misses by that."""
     sizes = {"input_limit": 1_000, "reported_tokens": round(1_000 * fill)}
     sizes["estimated_tokens"] = round(sizes["reported_tokens"] * (1 - missed))
-    return StepEvent(thread=thread, model="m", cost=None if cost is None else Decimal(cost), **sizes)
+    return StepEvent(
+        thread=thread, model="m", cost=None if cost is None else Decimal(cost), **sizes
+    )
 
 
 def result(is_oversized):
@@ -47,14 +57,18 @@ def result(is_oversized):
 
 def routed(*fallbacks):
     """Return a request of a routed model, of which these candidates failed."""
-    return StepEvent(thread="r", model="r", route={"model": "r", "fallbacks": fallbacks})
+    return StepEvent(
+        thread="r", model="r", route={"model": "r", "fallbacks": fallbacks}
+    )
 
 
 RECOVERED, REFUSED = OverflowEvent(model="m", attempt=1), OverflowEvent(model="m")
 
 
 def stop(thread="1"):
-    return NoticeEvent(notice="compaction_stopped", thread=thread, quoting={"reason": SECRET})
+    return NoticeEvent(
+        notice="compaction_stopped", thread=thread, quoting={"reason": SECRET}
+    )
 
 
 def told(events, config=SMALL):
@@ -67,17 +81,31 @@ def told(events, config=SMALL):
 
 
 def short(alerts):
-    return [(one.alert, one.thread, one.model, one.value, one.threshold, one.is_cleared) for one in alerts]
+    return [
+        (one.alert, one.thread, one.model, one.value, one.threshold, one.is_cleared)
+        for one in alerts
+    ]
 
 
-failed, ready = SummaryEvent(status="failed", model="s"), SummaryEvent(status="ready", model="s")
+failed, ready = (
+    SummaryEvent(status="failed", model="s"),
+    SummaryEvent(status="ready", model="s"),
+)
 CASES = {
     "utilization": (
         [step(0.95), step(0.9), step(0.96), step(0.97), step(0.99), step(0.4)],
         [("1", "", 0.96, 0.9, False), ("1", "", 0.4, 0.9, True)],
     ),
     "accuracy": (
-        [step(missed=0.1), step(missed=0.3), step(missed=0.3), step(), step(), step(), step()],
+        [
+            step(missed=0.1),
+            step(missed=0.3),
+            step(missed=0.3),
+            step(),
+            step(),
+            step(),
+            step(),
+        ],
         [("", "m", 0.8, 0.85, False), ("", "m", 0.925, 0.85, True)],
     ),
     "failed_summaries": (
@@ -85,14 +113,22 @@ CASES = {
         [("", "s", 2, 2, False), ("", "s", 1, 2, True)],
     ),
     "stopped_compactions": (
-        [stop(), stop(), SummaryEvent(status="started", thread="2"), SummaryEvent(status="started", thread="1")],
+        [
+            stop(),
+            stop(),
+            SummaryEvent(status="started", thread="2"),
+            SummaryEvent(status="started", thread="1"),
+        ],
         [("1", "", 1, 1, False), ("1", "", 0, 1, True)],
     ),
     "oversized_results": (
         [*[result(one) for one in (False, True, False, False, False, False)]],
         [("", "", 0.5, 0.05, False), ("", "", 0, 0.05, True)],
     ),
-    "fallbacks": ([routed("a: down"), routed(), step(), RouteEvent()], [("", "", 0.5, 0.1, False)]),
+    "fallbacks": (
+        [routed("a: down"), routed(), step(), RouteEvent()],
+        [("", "", 0.5, 0.1, False)],
+    ),
     "refusals": ([step(), REFUSED], [("", "", 0.5, 0.05, False)]),
     "overflows": ([step(), RECOVERED, REFUSED], [("", "m", 0.5, 0.05, False)]),
     "conversation_cost": (
@@ -132,7 +168,9 @@ def test_every_threshold_has_a_case():
 def test_a_share_is_an_alert_exactly_when_it_passes_its_threshold(samples, threshold):
     """It is over when the share is at half of the threshold."""
     sink, is_on = MemorySink(), False
-    alerts = Alerts(AlertConfig(oversized_results=threshold, window=7, least=3), then=sink)
+    alerts = Alerts(
+        AlertConfig(oversized_results=threshold, window=7, least=3), then=sink
+    )
     for count, is_oversized in enumerate(samples, start=1):
         alerts.emit(result(is_oversized))
         share = fmean(samples[max(0, count - 7) : count])
@@ -141,9 +179,13 @@ def test_a_share_is_an_alert_exactly_when_it_passes_its_threshold(samples, thres
         assert bool(alerts.active) is is_on
 
 
-@given(st.lists(st.sampled_from([0.5, 0.9, 0.901, 1.2]), max_size=30), st.integers(1, 5))
+@given(
+    st.lists(st.sampled_from([0.5, 0.9, 0.901, 1.2]), max_size=30), st.integers(1, 5)
+)
 @settings(deadline=None)
-def test_utilization_is_an_alert_exactly_when_so_many_steps_in_a_row_pass_it(fills, steps):
+def test_utilization_is_an_alert_exactly_when_so_many_steps_in_a_row_pass_it(
+    fills, steps
+):
     """The first step that does not ends it."""
     alerts, row = Alerts(AlertConfig(utilization_steps=steps)), 0
     for fill in fills:
@@ -156,7 +198,13 @@ def test_what_is_too_little_or_not_known_is_no_alert():
     """Few samples, one in twenty, steps without sizes or prices, routes that only change, and alerts themselves."""
     assert told([result(True)] * 19, AlertConfig()) == []
     assert told([result(not n) for n in range(20)], AlertConfig()) == []
-    bare = [StepEvent(thread="1"), AlertEvent(alert="utilization"), RouteEvent(), SummaryEvent(status="lost"), Event()]
+    bare = [
+        StepEvent(thread="1"),
+        AlertEvent(alert="utilization"),
+        RouteEvent(),
+        SummaryEvent(status="lost"),
+        Event(),
+    ]
     assert told(bare * 3) == []
 
 
@@ -168,12 +216,19 @@ def test_what_is_done_about_an_alert_may_raise():
         taken.append(alert)
         raise RuntimeError(SECRET)
 
-    alerts = Alerts(AlertConfig(conversation_cost=0.5, utilization_steps=1), then=[page, sink])
+    alerts = Alerts(
+        AlertConfig(conversation_cost=0.5, utilization_steps=1), then=[page, sink]
+    )
     with capture_logs() as logs:
         alerts.emit(step(0.95, cost="0.6"))
-    assert [(one.alert, one.thread) for one in alerts.active] == [("utilization", "1"), ("conversation_cost", "1")]
+    assert [(one.alert, one.thread) for one in alerts.active] == [
+        ("utilization", "1"),
+        ("conversation_cost", "1"),
+    ]
     assert taken == sink.of(AlertEvent) == list(alerts.active)
-    assert [log["reason"] for log in logs if log["event"] == "metrics.sink_failed"] == ["RuntimeError"]
+    assert [log["reason"] for log in logs if log["event"] == "metrics.sink_failed"] == [
+        "RuntimeError"
+    ]
 
 
 @tool
@@ -194,7 +249,10 @@ def test_an_agent_of_any_kind_tells_of_large_results_and_of_fallbacks(adapter):
     first, second = scripted("small", 500), scripted("large", 2_000)
     second.faults.append(ConnectionError("down"))
     alerts = Alerts(config)
-    ask(agent_on(adapter, RoutedChatModel(router(first, second)), sinks=[alerts]), "hello")
+    ask(
+        agent_on(adapter, RoutedChatModel(router(first, second)), sinks=[alerts]),
+        "hello",
+    )
     assert [(one.alert, one.thread) for one in alerts.active] == [("fallbacks", "")]
 
 
@@ -217,7 +275,9 @@ def test_thresholds_follow_a_file(tmp_path):
     assert standing(REFUSED, "least = 1", "refusals = 0.4") == [("refusals", 0.4)]
     assert standing(step(), "refusals = 0.4", "least = 1", "window = 1") == []
     assert short(sink.of(AlertEvent))[1:] == [("refusals", "", "", 0.0, 0.4, True)]
-    assert standing(step(), "utilization = 0.4", "utilization_steps = 1") == [("utilization", 0.4)]
+    assert standing(step(), "utilization = 0.4", "utilization_steps = 1") == [
+        ("utilization", 0.4)
+    ]
     assert standing(step(), "utilization_steps = 1") == []
     assert Alerts(FileConfig(alerts=AlertConfig(least=1)))
 
@@ -243,19 +303,52 @@ async def nobody_awaits(alert): ...
 @pytest.mark.parametrize(
     ("make", "fault"),
     [
-        (lambda: AlertConfig(utilization=90), "utilization=90: Input should be less than or equal to 1"),
-        (lambda: AlertConfig(oversized_results=1), "oversized_results=1: Input should be less than 1"),
-        (lambda: AlertConfig(accuracy=float("nan")), "accuracy=nan: Input should be a finite number"),
+        (
+            lambda: AlertConfig(utilization=90),
+            "utilization=90: Input should be less than or equal to 1",
+        ),
+        (
+            lambda: AlertConfig(oversized_results=1),
+            "oversized_results=1: Input should be less than 1",
+        ),
+        (
+            lambda: AlertConfig(accuracy=float("nan")),
+            "accuracy=nan: Input should be a finite number",
+        ),
         (lambda: AlertConfig(fallbacks=-0.1), "fallbacks=-0.1: "),
-        (lambda: AlertConfig(utilization_steps=0), "utilization_steps=0: Input should be greater than 0"),
-        (lambda: AlertConfig(failed_summaries=0), "failed_summaries=0: Input should be greater than 0"),
-        (lambda: AlertConfig(conversation_cost=-1), "conversation_cost=-1: Input should be greater than 0"),
-        (lambda: AlertConfig(window=10, least=11), "least=11 is more than window=10: no share would ever be looked at"),
+        (
+            lambda: AlertConfig(utilization_steps=0),
+            "utilization_steps=0: Input should be greater than 0",
+        ),
+        (
+            lambda: AlertConfig(failed_summaries=0),
+            "failed_summaries=0: Input should be greater than 0",
+        ),
+        (
+            lambda: AlertConfig(conversation_cost=-1),
+            "conversation_cost=-1: Input should be greater than 0",
+        ),
+        (
+            lambda: AlertConfig(window=10, least=11),
+            "least=11 is more than window=10: no share would ever be looked at",
+        ),
         (lambda: AlertConfig(window=10), "least=20 is more than window=10"),
-        (lambda: AlertConfig(window=10**6), "window=1000000: Input should be less than or equal to 10000"),
-        (lambda: AlertConfig(utilisation=0.5), "unknown setting utilisation (did you mean utilization?)"),
-        (lambda: Alerts(ContextConfig()), "pass an AlertConfig, a FileConfig or a ConfigFile, or None"),
-        (lambda: Alerts(then="log"), "then='log': pass a sink, a function of one AlertEvent, or a list of them"),
+        (
+            lambda: AlertConfig(window=10**6),
+            "window=1000000: Input should be less than or equal to 10000",
+        ),
+        (
+            lambda: AlertConfig(utilisation=0.5),
+            "unknown setting utilisation (did you mean utilization?)",
+        ),
+        (
+            lambda: Alerts(ContextConfig()),
+            "pass an AlertConfig, a FileConfig or a ConfigFile, or None",
+        ),
+        (
+            lambda: Alerts(then="log"),
+            "then='log': pass a sink, a function of one AlertEvent, or a list of them",
+        ),
         (lambda: Alerts(then=[MemorySink]), "then=<class"),
         (lambda: Alerts(then=[3]), "then=3: pass a sink"),
         (lambda: Alerts(then=nobody_awaits), "a function of one AlertEvent"),

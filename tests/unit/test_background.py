@@ -23,7 +23,10 @@ def test_tasks_are_done_one_after_the_other_and_what_is_too_much_is_refused():
     worker = Worker("test")
     assert worker.submit(first)
     assert begun.wait(PATIENCE)
-    assert (worker.submit(lambda: done.append("second")), worker.submit(lambda: done.append("third"))) == (True, False)
+    assert (
+        worker.submit(lambda: done.append("second")),
+        worker.submit(lambda: done.append("third")),
+    ) == (True, False)
     assert worker.flush(0.01) is False
     gate.set()
     assert (worker.flush(PATIENCE), done) == (True, ["first", "second"])
@@ -59,7 +62,10 @@ def test_a_forked_process_does_only_its_own_tasks():
     worker.submit(lambda: gate.wait(PATIENCE))
     worker.submit(lambda: done.append("parent"))
 
-    with worker._changed, forked() as is_child:  # as when another thread submits at this moment
+    with (
+        worker._changed,
+        forked() as is_child,
+    ):  # as when another thread submits at this moment
         if is_child:
             assert worker.flush(0) is True
             worker.submit(lambda: done.append("child"))

@@ -25,7 +25,17 @@ from langchain_ctxwin.util import in_daemon
 from support import agents, spoiled
 from support.agents import PATIENCE, RUNS, THREAD
 from support.fakes import exact_count
-from support.spoiled import SUMMARY, WORDS, Chat, Store, Writer, flow_of, pairs, results, steps
+from support.spoiled import (
+    SUMMARY,
+    WORDS,
+    Chat,
+    Store,
+    Writer,
+    flow_of,
+    pairs,
+    results,
+    steps,
+)
 from support.stepping import Steps
 from support.unruly import TEXTS, Conversation
 
@@ -61,13 +71,18 @@ def test_a_summary_begun_early_is_shown_when_the_room_is_needed(is_async):
     while "compacted" not in events:
         begun = len(chat.model.requests)
         events += chat.ask(is_async=is_async)
-    texts = [[m.content for m in request.messages] for request in chat.model.requests[:begun]]
+    texts = [
+        [m.content for m in request.messages] for request in chat.model.requests[:begun]
+    ]
     assert all(after[: len(before)] == before for before, after in pairwise(texts))
     assert events == ["summary_started", "summary_ready", "compacted"]
     assert SUMMARY in chat.account
     assert chat.refusals == []
     state = chat.state
-    assert (state["context_report"]["compactions"], state["context_guard"]["summarizer"]["summaries"]) == (1, 1)
+    assert (
+        state["context_report"]["compactions"],
+        state["context_guard"]["summarizer"]["summaries"],
+    ) == (1, 1)
 
 
 def test_nobody_waits_for_a_slow_summarizer(gate):
@@ -79,8 +94,14 @@ def test_nobody_waits_for_a_slow_summarizer(gate):
     chat.jobs.drain(PATIENCE)
     assert chat.ask(drain=False)[:2] == ["summary_ready", "compacted"]
     after, kept = chat.state["context_view"], chat.state["context_record"]
-    assert (after["start"], kept["lines"], chat.refusals) == (before["start"], record["lines"], [])
-    assert chat.account.startswith(f"{OPENING}\n{SUMMARY} Part 1.\n{render_record(record)}\n")
+    assert (after["start"], kept["lines"], chat.refusals) == (
+        before["start"],
+        record["lines"],
+        [],
+    )
+    assert chat.account.startswith(
+        f"{OPENING}\n{SUMMARY} Part 1.\n{render_record(record)}\n"
+    )
 
 
 def test_each_summary_starts_where_the_last_one_ended():
@@ -120,7 +141,9 @@ class Forgetful(SummaryJobs):
 def test_another_process_picks_the_summary_up_or_writes_it_inline_once(store):
     saver, writer, started = InMemorySaver(), Writer(), 0
     for _ in range(24):  # a fresh set of jobs is a fresh process
-        chat = chat_of(writer, jobs=None if store else Forgetful(), saver=saver, store=store)
+        chat = chat_of(
+            writer, jobs=None if store else Forgetful(), saver=saver, store=store
+        )
         started += chat.ask().count("summary_started")
         assert chat.refusals == []
     assert SUMMARY in chat.state["context_summary"]
@@ -140,12 +163,16 @@ def test_one_long_turn_is_served():
             state |= nodes.force_compress.invoke(state)
         request = nodes.model_input(state)
         assert exact_count(request) <= WINDOW
-        assert [m.content for m in request if m.type == "human" and m.id == "q"] == ["count"]
+        assert [m.content for m in request if m.type == "human" and m.id == "q"] == [
+            "count"
+        ]
         call = {"name": "read", "args": {"n": step}, "id": f"c{step}"}
         state["messages"] = [
             *state["messages"],
             AIMessage("", id=f"a{step}", tool_calls=[call]),
-            ToolMessage(f"result {step} {WORDS}", id=f"t{step}", tool_call_id=f"c{step}"),
+            ToolMessage(
+                f"result {step} {WORDS}", id=f"t{step}", tool_call_id=f"c{step}"
+            ),
         ]
     assert writer.given
     assert state["context_summary"].startswith(SUMMARY)
@@ -156,28 +183,53 @@ def test_a_history_past_its_own_cap_waits_for_no_summary_that_is_not_due(summari
     chat = chat_of(Writer(), max_history_tokens=400, summarize=summarize)
     chat.ask(8)
     is_told = chat.account.startswith(f"{OPENING}\n{SUMMARY} Part 1.")
-    sizes = [(chat.ask(), chat.state["context_report"]["history_tokens"])[1] for _ in range(14)]
+    sizes = [
+        (chat.ask(), chat.state["context_report"]["history_tokens"])[1]
+        for _ in range(14)
+    ]
     assert (is_told, max(sizes) <= 400) == (summarize != "off", True)
     assert chat.left == chat.state["context_view"]["start"]["index"] > 0
 
 
 def test_a_damaged_pending_summary_is_dropped_and_said(gate):
-    engine, state = engine_of(Writer()), chat_of(Writer(gate=gate)).until(is_begun).state
-    again = json.loads(json.dumps({key: state[key] for key in state if key.startswith("context_")}))
-    one, two = (engine.measure(state["messages"], session=session).session.pending for session in (state, again))
+    engine, state = (
+        engine_of(Writer()),
+        chat_of(Writer(gate=gate)).until(is_begun).state,
+    )
+    again = json.loads(
+        json.dumps({key: state[key] for key in state if key.startswith("context_")})
+    )
+    one, two = (
+        engine.measure(state["messages"], session=session).session.pending
+        for session in (state, again)
+    )
     assert one == two is not None
-    for damaged in ({"key": "k"}, {"key": "k", "start": 3}, ["key"], "key", {"key": "k", "start": {}, "through": {}}):
-        window = engine.measure([HumanMessage("hi", id="1")], session={"context_pending": damaged})
+    for damaged in (
+        {"key": "k"},
+        {"key": "k", "start": 3},
+        ["key"],
+        "key",
+        {"key": "k", "start": {}, "through": {}},
+    ):
+        window = engine.measure(
+            [HumanMessage("hi", id="1")], session={"context_pending": damaged}
+        )
         assert window.session.pending is None
         assert window.session.faults
 
 
-@pytest.mark.parametrize(("ago_seconds", "is_lost"), [(0, False), (10_000, True), (-10_000, True)])
-def test_a_clock_that_jumped_does_not_hold_a_lost_summary_for_ever(ago_seconds, is_lost):
+@pytest.mark.parametrize(
+    ("ago_seconds", "is_lost"), [(0, False), (10_000, True), (-10_000, True)]
+)
+def test_a_clock_that_jumped_does_not_hold_a_lost_summary_for_ever(
+    ago_seconds, is_lost
+):
     nodes = ContextNodes(engine_of(Writer(), Forgetful()))
     window = nodes.measure({"messages": pairs(15)})
     place = RunPlace("1", SummaryStore(InMemoryStore(), "1"))
-    begun = BackgroundSummaries(nodes.engine, place, clock=lambda: time.time() - ago_seconds).advance(window)
+    begun = BackgroundSummaries(
+        nodes.engine, place, clock=lambda: time.time() - ago_seconds
+    ).advance(window)
     assert begun.session.pending is not None
     assert BackgroundSummaries(nodes.engine, place).is_lost(begun) is is_lost
 
@@ -199,15 +251,24 @@ def test_the_report_says_why_no_summary_is_tried_any_more():
 @pytest.mark.parametrize("summarize", ["background", "inline"])
 def test_fixed_regions_past_the_trigger_are_diagnosed_and_cost_no_summary(summarize):
     writer = Writer()
-    nodes = ContextNodes(engine_of(writer, summarize=summarize), system_prompt="rules " * 1150)
-    assert nodes.budget_check.invoke({"messages": pairs(1)})["context_report"]["stopped"] == "fixed_regions"
+    nodes = ContextNodes(
+        engine_of(writer, summarize=summarize), system_prompt="rules " * 1150
+    )
+    assert (
+        nodes.budget_check.invoke({"messages": pairs(1)})["context_report"]["stopped"]
+        == "fixed_regions"
+    )
     assert writer.given == []
 
 
 def test_summaries_come_in_time_although_sizes_are_unsure():
     """Without reported usage a request is at its limit long before its most likely size is; shares follow that."""
     writer, jobs = Writer(), SummaryJobs()
-    nodes = ContextNodes(agents.engine_of(3000, TokenEstimator(), writer, pin_first_user=False, keep=0.5, jobs=jobs))
+    nodes = ContextNodes(
+        agents.engine_of(
+            3000, TokenEstimator(), writer, pin_first_user=False, keep=0.5, jobs=jobs
+        )
+    )
     state, dropped = {"messages": []}, []
     for turn in range(60):
         question, answer, _ = pairs(1, first=turn)
@@ -219,12 +280,18 @@ def test_summaries_come_in_time_although_sizes_are_unsure():
         jobs.drain(PATIENCE)
         dropped.append((state.get("context_guard") or {}).get("dropped_turns"))
     assert state["context_guard"]["compactions"] >= 2
-    assert next(number for number in dropped if number is not None) == 0  # the first was there when it was needed
+    assert (
+        next(number for number in dropped if number is not None) == 0
+    )  # the first was there when it was needed
     assert len(writer.given) <= state["context_guard"]["compactions"] + 1
 
 
-@pytest.mark.parametrize("bound", [{"trigger_messages": 8}, {"max_history_tokens": 400, "keep": 0.5}])
-def test_a_history_past_a_bound_of_its_own_waits_for_the_summary_and_shrinks_to_it(bound):
+@pytest.mark.parametrize(
+    "bound", [{"trigger_messages": 8}, {"max_history_tokens": 400, "keep": 0.5}]
+)
+def test_a_history_past_a_bound_of_its_own_waits_for_the_summary_and_shrinks_to_it(
+    bound,
+):
     chat = chat_of(Writer(), **bound)
     while "compacted" not in chat.ask():
         assert chat.state["context_report"]["history_tokens"] <= 400 + 80
@@ -247,18 +314,28 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize(("summarize", "is_async"), [("inline", False), ("background", True)])
+@pytest.mark.parametrize(
+    ("summarize", "is_async"), [("inline", False), ("background", True)]
+)
 @pytest.mark.parametrize("kind", [*BAD, "hangs"])
-def test_a_bad_summarizer_fails_no_turn_and_loses_no_message(kind, summarize, is_async, gate):
+def test_a_bad_summarizer_fails_no_turn_and_loses_no_message(
+    kind, summarize, is_async, gate
+):
     """Inline a hanging one is given up after its time, in the background nobody waits for it."""
     hangs = kind == "hangs"
     writer = Writer(gate=gate) if hangs else Writer(BAD[kind])
-    chat = Chat(writer, summarize=summarize, **({"summary_timeout_seconds": 0.05} if hangs else {}))
+    chat = Chat(
+        writer,
+        summarize=summarize,
+        **({"summary_timeout_seconds": 0.05} if hangs else {}),
+    )
     chat.ask(TURNS, is_async=is_async, drain=not hangs)
     chat.check(TURNS)
     assert not hangs or not chat.state.get("context_summary")
     if summarize == "background" and kind in {"raises", "nothing", "none", "novel"}:
-        assert chat.state["context_guard"]["reason"].startswith(("summary refused", "a request of"))
+        assert chat.state["context_guard"]["reason"].startswith(
+            ("summary refused", "a request of")
+        )
 
 
 def test_a_refused_summary_is_paid_for_all_the_same():
@@ -282,9 +359,16 @@ def test_a_summary_of_which_no_line_leaves_room_for_the_turn_is_left_out():
     state |= nodes.budget_check.invoke(state)
     state |= nodes.force_compress.invoke(state)
     request = nodes.model_input(state)
-    assert (exact_count(request) <= spoiled.WINDOW, request_faults(request)) == (True, [])
+    assert (exact_count(request) <= spoiled.WINDOW, request_faults(request)) == (
+        True,
+        [],
+    )
     assert (state["context_summary"], state["context_view"]["covered"]) == ("", {})
-    state["messages"] = [*state["messages"], AIMessage("read", id="read"), HumanMessage("go on", id="next")]
+    state["messages"] = [
+        *state["messages"],
+        AIMessage("read", id="read"),
+        HumanMessage("go on", id="next"),
+    ]
     assert engine.prepare(nodes.measure(state)).start == 0
 
 
@@ -402,7 +486,11 @@ def test_conversations_share_an_engine_and_its_jobs_but_no_summary(is_named):
 
     with ThreadPoolExecutor(8) as pool:
         told = list(pool.map(converse, range(12)))
-    assert [summary.startswith(f"Talk with I am {user:06}") for user, summary in told if summary].count(False) == 0
+    assert [
+        summary.startswith(f"Talk with I am {user:06}")
+        for user, summary in told
+        if summary
+    ].count(False) == 0
     assert sum(bool(summary) for _, summary in told) > len(told) / 2
 
 
@@ -439,7 +527,11 @@ NUMBERS, CHARS = st.integers(0, 30), st.sampled_from(SIZES_CHARS)
 PARALLEL, ORDERS = st.lists(CHARS, min_size=1, max_size=3), st.sampled_from((1, -1))
 GROWTH = st.one_of(
     st.tuples(st.just("ask"), CHARS, st.just("")),
-    st.tuples(st.just("ask"), st.sampled_from((*SIZES_CHARS, GIANT_CHARS)), st.sampled_from(("", "pin", "image"))),
+    st.tuples(
+        st.just("ask"),
+        st.sampled_from((*SIZES_CHARS, GIANT_CHARS)),
+        st.sampled_from(("", "pin", "image")),
+    ),
     st.tuples(st.just("step"), PARALLEL, ORDERS),
     st.tuples(st.just("step"), PARALLEL, ORDERS),
     st.tuples(st.just("answer"), CHARS),
@@ -464,8 +556,18 @@ SETUPS = st.fixed_dictionaries(
 )
 
 
-PINNED_GIANT = [*[("ask", 8, "")] * 13, ("ask", 9000, "pin"), ("ask", 400, "")]  # a question that must not be cut again
-SMALL = {"window": 800, "is_async": False, "has_store": False, "pin_first_user": False, "trigger_messages": None}
+PINNED_GIANT = [
+    *[("ask", 8, "")] * 13,
+    ("ask", 9000, "pin"),
+    ("ask", 400, ""),
+]  # a question that must not be cut again
+SMALL = {
+    "window": 800,
+    "is_async": False,
+    "has_store": False,
+    "pin_first_user": False,
+    "trigger_messages": None,
+}
 
 
 @RUNS

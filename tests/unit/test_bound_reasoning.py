@@ -23,7 +23,11 @@ REDACTED = {"type": "redacted_thinking", "data": "ZQ=="}
 FORMS = {
     "thinking": {"type": "thinking", "thinking": "Hm. " * 40, "signature": "c2ln"},
     "redacted": REDACTED,
-    "LangChain's": {"type": "reasoning", "reasoning": "Hm. " * 40, "extras": {"signature": "c2ln"}},
+    "LangChain's": {
+        "type": "reasoning",
+        "reasoning": "Hm. " * 40,
+        "extras": {"signature": "c2ln"},
+    },
     "LangChain's, redacted": {"type": "non_standard", "value": REDACTED},
 }
 DROP = {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
@@ -42,21 +46,35 @@ def answered(number, block, *, calls=False, maker="anthropic"):
     call = {"name": "look", "args": {"n": number}, "id": f"c{number}"}
     text = {"type": "text", "text": f"answer {number} " + "word " * 60}
     about = {"model_provider": maker}
-    return AIMessage([block, text], id=f"a{number}", tool_calls=[call] if calls else [], response_metadata=about)
+    return AIMessage(
+        [block, text],
+        id=f"a{number}",
+        tool_calls=[call] if calls else [],
+        response_metadata=about,
+    )
 
 
 def chat(turns, block, maker="anthropic"):
     """A conversation in which each answer was thought about."""
     history = []
     for n in range(turns):
-        history += [HumanMessage(f"question {n} " + "word " * 60, id=f"q{n}"), answered(n, block, maker=maker)]
+        history += [
+            HumanMessage(f"question {n} " + "word " * 60, id=f"q{n}"),
+            answered(n, block, maker=maker),
+        ]
     return [*history, HumanMessage("And now?", id="now")]
 
 
 def reasoned(request):
     """Ids of the answers whose reasoning is in a request."""
     kinds = {"thinking", "redacted_thinking", "reasoning", "non_standard"}
-    blocks = ((m.id, b) for m in request if isinstance(m.content, list) for b in m.content if isinstance(b, dict))
+    blocks = (
+        (m.id, b)
+        for m in request
+        if isinstance(m.content, list)
+        for b in m.content
+        if isinstance(b, dict)
+    )
     return [name for name, block in blocks if block["type"] in kinds]
 
 
@@ -75,7 +93,11 @@ def test_reasoning_of_before_a_compaction_leaves_and_that_of_later_answers_stays
     """All of it until then goes at once, so that none is left out between others; requests extend each other again."""
     engine, model = ContextEngine(LIMITS), claude()
     short = chat(3, block)
-    assert reasoned(engine.build(engine.measure(short, called=model))) == ["a0", "a1", "a2"]
+    assert reasoned(engine.build(engine.measure(short, called=model))) == [
+        "a0",
+        "a1",
+        "a2",
+    ]
     history = chat(60, block)
     window = compacted(engine, history, model)
     before = engine.build(window)
@@ -83,9 +105,13 @@ def test_reasoning_of_before_a_compaction_leaves_and_that_of_later_answers_stays
     assert sum(isinstance(message, AIMessage) for message in before) > 3
     for n in range(60, 63):
         history += [answered(n, block), HumanMessage(f"more {n}", id=f"q{n}")]
-        window = engine.measure(history, called=model, session=after_measure(window).to_json())
+        window = engine.measure(
+            history, called=model, session=after_measure(window).to_json()
+        )
         request = engine.build(window)
-        assert [message.text for message in request[: len(before)]] == [message.text for message in before]
+        assert [message.text for message in request[: len(before)]] == [
+            message.text for message in before
+        ]
         assert reasoned(request[: len(before)]) == reasoned(before)
         before = request
     assert reasoned(before) == ["a60", "a61", "a62"]
@@ -110,8 +136,12 @@ def test_reasoning_of_before_a_lost_view_leaves_also_after_a_refusal_of_some():
 def test_what_is_left_out_counts_no_more():
     """Neither in the plan of a compaction nor in the request after it."""
     engine = ContextEngine(LIMITS)
-    bare, thought = (chat(60, block) for block in ({"type": "text", "text": ""}, FORMS["thinking"]))
-    bare_window, window = (compacted(engine, history, claude()) for history in (bare, thought))
+    bare, thought = (
+        chat(60, block) for block in ({"type": "text", "text": ""}, FORMS["thinking"])
+    )
+    bare_window, window = (
+        compacted(engine, history, claude()) for history in (bare, thought)
+    )
     assert window.total_tokens == pytest.approx(bare_window.total_tokens, rel=0.05)
     measured = engine.measure(thought, called=claude())
     planned = engine.emergency(measured)
@@ -122,23 +152,40 @@ def test_what_is_left_out_counts_no_more():
 def test_a_pending_call_keeps_its_reasoning_where_the_api_wants_it(thinking):
     """It does with manual thinking; those models tie it to nothing. The next request extends that one all the same."""
     engine, model = ContextEngine(LIMITS), claude(thinking=thinking, max_tokens=2_000)
-    call, result = answered(99, FORMS["thinking"], calls=True), ToolMessage("found", tool_call_id="c99", id="r99")
+    call, result = (
+        answered(99, FORMS["thinking"], calls=True),
+        ToolMessage("found", tool_call_id="c99", id="r99"),
+    )
     history = [*chat(60, FORMS["thinking"]), call, result]
     window = compacted(engine, history, model)
     kept = ["a99"] if thinking == MANUAL else []
     assert reasoned(engine.build(window)) == kept
     history += [answered(100, FORMS["thinking"]), HumanMessage("Thanks.", id="thanks")]
-    window = engine.measure(history, called=model, session=after_measure(window).to_json())
+    window = engine.measure(
+        history, called=model, session=after_measure(window).to_json()
+    )
     assert reasoned(engine.build(window)) == [*kept, "a100"]
 
 
 def test_reasoning_of_other_providers_stays():
     """OpenAI's is encrypted, and tied to nothing."""
-    engine, model = ContextEngine(LIMITS), ChatOpenAI(model="gpt", api_key="none", use_responses_api=True)
-    block = {"type": "reasoning", "id": "rs_1", "encrypted_content": "Z0FB" * 40, "summary": []}
+    engine, model = (
+        ContextEngine(LIMITS),
+        ChatOpenAI(model="gpt", api_key="none", use_responses_api=True),
+    )
+    block = {
+        "type": "reasoning",
+        "id": "rs_1",
+        "encrypted_content": "Z0FB" * 40,
+        "summary": [],
+    }
     window = compacted(engine, chat(60, block, maker="openai"), model)
     request = engine.build(window)
-    assert len(reasoned(request)) == sum(isinstance(message, AIMessage) for message in request) > 0
+    assert (
+        len(reasoned(request))
+        == sum(isinstance(message, AIMessage) for message in request)
+        > 0
+    )
 
 
 @tool
@@ -155,21 +202,35 @@ class Tied(ChatAnthropic):
         sent.append(self._get_request_payload(messages, stop=stop, **options))
         if (error := self.metadata["errors"].pop(len(sent), None)) is not None:
             raise error
-        return ChatResult(generations=[ChatGeneration(message=answered(len(sent), FORMS["thinking"]))])
+        return ChatResult(
+            generations=[ChatGeneration(message=answered(len(sent), FORMS["thinking"]))]
+        )
 
     async def _agenerate(self, messages, stop=None, run_manager=None, **options):
         return self._generate(messages, stop, **options)
 
 
 def tied(errors, **options):
-    return Tied(model="claude", api_key="none", metadata={"sent": [], "errors": dict(errors)}, **options)
+    return Tied(
+        model="claude",
+        api_key="none",
+        metadata={"sent": [], "errors": dict(errors)},
+        **options,
+    )
 
 
 def agent_of(model, adapter, sink):
     common = {"system_prompt": "Be good.", "checkpointer": InMemorySaver()}
     if adapter == "nodes":
-        return create_context_agent(model, [look], limits=LIMITS, sinks=[sink], **common)
-    return create_agent(model, [look], middleware=[ContextWindowMiddleware(limits=LIMITS, sinks=[sink])], **common)
+        return create_context_agent(
+            model, [look], limits=LIMITS, sinks=[sink], **common
+        )
+    return create_agent(
+        model,
+        [look],
+        middleware=[ContextWindowMiddleware(limits=LIMITS, sinks=[sink])],
+        **common,
+    )
 
 
 def thoughts(payload):
@@ -177,7 +238,9 @@ def thoughts(payload):
 
 
 @pytest.mark.parametrize("adapter", ["nodes", "middleware"])
-@pytest.mark.parametrize(("options", "can_ask"), [({}, True), ({"thinking": {"type": "adaptive"}}, False)])
+@pytest.mark.parametrize(
+    ("options", "can_ask"), [({}, True), ({"thinking": {"type": "adaptive"}}, False)]
+)
 def test_a_refusal_of_reasoning_is_recovered_and_comes_once(adapter, options, can_ask):
     """It is sent again without any, and stays without; the API is asked to drop others where the client can send it."""
     model, sink = tied({3: ValueError(BOUND)}, **options), MemorySink()
@@ -186,7 +249,10 @@ def test_a_refusal_of_reasoning_is_recovered_and_comes_once(adapter, options, ca
         agent.invoke({"messages": [HumanMessage(f"question {n}")]}, THREAD)
     sent = model.metadata["sent"]
     assert [thoughts(payload) for payload in sent] == [0, 1, 2, 0, 1]
-    asks = [payload.get("thinking") == DROP and BETA in payload.get("betas", ()) for payload in sent]
+    asks = [
+        payload.get("thinking") == DROP and BETA in payload.get("betas", ())
+        for payload in sent
+    ]
     assert asks == [False, False, False, can_ask, can_ask]
     notices = [event.notice for event in sink.events if isinstance(event, NoticeEvent)]
     assert notices == ["reasoning_left_out"]
@@ -194,7 +260,9 @@ def test_a_refusal_of_reasoning_is_recovered_and_comes_once(adapter, options, ca
 
 def test_a_refusal_that_comes_again_is_the_callers():
     """Nothing is left to leave out then; another refusal is none of this kind."""
-    model = tied({2: ValueError(BOUND), 3: ValueError(BOUND), 4: ValueError("no such model")})
+    model = tied(
+        {2: ValueError(BOUND), 3: ValueError(BOUND), 4: ValueError("no such model")}
+    )
     agent = agent_of(model, "nodes", MemorySink())
     agent.invoke({"messages": [HumanMessage("One?")]}, THREAD)
     with pytest.raises(ValueError, match="bound to a different conversation"):

@@ -6,12 +6,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_anthropic import ChatAnthropic
-from langchain_core.messages import AIMessage, FunctionMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    FunctionMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
 from langchain_google_genai import ChatGoogleGenerativeAI
 from langchain_openai import ChatOpenAI
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits, render_record
-from langchain_ctxwin.core.calls import call_ids, calls_of, is_result, is_user, result_ids, standard
+from langchain_ctxwin.core.calls import (
+    call_ids,
+    calls_of,
+    is_result,
+    is_user,
+    result_ids,
+    standard,
+)
 from langchain_ctxwin.core.pairing import repair_step, unique_calls
 from langchain_ctxwin.core.turns import split_steps, split_turns, turn_starts
 from langchain_ctxwin.testing import request_faults
@@ -24,28 +37,59 @@ MODELS = {
 }
 ASKED = "Compare the stock of all depots, and name the fullest one at the end."
 STOCK = "apples pears plums " * 140
-RAW = {"id": "c1", "type": "function", "function": {"name": "depot", "arguments": '{"number": 1}'}}
+RAW = {
+    "id": "c1",
+    "type": "function",
+    "function": {"name": "depot", "arguments": '{"number": 1}'},
+}
 CALL = {"type": "tool_call", "name": "depot", "args": {"number": 1}, "id": "c1"}
-BROKEN = {"type": "invalid_tool_call", "name": "depot", "args": "{", "id": "c1", "error": "no JSON"}
+BROKEN = {
+    "type": "invalid_tool_call",
+    "name": "depot",
+    "args": "{",
+    "id": "c1",
+    "error": "no JSON",
+}
 
 
 def kept(**additional_kwargs):
     """An answer whose `additional_kwargs` were set after it was made, as adapters do."""
-    return AIMessage("", id="a").model_copy(update={"additional_kwargs": additional_kwargs})
+    return AIMessage("", id="a").model_copy(
+        update={"additional_kwargs": additional_kwargs}
+    )
 
 
 STATED = {
     "tool_calls": AIMessage("", tool_calls=[CALL]),
-    "a block of Anthropic's": AIMessage([{"type": "tool_use", "id": "c1", "name": "depot", "input": {"number": 1}}]),
+    "a block of Anthropic's": AIMessage(
+        [{"type": "tool_use", "id": "c1", "name": "depot", "input": {"number": 1}}]
+    ),
     "one that was streamed": AIMessage(
-        [{"type": "tool_use", "id": "c1", "name": "depot", "input": {}, "partial_json": '{"number": 1}'}]
+        [
+            {
+                "type": "tool_use",
+                "id": "c1",
+                "name": "depot",
+                "input": {},
+                "partial_json": '{"number": 1}',
+            }
+        ]
     ),
     "an item of the Responses API": AIMessage(
-        [{"type": "function_call", "id": "fc", "call_id": "c1", "name": "depot", "arguments": '{"number": 1}'}]
+        [
+            {
+                "type": "function_call",
+                "id": "fc",
+                "call_id": "c1",
+                "name": "depot",
+                "arguments": '{"number": 1}',
+            }
+        ]
     ),
     "a standard block": AIMessage([CALL]),
     "a block beside tool_calls": AIMessage(
-        [{"type": "tool_use", "id": "c1", "name": "depot", "input": {"number": 1}}], tool_calls=[CALL]
+        [{"type": "tool_use", "id": "c1", "name": "depot", "input": {"number": 1}}],
+        tool_calls=[CALL],
     ),
     "OpenAI's form": kept(tool_calls=[RAW]),
 }
@@ -56,7 +100,9 @@ def test_a_call_is_found_in_every_form_that_is_sent(message):
     """Once, with its name, arguments and id; in LangChain's own form it stands in `tool_calls`."""
     assert calls_of(message) == (CALL,)
     assert standard(message)[0].tool_calls == [CALL]
-    assert standard(standard(message)[0])[0] is standard(message)[0] or standard(message)[0].tool_calls == [CALL]
+    assert standard(standard(message)[0])[0] is standard(message)[0] or standard(
+        message
+    )[0].tool_calls == [CALL]
 
 
 def test_a_call_of_an_old_model_has_no_id():
@@ -66,38 +112,92 @@ def test_a_call_of_an_old_model_has_no_id():
 
 
 def test_arguments_that_are_no_object_make_a_malformed_call():
-    (call,) = calls_of(AIMessage([{"type": "function_call", "call_id": "c1", "name": "depot", "arguments": "{"}]))
-    assert (call["type"], call["name"], call["args"], call["id"]) == ("invalid_tool_call", "depot", "{", "c1")
+    (call,) = calls_of(
+        AIMessage(
+            [
+                {
+                    "type": "function_call",
+                    "call_id": "c1",
+                    "name": "depot",
+                    "arguments": "{",
+                }
+            ]
+        )
+    )
+    assert (call["type"], call["name"], call["args"], call["id"]) == (
+        "invalid_tool_call",
+        "depot",
+        "{",
+        "c1",
+    )
 
 
 def test_a_call_that_a_server_answers_itself_is_none_of_ours():
-    blocks = [{"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}, {"type": "text", "text": "x"}]
+    blocks = [
+        {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}},
+        {"type": "text", "text": "x"},
+    ]
     assert calls_of(AIMessage(blocks)) == ()
 
 
 def results(*numbers, said=""):
-    blocks = [{"type": "tool_result", "tool_use_id": f"c{n}", "content": f"{n}: {STOCK}"} for n in numbers]
-    return HumanMessage([*blocks, *([{"type": "text", "text": said}] if said else [])], id=f"r{numbers[0]}")
+    blocks = [
+        {"type": "tool_result", "tool_use_id": f"c{n}", "content": f"{n}: {STOCK}"}
+        for n in numbers
+    ]
+    return HumanMessage(
+        [*blocks, *([{"type": "text", "text": said}] if said else [])],
+        id=f"r{numbers[0]}",
+    )
 
 
 def uses(*numbers):
-    blocks = [{"type": "tool_use", "id": f"c{n}", "name": "depot", "input": {"number": n}} for n in numbers]
+    blocks = [
+        {"type": "tool_use", "id": f"c{n}", "name": "depot", "input": {"number": n}}
+        for n in numbers
+    ]
     return AIMessage(blocks, id=f"a{numbers[0]}")
 
 
 def test_a_user_message_of_results_alone_is_no_question():
     """It belongs to the step of its calls; one that says something begins a turn, which its calls begin with it."""
-    history = [HumanMessage(ASKED), uses(1), results(1), uses(2, 3), results(2, 3, said="Hurry up."), AIMessage("Yes.")]
-    assert [is_user(message) for message in history] == [True, False, False, False, True, False]
-    assert [is_result(message) for message in history] == [False, False, True, False, False, False]
+    history = [
+        HumanMessage(ASKED),
+        uses(1),
+        results(1),
+        uses(2, 3),
+        results(2, 3, said="Hurry up."),
+        AIMessage("Yes."),
+    ]
+    assert [is_user(message) for message in history] == [
+        True,
+        False,
+        False,
+        False,
+        True,
+        False,
+    ]
+    assert [is_result(message) for message in history] == [
+        False,
+        False,
+        True,
+        False,
+        False,
+        False,
+    ]
     assert [step.size for step in split_steps(history)] == [1, 2, 2, 1]
-    assert turn_starts(history) == [turn.index for turn in split_turns(history)] == [0, 3]
+    assert (
+        turn_starts(history) == [turn.index for turn in split_turns(history)] == [0, 3]
+    )
     assert result_ids(history[4]) == ("c2", "c3")
     assert [m.type for m in standard(history[4])] == ["tool", "tool", "human"]
 
 
 def fitted(history, model, window=8_000):
-    limits, config = ModelLimits(context_window=window, max_output_tokens=1_000), ContextConfig(prompt_cache="off")
+    limits, config = (
+        ModelLimits(context_window=window, max_output_tokens=1_000),
+        ContextConfig(prompt_cache="off"),
+    )
     engine, session = ContextEngine(limits, config=config), {}
     measured = engine.measure(history, called=model)
     if compaction := engine.plan(measured) or engine.emergency(measured):
@@ -108,18 +208,39 @@ def fitted(history, model, window=8_000):
 
 def of_anthropic(model, messages):
     for message in model._get_request_payload(messages)["messages"]:
-        blocks = message["content"] if isinstance(message["content"], list) else [{"type": "text", **message}]
-        assert all(block["type"] != "text" or block.get("text", block.get("content")).strip() for block in blocks)
-        assert {block["type"] for block in blocks} <= {"text", "tool_use", "tool_result"}
+        blocks = (
+            message["content"]
+            if isinstance(message["content"], list)
+            else [{"type": "text", **message}]
+        )
+        assert all(
+            block["type"] != "text" or block.get("text", block.get("content")).strip()
+            for block in blocks
+        )
+        assert {block["type"] for block in blocks} <= {
+            "text",
+            "tool_use",
+            "tool_result",
+        }
         calls = [block["id"] for block in blocks if block["type"] == "tool_use"]
         assert all(re.fullmatch(r"[a-zA-Z0-9_-]+", one) for one in calls)
-        yield calls, [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]
+        yield (
+            calls,
+            [
+                block["tool_use_id"]
+                for block in blocks
+                if block["type"] == "tool_result"
+            ],
+        )
 
 
 def of_responses(model, messages):
     items = model._get_request_payload(messages)["input"]
     yield [item["call_id"] for item in items if item["type"] == "function_call"], []
-    yield [], [item["call_id"] for item in items if item["type"] == "function_call_output"]
+    yield (
+        [],
+        [item["call_id"] for item in items if item["type"] == "function_call_output"],
+    )
 
 
 def of_chat_completions(model, messages):
@@ -139,7 +260,11 @@ def of_gemini(model, messages):
         assert all(part.text != "" for part in content.parts)
         yield (
             [part.function_call.name for part in content.parts if part.function_call],
-            [part.function_response.name for part in content.parts if part.function_response],
+            [
+                part.function_response.name
+                for part in content.parts
+                if part.function_response
+            ],
         )
 
 
@@ -164,7 +289,12 @@ def require_paired(provider, messages):
 
 
 def item(number, **output):
-    return {"type": "function_call", "id": f"fc{number}", "call_id": f"c{number}", **output}
+    return {
+        "type": "function_call",
+        "id": f"fc{number}",
+        "call_id": f"c{number}",
+        **output,
+    }
 
 
 def answered(number, text=STOCK):
@@ -175,7 +305,11 @@ ROUNDS = {
     "blocks of Anthropic's": lambda n: [uses(n), results(n)],
     "results with words": lambda n: [uses(n), results(n, said=f"Then number {n + 1}.")],
     "parallel": lambda n: [uses(2 * n, 2 * n + 1), results(2 * n + 1, 2 * n)],
-    "parallel, in messages of their own": lambda n: [uses(2 * n, 2 * n + 1), results(2 * n + 1), results(2 * n)],
+    "parallel, in messages of their own": lambda n: [
+        uses(2 * n, 2 * n + 1),
+        results(2 * n + 1),
+        results(2 * n),
+    ],
     "one without its result": lambda n: [uses(2 * n, 2 * n + 1), results(2 * n)],
     "a result for nobody": lambda n: [AIMessage(f"Depot {n}.", id=f"a{n}"), results(n)],
     "blocks with tool messages": lambda n: [uses(n), answered(n)],
@@ -185,19 +319,35 @@ ROUNDS = {
     ],
     "a tool message of blocks": lambda n: [
         uses(2 * n, 2 * n + 1),
-        ToolMessage(results(2 * n, 2 * n + 1).content, tool_call_id=f"c{2 * n}", id=f"t{n}"),
+        ToolMessage(
+            results(2 * n, 2 * n + 1).content, tool_call_id=f"c{2 * n}", id=f"t{n}"
+        ),
     ],
     "items of the Responses API": lambda n: [
-        AIMessage([item(n, name="depot", arguments="{}")], id=f"a{n}", response_metadata={"model_provider": "openai"}),
+        AIMessage(
+            [item(n, name="depot", arguments="{}")],
+            id=f"a{n}",
+            response_metadata={"model_provider": "openai"},
+        ),
         answered(n),
     ],
     "items both ways": lambda n: [
         AIMessage([item(n, name="depot", arguments="{}")], id=f"a{n}"),
-        HumanMessage([{"type": "function_call_output", "call_id": f"c{n}", "output": STOCK}], id=f"r{n}"),
+        HumanMessage(
+            [{"type": "function_call_output", "call_id": f"c{n}", "output": STOCK}],
+            id=f"r{n}",
+        ),
     ],
-    "standard blocks": lambda n: [AIMessage([{**CALL, "id": f"c{n}"}], id=f"a{n}"), answered(n)],
+    "standard blocks": lambda n: [
+        AIMessage([{**CALL, "id": f"c{n}"}], id=f"a{n}"),
+        answered(n),
+    ],
     "functions of old": lambda n: [
-        AIMessage("", additional_kwargs={"function_call": {"name": "depot", "arguments": "{}"}}, id=f"a{n}"),
+        AIMessage(
+            "",
+            additional_kwargs={"function_call": {"name": "depot", "arguments": "{}"}},
+            id=f"a{n}",
+        ),
         FunctionMessage(STOCK, name="depot", id=f"t{n}"),
     ],
     "OpenAI's form": lambda n: [
@@ -205,15 +355,25 @@ ROUNDS = {
         answered(n),
     ],
     "without ids": lambda n: [
-        AIMessage("", tool_calls=[{**CALL, "id": None}, {**CALL, "id": ""}], id=f"a{n}"),
+        AIMessage(
+            "", tool_calls=[{**CALL, "id": None}, {**CALL, "id": ""}], id=f"a{n}"
+        ),
         ToolMessage(STOCK, tool_call_id="", id=f"t{n}"),
         ToolMessage("plums", tool_call_id="", id=f"s{n}"),
     ],
     "blocks without ids": lambda n: [
-        AIMessage([{"type": "tool_use", "id": None, "name": "depot", "input": {}}], id=f"a{n}"),
-        HumanMessage([{"type": "tool_result", "tool_use_id": None, "content": STOCK}], id=f"r{n}"),
+        AIMessage(
+            [{"type": "tool_use", "id": None, "name": "depot", "input": {}}], id=f"a{n}"
+        ),
+        HumanMessage(
+            [{"type": "tool_result", "tool_use_id": None, "content": STOCK}], id=f"r{n}"
+        ),
     ],
-    "one id for all": lambda n: [uses(1, 1).model_copy(update={"id": f"a{n}"}), answered(1), answered(1, "plums")],
+    "one id for all": lambda n: [
+        uses(1, 1).model_copy(update={"id": f"a{n}"}),
+        answered(1),
+        answered(1, "plums"),
+    ],
     "broken": lambda n: [
         AIMessage("", invalid_tool_calls=[{**BROKEN, "id": None}], id=f"a{n}"),
         HumanMessage("Again.", id=f"u{n}"),
@@ -230,7 +390,10 @@ ROUNDS = {
 @pytest.mark.parametrize("count", [3, 16])
 def test_what_is_sent_is_paired_whatever_form_the_history_has(rounds, provider, count):
     """Whole and compacted; the question stays, and the record tells what came of the calls that left."""
-    history = [HumanMessage(ASKED, id="u"), *(message for n in range(count) for message in ROUNDS[rounds](n))]
+    history = [
+        HumanMessage(ASKED, id="u"),
+        *(message for n in range(count) for message in ROUNDS[rounds](n)),
+    ]
     shown, session = fitted(history, MODELS[provider])
     require_paired(provider, shown)
     assert any(ASKED in str(message.content) for message in shown)
@@ -239,33 +402,58 @@ def test_what_is_sent_is_paired_whatever_form_the_history_has(rounds, provider, 
     assert rounds == "one without its result" or "no result" not in record
 
 
-@pytest.mark.parametrize("rounds", ["blocks of Anthropic's", "parallel", "parallel, in messages of their own"])
+@pytest.mark.parametrize(
+    "rounds",
+    ["blocks of Anthropic's", "parallel", "parallel, in messages of their own"],
+)
 def test_a_valid_history_of_anthropic_is_sent_to_it_as_it_is(rounds):
-    history = [HumanMessage(ASKED, id="u"), *(message for n in range(2) for message in ROUNDS[rounds](n))]
+    history = [
+        HumanMessage(ASKED, id="u"),
+        *(message for n in range(2) for message in ROUNDS[rounds](n)),
+    ]
     shown, _ = fitted(history, MODELS["anthropic"], 100_000)
     assert shown == history
-    assert request_faults(fitted(history, None, 100_000)[0]) == []  # everybody reads LangChain's own form
+    assert (
+        request_faults(fitted(history, None, 100_000)[0]) == []
+    )  # everybody reads LangChain's own form
 
 
 @pytest.mark.parametrize("provider", MODELS)
-@pytest.mark.parametrize("content", [STOCK * 40, [{"type": "text", "text": STOCK * 40}]], ids=["text", "blocks"])
+@pytest.mark.parametrize(
+    "content",
+    [STOCK * 40, [{"type": "text", "text": STOCK * 40}]],
+    ids=["text", "blocks"],
+)
 def test_a_huge_result_in_a_block_is_cut_like_one_in_a_tool_message(provider, content):
     block = {"type": "tool_result", "tool_use_id": "c1", "content": content}
-    shown, _ = fitted([HumanMessage(ASKED, id="u"), uses(1), HumanMessage([block], id="r")], MODELS[provider])
+    shown, _ = fitted(
+        [HumanMessage(ASKED, id="u"), uses(1), HumanMessage([block], id="r")],
+        MODELS[provider],
+    )
     require_paired(provider, shown)
-    assert any("characters left out; in the history as message r" in str(message.content) for message in shown)
+    assert any(
+        "characters left out; in the history as message r" in str(message.content)
+        for message in shown
+    )
 
 
 def test_a_result_without_an_id_that_comes_late_is_shown_where_it_comes():
-    (late,) = repair_step([ToolMessage("done", tool_call_id="")], HumanMessage("q"), unanswered={"call_1"})
+    (late,) = repair_step(
+        [ToolMessage("done", tool_call_id="")], HumanMessage("q"), unanswered={"call_1"}
+    )
     assert late.content.endswith("done")
 
 
-@given(ids=st.lists(st.sampled_from([None, "", "a", "a_1", "b"]), min_size=1, max_size=12))
+@given(
+    ids=st.lists(st.sampled_from([None, "", "a", "a_1", "b"]), min_size=1, max_size=12)
+)
 def test_every_call_has_an_id_of_its_own_and_one_result_by_it(ids):
     taken, seen = {"a", "a_1", "call_1"}, []
     for number, name in enumerate(ids):
-        step = [AIMessage("", tool_calls=[{**CALL, "id": name}], id=f"m{number}"), ToolMessage("r", tool_call_id="")]
+        step = [
+            AIMessage("", tool_calls=[{**CALL, "id": name}], id=f"m{number}"),
+            ToolMessage("r", tool_call_id=""),
+        ]
         asks, answer = unique_calls(repair_step(step, HumanMessage("q")), taken)
         assert call_ids(asks) == (answer.tool_call_id,)
         seen.append(answer.tool_call_id)
@@ -287,7 +475,11 @@ def test_a_free_id_is_found_in_few_looks_however_often_it_was_used():
     """Some servers give every call one id; looking through all of them each time made the time square."""
     taken = CountingSet({"a", *(f"a_{number}" for number in range(1, 100_001))})
     (asks, _) = unique_calls(
-        [AIMessage("", tool_calls=[{**CALL, "id": "a"}]), ToolMessage("r", tool_call_id="a")], taken
+        [
+            AIMessage("", tool_calls=[{**CALL, "id": "a"}]),
+            ToolMessage("r", tool_call_id="a"),
+        ],
+        taken,
     )
     assert call_ids(asks) == ("a_100001",)
     assert taken.looks < 50
@@ -296,8 +488,16 @@ def test_a_free_id_is_found_in_few_looks_however_often_it_was_used():
 # ---- parts that one provider refuses ------------------------------------------------------------------------------
 
 
-PHOTO = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
-THOUGHT = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAAA"}
+PHOTO = {
+    "type": "image_url",
+    "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="},
+}
+THOUGHT = {
+    "type": "reasoning",
+    "id": "rs_1",
+    "summary": [],
+    "encrypted_content": "gAAAA",
+}
 SIGNED = {"type": "text", "text": "", "extras": {"signature": "c2ln"}}
 OF_OPENAI = {"model_provider": "openai"}
 
@@ -306,41 +506,82 @@ OF_OPENAI = {"model_provider": "openai"}
     ("provider", "message", "content"),
     [
         ("gemini", HumanMessage([{"type": "text", "text": ""}, PHOTO]), [PHOTO]),
-        ("gemini", AIMessage(["", SIGNED, {"type": "text", "text": "x"}]), [SIGNED, {"type": "text", "text": "x"}]),
+        (
+            "gemini",
+            AIMessage(["", SIGNED, {"type": "text", "text": "x"}]),
+            [SIGNED, {"type": "text", "text": "x"}],
+        ),
         ("gemini", AIMessage("", invalid_tool_calls=[BROKEN]), None),
         ("gemini", AIMessage("I try.", invalid_tool_calls=[BROKEN]), "I try."),
         ("responses", AIMessage([THOUGHT], response_metadata=OF_OPENAI), None),
-        ("responses", AIMessage([THOUGHT, {"type": "text", "text": ""}], response_metadata=OF_OPENAI), None),
         (
             "responses",
-            AIMessage([{"type": "text", "text": "x"}, THOUGHT], response_metadata=OF_OPENAI),
+            AIMessage(
+                [THOUGHT, {"type": "text", "text": ""}], response_metadata=OF_OPENAI
+            ),
+            None,
+        ),
+        (
+            "responses",
+            AIMessage(
+                [{"type": "text", "text": "x"}, THOUGHT], response_metadata=OF_OPENAI
+            ),
             [{"type": "text", "text": "x"}],
         ),
         ("anthropic", AIMessage("\n\n", tool_calls=[CALL]), ""),
     ],
-    ids=["photo", "signed", "broken", "words", "thought", "thought and blanks", "thought behind words", "blanks"],
+    ids=[
+        "photo",
+        "signed",
+        "broken",
+        "words",
+        "thought",
+        "thought and blanks",
+        "thought behind words",
+        "blanks",
+    ],
 )
 def test_a_part_that_the_provider_refuses_leaves(provider, message, content):
     """What carries a signature stays, and a message of nothing else leaves whole."""
-    kind, history = message.type, [HumanMessage("Look."), message, HumanMessage("Go on.")]
+    kind, history = (
+        message.type,
+        [HumanMessage("Look."), message, HumanMessage("Go on.")],
+    )
     shown, _ = fitted(history, MODELS[provider])
-    found = [m.content for m in shown if m.type == kind and m.content not in ("Look.", "Go on.")]
+    found = [
+        m.content
+        for m in shown
+        if m.type == kind and m.content not in ("Look.", "Go on.")
+    ]
     assert found == ([] if content is None else [content])
-    if provider != "gemini" or kind == "human":  # its integration drops a signed part that is no answer of its own
+    if (
+        provider != "gemini" or kind == "human"
+    ):  # its integration drops a signed part that is no answer of its own
         require_paired(provider, shown)
 
 
 VALID = {
-    "gemini": [HumanMessage([{"type": "text", "text": "My cat."}, PHOTO]), AIMessage("A cat.")],
+    "gemini": [
+        HumanMessage([{"type": "text", "text": "My cat."}, PHOTO]),
+        AIMessage("A cat."),
+    ],
     "responses": [
         HumanMessage("q"),
-        AIMessage([THOUGHT, {"type": "text", "text": "x", "id": "msg_1"}], response_metadata=OF_OPENAI),
+        AIMessage(
+            [THOUGHT, {"type": "text", "text": "x", "id": "msg_1"}],
+            response_metadata=OF_OPENAI,
+        ),
         AIMessage([THOUGHT], tool_calls=[CALL], response_metadata=OF_OPENAI),
         ToolMessage("r", tool_call_id="c1"),
     ],
     "anthropic": [
         HumanMessage("q"),
-        AIMessage([{"type": "thinking", "thinking": "", "signature": "s"}, {"type": "text", "text": "x"}]),
+        AIMessage(
+            [
+                {"type": "thinking", "thinking": "", "signature": "s"},
+                {"type": "text", "text": "x"},
+            ]
+        ),
         AIMessage("", tool_calls=[CALL]),
         ToolMessage("", tool_call_id="c1"),
     ],

@@ -10,7 +10,13 @@ from typing import Any
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import wrap_model_call
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    HumanMessage,
+    RemoveMessage,
+    ToolMessage,
+)
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
@@ -40,7 +46,10 @@ TOO_LARGE = "This model's maximum context length is 300 tokens. However, your me
 
 
 def engine_of(window: int = 60_000, **config: Any) -> ContextEngine:
-    return ContextEngine(ModelLimits(context_window=window, max_output_tokens=500), config=ContextConfig(**config))
+    return ContextEngine(
+        ModelLimits(context_window=window, max_output_tokens=500),
+        config=ContextConfig(**config),
+    )
 
 
 def answered(*history: AnyMessage) -> dict[str, Any]:
@@ -49,8 +58,14 @@ def answered(*history: AnyMessage) -> dict[str, Any]:
     size = exact_count(history)
     usage = {"input_tokens": size, "output_tokens": 1, "total_tokens": size + 1}
     state |= nodes.budget_check.invoke(state)
-    news = nodes.model_node(lambda _: AIMessage("fine", id="answer", usage_metadata=usage)).invoke(state)
-    return state | news | {"messages": [*history, *news["messages"], HumanMessage("next", id="next")]}
+    news = nodes.model_node(
+        lambda _: AIMessage("fine", id="answer", usage_metadata=usage)
+    ).invoke(state)
+    return (
+        state
+        | news
+        | {"messages": [*history, *news["messages"], HumanMessage("next", id="next")]}
+    )
 
 
 @pytest.mark.parametrize(
@@ -61,18 +76,53 @@ def answered(*history: AnyMessage) -> dict[str, Any]:
         (1, {"tool_calls": [{"name": "t", "args": {"q": "x"}, "id": "c2"}]}),
         (1, {"tool_calls": [{"name": "t" * 900, "args": {"q": "x"}, "id": "c1"}]}),
         (2, {"tool_call_id": "c9"}),
-        (3, {"invalid_tool_calls": [{"name": "t", "args": BIG, "id": "i", "error": "e", "type": "invalid_tool_call"}]}),
+        (
+            3,
+            {
+                "invalid_tool_calls": [
+                    {
+                        "name": "t",
+                        "args": BIG,
+                        "id": "i",
+                        "error": "e",
+                        "type": "invalid_tool_call",
+                    }
+                ]
+            },
+        ),
         (3, {"content": "    "}),
-        (4, {"content": [{"type": "text", "text": "see"}, {"type": "data", "content": [{"text": BIG}]}]}),
+        (
+            4,
+            {
+                "content": [
+                    {"type": "text", "text": "see"},
+                    {"type": "data", "content": [{"text": BIG}]},
+                ]
+            },
+        ),
         (4, {"content": [{"type": "text", "text": "eyes"}]}),
     ],
 )
 def test_another_process_notices_an_edit_of_what_was_counted(place, change):
     """What the anchor stands for is no longer there: everything is looked at again."""
-    data = [{"type": "text", "text": "see"}, {"type": "data", "content": [{"text": "small"}]}]
-    call = AIMessage("", id="2", tool_calls=[{"name": "t", "args": {"q": "x"}, "id": "c1"}])
-    result, done = ToolMessage("result", tool_call_id="c1", id="3"), AIMessage("done", id="4")
-    state = answered(HumanMessage("hello there", id="1"), call, result, done, HumanMessage(data, id="5"))
+    data = [
+        {"type": "text", "text": "see"},
+        {"type": "data", "content": [{"text": "small"}]},
+    ]
+    call = AIMessage(
+        "", id="2", tool_calls=[{"name": "t", "args": {"q": "x"}, "id": "c1"}]
+    )
+    result, done = (
+        ToolMessage("result", tool_call_id="c1", id="3"),
+        AIMessage("done", id="4"),
+    )
+    state = answered(
+        HumanMessage("hello there", id="1"),
+        call,
+        result,
+        done,
+        HumanMessage(data, id="5"),
+    )
     messages = copy.deepcopy(state["messages"])
     messages[place] = messages[place].model_copy(update=change)
     window = engine_of().measure(messages, session=state)
@@ -94,21 +144,39 @@ def test_a_thread_with_an_edited_call_stays_valid(kind):
 
     def policy(messages, tools):
         if isinstance(messages[-1], HumanMessage) and messages[-1].content == "write":
-            return AIMessage("", tool_calls=[{"name": "write", "args": {"text": "fox"}, "id": "call_aaa"}])
+            return AIMessage(
+                "",
+                tool_calls=[
+                    {"name": "write", "args": {"text": "fox"}, "id": "call_aaa"}
+                ],
+            )
         return AIMessage("fine")
 
-    model, saver = ScriptedChatModel(policy=policy, profile={"max_input_tokens": 8000}), InMemorySaver()
+    model, saver = (
+        ScriptedChatModel(policy=policy, profile={"max_input_tokens": 8000}),
+        InMemorySaver(),
+    )
     if kind == "nodes":
         agent = create_context_agent(model, [write], checkpointer=saver)
     else:
-        agent = create_agent(model, [write], middleware=[ContextWindowMiddleware()], checkpointer=saver)
+        agent = create_agent(
+            model, [write], middleware=[ContextWindowMiddleware()], checkpointer=saver
+        )
     for text in ("write", "thanks"):
         agent.invoke({"messages": [HumanMessage(text)]}, THREAD)
     call = agent.get_state(THREAD).values["messages"][1]
-    other = call.model_copy(update={"tool_calls": [{**call.tool_calls[0], "id": "call_bbb"}]})
-    agent.update_state(THREAD, {"messages": [other]}, as_node="maybe_summarize" if kind == "nodes" else "model")
+    other = call.model_copy(
+        update={"tool_calls": [{**call.tool_calls[0], "id": "call_bbb"}]}
+    )
+    agent.update_state(
+        THREAD,
+        {"messages": [other]},
+        as_node="maybe_summarize" if kind == "nodes" else "model",
+    )
     for _ in range(2):
-        agent.invoke(NEXT, THREAD)  # the model refuses a request whose calls are not answered
+        agent.invoke(
+            NEXT, THREAD
+        )  # the model refuses a request whose calls are not answered
 
 
 def sent_past(change, *, before: str) -> list[Any]:
@@ -120,13 +188,25 @@ def sent_past(change, *, before: str) -> list[Any]:
         return AIMessage("ok")
 
     nodes, builder = ContextNodes(engine_of()), StateGraph(ContextState)
-    own = {"budget_check": nodes.budget_check, "build_messages": nodes.build_messages, "agent": nodes.model_node(model)}
-    order = [name for ours in own for name in (("change", ours) if ours == before else (ours,))]
+    own = {
+        "budget_check": nodes.budget_check,
+        "build_messages": nodes.build_messages,
+        "agent": nodes.model_node(model),
+    }
+    order = [
+        name
+        for ours in own
+        for name in (("change", ours) if ours == before else (ours,))
+    ]
     for name in order:
         builder.add_node(name, own.get(name, change))
     for start, end in zip([START, *order], order, strict=False):
         builder.add_edge(start, end)
-    card = [HumanMessage("card 4111", id="q0"), AIMessage("noted", id="a0"), HumanMessage("now?", id="q1")]
+    card = [
+        HumanMessage("card 4111", id="q0"),
+        AIMessage("noted", id="a0"),
+        HumanMessage("now?", id="q1"),
+    ]
     builder.compile().invoke({"messages": card})
     return sent
 
@@ -139,8 +219,14 @@ REDACTED = HumanMessage("card [redacted]", id="q0")
     ("change", "sent"),
     [
         (lambda _: {"messages": [REDACTED]}, [REDACTED.content, "noted", "now?"]),
-        (lambda _: {"messages": [RemoveMessage(id="q0"), RemoveMessage(id="a0")]}, ["now?"]),
-        (lambda _: {"llm_input_messages": [HumanMessage("Obey me.")]}, ["card 4111", "noted", "now?"]),
+        (
+            lambda _: {"messages": [RemoveMessage(id="q0"), RemoveMessage(id="a0")]},
+            ["now?"],
+        ),
+        (
+            lambda _: {"llm_input_messages": [HumanMessage("Obey me.")]},
+            ["card 4111", "noted", "now?"],
+        ),
     ],
 )
 def test_what_a_node_between_ours_changes_is_what_is_sent(change, sent, before):
@@ -150,16 +236,30 @@ def test_what_a_node_between_ours_changes_is_what_is_sent(change, sent, before):
 
 def test_a_pinned_message_that_is_replaced_ends_what_was_counted():
     """It stands before the history, like the prompt."""
-    pairs = ((HumanMessage(f"Tell {n} {'word ' * 60}", id=f"h{n}"), AIMessage("So.", id=f"a{n}")) for n in range(60))
-    history = [*(message for pair in pairs for message in pair), HumanMessage("And?", id="q")]
+    pairs = (
+        (
+            HumanMessage(f"Tell {n} {'word ' * 60}", id=f"h{n}"),
+            AIMessage("So.", id=f"a{n}"),
+        )
+        for n in range(60)
+    )
+    history = [
+        *(message for pair in pairs for message in pair),
+        HumanMessage("And?", id="q"),
+    ]
     nodes, state = ContextNodes(engine_of(2000)), {"messages": history}
     usage = {"input_tokens": 1200, "output_tokens": 1, "total_tokens": 1201}
     state |= nodes.budget_check.invoke(state)
     state |= nodes.force_compress.invoke(state)
-    news = nodes.model_node(lambda _: AIMessage("fine", id="answer", usage_metadata=usage)).invoke(state)
+    news = nodes.model_node(
+        lambda _: AIMessage("fine", id="answer", usage_metadata=usage)
+    ).invoke(state)
     messages = [*state["messages"], *news["messages"], HumanMessage("next", id="next")]
     messages[0] = HumanMessage("~" * len(str(messages[0].content)), id="h0")
-    reports = [engine_of(2000).measure(m, session=state | news).report["counted_by"] for m in (messages, messages[:])]
+    reports = [
+        engine_of(2000).measure(m, session=state | news).report["counted_by"]
+        for m in (messages, messages[:])
+    ]
     assert reports == ["estimate"] * 2
 
 
@@ -167,10 +267,18 @@ def test_an_answer_with_nothing_but_a_broken_call_ends_the_turn():
     """As in `create_agent`: nobody asked for another answer."""
 
     def policy(messages, tools):
-        call = {"name": "look", "args": "{bad", "id": f"c{len(messages)}", "error": "x", "type": "invalid_tool_call"}
+        call = {
+            "name": "look",
+            "args": "{bad",
+            "id": f"c{len(messages)}",
+            "error": "x",
+            "type": "invalid_tool_call",
+        }
         return AIMessage("", invalid_tool_calls=[call])
 
-    model = ScriptedChatModel(strict=False, policy=policy, profile={"max_input_tokens": 8000})
+    model = ScriptedChatModel(
+        strict=False, policy=policy, profile={"max_input_tokens": 8000}
+    )
     create_context_agent(model, []).invoke(NEXT)
     assert len(model.requests) == 1
 
@@ -202,10 +310,17 @@ def test_an_interrupt_that_quotes_a_provider_is_an_interrupt():
         return handler(request)
 
     model = ScriptedChatModel(profile={"max_input_tokens": 8000})
-    agent = create_agent(model, [], middleware=[ContextWindowMiddleware(), ask], checkpointer=InMemorySaver())
+    agent = create_agent(
+        model,
+        [],
+        middleware=[ContextWindowMiddleware(), ask],
+        checkpointer=InMemorySaver(),
+    )
     history = [HumanMessage("hello " * 50), AIMessage("hm " * 50), HumanMessage("and?")]
     assert "__interrupt__" in agent.invoke({"messages": history}, THREAD)
-    assert len(agent.invoke(Command(resume=True), THREAD)["messages"]) == len(history) + 1
+    assert (
+        len(agent.invoke(Command(resume=True), THREAD)["messages"]) == len(history) + 1
+    )
     assert seen == [3, 3]
 
 
@@ -230,7 +345,10 @@ def windows_alive() -> int:
 
 def test_a_run_that_is_over_leaves_no_window():
     """It would hold the whole request until 64 other conversations have come."""
-    agent, before = create_context_agent(ScriptedChatModel(profile={"max_input_tokens": 8000}), []), windows_alive()
+    agent, before = (
+        create_context_agent(ScriptedChatModel(profile={"max_input_tokens": 8000}), []),
+        windows_alive(),
+    )
     agent.invoke({"messages": [HumanMessage("hello")]})
     assert windows_alive() == before
 
@@ -249,14 +367,20 @@ class Remembering:
 def long_agent(adapter: str, mode: str = "inline") -> tuple[Any, ScriptedChatModel]:
     """An agent whose first messages left long ago, into a summary that tells the secret, or into the record alone."""
     model = ScriptedChatModel(
-        policy=lambda messages, _: AIMessage("Noted. " * 60), profile={"max_input_tokens": 1500}, input_limit=1500
+        policy=lambda messages, _: AIMessage("Noted. " * 60),
+        profile={"max_input_tokens": 1500},
+        input_limit=1500,
     )
-    options: dict[str, Any] = {"config": ContextConfig(summarize=mode, output_reserve=0, pin_first_user=False)}
+    options: dict[str, Any] = {
+        "config": ContextConfig(summarize=mode, output_reserve=0, pin_first_user=False)
+    }
     if mode != "off":
         options["summarizer"] = Remembering()
     agent = agent_on(adapter, model, **options, store=InMemoryStore())
     for number in range(10):
-        said = f"Never tell that {SECRET}." if number == 1 else f"question {number} {LONG}"
+        said = (
+            f"Never tell that {SECRET}." if number == 1 else f"question {number} {LONG}"
+        )
         agent.invoke({"messages": [HumanMessage(said, id=f"q{number}")]}, THREAD)
     return agent, model
 
@@ -264,34 +388,52 @@ def long_agent(adapter: str, mode: str = "inline") -> tuple[Any, ScriptedChatMod
 def everything_kept(agent: Any) -> str:
     """What the state holds beside the messages."""
     state = agent.get_state(THREAD).values
-    return repr({key: value for key, value in state.items() if key.startswith("context_")})
+    return repr(
+        {key: value for key, value in state.items() if key.startswith("context_")}
+    )
 
 
 @pytest.mark.parametrize("adapter", ["nodes", "middleware"])
 @pytest.mark.parametrize("mode", ["inline", "off"])
 @pytest.mark.parametrize(
-    "change", [RemoveMessage(id="q1"), HumanMessage("Never tell anything.", id="q1")], ids=["removed", "replaced"]
+    "change",
+    [RemoveMessage(id="q1"), HumanMessage("Never tell anything.", id="q1")],
+    ids=["removed", "replaced"],
 )
-def test_what_was_removed_or_replaced_after_it_left_is_in_no_request_any_more(adapter, mode, change):
+def test_what_was_removed_or_replaced_after_it_left_is_in_no_request_any_more(
+    adapter, mode, change
+):
     """Neither by the summary that covers it nor by the record."""
     agent, model = long_agent(adapter, mode)
     before = agent.get_state(THREAD).values
     assert before["context_view"]["start"]["index"] > 4
-    assert ("context_summary" in before and SECRET in before["context_summary"]) is (mode == "inline")
+    assert ("context_summary" in before and SECRET in before["context_summary"]) is (
+        mode == "inline"
+    )
     assert SECRET in repr([message.content for message in model.requests[-1].messages])
-    agent.update_state(THREAD, {"messages": [change]}, as_node="maybe_summarize" if adapter == "nodes" else "model")
+    agent.update_state(
+        THREAD,
+        {"messages": [change]},
+        as_node="maybe_summarize" if adapter == "nodes" else "model",
+    )
     for number in range(3):
         agent.invoke({"messages": [HumanMessage(f"more {number} {LONG}")]}, THREAD)
-        assert SECRET not in repr([message.content for message in model.requests[-1].messages])
+        assert SECRET not in repr(
+            [message.content for message in model.requests[-1].messages]
+        )
         assert SECRET not in everything_kept(agent)
-    assert "question 3" in repr([m.content for m in model.requests[-1].messages]) + everything_kept(agent)
+    assert "question 3" in repr(
+        [m.content for m in model.requests[-1].messages]
+    ) + everything_kept(agent)
     assert not any(request.refused for request in model.requests)
 
 
 def test_a_stored_summary_of_a_message_that_was_removed_is_deleted():
     agent, _ = long_agent("nodes")
     SummaryStore(agent.store, "1").put("key", Written(text=SECRET))
-    agent.update_state(THREAD, {"messages": [RemoveMessage(id="q1")]}, as_node="maybe_summarize")
+    agent.update_state(
+        THREAD, {"messages": [RemoveMessage(id="q1")]}, as_node="maybe_summarize"
+    )
     agent.invoke(NEXT, THREAD)
     assert SummaryStore(agent.store, "1").get("key") is None
 
@@ -300,8 +442,12 @@ def test_a_restart_takes_no_message_for_edited():
     """What is read back from a checkpointer has the checksum that it had when it was stored."""
     agent, _ = long_agent("nodes")
     state = agent.get_state(THREAD).values
-    messages = JsonPlusSerializer().loads_typed(JsonPlusSerializer().dumps_typed(state["messages"]))
-    engine = ContextEngine(ModelLimits(context_window=1500), config=ContextConfig(output_reserve=0))
+    messages = JsonPlusSerializer().loads_typed(
+        JsonPlusSerializer().dumps_typed(state["messages"])
+    )
+    engine = ContextEngine(
+        ModelLimits(context_window=1500), config=ContextConfig(output_reserve=0)
+    )
     session = engine.measure(messages, session=state).session
     assert session.faults == ()
     assert session.view.start is not None

@@ -3,19 +3,39 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, RemoveMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    HumanMessage,
+    RemoveMessage,
+    ToolMessage,
+)
 from langgraph.channels.binop import _get_overwrite
 from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.errors import InvalidUpdateError
 from langgraph.graph import StateGraph
-from langgraph.graph.message import REMOVE_ALL_MESSAGES, _messages_delta_reducer, add_messages
+from langgraph.graph.message import (
+    REMOVE_ALL_MESSAGES,
+    _messages_delta_reducer,
+    add_messages,
+)
 from langgraph.pregel._checkpoint import delta_channels_to_snapshot
 from langgraph.pregel._messages import ensure_message_ids
 from langgraph.types import Overwrite
 
-from langchain_ctxwin import ContextInput, ContextOutput, ContextState, PlainContextState
-from langchain_ctxwin.agent.state import SNAPSHOT_UPDATES, MessagesDeltaChannel, reduce_messages
+from langchain_ctxwin import (
+    ContextInput,
+    ContextOutput,
+    ContextState,
+    PlainContextState,
+)
+from langchain_ctxwin.agent.state import (
+    SNAPSHOT_UPDATES,
+    MessagesDeltaChannel,
+    reduce_messages,
+)
 from langchain_ctxwin.errors import ConfigError
 
 IDS = st.sampled_from(["a", "b", "c", "d"])
@@ -32,7 +52,9 @@ UNSTAMPED = st.one_of(
 )
 RUNS = settings(max_examples=100, deadline=None)
 ALL_GONE = RemoveMessage(id=REMOVE_ALL_MESSAGES)
-KINDS = [STAMPED] * 6 + [REMOVALS] * 4 + [UNSTAMPED] * 3 + [st.just(ALL_GONE)]  # rarely: clearing hides the rest
+KINDS = (
+    [STAMPED] * 6 + [REMOVALS] * 4 + [UNSTAMPED] * 3 + [st.just(ALL_GONE)]
+)  # rarely: clearing hides the rest
 ITEMS = st.sampled_from(KINDS).flatmap(lambda kind: kind)
 WRITES = st.lists(st.one_of(ITEMS, st.lists(ITEMS, max_size=4)), max_size=8)
 BATCHES = st.lists(WRITES, min_size=1, max_size=5)
@@ -41,9 +63,17 @@ BATCHES = st.lists(WRITES, min_size=1, max_size=5)
 def model(writes) -> list[tuple[str | None, str, str]]:
     """Return (id when given, type, content) of what remains, one obvious step per message."""
     history: list[tuple[str | None, str, str]] = []
-    for item in (item for write in writes for item in (write if isinstance(write, list) else [write])):
+    for item in (
+        item
+        for write in writes
+        for item in (write if isinstance(write, list) else [write])
+    ):
         if isinstance(item, RemoveMessage):
-            history = [] if item.id == REMOVE_ALL_MESSAGES else [row for row in history if row[0] != item.id]
+            history = (
+                []
+                if item.id == REMOVE_ALL_MESSAGES
+                else [row for row in history if row[0] != item.id]
+            )
             continue
         match item:
             case str():
@@ -53,9 +83,17 @@ def model(writes) -> list[tuple[str | None, str, str]]:
             case dict():
                 row = (None, "human", item["content"])
             case _:
-                row = (item.id or None, "ai" if isinstance(item, AIMessageChunk) else item.type, item.content)
+                row = (
+                    item.id or None,
+                    "ai" if isinstance(item, AIMessageChunk) else item.type,
+                    item.content,
+                )
         is_known = row[0] and row[0] in [other[0] for other in history]
-        history = [row if other[0] == row[0] else other for other in history] if is_known else [*history, row]
+        history = (
+            [row if other[0] == row[0] else other for other in history]
+            if is_known
+            else [*history, row]
+        )
     return history
 
 
@@ -84,7 +122,9 @@ def test_batching_does_not_matter(state, xs, ys):
     """Reducing in two steps equals reducing at once, ids included, and changes neither state nor writes."""
     start = reduce_messages([], [state])
     before, written = list(start), [m.id for m in xs if isinstance(m, BaseMessage)]
-    assert reduce_messages(reduce_messages(start, xs), ys) == reduce_messages(start, [*xs, *ys])
+    assert reduce_messages(reduce_messages(start, xs), ys) == reduce_messages(
+        start, [*xs, *ys]
+    )
     assert all(old is new for old, new in zip(start, before, strict=True))
     assert [m.id for m in xs if isinstance(m, BaseMessage)] == written
 
@@ -102,17 +142,28 @@ def test_live_replayed_copied_and_reloaded_channels_agree(batches, breaks):
         assert [*map(id, earlier)] == [*map(id, before)]
         live = loaded(live.get()) if position in breaks else live.copy()
     replayed = loaded([])
-    replayed.replay_writes([("task", "messages", write) for batch in batches for write in batch])
+    replayed.replay_writes(
+        [("task", "messages", write) for batch in batches for write in batch]
+    )
     assert live.get() == replayed.get()
-    assert live.get() == reduce_messages([], [write for batch in batches for write in batch])
+    assert live.get() == reduce_messages(
+        [], [write for batch in batches for write in batch]
+    )
 
 
 @RUNS
-@given(st.lists(STAMPED, min_size=1, max_size=5), st.lists(STAMPED, max_size=5), st.data())
-def test_stamped_writes_and_known_removals_give_what_add_messages_gives(state, written, data):
+@given(
+    st.lists(STAMPED, min_size=1, max_size=5), st.lists(STAMPED, max_size=5), st.data()
+)
+def test_stamped_writes_and_known_removals_give_what_add_messages_gives(
+    state, written, data
+):
     """Appending and replacing by id, removing present ids, or all before some survivors, is LangGraph's behavior."""
     left = add_messages([], state)
-    gone = [RemoveMessage(id=m.id) for m in data.draw(st.lists(st.sampled_from(left), max_size=3))]
+    gone = [
+        RemoveMessage(id=m.id)
+        for m in data.draw(st.lists(st.sampled_from(left), max_size=3))
+    ]
     for write in (written, gone, [RemoveMessage(id=REMOVE_ALL_MESSAGES), *left[1:]]):
         assert reduce_messages(left, [write]) == add_messages(left, write)
 
@@ -121,16 +172,33 @@ def test_a_derived_id_is_pinned_and_never_that_of_another_message():
     """Stored threads depend on the value; equal texts, moved up or written where others were, get ids of their own."""
     assert reduce_messages([], ["hi"])[0].id == "599104cc-0af7-56db-8bd3-4bca2d6e0001"
     first = reduce_messages([], ["x", "y", "y"])
-    moved = reduce_messages(first, [RemoveMessage(id=first[0].id), RemoveMessage(id=first[1].id), "y", "x", "y"])
+    moved = reduce_messages(
+        first,
+        [RemoveMessage(id=first[0].id), RemoveMessage(id=first[1].id), "y", "x", "y"],
+    )
     assert [m.content for m in moved] == ["y", "y", "x", "y"]
-    assert len({m.id for m in [*first, *moved]}) == 6  # three old ones, of which one is still here, and three new
+    assert (
+        len({m.id for m in [*first, *moved]}) == 6
+    )  # three old ones, of which one is still here, and three new
     (new,) = reduce_messages(first[:1], [RemoveMessage(id=first[0].id), "z"])
     assert new.id != first[0].id
-    calls = [[{"name": "f", "args": {}, "id": i, "type": "tool_call"}] for i in ("1", "2")]
-    assert len({reduce_messages([], [AIMessage("", tool_calls=call)])[0].id for call in calls}) == 2
+    calls = [
+        [{"name": "f", "args": {}, "id": i, "type": "tool_call"}] for i in ("1", "2")
+    ]
+    assert (
+        len(
+            {
+                reduce_messages([], [AIMessage("", tool_calls=call)])[0].id
+                for call in calls
+            }
+        )
+        == 2
+    )
 
 
-@pytest.mark.parametrize("content", ["\ud800", [{"type": "text", "text": "\ud800", ("odd", "key"): b"\xff"}]])
+@pytest.mark.parametrize(
+    "content", ["\ud800", [{"type": "text", "text": "\ud800", ("odd", "key"): b"\xff"}]]
+)
 def test_any_content_gets_an_id(content):
     message = HumanMessage.model_construct(content=content, type="human", id=None)
     assert reduce_messages([], [message])[0].id
@@ -143,7 +211,10 @@ def test_a_write_that_fails_half_way_changes_nothing():
     unread = HumanMessage.model_construct(content=endless, type="human", id=None)
     channel = loaded([HumanMessage("x", id="a"), HumanMessage("y", id="b")])
     before = channel.get()
-    for write in ([RemoveMessage(id="a"), HumanMessage("new", id="c"), unread], [["z", 7]]):
+    for write in (
+        [RemoveMessage(id="a"), HumanMessage("new", id="c"), unread],
+        [["z", 7]],
+    ):
         with pytest.raises((ValueError, NotImplementedError)):
             channel.update(write)
         assert channel.get() is before
@@ -166,10 +237,15 @@ def test_a_write_that_fails_half_way_changes_nothing():
 )
 @pytest.mark.parametrize("wrap", [Overwrite, lambda v: {"__overwrite__": v}])
 def test_overwrite_replaces_the_list_live_and_in_replays(wrap, value, expected):
-    live, replayed = loaded([HumanMessage("x", id="a")]), loaded([HumanMessage("x", id="a")])
+    live, replayed = (
+        loaded([HumanMessage("x", id="a")]),
+        loaded([HumanMessage("x", id="a")]),
+    )
     live.update([wrap(value), "dropped: same step"])
     live.update(["after"])
-    replayed.replay_writes([("t", "messages", w) for w in ("before", wrap([]), wrap(value), "after")])
+    replayed.replay_writes(
+        [("t", "messages", w) for w in ("before", wrap([]), wrap(value), "after")]
+    )
     assert [m.content for m in live.get()] == [*expected, "after"]
     assert live.get() == replayed.get()
     with pytest.raises(InvalidUpdateError):
@@ -179,8 +255,16 @@ def test_overwrite_replaces_the_list_live_and_in_replays(wrap, value, expected):
 @pytest.mark.parametrize("wrap", [_DeltaSnapshot, list])
 def test_a_stored_list_is_made_valid_when_it_is_loaded(wrap):
     tool = ToolMessage("done", tool_call_id="1", id="t")
-    stored = [HumanMessage("x"), {"role": "user", "content": "y"}, AIMessageChunk(content="z", id="c"), tool, tool]
-    one, two = (MessagesDeltaChannel().from_checkpoint(wrap(list(stored))) for _ in range(2))
+    stored = [
+        HumanMessage("x"),
+        {"role": "user", "content": "y"},
+        AIMessageChunk(content="z", id="c"),
+        tool,
+        tool,
+    ]
+    one, two = (
+        MessagesDeltaChannel().from_checkpoint(wrap(list(stored))) for _ in range(2)
+    )
     assert [(type(m), m.content) for m in one.get()] == [
         (HumanMessage, "x"),
         (HumanMessage, "y"),
@@ -196,7 +280,10 @@ def test_snapshots_become_rarer_as_the_history_grows():
     assert MessagesDeltaChannel().snapshot_frequency == SNAPSHOT_UPDATES
     assert channel.snapshot_frequency == 5_000
     assert channel.copy().snapshot_frequency == 5_000
-    assert channel.copy().from_checkpoint(_DeltaSnapshot([])).snapshot_frequency == SNAPSHOT_UPDATES
+    assert (
+        channel.copy().from_checkpoint(_DeltaSnapshot([])).snapshot_frequency
+        == SNAPSHOT_UPDATES
+    )
     channel.update([RemoveMessage(id=REMOVE_ALL_MESSAGES)])
     assert channel.snapshot_frequency == SNAPSHOT_UPDATES
 
@@ -206,7 +293,9 @@ def test_all_snapshots_together_stay_in_proportion_to_the_history():
     for number in range(20_000):
         channel.update([HumanMessage("x", id=str(number))])
         updates += 1
-        if delta_channels_to_snapshot({"messages": channel}, {"messages": (updates, 0)}, {"messages": 1}):
+        if delta_channels_to_snapshot(
+            {"messages": channel}, {"messages": (updates, 0)}, {"messages": 1}
+        ):
             total, updates = total + len(channel.get()), 0
         assert updates <= max(SNAPSHOT_UPDATES, len(channel.get()) / 2)
     assert 20_000 / 2 < total < 3 * 20_000
@@ -217,9 +306,17 @@ def test_channels_are_equal_when_their_settings_are():
     assert MessagesDeltaChannel(snapshot_frequency=7) != MessagesDeltaChannel()
     with pytest.raises(ConfigError, match="leave it out"):
         MessagesDeltaChannel(add_messages)
-    channel = StateGraph(ContextState, input_schema=ContextInput, output_schema=ContextOutput).channels["messages"]
-    assert (type(channel), channel, channel.ValueType) == (MessagesDeltaChannel, MessagesDeltaChannel(), list)
-    StateGraph(PlainContextState, input_schema=ContextInput, output_schema=ContextOutput)
+    channel = StateGraph(
+        ContextState, input_schema=ContextInput, output_schema=ContextOutput
+    ).channels["messages"]
+    assert (type(channel), channel, channel.ValueType) == (
+        MessagesDeltaChannel,
+        MessagesDeltaChannel(),
+        list,
+    )
+    StateGraph(
+        PlainContextState, input_schema=ContextInput, output_schema=ContextOutput
+    )
 
 
 def test_the_private_parts_of_langgraph_that_we_rely_on_are_there():
@@ -230,12 +327,24 @@ def test_the_private_parts_of_langgraph_that_we_rely_on_are_there():
     assert _DeltaSnapshot._fields == ("value",)
     assert _get_overwrite(Overwrite([1])) == (True, [1])
     assert _get_overwrite([1]) == (False, None)
-    for raw in ("hi", ("user", "hi"), {"role": "user", "content": "hi"}, HumanMessage("hi"), ["hi"], [("user", "hi")]):
+    for raw in (
+        "hi",
+        ("user", "hi"),
+        {"role": "user", "content": "hi"},
+        HumanMessage("hi"),
+        ["hi"],
+        [("user", "hi")],
+    ):
         writes = [("messages", raw)]
         ensure_message_ids({"messages": channel}, writes)
         (message,) = writes[0][1] if isinstance(writes[0][1], list) else [writes[0][1]]
         assert (type(message), message.content) == (HumanMessage, "hi")
         assert message.id
-    long = channel.from_checkpoint(_DeltaSnapshot([HumanMessage("x", id=str(i)) for i in range(1_000)]))
-    due = [delta_channels_to_snapshot({"m": long}, {"m": (n, 0)}, {"m": 1}) for n in (499, 500)]
+    long = channel.from_checkpoint(
+        _DeltaSnapshot([HumanMessage("x", id=str(i)) for i in range(1_000)])
+    )
+    due = [
+        delta_channels_to_snapshot({"m": long}, {"m": (n, 0)}, {"m": 1})
+        for n in (499, 500)
+    ]
     assert due == [set(), {"m"}]

@@ -20,7 +20,13 @@ from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 
-from langchain_ctxwin import ContextConfig, ContextEngine, ContextNodes, ModelLimits, RoutingConfig
+from langchain_ctxwin import (
+    ContextConfig,
+    ContextEngine,
+    ContextNodes,
+    ModelLimits,
+    RoutingConfig,
+)
 from langchain_ctxwin.agent.choices import COMPACTS, Choices, bind_inside
 from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.errors import ConfigError, NoModelFitsError
@@ -52,10 +58,14 @@ adapters = pytest.mark.parametrize("adapter", ROUTED)
 
 def routed(*models: ScriptedChatModel, **options: Any) -> RoutedChatModel:
     """Return a routed model whose candidates are equally good, so that the cheapest that fits answers."""
-    return RoutedChatModel(router(*models, chances={one.model_name: 0.9 for one in models}, **options))
+    return RoutedChatModel(
+        router(*models, chances={one.model_name: 0.9 for one in models}, **options)
+    )
 
 
-def selector(room_tokens: int = ROOM_TOKENS, *more: Any, **options: Any) -> ToolSelector:
+def selector(
+    room_tokens: int = ROOM_TOKENS, *more: Any, **options: Any
+) -> ToolSelector:
     return ToolSelector([*small_tools(), *more], room_tokens, **options)
 
 
@@ -75,12 +85,17 @@ def small_tools() -> list[BaseTool]:
 
 
 def named(name: str, description: str) -> BaseTool:
-    return StructuredTool.from_function(lambda text: f"{name}: {text}", name=name, description=description)
+    return StructuredTool.from_function(
+        lambda text: f"{name}: {text}", name=name, description=description
+    )
 
 
 def turns(agent: Any, *texts: str) -> list[str]:
     """Play turns and return which model answered each."""
-    answers = [agent.invoke({"messages": [("user", text)]}, THREAD)["messages"][-1] for text in texts]
+    answers = [
+        agent.invoke({"messages": [("user", text)]}, THREAD)["messages"][-1]
+        for text in texts
+    ]
     return [answer.response_metadata["route"]["model"] for answer in answers]
 
 
@@ -88,16 +103,24 @@ def shown_by(model: ScriptedChatModel, agent: Any, *texts: str) -> list[list[str
     """Play turns and return the names of the tools in each request."""
     for text in texts or (RAIN,):
         agent.invoke({"messages": [("user", text)]}, THREAD)
-    return [[tool["function"]["name"] for tool in request.tools] for request in model.requests]
+    return [
+        [tool["function"]["name"] for tool in request.tools]
+        for request in model.requests
+    ]
 
 
 @adapters
 @pytest.mark.parametrize(
     ("window", "count", "answered"),
-    [(16_000, 6, ["small"] * 3 + ["large"] * 3), (4_000, 12, ["small"] * 3 + ["large"] * 9)],
+    [
+        (16_000, 6, ["small"] * 3 + ["large"] * 3),
+        (4_000, 12, ["small"] * 3 + ["large"] * 9),
+    ],
     ids=["the larger holds it", "none holds it"],
 )
-def test_a_conversation_moves_to_the_larger_window_and_is_compacted_for_it(adapter, window, count, answered):
+def test_a_conversation_moves_to_the_larger_window_and_is_compacted_for_it(
+    adapter, window, count, answered
+):
     small, large = scripted("small", 2_000), scripted("large", window)
     agent = on(adapter, routed(small, large, config=RoutingConfig(when_full="move")))
     assert turns(agent, *[WORDS] * count) == answered
@@ -106,15 +129,31 @@ def test_a_conversation_moves_to_the_larger_window_and_is_compacted_for_it(adapt
 
 
 @adapters
-@pytest.mark.parametrize(("when_full", "goes_to"), [("compact", "small"), ("move", "large")])
-def test_a_full_conversation_is_compacted_or_moves_as_the_setting_says(adapter, when_full, goes_to):
+@pytest.mark.parametrize(
+    ("when_full", "goes_to"), [("compact", "small"), ("move", "large")]
+)
+def test_a_full_conversation_is_compacted_or_moves_as_the_setting_says(
+    adapter, when_full, goes_to
+):
     """Where it stays, the event says so; what is sent always fits."""
-    sink, small, large = MemorySink(), scripted("small", 2_000), scripted("large", 16_000)
-    agent = on(adapter, routed(small, large, config=RoutingConfig(when_full=when_full)), sinks=[sink])
+    sink, small, large = (
+        MemorySink(),
+        scripted("small", 2_000),
+        scripted("large", 16_000),
+    )
+    agent = on(
+        adapter,
+        routed(small, large, config=RoutingConfig(when_full=when_full)),
+        sinks=[sink],
+    )
     answered = turns(agent, *[WORDS] * 8)
     assert (answered[0], answered[-1]) == ("small", goes_to)
     assert not is_refused(small, large)
-    kept = [event.reason for event in sink.of(RouteEvent) if event.name == "context.model_kept"]
+    kept = [
+        event.reason
+        for event in sink.of(RouteEvent)
+        if event.name == "context.model_kept"
+    ]
     assert set(kept) == ({COMPACTS} if goes_to == "small" else set())
     assert (values(agent)["context_report"]["compactions"] > 0) is (goes_to == "small")
 
@@ -126,7 +165,11 @@ def test_another_answer_to_a_full_model_is_refused_with_the_two_that_there_are(v
 
 
 @adapters
-@pytest.mark.parametrize("options", [{}, {"summarizer": lambda _: "Bells."}], ids=["the record alone", "inline"])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"summarizer": lambda _: "Bells."}],
+    ids=["the record alone", "inline"],
+)
 def test_nothing_leaves_before_a_conversation_moves(adapter, options):
     """Turns are small, so that the last one that fits is past the size at which an inline summary is made."""
     small, large = scripted("small", 2_000), scripted("large", 16_000)
@@ -141,20 +184,36 @@ def test_nothing_leaves_before_a_conversation_moves(adapter, options):
 def test_what_cannot_be_made_to_fit_moves(adapter):
     """Whatever the setting says: a question that is larger than the window of its model needs another one."""
     small, large = scripted("small", 2_000), scripted("large", 16_000)
-    agent = on(adapter, routed(small, large, config=RoutingConfig(when_full="compact")), system_prompt=WORDS * 3)
+    agent = on(
+        adapter,
+        routed(small, large, config=RoutingConfig(when_full="compact")),
+        system_prompt=WORDS * 3,
+    )
     assert turns(agent, "hi", WORDS * 30)[-1] in {"small", "large"}
     assert not is_refused(small, large)
 
 
 @adapters
 def test_a_conversation_stays_with_the_model_that_answered_last(adapter):
-    down, cheap = scripted("down", 8_000, faults=[unavailable()]), scripted("cheap", 8_000)
+    down, cheap = (
+        scripted("down", 8_000, faults=[unavailable()]),
+        scripted("cheap", 8_000),
+    )
     agent = on(adapter, routed(down, cheap, scripted("dear", 8_000)))
-    events = agent.stream({"messages": [("user", "One?")]}, THREAD, stream_mode="custom")
-    changes = [(event.get("before", ""), event["model"]) for event in events if event["type"] == "context.model_chosen"]
+    events = agent.stream(
+        {"messages": [("user", "One?")]}, THREAD, stream_mode="custom"
+    )
+    changes = [
+        (event.get("before", ""), event["model"])
+        for event in events
+        if event["type"] == "context.model_chosen"
+    ]
     assert changes == [("", "down"), ("down", "cheap")]
     assert turns(agent, "Two?", "Three?") == ["cheap"] * 2
-    routes = [message.response_metadata["route"] for message in values(agent)["messages"][1::2]]
+    routes = [
+        message.response_metadata["route"]
+        for message in values(agent)["messages"][1::2]
+    ]
     assert [route["model"] for route in routes] == ["cheap"] * 3
     assert routes[-1]["reason"] == "kept: the conversation's prompt cache"
     assert values(agent)["context_model"]["model"] == "cheap"
@@ -163,30 +222,50 @@ def test_a_conversation_stays_with_the_model_that_answered_last(adapter):
 @pytest.mark.parametrize("adapter", ["nodes", "middleware"])
 def test_a_candidate_that_failed_rests_for_everybody(adapter):
     """Also where each request is routed by itself."""
-    down, up = scripted("down", 8_000, faults=[unavailable()] * 9), scripted("up", 8_000)
+    down, up = (
+        scripted("down", 8_000, faults=[unavailable()] * 9),
+        scripted("up", 8_000),
+    )
     agent = on(adapter, routed(down, up, config=RoutingConfig(sticky=False)))
     asked = []
     for thread in ("1", "1", "2"):
-        agent.invoke({"messages": [("user", f"One of {thread}?")]}, {"configurable": {"thread_id": thread}})
+        agent.invoke(
+            {"messages": [("user", f"One of {thread}?")]},
+            {"configurable": {"thread_id": thread}},
+        )
         asked.append(len(down.requests))
     assert asked == [1, 1, 1]
 
 
 @adapters
 @pytest.mark.parametrize("has_larger", [True, False])
-def test_a_window_that_is_smaller_than_stated_is_left_or_compacted_for(adapter, has_larger):
+def test_a_window_that_is_smaller_than_stated_is_left_or_compacted_for(
+    adapter, has_larger
+):
     if has_larger:
         models = [scripted("liar", 8_000, input_limit=300), scripted("large", 16_000)]
-        assert turns(on(adapter, routed(*models)), WORDS, "And now?") == ["large", "large"]
+        assert turns(on(adapter, routed(*models)), WORDS, "And now?") == [
+            "large",
+            "large",
+        ]
     else:
-        models = [scripted(name, 16_000, input_limit=1_500, overflow=core_overflow) for name in ("one", "two")]
+        models = [
+            scripted(name, 16_000, input_limit=1_500, overflow=core_overflow)
+            for name in ("one", "two")
+        ]
         assert len(turns(on(adapter, routed(*models)), *[WORDS] * 6)) == 6
 
 
 @adapters
 def test_a_refusal_without_figures_is_answered_by_smaller_requests_only(adapter):
-    refused = {"overflow": lambda *_: ContextOverflowError("the input is too long for this model")}
-    models = [scripted(name, 16_000, input_limit=1_200, **refused) for name in ("one", "two")]
+    refused = {
+        "overflow": lambda *_: ContextOverflowError(
+            "the input is too long for this model"
+        )
+    }
+    models = [
+        scripted(name, 16_000, input_limit=1_200, **refused) for name in ("one", "two")
+    ]
     with contextlib.suppress(ContextOverflowError):
         turns(on(adapter, routed(*models)), *[WORDS] * 4)
     for model in models:
@@ -201,7 +280,9 @@ def test_a_request_that_no_candidate_can_do_is_refused_before_any_call(adapter):
         model.profile = {**model.profile, "image_inputs": False}
     image = {"type": "image", "url": "https://example.com/a.png"}
     with pytest.raises(NoModelFitsError, match=r"(?s)one: .*images.*two: .*images"):
-        on(adapter, routed(*models)).invoke({"messages": [{"role": "user", "content": [image]}]}, THREAD)
+        on(adapter, routed(*models)).invoke(
+            {"messages": [{"role": "user", "content": [image]}]}, THREAD
+        )
     assert [model.requests for model in models] == [[], []]
 
 
@@ -211,15 +292,24 @@ def test_nodes_and_middleware_send_the_same_requests_sync_and_async():
         agent = on(adapter, routed(small, large), tool_selector=selector())
         for text in ("Weather in Oslo?", *[WORDS] * 8, "Play a song."):
             given = {"messages": [("user", text)]}
-            await agent.ainvoke(given, THREAD) if is_async else agent.invoke(given, THREAD)
-        return [[(request.tokens, request.tools) for request in model.requests] for model in (small, large)]
+            await agent.ainvoke(given, THREAD) if is_async else agent.invoke(
+                given, THREAD
+            )
+        return [
+            [(request.tokens, request.tools) for request in model.requests]
+            for model in (small, large)
+        ]
 
-    first, *others = [asyncio.run(played(*way)) for way in product(ROUTED, (False, True))]
+    first, *others = [
+        asyncio.run(played(*way)) for way in product(ROUTED, (False, True))
+    ]
     assert others == [first] * 5
 
 
 @on_both
-def test_a_request_shows_the_tools_that_it_needs_and_keeps_the_set_while_it_serves(adapter):
+def test_a_request_shows_the_tools_that_it_needs_and_keeps_the_set_while_it_serves(
+    adapter,
+):
     model, own = scripted("model", 8_000), named("ask_user", "Ask the user.")
     agent = on(adapter, model, [own], tool_selector=selector())
     first, *later = shown_by(model, agent, RAIN, "And in Bergen?", "Thanks!")
@@ -232,37 +322,69 @@ def test_a_request_shows_the_tools_that_it_needs_and_keeps_the_set_while_it_serv
 
 @on_both
 def test_a_tool_that_the_model_searched_for_is_shown_and_can_be_called(adapter):
-    searches, plays = call("search_tools", "c1", query="play a song"), call("play_music", "c2", text="Yesterday")
+    searches, plays = (
+        call("search_tools", "c1", query="play a song"),
+        call("play_music", "c2", text="Yesterday"),
+    )
     model = scripted("model", 8_000, policy=script(searches, plays, "Playing."))
-    first, second, _ = shown_by(model, agent := on(adapter, model, tool_selector=selector()))
-    assert "play_music: Yesterday" in [message.text for message in values(agent)["messages"]]
+    first, second, _ = shown_by(
+        model, agent := on(adapter, model, tool_selector=selector())
+    )
+    assert "play_music: Yesterday" in [
+        message.text for message in values(agent)["messages"]
+    ]
     assert ("play_music" in first, "play_music" in second) == (False, True)
 
 
 @on_both
-def test_tools_take_at_most_half_of_what_a_prompt_leaves_and_the_others_can_be_found(adapter):
+def test_tools_take_at_most_half_of_what_a_prompt_leaves_and_the_others_can_be_found(
+    adapter,
+):
     model = scripted("model", 1_000)
-    (shown,) = shown_by(model, agent := on(adapter, model, tool_selector=selector(100_000)))
+    (shown,) = shown_by(
+        model, agent := on(adapter, model, tool_selector=selector(100_000))
+    )
     report = values(agent)["context_report"]
     assert (shown[0], "weather_forecast" in shown) == ("search_tools", True)
     assert len(shown) <= len(DESCRIPTIONS)
-    assert report["tool_tokens"] <= report["input_limit"] / 2 + selector(1_000).search_tokens
-    model, prompt = scripted("model", 2_000), "the quick brown fox " * 190  # about 800 of 1,500 tokens
-    (beside,) = shown_by(model, on(adapter, model, tool_selector=selector(100_000), system_prompt=prompt))
+    assert (
+        report["tool_tokens"]
+        <= report["input_limit"] / 2 + selector(1_000).search_tokens
+    )
+    model, prompt = (
+        scripted("model", 2_000),
+        "the quick brown fox " * 190,
+    )  # about 800 of 1,500 tokens
+    (beside,) = shown_by(
+        model, on(adapter, model, tool_selector=selector(100_000), system_prompt=prompt)
+    )
     assert 1 < len(beside) < len(DESCRIPTIONS)
 
 
 @pytest.mark.parametrize("adapter", ["nodes", "middleware"])
 @pytest.mark.parametrize("real_tokens", [1_000, 600])
-def test_tools_are_chosen_anew_within_a_limit_that_a_refusal_states(adapter, real_tokens):
+def test_tools_are_chosen_anew_within_a_limit_that_a_refusal_states(
+    adapter, real_tokens
+):
     """In the same turn, also where the definitions alone exceed that limit; those of later turns stay within it."""
-    more = [named(f"tune_{n}", f"Tune the strings of instrument {n}. " * 4) for n in range(20)]
+    more = [
+        named(f"tune_{n}", f"Tune the strings of instrument {n}. " * 4)
+        for n in range(20)
+    ]
     model = scripted("model", 8_000, input_limit=real_tokens, overflow=core_overflow)
     agent = on(adapter, model, tool_selector=selector(100_000, *more))
     shown = shown_by(model, agent, RAIN, "Play a song.", "Order a taxi.")
-    assert [request.refused for request in model.requests] == [True, False, False, False]
+    assert [request.refused for request in model.requests] == [
+        True,
+        False,
+        False,
+        False,
+    ]
     assert len(shown[0]) > len(shown[1])
-    assert [message.type for message in values(agent)["messages"]] == ["human", "ai"] * 3
+    assert [message.type for message in values(agent)["messages"]] == [
+        "human",
+        "ai",
+    ] * 3
     assert values(agent)["context_report"]["input_limit"] <= real_tokens
 
 
@@ -270,7 +392,9 @@ def test_explicit_limits_hold_for_a_routed_model_too():
     small, large = scripted("small", 2_000), scripted("large", 16_000)
     model, limits = routed(small, large), ModelLimits(1_000)
     nodes = ContextNodes(ContextEngine(limits=limits), router=model.router)
-    report = nodes.budget_check.invoke({"messages": [HumanMessage("Hello?", id="1")]})["context_report"]
+    report = nodes.budget_check.invoke({"messages": [HumanMessage("Hello?", id="1")]})[
+        "context_report"
+    ]
     assert report["input_limit"] == 750
     turns(on("nodes", model, limits=limits), *[WORDS] * 4)
     assert max(one.largest_tokens for one in (small, large)) <= 750
@@ -279,12 +403,17 @@ def test_explicit_limits_hold_for_a_routed_model_too():
 def test_a_model_that_cannot_follow_the_choices_is_refused_when_the_graph_is_built():
     model, other = routed(scripted("small", 2_000)), routed(scripted("small", 2_000))
     engine = ContextEngine(limits=ModelLimits(8_000))
-    selecting, routing = ContextNodes(engine, tool_selector=selector()), ContextNodes(engine, router=model.router)
+    selecting, routing = (
+        ContextNodes(engine, tool_selector=selector()),
+        ContextNodes(engine, router=model.router),
+    )
 
     def own(messages: Any) -> AIMessage:
         return AIMessage(str(len(messages)))
 
-    with pytest.raises(ConfigError, match="pass a chat model to which no tools are bound"):
+    with pytest.raises(
+        ConfigError, match="pass a chat model to which no tools are bound"
+    ):
         selecting.model_node(own)
     for stranger in (scripted("small", 2_000), other, own):
         with pytest.raises(ConfigError, match=r"pass RoutedChatModel\(router\)"):
@@ -294,7 +423,10 @@ def test_a_model_that_cannot_follow_the_choices_is_refused_when_the_graph_is_bui
 
 @pytest.mark.parametrize("wrong", [{"router": "fast"}, {"tool_selector": [1]}])
 def test_what_cannot_choose_is_refused_when_it_is_given(wrong: dict[str, Any]):
-    for made in (partial(ContextNodes, ContextEngine(limits=ModelLimits(8_000))), ContextWindowMiddleware):
+    for made in (
+        partial(ContextNodes, ContextEngine(limits=ModelLimits(8_000))),
+        ContextWindowMiddleware,
+    ):
         with pytest.raises(ConfigError, match=r"pass a (ModelRouter|ToolSelector)"):
             made(**wrong)
     model = routed(scripted("small", 2_000))
@@ -335,7 +467,11 @@ def test_a_candidate_that_is_gone_after_a_restart_is_replaced(adapter):
     saver = InMemorySaver()
 
     def restarted(*names: str) -> Any:
-        return on(adapter, routed(*(scripted(name, 8_000) for name in names)), checkpointer=saver)
+        return on(
+            adapter,
+            routed(*(scripted(name, 8_000) for name in names)),
+            checkpointer=saver,
+        )
 
     assert turns(restarted("old", "other"), "One?") == ["old"]
     assert turns(restarted("new", "other"), "Two?") == ["new"]
@@ -343,10 +479,18 @@ def test_a_candidate_that_is_gone_after_a_restart_is_replaced(adapter):
 
 def test_a_run_that_stopped_before_the_model_goes_on_after_its_candidate_is_gone():
     saver = InMemorySaver()
-    agent = on("nodes", routed(scripted("old", 8_000)), interrupt_before=["agent"], checkpointer=saver)
+    agent = on(
+        "nodes",
+        routed(scripted("old", 8_000)),
+        interrupt_before=["agent"],
+        checkpointer=saver,
+    )
     agent.invoke({"messages": [("user", "Hello?")]}, THREAD)
     agent = on("nodes", routed(scripted("new", 8_000)), checkpointer=saver)
-    assert agent.invoke(None, THREAD)["messages"][-1].response_metadata["route"]["model"] == "new"
+    assert (
+        agent.invoke(None, THREAD)["messages"][-1].response_metadata["route"]["model"]
+        == "new"
+    )
 
 
 def test_what_a_caller_asks_for_by_name_is_taken_and_measured():
@@ -356,17 +500,27 @@ def test_what_a_caller_asks_for_by_name_is_taken_and_measured():
     state = {"messages": [HumanMessage("Hello?", id="1")]}
     state |= nodes.budget_check.invoke(state)
     assert state["context_model"]["model"] == "large"
-    assert node.invoke(state)["messages"][0].response_metadata["route"]["model"] == "large"
+    assert (
+        node.invoke(state)["messages"][0].response_metadata["route"]["model"] == "large"
+    )
 
 
 def test_a_tool_that_other_middleware_left_out_stays_out():
     class WithoutFlights(AgentMiddleware[Any, Any, Any]):
         def wrap_model_call(self, request: Any, handler: Any) -> Any:
-            return handler(request.override(tools=[tool for tool in request.tools if tool.name != "book_flight"]))
+            return handler(
+                request.override(
+                    tools=[tool for tool in request.tools if tool.name != "book_flight"]
+                )
+            )
 
     model = scripted("model", 8_000)
     ours = ContextWindowMiddleware(tool_selector=selector(100_000))
-    (shown,) = shown_by(model, create_agent(model, [], middleware=[WithoutFlights(), ours]), "Book a flight to Oslo.")
+    (shown,) = shown_by(
+        model,
+        create_agent(model, [], middleware=[WithoutFlights(), ours]),
+        "Book a flight to Oslo.",
+    )
     assert "book_flight" not in shown
     assert "weather_forecast" in shown
 
@@ -383,7 +537,9 @@ def test_async_runs_embed_in_another_thread(adapter):
         def embed_query(self, text: str) -> list[float]:
             return self.embed_documents([text])[0]
 
-    agent = on(adapter, scripted("model", 8_000), tool_selector=selector(embeddings=Recorded()))
+    agent = on(
+        adapter, scripted("model", 8_000), tool_selector=selector(embeddings=Recorded())
+    )
     asyncio.run(agent.ainvoke({"messages": [("user", RAIN)]}, THREAD))
     assert threads
     assert threading.main_thread() not in threads
@@ -402,15 +558,27 @@ def test_what_is_bound_to_the_model_stays_bound_when_tools_are_chosen():
 def test_a_tool_with_the_name_of_the_search_is_refused(adapter):
     own = named("search_tools", "Search the shed.")
     with pytest.raises(ConfigError, match="'search_tools'"):
-        shown_by(model := scripted("model", 8_000), on(adapter, model, [own], tool_selector=selector()))
+        shown_by(
+            model := scripted("model", 8_000),
+            on(adapter, model, [own], tool_selector=selector()),
+        )
 
 
 @on_both
 def test_tools_that_the_provider_runs_are_selected_and_shown(adapter):
-    definition = {"name": "ocean_tides", "description": "Tides of a harbor.", "parameters": {"type": "object"}}
-    model, tides = scripted("model", 8_000), {"type": "function", "function": definition}
+    definition = {
+        "name": "ocean_tides",
+        "description": "Tides of a harbor.",
+        "parameters": {"type": "object"},
+    }
+    model, tides = (
+        scripted("model", 8_000),
+        {"type": "function", "function": definition},
+    )
     agent = on(adapter, model, tool_selector=selector(100_000, tides))
-    assert "ocean_tides" in shown_by(model, agent, "When is high tide in the harbor?")[0]
+    assert (
+        "ocean_tides" in shown_by(model, agent, "When is high tide in the harbor?")[0]
+    )
 
 
 @adapters
@@ -418,8 +586,17 @@ def test_a_candidate_that_asks_for_too_much_output_asks_for_less(adapter):
     class Joint(ScriptedChatModel):
         max_tokens: int = 3_000
 
-        def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> Any:
-            tokens, output = self.counter(messages), kwargs.get("max_tokens", self.max_tokens)
+        def _generate(
+            self,
+            messages: Any,
+            stop: Any = None,
+            run_manager: Any = None,
+            **kwargs: Any,
+        ) -> Any:
+            tokens, output = (
+                self.counter(messages),
+                kwargs.get("max_tokens", self.max_tokens),
+            )
             if tokens + output > 4_000:
                 raise SdkError(
                     "This model's maximum context length is 4000 tokens. However, you requested "
@@ -437,9 +614,21 @@ def test_a_candidate_that_asks_for_too_much_output_asks_for_less(adapter):
 
 def test_a_conversation_does_not_wait_for_a_candidate_that_told_it_a_smaller_limit():
     """What the larger one stated to it alone counts for it; others may move there."""
-    router = routed(scripted("small", 5_000), scripted("large", 8_000), config=RoutingConfig(when_full="move")).router
+    router = routed(
+        scripted("small", 5_000),
+        scripted("large", 8_000),
+        config=RoutingConfig(when_full="move"),
+    ).router
     route = router.route([HumanMessage("Hi")], estimated_tokens=6_000)
-    router.refused(route, ContextOverflow(limit=4_000, actual=6_000), conversation_key([], THREAD))
-    choices, window = Choices(router=router, reporter=Reporter()), ContextEngine(5_000).measure([HumanMessage("Hi")])
+    router.refused(
+        route, ContextOverflow(limit=4_000, actual=6_000), conversation_key([], THREAD)
+    )
+    choices, window = (
+        Choices(router=router, reporter=Reporter()),
+        ContextEngine(5_000).measure([HumanMessage("Hi")]),
+    )
     asked = RunnableLambda(lambda _: choices.may_move({}, window))
-    assert [asked.invoke(None, {"configurable": {"thread_id": name}}) for name in ("1", "another")] == [False, True]
+    assert [
+        asked.invoke(None, {"configurable": {"thread_id": name}})
+        for name in ("1", "another")
+    ] == [False, True]

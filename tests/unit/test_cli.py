@@ -27,7 +27,10 @@ def folder(tmp_path):
 def _complaint(capsys):
     """The error output: one line about the command, and never a traceback."""
     text = capsys.readouterr().err
-    assert ("Traceback" in text, text.partition(" ")[0]) in [(False, "ctxwin:"), (False, "usage:")]
+    assert ("Traceback" in text, text.partition(" ")[0]) in [
+        (False, "ctxwin:"),
+        (False, "usage:"),
+    ]
     return text
 
 
@@ -47,7 +50,9 @@ def test_the_version_is_printed(capsys):
         (["texts", "--model", "nobody:nothing"], "ctxwin: --model='nobody:nothing': "),
     ],
 )
-def test_what_cannot_start_is_named_in_one_line(folder, capsys, monkeypatch, arguments, complaint):
+def test_what_cannot_start_is_named_in_one_line(
+    folder, capsys, monkeypatch, arguments, complaint
+):
     (folder.parent / "empty").mkdir()
     monkeypatch.chdir(folder.parent)
     assert main(["demo", *arguments]) == 2
@@ -56,7 +61,9 @@ def test_what_cannot_start_is_named_in_one_line(folder, capsys, monkeypatch, arg
 
 
 @pytest.mark.parametrize("window", ["300", "450", "600"])
-def test_a_window_below_what_every_request_holds_shows_the_table(folder, capsys, window):
+def test_a_window_below_what_every_request_holds_shows_the_table(
+    folder, capsys, window
+):
     """The regions are printed with the limit, whether the package or the model refused."""
     assert main(["demo", str(folder), "--window", window]) == 2
     complaint = _complaint(capsys)
@@ -65,7 +72,12 @@ def test_a_window_below_what_every_request_holds_shows_the_table(folder, capsys,
 
 @pytest.mark.parametrize("command", ["demo", "replay"])
 @pytest.mark.parametrize(
-    "arguments", [*(["--window", n] for n in ("0", "-5", "1.5", "9" * 5_000)), ["--no"], ["--window"]]
+    "arguments",
+    [
+        *(["--window", n] for n in ("0", "-5", "1.5", "9" * 5_000)),
+        ["--no"],
+        ["--window"],
+    ],
 )
 def test_wrong_arguments_end_with_the_usage(folder, capsys, command, arguments):
     with pytest.raises(SystemExit) as exit_:
@@ -111,8 +123,13 @@ def _answers():
         yield AIMessage("I would not know.\n**juniper**")
 
 
-def test_a_real_model_is_judged_by_its_requests_and_the_rule_alone(folder, capsys, monkeypatch):
-    monkeypatch.setattr("langchain.chat_models.init_chat_model", lambda _: RealModel(messages=_answers()))
+def test_a_real_model_is_judged_by_its_requests_and_the_rule_alone(
+    folder, capsys, monkeypatch
+):
+    monkeypatch.setattr(
+        "langchain.chat_models.init_chat_model",
+        lambda _: RealModel(messages=_answers()),
+    )
     assert main(["demo", str(folder), "--model", "some:model", "--steps", "3"]) == 0
     out = capsys.readouterr().out
     assert "facts not checked, rule kept" in out
@@ -121,7 +138,10 @@ def test_a_real_model_is_judged_by_its_requests_and_the_rule_alone(folder, capsy
 
 
 def test_a_real_model_that_fails_ends_the_run_in_one_line(folder, capsys, monkeypatch):
-    monkeypatch.setattr("langchain.chat_models.init_chat_model", lambda _: BrokenModel(messages=_answers()))
+    monkeypatch.setattr(
+        "langchain.chat_models.init_chat_model",
+        lambda _: BrokenModel(messages=_answers()),
+    )
     assert main(["demo", str(folder), "--model", "some:model"]) == 1
     assert _complaint(capsys) == "ctxwin: the model failed: ConnectionError: no route\n"
 
@@ -166,7 +186,9 @@ def test_every_setting_is_shown_with_its_origin(settings, capsys):
     lines = [line.split("  ", 1) for line in capsys.readouterr().out.splitlines()]
     shown = {setting: origin.strip() for setting, origin in lines}
     assert len(shown) == len(config.defaults(FileConfig)) + 1  # the override of a tool
-    assert {setting: origin for setting, origin in shown.items() if origin != "default"} == {
+    assert {
+        setting: origin for setting, origin in shown.items() if origin != "default"
+    } == {
         "keep = 0.4": "file",
         'tool_results.cursor_keys = ["**********"]': "file",
         "tool_results.per_tool.search.max_tokens = 5": "file",
@@ -182,18 +204,28 @@ def test_settings_are_shown_without_a_file_and_without_extras(capsys, monkeypatc
 
 
 @pytest.mark.parametrize("command", ["check", "show"])
-def test_a_missing_file_is_named_and_names_of_tools_cannot_write_lines_of_their_own(tmp_path, capsys, command):
+def test_a_missing_file_is_named_and_names_of_tools_cannot_write_lines_of_their_own(
+    tmp_path, capsys, command
+):
     path = tmp_path / "settings.json"
     assert main(["config", command, str(path)]) == 2
-    assert _complaint(capsys) == f"ctxwin: cannot read settings from {path}: No such file or directory\n"
-    path.write_text(r'{"tool_results": {"per_tool": {"a\nkeep = 0.9  file\u001b[31m": {"max_tokens": 4}}}}')
+    assert (
+        _complaint(capsys)
+        == f"ctxwin: cannot read settings from {path}: No such file or directory\n"
+    )
+    path.write_text(
+        r'{"tool_results": {"per_tool": {"a\nkeep = 0.9  file\u001b[31m": {"max_tokens": 4}}}}'
+    )
     assert main(["config", command, str(path)]) == 0
     out = capsys.readouterr().out
     assert r"tool_results.per_tool.a\nkeep = 0.9  file\x1b[31m.max_tokens = 4" in out
     assert "\x1b" not in out
 
 
-@pytest.mark.parametrize("text", ["x: !!bool maybe", "x: !!timestamp x", "x: !!int ''", "self: 1", '"\\uD800": 1'])
+@pytest.mark.parametrize(
+    "text",
+    ["x: !!bool maybe", "x: !!timestamp x", "x: !!int ''", "self: 1", '"\\uD800": 1'],
+)
 def test_no_file_makes_the_check_fail_with_a_traceback(tmp_path, capsys, text):
     path = tmp_path / "settings.yaml"
     path.write_text(text)
@@ -202,7 +234,9 @@ def test_no_file_makes_the_check_fail_with_a_traceback(tmp_path, capsys, text):
 
 
 @pytest.mark.parametrize("content", [None, "no json", '{"a": 1}'])
-def test_a_catalog_that_cannot_be_read_is_the_last_thing_said(content, tmp_path, monkeypatch, capsys):
+def test_a_catalog_that_cannot_be_read_is_the_last_thing_said(
+    content, tmp_path, monkeypatch, capsys
+):
     """Whoever names it wants it: the code says so, too."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -228,11 +262,21 @@ def test_a_thread_is_looked_at_compacted_and_brought_back(tmp_path, capsys):
     (tmp_path / "app.py").write_text(GRAPH)
     named, place = f"{tmp_path}/app.py:graph", str(tmp_path / "threads.sqlite")
     with SqliteSaver.from_conn_string(place) as saver:
-        agent = create_context_agent(ScriptedChatModel(window=4096, max_tokens=512), [], checkpointer=saver)
+        agent = create_context_agent(
+            ScriptedChatModel(window=4096, max_tokens=512), [], checkpointer=saver
+        )
         for number in range(20):
-            agent.invoke({"messages": [("user", f"Note {number}. " * 30)]}, {"configurable": {"thread_id": "7"}})
+            agent.invoke(
+                {"messages": [("user", f"Note {number}. " * 30)]},
+                {"configurable": {"thread_id": "7"}},
+            )
     told = []
-    for verb in (["compact", "--preview"], ["compact", "--focus", "Note 3"], ["undo"], ["compact", "--preview"]):
+    for verb in (
+        ["compact", "--preview"],
+        ["compact", "--focus", "Note 3"],
+        ["undo"],
+        ["compact", "--preview"],
+    ):
         assert main([verb[0], named, "7", "--checkpoints", place, *verb[1:]]) == 0
         told.append(capsys.readouterr().out.splitlines()[0])
     assert " messages would leave the view: " in told[0]
@@ -243,7 +287,11 @@ def test_a_thread_is_looked_at_compacted_and_brought_back(tmp_path, capsys):
 
 @pytest.mark.parametrize(
     ("graph", "said"),
-    [("app", "give path/to/file.py:graph"), ("nowhere.py:graph", "cannot be imported"), ("json:dumps", "json:dumps")],
+    [
+        ("app", "give path/to/file.py:graph"),
+        ("nowhere.py:graph", "cannot be imported"),
+        ("json:dumps", "json:dumps"),
+    ],
 )
 def test_a_graph_that_is_none_is_named(graph, said, capsys):
     assert main(["compact", graph, "7"]) == 2

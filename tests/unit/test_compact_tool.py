@@ -10,7 +10,13 @@ from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 
-from langchain_ctxwin import ConfigError, ContextConfig, ToolResultGuard, create_compact_tool, render_record
+from langchain_ctxwin import (
+    ConfigError,
+    ContextConfig,
+    ToolResultGuard,
+    create_compact_tool,
+    render_record,
+)
 from support.agents import (
     THREAD,
     WAYS,
@@ -31,7 +37,10 @@ from support.fakes import exact_count, script
 
 LIMIT = 4_000
 KEEP = "The customer wants order 8812 refunded.\nUse the blue template."
-KEPT = ["open: keep: The customer wants order 8812 refunded.", "open: keep: Use the blue template."]
+KEPT = [
+    "open: keep: The customer wants order 8812 refunded.",
+    "open: keep: Use the blue template.",
+]
 LINE = re.compile(r"\[Context window (\d+)% full\]")
 
 
@@ -48,14 +57,21 @@ def reads(count):
 def compacting(keep=KEEP, *, before=8, after=3, name="compact_context"):
     """A script: read some parts, compact, read more, answer."""
     parts = reads(before + after)
-    return script(*parts[:before], call(name, "keep", keep=keep), *parts[before:], "done")
+    return script(
+        *parts[:before], call(name, "keep", keep=keep), *parts[before:], "done"
+    )
 
 
 def ran(adapter, policy, *, name="compact_context", guard=None, **config):
     """Run one turn; return the session and the model."""
-    model, settings = model_of(LIMIT, policy=policy), ContextConfig(output_reserve=0, **config)
+    model, settings = (
+        model_of(LIMIT, policy=policy),
+        ContextConfig(output_reserve=0, **config),
+    )
     tools = [read, create_compact_tool(name=name)]
-    agent = agent_on(adapter, model, tools, config=settings, counter=exact_count, guard=guard)
+    agent = agent_on(
+        adapter, model, tools, config=settings, counter=exact_count, guard=guard
+    )
     ask(agent, "Refund it.")
     return values(agent), model
 
@@ -65,7 +81,9 @@ def record_of(state):
 
 
 @on_both
-def test_a_call_compacts_once_to_the_low_water_mark_and_keeps_what_it_names_line_by_line(adapter):
+def test_a_call_compacts_once_to_the_low_water_mark_and_keeps_what_it_names_line_by_line(
+    adapter,
+):
     """Although the request fits: the room for history is 15 % full by default then, and the newest step is there."""
     state, model = ran(adapter, compacting(before=20))
     full, after = model.requests[20:22]
@@ -75,7 +93,10 @@ def test_a_call_compacts_once_to_the_low_water_mark_and_keeps_what_it_names_line
     assert record_of(state)[-2:] == KEPT
     shown = "\n".join(str(message.content) for message in after.messages)
     assert all(line in shown for line in KEPT)
-    assert (state["context_guard"]["compactions"], state["context_guard"]["reason"]) == (
+    assert (
+        state["context_guard"]["compactions"],
+        state["context_guard"]["reason"],
+    ) == (
         1,
         "the agent asked to compact",
     )
@@ -93,7 +114,9 @@ def test_what_to_keep_stays_through_later_compactions(adapter, before, after, co
 
 
 def test_a_second_request_to_keep_adds_to_the_first():
-    one, two = (call("compact_context", f"k{n}", keep=f"Fact number 471{n}.") for n in (1, 2))
+    one, two = (
+        call("compact_context", f"k{n}", keep=f"Fact number 471{n}.") for n in (1, 2)
+    )
     first, second = reads(2)
     state, _ = ran("nodes", script(first, one, second, two, "done"), keep=0.001)
     assert "\n".join(record_of(state)).count("open: keep: ") == 2
@@ -114,7 +137,11 @@ def test_a_resume_after_the_compaction_does_not_compact_again():
         return answer(messages, tools)
 
     model.policy = stop_once
-    options = {"config": ContextConfig(output_reserve=0), "counter": exact_count, "checkpointer": InMemorySaver()}
+    options = {
+        "config": ContextConfig(output_reserve=0),
+        "counter": exact_count,
+        "checkpointer": InMemorySaver(),
+    }
     agent = agent_on("nodes", model, [read, create_compact_tool()], **options)
     with pytest.raises(StoppedError):
         ask(agent, "Refund it.")
@@ -130,7 +157,9 @@ def test_a_view_that_is_small_enough_is_left_alone():
 def made():
     """A call of the tool, and its answer."""
     compact = create_compact_tool()
-    answer = compact.invoke({"name": compact.name, "args": {"keep": KEEP}, "id": "k", "type": "tool_call"})
+    answer = compact.invoke(
+        {"name": compact.name, "args": {"keep": KEEP}, "id": "k", "type": "tool_call"}
+    )
     return call(compact.name, "k"), answer.model_copy(update={"id": "k"})
 
 
@@ -144,10 +173,15 @@ def test_a_request_counts_after_earlier_messages_were_removed():
     """The latest compaction is found by its message, not by a position that no longer holds."""
     parts = [message for n in range(8) for message in called(n, WORD * 600)]
     messages = [HumanMessage("Refund it.", id="q"), *parts, *made()]
-    history = [m.model_copy(update={"id": m.id or f"m{n}"}) for n, m in enumerate(messages)]
+    history = [
+        m.model_copy(update={"id": m.id or f"m{n}"}) for n, m in enumerate(messages)
+    ]
     guard = {"compactions": 1, "since": {"id": "q", "index": len(history)}}
     engine = engine_of(9_000)
-    assert engine.relieve(engine.measure(history, session={"context_guard": guard})) is not None
+    assert (
+        engine.relieve(engine.measure(history, session={"context_guard": guard}))
+        is not None
+    )
 
 
 def test_the_marks_of_the_record_cannot_be_forged_by_what_is_kept():
@@ -159,7 +193,10 @@ def test_the_marks_of_the_record_cannot_be_forged_by_what_is_kept():
     ("options", "told"),
     [
         ({"name": ""}, "name='': pass the name by which the model calls the tool"),
-        ({"description": " "}, "description=' ': pass the text that tells the model what the tool does"),
+        (
+            {"description": " "},
+            "description=' ': pass the text that tells the model what the tool does",
+        ),
     ],
 )
 def test_a_tool_without_name_or_description_is_refused(options, told):
@@ -171,7 +208,9 @@ def test_a_tool_without_name_or_description_is_refused(options, told):
 @on_both
 def test_another_name_and_a_guard_of_tool_results_let_the_request_pass(adapter):
     """The answer carries the mark, not the name; it is short."""
-    state, _ = ran(adapter, compacting(name="tidy"), name="tidy", guard=ToolResultGuard())
+    state, _ = ran(
+        adapter, compacting(name="tidy"), name="tidy", guard=ToolResultGuard()
+    )
     assert state["context_guard"]["compactions"] == 1
 
 
@@ -184,24 +223,36 @@ def showing(window, **config):
 
 def told(messages):
     """The percentages that a request tells, in order."""
-    return [int(found) for message in messages for found in LINE.findall(str(message.content))]
+    return [
+        int(found)
+        for message in messages
+        for found in LINE.findall(str(message.content))
+    ]
 
 
 @pytest.mark.parametrize("turns", range(0, 19, 3))
-def test_the_last_line_says_the_tenth_that_the_report_says_and_each_tenth_is_told_once(turns):
+def test_the_last_line_says_the_tenth_that_the_report_says_and_each_tenth_is_told_once(
+    turns,
+):
     history = talk(turns, 20)
     window = showing(1_000).measure(history)
     assert told(window.messages)[-1] == int(10 * window.report["utilization"]) * 10
     assert told(window.messages) == sorted(set(told(window.messages)))
     marked = [message for message in window.messages if told([message])]
-    assert all(message.content.endswith("% full]") and message.type == "human" for message in marked)
+    assert all(
+        message.content.endswith("% full]") and message.type == "human"
+        for message in marked
+    )
     assert told(history) == []
 
 
 def test_a_message_of_blocks_gets_a_block_and_by_default_none_gets_a_line():
     blocks = [{"type": "text", "text": "Look."}]
     window = showing(1_000).measure([HumanMessage(blocks, id="q")])
-    assert window.messages[0].content == [*blocks, {"type": "text", "text": "[Context window 0% full]"}]
+    assert window.messages[0].content == [
+        *blocks,
+        {"type": "text", "text": "[Context window 0% full]"},
+    ]
     assert told(engine_of(1_000).measure(talk(18, 20)).messages) == []
 
 
@@ -217,14 +268,31 @@ async def test_nodes_and_middleware_show_the_same_lines_sync_and_async():
         model = model_of(1_000, policy=script(*reads(12), "done"))
         agent = agent_on(adapter, model, [read], config=config, counter=exact_count)
         await agent.ainvoke(given, THREAD) if is_async else agent.invoke(given, THREAD)
-        played.append([[payload(message) for message in request.messages] for request in model.requests])
+        played.append(
+            [
+                [payload(message) for message in request.messages]
+                for request in model.requests
+            ]
+        )
     assert played[1:] == played[:1] * 3
-    assert any(LINE.search(str(content)) for kind, content, *_ in played[0][4] if kind == "tool")
+    assert any(
+        LINE.search(str(content))
+        for kind, content, *_ in played[0][4]
+        if kind == "tool"
+    )
 
 
 def test_reported_sizes_do_not_change_a_line_that_was_sent():
     model = model_of(4_000, input_limit=None, policy=script(*reads(12), "done"))
-    ask(agent_on("nodes", model, [read], config=ContextConfig(show_fill=True, output_reserve=0)), "Read all.")
+    ask(
+        agent_on(
+            "nodes",
+            model,
+            [read],
+            config=ContextConfig(show_fill=True, output_reserve=0),
+        ),
+        "Read all.",
+    )
     sent = [list(map(payload, request.messages)) for request in model.requests]
     assert all(after[: len(before)] == before for before, after in pairwise(sent))
     assert len(told(model.requests[-1].messages)) > 1

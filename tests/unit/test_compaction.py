@@ -65,7 +65,9 @@ def forced(engine, messages, state=None):
 
 def test_old_results_of_named_tools_are_cleared_before_anything_leaves():
     """As many as the low-water mark needs, in one batch, never the newest step."""
-    compaction, after = forced(engine_of(1000, clear_tools=("read",), keep=0.5), steps(11))
+    compaction, after = forced(
+        engine_of(1000, clear_tools=("read",), keep=0.5), steps(11)
+    )
     assert compaction.actions == ("old tool results cleared: 9",)
     assert after.messages[-1].content == f"10 {FILLER}"
     assert after.messages[2].content.startswith("[Tool result cleared: ")
@@ -86,7 +88,12 @@ def test_results_that_are_not_cleared_leave_with_the_oldest_steps(config, histor
     shown = [message.content for message in after.messages if message.type == "tool"]
     assert compaction.actions == (f"messages dropped: {len(compaction.dropped)}",)
     assert (after.messages[0].id, compaction.dropped_turns) == ("q", 0)
-    assert shown == [message.content for message in history if message.type == "tool"][-len(shown) :]
+    assert (
+        shown
+        == [message.content for message in history if message.type == "tool"][
+            -len(shown) :
+        ]
+    )
     assert after.session.view.cleared == frozenset()
 
 
@@ -97,7 +104,9 @@ def test_oldest_turns_leave_into_the_record_down_to_the_low_water_mark():
     assert (compaction.dropped_turns, len(compaction.dropped)) == (10, 20)
     assert lines[-2:] == ["(20 left out)", "</record>"]
     assert lines[1].startswith("user: question ")
-    assert after.session.view.record.tokens == sum(map(after.parts.price, turns(10)[:20]))
+    assert after.session.view.record.tokens == sum(
+        map(after.parts.price, turns(10)[:20])
+    )
     assert after.report["dropped_turns"] == 10
     assert after.history_tokens <= 0.5 * (600 - after.budget.fixed_tokens)
 
@@ -106,16 +115,27 @@ def test_requests_of_the_roomy_preset_stay_filled_once_something_left():
     """By the provider's count, on average; none exceeds the limit."""
     window = 8_192
     chat = Chat(window=window)
-    chat.engine = ContextEngine(ModelLimits(window), config=ContextConfig.preset("roomy", output_reserve=0))
-    sizes = [chat.true(measured) for measured in chat.talk(120) if measured.report["compactions"]]
+    chat.engine = ContextEngine(
+        ModelLimits(window), config=ContextConfig.preset("roomy", output_reserve=0)
+    )
+    sizes = [
+        chat.true(measured)
+        for measured in chat.talk(120)
+        if measured.report["compactions"]
+    ]
     assert mean(sizes) >= 0.8 * window
     assert max(sizes) <= window
 
 
 def test_one_long_question_is_clamped_last():
-    compaction, after = forced(engine_of(), [HumanMessage("begin " + "x" * 9000 + " end", id="big")])
+    compaction, after = forced(
+        engine_of(), [HumanMessage("begin " + "x" * 9000 + " end", id="big")]
+    )
     (shown,) = after.messages
-    assert (compaction.actions, [*after.session.view.clamped]) == (("messages clamped: 1",), ["big"])
+    assert (compaction.actions, [*after.session.view.clamped]) == (
+        ("messages clamped: 1",),
+        ["big"],
+    )
     assert (shown.content[:7], shown.content[-5:]) == ("begin x", "x end")
     assert "in the history as message big" in shown.content
 
@@ -126,7 +146,9 @@ def test_long_results_and_arguments_are_clamped_before_the_question():
     _, after = forced(engine_of(), [question, *steps(1, text="z" * 90_000)[1:]])
     assert after.messages[0] == question
     assert len(after.messages[2].content) < 2400
-    _, after = forced(engine_of(), steps(1, text="short", args={"text": "z" * 90_000, "n": 1}))
+    _, after = forced(
+        engine_of(), steps(1, text="short", args={"text": "z" * 90_000, "n": 1})
+    )
     args = json.loads(json.dumps(after.messages[1].tool_calls[0]["args"]))
     assert (args["n"], len(args["text"]) < 2400) == (1, True)
 
@@ -139,8 +161,18 @@ WAITING = AIMessage("", tool_calls=[{"name": "ask", "args": {}, "id": "w"}], id=
     ("messages", "window", "stays"),
     [
         pytest.param(GIANT, 1000, "q", id="a giant newest result is cut"),
-        pytest.param([*GIANT, AIMessage("", id="empty")], 1000, "q", id="also before a message that nobody can read"),
-        pytest.param([*turns(8), WAITING], 600, "wait", id="a call that waits for a human is the newest step"),
+        pytest.param(
+            [*GIANT, AIMessage("", id="empty")],
+            1000,
+            "q",
+            id="also before a message that nobody can read",
+        ),
+        pytest.param(
+            [*turns(8), WAITING],
+            600,
+            "wait",
+            id="a call that waits for a human is the newest step",
+        ),
     ],
 )
 def test_what_else_is_newest_does_not_push_it_out(messages, window, stays):
@@ -161,7 +193,11 @@ def test_a_summary_covers_what_left_and_the_next_one_starts_where_it_ended():
     last = messages[plan.snapshot[1] - 1].id
     assert state["context_summary"].startswith(f"[q0..{last}]")
     assert state["context_view"]["covered"]["through"]["id"] == last
-    grown = [*messages, AIMessage("ok"), *[m.model_copy(update={"id": f"n-{m.id}"}) for m in turns(5)]]
+    grown = [
+        *messages,
+        AIMessage("ok"),
+        *[m.model_copy(update={"id": f"n-{m.id}"}) for m in turns(5)],
+    ]
     window = engine.measure(grown, session=state)
     assert engine.plan(window).snapshot[0] == plan.snapshot[1]
 
@@ -175,7 +211,10 @@ def test_what_a_summary_covers_is_counted_once():
     assert engine.measure(messages, session=state).session.view.uncovered_tokens == 0
     grown = [*messages, AIMessage("done", id="d"), *turns(8)]
     compaction, after = forced(engine_of(400, pin_first_user=False), grown, state)
-    view, through = after.session.view, state["context_view"]["covered"]["through"]["index"]
+    view, through = (
+        after.session.view,
+        state["context_view"]["covered"]["through"]["index"],
+    )
     pinned = {position.index for position in view.pinned}
     left = [index for index in range(view.start.index) if index not in pinned]
     assert view.record.messages == len(left)
@@ -187,10 +226,25 @@ def test_what_a_summary_covers_is_counted_once():
     ("config", "messages", "is_planned"),
     [
         pytest.param({"window": 10_000}, turns(3), False, id="a request that fits"),
-        pytest.param({"window": 100}, [HumanMessage("x" * 350)], False, id="a short turn that has nothing to give"),
+        pytest.param(
+            {"window": 100},
+            [HumanMessage("x" * 350)],
+            False,
+            id="a short turn that has nothing to give",
+        ),
         pytest.param({"summarize": "off"}, turns(10), False, id="switched off"),
-        pytest.param({"window": 1_000_000, "max_history_tokens": 400}, turns(10), True, id="an absolute cap"),
-        pytest.param({"window": 100_000, "trigger_messages": 6}, turns(10), True, id="the number of messages"),
+        pytest.param(
+            {"window": 1_000_000, "max_history_tokens": 400},
+            turns(10),
+            True,
+            id="an absolute cap",
+        ),
+        pytest.param(
+            {"window": 100_000, "trigger_messages": 6},
+            turns(10),
+            True,
+            id="the number of messages",
+        ),
     ],
 )
 def test_a_summary_is_planned_when_it_is_due_and_pays(config, messages, is_planned):
@@ -204,12 +258,19 @@ def test_a_summary_is_planned_when_it_is_due_and_pays(config, messages, is_plann
         assert 21 - plan.snapshot[1] <= 3
 
 
-@pytest.mark.parametrize(("share", "room", "tokens"), [(0.5, 100, 50), (1, 100, 100), (30, 100, 30), (300, 100, 100)])
+@pytest.mark.parametrize(
+    ("share", "room", "tokens"),
+    [(0.5, 100, 50), (1, 100, 100), (30, 100, 30), (300, 100, 100)],
+)
 def test_a_setting_is_a_share_or_tokens_within_the_room(share, room, tokens):
     assert portion(share, room) == tokens
 
 
-@given(sizes=st.lists(st.integers(0, 9)), budget=st.integers(0, 30), how=st.sampled_from(("stop", "skip")))
+@given(
+    sizes=st.lists(st.integers(0, 9)),
+    budget=st.integers(0, 30),
+    how=st.sampled_from(("stop", "skip")),
+)
 def test_whole_items_are_kept_while_they_fit(sizes, budget, how):
     fit = take_while_fits(sizes, budget, int, on_overflow=how)
     assert sum(fit.kept) == fit.tokens <= budget
@@ -237,11 +298,19 @@ HISTORY = [
     AIMessage("It fails.", id="a1"),
     HumanMessage("why?", id="q2"),
 ]
-VIEW = {"start": {"id": "q1", "index": 2}, "clamped": {"t1": {"head_chars": 40, "tail_chars": 40}}}
+VIEW = {
+    "start": {"id": "q1", "index": 2},
+    "clamped": {"t1": {"head_chars": 40, "tail_chars": 40}},
+}
 
 
 def inline_engine(summarizer=None, window=4_000):
-    options = {"counter": exact_count, "summarizer": summarizer, "summarize": "inline", "pin_first_user": False}
+    options = {
+        "counter": exact_count,
+        "summarizer": summarizer,
+        "summarize": "inline",
+        "pin_first_user": False,
+    }
     return conversations.engine_of(window, **options)
 
 
@@ -255,27 +324,49 @@ def test_a_summarizer_is_given_what_the_view_shows_and_the_request_that_a_provid
     assert len(given[4].text) < 300
     request = last_request(window, 2, 4)
     assert list(request.messages) == engine.build(window)[:-1]
-    assert (request.messages[-1].id, request.unseen, last_request(window, 0, 4).unseen) == ("a1", 0, 2)
-    session = {"context_view": VIEW, "context_guard": {"compactions": 1, "since": {"id": "q2", "index": 6}}}
+    assert (
+        request.messages[-1].id,
+        request.unseen,
+        last_request(window, 0, 4).unseen,
+    ) == ("a1", 0, 2)
+    session = {
+        "context_view": VIEW,
+        "context_guard": {"compactions": 1, "since": {"id": "q2", "index": 6}},
+    }
     assert last_request(window, 0, 2) is None  # all of it has left
-    assert last_request(engine.measure(HISTORY, session=session), 2, 4) is None  # the view was just changed
+    assert (
+        last_request(engine.measure(HISTORY, session=session), 2, 4) is None
+    )  # the view was just changed
 
 
 def test_a_summary_larger_than_its_room_is_shortened():
     """The turn goes on with as much of it as was planned for."""
     line = "- The build fails with error 7."
-    history = [m for n in range(30) for m in (HumanMessage(f"q{n} {WORDS}", id=f"q{n}"), AIMessage("ok", id=f"a{n}"))]
+    history = [
+        m
+        for n in range(30)
+        for m in (
+            HumanMessage(f"q{n} {WORDS}", id=f"q{n}"),
+            AIMessage("ok", id=f"a{n}"),
+        )
+    ]
     engine = inline_engine(Writer(f"{line}\n" * 2_000), 1_100)
     window = engine.measure([*history, HumanMessage("and now?", id="now")])
     update = engine.apply(engine.plan(window), window)
     lines = update["context_summary"].split("\n")
-    assert (len(lines) > 1, {*lines}, update["context_guard"]["ineffective"]) == (True, {line}, 0)
+    assert (len(lines) > 1, {*lines}, update["context_guard"]["ineffective"]) == (
+        True,
+        {line},
+        0,
+    )
     after = engine.measure(window.parts.messages, session=update)
     assert (after.over_by, after.total_tokens < window.total_tokens) == (0, True)
 
 
 @pytest.mark.parametrize(("freed_tokens", "failures"), [(0, 1), (1, 1), (200, 0)])
-def test_a_summary_that_frees_too_little_counts_like_one_that_failed(freed_tokens, failures):
+def test_a_summary_that_frees_too_little_counts_like_one_that_failed(
+    freed_tokens, failures
+):
     engine = engine_of(pin_first_user=False)
     window = engine.measure(turns(6))
     plan = engine.plan(window)
@@ -287,9 +378,16 @@ def test_a_summary_that_frees_too_little_counts_like_one_that_failed(freed_token
 
 @pytest.mark.parametrize(
     ("text", "room", "kept"),
-    [("one\ntwo", 7, "one\ntwo"), ("one\ntwo", 6, "one"), ("port 8080 is open", 12, "port ..."), ("8080808080", 6, "")],
+    [
+        ("one\ntwo", 7, "one\ntwo"),
+        ("one\ntwo", 6, "one"),
+        ("port 8080 is open", 12, "port ..."),
+        ("8080808080", 6, ""),
+    ],
 )
-def test_a_text_is_cut_by_lines_then_by_words_and_never_inside_a_value(text, room, kept):
+def test_a_text_is_cut_by_lines_then_by_words_and_never_inside_a_value(
+    text, room, kept
+):
     assert first_part(text, room, len) == kept
 
 
@@ -299,14 +397,24 @@ def failed_at(count, history):
 
 def test_the_wait_doubles_with_every_failure_and_is_bounded():
     """After the second failure one user message passes, then 2, 4, 8; one failure, or a cut history, is no reason."""
-    history, user, step = [HumanMessage("a question")], [HumanMessage("next")], [AIMessage("a step")]
+    history, user, step = (
+        [HumanMessage("a question")],
+        [HumanMessage("next")],
+        [AIMessage("a step")],
+    )
     for failures, wait in enumerate([1, 2, 4, 8], 2):
         session = failed_at(failures, history)
-        waits = [session.has_given_up([*history, *user * later]) for later in range(2 * wait)]
+        waits = [
+            session.has_given_up([*history, *user * later]) for later in range(2 * wait)
+        ]
         assert waits == [later < wait for later in range(2 * wait)]
-    assert failed_at(2, history).has_given_up([*history, *step * 50])  # the steps of a long turn are no new chance
+    assert failed_at(2, history).has_given_up(
+        [*history, *step * 50]
+    )  # the steps of a long turn are no new chance
     assert not failed_at(1, history).has_given_up(history)
-    assert not failed_at(10_000, history).has_given_up([*history, *user * 2**MAX_DOUBLINGS])
+    assert not failed_at(10_000, history).has_given_up(
+        [*history, *user * 2**MAX_DOUBLINGS]
+    )
     assert not Session(guard={"ineffective": 9, "asked": 40}).has_given_up(history)
 
 
@@ -317,7 +425,10 @@ def test_a_summarizer_that_is_down_is_asked_rarely_and_healed_by_one_success():
 
     def ask():
         number = len(state["messages"])
-        state["messages"] = [*state["messages"], HumanMessage(f"question {number} {WORDS}", id=f"q{number}")]
+        state["messages"] = [
+            *state["messages"],
+            HumanMessage(f"question {number} {WORDS}", id=f"q{number}"),
+        ]
         for _ in range(4):
             state.update(nodes.budget_check.invoke(state))
             if (due := nodes.route_on_budget(state)) == "build_messages":
@@ -325,7 +436,10 @@ def test_a_summarizer_that_is_down_is_asked_rarely_and_healed_by_one_success():
             state.update(getattr(nodes, due).invoke(state))
             if due == "force_compress":
                 break
-        state["messages"] = [*state["messages"], AIMessage(f"answer {WORDS}", id=f"a{number}")]
+        state["messages"] = [
+            *state["messages"],
+            AIMessage(f"answer {WORDS}", id=f"a{number}"),
+        ]
 
     for _ in range(120):
         ask()
@@ -336,18 +450,36 @@ def test_a_summarizer_that_is_down_is_asked_rarely_and_healed_by_one_success():
         ask()
         if summarizer.asked > tries and state["context_summary"]:
             break
-    assert (state["context_guard"]["ineffective"], state["context_summary"]) == (0, "The user counts questions.")
+    assert (state["context_guard"]["ineffective"], state["context_summary"]) == (
+        0,
+        "The user counts questions.",
+    )
 
 
 @pytest.mark.parametrize(
     ("covered", "first", "is_kept"),
-    [(0, 0, False), (1, 0, True), (3, 0, False), (5, 0, False), (None, 0, False), (None, 2, True)],
+    [
+        (0, 0, False),
+        (1, 0, True),
+        (3, 0, False),
+        (5, 0, False),
+        (None, 0, False),
+        (None, 2, True),
+    ],
 )
-def test_a_summary_on_its_way_has_to_begin_where_the_one_before_it_ends(covered, first, is_kept):
+def test_a_summary_on_its_way_has_to_begin_where_the_one_before_it_ends(
+    covered, first, is_kept
+):
     """Or with the history: otherwise it would leave messages out, or tell them twice."""
-    chat = [kind(f"text {n}", id=f"m{2 * n + m}") for n in range(4) for m, kind in enumerate((HumanMessage, AIMessage))]
+    chat = [
+        kind(f"text {n}", id=f"m{2 * n + m}")
+        for n in range(4)
+        for m, kind in enumerate((HumanMessage, AIMessage))
+    ]
     positions = [Position(id=f"m{index}", index=index) for index in range(8)]
     view = View() if covered is None else View(covered=positions[covered])
     span = {"start": positions[2], "through": positions[5]}
-    pending = Pending(key="key", digest="digest", since_seconds=0.0, max_tokens=100, **span)
+    pending = Pending(
+        key="key", digest="digest", since_seconds=0.0, max_tokens=100, **span
+    )
     assert pending.located(chat, view, first) == (pending if is_kept else None)

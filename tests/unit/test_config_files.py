@@ -43,7 +43,9 @@ JSON = """{"keep": 0.4, "retrieval": {"k": 3},
 "tool_results": {"max_tokens": 2000, "per_tool": {"search": {"fields": ["items[].id"]}}}}"""
 SETTINGS = FileConfig(
     keep=0.4,
-    tool_results=ToolResultConfig(max_tokens=2000, per_tool={"search": ToolOverrides(fields=("items[].id",))}),
+    tool_results=ToolResultConfig(
+        max_tokens=2000, per_tool={"search": ToolOverrides(fields=("items[].id",))}
+    ),
     retrieval=RetrievalConfig(k=3),
 )
 
@@ -73,7 +75,9 @@ def refusal(read):
     return refusal
 
 
-@pytest.mark.parametrize(("ending", "text"), [("toml", TOML), ("yaml", YAML), ("yml", YAML), ("json", JSON)])
+@pytest.mark.parametrize(
+    ("ending", "text"), [("toml", TOML), ("yaml", YAML), ("yml", YAML), ("json", JSON)]
+)
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
 def test_every_format_gives_the_same_settings(read, ending, text, mark):
     """Tables of their own hold the settings of tools and retrieval; some editors write a byte order mark."""
@@ -89,12 +93,21 @@ def test_the_environment_fills_what_the_file_leaves_out(read, monkeypatch):
     monkeypatch.setenv("CTXWIN_RETRIEVAL_K", "7")
     config = read("toml", "keep = 0.4\n[tool_results]\nmax_tokens = 2000\n")
     tools = config.tool_results
-    assert (config.trigger, tools.max_share, tools.max_tokens, config.retrieval.k) == (0.8, 0.1, 2000, 7)
+    assert (config.trigger, tools.max_share, tools.max_tokens, config.retrieval.k) == (
+        0.8,
+        0.1,
+        2000,
+        7,
+    )
 
 
 def test_the_help_explains_every_setting():
     """`help(ContextConfig)` shows the text of the class, not what stands under a field."""
-    assert [name for name in ContextConfig.model_fields if f"    {name}: " not in ContextConfig.__doc__] == []
+    assert [
+        name
+        for name in ContextConfig.model_fields
+        if f"    {name}: " not in ContextConfig.__doc__
+    ] == []
 
 
 def test_faults_of_a_table_are_told_at_once(refusal):
@@ -110,34 +123,92 @@ def test_faults_of_a_table_are_told_at_once(refusal):
     ("ending", "text", "reason"),
     [
         # An unknown setting is named without its value: what is misspelt may be a secret.
-        ("yaml", "kepp: 1", "unknown setting kepp (did you mean keep?): remove it or correct its name"),
-        ("yaml", "tool_results: {cursor_key: s3cret}", "cursor_key (did you mean cursor_keys?)"),
-        ("yaml", "zzzzzz: s3cret", "unknown setting zzzzzz: remove it or correct its name"),
-        ("yaml", "tool_results: {cursor_keys: s3cret}", "invalid ToolResultConfig: cursor_keys (str): Input should be"),
-        ("yaml", "tool_results: {cursor_keys: [{a: s3cret}]}", "cursor_keys.0 (dict): Input should be a valid"),
-        ("yaml", "tool_results: s3cret", "tool_results (str): Input should be a valid dictionary"),
+        (
+            "yaml",
+            "kepp: 1",
+            "unknown setting kepp (did you mean keep?): remove it or correct its name",
+        ),
+        (
+            "yaml",
+            "tool_results: {cursor_key: s3cret}",
+            "cursor_key (did you mean cursor_keys?)",
+        ),
+        (
+            "yaml",
+            "zzzzzz: s3cret",
+            "unknown setting zzzzzz: remove it or correct its name",
+        ),
+        (
+            "yaml",
+            "tool_results: {cursor_keys: s3cret}",
+            "invalid ToolResultConfig: cursor_keys (str): Input should be",
+        ),
+        (
+            "yaml",
+            "tool_results: {cursor_keys: [{a: s3cret}]}",
+            "cursor_keys.0 (dict): Input should be a valid",
+        ),
+        (
+            "yaml",
+            "tool_results: s3cret",
+            "tool_results (str): Input should be a valid dictionary",
+        ),
         (
             "toml",
             '[[tool_results]]\ncursor_keys = ["s3cret"]',
             "tool_results (list): Input should be a valid dictionary",
         ),
-        ("yaml", 'cursor_keys: ["s3cret\n', "it is not valid YAML (at line 2, column 1)"),
+        (
+            "yaml",
+            'cursor_keys: ["s3cret\n',
+            "it is not valid YAML (at line 2, column 1)",
+        ),
         ("yaml", "keep: !!int s3cret", "a value in it cannot be read (ValueError)"),
-        ("yaml", "cursor_keys: [!it's-s3cret x]", "it is not valid YAML (at line 1, column 15)"),
-        ("yaml", "tool_results: {per_tool: {a: {1: 2}}}", "invalid ToolOverrides: unknown setting 1: remove it"),
+        (
+            "yaml",
+            "cursor_keys: [!it's-s3cret x]",
+            "it is not valid YAML (at line 1, column 15)",
+        ),
+        (
+            "yaml",
+            "tool_results: {per_tool: {a: {1: 2}}}",
+            "invalid ToolOverrides: unknown setting 1: remove it",
+        ),
         ("yaml", '"\\e[31m": 1', r"unknown setting \x1b[31m: remove it"),
-        ("toml", "[tool_results]\nttl_seconds = 1e300", "ttl_seconds=1e+300: Input should be less than"),
-        ("yaml", "tool_results: {fields: ['..[']}", "fields.0='..[': give keys joined by dots"),
-        ("toml", 'cursor_keys = ["s3cret" "x"]', "Unclosed array (at line 1, column 25)"),
-        ("json", '{"cursor_keys": ["s3cret" 1]}', "Expecting ',' delimiter: line 1 column 27 (char 26)"),
+        (
+            "toml",
+            "[tool_results]\nttl_seconds = 1e300",
+            "ttl_seconds=1e+300: Input should be less than",
+        ),
+        (
+            "yaml",
+            "tool_results: {fields: ['..[']}",
+            "fields.0='..[': give keys joined by dots",
+        ),
+        (
+            "toml",
+            'cursor_keys = ["s3cret" "x"]',
+            "Unclosed array (at line 1, column 25)",
+        ),
+        (
+            "json",
+            '{"cursor_keys": ["s3cret" 1]}',
+            "Expecting ',' delimiter: line 1 column 27 (char 26)",
+        ),
         ("yaml", "[" * 100_000, "a value in it cannot be read (RecursionError)"),
-        ("toml", f"max_history_tokens = 0x{'f' * 9_000}", "a value in it cannot be read (ValueError)"),
+        (
+            "toml",
+            f"max_history_tokens = 0x{'f' * 9_000}",
+            "a value in it cannot be read (ValueError)",
+        ),
         ("toml", " \n", "it is empty: give at least one setting, or a comment"),
         ("yaml", "- 1", "expected a table of settings, got list"),
         ("ini", "keep = 1", "use one of .json, .toml, .yaml, .yml"),
     ],
 )
-def test_what_cannot_be_settings_is_refused_with_its_place(refusal, ending, text, reason):
+def test_what_cannot_be_settings_is_refused_with_its_place(
+    refusal, ending, text, reason
+):
     """The file is named, the reason is exact, and no text of a secret is repeated."""
     told = refusal(ending, text)
     assert f"settings.{ending}" in told
@@ -147,20 +218,40 @@ def test_what_cannot_be_settings_is_refused_with_its_place(refusal, ending, text
 @pytest.mark.parametrize(
     ("name", "value", "reason"),
     [
-        ("CONTEXT_TRIGGER", "much", "trigger='much' (from the environment): Input should be"),
-        ("TOOL_RESULTS_CURSOR_KEYS", '["s3cret"', "CTXWIN_TOOL_RESULTS_...: error parsing value for field"),
-        ("TOOL_RESULTS_CURSOR_KEYS", '["s3cret", {"a": "s3cret"}]', "cursor_keys.1 (dict) (from the environment)"),
+        (
+            "CONTEXT_TRIGGER",
+            "much",
+            "trigger='much' (from the environment): Input should be",
+        ),
+        (
+            "TOOL_RESULTS_CURSOR_KEYS",
+            '["s3cret"',
+            "CTXWIN_TOOL_RESULTS_...: error parsing value for field",
+        ),
+        (
+            "TOOL_RESULTS_CURSOR_KEYS",
+            '["s3cret", {"a": "s3cret"}]',
+            "cursor_keys.1 (dict) (from the environment)",
+        ),
     ],
 )
-def test_a_fault_of_the_environment_is_told_as_such(refusal, monkeypatch, name, value, reason):
+def test_a_fault_of_the_environment_is_told_as_such(
+    refusal, monkeypatch, name, value, reason
+):
     monkeypatch.setenv(f"CTXWIN_{name}", value)
     assert reason in refusal("toml", "keep = 0.4\n")
 
 
 def test_every_secret_is_known_as_one():
     """A new setting that holds a secret has to be named in SECRET_NAMES."""
-    fields = [f for kind in (ContextConfig, RetrievalConfig, ToolResultConfig) for f in kind.model_fields.items()]
-    assert {name for name, field in fields if "SecretStr" in str(field.annotation)} == SECRET_NAMES
+    fields = [
+        f
+        for kind in (ContextConfig, RetrievalConfig, ToolResultConfig)
+        for f in kind.model_fields.items()
+    ]
+    assert {
+        name for name, field in fields if "SecretStr" in str(field.annotation)
+    } == SECRET_NAMES
 
 
 def test_defaults_do_not_depend_on_the_environment(monkeypatch):
@@ -182,24 +273,58 @@ def test_changes_name_what_differs():
 
 
 def test_a_path_that_no_file_can_have_is_refused():
-    with pytest.raises(ConfigError, match=r"cannot read settings from a\\x00b\.toml: .*null byte"):
+    with pytest.raises(
+        ConfigError, match=r"cannot read settings from a\\x00b\.toml: .*null byte"
+    ):
         FileConfig.from_file("a\0b.toml")
 
 
-@pytest.mark.parametrize("bad", [{"max_tokens": -1}, {"fields": [""]}, {"max_token": 1}, {"ttl_seconds": 1e10}])
+@pytest.mark.parametrize(
+    "bad",
+    [{"max_tokens": -1}, {"fields": [""]}, {"max_token": 1}, {"ttl_seconds": 1e10}],
+)
 def test_overrides_of_a_tool_are_checked_when_they_are_made(bad):
-    with pytest.raises(ConfigError, match=f"invalid ToolOverrides: .*{next(iter(bad))}"):
+    with pytest.raises(
+        ConfigError, match=f"invalid ToolOverrides: .*{next(iter(bad))}"
+    ):
         ToolOverrides(**bad)
 
 
 def test_paths_of_fields_are_checked():
-    good = ("price.base", "items[].id", "*.name", "**", "a.**", "[].id", '"a.b".c', "a.*[]", '""')
+    good = (
+        "price.base",
+        "items[].id",
+        "*.name",
+        "**",
+        "a.**",
+        "[].id",
+        '"a.b".c',
+        "a.*[]",
+        '""',
+    )
     assert ToolResultConfig(fields=good).fields == good
-    for path in ("", " ", ".", "a.", ".a", "a..b", "..[", "a[[b", "a[0]", '"a', 'a"b"', "a*", "**.a", "a.[]"):
+    for path in (
+        "",
+        " ",
+        ".",
+        "a.",
+        ".a",
+        "a..b",
+        "..[",
+        "a[[b",
+        "a[0]",
+        '"a',
+        'a"b"',
+        "a*",
+        "**.a",
+        "a.[]",
+    ):
         with pytest.raises(ConfigError, match="give keys joined by dots"):
             ToolResultConfig(fields=[path])
 
 
 def test_every_setting_has_a_row_in_the_docs():
     page = (Path(__file__).parents[2] / "docs/settings.md").read_text(encoding="utf-8")
-    assert [name for name in ContextConfig.model_fields if f"`{name}`" not in page] == []
+    assert [
+        name for name in ContextConfig.model_fields if f"`{name}`" not in page
+    ] == []

@@ -14,11 +14,19 @@ from compaction_kit.corpus import build_random_session
 from compaction_kit.generated import build_generated_session
 from compaction_kit.probes import BehaviorProbe
 from compaction_kit.runner import run_conformance
-from compaction_kit.semantic_corpus import build_semantic_heldout_session, build_semantic_session
+from compaction_kit.semantic_corpus import (
+    build_semantic_heldout_session,
+    build_semantic_session,
+)
 from compaction_kit.session import SeededSession, Turn
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
 
-from langchain_ctxwin import CharRatioCounter, ContextEngine, ExtractiveSummarizer, ModelLimits
+from langchain_ctxwin import (
+    CharRatioCounter,
+    ContextEngine,
+    ExtractiveSummarizer,
+    ModelLimits,
+)
 
 SEEDS = range(1, 9)
 ROUNDS = 5
@@ -34,15 +42,25 @@ class Ours:
     def __init__(self) -> None:
         self.summary = ""
 
-    def compact(self, turns: list[Turn], round_num: int = 1, budget_chars: int = 1) -> CompactedContext:
-        is_summary = bool(self.summary) and [turn.text for turn in turns] == [self.summary]
-        self.summary = summarize([] if is_summary else turns, self.summary, budget_chars)
-        return CompactedContext(text=self.summary, compactor_name=self.name, round_num=round_num)
+    def compact(
+        self, turns: list[Turn], round_num: int = 1, budget_chars: int = 1
+    ) -> CompactedContext:
+        is_summary = bool(self.summary) and [turn.text for turn in turns] == [
+            self.summary
+        ]
+        self.summary = summarize(
+            [] if is_summary else turns, self.summary, budget_chars
+        )
+        return CompactedContext(
+            text=self.summary, compactor_name=self.name, round_num=round_num
+        )
 
 
 def summarize(turns: Sequence[Turn], previous: str, max_chars: int) -> str:
     messages: list[AnyMessage] = [MESSAGES[turn.role](turn.text) for turn in turns]
-    return ExtractiveSummarizer(counter=CHARACTERS).summarize(messages, previous=previous, max_tokens=max_chars)
+    return ExtractiveSummarizer(counter=CHARACTERS).summarize(
+        messages, previous=previous, max_tokens=max_chars
+    )
 
 
 def measured(build: Callable[[int], tuple], budget: float) -> tuple[float, float]:
@@ -51,12 +69,16 @@ def measured(build: Callable[[int], tuple], budget: float) -> tuple[float, float
     planted: list[Canary] = []
     for seed in SEEDS:
         session, canaries = build(seed)[:2]
-        last = run_conformance(session, Ours(), rounds=ROUNDS, canaries=canaries, budget_fraction=budget).rounds[-1]
+        last = run_conformance(
+            session, Ours(), rounds=ROUNDS, canaries=canaries, budget_fraction=budget
+        ).rounds[-1]
         assert last.within_budget
         survived += sum(last.survived.values())
         stale += sum(is_stale(canary, last.context.text) for canary in canaries)
         planted += canaries
-    return survived / len(planted), stale / sum(bool(canary.superseded_tokens) for canary in planted)
+    return survived / len(planted), stale / sum(
+        bool(canary.superseded_tokens) for canary in planted
+    )
 
 
 def is_stale(canary: Canary, text: str) -> bool:
@@ -72,13 +94,17 @@ def test_planted_statements_survive_five_rounds_without_stale_values(budget, at_
     assert stale == 0
 
 
-@pytest.mark.parametrize(("budget", "at_least"), [(0.1, 0.37), (0.2, 0.76), (0.3, 0.95)])
+@pytest.mark.parametrize(
+    ("budget", "at_least"), [(0.1, 0.37), (0.2, 0.76), (0.3, 0.95)]
+)
 def test_statements_in_rotating_words_survive_beside_distractors(budget, at_least):
     """With other subjects and wordings each time, and equal-looking statements that nobody asks for."""
     assert measured(build_generated_session, budget)[0] >= at_least
 
 
-@pytest.mark.parametrize("build", [build_semantic_session, build_semantic_heldout_session])
+@pytest.mark.parametrize(
+    "build", [build_semantic_session, build_semantic_heldout_session]
+)
 @pytest.mark.parametrize(("budget", "at_least"), [(0.1, 0.43), (0.2, 0.78), (0.3, 1.0)])
 def test_distinct_items_and_the_latest_wordings_survive(build, budget, at_least):
     """Items with similar wording are never merged, and what was said in other words later is there."""
@@ -87,7 +113,11 @@ def test_distinct_items_and_the_latest_wordings_survive(build, budget, at_least)
 
 def in_parts(session: SeededSession, share: float) -> str:
     """Five compactions, each of the previous summary and the next fifth of the messages."""
-    summary, turns, max_chars = "", iter(session.turns), int(len(session.full_text()) * share)
+    summary, turns, max_chars = (
+        "",
+        iter(session.turns),
+        int(len(session.full_text()) * share),
+    )
     while part := list(islice(turns, -(-len(session.turns) // ROUNDS))):
         summary = summarize(part, summary, max_chars)
         assert len(summary) <= max_chars
@@ -96,23 +126,41 @@ def in_parts(session: SeededSession, share: float) -> str:
 
 def last_request(session: SeededSession, share: float) -> str:
     """Through the engine with default settings: prompt, pins and newest turn take their part of the limit."""
-    counter, messages, state = CharRatioCounter(4.0), list[AnyMessage](), dict[str, object]()
-    turns: list[AnyMessage] = [MESSAGES[turn.role](turn.text, id=str(n)) for n, turn in enumerate(session.turns)]
+    counter, messages, state = (
+        CharRatioCounter(4.0),
+        list[AnyMessage](),
+        dict[str, object](),
+    )
+    turns: list[AnyMessage] = [
+        MESSAGES[turn.role](turn.text, id=str(n))
+        for n, turn in enumerate(session.turns)
+    ]
     limit = int(share * counter(turns))
-    engine = ContextEngine(ModelLimits(context_window=4 * limit, max_input_tokens=limit), counter)
+    engine = ContextEngine(
+        ModelLimits(context_window=4 * limit, max_input_tokens=limit), counter
+    )
     for message in turns:
         messages.append(message)
         window = engine.measure(messages, session=state)
         if compaction := engine.plan(window) or engine.emergency(window):
             state |= engine.apply(compaction, window)
-    return "\n".join(message.text for message in engine.build(engine.measure(messages, session=state)))
+    return "\n".join(
+        message.text
+        for message in engine.build(engine.measure(messages, session=state))
+    )
 
 
 @pytest.mark.parametrize(
     ("text_of", "share", "at_least"),
     [
-        *((in_parts, share, at_least) for share, at_least in [(0.1, 0.4), (0.2, 0.8), (0.3, 1.0)]),
-        *((last_request, share, at_least) for share, at_least in [(0.1, 0.07), (0.2, 0.58), (0.3, 0.9)]),
+        *(
+            (in_parts, share, at_least)
+            for share, at_least in [(0.1, 0.4), (0.2, 0.8), (0.3, 1.0)]
+        ),
+        *(
+            (last_request, share, at_least)
+            for share, at_least in [(0.1, 0.07), (0.2, 0.58), (0.3, 0.9)]
+        ),
     ],
 )
 def test_planted_statements_are_in_a_part_of_the_conversation(text_of, share, at_least):
@@ -121,6 +169,8 @@ def test_planted_statements_are_in_a_part_of_the_conversation(text_of, share, at
         session, canaries = build_random_session(seed)
         text = text_of(session, share)
         assert not any(is_stale(canary, text) for canary in canaries)
-        survived += sum(BehaviorProbe().probe(canary, text).survived for canary in canaries)
+        survived += sum(
+            BehaviorProbe().probe(canary, text).survived for canary in canaries
+        )
         total += len(canaries)
     assert survived / total >= at_least

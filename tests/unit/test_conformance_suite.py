@@ -8,7 +8,11 @@ from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_ctxwin import ModelLimits, create_context_agent
-from langchain_ctxwin.conformance import SYSTEM_PROMPT, ContextMiddlewareTests, Summaries
+from langchain_ctxwin.conformance import (
+    SYSTEM_PROMPT,
+    ContextMiddlewareTests,
+    Summaries,
+)
 from langchain_ctxwin.middleware import ContextWindowMiddleware
 from langchain_ctxwin.testing import InvalidRequestError
 
@@ -34,8 +38,14 @@ class TestNodes(ContextMiddlewareTests):
     turns = TURNS
 
     def agent(self, model, tools, summarizer, saver):
-        options = {"limits": limits_of(model), "summarizer": summarizer, "checkpointer": saver}
-        return create_context_agent(model, tools, system_prompt=SYSTEM_PROMPT, **options)
+        options = {
+            "limits": limits_of(model),
+            "summarizer": summarizer,
+            "checkpointer": saver,
+        }
+        return create_context_agent(
+            model, tools, system_prompt=SYSTEM_PROMPT, **options
+        )
 
 
 class Edited(AgentMiddleware):
@@ -65,12 +75,17 @@ def without_results(messages):
 
 
 def without_questions(messages):
-    last = max(i for i, message in enumerate(messages) if isinstance(message, HumanMessage))
+    last = max(
+        i for i, message in enumerate(messages) if isinstance(message, HumanMessage)
+    )
     return [HumanMessage("Go on."), *messages[:last], *messages[last + 1 :]]
 
 
 def without_rules(messages):
-    return [m.model_copy(update={"content": m.text.replace("must", "may")}) if m.text else m for m in messages]
+    return [
+        m.model_copy(update={"content": m.text.replace("must", "may")}) if m.text else m
+        for m in messages
+    ]
 
 
 def with_time(messages):
@@ -82,7 +97,10 @@ with_time.now = 0
 
 
 def as_plain_text(messages):
-    return [m.model_copy(update={"content": m.text}) if isinstance(m, AIMessage) else m for m in messages]
+    return [
+        m.model_copy(update={"content": m.text}) if isinstance(m, AIMessage) else m
+        for m in messages
+    ]
 
 
 def tried_again(request):
@@ -108,7 +126,9 @@ class OnlySync(AgentMiddleware):
     """Does in sync runs what it does not do in async ones."""
 
     def wrap_model_call(self, request, handler):
-        return handler(request.override(messages=[HumanMessage("Sync."), *request.messages]))
+        return handler(
+            request.override(messages=[HumanMessage("Sync."), *request.messages])
+        )
 
     async def awrap_model_call(self, request, handler):
         return await handler(request)
@@ -129,7 +149,9 @@ WRONG = {
     "test_requests_fit_their_window": nothing,
     "test_a_turn_of_many_steps_fits": nothing,
     "test_the_system_prompt_is_in_every_request": lambda model, summarizer: [
-        Edited(lambda request: request.override(system_message=SystemMessage("Be brief.")))
+        Edited(
+            lambda request: request.override(system_message=SystemMessage("Be brief."))
+        )
     ],
     "test_the_current_question_is_in_every_request": over(without_questions),
     "test_a_rule_that_was_stated_early_is_still_shown": over(without_rules),
@@ -172,7 +194,9 @@ def test_what_is_wrong_is_seen(name):
         def middleware(self, model, summarizer):
             return WRONG[name](model, summarizer)
 
-    with pytest.raises((AssertionError, InvalidRequestError, ContextOverflowError, ConnectionError)):
+    with pytest.raises(
+        (AssertionError, InvalidRequestError, ContextOverflowError, ConnectionError)
+    ):
         getattr(Wrong(), name)(*ARGUMENTS.get(name, ()))
 
 

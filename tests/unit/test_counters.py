@@ -52,7 +52,9 @@ HISTORY = [
 @pytest.fixture(scope="session")
 def tokenizer():
     """A byte-level tokenizer with a special token, that asks to cut and to pad."""
-    tokenizers = pytest.importorskip("tokenizers", reason="the package that reads tokenizer.json is not installed")
+    tokenizers = pytest.importorskip(
+        "tokenizers", reason="the package that reads tokenizer.json is not installed"
+    )
     alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
     vocabulary = {char: rank for rank, char in enumerate(sorted(alphabet))}
     made = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=vocabulary, merges=[]))
@@ -74,20 +76,38 @@ def tokenizer_path(tokenizer, tmp_path):
 @pytest.mark.parametrize("encoding", BUNDLED)
 def test_a_vocabulary_counts_what_it_encodes(encoding):
     counter = VocabularyCounter(encoding)
-    for text in ("", "How many tokens is this?", "def add(a, b):\n    return a + b\n", "你好 🙂", SPECIAL):
-        assert counter.count_text(text) == len(quicktok.get_encoding(encoding).encode_ordinary(text))
+    for text in (
+        "",
+        "How many tokens is this?",
+        "def add(a, b):\n    return a + b\n",
+        "你好 🙂",
+        SPECIAL,
+    ):
+        assert counter.count_text(text) == len(
+            quicktok.get_encoding(encoding).encode_ordinary(text)
+        )
     assert counter.count_text("\ud83d\ude00") == counter.count_text("\U0001f600")
     assert counter.count_text("a\ud800b") == counter.count_text("a\ufffdb")
 
 
 @pytest.mark.parametrize(
     ("encoding", "family"),
-    [("o200k_base", "openai"), ("cl100k_base", "cl100k"), ("llama3", "llama"), ("qwen3", "qwen")],
+    [
+        ("o200k_base", "openai"),
+        ("cl100k_base", "cl100k"),
+        ("llama3", "llama"),
+        ("qwen3", "qwen"),
+    ],
 )
 def test_framing_goes_by_the_encoding_unless_a_family_is_given(encoding, family):
-    implied, stated = VocabularyCounter(encoding), VocabularyCounter(encoding, family="gemini")
+    implied, stated = (
+        VocabularyCounter(encoding),
+        VocabularyCounter(encoding, family="gemini"),
+    )
     assert (implied.family, implied([])) == (family, FRAMING[family].request)
-    assert stated([HumanMessage("hi")]) == stated([]) + FRAMING["gemini"].message + stated.count_text("hi")
+    assert stated([HumanMessage("hi")]) == stated([]) + FRAMING[
+        "gemini"
+    ].message + stated.count_text("hi")
 
 
 @pytest.mark.parametrize("tools", [[], [SCHEMA]])
@@ -95,16 +115,28 @@ def test_a_request_differs_from_an_estimate_in_its_texts_alone(tools):
     estimator = TokenEstimator("openai")
     local = LocalCounter(estimator.count_text, family="openai")
     texts = 20  # more than there are in the request
-    assert estimator(HISTORY, tools=tools) <= local(HISTORY, tools=tools) <= estimator(HISTORY, tools=tools) + texts
+    assert (
+        estimator(HISTORY, tools=tools)
+        <= local(HISTORY, tools=tools)
+        <= estimator(HISTORY, tools=tools) + texts
+    )
 
 
 @RUNS
-@given(st.lists(st.tuples(st.sampled_from(["user", "assistant", "system"]), ANY_TEXT), max_size=5))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["user", "assistant", "system"]), ANY_TEXT),
+        max_size=5,
+    )
+)
 def test_a_request_costs_the_sum_of_its_messages(messages):
     counter = VocabularyCounter("o200k_base")
     base = counter([])
     assert counter(messages, tools=[SCHEMA]) == (
-        base + sum(counter([message]) - base for message in messages) + counter([], tools=[SCHEMA]) - base
+        base
+        + sum(counter([message]) - base for message in messages)
+        + counter([], tools=[SCHEMA])
+        - base
     )
 
 
@@ -116,8 +148,13 @@ def test_odd_texts_are_counted(text, tokenizer_path):
 
 def test_a_tokenizer_file_counts_all_of_a_text_as_text(tokenizer_path):
     counter = TokenizerFileCounter(tokenizer_path, family="llama")
-    assert [counter.count_text(text) for text in ("", "hello", "<|endoftext|>", "é")] == [0, 5, 13, 2]
-    assert counter([HumanMessage("hello")]) == FRAMING["llama"].request + FRAMING["llama"].message + 5
+    assert [
+        counter.count_text(text) for text in ("", "hello", "<|endoftext|>", "é")
+    ] == [0, 5, 13, 2]
+    assert (
+        counter([HumanMessage("hello")])
+        == FRAMING["llama"].request + FRAMING["llama"].message + 5
+    )
 
 
 @pytest.mark.parametrize(
@@ -127,16 +164,23 @@ def test_a_tokenizer_file_counts_all_of_a_text_as_text(tokenizer_path):
         (b"not json", "expected"),
         (b"{}", "Model missing"),
         (b"\xff\xfe\0", "UTF-8"),
-        (b'{"version": "1.0", "model": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "?"}}', "WordLevel error"),
+        (
+            b'{"version": "1.0", "model": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "?"}}',
+            "WordLevel error",
+        ),
         (None, "No such file"),
     ],
 )
 def test_a_file_that_is_no_tokenizer_is_refused(content, reason, tmp_path):
-    pytest.importorskip("tokenizers", reason="the package that reads tokenizer.json is not installed")
+    pytest.importorskip(
+        "tokenizers", reason="the package that reads tokenizer.json is not installed"
+    )
     path = tmp_path / "broken.json"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(ConfigError, match=rf"broken\.json is no usable tokenizer\.json: .*{reason}"):
+    with pytest.raises(
+        ConfigError, match=rf"broken\.json is no usable tokenizer\.json: .*{reason}"
+    ):
         TokenizerFileCounter(path)
 
 
@@ -145,12 +189,16 @@ def test_what_a_vocabulary_counter_does_not_know_is_refused_with_what_it_does(en
     message = rf"encoding={encoding!r} is not on this machine: use one of {', '.join(BUNDLED)}, or import"
     with pytest.raises(ConfigError, match=message):
         VocabularyCounter(encoding)
-    with pytest.raises(ConfigError, match=r"family='Claude' is unknown: use one of anthropic, .*qwen"):
+    with pytest.raises(
+        ConfigError, match=r"family='Claude' is unknown: use one of anthropic, .*qwen"
+    ):
         VocabularyCounter("o200k_base", family="Claude")
 
 
 @pytest.mark.parametrize(
-    ("package", "make"), [("quicktok", VocabularyCounter), ("tokenizers", TokenizerFileCounter)], ids=str
+    ("package", "make"),
+    [("quicktok", VocabularyCounter), ("tokenizers", TokenizerFileCounter)],
+    ids=str,
 )
 def test_a_missing_package_is_named(package, make, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
@@ -162,11 +210,15 @@ def test_the_engine_reports_exact_counts():
     limits = ModelLimits(context_window=8192, max_output_tokens=512)
     question = [HumanMessage("What is here?")]
     counted = [
-        ContextEngine(limits=limits, counter=counter).measure(question, tools=[SCHEMA]).report
+        ContextEngine(limits=limits, counter=counter)
+        .measure(question, tools=[SCHEMA])
+        .report
         for counter in (VocabularyCounter("o200k_base"), TokenEstimator("openai"))
     ]
     assert [report["counted_by"] for report in counted] == ["exact", "estimate"]
-    assert counted[0]["total_tokens"] == VocabularyCounter("o200k_base")(question, tools=[SCHEMA])
+    assert counted[0]["total_tokens"] == VocabularyCounter("o200k_base")(
+        question, tools=[SCHEMA]
+    )
 
 
 HI = [HumanMessage("hi")]
@@ -198,8 +250,12 @@ class Provider(RemoteCounter):
 def count(request):
     """Count in both ways: `count(counter, messages, tools=None)`."""
     if request.param == "sync":
-        return lambda counter, messages, tools=None: counter.count_request(messages, tools=tools)
-    return lambda counter, messages, tools=None: asyncio.run(counter.acount_request(messages, tools=tools))
+        return lambda counter, messages, tools=None: counter.count_request(
+            messages, tools=tools
+        )
+    return lambda counter, messages, tools=None: asyncio.run(
+        counter.acount_request(messages, tools=tools)
+    )
 
 
 def questions(number):
@@ -209,9 +265,15 @@ def questions(number):
 def test_the_whole_request_is_asked_once_and_one_that_asks_nothing_never(count):
     provider = Provider()
     first = [SystemMessage("s"), HumanMessage("hi", id="a")]
-    requests = [first, [SystemMessage("s"), HumanMessage("hi", id="b")], [*first, AIMessage("ho")]]
+    requests = [
+        first,
+        [SystemMessage("s"), HumanMessage("hi", id="b")],
+        [*first, AIMessage("ho")],
+    ]
     with capture_logs() as logs:
-        assert [count(provider, request, [SCHEMA]) for request in [*requests, [], first[:1]]] == [42] * 3 + [None] * 2
+        assert [
+            count(provider, request, [SCHEMA]) for request in [*requests, [], first[:1]]
+        ] == [42] * 3 + [None] * 2
     assert (provider.asked, logs) == ([(first, [SCHEMA]), (requests[2], [SCHEMA])], [])
 
 
@@ -227,8 +289,14 @@ class StatedError(Exception):
     ("answer", "reason"),
     [
         (StatedError(), "StatedError"),
-        (StatedError(code=429, status="RESOURCE_EXHAUSTED"), "StatedError: 429 RESOURCE_EXHAUSTED"),
-        (StatedError(status_code=500, code=None, status=QUOTED.upper() * 9), "StatedError: 500"),
+        (
+            StatedError(code=429, status="RESOURCE_EXHAUSTED"),
+            "StatedError: 429 RESOURCE_EXHAUSTED",
+        ),
+        (
+            StatedError(status_code=500, code=None, status=QUOTED.upper() * 9),
+            "StatedError: 500",
+        ),
         (ConnectionRefusedError(111, "Connection refused"), "ConnectionRefusedError"),
         (TimeoutError(), "TimeoutError: no answer within 5 seconds"),
         (None, "the count is a NoneType"),
@@ -243,7 +311,14 @@ def test_a_failure_is_logged_once_and_the_estimate_stands(count, answer, reason)
     with capture_logs() as logs:
         assert count(provider, request) is None
         assert provider(request) == ESTIMATOR(request)
-    assert logs == [{"event": "count.failed", "log_level": "warning", "provider": "test", "reason": reason}]
+    assert logs == [
+        {
+            "event": "count.failed",
+            "log_level": "warning",
+            "provider": "test",
+            "reason": reason,
+        }
+    ]
     assert len(provider.asked) == 1
 
 
@@ -252,7 +327,9 @@ def test_a_dead_endpoint_is_asked_once_per_pause(count):
     provider = Provider()
     count(provider, HI)
     provider.answer = ConnectionError()
-    assert [count(provider, request) for request in [*questions(20), HI]] == [None] * 20 + [42]
+    assert [count(provider, request) for request in [*questions(20), HI]] == [
+        None
+    ] * 20 + [42]
     assert len(provider.asked) == 2
     provider.now += RETRY_SECONDS
     provider.answer = 7
@@ -268,16 +345,24 @@ def test_no_minute_has_more_questions_than_allowed(waits, per_minute):
         for wait, request in zip(waits, questions(60), strict=False):
             provider.now += wait
             recent = sum(0 <= provider.now - at < MINUTE_SECONDS for at in entered)
-            assert provider.count_request(request) == (42 if recent < per_minute else None)
+            assert provider.count_request(request) == (
+                42 if recent < per_minute else None
+            )
     assert logs == []
 
 
 def test_as_a_plain_counter_it_counts_message_likes_and_claims_no_more_than_it_can_keep():
     counter, plain = Provider(), Provider(estimator=lambda messages, *, tools=None: 5)
-    assert (counter([("user", "hi")], tools=[SCHEMA]), counter([])) == (42, ESTIMATOR([]))
+    assert (counter([("user", "hi")], tools=[SCHEMA]), counter([])) == (
+        42,
+        ESTIMATOR([]),
+    )
     assert counter.asked == [(HI, [SCHEMA])]
     bounds = (ESTIMATOR.upper(1_000), ESTIMATOR.lower(1_000))
-    assert (counter.exact, counter.upper(1_000), counter.lower(1_000)) == (False, *bounds)
+    assert (counter.exact, counter.upper(1_000), counter.lower(1_000)) == (
+        False,
+        *bounds,
+    )
     assert (plain.upper(1_000), plain.lower(1_000)) == (1_000, 1_000)
     assert isinstance(counter, RequestCounter)
     assert not isinstance(ESTIMATOR, RequestCounter)
@@ -294,8 +379,14 @@ def test_a_setting_that_cannot_work_is_refused(name, value):
 
 
 def test_a_model_of_another_class_is_refused(monkeypatch):
-    with pytest.raises(ConfigError, match="GeminiCounter cannot count with a Provider: give it the ChatGoogleGen"):
+    with pytest.raises(
+        ConfigError,
+        match="GeminiCounter cannot count with a Provider: give it the ChatGoogleGen",
+    ):
         GeminiCounter(Provider())
     monkeypatch.setitem(sys.modules, "langchain_anthropic", None)
-    with pytest.raises(ConfigError, match="AnthropicCounter needs ChatAnthropic: pip install langchain-anthropic"):
+    with pytest.raises(
+        ConfigError,
+        match="AnthropicCounter needs ChatAnthropic: pip install langchain-anthropic",
+    ):
         AnthropicCounter(Provider())

@@ -46,7 +46,10 @@ ANSWER = ", ".join(f"Tale {number}" for number in range(9))
 WAIT_SECONDS = 5.0  # for other calls to arrive; they do at once
 _TALE = re.compile(r"Tale (\d+)")
 _PART = re.compile(r"\(part (\d+) of")
-_SHOWN = re.compile(r'<document number="\d+"(?: from_character="(\d+)")?[^>]*>\n(.*?)\n</document>', re.DOTALL)
+_SHOWN = re.compile(
+    r'<document number="\d+"(?: from_character="(\d+)")?[^>]*>\n(.*?)\n</document>',
+    re.DOTALL,
+)
 
 
 class CrashError(BaseException):
@@ -55,7 +58,12 @@ class CrashError(BaseException):
 
 def tales(messages, tools=()):
     """Answer with the tales that the request shows."""
-    return AIMessage(", ".join(f"Tale {number}" for number in dict.fromkeys(_TALE.findall(messages[-1].text))))
+    return AIMessage(
+        ", ".join(
+            f"Tale {number}"
+            for number in dict.fromkeys(_TALE.findall(messages[-1].text))
+        )
+    )
 
 
 def failing(*parts, error=None):
@@ -71,11 +79,15 @@ def failing(*parts, error=None):
 
 
 def model_of(policy=tales, limit=INPUT, **fields):
-    return ScriptedChatModel(policy=policy, input_limit=limit, overflow=openai_overflow, **fields)
+    return ScriptedChatModel(
+        policy=policy, input_limit=limit, overflow=openai_overflow, **fields
+    )
 
 
 def graph_of(model, **options):
-    return create_map_reduce_graph(model, **{"limits": LIMITS, "counter": TokenEstimator("openai"), **options})
+    return create_map_reduce_graph(
+        model, **{"limits": LIMITS, "counter": TokenEstimator("openai"), **options}
+    )
 
 
 def texts_of(model):
@@ -84,10 +96,27 @@ def texts_of(model):
 
 def test_what_fits_makes_exactly_one_call():
     model = model_of()
-    result = graph_of(model).invoke({"question": "Which doors are there?", "documents": ["Tale 1.", "Tale 2."]})
-    report = {"parts": [1], "calls": 1, "refused": 0, "cut_off": 0, "cuts": [], "shortened": 0}
-    usage = {"input_tokens": model.requests[0].tokens, "output_tokens": result["report"]["output_tokens"]}
-    assert result == {"answer": "Tale 1, Tale 2", "failures": [], "parts": 1, "report": {**report, **usage}}
+    result = graph_of(model).invoke(
+        {"question": "Which doors are there?", "documents": ["Tale 1.", "Tale 2."]}
+    )
+    report = {
+        "parts": [1],
+        "calls": 1,
+        "refused": 0,
+        "cut_off": 0,
+        "cuts": [],
+        "shortened": 0,
+    }
+    usage = {
+        "input_tokens": model.requests[0].tokens,
+        "output_tokens": result["report"]["output_tokens"],
+    }
+    assert result == {
+        "answer": "Tale 1, Tale 2",
+        "failures": [],
+        "parts": 1,
+        "report": {**report, **usage},
+    }
 
 
 def plain_counter(messages, tools=None):
@@ -100,9 +129,18 @@ async def test_every_part_is_answered_and_the_answers_are_combined_in_order(coun
     """Each document is shown once, no request is refused, the answer knows them all; async sends the same."""
     model, other = model_of(), model_of()
     result = graph_of(model, counter=counter).invoke(QUESTION)
-    shown = Counter(number for text in texts_of(model) if "<document" in text for number in _TALE.findall(text))
+    shown = Counter(
+        number
+        for text in texts_of(model)
+        if "<document" in text
+        for number in _TALE.findall(text)
+    )
     assert shown == Counter(map(str, range(9)))
-    assert (result["answer"], result["failures"], result["report"]["refused"]) == (ANSWER, [], 0)
+    assert (result["answer"], result["failures"], result["report"]["refused"]) == (
+        ANSWER,
+        [],
+        0,
+    )
     assert result["report"]["parts"] == [result["parts"], 1]
     assert await graph_of(other, counter=counter).ainvoke(QUESTION) == result
     assert sorted(texts_of(other)) == sorted(texts_of(model))
@@ -112,23 +150,40 @@ async def test_every_part_is_answered_and_the_answers_are_combined_in_order(coun
 def test_long_answers_are_combined_again_until_one_is_left(times, is_shortened):
     """In as many levels as that needs; two always fit, and what is left out is said in request and report."""
     model = model_of(policy=script("An answer about doors. " * times))
-    report = graph_of(model).invoke({"question": "Which?", "documents": TALES * 2})["report"]
+    report = graph_of(model).invoke({"question": "Which?", "documents": TALES * 2})[
+        "report"
+    ]
     levels = report["parts"]
-    assert (sorted(levels, reverse=True), levels[-1], len(levels) > 2) == (levels, 1, True)
+    assert (sorted(levels, reverse=True), levels[-1], len(levels) > 2) == (
+        levels,
+        1,
+        True,
+    )
     assert (report["refused"], model.largest_tokens <= INPUT) == (0, True)
     assert (report["shortened"] > 0) is is_shortened
-    assert all(("characters left out" in text) is is_shortened for text in texts_of(model) if "<answer" in text)
+    assert all(
+        ("characters left out" in text) is is_shortened
+        for text in texts_of(model)
+        if "<answer" in text
+    )
 
 
 def test_a_failed_part_is_reported_with_its_chunks():
     """The other parts answer; who reads the answer knows what it does not consider."""
-    documents = [Document(tale, metadata={"source": f"{number}.md"}) for number, tale in enumerate(TALES)]
-    result = graph_of(model_of(failing(2))).invoke({"question": "Which?", "documents": documents})
+    documents = [
+        Document(tale, metadata={"source": f"{number}.md"})
+        for number, tale in enumerate(TALES)
+    ]
+    result = graph_of(model_of(failing(2))).invoke(
+        {"question": "Which?", "documents": documents}
+    )
     (failure,) = result["failures"]
     missing = {place["document"] for place in failure.pop("chunks")}
     error = "SdkError: the service is down"
     assert failure == {"level": 0, "part": 2, "error": error}
-    assert {int(number) for number in _TALE.findall(result["answer"])} == set(range(9)) - missing
+    assert {int(number) for number in _TALE.findall(result["answer"])} == set(
+        range(9)
+    ) - missing
     assert missing
 
 
@@ -136,9 +191,17 @@ def test_a_part_that_is_refused_as_too_large_is_split():
     """The limit was wrong: every character is read in smaller parts, and each cut is reported once."""
     model = model_of(script("ok"))
     text = DOORS * 300
-    report = graph_of(model, limits=LARGE).invoke({"question": "Which?", "text": text})["report"]
-    shown = {int(at or 0): part for sent in texts_of(model) for at, part in _SHOWN.findall(sent)}
-    assert "".join(shown[at] for at in sorted(shown)) == text  # the smaller parts came after those that were refused
+    report = graph_of(model, limits=LARGE).invoke({"question": "Which?", "text": text})[
+        "report"
+    ]
+    shown = {
+        int(at or 0): part
+        for sent in texts_of(model)
+        for at, part in _SHOWN.findall(sent)
+    }
+    assert (
+        "".join(shown[at] for at in sorted(shown)) == text
+    )  # the smaller parts came after those that were refused
     assert report["refused"] > 0
     assert len(report["cuts"]) == len({cut["at"] for cut in report["cuts"]})
 
@@ -152,19 +215,32 @@ def test_a_part_that_is_refused_at_any_size_is_given_up_soon():
         return AIMessage("ok")
 
     keys = "A key is here. " * 150
-    result = graph_of(model_of(refuse_keys)).invoke({"question": "Which?", "documents": [DOORS * 60, keys]})
-    places = [place for failure in result["failures"] for place in failure["chunks"] if place["document"] == 1]
+    result = graph_of(model_of(refuse_keys)).invoke(
+        {"question": "Which?", "documents": [DOORS * 60, keys]}
+    )
+    places = [
+        place
+        for failure in result["failures"]
+        for place in failure["chunks"]
+        if place["document"] == 1
+    ]
     assert sum(place["stop"] - place["start"] for place in places) == len(keys)
     model = model_of(failing(*range(99), error=openai_overflow(9, 8)))
     with pytest.raises(SdkError, match="context length"):
-        graph_of(model, max_concurrency=1).invoke({"question": "Which?", "documents": TALES[:3]})
+        graph_of(model, max_concurrency=1).invoke(
+            {"question": "Which?", "documents": TALES[:3]}
+        )
     assert len(model.requests) <= 20
 
 
 @pytest.mark.parametrize("documents", [TALES, ["A short tale."]])
-def test_a_total_failure_is_the_providers_exception_and_a_resume_tries_all_again(documents):
+def test_a_total_failure_is_the_providers_exception_and_a_resume_tries_all_again(
+    documents,
+):
     """Nobody answered: there is nothing to report beside the cause."""
-    model = model_of(faults=[SdkError("the service is down", status_code=503) for _ in range(99)])
+    model = model_of(
+        faults=[SdkError("the service is down", status_code=503) for _ in range(99)]
+    )
     graph = graph_of(model, checkpointer=InMemorySaver())
     with pytest.raises(SdkError, match="the service is down"):
         graph.invoke({"question": "Which?", "documents": documents}, CONFIG)
@@ -216,23 +292,35 @@ def test_a_crash_repeats_no_finished_part(open_sqlite):
             QUESTION, {**CONFIG, "max_concurrency": 1}, durability="sync"
         )
     assert done == [1, 2, 3, 4]
-    result = graph_of(model_of(answer), checkpointer=open_sqlite(strict=True)).invoke(None, CONFIG)
+    result = graph_of(model_of(answer), checkpointer=open_sqlite(strict=True)).invoke(
+        None, CONFIG
+    )
     assert Counter(done) == Counter(range(1, result["parts"] + 1))
     assert result["answer"] == ANSWER
 
 
 @pytest.mark.parametrize("times", [1, 3])
-def test_checkpoints_hold_the_text_a_few_times_however_many_parts_it_has(open_sqlite, times):
+def test_checkpoints_hold_the_text_a_few_times_however_many_parts_it_has(
+    open_sqlite, times
+):
     """The input, the input channel, the sends to the parts and their task records: no level and no part adds a copy."""
     saver = open_sqlite()
     graph = graph_of(model_of(), checkpointer=saver)
-    result = graph.invoke({"question": "Which?", "documents": ["Once only. ", *TALES * times]}, CONFIG)
+    result = graph.invoke(
+        {"question": "Which?", "documents": ["Once only. ", *TALES * times]}, CONFIG
+    )
     tables = ("SELECT checkpoint FROM checkpoints", "SELECT value FROM writes")
-    stored = [bytes(value) for table in tables for (value,) in saver.conn.execute(table)]
+    stored = [
+        bytes(value) for table in tables for (value,) in saver.conn.execute(table)
+    ]
     assert result["parts"] > 4
     assert sum(value.count(b"Once only.") for value in stored) <= 6
     last = graph.get_state(CONFIG).values
-    assert (last.get("documents"), last.get("text"), last["outcomes"]) == (None, None, [])
+    assert (last.get("documents"), last.get("text"), last["outcomes"]) == (
+        None,
+        None,
+        [],
+    )
 
 
 class Peak:
@@ -264,7 +352,10 @@ class Peak:
 async def test_no_more_calls_run_at_once_than_allowed(allowed, config):
     """The bound of the graph holds, and a run may set its own; sync, async and while events are streamed."""
     peaks = [Peak(allowed) for _ in range(3)]
-    graphs = [graph_of(RunnableLambda(peak.answer, afunc=peak.aanswer), max_concurrency=3) for peak in peaks]
+    graphs = [
+        graph_of(RunnableLambda(peak.answer, afunc=peak.aanswer), max_concurrency=3)
+        for peak in peaks
+    ]
     graphs[0].invoke(QUESTION, config)
     await graphs[1].ainvoke(QUESTION, config)
     list(graphs[2].stream(QUESTION, config, stream_mode="custom"))
@@ -281,14 +372,20 @@ async def test_progress_is_streamed(max_concurrency):
     for events in (streamed, awaited):
         done = sorted((e["level"], e["part"], e["parts"]) for e in events)
         parts = done[0][2]
-        assert done == [*((0, number, parts) for number in range(1, parts + 1)), (1, 1, 1)]
+        assert done == [
+            *((0, number, parts) for number in range(1, parts + 1)),
+            (1, 1, 1),
+        ]
         assert [event["part"] for event in events if event.get("failed")] == [2]
 
 
 @pytest.mark.parametrize("max_concurrency", [1, 8])
 def test_only_the_last_call_streams_its_tokens(max_concurrency):
     graph = graph_of(model_of(), max_concurrency=max_concurrency)
-    nodes = {facts["langgraph_node"] for _, (_, facts) in graph.stream(QUESTION, stream_mode=["messages"])}
+    nodes = {
+        facts["langgraph_node"]
+        for _, (_, facts) in graph.stream(QUESTION, stream_mode=["messages"])
+    }
     assert nodes == {"reduce"}
 
 
@@ -319,7 +416,10 @@ def test_documents_cannot_close_their_fence():
         {"question": "Which?", "documents": "a text"},
         {"question": "Which?", "documents": [3]},
         {"question": "Which?", "documents": [{"text": "a"}]},
-        {"question": "Which?", "documents": [{"page_content": "a", "metadata": ["a.md"]}]},
+        {
+            "question": "Which?",
+            "documents": [{"page_content": "a", "metadata": ["a.md"]}],
+        },
         {"question": "Which?", "documents": ["a"], "text": "a"},
     ],
 )
@@ -337,7 +437,11 @@ def test_unusable_input_is_refused_before_any_call(given):
 @pytest.mark.parametrize(
     ("options", "error", "problem"),
     [
-        ({"reduce_prompt": "Combine them. " * 500}, BudgetExceededError, "leaves 0 for the documents"),
+        (
+            {"reduce_prompt": "Combine them. " * 500},
+            BudgetExceededError,
+            "leaves 0 for the documents",
+        ),
         ({"max_concurrency": 0}, ConfigError, "max_concurrency=0"),
         ({"max_concurrency": True}, ConfigError, "max_concurrency=True"),
         ({"max_concurrency": None}, ConfigError, "max_concurrency=None"),
@@ -354,7 +458,9 @@ def test_what_no_run_could_succeed_with_is_refused_at_once(options, error, probl
 def test_a_question_that_leaves_no_room_is_refused_with_the_numbers(times):
     """Before the first call is paid."""
     model = model_of()
-    with pytest.raises(BudgetExceededError, match=r"of an input limit of 1,200 \(output reserve 400\)"):
+    with pytest.raises(
+        BudgetExceededError, match=r"of an input limit of 1,200 \(output reserve 400\)"
+    ):
         graph_of(model).invoke({"question": "Which door? " * times, "text": "a"})
     assert model.requests == []
 
@@ -393,18 +499,28 @@ async def test_an_interrupt_is_no_failure(is_async):
     """A model that asks a person stops the graph; with the reply the run goes on."""
 
     def answer(messages):
-        return AIMessage(interrupt("May I?") if "A key is here. " in messages[-1].text else "ok")
+        return AIMessage(
+            interrupt("May I?") if "A key is here. " in messages[-1].text else "ok"
+        )
 
     async def aanswer(messages):
         return answer(messages)
 
-    graph = graph_of(RunnableLambda(answer, afunc=aanswer), checkpointer=InMemorySaver())
+    graph = graph_of(
+        RunnableLambda(answer, afunc=aanswer), checkpointer=InMemorySaver()
+    )
     documents = [DOORS * 60, "A key is here. " * 60, DOORS * 60]
 
     async def run(values):
-        return await graph.ainvoke(values, CONFIG) if is_async else graph.invoke(values, CONFIG)
+        return (
+            await graph.ainvoke(values, CONFIG)
+            if is_async
+            else graph.invoke(values, CONFIG)
+        )
 
-    assert (await run({"question": "Which?", "documents": documents}))["__interrupt__"][0].value == "May I?"
+    assert (await run({"question": "Which?", "documents": documents}))["__interrupt__"][
+        0
+    ].value == "May I?"
     result = await run(Command(resume="yes"))
     assert (result["answer"], result["failures"]) == ("ok", [])
 
@@ -422,10 +538,17 @@ def test_the_number_of_parts_follows_the_size(window, counter):
     line, uneven = "Candles burn low in every niche. " * 50, {}
     for chars in range(885, 1_450, 37):
         texts = [f"# Room {number}\n{line[:chars]}" for number in range(80)]
-        inputs = ([_chunk(at, text) for at, text in enumerate(texts)], [_chunk(0, "\n\n".join(texts))])
+        inputs = (
+            [_chunk(at, text) for at, text in enumerate(texts)],
+            [_chunk(0, "\n\n".join(texts))],
+        )
         counts = [
             len(splitter.of_documents(question, chunks, _no_counts()))
-            for question in ("Why?", "Which keys?", "Which old keys are kept in the tower?")
+            for question in (
+                "Why?",
+                "Which keys?",
+                "Which old keys are kept in the tower?",
+            )
             for chunks in inputs
         ]
         if max(counts) > min(counts) * 4 // 3 + 1:
@@ -441,11 +564,20 @@ def growing(messages, tools=None):
 
 growing.exact = True
 
-PHRASES = st.sampled_from(["door", "hinge.", "Oak!", "\n", "\n\n", "# Doors\n", "a" * 90, "\f", "门", "\r"])
-TEXTS = st.lists(PHRASES, max_size=60).map(" ".join) | st.text(max_size=300) | st.just(DOORS * 20)
+PHRASES = st.sampled_from(
+    ["door", "hinge.", "Oak!", "\n", "\n\n", "# Doors\n", "a" * 90, "\f", "门", "\r"]
+)
+TEXTS = (
+    st.lists(PHRASES, max_size=60).map(" ".join)
+    | st.text(max_size=300)
+    | st.just(DOORS * 20)
+)
 
 
-@given(st.lists(TEXTS.map(lambda text: text * 9), min_size=1, max_size=9), st.sampled_from([None, growing]))
+@given(
+    st.lists(TEXTS.map(lambda text: text * 9), min_size=1, max_size=9),
+    st.sampled_from([None, growing]),
+)
 @settings(max_examples=60)
 def test_every_character_is_in_one_part_in_order_and_every_request_fits(texts, counter):
     """What counts is the request as a whole; each cut is reported, and long answers are shortened."""
@@ -459,8 +591,12 @@ def test_every_character_is_in_one_part_in_order_and_every_request_fits(texts, c
             assert chunk["start"] == len(found[chunk["document"]])
             found[chunk["document"]] += chunk["text"]
     assert list(found.values()) == texts
-    assert len(counts["cuts"]) == sum(len(work["chunks"]) for work in works) - len(texts)
-    combined = splitter.of_answers("Which doors?", 1, [_chunk(0, text) for text in texts], counts)
+    assert len(counts["cuts"]) == sum(len(work["chunks"]) for work in works) - len(
+        texts
+    )
+    combined = splitter.of_answers(
+        "Which doors?", 1, [_chunk(0, text) for text in texts], counts
+    )
     assert len(combined) < len(texts) or len(texts) == 1
     asked = [*works, *(work for work in combined if len(work["chunks"]) > 1)]
     assert not any(splitter._is_over(work) for work in asked)
@@ -472,15 +608,31 @@ TABLE = "".join(f"{number},door,oak\n" for number in range(4))
 @pytest.mark.parametrize(
     ("text", "room", "pieces"),
     [
-        ("First one.\n\nNext.\n", 14, [("First one.\n\n", "paragraph"), ("Next.\n", "end")]),
-        ("# A\n\nOne.\n\n# B\n\nTwo.", 12, [("# A\n\nOne.\n\n", "paragraph"), ("# B\n\nTwo.", "end")]),
+        (
+            "First one.\n\nNext.\n",
+            14,
+            [("First one.\n\n", "paragraph"), ("Next.\n", "end")],
+        ),
+        (
+            "# A\n\nOne.\n\n# B\n\nTwo.",
+            12,
+            [("# A\n\nOne.\n\n", "paragraph"), ("# B\n\nTwo.", "end")],
+        ),
         (TABLE[:22], 14, [("0,door,oak\n", "line"), ("1,door,oak\n", "end")]),
         (
             "A door is. Another one is. Gone.",
             20,
-            [("A door is. ", "sentence"), ("Another one is. ", "sentence"), ("Gone.", "end")],
+            [
+                ("A door is. ", "sentence"),
+                ("Another one is. ", "sentence"),
+                ("Gone.", "end"),
+            ],
         ),
-        ("one two three four five six", 20, [("one two ", "hard"), ("three four five six", "end")]),
+        (
+            "one two three four five six",
+            20,
+            [("one two ", "hard"), ("three four five six", "end")],
+        ),
         ("x" * 50, 27, [("x" * 25, "hard"), ("x" * 25, "end")]),
     ],
 )
@@ -490,8 +642,12 @@ def test_a_text_is_cut_where_a_reader_would_cut(text, room, pieces):
 
 
 def test_a_source_that_leaves_no_room_is_refused():
-    documents = [{"page_content": DOORS * 200, "metadata": dict.fromkeys(CITED, "x1 " * 90)}]
-    with pytest.raises(BudgetExceededError, match=r"around documents\[0\] needs .* tokens of a room of"):
-        graph_of(model_of(), limits=ModelLimits(900, requested_output_tokens=100)).invoke(
-            {"question": "Which?", "documents": documents}
-        )
+    documents = [
+        {"page_content": DOORS * 200, "metadata": dict.fromkeys(CITED, "x1 " * 90)}
+    ]
+    with pytest.raises(
+        BudgetExceededError, match=r"around documents\[0\] needs .* tokens of a room of"
+    ):
+        graph_of(
+            model_of(), limits=ModelLimits(900, requested_output_tokens=100)
+        ).invoke({"question": "Which?", "documents": documents})

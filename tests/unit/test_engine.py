@@ -62,12 +62,23 @@ def asked(engine, messages, tokens, state=None):
 
 
 def test_the_regions_add_up():
-    window = engine_of().measure(turns(2), system_prompt="S" * 40, tools=[{"name": "f"}])
-    names = ("system_tokens", "tool_tokens", "summary_tokens", "record_tokens", "pinned_tokens", "history_tokens")
+    window = engine_of().measure(
+        turns(2), system_prompt="S" * 40, tools=[{"name": "f"}]
+    )
+    names = (
+        "system_tokens",
+        "tool_tokens",
+        "summary_tokens",
+        "record_tokens",
+        "pinned_tokens",
+        "history_tokens",
+    )
     assert sum(window.report[name] for name in names) == window.total_tokens
     assert (window.report["counted_by"], window.report["input_limit"]) == ("exact", 600)
     assert window.report["utilization"] == round(window.total_tokens / 600, 4)
-    of_langchain = engine_of(counter=count_tokens_approximately).measure(turns(2), system_prompt="hi")
+    of_langchain = engine_of(counter=count_tokens_approximately).measure(
+        turns(2), system_prompt="hi"
+    )
     assert of_langchain.report["counted_by"] == "estimate"
 
 
@@ -75,21 +86,30 @@ def test_one_call_compacts_as_its_steps_do_and_goes_on_from_its_session():
     engine, history, session = engine_of(900), turns(40), None
     for count in (3, 81):
         state = json.loads(json.dumps(session))
-        window = engine.measure(history[:count], system_prompt="Be brief.", session=state)
+        window = engine.measure(
+            history[:count], system_prompt="Be brief.", session=state
+        )
         if compaction := engine.plan(window) or engine.emergency(window):
             state = engine.apply(compaction, window)
-            window = engine.measure(history[:count], system_prompt="Be brief.", session=state)
+            window = engine.measure(
+                history[:count], system_prompt="Be brief.", session=state
+            )
         fitted = engine.fit(history[:count], session=session, system_prompt="Be brief.")
         session = fitted.session
         assert (fitted.request, fitted.report) == (engine.build(window), window.report)
         assert not fitted.report["over_by"]
-    assert asyncio.run(engine.afit(history, session=session, system_prompt="Be brief.")) == fitted
+    assert (
+        asyncio.run(engine.afit(history, session=session, system_prompt="Be brief."))
+        == fitted
+    )
     assert session["context_guard"]["compactions"] >= 1
 
 
 def test_one_call_writes_the_summary_that_is_due_and_goes_on_without_one_that_fails():
     for summarizer, summary in ((lambda _: "A summary.", "A summary."), (fail, "")):
-        fitted = engine_of(900, summarizer=summarizer, summary_max_tokens=20).fit(turns(20))
+        fitted = engine_of(900, summarizer=summarizer, summary_max_tokens=20).fit(
+            turns(20)
+        )
         assert fitted.session["context_summary"] == summary
         assert not fitted.report["over_by"]
 
@@ -99,7 +119,9 @@ def test_a_margin_decides_compaction_but_never_refuses():
     engine = engine_of(200, counter=Margin())
     messages = [HumanMessage("short " * 125, id="1")]
     checked = Sizes(reports=1)
-    window = engine.measure(messages, session={"context_counts": {"sizes": {"": checked.to_json()}}})
+    window = engine.measure(
+        messages, session={"context_counts": {"sizes": {"": checked.to_json()}}}
+    )
     assert window.total_tokens <= 200 < window.upper_tokens
     compaction = engine.emergency(window)
     assert compaction.tokens_after < compaction.upper_after <= 200
@@ -125,14 +147,21 @@ def test_the_reported_size_anchors_the_count_of_its_prefix_only():
         (messages, {"tools": [{"name": "f"}]}),
         (edited, {}),
     ):
-        assert engine.measure(history, session=state, **changed).report["counted_by"] == "exact"
+        assert (
+            engine.measure(history, session=state, **changed).report["counted_by"]
+            == "exact"
+        )
 
 
 def test_usage_in_a_fresh_history_is_used_and_compacts_what_we_took_for_small():
-    window = engine_of(2000).measure([HumanMessage("hello"), reply(700), HumanMessage("next")])
+    window = engine_of(2000).measure(
+        [HumanMessage("hello"), reply(700), HumanMessage("next")]
+    )
     assert (window.report["counted_by"], window.total_tokens > 700) == ("usage", True)
     engine = engine_of(600, pin_first_user=False)
-    window = engine.measure([*turns(2), reply(300, id="r"), HumanMessage("x" * 1_300, id="n")])
+    window = engine.measure(
+        [*turns(2), reply(300, id="r"), HumanMessage("x" * 1_300, id="n")]
+    )
     assert window.estimates.total_tokens < 600
     assert window.total_tokens > 600
     compaction = engine.emergency(window)
@@ -143,7 +172,9 @@ def test_dropping_the_view_forgets_reported_sizes():
     """They belong to requests that the view made small."""
     engine = engine_of(pin_first_user=False)
     window = engine.measure(turns(10))
-    messages, state = asked(engine, turns(10), 200, engine.apply(engine.emergency(window), window))
+    messages, state = asked(
+        engine, turns(10), 200, engine.apply(engine.emergency(window), window)
+    )
     start = state["context_view"]["start"]["id"]
     left = [m for m in [*messages, HumanMessage("next", id="n")] if m.id != start]
     assert engine.measure(left, session=state).report["counted_by"] == "exact"
@@ -151,13 +182,18 @@ def test_dropping_the_view_forgets_reported_sizes():
 
 def test_recovery_learns_the_stated_limit():
     engine = engine_of(2000)
-    state = engine.recover(engine.measure(turns(10)), ContextOverflow(limit=800, actual=1600, kind="input"))
+    state = engine.recover(
+        engine.measure(turns(10)), ContextOverflow(limit=800, actual=1600, kind="input")
+    )
     after = engine.measure(turns(10), session=state)
     assert after.budget.input_limit == 800
     assert after.upper_tokens <= 800
     assert json.loads(json.dumps(state)) == state
     with pytest.raises(BudgetExceededError):  # there is nothing left to give
-        engine.recover(engine.measure([HumanMessage("hi")]), ContextOverflow(limit=5, actual=10, kind="input"))
+        engine.recover(
+            engine.measure([HumanMessage("hi")]),
+            ContextOverflow(limit=5, actual=10, kind="input"),
+        )
 
 
 # ---- bad summarizers, bad input -------------------------------------------------------------------------------------
@@ -177,7 +213,9 @@ def fail(messages):
     raise RuntimeError("model is down")
 
 
-@pytest.mark.parametrize("summarizer", [hang, fail, lambda messages: "", lambda messages: "novel" * 9000])
+@pytest.mark.parametrize(
+    "summarizer", [hang, fail, lambda messages: "", lambda messages: "novel" * 9000]
+)
 async def test_a_bad_summarizer_fails_nothing_and_stops_after_two_tries(summarizer):
     """The next user message may try again."""
     engine = engine_of(summarizer=summarizer, summary_timeout_seconds=0.02)
@@ -185,7 +223,9 @@ async def test_a_bad_summarizer_fails_nothing_and_stops_after_two_tries(summariz
     for attempt in range(2):
         window = engine.measure(messages, session=state)
         plan = engine.plan(window)
-        state = engine.apply(plan, window) if attempt else await engine.aapply(plan, window)
+        state = (
+            engine.apply(plan, window) if attempt else await engine.aapply(plan, window)
+        )
         assert (state["context_view"], state["context_summary"]) == ({}, "")
         assert state["context_guard"]["reason"].startswith("summary refused: ")
     assert engine.plan(engine.measure(messages, session=state)) is None
@@ -217,18 +257,28 @@ def test_an_odd_history_is_a_valid_request(messages, prompt, request_):
     engine = engine_of()
     window = engine.measure(messages, system_prompt=prompt)
     assert [(m.type, m.content) for m in engine.build(window)] == request_
-    assert [m.content for m in window.messages] == [text for kind, text in request_ if kind != "system"]
-    assert (window.over_by, engine.plan(window), engine.emergency(window)) == (0, None, None)
+    assert [m.content for m in window.messages] == [
+        text for kind, text in request_ if kind != "system"
+    ]
+    assert (window.over_by, engine.plan(window), engine.emergency(window)) == (
+        0,
+        None,
+        None,
+    )
 
 
 def test_fixed_regions_larger_than_the_window_are_refused_with_the_table():
     """And with what is pinned, where it is shown at all."""
     engine = engine_of(50)
     history = [pin(SystemMessage("s", id="s")), pin(HumanMessage("q", id="q"))]
-    with pytest.raises(BudgetExceededError, match=r"(?s)fixed regions need.*What to change") as refused:
+    with pytest.raises(
+        BudgetExceededError, match=r"(?s)fixed regions need.*What to change"
+    ) as refused:
         engine.emergency(engine.measure(history, system_prompt=FILLER))
     assert refused.value.report["system_tokens"] > 50
-    assert 'Verbatim in every request:\n- q (human) "q": 5 tokens\n\n' in str(refused.value)
+    assert 'Verbatim in every request:\n- q (human) "q": 5 tokens\n\n' in str(
+        refused.value
+    )
 
 
 @pytest.mark.parametrize("summarize", ["off", "inline"])
@@ -237,7 +287,9 @@ def test_none_content_and_lone_surrogates_survive_compaction(summarize):
     messages = turns(8)
     messages[2].content = f"lone \ud800 {FILLER}"
     messages[3].content = None
-    messages.insert(4, AIMessage("", tool_calls=[{"name": "f", "args": {}, "id": "x"}], id="c"))
+    messages.insert(
+        4, AIMessage("", tool_calls=[{"name": "f", "args": {}, "id": "x"}], id="c")
+    )
     messages.insert(5, ToolMessage("r", tool_call_id="x", id="r"))
     messages[4].content = messages[5].content = None
     engine = engine_of(summarize=summarize, pin_first_user=False)
@@ -260,14 +312,19 @@ def test_none_content_and_lone_surrogates_survive_compaction(summarize):
 def test_an_engine_without_room_for_input_is_refused(limits, error, message):
     with pytest.raises(error, match=message):
         ContextEngine(limits=limits(), config=ContextConfig(output_reserve=100))
-    engine = ContextEngine(limits=ModelLimits(max_output_tokens=1000), config=ContextConfig(allow_guess=True))
+    engine = ContextEngine(
+        limits=ModelLimits(max_output_tokens=1000),
+        config=ContextConfig(allow_guess=True),
+    )
     assert (engine.limits.context_window, engine.limits.source) == (4000, "guess")
 
 
 def test_a_shrunken_history_is_said_loudly():
     """Also without ids; a removal at the end is not one."""
     engine = engine_of()
-    state = after_measure(engine.measure([HumanMessage("a"), AIMessage("b"), HumanMessage("c")])).to_json()
+    state = after_measure(
+        engine.measure([HumanMessage("a"), AIMessage("b"), HumanMessage("c")])
+    ).to_json()
     assert engine.measure([HumanMessage("a")], session=state).session.faults == ()
     state = after_measure(engine.measure(turns(2))).to_json()
     (fault,) = engine.measure(turns(2)[2:], session=state).session.faults
@@ -280,11 +337,15 @@ def test_a_prompt_of_nearly_half_as_much_again_as_the_limit_is_refused(family, l
     """Before money is spent; the table says by how much with the count that its total has."""
     rule, counter = "Follow the rules of the house. ", TokenEstimator(family)
     prompt = rule * round(1.42 * limit / counter.count_text(rule))
-    engine = ContextEngine(ModelLimits(max_input_tokens=limit, context_window=2 * limit), counter=counter)
+    engine = ContextEngine(
+        ModelLimits(max_input_tokens=limit, context_window=2 * limit), counter=counter
+    )
     window = engine.measure([HumanMessage("Hello?")], system_prompt=prompt)
     with pytest.raises(BudgetExceededError) as refused:
         engine.emergency(window)
-    assert re.search(rf"^over by +{window.total_tokens - limit:,} ", str(refused.value), re.MULTILINE)
+    assert re.search(
+        rf"^over by +{window.total_tokens - limit:,} ", str(refused.value), re.MULTILINE
+    )
 
 
 # ---- the budget and its table ---------------------------------------------------------------------------------------
@@ -338,21 +399,40 @@ def test_the_table_shows_every_region_with_its_share():
         "total                  9,210     112.4%",
         "over by                1,018      12.4%",
     ]
-    unknown = budget_table({"context_window": None, "input_limit": 100, "history_tokens": 150}).splitlines()
+    unknown = budget_table(
+        {"context_window": None, "input_limit": 100, "history_tokens": 150}
+    ).splitlines()
     assert unknown[1].split() == ["context", "window", "unknown"]
-    assert unknown[-2:] == ["total                    150     150.0%", "over by                   50      50.0%"]
+    assert unknown[-2:] == [
+        "total                    150     150.0%",
+        "over by                   50      50.0%",
+    ]
 
 
 RAISE = "raise context_window (use a model with a larger one)"
-LARGE = {"context_window": 8192, "input_limit": 4096, "reserved_tokens": 4096, "history_tokens": 0}
+LARGE = {
+    "context_window": 8192,
+    "input_limit": 4096,
+    "reserved_tokens": 4096,
+    "history_tokens": 0,
+}
 LARGE |= {"system_tokens": 1500, "pinned_tokens": 1400, "summary_tokens": 1300}
-LONG = {"context_window": 4096, "input_limit": 4096, "system_tokens": 100, "history_tokens": 5000}
+LONG = {
+    "context_window": 4096,
+    "input_limit": 4096,
+    "system_tokens": 100,
+    "history_tokens": 5000,
+}
 
 
 @pytest.mark.parametrize(
     ("report", "need", "advice"),
     [
-        (REPORT, "fixed regions need 9,200 of 8,192 tokens (system 2,000, tools 7,200)", ["bind fewer tools"]),
+        (
+            REPORT,
+            "fixed regions need 9,200 of 8,192 tokens (system 2,000, tools 7,200)",
+            ["bind fewer tools"],
+        ),
         (
             LARGE,
             "fixed regions need 4,200 of 4,096 tokens (system 1,500, summary 1,300, pinned 1,400)",
@@ -363,7 +443,11 @@ LONG = {"context_window": 4096, "input_limit": 4096, "system_tokens": 100, "hist
                 "lower output_reserve",
             ],
         ),
-        (LONG, "the request needs 5,100 of 4,096 tokens (system 100, history 5,000)", ["shorten the current message"]),
+        (
+            LONG,
+            "the request needs 5,100 of 4,096 tokens (system 100, history 5,000)",
+            ["shorten the current message"],
+        ),
     ],
 )
 def test_a_refusal_names_value_limit_regions_and_what_to_change(report, need, advice):
@@ -371,7 +455,11 @@ def test_a_refusal_names_value_limit_regions_and_what_to_change(report, need, ad
     error = refusal(report, [])
     headline = f"{need}: {advice[0]} or raise context_window"
     changes = [f"- {change}" for change in (*advice, RAISE)]
-    assert str(error).split("\n\n") == [headline, budget_table(report), "\n".join(["What to change:", *changes])]
+    assert str(error).split("\n\n") == [
+        headline,
+        budget_table(report),
+        "\n".join(["What to change:", *changes]),
+    ]
     assert (type(error), error.report) == (BudgetExceededError, report)
 
 
@@ -396,7 +484,12 @@ def test_too_many_prices_are_forgotten(monkeypatch):
 def test_a_message_is_priced_once_and_let_go_when_it_is_gone():
     """Another object with the same text is another message, except a system message, which each request makes anew."""
     priced = []
-    prices = PerMessage(lambda m: priced.append(m) or len(str(m.content)) + len(str(getattr(m, "tool_calls", ""))))
+    prices = PerMessage(
+        lambda m: (
+            priced.append(m)
+            or len(str(m.content)) + len(str(getattr(m, "tool_calls", "")))
+        )
+    )
     text = HumanMessage("a")
     blocks = ToolMessage([{"type": "text", "text": "a"}], tool_call_id="c")
     call = AIMessage("", tool_calls=[{"name": "f", "args": {"x": "a"}, "id": "c"}])
@@ -433,22 +526,40 @@ MESSAGES = st.one_of(
 )
 
 
-@given(st.lists(st.tuples(st.integers(0, 4), st.lists(MESSAGES, min_size=1, max_size=3)), max_size=8))
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 4), st.lists(MESSAGES, min_size=1, max_size=3)),
+        max_size=8,
+    )
+)
 def test_what_is_known_of_a_history_follows_it(changes):
     """However it grows, is cut or branches: steps, pins, compactions and pictures are those of the one built anew."""
     messages, history = [HumanMessage("first", id="0")], None
     for cut, added in changes:
-        messages = [*messages[: max(1, len(messages) - cut)], *(message.model_copy() for message in added)]
+        messages = [
+            *messages[: max(1, len(messages) - cut)],
+            *(message.model_copy() for message in added),
+        ]
         history = read_history(messages, history)
-        assert history == dataclasses.replace(read_history(messages), shown=history.shown, checksums=history.checksums)
+        assert history == dataclasses.replace(
+            read_history(messages), shown=history.shown, checksums=history.checksums
+        )
 
 
 def test_a_history_that_was_loaded_anew_keeps_the_messages_that_are_known():
     """Equal messages are the same ones, so that each is priced once; one that was replaced is not."""
-    messages = [HumanMessage("a", id="a"), AIMessage("b", id="b"), HumanMessage("c", id="c")]
+    messages = [
+        HumanMessage("a", id="a"),
+        AIMessage("b", id="b"),
+        HumanMessage("c", id="c"),
+    ]
     known = read_history(messages[:2])
-    loaded = read_history([message.model_copy(deep=True) for message in messages], known)
-    assert [one is other for one, other in zip(loaded.messages, messages, strict=True)] == [True, True, False]
+    loaded = read_history(
+        [message.model_copy(deep=True) for message in messages], known
+    )
+    assert [
+        one is other for one, other in zip(loaded.messages, messages, strict=True)
+    ] == [True, True, False]
     other = read_history([HumanMessage("x", id="a"), *messages[1:]], known)
     assert [message.content for message in other.messages] == ["x", "b", "c"]
 
@@ -457,25 +568,49 @@ def test_a_function_that_pins_is_asked_once_about_each_message():
     """It may be slow; a message that replaces another one is a new one."""
     asked, known = list[str](), None
     messages = [HumanMessage(text, id=text) for text in "abc"]
-    for history in (messages[:2], messages, messages, [messages[0], HumanMessage("x", id="b"), messages[2]]):
-        known = read_history(history, known, pin_when=lambda message: bool(asked.append(message.content)))
+    for history in (
+        messages[:2],
+        messages,
+        messages,
+        [messages[0], HumanMessage("x", id="b"), messages[2]],
+    ):
+        known = read_history(
+            history, known, pin_when=lambda message: bool(asked.append(message.content))
+        )
     assert asked == ["a", "b", "c", "a", "x", "c"]
 
 
 def answered_state():
     """A conversation after its last answer, and a message that asks on."""
-    engine = ContextEngine(limits=ModelLimits(context_window=100_000), counter=CharRatioCounter())
+    engine = ContextEngine(
+        limits=ModelLimits(context_window=100_000), counter=CharRatioCounter()
+    )
     messages, state = [], {}
     for number in range(12):
         call = {"name": "look", "args": {"n": number}, "id": f"c{number}"}
         messages += [HumanMessage(f"question {number} " * 9, id=f"q{number}")]
-        for answer in (AIMessage("", id=f"a{number}", tool_calls=[call]), AIMessage("Yes, it is.", id=f"b{number}")):
-            measured = engine.measure(messages, system_prompt="Be brief.", session=state)
-            answer.usage_metadata = {"input_tokens": measured.total_tokens, "output_tokens": 3, "total_tokens": 3}
+        for answer in (
+            AIMessage("", id=f"a{number}", tool_calls=[call]),
+            AIMessage("Yes, it is.", id=f"b{number}"),
+        ):
+            measured = engine.measure(
+                messages, system_prompt="Be brief.", session=state
+            )
+            answer.usage_metadata = {
+                "input_tokens": measured.total_tokens,
+                "output_tokens": 3,
+                "total_tokens": 3,
+            }
             state["context_counts"] = from_answer(measured, answer).counts
             messages.append(answer)
             if answer.tool_calls:
-                messages.append(ToolMessage(f"item {number} " * 20, tool_call_id=f"c{number}", id=f"t{number}"))
+                messages.append(
+                    ToolMessage(
+                        f"item {number} " * 20,
+                        tool_call_id=f"c{number}",
+                        id=f"t{number}",
+                    )
+                )
     return [*messages, HumanMessage("And now?", id="last")], state
 
 
@@ -495,8 +630,12 @@ def measured_anew(messages, state):
 @pytest.mark.parametrize(
     "edit",
     [
-        lambda messages, anchor: messages.__setitem__(3, messages[3].model_copy(update={"content": "short"})),
-        lambda messages, anchor: messages.__setitem__(1, messages[1].model_copy(update={"tool_calls": []})),
+        lambda messages, anchor: messages.__setitem__(
+            3, messages[3].model_copy(update={"content": "short"})
+        ),
+        lambda messages, anchor: messages.__setitem__(
+            1, messages[1].model_copy(update={"tool_calls": []})
+        ),
         lambda messages, anchor: messages.pop(3),
         lambda messages, anchor: anchor.update(digest="of another prompt"),
     ],

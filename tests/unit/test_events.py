@@ -35,7 +35,18 @@ from langchain_ctxwin.observe import (
 )
 from langchain_ctxwin.summarize import SummaryJobs
 from support import agents
-from support.agents import PATIENCE, THREAD, WAYS, WORD, agent_on, ask, call, on_both, talk, values
+from support.agents import (
+    PATIENCE,
+    THREAD,
+    WAYS,
+    WORD,
+    agent_on,
+    ask,
+    call,
+    on_both,
+    talk,
+    values,
+)
 from support.conversations import CharCounter
 from support.fakes import ScriptedChatModel, core_overflow, script
 from support.routing import TableRegistry
@@ -43,10 +54,18 @@ from support.tool_runs import results
 
 LIMIT = 1_000
 COUNT = CharCounter()
-PRICED = ModelInfo(name="scripted", input_price=Decimal(1), output_price=Decimal(10), cache_read_price=Decimal("0.1"))
+PRICED = ModelInfo(
+    name="scripted",
+    input_price=Decimal(1),
+    output_price=Decimal(10),
+    cache_read_price=Decimal("0.1"),
+)
 SECRET = "xyzzy"  # noqa: S105  # a word to look for
 PLAIN = {"config": ContextConfig(output_reserve=0), "counter": COUNT}
-INLINE = {**PLAIN, "config": ContextConfig(output_reserve=0, summarize="inline", trigger=0.5)}
+INLINE = {
+    **PLAIN,
+    "config": ContextConfig(output_reserve=0, summarize="inline", trigger=0.5),
+}
 
 
 def model_of(window=LIMIT, **options):
@@ -56,12 +75,16 @@ def model_of(window=LIMIT, **options):
 def watched(adapter, model, **options):
     """An agent, and the sink that hears of it."""
     sink = MemorySink()
-    return agent_on(adapter, model, **{"sinks": [sink], "prices": PRICED, **PLAIN, **options}), sink
+    return agent_on(
+        adapter, model, **{"sinks": [sink], "prices": PRICED, **PLAIN, **options}
+    ), sink
 
 
 def writer_of(said="They talked.", name="writer", **options):
     """A summarizer that is a model."""
-    return ScriptedChatModel(policy=lambda *_: AIMessage(said), model_name=name, **options)
+    return ScriptedChatModel(
+        policy=lambda *_: AIMessage(said), model_name=name, **options
+    )
 
 
 def chat(agent, turns, words=60, jobs=None):
@@ -87,19 +110,47 @@ def test_every_step_is_told_with_its_sizes_and_its_cost(adapter, is_async):
     model = model_of(policy=script(call("read", "c1", words=20), "done"))
     agent, sink = watched(adapter, model, tools=[read])
     asked = {"messages": [HumanMessage("Please read.")]}
-    asyncio.run(agent.ainvoke(asked, THREAD)) if is_async else agent.invoke(asked, THREAD)
+    asyncio.run(agent.ainvoke(asked, THREAD)) if is_async else agent.invoke(
+        asked, THREAD
+    )
     first, second = sink.of(StepEvent)
-    answers = [message for message in values(agent)["messages"] if isinstance(message, AIMessage)]
-    report, output = values(agent)["context_report"], answers[-1].usage_metadata["output_tokens"]
-    assert [event.answer_id for event in (first, second)] == [message.id for message in answers]
-    assert [event.reported_tokens for event in (first, second)] == [request.tokens for request in model.requests]
-    assert (first.tools_called, first.tools_offered, second.tools_called) == (("read",), ("read",), ())
-    assert (second.thread, second.model, second.calls, second.time > 0) == ("1", "scripted", 1, True)
-    assert (second.regions["tools"], sum(second.regions.values())) == (report["tool_tokens"], second.estimated_tokens)
+    answers = [
+        message
+        for message in values(agent)["messages"]
+        if isinstance(message, AIMessage)
+    ]
+    report, output = (
+        values(agent)["context_report"],
+        answers[-1].usage_metadata["output_tokens"],
+    )
+    assert [event.answer_id for event in (first, second)] == [
+        message.id for message in answers
+    ]
+    assert [event.reported_tokens for event in (first, second)] == [
+        request.tokens for request in model.requests
+    ]
+    assert (first.tools_called, first.tools_offered, second.tools_called) == (
+        ("read",),
+        ("read",),
+        (),
+    )
+    assert (second.thread, second.model, second.calls, second.time > 0) == (
+        "1",
+        "scripted",
+        1,
+        True,
+    )
+    assert (second.regions["tools"], sum(second.regions.values())) == (
+        report["tool_tokens"],
+        second.estimated_tokens,
+    )
     assert second.cost == (Decimal(second.reported_tokens) + 10 * output) / 1_000_000
     assert second.utilization == second.reported_tokens / LIMIT
     missed = abs(first.estimated_tokens - first.reported_tokens)
-    assert (first.accuracy, first.unused_reserve_tokens) == (1 - missed / first.reported_tokens, 0)
+    assert (first.accuracy, first.unused_reserve_tokens) == (
+        1 - missed / first.reported_tokens,
+        0,
+    )
     assert json.loads(json.dumps(second.to_dict()))["cost"] == str(second.cost)
 
 
@@ -107,21 +158,30 @@ def test_every_step_is_told_with_its_sizes_and_its_cost(adapter, is_async):
 def test_a_compaction_is_told_with_what_left(adapter):
     """Sizes are those of the requests."""
     steps = [call("read", f"c{n}", words=100) for n in range(12)]
-    agent, sink = watched(adapter, model_of(policy=script(*steps, "done")), tools=[read])
+    agent, sink = watched(
+        adapter, model_of(policy=script(*steps, "done")), tools=[read]
+    )
     ask(agent, "Please read.")
     compactions = sink.of(CompactionEvent)
     assert len(compactions) == values(agent)["context_guard"]["compactions"] > 0
     assert all(event.tokens_after < event.tokens_before for event in compactions)
-    assert all(event.tokens_after <= event.input_limit == LIMIT for event in compactions)
+    assert all(
+        event.tokens_after <= event.input_limit == LIMIT for event in compactions
+    )
     assert all(event.left_messages >= event.left_results for event in compactions)
-    assert all(event.duration_seconds >= 0 and event.reason and event.actions for event in compactions)
+    assert all(
+        event.duration_seconds >= 0 and event.reason and event.actions
+        for event in compactions
+    )
     assert sink.of(StepEvent)[-1].compactions == len(compactions)
 
 
 def applied(window, history):
     """What a direct engine tells of its compaction of a history, and the size of the request afterwards."""
     sink = MemorySink()
-    engine = ContextEngine(ModelLimits(context_window=window), COUNT, config=PLAIN["config"], sinks=[sink])
+    engine = ContextEngine(
+        ModelLimits(context_window=window), COUNT, config=PLAIN["config"], sinks=[sink]
+    )
     measured = engine.measure(history)
     state = engine.apply(engine.emergency(measured), measured)
     [event] = sink.events
@@ -139,18 +199,36 @@ def test_a_recovery_and_refusals_are_told(adapter):
     agent, sink = watched(adapter, model_of(faults=[core_overflow(1_200, 900)]))
     ask(agent, "hello " + WORD * 200)
     [recovery], [step] = sink.of(OverflowEvent), sink.of(StepEvent)
-    assert (recovery.attempt, recovery.stated_tokens, recovery.stated_limit, step.calls) == (1, 1_200, 900, 2)
-    agent, sink = watched(adapter, model_of(faults=[core_overflow(1_200, 900 - number) for number in range(5)]))
+    assert (
+        recovery.attempt,
+        recovery.stated_tokens,
+        recovery.stated_limit,
+        step.calls,
+    ) == (1, 1_200, 900, 2)
+    agent, sink = watched(
+        adapter,
+        model_of(faults=[core_overflow(1_200, 900 - number) for number in range(5)]),
+    )
     with pytest.raises(ContextOverflowError):
         ask(agent, "hello " + WORD * 200)
     *recoveries, refusal = sink.of(OverflowEvent)
-    assert [event.is_recovered for event in recoveries] == [True] * len(recoveries) != []
-    assert (refusal.is_recovered, refusal.reason, sink.of(StepEvent)) == (False, "ContextOverflowError", [])
+    assert (
+        [event.is_recovered for event in recoveries] == [True] * len(recoveries) != []
+    )
+    assert (refusal.is_recovered, refusal.reason, sink.of(StepEvent)) == (
+        False,
+        "ContextOverflowError",
+        [],
+    )
     agent, sink = watched(adapter, model_of(), system_prompt=WORD * 1_200)
     with pytest.raises(BudgetExceededError):
         ask(agent, "hello")
     [refusal] = sink.of(OverflowEvent)
-    assert (refusal.reason, refusal.input_limit, sink.of(StepEvent)) == ("BudgetExceededError", LIMIT, [])
+    assert (refusal.reason, refusal.input_limit, sink.of(StepEvent)) == (
+        "BudgetExceededError",
+        LIMIT,
+        [],
+    )
     assert refusal.total_tokens > LIMIT
 
 
@@ -162,8 +240,13 @@ def test_summaries_are_told_with_what_they_cost(adapter):
     chat(agent, 8)
     ready = summaries(sink)
     assert len(ready) == len(writer.requests) > 0
-    assert [event.input_tokens for event in ready] == [request.tokens for request in writer.requests]
-    assert all((event.model, event.calls) == ("scripted", 1) and event.cost > 0 for event in ready)
+    assert [event.input_tokens for event in ready] == [
+        request.tokens for request in writer.requests
+    ]
+    assert all(
+        (event.model, event.calls) == ("scripted", 1) and event.cost > 0
+        for event in ready
+    )
 
 
 class Caching(ScriptedChatModel):
@@ -171,7 +254,10 @@ class Caching(ScriptedChatModel):
 
     def _metered(self, answer, tokens):
         made = super()._metered(answer, tokens)
-        usage = {**made.usage_metadata, "input_token_details": {"cache_read": tokens - 10}}
+        usage = {
+            **made.usage_metadata,
+            "input_token_details": {"cache_read": tokens - 10},
+        }
         return made.model_copy(update={"usage_metadata": usage})
 
 
@@ -179,32 +265,49 @@ class Caching(ScriptedChatModel):
 @pytest.mark.parametrize("name", ["scripted", "writer"])
 def test_a_summary_costs_what_its_own_model_takes_for_it(name, mode):
     """Input from the cache is cheap, and the price of the agent's model says nothing about another one."""
-    jobs, config = SummaryJobs(), ContextConfig(output_reserve=0, summarize=mode, prepare=0.3, trigger=0.5)
+    jobs, config = (
+        SummaryJobs(),
+        ContextConfig(output_reserve=0, summarize=mode, prepare=0.3, trigger=0.5),
+    )
     writer = Caching(policy=lambda *_: AIMessage("They talked."), model_name=name)
-    agent, sink = watched("nodes", model_of(), summarizer=writer, config=config, jobs=jobs)
+    agent, sink = watched(
+        "nodes", model_of(), summarizer=writer, config=config, jobs=jobs
+    )
     chat(agent, 8, jobs=jobs)
     assert summaries(sink)
     for event in summaries(sink):
-        price = Decimal(10) + (event.input_tokens - 10) * Decimal("0.1") + 10 * event.output_tokens
+        price = (
+            Decimal(10)
+            + (event.input_tokens - 10) * Decimal("0.1")
+            + 10 * event.output_tokens
+        )
         assert event.cost == (price / 1_000_000 if name == "scripted" else None)
 
 
 def test_a_summary_that_was_paid_for_and_left_out_is_told_with_its_cost():
     """What has no place to be cut at fits nowhere, and stands in the bill all the same."""
-    jobs, config = SummaryJobs(), ContextConfig(output_reserve=0, prepare=0.3, trigger=0.5)
+    jobs, config = (
+        SummaryJobs(),
+        ContextConfig(output_reserve=0, prepare=0.3, trigger=0.5),
+    )
     writer = writer_of("novel" * 9_000, "scripted")
 
     class Bare:
         def summarize(self, messages, *, previous, max_tokens):
             return writer.invoke([HumanMessage("Sum up.")]).text
 
-    agent, sink = watched("nodes", model_of(), summarizer=Bare(), config=config, jobs=jobs)
+    agent, sink = watched(
+        "nodes", model_of(), summarizer=Bare(), config=config, jobs=jobs
+    )
     chat(agent, 8, jobs=jobs)
     failed = summaries(sink, "failed")
     assert failed
     for event, request in zip(failed, writer.requests, strict=False):
         assert (event.calls, event.input_tokens) == (1, request.tokens)
-        assert event.cost == (Decimal(event.input_tokens) + 10 * event.output_tokens) / 1_000_000
+        assert (
+            event.cost
+            == (Decimal(event.input_tokens) + 10 * event.output_tokens) / 1_000_000
+        )
 
 
 def test_messages_are_never_told():
@@ -213,13 +316,25 @@ def test_messages_are_never_told():
     def write(messages):
         raise RuntimeError(f"cannot read {SECRET}")
 
-    model = model_of(policy=script(*(call("read", f"c{n}", words=400) for n in range(6)), SECRET))
-    options = {"tools": [read], "guard": ToolResultGuard(ToolResultConfig(max_tokens=300)), "system_prompt": SECRET}
+    model = model_of(
+        policy=script(*(call("read", f"c{n}", words=400) for n in range(6)), SECRET)
+    )
+    options = {
+        "tools": [read],
+        "guard": ToolResultGuard(ToolResultConfig(max_tokens=300)),
+        "system_prompt": SECRET,
+    }
     agent, sink = watched("nodes", model, summarizer=write, **INLINE, **options)
     chat(agent, 8)
-    assert {type(event) for event in sink.events} >= {StepEvent, CompactionEvent, ToolResultEvent}
+    assert {type(event) for event in sink.events} >= {
+        StepEvent,
+        CompactionEvent,
+        ToolResultEvent,
+    }
     assert summaries(sink, "refused")
-    assert [event for event in sink.events if SECRET in json.dumps(event.to_dict())] == []
+    assert [
+        event for event in sink.events if SECRET in json.dumps(event.to_dict())
+    ] == []
 
 
 @pytest.mark.parametrize("is_async", [False, True])
@@ -228,11 +343,23 @@ def test_a_guard_tells_of_every_result(wiring, is_async):
     """Results that fit and results that do not, with the thread of the run."""
     sink = MemorySink()
     guard = ToolResultGuard(ToolResultConfig(max_tokens=300), sinks=[sink])
-    calls = [{"name": "read", "args": {"words": n}, "id": f"c{n}", "type": "tool_call"} for n in (1, 2_000)]
+    calls = [
+        {"name": "read", "args": {"words": n}, "id": f"c{n}", "type": "tool_call"}
+        for n in (1, 2_000)
+    ]
     results(wiring, guard, [read], *calls, is_async=is_async, config=THREAD)
     fits, large = sorted(sink.of(ToolResultEvent), key=lambda event: event.tokens)
-    assert (fits.is_oversized, fits.is_reduced, fits.level, fits.name) == (False, False, "debug", "tool_result.guarded")
-    assert (large.is_oversized, large.is_stored, large.name) == (True, True, "tool_result.reduced")
+    assert (fits.is_oversized, fits.is_reduced, fits.level, fits.name) == (
+        False,
+        False,
+        "debug",
+        "tool_result.guarded",
+    )
+    assert (large.is_oversized, large.is_stored, large.name) == (
+        True,
+        True,
+        "tool_result.reduced",
+    )
     assert large.tokens > large.budget_tokens >= large.shown_tokens
     assert {(event.thread, event.tool) for event in (fits, large)} == {("1", "read")}
 
@@ -244,17 +371,32 @@ def test_a_guard_without_sinks_tells_those_of_its_agent(adapter):
     for guard in (ToolResultGuard(), ToolResultGuard(sinks=[own])):
         model = model_of(policy=script(call("read", "c1", words=2), "done"))
         ask(agent_on(adapter, model, sinks=[sink], tools=[read], guard=guard), "Read.")
-    assert (len(sink.of(ToolResultEvent)), len(own.of(ToolResultEvent)), own.of(StepEvent)) == (1, 1, [])
+    assert (
+        len(sink.of(ToolResultEvent)),
+        len(own.of(ToolResultEvent)),
+        own.of(StepEvent),
+    ) == (1, 1, [])
 
 
 def routed(**options):
     """A routed model, and its small candidate, which is cheaper."""
-    models = [model_of(window, model_name=name) for name, window in (("small", 500), ("large", 5_000))]
+    models = [
+        model_of(window, model_name=name)
+        for name, window in (("small", 500), ("large", 5_000))
+    ]
     infos = {}
     for model, price in zip(models, (Decimal(1), Decimal(10)), strict=True):
-        prices = {"input_price": price, "output_price": price, "capabilities": frozenset({"tools"})}
-        infos[model.model_name] = ModelInfo(name=model.model_name, context_window=model.input_limit, **prices)
-    router = ModelRouter(models, TableRegistry(infos), RoutingConfig(complexity="low"), counter=COUNT)
+        prices = {
+            "input_price": price,
+            "output_price": price,
+            "capabilities": frozenset({"tools"}),
+        }
+        infos[model.model_name] = ModelInfo(
+            name=model.model_name, context_window=model.input_limit, **prices
+        )
+    router = ModelRouter(
+        models, TableRegistry(infos), RoutingConfig(complexity="low"), counter=COUNT
+    )
     return RoutedChatModel(router, **options), models[0]
 
 
@@ -269,10 +411,16 @@ def test_a_route_is_told_for_each_answer(adapter):
     ask(agent, "hello again")
     steps = sink.of(StepEvent)
     routes = [step.route for step in steps]
-    assert [(route["model"], bool(route["fallbacks"])) for route in routes] == [("large", True), ("large", False)]
+    assert [(route["model"], bool(route["fallbacks"])) for route in routes] == [
+        ("large", True),
+        ("large", False),
+    ]
     assert Decimal(routes[0]["estimated_cost"]) > 0
     assert [step.cost is not None for step in steps] == [True, True]
-    assert [(event.model, event.name) for event in sink.of(RouteEvent)][-1] == ("large", "context.model_chosen")
+    assert [(event.model, event.name) for event in sink.of(RouteEvent)][-1] == (
+        "large",
+        "context.model_chosen",
+    )
 
 
 @on_both
@@ -280,14 +428,24 @@ def test_an_answer_of_another_candidate_is_told_with_its_own_limits_and_prices(a
     """Those of the one that was asked first and failed say nothing about it; what nobody takes is told, too."""
     model, small = routed()
     sink = MemorySink()
-    agent = agent_on(adapter, model, sinks=[sink], config=ContextConfig(output_reserve=0))
+    agent = agent_on(
+        adapter, model, sinks=[sink], config=ContextConfig(output_reserve=0)
+    )
     ask(agent, "hello")
     small.faults.append(ConnectionError("down"))
     ask(agent, "hello again")
     first, second = sink.of(StepEvent)
-    assert (first.model, first.context_window, second.model, second.context_window) == ("small", 500, "large", 5_000)
+    assert (first.model, first.context_window, second.model, second.context_window) == (
+        "small",
+        500,
+        "large",
+        5_000,
+    )
     assert second.input_limit == 5_000
-    assert second.cost == Decimal(10) * (second.reported_tokens + second.output_tokens) / 1_000_000
+    assert (
+        second.cost
+        == Decimal(10) * (second.reported_tokens + second.output_tokens) / 1_000_000
+    )
     with pytest.raises(NoModelFitsError):
         ask(agent, [{"type": "image", "base64": "aGk=", "mime_type": "image/png"}])
     assert [event.reason for event in sink.of(OverflowEvent)] == ["NoModelFitsError"]
@@ -311,21 +469,38 @@ def test_calls_of_models_and_summarizers_carry_metadata(adapter, is_async):
     config = {**THREAD, "callbacks": [handler], "metadata": {"ctxwin_counted_by": "me"}}
     for n in range(9):
         asked = {"messages": [HumanMessage(f"{n} " + WORD * 90)]}
-        asyncio.run(agent.ainvoke(asked, config)) if is_async else agent.invoke(asked, config)
+        asyncio.run(agent.ainvoke(asked, config)) if is_async else agent.invoke(
+            asked, config
+        )
     own = [one for one in handler.metadata if one["lc_source"] == "langchain_ctxwin"]
     written = [one for one in handler.metadata if one["lc_source"] == "summarization"]
     assert (len(own), len(written)) == (9, len(writer.requests))
-    assert {(one["ls_model_name"], one["ctxwin_input_limit"], one["ctxwin_counted_by"]) for one in own} == {
-        ("scripted", LIMIT, "me")
+    assert {
+        (one["ls_model_name"], one["ctxwin_input_limit"], one["ctxwin_counted_by"])
+        for one in own
+    } == {("scripted", LIMIT, "me")}
+    assert {(one["ls_model_name"], one["ctxwin_call"]) for one in written} == {
+        ("writer", "summary")
     }
-    assert {(one["ls_model_name"], one["ctxwin_call"]) for one in written} == {("writer", "summary")}
     assert all("ls_provider" in one and one["thread_id"] == "1" for one in own)
 
 
 def test_every_event_has_a_name_and_json_values():
     """Of each kind, also with nothing in it."""
-    events = [kind() for kind in (StepEvent, CompactionEvent, OverflowEvent, RouteEvent, ToolResultEvent)]
-    events += [SummaryEvent(status="lost"), NoticeEvent(notice="usage_ignored", about={"size": Decimal(1)})]
+    events = [
+        kind()
+        for kind in (
+            StepEvent,
+            CompactionEvent,
+            OverflowEvent,
+            RouteEvent,
+            ToolResultEvent,
+        )
+    ]
+    events += [
+        SummaryEvent(status="lost"),
+        NoticeEvent(notice="usage_ignored", about={"size": Decimal(1)}),
+    ]
     shown = [json.loads(json.dumps(event.to_dict())) for event in events]
     assert len({one["name"] for one in shown}) == len(events)
     assert (shown[-1]["about"], events[-1].facts()) == ({"size": "1"}, {"size": "1"})

@@ -35,26 +35,37 @@ class Provider(BaseChatModel):
         return "fake"
 
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> Any:
-        return {**super()._get_ls_params(stop=stop, **kwargs), "ls_provider": self.name_of_provider}
+        return {
+            **super()._get_ls_params(stop=stop, **kwargs),
+            "ls_provider": self.name_of_provider,
+        }
 
     def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
         given = {name: value for name, value in kwargs.items() if value is not None}
         return self.bind(tools=[tool.name for tool in tools], **given)
 
-    def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
+    def _generate(
+        self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any
+    ) -> ChatResult:
         self.sent.append(([(m.type, m.content) for m in messages], kwargs))
         return ChatResult(generations=[ChatGeneration(message=self._answer(messages))])
 
     def _answer(self, messages: Any) -> AIMessage:
         if MARK not in messages[-1].text:
-            return AIMessage(SUMMARY if "<transcript" in messages[-1].text else f"answer {len(messages)}. {WORDS}")
+            return AIMessage(
+                SUMMARY
+                if "<transcript" in messages[-1].text
+                else f"answer {len(messages)}. {WORDS}"
+            )
         if self.refuses_longer:
             raise core_overflow(13_000, WINDOW)
         return AIMessage(SUMMARY, tool_calls=_CALL if self.calls_a_tool else [])
 
     @property
     def summaries(self) -> list[Any]:
-        return [number for number, (messages, _) in enumerate(self.sent) if _asks(messages)]
+        return [
+            number for number, (messages, _) in enumerate(self.sent) if _asks(messages)
+        ]
 
 
 def provider(kind=None, **options):
@@ -74,11 +85,18 @@ def search(query: str) -> str:
     return query
 
 
-def talk(model, adapter="nodes", *, summarizer=None, summarize="background", questions=40):
+def talk(
+    model, adapter="nodes", *, summarizer=None, summarize="background", questions=40
+):
     """Ask until the agent has summarized, each background summary finished before the next question."""
     jobs = SummaryJobs()
     config = ContextConfig(output_reserve=0, summarize=summarize, pin_first_user=False)
-    options = {"counter": exact_count, "summarizer": summarizer or model, "config": config, "jobs": jobs}
+    options = {
+        "counter": exact_count,
+        "summarizer": summarizer or model,
+        "config": config,
+        "jobs": jobs,
+    }
     agent = agent_on(adapter, model, [search], system_prompt="You are kind.", **options)
     for number in range(questions):
         agent.invoke({"messages": [HumanMessage(f"question {number} {WORDS}")]}, THREAD)
@@ -91,13 +109,18 @@ def talk(model, adapter="nodes", *, summarizer=None, summarize="background", que
 
 @on_both
 @pytest.mark.parametrize("summarize", ["background", "inline"])
-def test_the_own_model_is_asked_by_one_message_after_the_last_request(adapter, summarize):
+def test_the_own_model_is_asked_by_one_message_after_the_last_request(
+    adapter, summarize
+):
     """System message, tools and messages are those of the request before; the provider finds its prefix unchanged."""
     talk(model := provider(), adapter, summarize=summarize)
     [number, *_] = model.summaries
     asked, settings = model.sent[number]
     requests = [messages for messages, _ in model.sent if not _asks(messages)]
-    assert any(asked[: len(request)] == request and len(asked) - len(request) <= 2 for request in requests)
+    assert any(
+        asked[: len(request)] == request and len(asked) - len(request) <= 2
+        for request in requests
+    )
     assert all(used == settings == {"tools": ["search"]} for _, used in model.sent)
 
 
@@ -106,8 +129,13 @@ def test_the_question_names_the_last_message_that_is_covered():
     state = talk(model)
     messages, settings = model.sent[model.summaries[0]]
     question, through = messages[-1][1], state["context_pending"]["through"]["index"]
-    assert f">\n{state['messages'][through].text[:100]}" in question[question.index("<last_message ") :]
-    assert f"Write at most {state['context_pending']['max_tokens']:,} tokens." in question
+    assert (
+        f">\n{state['messages'][through].text[:100]}"
+        in question[question.index("<last_message ") :]
+    )
+    assert (
+        f"Write at most {state['context_pending']['max_tokens']:,} tokens." in question
+    )
     assert state["context_pending"]["text"] == SUMMARY
     assert settings == {"tools": ["search"], "tool_choice": "none"}
 
@@ -116,10 +144,14 @@ def test_a_tool_call_instead_of_a_summary_is_a_failure():
     model = provider(calls_a_tool=True)
     state = talk(model)
     assert state["messages"][-1].text.startswith("answer")
-    assert "called search instead of writing a summary" in state["context_guard"]["reason"]
+    assert (
+        "called search instead of writing a summary" in state["context_guard"]["reason"]
+    )
 
 
-@pytest.mark.parametrize("other", [provider(), ModelSummarizer(provider()), lambda _: SUMMARY])
+@pytest.mark.parametrize(
+    "other", [provider(), ModelSummarizer(provider()), lambda _: SUMMARY]
+)
 def test_another_summarizer_gets_the_transcript(other):
     model = provider()
     talk(model, summarizer=other, questions=12)
@@ -129,14 +161,21 @@ def test_another_summarizer_gets_the_transcript(other):
 def test_a_request_refused_as_too_large_is_replaced_by_the_transcript():
     model = provider(refuses_longer=True)
     state = talk(model)
-    first, *others = [MARK in messages[-1][1] for messages, _ in model.sent if _asks(messages)]
+    first, *others = [
+        MARK in messages[-1][1] for messages, _ in model.sent if _asks(messages)
+    ]
     assert (first, {*others}) == (True, {False})
     assert state["context_pending"]["text"] == SUMMARY
 
 
 @pytest.mark.parametrize(("room_tokens", "is_extended"), [(2_000, True), (20, False)])
-def test_a_request_without_room_for_the_question_is_not_extended(room_tokens, is_extended):
-    model, request = provider(), [HumanMessage("hi"), AIMessage("hello"), HumanMessage("and now?")]
+def test_a_request_without_room_for_the_question_is_not_extended(
+    room_tokens, is_extended
+):
+    model, request = (
+        provider(),
+        [HumanMessage("hi"), AIMessage("hello"), HumanMessage("and now?")],
+    )
     summarizer = ModelSummarizer(model, counter=exact_count).extending(
         model, LastRequest(messages=tuple(request), room_tokens=room_tokens)
     )
@@ -150,7 +189,9 @@ def test_an_outage_of_the_own_model_is_a_failed_summary():
             raise ConnectionError("down")
 
     model = provider(Down)
-    summarizer = ModelSummarizer(model).extending(model, LastRequest(messages=(HumanMessage("hi"),), room_tokens=2_000))
+    summarizer = ModelSummarizer(model).extending(
+        model, LastRequest(messages=(HumanMessage("hi"),), room_tokens=2_000)
+    )
     with pytest.raises(SummarizationError, match="down"):
         summarizer.summarize([HumanMessage("hi")], previous="", max_tokens=100)
     assert len(model.sent) == 1
@@ -160,8 +201,12 @@ def test_what_left_the_view_unsummarized_is_quoted_in_the_question():
     one, seen = provider(), [HumanMessage("and now?")]
     left = [HumanMessage("My name is Ann. </transcript>")]
     request = LastRequest(messages=(*seen,), room_tokens=2_000, unseen=1)
-    ModelSummarizer(one).extending(one, request).summarize([*left, *seen], previous="", max_tokens=100)
+    ModelSummarizer(one).extending(one, request).summarize(
+        [*left, *seen], previous="", max_tokens=100
+    )
     question = one.sent[0][0][-1][1]
     mark = re.search("<transcript ([0-9a-f]{12})>", question)[1]
-    assert question.endswith(f"<transcript {mark}>\nUser: My name is Ann. </transcript>\n</transcript {mark}>")
+    assert question.endswith(
+        f"<transcript {mark}>\nUser: My name is Ann. </transcript>\n</transcript {mark}>"
+    )
     assert f"<last_message {mark}>\nand now?\n</last_message {mark}>" in question

@@ -23,14 +23,20 @@ def talk():
     """The history of a thread as the model and its tools make it."""
     history = []
     for turn in range(TURNS):
-        history.append(HumanMessage(script.question(THREAD, turn), id=script.message_id(THREAD, turn)))
+        history.append(
+            HumanMessage(
+                script.question(THREAD, turn), id=script.message_id(THREAD, turn)
+            )
+        )
         while not (isinstance(history[-1], AIMessage) and not history[-1].tool_calls):
             answer = decide(history)
             history.append(answer.model_copy(update={"id": f"m{len(history)}"}))
             for call in answer.tool_calls:
                 topic = script.topic(THREAD, turn)
                 text = RESULT.format(topic, topic, CURSOR)
-                history.append(ToolMessage(text, tool_call_id=call["id"], id=f"m{len(history)}"))
+                history.append(
+                    ToolMessage(text, tool_call_id=call["id"], id=f"m{len(history)}")
+                )
     return history
 
 
@@ -39,7 +45,13 @@ def requests(history):
     for index, message in enumerate(history):
         if isinstance(message, AIMessage):
             shown = history[:index]
-            place = {"kind": "request", "worker": f"w{index % 2}", "pid": 1, "thread": THREAD, "limit": 100_000}
+            place = {
+                "kind": "request",
+                "worker": f"w{index % 2}",
+                "pid": 1,
+                "thread": THREAD,
+                "limit": 100_000,
+            }
             yield {**place, "tokens": 100 * index, **seen_in(shown, THREAD)}
 
 
@@ -47,7 +59,13 @@ def sound():
     """A diary, turns and a stored thread without a fault."""
     history = talk()
     summary = {"worker": "w0", "pid": 1, "thread": THREAD, "snapshot": "S1"}
-    page = {"kind": "page", "thread": THREAD, "tool": "read_more", "result": "r1", "fault": ""}
+    page = {
+        "kind": "page",
+        "thread": THREAD,
+        "tool": "read_more",
+        "result": "r1",
+        "fault": "",
+    }
     diary = [
         *requests(history),
         {"kind": "summary begun", **summary},
@@ -55,13 +73,20 @@ def sound():
         {**page, "worker": "w0"},
         {**page, "worker": "w1"},
     ]
-    turns = [Turn(thread=THREAD, number=number, seconds=1.0 + number, status="success") for number in range(TURNS)]
+    turns = [
+        Turn(thread=THREAD, number=number, seconds=1.0 + number, status="success")
+        for number in range(TURNS)
+    ]
     stored = Stored(thread=THREAD, history=history, compactions=2)
     return diary, turns, stored
 
 
 def found(diary, turns, stored):
-    return {name: count for name, count in faults(diary, turns, [stored]).counts.items() if count}
+    return {
+        name: count
+        for name, count in faults(diary, turns, [stored]).counts.items()
+        if count
+    }
 
 
 def with_request(sound_one, **changes):
@@ -86,12 +111,16 @@ def without(history, *ids):
 
 def doubled_answer(sound_one):
     history = sound_one[2].history
-    return with_history(sound_one, [*history, AIMessage("I read it again.", id="again")])
+    return with_history(
+        sound_one, [*history, AIMessage("I read it again.", id="again")]
+    )
 
 
 def lost_question(sound_one):
     """A question that is gone makes one turn of two, which is seen, too."""
-    return with_history(sound_one, without(sound_one[2].history, script.message_id(THREAD, 3)))
+    return with_history(
+        sound_one, without(sound_one[2].history, script.message_id(THREAD, 3))
+    )
 
 
 def lost_answer(sound_one):
@@ -100,14 +129,33 @@ def lost_answer(sound_one):
 
 PLANTED = {
     "a turn that failed": (
-        lambda one: (one[0], [*one[1][:-1], replace(one[1][-1], status="error")], one[2]),
+        lambda one: (
+            one[0],
+            [*one[1][:-1], replace(one[1][-1], status="error")],
+            one[2],
+        ),
         {"turns failed": 1},
     ),
-    "a request over the limit": (lambda one: with_request(one, tokens=100_001), {"requests over the limit": 1}),
-    "an orphan": (lambda one: with_request(one, orphans=["c1"]), {"orphaned calls and results": 1}),
-    "a rule": (lambda one: with_request(one, missing=["rule"]), {"requests without a rule of the thread": 1}),
-    "a pin": (lambda one: with_request(one, missing=["pin"]), {"requests without a pin of the thread": 1}),
-    "a fact": (lambda one: with_request(one, missing=["fact boat"]), {"requests without a fact of the thread": 1}),
+    "a request over the limit": (
+        lambda one: with_request(one, tokens=100_001),
+        {"requests over the limit": 1},
+    ),
+    "an orphan": (
+        lambda one: with_request(one, orphans=["c1"]),
+        {"orphaned calls and results": 1},
+    ),
+    "a rule": (
+        lambda one: with_request(one, missing=["rule"]),
+        {"requests without a rule of the thread": 1},
+    ),
+    "a pin": (
+        lambda one: with_request(one, missing=["pin"]),
+        {"requests without a pin of the thread": 1},
+    ),
+    "a fact": (
+        lambda one: with_request(one, missing=["fact boat"]),
+        {"requests without a fact of the thread": 1},
+    ),
     "a message that was shown": (
         lambda one: with_request(one, earlier=["gone", "ctxwin-record"]),
         {"messages lost": 1},
@@ -142,7 +190,9 @@ def test_every_row_was_seen_red():
 
 def test_orphans_in_the_history_are_found():
     diary, turns, stored = sound()
-    call = next(message for message in stored.history if isinstance(message, ToolMessage))
+    call = next(
+        message for message in stored.history if isinstance(message, ToolMessage)
+    )
     red = found(*with_history((diary, turns, stored), without(stored.history, call.id)))
     assert red["orphaned calls and results"] == 1
 
@@ -154,7 +204,11 @@ def test_orphans_in_the_history_are_found():
         (2, "", ["rule"]),
         (3, "", ["rule", "pin"]),
         (5, script.code(THREAD, "rule"), ["pin", "fact bicycle"]),
-        (5, f"{script.code(THREAD, 'rule')} {script.question(THREAD, script.PIN_TURN)}", ["fact bicycle"]),
+        (
+            5,
+            f"{script.code(THREAD, 'rule')} {script.question(THREAD, script.PIN_TURN)}",
+            ["fact bicycle"],
+        ),
     ],
 )
 def test_what_a_request_should_show_is_missed(turn, text, missing):
@@ -182,19 +236,41 @@ def test_orphans_are_calls_and_results_that_do_not_stand_together():
     call = AIMessage("", tool_calls=[{"name": "look", "args": {}, "id": "c1"}])
     result = ToolMessage("found", tool_call_id="c1")
     pairs = [[call, result], [call], [result], [call, HumanMessage("hi"), result]]
-    assert [orphans(messages) for messages in pairs] == [[], ["c1"], ["c1"], ["c1", "c1"]]
+    assert [orphans(messages) for messages in pairs] == [
+        [],
+        ["c1"],
+        ["c1"],
+        ["c1", "c1"],
+    ]
 
 
 def test_figures_tell_who_read_what_where_and_what_died():
     diary, turns, stored = sound()
-    died = [{**line, "pid": 7, "snapshot": "S2"} for line in diary if line["kind"] == "summary begun"]
+    died = [
+        {**line, "pid": 7, "snapshot": "S2"}
+        for line in diary
+        if line["kind"] == "summary begun"
+    ]
     told = figures([*diary, *died], turns, [stored], {7})
-    expected = {"turns": 6, "requests": 18, "summaries": 1, "died": 1, "unfinished": 0, "crossed": 1, "results": 1}
+    expected = {
+        "turns": 6,
+        "requests": 18,
+        "summaries": 1,
+        "died": 1,
+        "unfinished": 0,
+        "crossed": 1,
+        "results": 1,
+    }
     assert told | expected == told
     assert told["latency"] == [4.0, 6.0, 6.0]
-    assert Counter(type(message) for message in stored.history)[AIMessage] == told["requests"]
+    assert (
+        Counter(type(message) for message in stored.history)[AIMessage]
+        == told["requests"]
+    )
 
 
 def test_the_provider_goes_on_with_a_turn_whose_first_step_has_left():
     question, *steps = talk()[:5]
-    assert decide([question, *steps[2:4]]).tool_calls == []  # as many calls as the whole turn has
+    assert (
+        decide([question, *steps[2:4]]).tool_calls == []
+    )  # as many calls as the whole turn has

@@ -28,7 +28,9 @@ RECOVERED = OverflowEvent(attempt=1)
 REFUSED = OverflowEvent(reason="BadRequestError")
 NOT_SENT = OverflowEvent(reason="BudgetExceededError")
 DOWN = replace(STEP, route={"model": "large", "fallbacks": ["small: TimeoutError"]})
-SMALL = replace(STEP, route={"model": "large", "fallbacks": [f"small: {fallbacks.TOO_SMALL}"]})
+SMALL = replace(
+    STEP, route={"model": "large", "fallbacks": [f"small: {fallbacks.TOO_SMALL}"]}
+)
 
 
 def measured(name, *events):
@@ -39,54 +41,117 @@ def measured(name, *events):
 @pytest.mark.parametrize(
     ("name", "events", "expected"),
     [
-        ("limit_compliance", [STEP, DOWN, replace(STEP, reported_tokens=1_001)], (2, 3, 0)),
-        ("limit_compliance", [RECOVERED, AGAIN, REFUSED, NOT_SENT, SMALL, UNSIZED], (0, 3, 1)),
-        ("fallback_success", [STEP, RECOVERED, AGAIN, DOWN, REFUSED, NOT_SENT], (2, 4, 0)),
-        ("utilization", [STEP, replace(STEP, reported_tokens=None, estimated_tokens=300), UNSIZED], (700, 2_000, 1)),
+        (
+            "limit_compliance",
+            [STEP, DOWN, replace(STEP, reported_tokens=1_001)],
+            (2, 3, 0),
+        ),
+        (
+            "limit_compliance",
+            [RECOVERED, AGAIN, REFUSED, NOT_SENT, SMALL, UNSIZED],
+            (0, 3, 1),
+        ),
+        (
+            "fallback_success",
+            [STEP, RECOVERED, AGAIN, DOWN, REFUSED, NOT_SENT],
+            (2, 4, 0),
+        ),
+        (
+            "utilization",
+            [STEP, replace(STEP, reported_tokens=None, estimated_tokens=300), UNSIZED],
+            (700, 2_000, 1),
+        ),
         # Half of the definitions are of a tool that the conversation never called, later calls included.
         ("token_efficiency", [STEP, UNSIZED], (450, 500, 1)),
-        ("token_efficiency", [replace(STEP, tools_called=()), replace(STEP, tools_called=("write",))], (900, 1_000, 0)),
-        ("token_efficiency", [STEP, replace(STEP, thread="b", tools_called=())], (850, 1_000, 0)),
+        (
+            "token_efficiency",
+            [replace(STEP, tools_called=()), replace(STEP, tools_called=("write",))],
+            (900, 1_000, 0),
+        ),
+        (
+            "token_efficiency",
+            [STEP, replace(STEP, thread="b", tools_called=())],
+            (850, 1_000, 0),
+        ),
         ("reserve_waste", [STEP, UNSIZED], (100, 200, 1)),
-        ("tools_needed", [STEP, replace(STEP, tools_called=("made up", "read", "read")), UNSIZED], (2, 4, 0)),
-        ("quality", [replace(STEP, quality=0.5), replace(STEP, quality=1.0), STEP], (1.5, 2, 0)),
+        (
+            "tools_needed",
+            [STEP, replace(STEP, tools_called=("made up", "read", "read")), UNSIZED],
+            (2, 4, 0),
+        ),
+        (
+            "quality",
+            [replace(STEP, quality=0.5), replace(STEP, quality=1.0), STEP],
+            (1.5, 2, 0),
+        ),
     ],
 )
-def test_each_measure_is_a_ratio_over_the_requests_that_state_it(name, events, expected):
+def test_each_measure_is_a_ratio_over_the_requests_that_state_it(
+    name, events, expected
+):
     """What a request does not say is unknown, and what does not concern it is not counted."""
     assert measured(name, *events) == expected
 
 
-@given(st.integers(0, 40), st.integers(0, 40), st.integers(0, 40), st.floats(0, 1), st.floats(0, 1))
-def test_a_gate_fails_by_what_is_known_and_passes_only_if_nearly_all_is_known(good, bad, unknown, least, most):
+@given(
+    st.integers(0, 40),
+    st.integers(0, 40),
+    st.integers(0, 40),
+    st.floats(0, 1),
+    st.floats(0, 1),
+)
+def test_a_gate_fails_by_what_is_known_and_passes_only_if_nearly_all_is_known(
+    good, bad, unknown, least, most
+):
     """At most one of twenty may be unknown."""
     known = good + bad
     measure = Measure(part=good, whole=known, requests=known, unknown=unknown)
     is_missed = known > 0 and not least <= good / known <= most
-    expected = False if is_missed else (True if 20 * unknown <= known + unknown else None)
+    expected = (
+        False if is_missed else (True if 20 * unknown <= known + unknown else None)
+    )
     assert measure.passes((least, most)) is expected
 
 
 def test_the_report_judges_its_gates():
     """One request was refused by its provider and repeated, and another one got no answer."""
-    found = quality_report(EVENTS, gates={**DEFAULT_GATES, "utilization": (0.5, 0.7), "reserve_waste": (None, 0.9)})
+    found = quality_report(
+        EVENTS,
+        gates={
+            **DEFAULT_GATES,
+            "utilization": (0.5, 0.7),
+            "reserve_waste": (None, 0.9),
+        },
+    )
     assert (found.requests, found.failed, found.undecided) == (
         4,
         ("limit_compliance", "fallback_success"),
         ("utilization", "reserve_waste"),
     )
     assert set(found.measures) == set(MEASURES)
-    assert "utilization       60.00%  1,200 of 2,000        1  >= 50.0% <= 70.0%  unknown" in found.table()
+    assert (
+        "utilization       60.00%  1,200 of 2,000        1  >= 50.0% <= 70.0%  unknown"
+        in found.table()
+    )
 
 
 @pytest.mark.parametrize("bounds", [0.8, (0.8,), (0.8, "1"), "ab", None])
 def test_a_gate_that_is_no_pair_of_bounds_is_refused(bounds):
-    with pytest.raises(ConfigError, match=r"gates\['utilization'\]=.*give the least and the largest value"):
+    with pytest.raises(
+        ConfigError,
+        match=r"gates\['utilization'\]=.*give the least and the largest value",
+    ):
         quality_report([], gates={"utilization": bounds})
 
 
 def test_a_gate_without_a_measure_and_what_is_no_event_are_refused():
-    with pytest.raises(ConfigError, match="gates for speed: no such measure, use limit_compliance, fallback_success"):
+    with pytest.raises(
+        ConfigError,
+        match="gates for speed: no such measure, use limit_compliance, fallback_success",
+    ):
         quality_report([], gates={"speed": (0.5, None)})
-    with pytest.raises(ConfigError, match=r"events\[0\]=3: pass the events of a History or of a MemorySink"):
+    with pytest.raises(
+        ConfigError,
+        match=r"events\[0\]=3: pass the events of a History or of a MemorySink",
+    ):
         quality_report([3])

@@ -23,7 +23,13 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from langchain.agents import create_agent
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
 from langchain_core.tools import BaseTool, InjectedToolCallId, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from structlog.testing import capture_logs
@@ -41,7 +47,14 @@ from langchain_ctxwin import (
 )
 from langchain_ctxwin.middleware import ContextAgentState, ContextWindowMiddleware
 from langchain_ctxwin.summarize import SummaryJobs
-from support.fakes import Policy, ScriptedChatModel, core_overflow, echo, llama_overflow, openai_overflow
+from support.fakes import (
+    Policy,
+    ScriptedChatModel,
+    core_overflow,
+    echo,
+    llama_overflow,
+    openai_overflow,
+)
 from support.goldens import FOLDER, Parts, difference, store, stored
 from support.graphs import chat_on
 
@@ -50,7 +63,15 @@ THREAD = {"configurable": {"thread_id": "1"}}
 PATIENCE = 20.0
 WINDOW = 1600
 MASKED = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-OF_THE_MOMENT = {"checksum", "since", "seconds", "duration_seconds", "key", "log_level", "elapsed_seconds"}
+OF_THE_MOMENT = {
+    "checksum",
+    "since",
+    "seconds",
+    "duration_seconds",
+    "key",
+    "log_level",
+    "elapsed_seconds",
+}
 CHINESE = "河水流过磨坊，磨坊主的女儿数着船只。"  # noqa: RUF001
 TOPICS = ("river", "mill", "boat", "lamp", "door", "invoice", "parser", "migration")
 
@@ -62,12 +83,20 @@ class Golden:
 
     def __init__(self, requests: list[Any], state: Any, events: list[Any]) -> None:
         self._names: dict[str, str] = {}
-        self.parts: Parts = {f"request {number}": self._text(one) for number, one in enumerate(requests, 1)}
+        self.parts: Parts = {
+            f"request {number}": self._text(one)
+            for number, one in enumerate(requests, 1)
+        }
         self.parts |= {"state": self._text(state), "events": self._text(events)}
 
     def _text(self, value: Any) -> str:
-        text = json.dumps(value, default=str, sort_keys=True, ensure_ascii=False, indent=1)
-        return MASKED.sub(lambda found: self._names.setdefault(found[0], f"id-{len(self._names)}"), text)
+        text = json.dumps(
+            value, default=str, sort_keys=True, ensure_ascii=False, indent=1
+        )
+        return MASKED.sub(
+            lambda found: self._names.setdefault(found[0], f"id-{len(self._names)}"),
+            text,
+        )
 
 
 class Prompt(SummaryJobs):
@@ -90,7 +119,11 @@ class Numbered(ScriptedChatModel):
     """A model whose answers have ids that do not differ from run to run: the size of a text depends on them."""
 
     def _metered(self, answer: AIMessage, tokens: int) -> AIMessage:
-        return super()._metered(answer, tokens).model_copy(update={"id": f"answer {len(self.requests)}"})
+        return (
+            super()
+            ._metered(answer, tokens)
+            .model_copy(update={"id": f"answer {len(self.requests)}"})
+        )
 
 
 CallId = Annotated[str, InjectedToolCallId]
@@ -115,7 +148,11 @@ def rows(table: str, call_id: CallId) -> ToolMessage:
 def table_of(name: str) -> str:
     rng = random.Random(name)  # noqa: S311  # not for secrets
     made = [
-        {"id": f"#W{rng.randint(1000, 9999)}", "city": rng.choice(TOPICS), "sum": rng.randint(1, 999)}
+        {
+            "id": f"#W{rng.randint(1000, 9999)}",
+            "city": rng.choice(TOPICS),
+            "sum": rng.randint(1, 999),
+        }
         for _ in range(12)
     ]
     return json.dumps(made)
@@ -125,7 +162,9 @@ def prose(words: int, seed: Any = 0) -> str:
     """A text that mentions an identifier now and then."""
     rng = random.Random(str(seed))  # noqa: S311  # not for secrets
     said = (
-        f"{rng.choice(TOPICS)}-{rng.randint(10, 99)}" if rng.random() < 0.2 else rng.choice(TOPICS)
+        f"{rng.choice(TOPICS)}-{rng.randint(10, 99)}"
+        if rng.random() < 0.2
+        else rng.choice(TOPICS)
         for _ in range(words)
     )
     return " ".join(said)
@@ -133,23 +172,41 @@ def prose(words: int, seed: Any = 0) -> str:
 
 def questions(count: int = 14, words: int = 50) -> list[Any]:
     """What a user asks; rules and names among it."""
-    asked: list[Any] = [f"Question {number}: what of {prose(words, number)}?" for number in range(count)]
+    asked: list[Any] = [
+        f"Question {number}: what of {prose(words, number)}?" for number in range(count)
+    ]
     asked[1] = "Never ship to the old address. My name is Kim, my order is #W4821."
     asked[3] = f"{CHINESE * 4} 请用中文回答。"
-    asked[5] = f"Please look at /srv/data/report-{count}.csv, then at https://example.org/a?b=7."
+    asked[5] = (
+        f"Please look at /srv/data/report-{count}.csv, then at https://example.org/a?b=7."
+    )
     return asked
 
 
 def plain(message: AnyMessage) -> Any:
-    return message.model_dump(include={"type", "content", "id", "tool_calls", "tool_call_id", "status", "artifact"})
+    return message.model_dump(
+        include={
+            "type",
+            "content",
+            "id",
+            "tool_calls",
+            "tool_call_id",
+            "status",
+            "artifact",
+        }
+    )
 
 
-def talk(agent: Any, model: ScriptedChatModel, asked: list[Any], *, is_async: bool = False) -> Golden:
+def talk(
+    agent: Any, model: ScriptedChatModel, asked: list[Any], *, is_async: bool = False
+) -> Golden:
     """Ask one question after the other and keep what was sent, left and logged."""
     with capture_logs() as logs:
         for number, question in enumerate(asked):
             message = (
-                question if isinstance(question, HumanMessage) else HumanMessage(question, id=f"question {number}")
+                question
+                if isinstance(question, HumanMessage)
+                else HumanMessage(question, id=f"question {number}")
             )
             try:
                 if is_async:
@@ -157,19 +214,30 @@ def talk(agent: Any, model: ScriptedChatModel, asked: list[Any], *, is_async: bo
                 else:
                     agent.invoke({"messages": [message]}, THREAD)
             except Exception as error:  # noqa: BLE001  # a refusal is a result, too
-                logs.append({"event": "raised", "error": f"{type(error).__name__}: {error}"})
+                logs.append(
+                    {"event": "raised", "error": f"{type(error).__name__}: {error}"}
+                )
     values = agent.get_state(THREAD).values
-    session = {key: value for key, value in values.items() if key.startswith("context_")}
+    session = {
+        key: value for key, value in values.items() if key.startswith("context_")
+    }
     session["context_pending"] = without(session.get("context_pending") or {})
     sent = [
         [
-            [(m.type, m.content, getattr(m, "tool_calls", None)) for m in request.messages],
+            [
+                (m.type, m.content, getattr(m, "tool_calls", None))
+                for m in request.messages
+            ],
             request.tools,
             request.refused,
         ]
         for request in model.requests
     ]
-    return Golden(sent, [session, [plain(message) for message in values["messages"]]], [*map(without, logs)])
+    return Golden(
+        sent,
+        [session, [plain(message) for message in values["messages"]]],
+        [*map(without, logs)],
+    )
 
 
 def without(value: dict[str, Any]) -> dict[str, Any]:
@@ -177,11 +245,21 @@ def without(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def agent_on(
-    adapter: str, model: ScriptedChatModel, tools: list[BaseTool], *, window: int = WINDOW, **options: Any
+    adapter: str,
+    model: ScriptedChatModel,
+    tools: list[BaseTool],
+    *,
+    window: int = WINDOW,
+    **options: Any,
 ) -> Any:
     """An agent with a summarizer on the nodes or in the middleware."""
     config = ContextConfig(output_reserve=0, **options)
-    engine = ContextEngine(ModelLimits(context_window=window), summarizer=Writer(), config=config, jobs=Prompt())
+    engine = ContextEngine(
+        ModelLimits(context_window=window),
+        summarizer=Writer(),
+        config=config,
+        jobs=Prompt(),
+    )
     if adapter == "nodes":
         return chat_on(engine, model.bind_tools(tools) if tools else model, tools=tools)
     return create_agent(
@@ -195,16 +273,31 @@ def agent_on(
 
 
 def managed(
-    asked: Callable[[], list[Any]] = questions, *, steps: int = 2, tools: Any = (look,), **options: Any
+    asked: Callable[[], list[Any]] = questions,
+    *,
+    steps: int = 2,
+    tools: Any = (look,),
+    **options: Any,
 ) -> Play:
     """A conversation under some settings."""
-    is_async, limit = options.pop("is_async", False), options.pop("limit", options.get("window", WINDOW))
-    parallel, overflow = options.pop("parallel", 1), options.pop("overflow", core_overflow)
+    is_async, limit = (
+        options.pop("is_async", False),
+        options.pop("limit", options.get("window", WINDOW)),
+    )
+    parallel, overflow = (
+        options.pop("parallel", 1),
+        options.pop("overflow", core_overflow),
+    )
 
     def play(adapter: str) -> Golden:
         policy = {"policy": stepwise(steps, parallel)} if tools else {}
         model = Numbered(input_limit=limit, overflow=overflow, **policy)
-        return talk(agent_on(adapter, model, [*tools], **options), model, asked(), is_async=is_async)
+        return talk(
+            agent_on(adapter, model, [*tools], **options),
+            model,
+            asked(),
+            is_async=is_async,
+        )
 
     return play
 
@@ -220,7 +313,11 @@ def stepwise(steps: int, parallel: int) -> Policy:
         function = tools[0]["function"]
         (argument,) = function["parameters"]["properties"]
         calls = [
-            {"name": function["name"], "args": {argument: f"{turn}.{step}.{i}"}, "id": f"c-{turn}-{step}-{i}"}
+            {
+                "name": function["name"],
+                "args": {argument: f"{turn}.{step}.{i}"},
+                "id": f"c-{turn}-{step}-{i}",
+            }
             for i in range(parallel)
         ]
         return AIMessage("", tool_calls=calls)
@@ -244,17 +341,28 @@ def routed(adapter: str) -> Golden:
             input_limit=limit,
             policy=policy,
             model_name=name,
-            profile={"max_input_tokens": limit, "max_output_tokens": 200, "tool_calling": True},
+            profile={
+                "max_input_tokens": limit,
+                "max_output_tokens": 200,
+                "tool_calling": True,
+            },
         )
         for name, limit in (("small", 1500), ("large", 4000))
     )
     large.requests = small.requests
     router = ModelRouter([small, large], config=RoutingConfig(when_full="move"))
     made = [tool_named(number) for number in range(12)]
-    options = {"config": ContextConfig(output_reserve=100), "tool_selector": ToolSelector(made, max_tool_tokens=400)}
+    options = {
+        "config": ContextConfig(output_reserve=100),
+        "tool_selector": ToolSelector(made, max_tool_tokens=400),
+    }
     if adapter == "nodes":
         agent = create_context_agent(
-            RoutedChatModel(router), made, system_prompt="You are careful.", checkpointer=InMemorySaver(), **options
+            RoutedChatModel(router),
+            made,
+            system_prompt="You are careful.",
+            checkpointer=InMemorySaver(),
+            **options,
         )
     else:
         agent = create_agent(
@@ -271,7 +379,10 @@ def routed(adapter: str) -> Golden:
 def tool_named(number: int) -> BaseTool:
     topic = TOPICS[number % len(TOPICS)]
 
-    @tool(f"find_{topic}_{number}", description=f"Find every {topic} and what is known of it, by name or number.")
+    @tool(
+        f"find_{topic}_{number}",
+        description=f"Find every {topic} and what is known of it, by name or number.",
+    )
     def find(name: str, call_id: CallId) -> ToolMessage:
         return result(prose(60, seed=name), call_id)
 
@@ -289,20 +400,46 @@ def driven(adapter: str) -> Golden:
     sent, reports = list[Any](), list[Any]()
     for number in range(60):
         kind = rng.random()
-        messages.append(HumanMessage(f"Question {number}: {prose(rng.randint(5, 60), number)}?", id=f"h{number}"))
+        messages.append(
+            HumanMessage(
+                f"Question {number}: {prose(rng.randint(5, 60), number)}?",
+                id=f"h{number}",
+            )
+        )
         if kind < 0.6:
             call = {"name": "rows", "args": {"table": str(number)}, "id": f"c{number}"}
             messages.append(AIMessage("", tool_calls=[call], id=f"a{number}"))
-            messages.append(ToolMessage(table_of(str(number)), tool_call_id=f"c{number}", id=f"t{number}"))
+            messages.append(
+                ToolMessage(
+                    table_of(str(number)), tool_call_id=f"c{number}", id=f"t{number}"
+                )
+            )
         if kind < 0.1:
             messages.append(SystemMessage(f"Note {number}.", id=f"s{number}"))
-        window = engine.measure(messages, system_prompt="You are careful.", tools=[rows], session=session)
+        window = engine.measure(
+            messages, system_prompt="You are careful.", tools=[rows], session=session
+        )
         while (plan := engine.plan(window) or engine.emergency(window)) is not None:
             session |= engine.apply(plan, window)
-            window = engine.measure(messages, system_prompt="You are careful.", tools=[rows], session=session)
+            window = engine.measure(
+                messages,
+                system_prompt="You are careful.",
+                tools=[rows],
+                session=session,
+            )
         reports.append(dict(window.report))
-        sent.append([(m.type, m.content, getattr(m, "tool_calls", None)) for m in engine.build(window)])
-        messages.append(AIMessage(f"Answer {number}: {prose(rng.randint(5, 40), -number)}.", id=f"r{number}"))
+        sent.append(
+            [
+                (m.type, m.content, getattr(m, "tool_calls", None))
+                for m in engine.build(window)
+            ]
+        )
+        messages.append(
+            AIMessage(
+                f"Answer {number}: {prose(rng.randint(5, 40), -number)}.",
+                id=f"r{number}",
+            )
+        )
     session["context_pending"] = without(session.get("context_pending") or {})
     return Golden(sent, session, reports)
 
@@ -321,7 +458,9 @@ PLAYS: dict[str, Play] = {
     "keep much": managed(keep=0.7),
     "lean": managed(max_history_tokens=600),
     "by messages": managed(trigger_messages=20),
-    "in the user message": managed(summary_placement="user", constraints=("Answer in one line.",)),
+    "in the user message": managed(
+        summary_placement="user", constraints=("Answer in one line.",)
+    ),
     "cleared": managed(clear_tools=("look",), show_fill=True),
     "spared": managed(spare_tools=("look",)),
     "core overflow": managed(limit=900),
@@ -339,14 +478,21 @@ def stored_conversations() -> dict[str, Parts]:
 
 
 @pytest.mark.parametrize(("name", "adapter"), CASES)
-def test_what_is_sent_left_and_logged_is_what_was_stored(name: str, adapter: str) -> None:
+def test_what_is_sent_left_and_logged_is_what_was_stored(
+    name: str, adapter: str
+) -> None:
     case = f"{name}, {adapter}"
-    difference_now = difference(case, stored_conversations()[case], PLAYS[name](adapter).parts)
+    difference_now = difference(
+        case, stored_conversations()[case], PLAYS[name](adapter).parts
+    )
     assert not difference_now, difference_now
 
 
 def test_a_difference_names_case_and_part_and_is_shown_line_by_line() -> None:
-    before, now = {"request 1": "[]", "state": "[\n1,\n2\n]"}, {"request 1": "[]", "state": "[\n1,\n3\n]"}
+    before, now = (
+        {"request 1": "[]", "state": "[\n1,\n2\n]"},
+        {"request 1": "[]", "state": "[\n1,\n3\n]"},
+    )
     assert difference("pins, nodes", before, now) == (
         "pins, nodes: 1 of 2 parts differ (state)\n"
         "--- state, stored\n+++ state, now\n@@ -1,4 +1,4 @@\n [\n 1,\n-2\n+3\n ]"
@@ -360,4 +506,7 @@ def test_a_long_difference_is_cut() -> None:
 
 
 if __name__ == "__main__":
-    store(STORED, {f"{name}, {adapter}": PLAYS[name](adapter).parts for name, adapter in CASES})
+    store(
+        STORED,
+        {f"{name}, {adapter}": PLAYS[name](adapter).parts for name, adapter in CASES},
+    )

@@ -65,11 +65,24 @@ def test_what_is_no_count_is_estimated_and_said_once(value, reason):
     counter = GuardedCounter(lambda _: value, estimate)
     with capture_logs() as logs:
         counts = [counter([TEXT]) for _ in range(3)]
-    assert (counts, reasons(logs), counter.has_failed) == ([ESTIMATE] * 3, [reason], True)
+    assert (counts, reasons(logs), counter.has_failed) == (
+        [ESTIMATE] * 3,
+        [reason],
+        True,
+    )
 
 
 @settings(max_examples=50, deadline=None)
-@given(st.one_of(st.integers(), st.floats(), st.text(max_size=3), st.booleans(), st.none(), st.complex_numbers()))
+@given(
+    st.one_of(
+        st.integers(),
+        st.floats(),
+        st.text(max_size=3),
+        st.booleans(),
+        st.none(),
+        st.complex_numbers(),
+    )
+)
 def test_every_value_becomes_a_whole_number_that_is_not_negative(value):
     with capture_logs():
         count = GuardedCounter(lambda _: value, estimate)([TEXT])
@@ -91,19 +104,28 @@ def test_an_exception_concerns_one_request_and_an_exit_is_heard():
 def test_conversations_at_the_same_time_get_their_own_counts():
     guard = GuardedCounter(len, estimate)
     with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(lambda size: guard([TEXT] * (size % 8)), range(800))) == [n % 8 for n in range(800)]
+        assert list(pool.map(lambda size: guard([TEXT] * (size % 8)), range(800))) == [
+            n % 8 for n in range(800)
+        ]
     assert not guard.has_failed
 
 
 def test_a_failed_count_is_the_estimate_of_the_models_family_and_so_is_the_doubt():
     counter, estimator = Counter(), TokenEstimator("gemini")
     pricing = Pricings(counter, family="gemini").of(None)
-    assert (pricing.price(HumanMessage("one")), pricing.exact, pricing.doubt) == (1, True, EXACT)
+    assert (pricing.price(HumanMessage("one")), pricing.exact, pricing.doubt) == (
+        1,
+        True,
+        EXACT,
+    )
     counter.fault = fail
     with capture_logs():
         assert pricing.price(TEXT) == estimator([TEXT]) - estimator([])
     assert pricing.price(TEXT) != TokenEstimator()([TEXT]) - TokenEstimator()([])
-    assert (pricing.exact, pricing.doubt) == (False, Pricing(estimator, family="gemini").doubt)
+    assert (pricing.exact, pricing.doubt) == (
+        False,
+        Pricing(estimator, family="gemini").doubt,
+    )
 
 
 def test_a_counter_says_its_base_at_first_use_and_is_not_exact_without():
@@ -133,20 +155,29 @@ def deep_tool():
 
 
 @pytest.mark.parametrize("make", [cyclic_tool, deep_tool])
-@pytest.mark.parametrize("counter", [TokenEstimator(), lambda messages: sum(len(m.text) for m in messages)])
+@pytest.mark.parametrize(
+    "counter", [TokenEstimator(), lambda messages: sum(len(m.text) for m in messages)]
+)
 def test_tool_schemas_without_an_end_have_a_price_and_a_digest(make, counter):
     tools, others = [make()], [make()]
     found, again = (Pricing(counter, family="generic") for _ in range(2))
     assert found.tools(tools) > 0
-    assert (found.tools(tools), found.tools_digest(tools)) == (again.tools(others), again.tools_digest(others))
-    assert found.tools_digest(tools) != found.tools_digest([{"name": "f", "input_schema": {}}])
+    assert (found.tools(tools), found.tools_digest(tools)) == (
+        again.tools(others),
+        again.tools_digest(others),
+    )
+    assert found.tools_digest(tools) != found.tools_digest(
+        [{"name": "f", "input_schema": {}}]
+    )
 
 
 def test_a_counter_of_messages_prices_a_tool_by_its_json():
-    tool = {"name": "f", "description": "d", "input_schema": {"type": "object", "properties": {}}}
-    shown = (
-        '{"type":"function","function":{"name":"f","parameters":{"type":"object","properties":{}},"description":"d"}}'
-    )
+    tool = {
+        "name": "f",
+        "description": "d",
+        "input_schema": {"type": "object", "properties": {}},
+    }
+    shown = '{"type":"function","function":{"name":"f","parameters":{"type":"object","properties":{}},"description":"d"}}'  # noqa: E501
     seen = []
 
     def counter(messages):

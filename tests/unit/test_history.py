@@ -12,7 +12,13 @@ from contextlib import closing
 import pytest
 
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.observe import Event, History, HistorySink, StepEvent, SummaryEvent
+from langchain_ctxwin.observe import (
+    Event,
+    History,
+    HistorySink,
+    StepEvent,
+    SummaryEvent,
+)
 from support.agents import PATIENCE
 from support.told import EVERY as EVENTS
 from support.told import STEP
@@ -27,7 +33,11 @@ def path(tmp_path):
 def warnings(caplog):
     """Reasons why events were not saved, as they are logged."""
     caplog.set_level(logging.WARNING, logger="langchain_ctxwin")
-    return lambda: [one.ctxwin["reason"] for one in caplog.records if one.ctxwin["event"] == "history.not_saved"]
+    return lambda: [
+        one.ctxwin["reason"]
+        for one in caplog.records
+        if one.ctxwin["event"] == "history.not_saved"
+    ]
 
 
 def _write(path, events, **options):
@@ -51,7 +61,9 @@ def test_every_type_of_event_comes_back_as_it_was(path):
 
 def test_all_types_are_tried():
     """A new type of event has to be added to what the history reads."""
-    assert {type(event).__name__ for event in EVENTS} == {kind.__name__ for kind in Event.__subclasses__()}
+    assert {type(event).__name__ for event in EVENTS} == {
+        kind.__name__ for kind in Event.__subclasses__()
+    }
 
 
 def test_events_are_chosen_by_time_model_and_thread(path):
@@ -59,35 +71,53 @@ def test_events_are_chosen_by_time_model_and_thread(path):
     second = SummaryEvent(thread="a", model="y", time=20.0, status="ready")
     third = StepEvent(thread="b", model="x", time=30.0)
     _write(path, [first, second, third])
-    chosen = [{"since": 20}, {"model": "x"}, {"thread": "a"}, {"thread": "a", "model": "x", "since": 10}]
+    chosen = [
+        {"since": 20},
+        {"model": "x"},
+        {"thread": "a"},
+        {"thread": "a", "model": "x", "since": 10},
+    ]
     found = [list(History(path).events(**one)) for one in chosen]
     assert found == [[second, third], [first, third], [first, second], [first]]
 
 
-def test_a_clock_that_is_set_back_changes_no_order_and_the_oldest_events_leave(path, monkeypatch):
+def test_a_clock_that_is_set_back_changes_no_order_and_the_oldest_events_leave(
+    path, monkeypatch
+):
     """Also where a reader gets more events than it reads at once."""
     monkeypatch.setattr("langchain_ctxwin.observe.history.BATCH_ROWS", 2)
-    events = [StepEvent(time=seconds) for seconds in (400.0, 500.0, 300.0, 100.0, 200.0)]
+    events = [
+        StepEvent(time=seconds) for seconds in (400.0, 500.0, 300.0, 100.0, 200.0)
+    ]
     _write(path, events, max_events=3)
     assert list(History(path).events()) == events[-3:]
     assert list(History(path).events(since=150.0)) == [events[2], events[4]]
 
 
 def _write_many(path, thread):
-    sink = _write(path, [StepEvent(thread=thread, time=float(number)) for number in range(1, 31)])
+    sink = _write(
+        path, [StepEvent(thread=thread, time=float(number)) for number in range(1, 31)]
+    )
     os._exit(sink.lost)
 
 
 def test_processes_that_start_together_write_one_file(path):
     context = multiprocessing.get_context("spawn")
-    writers = [context.Process(target=_write_many, args=(path, thread)) for thread in "ab"]
+    writers = [
+        context.Process(target=_write_many, args=(path, thread)) for thread in "ab"
+    ]
     for writer in writers:
         writer.start()
     for writer in writers:
         writer.join()
     assert [writer.exitcode for writer in writers] == [0, 0]
-    times = {thread: [event.time for event in History(path).events(thread=thread)] for thread in "ab"}
-    assert times == {thread: [float(number) for number in range(1, 31)] for thread in "ab"}
+    times = {
+        thread: [event.time for event in History(path).events(thread=thread)]
+        for thread in "ab"
+    }
+    assert times == {
+        thread: [float(number) for number in range(1, 31)] for thread in "ab"
+    }
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on Windows")
@@ -111,13 +141,21 @@ def test_processes_that_are_forked_amid_a_write_write_too(path):
         ends.append(os.waitpid(child, 0)[1])
     is_over.set()
     writer.join()
-    assert (ends, sink.lost, len(list(History(path).events(thread="child")))) == ([0] * 10, 0, 10)
+    assert (ends, sink.lost, len(list(History(path).events(thread="child")))) == (
+        [0] * 10,
+        0,
+        10,
+    )
 
 
 def test_an_answer_gets_its_score_later(path):
     _write(path, EVENTS)
     History(path).score(STEP.answer_id, 0.25)
-    assert [event.quality for event in History(path).events() if isinstance(event, StepEvent)] == [0.25, 0.0, None, 1.0]
+    assert [
+        event.quality
+        for event in History(path).events()
+        if isinstance(event, StepEvent)
+    ] == [0.25, 0.0, None, 1.0]
 
 
 @pytest.mark.parametrize(
@@ -127,10 +165,15 @@ def test_an_answer_gets_its_score_later(path):
             ("1", quality, "quality=.*: give a number from 0 to 1")
             for quality in (-0.1, 1.1, float("nan"), "good", None, True)
         ),
-        *((answer_id, 1, f"answer_id='{answer_id}': .* has no event of this answer") for answer_id in ("", "3")),
+        *(
+            (answer_id, 1, f"answer_id='{answer_id}': .* has no event of this answer")
+            for answer_id in ("", "3")
+        ),
     ],
 )
-def test_a_score_that_is_none_or_of_no_answer_is_refused(path, answer_id, quality, fault):
+def test_a_score_that_is_none_or_of_no_answer_is_refused(
+    path, answer_id, quality, fault
+):
     _write(path, EVENTS)
     with pytest.raises(ConfigError, match=fault):
         History(path).score(answer_id, quality)
@@ -150,14 +193,18 @@ def _newer(path):
 
 BAD_FILES = {
     "is of version 9, not 2: name another file": _newer,
-    "is not a history of this package": lambda path: _changed(path, "CREATE TABLE events (mine)"),
+    "is not a history of this package": lambda path: _changed(
+        path, "CREATE TABLE events (mine)"
+    ),
     "file is not a database": lambda path: path.write_text("notes " * 1_000),
     "unable to open database file": lambda path: path.mkdir(),
 }
 
 
 @pytest.mark.parametrize(("said", "make"), BAD_FILES.items(), ids=BAD_FILES)
-def test_a_file_that_is_not_ours_is_left_alone_and_named_once(path, warnings, said, make):
+def test_a_file_that_is_not_ours_is_left_alone_and_named_once(
+    path, warnings, said, make
+):
     make(path)
     before = path.read_bytes() if path.is_file() else None
     sink = _write(path, EVENTS[:3])
@@ -202,15 +249,24 @@ def test_a_full_disk_costs_events(path, warnings, monkeypatch):
 def test_events_that_this_version_does_not_know_are_skipped(path):
     _write(path, EVENTS[:1])
     strange = [
-        *("[]", "null", json.dumps({"event": "DreamEvent"}), json.dumps({"event": ["StepEvent"]})),
+        *(
+            "[]",
+            "null",
+            json.dumps({"event": "DreamEvent"}),
+            json.dumps({"event": ["StepEvent"]}),
+        ),
         *(json.dumps({"event": "StepEvent", "output_tokens": "many"}),),
     ]
-    _changed(path, "INSERT INTO events (json) VALUES (?)", rows=[(text,) for text in strange])
+    _changed(
+        path, "INSERT INTO events (json) VALUES (?)", rows=[(text,) for text in strange]
+    )
     history = History(path)
     assert (list(history.events()), history.skipped) == (EVENTS[:1], len(strange))
 
 
 @pytest.mark.parametrize("max_events", [0, -1, 1.5, "many"])
 def test_a_bound_that_is_none_is_refused(path, max_events):
-    with pytest.raises(ConfigError, match=r"max_events=.*: give a whole number of events, at least 1"):
+    with pytest.raises(
+        ConfigError, match=r"max_events=.*: give a whole number of events, at least 1"
+    ):
         HistorySink(path, max_events=max_events)

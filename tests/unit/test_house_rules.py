@@ -21,9 +21,18 @@ PACKAGE = ROOT / "langchain_ctxwin"
 MAX_FILE_TOKENS = 5_000  # more are two subjects
 MAX_FUNCTION_TOKENS = 550  # about 55 lines of one thing each; review asks for 350
 REVIEW_FUNCTION_TOKENS = 350
-LAYOUT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+LAYOUT = {
+    tokenize.COMMENT,
+    tokenize.NL,
+    tokenize.NEWLINE,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+    tokenize.ENDMARKER,
+}
 
-GENERATED = re.compile(r"generated", re.IGNORECASE)  # said in the first line of a module that a script writes
+GENERATED = re.compile(
+    r"generated", re.IGNORECASE
+)  # said in the first line of a module that a script writes
 UNFINISHED = re.compile(r"\b(?:TODO|FIXME|XXX|HACK|raise NotImplementedError)\b")
 # Folders of one machine, folders beside the checkout, and papers that are not in it.
 ELSEWHERE = re.compile(
@@ -36,14 +45,18 @@ MODEL_NAME = re.compile(
     re.IGNORECASE,
 )
 MODEL_NAMES_ALLOWED = ("demo/",)  # a demo may say which model it talks to
-UNBOUND_ABOVE = {"langchain-ctxwin"}  # an extra that names the package itself has its own version
+UNBOUND_ABOVE = {
+    "langchain-ctxwin"
+}  # an extra that names the package itself has its own version
 
 
 def missing_first_line(source: str) -> bool:
     """Say whether a module does not open with a docstring whose first line is a sentence."""
     docstring = ast.get_docstring(ast.parse(source)) or ""
     first = docstring.partition("\n")[0]
-    return not source.startswith(('"""', 'r"""')) or not first.endswith((".", "?", "!", ":"))
+    return not source.startswith(('"""', 'r"""')) or not first.endswith(
+        (".", "?", "!", ":")
+    )
 
 
 def code_tokens(source: str) -> dict[int, int]:
@@ -56,8 +69,16 @@ def code_tokens(source: str) -> dict[int, int]:
 
 
 def _docstring_lines(node: ast.AST) -> range:
-    for first in getattr(node, "body", [])[:1] if isinstance(getattr(node, "body", None), list) else ():
-        if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
+    for first in (
+        getattr(node, "body", [])[:1]
+        if isinstance(getattr(node, "body", None), list)
+        else ()
+    ):
+        if (
+            isinstance(first, ast.Expr)
+            and isinstance(first.value, ast.Constant)
+            and isinstance(first.value.value, str)
+        ):
             return range(first.lineno, first.end_lineno + 1)
     return range(0)
 
@@ -70,18 +91,35 @@ def too_large(source: str) -> bool:
 
 def large_functions(source: str, limit: int) -> dict[str, int]:
     """Return the functions of more than `limit` tokens, with their tokens."""
-    functions = (n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))
+    functions = (
+        n
+        for n in ast.walk(ast.parse(source))
+        if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)
+    )
     tokens = code_tokens(source)
-    sizes = {f.name: sum(tokens[line] for line in range(f.lineno, f.end_lineno + 1)) for f in functions}
+    sizes = {
+        f.name: sum(tokens[line] for line in range(f.lineno, f.end_lineno + 1))
+        for f in functions
+    }
     return {name: size for name, size in sizes.items() if size > limit}
 
 
 def model_names(source: str) -> list[str]:
     """Return the string constants, docstrings excepted, that name a model."""
     tree = ast.parse(source)
-    statements = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}  # docstrings of all kinds
-    constants = (node for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in statements)
-    return [node.value for node in constants if isinstance(node.value, str) and MODEL_NAME.search(node.value)]
+    statements = {
+        id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)
+    }  # docstrings of all kinds
+    constants = (
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and id(node) not in statements
+    )
+    return [
+        node.value
+        for node in constants
+        if isinstance(node.value, str) and MODEL_NAME.search(node.value)
+    ]
 
 
 def shared_names(sources: Iterable[str]) -> list[str]:
@@ -98,24 +136,45 @@ def unbounded(requirements: list[str]) -> list[str]:
 def _is_bounded(requirement: str) -> bool:
     name = re.match(r"[\w.-]+", requirement)[0]
     version = requirement.partition(";")[0]
-    return name in UNBOUND_ABOVE or (">=" in version and re.search(r"<\s*\d", version) is not None) or "==" in version
+    return (
+        name in UNBOUND_ABOVE
+        or (">=" in version and re.search(r"<\s*\d", version) is not None)
+        or "==" in version
+    )
 
 
 def required(pyproject: dict) -> list[str]:
     """Return all that the package, its extras and the tools of its groups need."""
     project, groups = pyproject["project"], pyproject["dependency-groups"]
-    lists = [project["dependencies"], *project["optional-dependencies"].values(), *groups.values()]
+    lists = [
+        project["dependencies"],
+        *project["optional-dependencies"].values(),
+        *groups.values(),
+    ]
     return [one for found in lists for one in found if isinstance(one, str)]
 
 
 def badly_constrained(constraints: str, needed: Iterable[str]) -> list[str]:
     """Return the lines that are no exact version, and what the tests need that no line names or meets."""
     lines = constraints.splitlines()
-    wrong = [line for line in lines if not re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.+!]+", line)]
-    exact = {canonicalize_name(name): version for name, _, version in (line.partition("==") for line in lines)}
-    plain = [one for one in map(Requirement, needed) if one.marker is None and one.name not in UNBOUND_ABOVE]
+    wrong = [
+        line
+        for line in lines
+        if not re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.+!]+", line)
+    ]
+    exact = {
+        canonicalize_name(name): version
+        for name, _, version in (line.partition("==") for line in lines)
+    }
+    plain = [
+        one
+        for one in map(Requirement, needed)
+        if one.marker is None and one.name not in UNBOUND_ABOVE
+    ]
     return wrong + [
-        str(one) for one in plain if not one.specifier.contains(exact.get(canonicalize_name(one.name), "0"))
+        str(one)
+        for one in plain
+        if not one.specifier.contains(exact.get(canonicalize_name(one.name), "0"))
     ]
 
 
@@ -125,27 +184,40 @@ def matching_lines(pattern: re.Pattern[str], text: str) -> list[str]:
 
 
 def _modules() -> dict[str, str]:
-    return {str(path.relative_to(PACKAGE)): path.read_text(encoding="utf-8") for path in sorted(PACKAGE.rglob("*.py"))}
+    return {
+        str(path.relative_to(PACKAGE)): path.read_text(encoding="utf-8")
+        for path in sorted(PACKAGE.rglob("*.py"))
+    }
 
 
 def _project_files() -> Iterator[tuple[str, str]]:
     """Yield the text files that git tracks or would track."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    listed = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
     for name in filter(None, listed.split("\0")):
         path = ROOT / name
-        if path.is_file() and path != Path(__file__) and b"\0" not in (content := path.read_bytes()):
+        if (
+            path.is_file()
+            and path != Path(__file__)
+            and b"\0" not in (content := path.read_bytes())
+        ):
             yield name, content.decode("utf-8", "replace")
 
 
 def test_the_project_files_are_listed():
     """The check of all files sees more than the package."""
-    assert {"README.md", "pyproject.toml", "langchain_ctxwin/errors.py"} <= {name for name, _ in _project_files()}
+    assert {"README.md", "pyproject.toml", "langchain_ctxwin/errors.py"} <= {
+        name for name, _ in _project_files()
+    }
 
 
 def test_every_module_says_in_its_first_line_what_it_answers():
     """A reader who lists the first lines knows where to look."""
-    assert [name for name, source in _modules().items() if missing_first_line(source)] == []
+    assert [
+        name for name, source in _modules().items() if missing_first_line(source)
+    ] == []
 
 
 def test_no_module_is_too_large():
@@ -157,10 +229,18 @@ def test_no_function_is_too_large_and_few_are_large():
     """A function that outgrew one idea is split; those that review would split stay a small share."""
     modules = _modules().items()
     functions = {
-        (name, *function): function[1] for name, source in modules for function in large_functions(source, 0).items()
+        (name, *function): function[1]
+        for name, source in modules
+        for function in large_functions(source, 0).items()
     }
-    reported = [function for function, tokens in functions.items() if tokens > REVIEW_FUNCTION_TOKENS]
-    assert [function for function in reported if functions[function] > MAX_FUNCTION_TOKENS] == []
+    reported = [
+        function
+        for function, tokens in functions.items()
+        if tokens > REVIEW_FUNCTION_TOKENS
+    ]
+    assert [
+        function for function in reported if functions[function] > MAX_FUNCTION_TOKENS
+    ] == []
     assert len(reported) <= len(functions) / 50, reported
 
 
@@ -171,7 +251,9 @@ def test_no_two_classes_share_a_name():
 
 def test_the_package_is_finished():
     """Nothing is left for later in the package."""
-    found = {name: matching_lines(UNFINISHED, source) for name, source in _modules().items()}
+    found = {
+        name: matching_lines(UNFINISHED, source) for name, source in _modules().items()
+    }
     assert {name: lines for name, lines in found.items() if lines} == {}
 
 
@@ -183,21 +265,39 @@ def test_the_project_speaks_of_itself_alone():
 
 def test_library_code_names_no_model():
     """Limits, names and prices of models come from outside."""
-    library = {name: source for name, source in _modules().items() if not name.startswith(MODEL_NAMES_ALLOWED)}
+    library = {
+        name: source
+        for name, source in _modules().items()
+        if not name.startswith(MODEL_NAMES_ALLOWED)
+    }
     found = {name: model_names(source) for name, source in library.items()}
     assert {name: names for name, names in found.items() if names} == {}
 
 
 def test_dependencies_are_bounded_on_both_sides():
     """Neither an older nor a newer major version than the tested ones is accepted."""
-    assert unbounded(required(tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8")))) == []
+    assert (
+        unbounded(
+            required(
+                tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+            )
+        )
+        == []
+    )
 
 
 def test_the_tests_install_exact_versions_that_the_project_allows():
     """`constraints.txt` has plain `name==version` lines only, with one for all that the tests need."""
     pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    pyproject["dependency-groups"] = {name: pyproject["dependency-groups"][name] for name in ("test", "docs")}
-    assert badly_constrained((ROOT / "constraints.txt").read_text(encoding="utf-8"), required(pyproject)) == []
+    pyproject["dependency-groups"] = {
+        name: pyproject["dependency-groups"][name] for name in ("test", "docs")
+    }
+    assert (
+        badly_constrained(
+            (ROOT / "constraints.txt").read_text(encoding="utf-8"), required(pyproject)
+        )
+        == []
+    )
 
 
 @pytest.mark.parametrize(
@@ -218,8 +318,13 @@ def test_a_missing_first_line_is_seen(source, missing):
 def test_a_module_that_is_too_large_is_seen():
     """One statement more than allowed is too large, unless a script wrote the file; prose does not count."""
     body = "x = 1\n" * (MAX_FILE_TOKENS // 3)
-    planted = ['"""Hand-written."""\n' + body + "x = 1\n", '"""Generated by a script."""\n' + body + "x = 1\n"]
-    planted += ['"""Hand-written.' + "\n" * MAX_FILE_TOKENS + '"""\n# so many words\n' + body]
+    planted = [
+        '"""Hand-written."""\n' + body + "x = 1\n",
+        '"""Generated by a script."""\n' + body + "x = 1\n",
+    ]
+    planted += [
+        '"""Hand-written.' + "\n" * MAX_FILE_TOKENS + '"""\n# so many words\n' + body
+    ]
     assert [too_large(source) for source in planted] == [True, False, False]
 
 
@@ -227,23 +332,34 @@ def test_a_function_that_is_too_large_is_seen():
     """Docstrings, comments and the length of lines do not count; nested and async functions do."""
     docstring = '    """Say.\n' + "\n" * MAX_FUNCTION_TOKENS + '    """\n'
     assert large_functions("def f():\n    x = 1\n", 7) == {"f": 8}
-    assert large_functions("def f():\n    # why\n    x = (\n        1\n    )\n", 7) == {"f": 10}
-    assert large_functions("def f():\n    async def g():\n        x = 1\n", 8) == {"f": 14, "g": 9}
+    assert large_functions("def f():\n    # why\n    x = (\n        1\n    )\n", 7) == {
+        "f": 10
+    }
+    assert large_functions("def f():\n    async def g():\n        x = 1\n", 8) == {
+        "f": 14,
+        "g": 9,
+    }
     assert large_functions(f"def f():\n{docstring}    return 1\n", 7) == {}
 
 
 def test_a_name_that_two_classes_share_is_seen():
     """A private class is one of its own module."""
-    assert shared_names(["class A:\nclass _B:", "class A(int):\nclass _B:\nclass C:"]) == ["A"]
+    assert shared_names(
+        ["class A:\nclass _B:", "class A(int):\nclass _B:\nclass C:"]
+    ) == ["A"]
 
 
-@pytest.mark.parametrize("word", ["# TODO: later", "raise NotImplementedError", "# FIXME", "# XXX"])
+@pytest.mark.parametrize(
+    "word", ["# TODO: later", "raise NotImplementedError", "# FIXME", "# XXX"]
+)
 def test_unfinished_code_is_seen(word):
     """Each word for unfinished work is found."""
     assert matching_lines(UNFINISHED, f"x = 1\n    {word}\n") == [word]
 
 
-@pytest.mark.parametrize("text", ["see /home/me/notes", "data in ../elsewhere", "as PLAN.md says"])
+@pytest.mark.parametrize(
+    "text", ["see /home/me/notes", "data in ../elsewhere", "as PLAN.md says"]
+)
 def test_a_mention_of_what_is_not_in_the_project_is_seen(text):
     """Paths and papers that a reader of the project does not have are found."""
     assert matching_lines(ELSEWHERE, f"fine\n{text}\n") == [text]
@@ -267,7 +383,13 @@ def test_a_model_name_in_code_is_seen(source, names):
 
 def test_a_constraint_that_is_missing_too_old_or_no_exact_version_is_seen():
     """Lines that pip would read otherwise, and requirements that no line meets."""
-    needed = ["httpx>=0.27,<1", "langchain_core>=1.7,<2", "langchain-ctxwin[redis]", "pytest>=9", "redis>=5"]
+    needed = [
+        "httpx>=0.27,<1",
+        "langchain_core>=1.7,<2",
+        "langchain-ctxwin[redis]",
+        "pytest>=9",
+        "redis>=5",
+    ]
     met = "httpx==0.28.1\nlangchain-core==1.8.3\npytest==9.2.0\nredis==6.0\n"
     assert badly_constrained(met, needed) == []
     odd = "-e .\nhttpx==0.28.1 ; python_version > '3'\nlangchain-core==1.6\npytest==9.2.0\n"

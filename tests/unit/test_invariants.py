@@ -34,7 +34,12 @@ from support.conversations import CharCounter, conversations, payload, ready
 COUNTER = CharCounter()
 WINDOWS = st.sampled_from((200, 400, 800, 2000))
 PROMPT = "You are a careful assistant."
-TOOLS = [{"type": "function", "function": {"name": "read", "description": "Reads.", "parameters": {}}}]
+TOOLS = [
+    {
+        "type": "function",
+        "function": {"name": "read", "description": "Reads.", "parameters": {}},
+    }
+]
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
 RUNS = settings(max_examples=30, suppress_health_check=SLOW)
 
@@ -47,7 +52,9 @@ class Digest:
 
 
 def engine_of(window, *, summarizer=None, counter=COUNTER, **config):
-    return support.conversations.engine_of(window, counter=counter, summarizer=summarizer or Digest(), **config)
+    return support.conversations.engine_of(
+        window, counter=counter, summarizer=summarizer or Digest(), **config
+    )
 
 
 def measured(engine, messages, state):
@@ -101,7 +108,9 @@ def shown(window, messages, index):
 
 
 def said(message):
-    calls = [(call["name"], call["args"]) for call in getattr(message, "tool_calls", ())]
+    calls = [
+        (call["name"], call["args"]) for call in getattr(message, "tool_calls", ())
+    ]
     return message.type, message.content, calls
 
 
@@ -109,15 +118,25 @@ def check_size(history, window, state, old):
     """No orphans, a user message first, and the exact size is at most the reported one, within the limit."""
     request = engine_of(window.budget.input_limit).build(window)
     assert not window.messages or request_faults(request) == []
-    assert COUNTER(request, tools=TOOLS) <= window.total_tokens <= window.budget.input_limit
+    assert (
+        COUNTER(request, tools=TOOLS)
+        <= window.total_tokens
+        <= window.budget.input_limit
+    )
     assert window.over_by == 0
 
 
 def check_questions(history, window, state, old):
     """The current user message and the pinned ones are there, verbatim unless the message itself was clamped."""
-    wanted = {i for i, message in enumerate(history) if is_pinned(message) and message.type == "human"}
+    wanted = {
+        i
+        for i, message in enumerate(history)
+        if is_pinned(message) and message.type == "human"
+    }
     for index in wanted | ({last_user(history)} - {None}):
-        if message_id(history, index) not in window.view.clamped and not is_empty(history[index]):
+        if message_id(history, index) not in window.view.clamped and not is_empty(
+            history[index]
+        ):
             assert shown(window, history, index).content == history[index].content
 
 
@@ -136,16 +155,23 @@ def check_json(history, window, state, old):
     """State read back from JSON gives the same request."""
     engine = engine_of(window.budget.input_limit)
     again = measured(engine, history, json.loads(json.dumps(state)))
-    assert list(map(payload, engine.build(again))) == list(map(payload, engine.build(window)))
+    assert list(map(payload, engine.build(again))) == list(
+        map(payload, engine.build(window))
+    )
     assert again.report == window.report
 
 
 def check_monotonic(history, window, state, old):
     """The start never moves back, and what was cleared or clamped stays so while it is in view."""
-    new = replace(View.from_json(state["context_view"]), record=Record.from_json(state.get("context_record")))
+    new = replace(
+        View.from_json(state["context_view"]),
+        record=Record.from_json(state.get("context_record")),
+    )
     start = new.start.index if new.start else 0
     assert start >= (old.start.index if old.start else 0)
-    ids = {message_id(history, i) for i in range(start, len(history))} | {p.id for p in new.pinned}
+    ids = {message_id(history, i) for i in range(start, len(history))} | {
+        p.id for p in new.pinned
+    }
     assert old.cleared & ids <= new.cleared
     assert old.clamped.keys() & ids <= new.clamped.keys()
     assert window.view == new
@@ -154,7 +180,16 @@ def check_monotonic(history, window, state, old):
 @pytest.mark.parametrize(
     ("check", "config"),
     [
-        *((check, {}) for check in (check_size, check_questions, check_pins, check_json, check_monotonic)),
+        *(
+            (check, {})
+            for check in (
+                check_size,
+                check_questions,
+                check_pins,
+                check_json,
+                check_monotonic,
+            )
+        ),
         (check_size, {"show_fill": True}),
     ],
 )
@@ -169,7 +204,9 @@ def test_every_request_of_a_conversation_holds(check, config, messages, window):
 
 @RUNS
 @given(messages=conversations(huge=True), window=WINDOWS, show_fill=st.booleans())
-def test_an_emergency_says_exactly_what_the_request_costs_afterwards(messages, window, show_fill):
+def test_an_emergency_says_exactly_what_the_request_costs_afterwards(
+    messages, window, show_fill
+):
     """`tokens_after` is the next measured total and within the limit."""
     engine = engine_of(window, show_fill=show_fill)
     before = measured(engine, messages, None)
@@ -202,7 +239,9 @@ def test_a_refusal_means_that_even_the_floor_does_not_fit(messages, window):
 
 @RUNS
 @given(messages=conversations(), window=WINDOWS)
-def test_a_compaction_leaves_the_request_that_a_measure_of_its_state_gives(messages, window):
+def test_a_compaction_leaves_the_request_that_a_measure_of_its_state_gives(
+    messages, window
+):
     engine = engine_of(window)
     before = measured(engine, messages, None)
     try:
@@ -211,7 +250,9 @@ def test_a_compaction_leaves_the_request_that_a_measure_of_its_state_gives(messa
         return
     if compaction:
         after = run(engine.applying(compaction, before))
-        again = measured(engine, messages, json.loads(json.dumps(after.session.to_json())))
+        again = measured(
+            engine, messages, json.loads(json.dumps(after.session.to_json()))
+        )
         assert (after.report, after.size, after.view, after.digest) == (
             *(again.report, again.size, again.view, again.digest),
         )
@@ -220,7 +261,9 @@ def test_a_compaction_leaves_the_request_that_a_measure_of_its_state_gives(messa
 
 @RUNS
 @given(messages=conversations(), window=WINDOWS)
-async def test_planning_changes_nothing_and_applying_says_the_same_every_time(messages, window):
+async def test_planning_changes_nothing_and_applying_says_the_same_every_time(
+    messages, window
+):
     """History, state and window stay as they were; a crash after `apply` costs nothing, and `aapply` does the same."""
     engine = engine_of(window)
     state = {}
@@ -234,8 +277,12 @@ async def test_planning_changes_nothing_and_applying_says_the_same_every_time(me
             continue
         assert make(window_) == compaction
         if compaction is not None:
-            assert engine.apply(compaction, window_) == engine.apply(compaction, window_)
-            assert await engine.aapply(compaction, window_) == engine.apply(compaction, window_)
+            assert engine.apply(compaction, window_) == engine.apply(
+                compaction, window_
+            )
+            assert await engine.aapply(compaction, window_) == engine.apply(
+                compaction, window_
+            )
     assert frozen(messages) == before
     assert (window_.report, state) == (report, {})
     assert measured(engine, messages, state).report == report
@@ -248,7 +295,9 @@ async def test_planning_changes_nothing_and_applying_says_the_same_every_time(me
     placement=st.sampled_from(("system", "user")),
     show_fill=st.booleans(),
 )
-def test_between_compactions_each_request_extends_the_one_before(messages, window, placement, show_fill):
+def test_between_compactions_each_request_extends_the_one_before(
+    messages, window, placement, show_fill
+):
     """The prompt cache of the provider stays valid."""
     engine = engine_of(window, summary_placement=placement, show_fill=show_fill)
     last, compactions = [], 0
@@ -261,8 +310,14 @@ def test_between_compactions_each_request_extends_the_one_before(messages, windo
 
 
 @RUNS
-@given(messages=conversations(pins=False), window=WINDOWS, summarize=st.sampled_from(("off", "inline")))
-def test_every_message_is_shown_counted_by_the_record_or_repaired_away(messages, window, summarize):
+@given(
+    messages=conversations(pins=False),
+    window=WINDOWS,
+    summarize=st.sampled_from(("off", "inline")),
+)
+def test_every_message_is_shown_counted_by_the_record_or_repaired_away(
+    messages, window, summarize
+):
     """Kept plus dropped is the whole history."""
     engine = engine_of(window, summarize=summarize)
     for history, measured_, _ in requests(engine, messages):
@@ -288,9 +343,14 @@ def test_the_memo_never_changes_a_result(messages, window, data):
     engine = engine_of(window)
     state = final_state(engine, messages)
     history = _changed(messages, data.draw)
-    warm, fresh = measured(engine, history, state), measured(engine_of(window), history, state)
+    warm, fresh = (
+        measured(engine, history, state),
+        measured(engine_of(window), history, state),
+    )
     assert warm.report == fresh.report
-    assert list(map(payload, engine.build(warm))) == list(map(payload, engine.build(fresh)))
+    assert list(map(payload, engine.build(warm))) == list(
+        map(payload, engine.build(fresh))
+    )
     assert not warm.messages or request_faults(engine.build(warm)) == []
 
 
@@ -298,10 +358,16 @@ def _changed(messages, draw):
     """Return the history after one change of the kind that users and graphs make."""
     history, index = list(messages), draw(st.integers(0, len(messages) - 1))
     changes = {
-        "replace": lambda: history.__setitem__(index, history[index].model_copy(update={"content": "replaced " * 20})),
+        "replace": lambda: history.__setitem__(
+            index, history[index].model_copy(update={"content": "replaced " * 20})
+        ),
         "remove": lambda: history.pop(index),
-        "fork": lambda: history.__setitem__(slice(index, None), [HumanMessage("another branch", id="branch")]),
-        "insert": lambda: history.insert(index, HumanMessage("inserted", id="inserted")),
+        "fork": lambda: history.__setitem__(
+            slice(index, None), [HumanMessage("another branch", id="branch")]
+        ),
+        "insert": lambda: history.insert(
+            index, HumanMessage("inserted", id="inserted")
+        ),
     }
     changes[draw(st.sampled_from(sorted(changes)))]()
     return history
@@ -313,14 +379,19 @@ def test_a_session_of_another_history_is_dropped(messages, other, window):
     """View, summary and anchor go together when the start is not in this history."""
     engine = engine_of(window)
     state = final_state(engine, messages)
-    foreign = [message.model_copy(update={"id": f"other-{i}"}) for i, message in enumerate(other)]
+    foreign = [
+        message.model_copy(update={"id": f"other-{i}"})
+        for i, message in enumerate(other)
+    ]
     got = measured(engine, foreign, state)
     if View.from_json(state.get("context_view") or {}).start is not None:
         assert (got.session.view, got.session.summary) == (View(), "")
         assert "anchor" not in got.session.counts
         assert any("no longer in the history" in fault for fault in got.session.faults)
     request = engine.build(got)
-    assert list(map(payload, request)) == list(map(payload, engine.build(measured(engine_of(window), foreign, None))))
+    assert list(map(payload, request)) == list(
+        map(payload, engine.build(measured(engine_of(window), foreign, None)))
+    )
 
 
 @RUNS
@@ -363,7 +434,9 @@ def test_undo_restores_the_view_before_the_latest_compaction(messages, window):
             compaction = engine.plan(before) or engine.emergency(before)
         except BudgetExceededError:
             return
-        state = json.loads(json.dumps(engine.apply(compaction, before) or before.session.to_json()))
+        state = json.loads(
+            json.dumps(engine.apply(compaction, before) or before.session.to_json())
+        )
         if state["context_guard"].get("compactions", 0) > before.session.compactions:
             undone = after_undo(measured(engine, messages[:stop], state))
             assert undone is not None

@@ -23,7 +23,17 @@ BASE = {"errors", "core", "protocols", "config", "settings_file", "util", "text"
 # What the engine is given so that it need not price anything twice.
 COLLABORATORS = {"pricing", "guarded", "limit_memory", "hooks", "reporting"}
 MIDDLE = {
-    *("engine", "summarize", "retrieval", "recall", "observe", "tool_results", "models", "tools", "reload"),
+    *(
+        "engine",
+        "summarize",
+        "retrieval",
+        "recall",
+        "observe",
+        "tool_results",
+        "models",
+        "tools",
+        "reload",
+    ),
     *("counting", "routing"),
 }
 MAY_IMPORT: dict[str, set[str]] = {
@@ -40,7 +50,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "counting": BASE,
     "reload": BASE,
     "pruning": BASE,
-    "deletion": BASE | COLLABORATORS | {"observe", "pruning", "summarize", "tool_results"},
+    "deletion": BASE
+    | COLLABORATORS
+    | {"observe", "pruning", "summarize", "tool_results"},
     "recall": BASE,
     "observe": BASE | {"reporting"},
     "tool_results": BASE | {"guarded", "reporting"},
@@ -58,17 +70,69 @@ FREE = {"", "__main__", "cli", "demo"}
 
 # What `core` may use: modules without I/O, clock or randomness; a name after a dot admits only that name.
 PURE = {
-    *("__future__", "abc", "array", "base64", "binascii", "bisect", "collections", "contextlib", "copy", "dataclasses"),
-    *("decimal", "enum", "fractions", "functools", "hashlib", "heapq", "itertools", "json", "math", "numbers"),
-    *("operator", "re", "statistics", "string", "struct", "textwrap", "types", "typing", "unicodedata", "warnings"),
-    *("weakref", "zlib", "uuid.UUID", "uuid.uuid5", "uuid.NAMESPACE_OID", "uuid.NAMESPACE_URL", "uuid.NAMESPACE_DNS"),
-    *("langchain_core.messages", "langchain_core.documents", "langchain_core.exceptions"),
+    *(
+        "__future__",
+        "abc",
+        "array",
+        "base64",
+        "binascii",
+        "bisect",
+        "collections",
+        "contextlib",
+        "copy",
+        "dataclasses",
+    ),
+    *(
+        "decimal",
+        "enum",
+        "fractions",
+        "functools",
+        "hashlib",
+        "heapq",
+        "itertools",
+        "json",
+        "math",
+        "numbers",
+    ),
+    *(
+        "operator",
+        "re",
+        "statistics",
+        "string",
+        "struct",
+        "textwrap",
+        "types",
+        "typing",
+        "unicodedata",
+        "warnings",
+    ),
+    *(
+        "weakref",
+        "zlib",
+        "uuid.UUID",
+        "uuid.uuid5",
+        "uuid.NAMESPACE_OID",
+        "uuid.NAMESPACE_URL",
+        "uuid.NAMESPACE_DNS",
+    ),
+    *(
+        "langchain_core.messages",
+        "langchain_core.documents",
+        "langchain_core.exceptions",
+    ),
     *("langchain_core.tools", "langchain_core.utils", "datetime.date"),
     "langchain_core.runnables",  # only to read what a wrapped model states: core never invokes one
 }
 SIDE_EFFECTS = {"open", "print", "input", "exec", "eval", "__import__", "breakpoint"}
 
-PROVIDER_SDKS = {"google", "openai", "anthropic", "langchain_google_genai", "langchain_openai", "langchain_anthropic"}
+PROVIDER_SDKS = {
+    "google",
+    "openai",
+    "anthropic",
+    "langchain_google_genai",
+    "langchain_openai",
+    "langchain_anthropic",
+}
 EXTRAS = {
     "langchain",
     "rich",
@@ -104,13 +168,17 @@ def violation(module: str, imported: Import) -> str | None:
     if _is_ours(imported.name):
         target = layer_of(imported.name)
         allowed = target == layer or target in MAY_IMPORT[layer]
-        return None if allowed else f"{module} imports {imported.name}: `{layer}` may not see `{target or PACKAGE}`"
+        return (
+            None
+            if allowed
+            else f"{module} imports {imported.name}: `{layer}` may not see `{target or PACKAGE}`"
+        )
     if layer == "core" and not _is_pure(imported.name):
         return f"{module} imports {imported.name}: core has no I/O, clock, randomness or framework"
     package = imported.name.split(".")[0]
-    if not imported.deferred and package in (PROVIDER_SDKS | EXTRAS) - AT_MODULE_TOP.get(
-        module.removeprefix(f"{PACKAGE}."), set()
-    ):
+    if not imported.deferred and package in (
+        PROVIDER_SDKS | EXTRAS
+    ) - AT_MODULE_TOP.get(module.removeprefix(f"{PACKAGE}."), set()):
         return f"{module} imports {imported.name} at module top: import this optional package where it is used"
     return None
 
@@ -121,15 +189,27 @@ def layer_of(module: str) -> str:
     return name.split(".")[0]
 
 
-def imports_of(module: str, source: str, *, is_package: bool = False) -> Iterator[Import]:
+def imports_of(
+    module: str, source: str, *, is_package: bool = False
+) -> Iterator[Import]:
     """Yield every import of a source text with absolute names, also relative ones and those inside functions."""
-    yield from _walk(ast.parse(source), module if is_package else module.rpartition(".")[0], deferred=False)
+    yield from _walk(
+        ast.parse(source),
+        module if is_package else module.rpartition(".")[0],
+        deferred=False,
+    )
 
 
 def _walk(node: ast.AST, package: str, *, deferred: bool) -> Iterator[Import]:
     if isinstance(node, ast.Import | ast.ImportFrom):
-        yield from (Import(name=name, deferred=deferred) for name in _names(node, package))
-    later = deferred or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) or _is_type_checking(node)
+        yield from (
+            Import(name=name, deferred=deferred) for name in _names(node, package)
+        )
+    later = (
+        deferred
+        or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        or _is_type_checking(node)
+    )
     for child in ast.iter_child_nodes(node):
         yield from _walk(child, package, deferred=later)
 
@@ -144,7 +224,10 @@ def _names(node: ast.Import | ast.ImportFrom, package: str) -> list[str]:
 
 
 def _is_type_checking(node: ast.AST) -> bool:
-    return isinstance(node, ast.If) and ast.unparse(node.test) in {"TYPE_CHECKING", "typing.TYPE_CHECKING"}
+    return isinstance(node, ast.If) and ast.unparse(node.test) in {
+        "TYPE_CHECKING",
+        "typing.TYPE_CHECKING",
+    }
 
 
 def _is_ours(name: str) -> bool:
@@ -159,8 +242,14 @@ def side_effects_of(module: str, source: str) -> list[str]:
     """List the built-ins with side effects that a core module calls."""
     if layer_of(module) != "core":
         return []
-    calls = (node.func.id for node in ast.walk(ast.parse(source)) if _calls_a_name(node))
-    return [f"{module} calls {name}(): core takes values and returns values" for name in calls if name in SIDE_EFFECTS]
+    calls = (
+        node.func.id for node in ast.walk(ast.parse(source)) if _calls_a_name(node)
+    )
+    return [
+        f"{module} calls {name}(): core takes values and returns values"
+        for name in calls
+        if name in SIDE_EFFECTS
+    ]
 
 
 def _calls_a_name(node: ast.AST) -> bool:
@@ -171,7 +260,11 @@ def _modules() -> Iterator[tuple[str, str, bool]]:
     for path in sorted(ROOT.rglob("*.py")):
         parts = (PACKAGE, *path.relative_to(ROOT).with_suffix("").parts)
         is_package = parts[-1] == "__init__"
-        yield ".".join(parts[:-1] if is_package else parts), path.read_text(encoding="utf-8"), is_package
+        yield (
+            ".".join(parts[:-1] if is_package else parts),
+            path.read_text(encoding="utf-8"),
+            is_package,
+        )
 
 
 def test_every_module_imports_only_what_its_layer_may_see():
@@ -187,7 +280,11 @@ def test_every_module_imports_only_what_its_layer_may_see():
 
 def test_core_has_no_side_effects():
     """No module of the core opens, prints, asks or evaluates anything."""
-    assert [problem for module, source, _ in _modules() for problem in side_effects_of(module, source)] == []
+    assert [
+        problem
+        for module, source, _ in _modules()
+        for problem in side_effects_of(module, source)
+    ] == []
 
 
 @pytest.mark.parametrize(
@@ -214,7 +311,10 @@ def test_core_has_no_side_effects():
         ("retrieval", "from . import recall"),
         ("pricing", "from langchain_ctxwin.engine import ContextEngine"),
         ("summarize.model", "from langchain_ctxwin.pricing import Marks"),
-        ("tool_results.guard", "from langchain_ctxwin.models.sources import LearnedSource"),
+        (
+            "tool_results.guard",
+            "from langchain_ctxwin.models.sources import LearnedSource",
+        ),
         ("settings_file", "def f():\n    from langchain_ctxwin.config import Settings"),
         ("models.registry", "from langchain_ctxwin.routing import ModelRouter"),
         ("routing.router", "from langchain_ctxwin.tools import ToolSelector"),
@@ -233,17 +333,36 @@ def test_core_has_no_side_effects():
 def test_a_planted_import_is_reported(module, source):
     """Each forbidden import is seen, relative ones and those inside functions included."""
     name = f"{PACKAGE}.{module}"
-    assert [problem for imported in imports_of(name, source) if (problem := violation(name, imported))]
+    assert [
+        problem
+        for imported in imports_of(name, source)
+        if (problem := violation(name, imported))
+    ]
 
 
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("core.plan", "import json, hashlib\nfrom collections.abc import Sequence\nfrom .turns import Turn"),
-        ("core.plan", "from uuid import NAMESPACE_OID, uuid5\nfrom langchain_core.messages import AnyMessage"),
-        ("engine", "import time\nfrom langchain_ctxwin.summarize import ExtractiveSummarizer"),
-        ("agent.ready", "def ready():\n    from langchain.chat_models import init_chat_model"),
-        ("agent.ready", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import rich"),
+        (
+            "core.plan",
+            "import json, hashlib\nfrom collections.abc import Sequence\nfrom .turns import Turn",
+        ),
+        (
+            "core.plan",
+            "from uuid import NAMESPACE_OID, uuid5\nfrom langchain_core.messages import AnyMessage",
+        ),
+        (
+            "engine",
+            "import time\nfrom langchain_ctxwin.summarize import ExtractiveSummarizer",
+        ),
+        (
+            "agent.ready",
+            "def ready():\n    from langchain.chat_models import init_chat_model",
+        ),
+        (
+            "agent.ready",
+            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import rich",
+        ),
         (
             "agent.middleware",
             "from langchain.agents.middleware import AgentMiddleware\nfrom ..engine import ContextEngine",
@@ -254,10 +373,16 @@ def test_a_planted_import_is_reported(module, source):
 def test_an_allowed_import_passes(module, source):
     """What a layer may see is not reported."""
     name = f"{PACKAGE}.{module}"
-    assert [problem for imported in imports_of(name, source) if (problem := violation(name, imported))] == []
+    assert [
+        problem
+        for imported in imports_of(name, source)
+        if (problem := violation(name, imported))
+    ] == []
 
 
-@pytest.mark.parametrize("source", ["open('x')", "def f():\n    print(1)", "value = eval('1')"])
+@pytest.mark.parametrize(
+    "source", ["open('x')", "def f():\n    print(1)", "value = eval('1')"]
+)
 def test_a_planted_side_effect_in_core_is_reported(source):
     """A built-in with side effects needs no import and is seen all the same."""
     assert len(side_effects_of(f"{PACKAGE}.core.plan", source)) == 1
@@ -282,12 +407,20 @@ DEPENDENCIES = "import structlog, langchain_core.tools, langgraph.graph"  # what
 
 def _probe(statement: str, before: str = "") -> dict[str, list[str]]:
     command = [sys.executable, "-B", "-c", IMPORT_PROBE, before, statement]
-    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout  # -B: no bytecode is written
+    output = subprocess.run(
+        command, check=True, capture_output=True, text=True
+    ).stdout  # -B: no bytecode is written
     return json.loads(output.splitlines()[-1])
 
 
 def _optional(modules: list[str]) -> list[str]:
-    unwanted = {"google.genai", *(PROVIDER_SDKS - {"google"}), *EXTRAS, "numpy", "pytest"}
+    unwanted = {
+        "google.genai",
+        *(PROVIDER_SDKS - {"google"}),
+        *EXTRAS,
+        "numpy",
+        "pytest",
+    }
     return sorted(unwanted.intersection(modules))
 
 
@@ -300,6 +433,8 @@ def test_importing_the_package_loads_no_optional_package_and_touches_nothing():
 def test_the_import_probe_sees_what_it_looks_for(tmp_path):
     """An optional package, a written file and a connection attempt are all noticed."""
     target = tmp_path / "written"
-    probe = _probe(f"import matplotlib, socket; open({str(target)!r}, 'w'); socket.getaddrinfo('127.0.0.1', 1)")
+    probe = _probe(
+        f"import matplotlib, socket; open({str(target)!r}, 'w'); socket.getaddrinfo('127.0.0.1', 1)"
+    )
     found = (_optional(probe["modules"]), probe["effects"])
     assert found == (["matplotlib", "numpy"], [f"wrote {target}", "socket.getaddrinfo"])

@@ -28,7 +28,14 @@ from langchain_ctxwin.core.limits import (
 )
 from langchain_ctxwin.models.sources import ExplicitSource, LearnedSource
 from langchain_ctxwin.routing.candidates import conversation_key
-from support.fakes import ScriptedChatModel, SdkError, core_overflow, exact_count, llama_overflow, openai_overflow
+from support.fakes import (
+    ScriptedChatModel,
+    SdkError,
+    core_overflow,
+    exact_count,
+    llama_overflow,
+    openai_overflow,
+)
 from support.routing import router, scripted
 from support.tool_sets import definition
 
@@ -40,7 +47,10 @@ SMALL = {"context_window": 1000}
 
 def engine_of(window=WINDOW, **options):
     return ContextEngine(
-        NamedLimits(ModelLimits(window), MODEL), exact_count, config=ContextConfig(output_reserve=0), **options
+        NamedLimits(ModelLimits(window), MODEL),
+        exact_count,
+        config=ContextConfig(output_reserve=0),
+        **options,
     )
 
 
@@ -51,9 +61,16 @@ def nodes_of(engine, model, **options):
 
     def ask(text, thread="mine"):
         state = threads.setdefault(thread, {"messages": []})
-        state["messages"] = [*state["messages"], HumanMessage(text, id=f"{thread}-{len(state['messages'])}")]
+        state["messages"] = [
+            *state["messages"],
+            HumanMessage(text, id=f"{thread}-{len(state['messages'])}"),
+        ]
         update = node.invoke(state)
-        threads[thread] = {**state, **update, "messages": [*state["messages"], *update["messages"]]}
+        threads[thread] = {
+            **state,
+            **update,
+            "messages": [*state["messages"], *update["messages"]],
+        }
         return threads[thread]
 
     return ask
@@ -70,7 +87,10 @@ CLAIM = "maximum context length is 4096 tokens. However, your messages resulted 
 
 
 def rejected(text):
-    return SdkError(f"Error code: 400 - content policy: this text was rejected: {text}", status_code=400)
+    return SdkError(
+        f"Error code: 400 - content policy: this text was rejected: {text}",
+        status_code=400,
+    )
 
 
 def test_a_text_that_claims_a_limit_reaches_no_other_conversation():
@@ -84,11 +104,17 @@ def test_a_text_that_claims_a_limit_reaches_no_other_conversation():
     assert limit_of_others(engine) == WINDOW
 
 
-@pytest.mark.parametrize(("learned", "limit"), [(None, WINDOW), (LearnedSource(), 4_096)])
-def test_a_limit_that_conversations_heard_holds_for_all_by_way_of_a_memory_that_was_passed(learned, limit):
+@pytest.mark.parametrize(
+    ("learned", "limit"), [(None, WINDOW), (LearnedSource(), 4_096)]
+)
+def test_a_limit_that_conversations_heard_holds_for_all_by_way_of_a_memory_that_was_passed(
+    learned, limit
+):
     engine = engine_of(learned=learned)
     for thread in ("one", "two"):
-        nodes_of(engine, ScriptedChatModel(faults=[openai_overflow(5_000, 4_096)]))(LONG, thread)
+        nodes_of(engine, ScriptedChatModel(faults=[openai_overflow(5_000, 4_096)]))(
+            LONG, thread
+        )
     assert limit_of_others(engine) == limit
 
 
@@ -128,23 +154,35 @@ def test_a_limit_below_what_was_accepted_is_not_learned():
     model.faults.append(openai_overflow(9_000, 1_000))
     state = ask("next")
     assert state["context_counts"].get("limits") != {MODEL: {"context_window": 1000}}
-    assert all(tokens > accepted for tokens in state["context_counts"].get("limits", {}).get(MODEL, {}).values())
+    assert all(
+        tokens > accepted
+        for tokens in state["context_counts"].get("limits", {}).get(MODEL, {}).values()
+    )
     assert model.requests[-1].tokens <= 1000 < accepted
     assert limit_of_others(engine) == WINDOW
 
 
-limits = st.dictionaries(st.sampled_from(["context_window", "max_input_tokens"]), st.integers(1, 10**6))
+limits = st.dictionaries(
+    st.sampled_from(["context_window", "max_input_tokens"]), st.integers(1, 10**6)
+)
 
 
 @given(learned=limits, declared=st.integers(1, 10**6), accepted=st.integers(0, 10**6))
 def test_what_is_believed_is_part_of_what_was_stated(learned, declared, accepted):
-    told, kept = for_everybody(learned, ModelLimits(declared)), unrefuted(learned, accepted)
+    told, kept = (
+        for_everybody(learned, ModelLimits(declared)),
+        unrefuted(learned, accepted),
+    )
     assert told.items() <= learned.items()
     assert kept.items() <= learned.items()
     assert all(declared <= MOST_TIMES_OFF * tokens for tokens in told.values())
-    assert all(tokens >= LEAST_LIMIT_TOKENS for tokens in (*told.values(), *kept.values()))
+    assert all(
+        tokens >= LEAST_LIMIT_TOKENS for tokens in (*told.values(), *kept.values())
+    )
     assert unrefuted(kept, accepted) == kept
-    stated = stated_limit(ContextOverflow(limit=declared), ModelLimits(WINDOW), accepted_tokens=accepted)
+    stated = stated_limit(
+        ContextOverflow(limit=declared), ModelLimits(WINDOW), accepted_tokens=accepted
+    )
     assert set(stated.values()) <= {declared}
     assert not stated or accepted <= 1.01 * declared
 
@@ -158,18 +196,30 @@ def test_an_accepted_request_above_a_learned_limit_removes_it_everywhere():
     engine = engine_of(learned=learned)
     prompt = LONG * 3  # more than the limit that was learned
     ask = nodes_of(engine, ScriptedChatModel(), system_prompt=prompt)
-    stored = {"messages": [], "context_counts": {"limits": {MODEL: SMALL, "other": SMALL}}}
+    stored = {
+        "messages": [],
+        "context_counts": {"limits": {MODEL: SMALL, "other": SMALL}},
+    }
     node = ContextNodes(engine, system_prompt=prompt).model_node(ScriptedChatModel())
     update = node.invoke({**stored, "messages": [HumanMessage("hello", id="1")]})
     assert update["context_counts"]["limits"] == {"other": SMALL}
     assert learned.recall(MODEL) == {}
-    counts = {**update["context_counts"], "limits": {MODEL: SMALL}}  # stored beside the anchor of a larger request
+    counts = {
+        **update["context_counts"],
+        "limits": {MODEL: SMALL},
+    }  # stored beside the anchor of a larger request
     messages = [HumanMessage("hello", id="1"), *update["messages"]]
-    again = engine.measure(messages, system_prompt=prompt, session={"context_counts": counts})
+    again = engine.measure(
+        messages, system_prompt=prompt, session={"context_counts": counts}
+    )
     assert again.budget.input_limit == WINDOW
     learned.learn(MODEL, SMALL)
-    nodes_of(engine, ScriptedChatModel(model_name="other"), system_prompt=prompt)("hello")
-    assert learned.recall(MODEL) == SMALL  # a fallback that takes more has a window of its own
+    nodes_of(engine, ScriptedChatModel(model_name="other"), system_prompt=prompt)(
+        "hello"
+    )
+    assert (
+        learned.recall(MODEL) == SMALL
+    )  # a fallback that takes more has a window of its own
     assert ask("hello", "another")["context_counts"]["anchor"]["tokens"] > 1000
 
 
@@ -180,10 +230,15 @@ def test_a_learned_limit_below_the_fixed_regions_is_tried_and_not_obeyed():
     engine = engine_of(learned=learned)
     window = engine.measure([HumanMessage("hello", id="1")], system_prompt=LONG * 2)
     assert (window.budget.input_limit, window.over_by) == (WINDOW, 0)
-    assert engine.learn(window, ContextOverflow(limit=500, actual=700)).budget.input_limit == 500
+    assert (
+        engine.learn(window, ContextOverflow(limit=500, actual=700)).budget.input_limit
+        == 500
+    )
     own = engine_of(window=500)
     with pytest.raises(BudgetExceededError):  # only what was learned may be wrong
-        own.emergency(own.measure([HumanMessage("hello", id="1")], system_prompt=LONG * 2))
+        own.emergency(
+            own.measure([HumanMessage("hello", id="1")], system_prompt=LONG * 2)
+        )
 
 
 class Forgetless:
@@ -201,10 +256,15 @@ class Broken(LearnedSource):
         raise OSError("disk full")
 
 
-@pytest.mark.parametrize(("memory", "said"), [(Forgetless, []), (Broken, [("limits.not_withdrawn", "OSError")])])
+@pytest.mark.parametrize(
+    ("memory", "said"),
+    [(Forgetless, []), (Broken, [("limits.not_withdrawn", "OSError")])],
+)
 def test_a_memory_that_does_not_forget_ends_no_conversation(memory, said):
     with capture_logs() as logs:
-        assert nodes_of(engine_of(learned=memory()), ScriptedChatModel())("hello")["messages"]
+        assert nodes_of(engine_of(learned=memory()), ScriptedChatModel())("hello")[
+            "messages"
+        ]
     assert [(log["event"], log["reason"]) for log in logs] == said
 
 
@@ -214,15 +274,25 @@ def test_a_memory_that_does_not_forget_ends_no_conversation(memory, said):
 @pytest.mark.parametrize(
     ("stored", "text", "prompt", "limit"),
     [
-        *(({"context_window": n, "max_input_tokens": n}, LONG, "", WINDOW) for n in (1, LEAST_LIMIT_TOKENS - 1)),
-        *(({"context_window": n}, "hello", LONG, None) for n in (LEAST_LIMIT_TOKENS, 300)),
+        *(
+            ({"context_window": n, "max_input_tokens": n}, LONG, "", WINDOW)
+            for n in (1, LEAST_LIMIT_TOKENS - 1)
+        ),
+        *(
+            ({"context_window": n}, "hello", LONG, None)
+            for n in (LEAST_LIMIT_TOKENS, 300)
+        ),
         (SMALL, "hello", "", 1000),
     ],
 )
-def test_a_stored_limit_ends_no_conversation_and_is_kept_to_where_it_can_be(stored, text, prompt, limit):
+def test_a_stored_limit_ends_no_conversation_and_is_kept_to_where_it_can_be(
+    stored, text, prompt, limit
+):
     engine = engine_of()
     session = {"context_counts": {"limits": {MODEL: stored}}}
-    window = engine.measure([HumanMessage(text, id="1")], system_prompt=prompt, session=session)
+    window = engine.measure(
+        [HumanMessage(text, id="1")], system_prompt=prompt, session=session
+    )
     assert engine.emergency(window) is None
     assert window.budget.input_limit == (limit or window.budget.input_limit)
 
@@ -284,7 +354,11 @@ def test_a_withdrawn_limit_stays_withdrawn_for_other_processes(tmp_path):
     other.learn("another", SMALL)
     assert other.flush()
     one.refresh()
-    assert [source.recall(MODEL) for source in (one, other, LearnedSource(path))] == [{}, {}, {}]
+    assert [source.recall(MODEL) for source in (one, other, LearnedSource(path))] == [
+        {},
+        {},
+        {},
+    ]
     other.learn(MODEL, {"context_window": 4096})
     assert other.flush()
     assert LearnedSource(path).recall(MODEL) == {"context_window": 4096}
@@ -306,11 +380,16 @@ def routed(small):
         (SdkError("the prompt is too long", status_code=400), "hello"),
     ],
 )
-def test_neither_a_claim_nor_a_refusal_of_little_takes_a_window_from_a_routed_candidate(error, text):
+def test_neither_a_claim_nor_a_refusal_of_little_takes_a_window_from_a_routed_candidate(
+    error, text
+):
     model = routed(scripted("small", WINDOW, faults=[error]))
     model.invoke(text)
     assert model.router.limits_of("small") == ModelLimits(WINDOW)
-    assert model.invoke("another conversation").response_metadata["route"]["model"] == "small"
+    assert (
+        model.invoke("another conversation").response_metadata["route"]["model"]
+        == "small"
+    )
 
 
 @pytest.mark.parametrize("how", ["invoke", "stream"])
@@ -322,7 +401,9 @@ def test_an_answer_heals_a_routed_candidate(how):
     conversation = conversation_key([HumanMessage(LONG * 3)])
     model.router.refused(route, refusal, conversation)
     assert model.router.candidate("small", conversation).limits.context_window == 1000
-    list(model.stream(LONG * 3, route="small")) if how == "stream" else model.invoke(LONG * 3, route="small")
+    list(model.stream(LONG * 3, route="small")) if how == "stream" else model.invoke(
+        LONG * 3, route="small"
+    )
     assert model.router.candidate("small", conversation).limits == ModelLimits(WINDOW)
 
 
@@ -365,15 +446,27 @@ class Host:
 @pytest.mark.parametrize("factor", [2, 4, 16])
 def test_few_refusals_teach_a_limit_that_nobody_states(factor):
     host = Host()
-    nodes = ContextNodes(ContextEngine(ModelLimits(factor * REAL_TOKENS, max_output_tokens=1000)))
+    nodes = ContextNodes(
+        ContextEngine(ModelLimits(factor * REAL_TOKENS, max_output_tokens=1000))
+    )
     node, state, refusals = nodes.model_node(host), {"messages": []}, []
     for number in range(60):
-        state["messages"] = [*state["messages"], HumanMessage(QUESTION, id=f"q{number}")]
+        state["messages"] = [
+            *state["messages"],
+            HumanMessage(QUESTION, id=f"q{number}"),
+        ]
         state |= nodes.budget_check.invoke(state)
         if nodes.route_on_budget(state) != "build_messages":
-            state |= {**getattr(nodes, nodes.route_on_budget(state)).invoke(state), "context_pending": {}}
+            state |= {
+                **getattr(nodes, nodes.route_on_budget(state)).invoke(state),
+                "context_pending": {},
+            }
         update = node.invoke(state)
-        state = {**state, **update, "messages": [*state["messages"], *update["messages"]]}
+        state = {
+            **state,
+            **update,
+            "messages": [*state["messages"], *update["messages"]],
+        }
         refusals.append(host.refused)
     assert refusals[-1] <= 4
     assert refusals[30] == refusals[-1]
@@ -381,23 +474,37 @@ def test_few_refusals_teach_a_limit_that_nobody_states(factor):
 
 @pytest.mark.parametrize(("is_stated", "limit"), [(True, 8_000), (False, 32_000)])
 def test_only_what_a_provider_stated_is_told_to_other_conversations(is_stated, limit):
-    limits, config = NamedLimits(ModelLimits(32_000), "m"), ContextConfig(output_reserve=0)
+    limits, config = (
+        NamedLimits(ModelLimits(32_000), "m"),
+        ContextConfig(output_reserve=0),
+    )
     engine = ContextEngine(limits, config=config, learned=LearnedSource())
     history = [
-        message for n in range(40) for message in (HumanMessage(QUESTION, id=f"q{n}"), AIMessage("ok", id=f"a{n}"))
+        message
+        for n in range(40)
+        for message in (HumanMessage(QUESTION, id=f"q{n}"), AIMessage("ok", id=f"a{n}"))
     ]
     window = engine.measure([*history, HumanMessage("next", id="n")])
-    state = engine.recover(window, ContextOverflow(limit=8_000, actual=None, kind="input"), is_stated=is_stated)
+    state = engine.recover(
+        window,
+        ContextOverflow(limit=8_000, actual=None, kind="input"),
+        is_stated=is_stated,
+    )
     assert engine.measure(history, session=state).budget.input_limit == 8_000
     assert engine.measure([HumanMessage("hi", id="x")]).budget.input_limit == limit
 
 
 def test_a_refusal_that_states_the_limit_we_kept_to_does_not_shrink_it():
     """Our limit without the reserve is one for input; read as the window, the reserve would come off twice."""
-    engine = ContextEngine(limits=ModelLimits(context_window=4096, max_output_tokens=512), counter=exact_count)
+    engine = ContextEngine(
+        limits=ModelLimits(context_window=4096, max_output_tokens=512),
+        counter=exact_count,
+    )
     window = engine.measure([HumanMessage("hi", id="1")])
     assert window.budget.input_limit == 3584
-    learned = engine.learn(window, ContextOverflow(limit=3584, actual=3600, kind="input"))
+    learned = engine.learn(
+        window, ContextOverflow(limit=3584, actual=3600, kind="input")
+    )
     assert learned.budget.input_limit == 3584
 
 

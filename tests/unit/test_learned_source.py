@@ -7,7 +7,11 @@ import pytest
 
 from langchain_ctxwin import ModelInfo, ModelLimits
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.models.sources import LEARNED_TTL_SECONDS, MAX_TOKENS, LearnedSource
+from langchain_ctxwin.models.sources import (
+    LEARNED_TTL_SECONDS,
+    MAX_TOKENS,
+    LearnedSource,
+)
 from langchain_ctxwin.routing import Outcomes
 from support.agents import PATIENCE
 from support.model_sources import NOON, Watch
@@ -33,7 +37,11 @@ def test_the_latest_statement_wins(latest, path):
     source = saved(LearnedSource(path, clock=watch), context_window=8192)
     watch.now += 1
     saved(source, context_window=latest)
-    assert source.recall("m") == LearnedSource(path, clock=watch).recall("m") == {"context_window": latest}
+    assert (
+        source.recall("m")
+        == LearnedSource(path, clock=watch).recall("m")
+        == {"context_window": latest}
+    )
 
 
 def test_an_accepted_request_withdraws_a_smaller_limit_in_every_process(path):
@@ -42,18 +50,28 @@ def test_an_accepted_request_withdraws_a_smaller_limit_in_every_process(path):
     watch.now += 1
     source.accepted("m", 9000)
     source.accepted("other", 9000)
-    assert (source.recall("m"), source.fetch(None), source.flush(PATIENCE)) == ({}, [], True)
+    assert (source.recall("m"), source.fetch(None), source.flush(PATIENCE)) == (
+        {},
+        [],
+        True,
+    )
     other.refresh()
     assert other.recall("m") == {}
 
 
 def test_a_statement_expires(path):
     watch = Watch()
-    source = saved(LearnedSource(path, clock=watch), context_window=8192, max_input_tokens=6000)
+    source = saved(
+        LearnedSource(path, clock=watch), context_window=8192, max_input_tokens=6000
+    )
     watch.now += DAY
     saved(source, max_input_tokens=6000)  # heard again, it lives on
     watch.now = NOON + LEARNED_TTL_SECONDS
-    assert source.recall("m") == LearnedSource(path, clock=watch).recall("m") == {"max_input_tokens": 6000}
+    assert (
+        source.recall("m")
+        == LearnedSource(path, clock=watch).recall("m")
+        == {"max_input_tokens": 6000}
+    )
     watch.now += DAY
     assert (source.recall("m"), source.fetch(None)) == ({}, [])
 
@@ -61,13 +79,18 @@ def test_a_statement_expires(path):
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        *(("context_window", value) for value in (0, True, 8192.0, "8192", None, MAX_TOKENS + 1)),
+        *(
+            ("context_window", value)
+            for value in (0, True, 8192.0, "8192", None, MAX_TOKENS + 1)
+        ),
         ("max_output_tokens", 1024),
     ],
 )
 def test_a_bad_limit_is_refused_and_changes_nothing(field, value):
     source = LearnedSource()
-    with pytest.raises(ConfigError, match=r"'m': .*(give a whole number|no limit that can be learned)"):
+    with pytest.raises(
+        ConfigError, match=r"'m': .*(give a whole number|no limit that can be learned)"
+    ):
         source.learn("m", {"max_input_tokens": 6000, field: value})
     assert source.recall("m") == {}
 
@@ -75,7 +98,10 @@ def test_a_bad_limit_is_refused_and_changes_nothing(field, value):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        *(({"ttl_seconds": seconds}, f"ttl_seconds={seconds}") for seconds in (0, float("nan"))),
+        *(
+            ({"ttl_seconds": seconds}, f"ttl_seconds={seconds}")
+            for seconds in (0, float("nan"))
+        ),
         ({"path": "~nobody-of-this-name/learned.json"}, "path="),
     ],
 )
@@ -89,8 +115,15 @@ def test_entries_are_fetched_as_model_infos():
     source = LearnedSource()
     source.learn("b", {"context_window": 8192, "max_input_tokens": 9000})
     source.learn("a", {"max_input_tokens": 100})
-    infos = [ModelInfo(name="a", max_input_tokens=100), ModelInfo(name="b", context_window=8192)]
-    assert (source.fetch(None), source.fetch("b"), source.fetch("c")) == (infos, infos[1:], [])
+    infos = [
+        ModelInfo(name="a", max_input_tokens=100),
+        ModelInfo(name="b", context_window=8192),
+    ]
+    assert (source.fetch(None), source.fetch("b"), source.fetch("c")) == (
+        infos,
+        infos[1:],
+        [],
+    )
     assert infos[1].limits == ModelLimits(8192)
 
 
@@ -98,16 +131,30 @@ def test_entries_are_fetched_as_model_infos():
 def test_threads_and_sources_that_learn_at_once_lose_nothing(path):
     sources = [LearnedSource(path) for _ in range(4)]
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda number: saved(sources[number % 4], f"m{number}", context_window=number + 1), range(80)))
-    learned = {info.name: info.context_window for info in LearnedSource(path).fetch(None)}
+        list(
+            pool.map(
+                lambda number: saved(
+                    sources[number % 4], f"m{number}", context_window=number + 1
+                ),
+                range(80),
+            )
+        )
+    learned = {
+        info.name: info.context_window for info in LearnedSource(path).fetch(None)
+    }
     assert learned == {f"m{number}": number + 1 for number in range(80)}
 
 
 @pytest.mark.parametrize("make", [LearnedSource, Outcomes])
-@pytest.mark.parametrize("content", [b"root:x:0:0:root:/root:/bin/sh\n", b"[]", b'{"version": 3}'])
+@pytest.mark.parametrize(
+    "content", [b"root:x:0:0:root:/root:/bin/sh\n", b"[]", b'{"version": 3}']
+)
 def test_a_file_of_something_else_is_refused_and_left_as_it_is(tmp_path, make, content):
     path = tmp_path / "settings.conf"
     path.write_bytes(content)
-    with pytest.raises(ConfigError, match=r"settings\.conf is a file that holds something else: give another path"):
+    with pytest.raises(
+        ConfigError,
+        match=r"settings\.conf is a file that holds something else: give another path",
+    ):
         make(path)
     assert path.read_bytes() == content

@@ -42,7 +42,9 @@ def test_counts_stay_right_after_a_compaction(numbers):
     assert {window.report["counted_by"] for _, window in windows} == {"estimate"}
     assert all(window.sizing.spans for _, window in windows)
     assert fmean(chat.error(window) for chat, window in windows) < 0.02
-    assert fmean(chat.error(w) for chat, w in windows) < fmean(chat.plain_error(w) for chat, w in windows)
+    assert fmean(chat.error(w) for chat, w in windows) < fmean(
+        chat.plain_error(w) for chat, w in windows
+    )
     assert fmean(chat.error(chat.talk(2)[1]) for chat in chats) < 0.01
 
 
@@ -74,14 +76,23 @@ def test_answers_without_usage_keep_the_anchor():
     chat = Chat()
     chat.talk(5)
     counts = chat.state["context_counts"]
-    silent = [chat.ask() for _ in range(4) if chat.answer(chat.ask(), None).counts["anchor"] == counts["anchor"]]
+    silent = [
+        chat.ask()
+        for _ in range(4)
+        if chat.answer(chat.ask(), None).counts["anchor"] == counts["anchor"]
+    ]
     assert [window.report["counted_by"] for window in silent] == ["usage"] * 4
     assert max(map(chat.error, silent)) < 0.02
 
 
 def without_doubt(counts):
     """What is known about sizes but a report that was not believed."""
-    return {**counts, "sizes": {name: {**sizes, "doubted": None} for name, sizes in counts["sizes"].items()}}
+    return {
+        **counts,
+        "sizes": {
+            name: {**sizes, "doubted": None} for name, sizes in counts["sizes"].items()
+        },
+    }
 
 
 @pytest.mark.parametrize("tokens", [0, -7, True, 900.5, "900", 10**9, 5])
@@ -96,11 +107,18 @@ def test_a_size_that_cannot_be_is_ignored(tokens):
 
 
 def test_a_fallback_is_learned_under_its_own_name():
-    chat, own, other = Chat(model=model("one")), Provider(300, 0, 0.1), Provider(900, 0, -0.1)
+    chat, own, other = (
+        Chat(model=model("one")),
+        Provider(300, 0, 0.1),
+        Provider(900, 0, -0.1),
+    )
     for turn in range(24):
         chat.provider = (own, other)[turn % 2]
         assert chat.answer(chat.ask(), by=("one", "two")[turn % 2]).ignored == ""
-    offsets = {name: sizes["offset"] for name, sizes in chat.state["context_counts"]["sizes"].items()}
+    offsets = {
+        name: sizes["offset"]
+        for name, sizes in chat.state["context_counts"]["sizes"].items()
+    }
     assert offsets.keys() == {"one", "two"}
     # They never answer twice in a row, so that no text is counted on its own: what differs is in the offsets.
     regions = chat.ask().estimates
@@ -137,7 +155,11 @@ def test_an_edited_history_is_counted_no_worse_than_plain(edit):
     """Spans that moved are dropped; those that were edited in place keep their share."""
     chat = Chat()
     chat.talk(12)
-    at = next(i for i, message in enumerate(chat.messages) if i > 8 and isinstance(message, HumanMessage))
+    at = next(
+        i
+        for i, message in enumerate(chat.messages)
+        if i > 8 and isinstance(message, HumanMessage)
+    )
     asked = chat.messages[at]
     if edit == "remove":
         del chat.messages[at - 1 : at + 1]
@@ -146,7 +168,9 @@ def test_an_edited_history_is_counted_no_worse_than_plain(edit):
     else:
         factor = {"grow": 3, "shrink": 0, "repeat": 1}[edit]
         text = " ".join([str(asked.content)] * factor) or "gone"
-        copied = asked.model_copy(update={"content": text, "id": asked.id if edit != "repeat" else "copy"})
+        copied = asked.model_copy(
+            update={"content": text, "id": asked.id if edit != "repeat" else "copy"}
+        )
         chat.messages[at : at + (edit != "repeat")] = [copied]
     window = chat.ask()
     assert chat.error(window) < 0.02 < chat.plain_error(window)
@@ -157,13 +181,21 @@ def test_other_tools_keep_the_ratio():
     chat.talk(10)
     known, other = chat.ask().sizing, chat.measure(tools=TOOLS[:1]).sizing
     assert known.ratio > 1.05
-    assert (other.ratio, other.spans, other.offset, other.reports) == (known.ratio, known.spans, 0.0, 0)
+    assert (other.ratio, other.spans, other.offset, other.reports) == (
+        known.ratio,
+        known.spans,
+        0.0,
+        0,
+    )
 
 
 def test_the_state_stays_small():
     chat = Chat(window=6000)
     for number in range(500):
-        chat.tools, chat.model = TOOLS[: number // 40 % 5], model(f"model-{number // 50}", 6000)
+        chat.tools, chat.model = (
+            TOOLS[: number // 40 % 5],
+            model(f"model-{number // 50}", 6000),
+        )
         chat.answer(chat.ask())
         assert len(json.dumps(chat.state["context_counts"])) < 6000
     assert chat.state["context_guard"]["compactions"] > 20
@@ -176,12 +208,19 @@ def test_upper_bounds_hold_and_the_interval_narrows():
     held, widths = [], []
     for seed in range(25):
         rng = random.Random(seed)  # noqa: S311  # repeatable
-        provider = Provider(rng.gauss(0, 200), 0, rng.gauss(0, doubt.ratio_sd), noise=doubt.noise_share)
+        provider = Provider(
+            rng.gauss(0, 200), 0, rng.gauss(0, doubt.ratio_sd), noise=doubt.noise_share
+        )
         chat = Chat(provider, seed=seed)
         windows = (*chat.talk(), chat.compacted())
         held.append([window.upper_tokens >= chat.true(window) for window in windows])
         views = windows
-        widths.append([(view.upper_tokens - view.lower_tokens) / view.total_tokens for view in views])
+        widths.append(
+            [
+                (view.upper_tokens - view.lower_tokens) / view.total_tokens
+                for view in views
+            ]
+        )
     assert fmean(fmean(run) for run in held) >= 0.93
     first, tenth, compacted = (fmean(run[at] for run in widths) for at in (0, 10, 20))
     assert tenth < 0.02 < compacted < first / 2
@@ -206,7 +245,9 @@ def test_the_size_of_a_refused_request_is_believed_over_an_anchor(words):
     assert chat.uncut(window, stated).total_tokens == pytest.approx(stated, rel=0.05)
 
 
-@pytest.mark.parametrize("sizes", [{}, {"limit": 9000}, {"limit": 3000, "actual": 9000}])
+@pytest.mark.parametrize(
+    "sizes", [{}, {"limit": 9000}, {"limit": 3000, "actual": 9000}]
+)
 def test_every_refusal_makes_the_request_smaller(sizes):
     chat = Chat()
     chat.talk(15)
@@ -237,7 +278,10 @@ def test_one_call_that_is_reported_several_times_over_is_not_believed(before, fa
     chat, honest = Chat(), Chat()
     chat.talk(before)
     honest.talk(before + 1)
-    assert "far from our count" in chat.answer(chat.ask(), round(factor * chat.true(chat.ask()))).ignored
+    assert (
+        "far from our count"
+        in chat.answer(chat.ask(), round(factor * chat.true(chat.ask()))).ignored
+    )
     chat.messages[-1].usage_metadata = None
     assert chat.error(chat.ask()) < 0.035
     chat.talk(2)
@@ -264,7 +308,9 @@ def test_sums_over_several_calls_are_not_believed(kind, is_handed, words):
         chat.answer(window, SUMS[kind](sizes, rng))
         if not is_handed:
             chat.state = {}
-        assert not turn or chat.error(chat.ask(words)) < 0.35  # the first one may have a hidden prompt
+        assert (
+            not turn or chat.error(chat.ask(words)) < 0.35
+        )  # the first one may have a hidden prompt
     assert chat.state.get("context_guard", {}).get("compactions", 0) == 0
 
 
@@ -277,7 +323,13 @@ def test_a_size_above_the_limit_is_not_that_of_an_answered_request():
 
 def test_a_hidden_prompt_is_believed_when_it_is_told_again():
     chat = Chat(Provider(20_000, 0, 0), window=40_000)
-    assert [bool(chat.answer(chat.ask()).ignored) for _ in range(5)] == [True, False, False, False, False]
+    assert [bool(chat.answer(chat.ask()).ignored) for _ in range(5)] == [
+        True,
+        False,
+        False,
+        False,
+        False,
+    ]
     assert chat.error(chat.ask()) < 0.01
     chat.state = {}
     assert chat.error(chat.ask()) < 0.01
@@ -304,12 +356,16 @@ def test_reports_far_above_our_count_are_believed_when_they_agree(reported, igno
         window = chat.ask(60)
         grown = window.estimates.total_tokens - first
         lessons.append(chat.answer(window, reported + grown))
-    assert [bool(lesson.ignored) for lesson in lessons] == [True] * ignored + [False] * (12 - ignored)
+    assert [bool(lesson.ignored) for lesson in lessons] == [True] * ignored + [
+        False
+    ] * (12 - ignored)
     grown = chat.ask(60).estimates.total_tokens - first
     assert chat.ask(60).total_tokens == pytest.approx(reported + grown, rel=0.05)
 
 
-@pytest.mark.parametrize("server", ["cuts", "sums up", "counts what no cache holds", "takes turns"])
+@pytest.mark.parametrize(
+    "server", ["cuts", "sums up", "counts what no cache holds", "takes turns"]
+)
 def test_reports_that_do_not_follow_the_conversation_are_never_believed(server):
     chat, total = Chat(window=2_000_000), 0
     chat.add(HumanMessage(""), 40_000)
@@ -317,7 +373,12 @@ def test_reports_that_do_not_follow_the_conversation_are_never_believed(server):
         window = chat.ask(1_500)
         plain = window.estimates.total_tokens
         total += 20 * plain
-        said = {"cuts": 4_096, "sums up": total, "counts what no cache holds": 1_900, "takes turns": 5_000 + 150 * turn}
+        said = {
+            "cuts": 4_096,
+            "sums up": total,
+            "counts what no cache holds": 1_900,
+            "takes turns": 5_000 + 150 * turn,
+        }
         by = f"model-{'ab'[turn % 2]}" if server == "takes turns" else ""
         assert chat.answer(window, said[server], by=by).ignored
     assert chat.ask(60).total_tokens >= plain
@@ -326,7 +387,13 @@ def test_reports_that_do_not_follow_the_conversation_are_never_believed(server):
 def test_an_honest_report_ends_a_row_of_others():
     chat = Chat()
     chat.talk(3)
-    assert [bool(chat.say(factor).ignored) for factor in (0.1, 0.1, 1, 0.1, 0.1)] == [True, True, False, True, True]
+    assert [bool(chat.say(factor).ignored) for factor in (0.1, 0.1, 1, 0.1, 0.1)] == [
+        True,
+        True,
+        False,
+        True,
+        True,
+    ]
     assert chat.error(chat.ask()) < 0.05
 
 
@@ -347,7 +414,10 @@ def test_a_ratio_from_other_tools_does_not_refuse():
     chat.messages = [HumanMessage("a question " * 900, id="again")]
     windows = [chat.measure(tools=tools) for tools in (TOOLS, TOOLS[:2])]
     lower = [window.least_tokens for window in windows]
-    plain = [chat.measure(tools=tools, session={}).lower_tokens for tools in (TOOLS, TOOLS[:2])]
+    plain = [
+        chat.measure(tools=tools, session={}).lower_tokens
+        for tools in (TOOLS, TOOLS[:2])
+    ]
     assert lower[0] <= plain[0]
     assert lower[1] <= plain[1]
 
@@ -376,16 +446,24 @@ class CuttingModel(BaseChatModel):
         self.sent.append(TokenEstimator()(messages))
         size = self.sent[-1] if self.sent[-1] <= self.window else self.kept
         usage = {"input_tokens": size, "output_tokens": 4, "total_tokens": size + 4}
-        answer = AIMessage("Noted.", usage_metadata=usage, response_metadata={"model_name": "local"})
+        answer = AIMessage(
+            "Noted.", usage_metadata=usage, response_metadata={"model_name": "local"}
+        )
         return ChatResult(generations=[ChatGeneration(message=answer)])
 
 
 @pytest.mark.parametrize("kept", [5_000, 6_500], ids=["61 %", "79 %"])
 def test_a_server_that_keeps_up_to_four_fifths_of_a_longer_request_is_noticed(kept):
     """A size below that of the request that it extends is not believed at once: each next one would look right then."""
-    model = CuttingModel(kept=kept, sent=[], profile={"max_input_tokens": 32_768, "max_output_tokens": 1_024})
+    model = CuttingModel(
+        kept=kept,
+        sent=[],
+        profile={"max_input_tokens": 32_768, "max_output_tokens": 1_024},
+    )
     agent = create_context_agent(model, [], checkpointer=InMemorySaver())
     for turn in range(25):
         text = f"Crate {turn}: " + "it holds ripe pears from the valley farm. " * 80
-        agent.invoke({"messages": [("user", text)]}, {"configurable": {"thread_id": "1"}})
+        agent.invoke(
+            {"messages": [("user", text)]}, {"configurable": {"thread_id": "1"}}
+        )
     assert sum(size > model.window for size in model.sent) <= 4

@@ -30,7 +30,12 @@ from langchain_ctxwin.middleware import ContextWindowMiddleware
 from support.fakes import ScriptedChatModel
 
 TOKENS = st.integers(1, 2_000_000)
-FIELDS = ("context_window", "max_input_tokens", "max_output_tokens", "requested_output_tokens")
+FIELDS = (
+    "context_window",
+    "max_input_tokens",
+    "max_output_tokens",
+    "requested_output_tokens",
+)
 
 
 class Configured(GenericFakeChatModel):
@@ -56,41 +61,82 @@ def profile(window, output=None):
 @pytest.mark.parametrize("name", FIELDS)
 @pytest.mark.parametrize("value", [0, -1, True, 8192.5, "8192", float("nan")])
 def test_a_limit_that_is_no_positive_whole_number_is_refused(name, value):
-    with pytest.raises(ConfigError, match=f"{name}={value!r}: give a whole number of tokens, at least 1"):
+    with pytest.raises(
+        ConfigError,
+        match=f"{name}={value!r}: give a whole number of tokens, at least 1",
+    ):
         ModelLimits(**{name: value})
 
 
 @pytest.mark.parametrize(
     ("read", "error", "message"),
     [
-        (lambda: ModelLimits(100, 101), ConfigError, "max_input_tokens=101 is more than context_window=100"),
-        (lambda: ModelLimits(100, None, 101), ConfigError, "max_output_tokens=101 is more than context_window=100"),
+        (
+            lambda: ModelLimits(100, 101),
+            ConfigError,
+            "max_input_tokens=101 is more than context_window=100",
+        ),
+        (
+            lambda: ModelLimits(100, None, 101),
+            ConfigError,
+            "max_output_tokens=101 is more than context_window=100",
+        ),
         (
             lambda: ModelLimits(None, None, 4096, 6000),
             ConfigError,
             "requested_output_tokens=6,000 is more than max_output_tokens=4,096",
         ),
-        (lambda: ModelLimits(4096, None, None, 4096), ConfigError, "leaves no input in context_window=4,096"),
-        (lambda: ModelLimits(4096).input_limit(4096), ConfigError, "output reserve 4,096 leaves no input in .* lower"),
+        (
+            lambda: ModelLimits(4096, None, None, 4096),
+            ConfigError,
+            "leaves no input in context_window=4,096",
+        ),
+        (
+            lambda: ModelLimits(4096).input_limit(4096),
+            ConfigError,
+            "output reserve 4,096 leaves no input in .* lower",
+        ),
         *(
-            (lambda odd=odd: ModelLimits(4096).input_limit(odd), ConfigError, "reserve=")
+            (
+                lambda odd=odd: ModelLimits(4096).input_limit(odd),
+                ConfigError,
+                "reserve=",
+            )
             for odd in (-1, 1.5, None, True)
         ),
-        (lambda: ModelLimits(4096).output_reserve(-1), ConfigError, "output_reserve=-1"),
-        (lambda: ModelLimits(None, None, 9).input_limit(0), UnknownModelError, r"pass limits=ModelLimits\(context_win"),
+        (
+            lambda: ModelLimits(4096).output_reserve(-1),
+            ConfigError,
+            "output_reserve=-1",
+        ),
+        (
+            lambda: ModelLimits(None, None, 9).input_limit(0),
+            UnknownModelError,
+            r"pass limits=ModelLimits\(context_win",
+        ),
         (lambda: ModelLimits().guessed(), UnknownModelError, "cannot be guessed"),
     ],
 )
-def test_limits_that_cannot_be_say_which_values_contradict_and_what_to_change(read, error, message):
+def test_limits_that_cannot_be_say_which_values_contradict_and_what_to_change(
+    read, error, message
+):
     with pytest.raises(error, match=message):
         read()
 
 
-@given(window=st.none() | TOKENS, largest_input=st.none() | TOKENS, reserve=st.integers(0, 2_000_000))
+@given(
+    window=st.none() | TOKENS,
+    largest_input=st.none() | TOKENS,
+    reserve=st.integers(0, 2_000_000),
+)
 @example(400, 272, 64)
 def test_the_input_limit_is_the_smallest_that_is_known(window, largest_input, reserve):
     """A declared input limit binds beside the window less the reserve, whichever is smaller."""
-    known = [tokens for tokens in (largest_input, window and window - reserve) if tokens is not None]
+    known = [
+        tokens
+        for tokens in (largest_input, window and window - reserve)
+        if tokens is not None
+    ]
     if known and min(known) > 0 and (largest_input or 0) <= (window or largest_input):
         assert ModelLimits(window, largest_input).input_limit(reserve) == min(known)
         return
@@ -112,12 +158,16 @@ def test_the_input_limit_is_the_smallest_that_is_known(window, largest_input, re
         (ModelLimits(), None, 0),
     ],
 )
-def test_the_output_reserve_takes_the_first_rule_that_applies(limits, configured, reserve):
+def test_the_output_reserve_takes_the_first_rule_that_applies(
+    limits, configured, reserve
+):
     assert limits.output_reserve(configured) == reserve
 
 
 def test_a_guess_is_flagged_and_made_only_where_the_window_is_unknown():
-    assert ModelLimits(max_output_tokens=2048).guessed() == ModelLimits(8192, None, 2048, source="guess")
+    assert ModelLimits(max_output_tokens=2048).guessed() == ModelLimits(
+        8192, None, 2048, source="guess"
+    )
     assert ModelLimits(4096, None, 2048).guessed() == ModelLimits(4096, None, 2048)
 
 
@@ -132,7 +182,9 @@ def test_the_default_reserve_always_leaves_room_for_input(limits):
 
 
 def gemini(**settings):
-    return ChatGoogleGenerativeAI(google_api_key="x", model="gemini-2.5-flash", **settings)
+    return ChatGoogleGenerativeAI(
+        google_api_key="x", model="gemini-2.5-flash", **settings
+    )
 
 
 def openai(name="gpt-4o", **settings):
@@ -149,23 +201,39 @@ class Facts:
 SERVED = ModelLimits(4096, None, 1024, source="server")
 CHAIN = (
     ChatPromptTemplate.from_messages([("user", "{q}")])
-    | model(profile(8192, 1024)).bind(stop=["x"], max_tokens=256).with_config(tags=["a"])
+    | model(profile(8192, 1024))
+    .bind(stop=["x"], max_tokens=256)
+    .with_config(tags=["a"])
     | StrOutputParser()
 )
 FALLBACKS = model(profile(128_000, 4096), max_tokens=100).with_fallbacks(
     [model(profile(8192, 8000), max_tokens=200), RunnableLambda(str)]
 )
-FIELD = model(profile(8192), max_tokens=64).configurable_fields(max_tokens=ConfigurableField(id="n"))
-MIXED = model(limits=ModelLimits(None, 100_000, source="server")).with_fallbacks([model(profile(8192))])
+FIELD = model(profile(8192), max_tokens=64).configurable_fields(
+    max_tokens=ConfigurableField(id="n")
+)
+MIXED = model(limits=ModelLimits(None, 100_000, source="server")).with_fallbacks(
+    [model(profile(8192))]
+)
 
 
 @pytest.mark.parametrize(
     ("source", "stated", "name"),
     [
         pytest.param(gemini(), (1_048_576, None, 65_536), "profile", id="gemini"),
-        pytest.param(gemini(max_output_tokens=1024), (1_048_576, None, 65_536, 1024), "profile", id="gemini, set"),
+        pytest.param(
+            gemini(max_output_tokens=1024),
+            (1_048_576, None, 65_536, 1024),
+            "profile",
+            id="gemini, set",
+        ),
         pytest.param(openai(), (128_000, None, 16_384), "profile", id="openai"),
-        pytest.param(openai(max_tokens=500), (128_000, None, 16_384, 500), "profile", id="openai, set"),
+        pytest.param(
+            openai(max_tokens=500),
+            (128_000, None, 16_384, 500),
+            "profile",
+            id="openai, set",
+        ),
         pytest.param(
             openai(max_tokens=500).bind_tools([]).bind(max_tokens=700),
             (128_000, None, 16_384, 700),
@@ -173,34 +241,110 @@ MIXED = model(limits=ModelLimits(None, 100_000, source="server")).with_fallbacks
             id="a binding wins",
         ),
         pytest.param(
-            openai().bind(max_completion_tokens=600).with_retry(), (128_000, None, 16_384, 600), "profile", id="retry"
+            openai().bind(max_completion_tokens=600).with_retry(),
+            (128_000, None, 16_384, 600),
+            "profile",
+            id="retry",
         ),
-        pytest.param(openai("my-local-model", base_url="http://127.0.0.1:1/v1"), (), "unknown", id="no profile"),
+        pytest.param(
+            openai("my-local-model", base_url="http://127.0.0.1:1/v1"),
+            (),
+            "unknown",
+            id="no profile",
+        ),
         pytest.param(SERVED, (4096, None, 1024), "server", id="limits themselves"),
-        pytest.param(model(profile(999), limits=SERVED), (4096, None, 1024), "server", id="limits before profile"),
-        pytest.param(model(limits=SERVED).bind(max_tokens=100), (4096, None, 1024, 100), "server", id="limits, bound"),
+        pytest.param(
+            model(profile(999), limits=SERVED),
+            (4096, None, 1024),
+            "server",
+            id="limits before profile",
+        ),
+        pytest.param(
+            model(limits=SERVED).bind(max_tokens=100),
+            (4096, None, 1024, 100),
+            "server",
+            id="limits, bound",
+        ),
         pytest.param(Facts(), (4096, None, 1024), "explicit", id="limits of no model"),
-        pytest.param(CHAIN, (8192, None, 1024, 256), "profile", id="prompt, binding, configuration and parser"),
-        pytest.param(FALLBACKS, (8192, None, 4096, 200), "profile", id="the smallest of fallbacks, field by field"),
-        pytest.param(FALLBACKS.bind(max_tokens=300), (8192, None, 4096, 300), "profile", id="fallbacks, bound"),
-        pytest.param(FIELD, (8192, None, None, 64), "profile", id="a configurable field"),
-        pytest.param(MIXED, (8192,), "server+profile", id="an input limit larger than another's window"),
-        pytest.param(model(profile(8192)).bind(model="large"), (), "unknown", id="another model's name bound"),
-        pytest.param(model(profile(8192)).bind(model="models/small"), (8192,), "profile", id="its own name bound"),
+        pytest.param(
+            CHAIN,
+            (8192, None, 1024, 256),
+            "profile",
+            id="prompt, binding, configuration and parser",
+        ),
+        pytest.param(
+            FALLBACKS,
+            (8192, None, 4096, 200),
+            "profile",
+            id="the smallest of fallbacks, field by field",
+        ),
+        pytest.param(
+            FALLBACKS.bind(max_tokens=300),
+            (8192, None, 4096, 300),
+            "profile",
+            id="fallbacks, bound",
+        ),
+        pytest.param(
+            FIELD, (8192, None, None, 64), "profile", id="a configurable field"
+        ),
+        pytest.param(
+            MIXED,
+            (8192,),
+            "server+profile",
+            id="an input limit larger than another's window",
+        ),
+        pytest.param(
+            model(profile(8192)).bind(model="large"),
+            (),
+            "unknown",
+            id="another model's name bound",
+        ),
+        pytest.param(
+            model(profile(8192)).bind(model="models/small"),
+            (8192,),
+            "profile",
+            id="its own name bound",
+        ),
         pytest.param(model({}), (), "unknown", id="an empty profile"),
         pytest.param(model(profile(0, -5)), (), "unknown", id="no positive numbers"),
         pytest.param(model(profile("8192")), (), "unknown", id="a text"),
-        pytest.param(model(profile(8192.0, 1024.0)), (8192, None, 1024), "profile", id="integral floats"),
-        pytest.param(model(profile(8192, 65_536)), (8192,), "profile", id="output over the window"),
-        pytest.param(model(profile(None, 1024)), (None, None, 1024), "unknown", id="output alone"),
         pytest.param(
-            model(profile(8192, 1024), max_tokens=2000), (8192, None, None, 2000), "profile", id="stale table"
+            model(profile(8192.0, 1024.0)),
+            (8192, None, 1024),
+            "profile",
+            id="integral floats",
         ),
-        pytest.param(model(profile(8192, 1024), max_tokens=9000), (8192, None, 1024), "profile", id="output too long"),
-        *(pytest.param(thing, (), "unknown", id=repr(thing)) for thing in (None, "gpt-4o", {}, str)),
+        pytest.param(
+            model(profile(8192, 65_536)),
+            (8192,),
+            "profile",
+            id="output over the window",
+        ),
+        pytest.param(
+            model(profile(None, 1024)), (None, None, 1024), "unknown", id="output alone"
+        ),
+        pytest.param(
+            model(profile(8192, 1024), max_tokens=2000),
+            (8192, None, None, 2000),
+            "profile",
+            id="stale table",
+        ),
+        pytest.param(
+            model(profile(8192, 1024), max_tokens=9000),
+            (8192, None, 1024),
+            "profile",
+            id="output too long",
+        ),
+        *(
+            pytest.param(thing, (), "unknown", id=repr(thing))
+            for thing in (None, "gpt-4o", {}, str)
+        ),
         pytest.param(8192, (8192,), "explicit", id="a number"),
         pytest.param(
-            {"max_input_tokens": 8192, "max_output_tokens": 1024}, (8192, None, 1024), "profile", id="a profile"
+            {"max_input_tokens": 8192, "max_output_tokens": 1024},
+            (8192, None, 1024),
+            "profile",
+            id="a profile",
         ),
     ],
 )
@@ -211,7 +355,10 @@ def test_limits_are_read_from_what_states_them(source, stated, name):
 
 @pytest.mark.parametrize("value", [None, -1, -2, 0, True, "many"])
 def test_an_unset_output_length_is_not_a_request(value):
-    assert ModelLimits.of(model(profile(8192), num_predict=value)).requested_output_tokens is None
+    assert (
+        ModelLimits.of(model(profile(8192), num_predict=value)).requested_output_tokens
+        is None
+    )
 
 
 def test_configurable_models_count_with_their_alternatives():
@@ -221,7 +368,9 @@ def test_configurable_models_count_with_their_alternatives():
         pytest.fail("a factory was called")
 
     chosen = ConfigurableField(id="model")
-    alternatives = model(profile(8192)).configurable_alternatives(chosen, small=model(profile(2048)), late=build)
+    alternatives = model(profile(8192)).configurable_alternatives(
+        chosen, small=model(profile(2048)), late=build
+    )
     assert ModelLimits.of(alternatives) == ModelLimits(2048, source="profile")
 
 
@@ -259,12 +408,23 @@ FULL = ModelInfo(
 
 
 def test_a_model_info_states_limits_with_the_source_that_stated_them():
-    assert FULL.limits == ModelLimits.of(FULL) == ModelLimits(8192, 7000, 1024, source="catalog")
-    info = ModelInfo(name="m", max_input_tokens=10, provenance={"max_input_tokens": "api"})
+    assert (
+        FULL.limits
+        == ModelLimits.of(FULL)
+        == ModelLimits(8192, 7000, 1024, source="catalog")
+    )
+    info = ModelInfo(
+        name="m", max_input_tokens=10, provenance={"max_input_tokens": "api"}
+    )
     assert info.limits == ModelLimits(max_input_tokens=10, source="api")
     assert ModelInfo(name="m", context_window=10).limits == ModelLimits(10)
     bare = ModelInfo(name="m")
-    assert (bare.limits.known, bare.input_price, bare.capabilities, bare.conflicts) == (False, None, frozenset(), {})
+    assert (bare.limits.known, bare.input_price, bare.capabilities, bare.conflicts) == (
+        False,
+        None,
+        frozenset(),
+        {},
+    )
     assert len({FULL, pickle.loads(pickle.dumps(FULL))}) == 1  # noqa: S301  # our own bytes
 
 
@@ -273,9 +433,15 @@ def test_a_model_info_states_limits_with_the_source_that_stated_them():
     [
         ({"context_window": 0}, "m: context_window=0: give a whole number"),
         ({"max_output_tokens": -1}, "m: max_output_tokens=-1"),
-        ({"context_window": 10, "max_input_tokens": 11}, "m: max_input_tokens=11 is more than context_window=10"),
+        (
+            {"context_window": 10, "max_input_tokens": 11},
+            "m: max_input_tokens=11 is more than context_window=10",
+        ),
         ({"input_price": Decimal(-1)}, "m: input_price="),
-        ({"output_price": 0.4}, r"m: output_price=0\.4: give USD per million tokens as a Decimal"),
+        (
+            {"output_price": 0.4},
+            r"m: output_price=0\.4: give USD per million tokens as a Decimal",
+        ),
         ({"cache_read_price": Decimal("NaN")}, "m: cache_read_price="),
         ({"name": ""}, "give the model's name"),
     ],
@@ -294,7 +460,9 @@ class Listing:
     def lookup(self, named):
         if getattr(named, "name", None) == "other" or not self.window:
             raise UnknownModelError("no such model")
-        return ModelInfo(name="small", context_window=self.window, max_output_tokens=100)
+        return ModelInfo(
+            name="small", context_window=self.window, max_output_tokens=100
+        )
 
     def recall(self, name):
         return self.learned.get(name, {})
@@ -310,7 +478,9 @@ def agent_limit(agent, thread):
 
 
 WAYS = {
-    "what was looked up": lambda registry: ContextEngine(registry.lookup("small"), learned=registry),
+    "what was looked up": lambda registry: ContextEngine(
+        registry.lookup("small"), learned=registry
+    ),
     "the registry": ContextEngine,
 }
 
@@ -322,12 +492,16 @@ def test_a_window_that_a_registry_finds_later_holds_for_the_next_request(way):
     engine, windows = WAYS[way](registry), []
     for registry.window in (16_000, 5_000, 9_000, 0):
         model = model_of(5_000) if way == "the registry" else None
-        windows.append(engine.measure([HumanMessage("hi")], model=model).report["context_window"])
+        windows.append(
+            engine.measure([HumanMessage("hi")], model=model).report["context_window"]
+        )
     known = [16_000, 5_000, 9_000]
     assert windows == [*known, 16_000 if way == "what was looked up" else 5_000]
 
 
-@pytest.mark.parametrize("adapter", ["nodes", "ready", "middleware", "engine in middleware"])
+@pytest.mark.parametrize(
+    "adapter", ["nodes", "ready", "middleware", "engine in middleware"]
+)
 def test_a_registry_as_limits_is_asked_with_each_request_of_an_agent(adapter):
     registry, chat = Listing(16_000), ScriptedChatModel(model_name="small")
     if adapter == "nodes":
@@ -335,11 +509,22 @@ def test_a_registry_as_limits_is_asked_with_each_request_of_an_agent(adapter):
         state = {"messages": [HumanMessage("hi", id="1")]}
         limit = lambda _: nodes.measure(state).report["context_window"]  # noqa: E731
     else:
-        options = {"limits": registry} if adapter == "middleware" else {"engine": ContextEngine(registry)}
+        options = (
+            {"limits": registry}
+            if adapter == "middleware"
+            else {"engine": ContextEngine(registry)}
+        )
         agent = (
-            create_context_agent(chat, [], limits=registry, checkpointer=InMemorySaver())
+            create_context_agent(
+                chat, [], limits=registry, checkpointer=InMemorySaver()
+            )
             if adapter == "ready"
-            else create_agent(chat, [], middleware=[ContextWindowMiddleware(**options)], checkpointer=InMemorySaver())
+            else create_agent(
+                chat,
+                [],
+                middleware=[ContextWindowMiddleware(**options)],
+                checkpointer=InMemorySaver(),
+            )
         )
         limit = lambda thread: agent_limit(agent, thread)  # noqa: E731
     assert limit("1") == 16_000
@@ -348,7 +533,11 @@ def test_a_registry_as_limits_is_asked_with_each_request_of_an_agent(adapter):
 
 
 def test_a_registry_keeps_the_output_that_a_model_asks_for():
-    limits = ContextEngine(Listing(8_000)).measure([HumanMessage("hi")], model=model(max_tokens=50)).limits
+    limits = (
+        ContextEngine(Listing(8_000))
+        .measure([HumanMessage("hi")], model=model(max_tokens=50))
+        .limits
+    )
     assert limits == ModelLimits(8_000, None, 100, 50)
 
 

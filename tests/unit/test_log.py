@@ -45,8 +45,16 @@ def _plain_structlog():
 
 def compact():
     """Run a step that logs a compaction."""
-    nodes = ContextNodes(ContextEngine(ModelLimits(context_window=600), config=ContextConfig(output_reserve=0)))
-    talk = [m for n in range(9) for m in (HumanMessage(f"Tell {n} {'word ' * 60}"), AIMessage("So."))]
+    nodes = ContextNodes(
+        ContextEngine(
+            ModelLimits(context_window=600), config=ContextConfig(output_reserve=0)
+        )
+    )
+    talk = [
+        m
+        for n in range(9)
+        for m in (HumanMessage(f"Tell {n} {'word ' * 60}"), AIMessage("So."))
+    ]
     nodes.force_compress.invoke({"messages": [*talk, HumanMessage("And?")]})
 
 
@@ -55,11 +63,18 @@ def test_events_are_records_of_the_standard_library(caplog):
     with caplog.at_level(logging.INFO, "langchain_ctxwin"):
         compact()
         log.info("other.event", share="100 %")
-    record, other = (r for r in caplog.records if r.ctxwin["event"] in {"context.compacted", "other.event"})
+    record, other = (
+        r
+        for r in caplog.records
+        if r.ctxwin["event"] in {"context.compacted", "other.event"}
+    )
     assert record.name == "langchain_ctxwin"
     assert record.getMessage().startswith("context.compacted ")
     assert f"tokens_after={record.ctxwin['tokens_after']}" in record.getMessage()
-    assert (other.getMessage(), other.filename) == ("other.event share='100 %'", "test_log.py")
+    assert (other.getMessage(), other.filename) == (
+        "other.event share='100 %'",
+        "test_log.py",
+    )
 
 
 def fails(*_, **__):
@@ -94,15 +109,24 @@ EXPECTED = {
     "summary.not_read", "tool_result.not_stored", "results.damaged", "tools.embeddings_failed",
     "decompose.part_failed", "config.callback_failed",
 }  # fmt: skip
-LASTING = {"metrics.sink_failed"}  # of a failure that lasts only the class is ever written
+LASTING = {
+    "metrics.sink_failed"
+}  # of a failure that lasts only the class is ever written
 
 
 def all_fail(path):
     """Let everything that is given to this package fail, in a run that goes on."""
     for summarize in ("inline", "background"):
-        config = ContextConfig(output_reserve=0, summarize=summarize, trigger=0.5, prepare=0.3)
+        config = ContextConfig(
+            output_reserve=0, summarize=summarize, trigger=0.5, prepare=0.3
+        )
         jobs = SummaryJobs()
-        options = {"config": config, "summarizer": fails, "sinks": [FailingSink()], "jobs": jobs}
+        options = {
+            "config": config,
+            "summarizer": fails,
+            "sinks": [FailingSink()],
+            "jobs": jobs,
+        }
         agent = agent_on("nodes", model_of(900), **options)
         for _ in range(8):
             ask(agent, "word " * 60)
@@ -110,16 +134,22 @@ def all_fail(path):
     store = SummaryStore(FailingStore(), "thread")
     store.put("key", Written(text="x"))
     store.get("key")
-    ToolResultGuard(ToolResultConfig(max_tokens=100), store=FailingResults()).wrap([rows])[0].invoke({})
+    ToolResultGuard(ToolResultConfig(max_tokens=100), store=FailingResults()).wrap(
+        [rows]
+    )[0].invoke({})
     damaged = InMemoryStore()
     results = LangGraphResultStore(damaged)
     results.put("a/b", b"x", ttl_seconds=60)
     (item,) = damaged.search(())
-    damaged.put(item.namespace, item.key, {"result": SECRET, "expires_at_seconds": 1e12})
+    damaged.put(
+        item.namespace, item.key, {"result": SECRET, "expires_at_seconds": 1e12}
+    )
     results.get("a/b")
     tools = [rows.model_copy(update={"name": f"rows_{n}"}) for n in range(9)]
     ToolSelector(tools, 100, embeddings=FailingEmbeddings()).select("rows")
-    graph = create_map_reduce_graph(RunnableLambda(fails), limits=ModelLimits(1_600, requested_output_tokens=400))
+    graph = create_map_reduce_graph(
+        RunnableLambda(fails), limits=ModelLimits(1_600, requested_output_tokens=400)
+    )
     with suppress(ValueError):
         graph.invoke({"question": "What is said?", "documents": ["word " * 3_000]})
     path.write_text("keep = 0.3\n")
@@ -140,15 +170,23 @@ def test_no_text_of_an_error_is_written_at_level_warning_and_above(caplog, tmp_p
     assert all(record.exc_info is None for record in caplog.records)
 
 
-def test_a_setting_has_the_texts_of_errors_written_as_level_debug(caplog, monkeypatch, tmp_path):
+def test_a_setting_has_the_texts_of_errors_written_as_level_debug(
+    caplog, monkeypatch, tmp_path
+):
     """Beside the warning, with the same digest."""
     monkeypatch.setenv(TEXTS_VARIABLE, "1")
     with caplog.at_level(logging.DEBUG, "langchain_ctxwin"):
         all_fail(tmp_path / "settings.toml")
     quoting = [record for record in caplog.records if SECRET in record.getMessage()]
     assert {record.levelname for record in quoting} == {"DEBUG"}
-    assert {record.ctxwin["event"].removesuffix(".text") for record in quoting} >= EXPECTED - {"results.damaged"}
-    warned = {record.ctxwin.get("digest") for record in caplog.records if record.levelname == "WARNING"}
+    assert {
+        record.ctxwin["event"].removesuffix(".text") for record in quoting
+    } >= EXPECTED - {"results.damaged"}
+    warned = {
+        record.ctxwin.get("digest")
+        for record in caplog.records
+        if record.levelname == "WARNING"
+    }
     assert warned & {record.ctxwin["digest"] for record in quoting}
 
 
@@ -202,7 +240,9 @@ print(json.dumps("the answer"))
 
 def test_warnings_alone_are_written_to_stderr_by_default():
     """Nobody has to configure anything to hear them, and standard output may be the channel of a protocol."""
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True
+    )
     assert json.loads(done.stdout) == "the answer"
     assert done.stderr == "something.to_act_on\n"
 
@@ -210,6 +250,9 @@ def test_warnings_alone_are_written_to_stderr_by_default():
 def test_an_error_of_the_system_is_told_by_its_number_alone(caplog):
     """Its text may be anybody's."""
     with caplog.at_level(logging.DEBUG, "langchain_ctxwin"):
-        log_failure("store.failed", ConnectionRefusedError(errno.ECONNREFUSED, f"cannot send {SECRET}"))
+        log_failure(
+            "store.failed",
+            ConnectionRefusedError(errno.ECONNREFUSED, f"cannot send {SECRET}"),
+        )
     assert SECRET not in caplog.text
     assert "ConnectionRefusedError: Connection refused" in caplog.text

@@ -49,7 +49,10 @@ def looked(number, *more):
 
 
 def history_of(steps) -> list[AnyMessage]:
-    return [HumanMessage("Find it.", id="u"), *(message for n in range(steps) for message in looked(n))]
+    return [
+        HumanMessage("Find it.", id="u"),
+        *(message for n in range(steps) for message in looked(n)),
+    ]
 
 
 def images_in(messages):
@@ -61,15 +64,23 @@ def engine_of(limits=None, **settings):
     return ContextEngine(given, config=ContextConfig(output_reserve=0, **settings))
 
 
-@pytest.mark.parametrize("settings", [{"max_images": 10}, {"max_request_bytes": int(10 * SHOT_CHARS / BYTES_SHARE)}])
+@pytest.mark.parametrize(
+    "settings",
+    [{"max_images": 10}, {"max_request_bytes": int(10 * SHOT_CHARS / BYTES_SHARE)}],
+)
 def test_a_request_keeps_within_the_pictures_that_its_settings_state(settings):
     """The oldest are left out, each told by a line beside its text; the history keeps them all."""
     engine, history = engine_of(**settings), history_of(25)
     request = engine.build(engine.measure(history))
     results = [message for message in request if isinstance(message, ToolMessage)]
     assert 5 <= images_in(request) <= 10
-    assert [images_in([message]) for message in results] == sorted(images_in([message]) for message in results)
-    told = {"type": "text", "text": "[image left out; still in the history as message t0]"}
+    assert [images_in([message]) for message in results] == sorted(
+        images_in([message]) for message in results
+    )
+    told = {
+        "type": "text",
+        "text": "[image left out; still in the history as message t0]",
+    }
     assert results[0].content == [{"type": "text", "text": "page 0"}, told]
     assert images_in(history) == 25
 
@@ -80,26 +91,42 @@ def test_limits_of_a_model_may_say_how_many_pictures_and_bytes_it_takes():
     limits = ModelLimits(200_000, max_images=10, max_request_bytes=10**9)
     assert images_in(engine_of(limits).build(engine_of(limits).measure(history))) <= 10
     roomy = engine_of(limits, max_images=20)
-    assert roomy.build(roomy.measure(history)) == engine_of(limits).build(engine_of(limits).measure(history))
-    infos = [ModelInfo(name="a", context_window=200_000, max_images=10), ModelInfo(name="b", context_window=300_000)]
+    assert roomy.build(roomy.measure(history)) == engine_of(limits).build(
+        engine_of(limits).measure(history)
+    )
+    infos = [
+        ModelInfo(name="a", context_window=200_000, max_images=10),
+        ModelInfo(name="b", context_window=300_000),
+    ]
     assert infos[0].limits.max_images == 10
     assert RoutedChatModel(ModelRouter(infos)).limits.max_images == 10
     bound = ModelLimits.of(SimpleNamespace(limits=limits, max_tokens=100))
     assert (bound.max_images, bound.max_request_bytes) == (10, 10**9)
-    with pytest.raises(ConfigError, match="max_images=0: give a whole number of images, at least 1"):
+    with pytest.raises(
+        ConfigError, match="max_images=0: give a whole number of images, at least 1"
+    ):
         ModelLimits(8_192, max_images=0)
 
 
 def test_pictures_leave_in_batches_and_a_request_extends_the_one_before():
     engine = engine_of(max_images=10)
-    requests = [engine.build(engine.measure(history_of(steps))) for steps in range(1, 31)]
+    requests = [
+        engine.build(engine.measure(history_of(steps))) for steps in range(1, 31)
+    ]
     assert all(images_in(request) <= 10 for request in requests)
-    changed = [steps for steps, (one, two) in enumerate(pairwise(requests), 2) if two[: len(one)] != one]
+    changed = [
+        steps
+        for steps, (one, two) in enumerate(pairwise(requests), 2)
+        if two[: len(one)] != one
+    ]
     assert changed == [11, 16, 21, 26]
 
 
 def test_fewer_pictures_cost_fewer_tokens():
-    whole, less = (engine_of(**settings).measure(history_of(12)) for settings in ({}, {"max_images": 4}))
+    whole, less = (
+        engine_of(**settings).measure(history_of(12))
+        for settings in ({}, {"max_images": 4})
+    )
     assert less.total_tokens < whole.total_tokens / 2
 
 
@@ -114,9 +141,16 @@ def test_a_pinned_picture_stays():
 def test_what_a_provider_documents_is_kept_to_ahead_of_any_refusal():
     history = history_of(120)
     for window, most in ((200_000, 100), (1_000_000, 120)):
-        engine = engine_of(ModelInfo(name="m", provider="anthropic", context_window=window))
-        assert images_in(engine.build(engine.measure(history))) in range(most // 2, most + 1)
-    assert images_in(engine_of(ModelLimits(1_000_000)).build(engine_of().measure(history))) == 120
+        engine = engine_of(
+            ModelInfo(name="m", provider="anthropic", context_window=window)
+        )
+        assert images_in(engine.build(engine.measure(history))) in range(
+            most // 2, most + 1
+        )
+    assert (
+        images_in(engine_of(ModelLimits(1_000_000)).build(engine_of().measure(history)))
+        == 120
+    )
     assert provider_limits("nobody", 8_000) == MediaLimits()
 
 
@@ -133,7 +167,10 @@ class Api:
         looks = sum(isinstance(message, ToolMessage) for message in messages)
         turns = sum(isinstance(message, HumanMessage) for message in messages)
         if looks < 8 * turns:
-            return AIMessage("", tool_calls=[{"name": "look", "args": {}, "id": f"c{len(self.sent)}"}])
+            return AIMessage(
+                "",
+                tool_calls=[{"name": "look", "args": {}, "id": f"c{len(self.sent)}"}],
+            )
         return echo(messages, tools)
 
 
@@ -143,8 +180,12 @@ def look() -> list:
     return [picture()]
 
 
-BYTES = SdkError("Error code: 413 - {'error': {'type': 'request_too_large'}}", status_code=413)
-IMAGES = SdkError("Error code: 400 - Too much media: 0 document pages + 6 images > 5", status_code=400)
+BYTES = SdkError(
+    "Error code: 413 - {'error': {'type': 'request_too_large'}}", status_code=413
+)
+IMAGES = SdkError(
+    "Error code: 400 - Too much media: 0 document pages + 6 images > 5", status_code=400
+)
 
 
 @on_both
@@ -152,7 +193,11 @@ IMAGES = SdkError("Error code: 400 - Too much media: 0 document pages + 6 images
 def test_a_refusal_because_of_pictures_is_answered_with_fewer_of_them(adapter, refusal):
     """In the same turn; no later one is refused, no history leaves, and the newest picture is in each request."""
     api = Api(5, refusal)
-    agent = agent_on(adapter, ScriptedChatModel(policy=api, profile={"max_input_tokens": 100_000}), [look])
+    agent = agent_on(
+        adapter,
+        ScriptedChatModel(policy=api, profile={"max_input_tokens": 100_000}),
+        [look],
+    )
     for question in ("Which is it?", "And the next?"):
         assert ask(agent, question)["messages"][-1].text.startswith("seen ")
     assert [sent > 5 for sent in api.sent].count(True) == 1
@@ -165,7 +210,10 @@ def test_a_refusal_that_no_picture_explains_makes_the_request_smaller():
     window = engine.measure([HumanMessage("word " * 200, id=f"{n}") for n in range(50)])
     from_bytes = SdkError("", status_code=413)
     state = engine.recover(window, classify_overflow(from_bytes))
-    assert engine.measure(window.parts.messages, session=state).total_tokens < 0.8 * window.total_tokens
+    assert (
+        engine.measure(window.parts.messages, session=state).total_tokens
+        < 0.8 * window.total_tokens
+    )
 
 
 def test_stored_limits_that_are_none_are_dropped():
@@ -175,7 +223,11 @@ def test_stored_limits_that_are_none_are_dropped():
     assert window.session.faults
 
 
-SIZES = st.lists(st.builds(MediaSize, num_bytes=st.integers(0, 50), images=st.integers(0, 3)), min_size=1, max_size=30)
+SIZES = st.lists(
+    st.builds(MediaSize, num_bytes=st.integers(0, 50), images=st.integers(0, 3)),
+    min_size=1,
+    max_size=30,
+)
 MOST = st.none() | st.integers(1, 100)
 
 
@@ -201,13 +253,28 @@ def test_what_is_left_out_is_the_oldest_and_only_grows(sizes, limits):
     [
         (picture(400), MediaSize(num_bytes=400, images=1)),
         (
-            {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "QUJD" * 100}},
+            {
+                "type": "image_url",
+                "image_url": {"url": "data:image/png;base64," + "QUJD" * 100},
+            },
             MediaSize(num_bytes=422, images=1),
         ),
-        ({"type": "image_url", "image_url": {"url": "https://a.example/" + "x" * 400}}, MediaSize(images=1)),
-        ({"type": "image", "source": {"type": "base64", "data": "QUJD" * 100}}, MediaSize(num_bytes=400, images=1)),
+        (
+            {
+                "type": "image_url",
+                "image_url": {"url": "https://a.example/" + "x" * 400},
+            },
+            MediaSize(images=1),
+        ),
+        (
+            {"type": "image", "source": {"type": "base64", "data": "QUJD" * 100}},
+            MediaSize(num_bytes=400, images=1),
+        ),
         ({"type": "file", "base64": "QUJD" * 100}, MediaSize(num_bytes=400)),
-        ({"type": "tool_result", "tool_use_id": "c", "content": [picture(400)]}, MediaSize(num_bytes=400, images=1)),
+        (
+            {"type": "tool_result", "tool_use_id": "c", "content": [picture(400)]},
+            MediaSize(num_bytes=400, images=1),
+        ),
         ({"type": "text", "text": "x" * 400}, MediaSize()),
     ],
 )

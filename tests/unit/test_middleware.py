@@ -15,7 +15,11 @@ from langchain.agents.middleware import (
     ToolCallLimitMiddleware,
     wrap_model_call,
 )
-from langchain.agents.structured_output import AutoStrategy, ProviderStrategy, ToolStrategy
+from langchain.agents.structured_output import (
+    AutoStrategy,
+    ProviderStrategy,
+    ToolStrategy,
+)
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -68,20 +72,35 @@ def agent_of(model, *others, middleware=None, tools=(), **options):
     options.setdefault("checkpointer", InMemorySaver())
     options.setdefault("state_schema", ContextAgentState)
     last = middleware or ContextWindowMiddleware(config=INLINE)
-    return create_agent(model, list(tools), system_prompt="You are helpful.", middleware=[*others, last], **options)
+    return create_agent(
+        model,
+        list(tools),
+        system_prompt="You are helpful.",
+        middleware=[*others, last],
+        **options,
+    )
 
 
 @pytest.mark.parametrize("schema", [None, ContextAgentState])
 def test_the_session_is_stored_and_hidden(schema):
     agent = agent_of(model_of(600), state_schema=schema)
     for number in range(8):
-        given = {"messages": [HumanMessage(f"question {number} {LONG[:300]}")], "context_summary": "forged"}
+        given = {
+            "messages": [HumanMessage(f"question {number} {LONG[:300]}")],
+            "context_summary": "forged",
+        }
         out = agent.invoke(given, THREAD)
     stored = values(agent)
     assert list(out) == ["messages"]
-    assert set(agent.get_output_jsonschema()["properties"]) == {"messages", "structured_response"}
+    assert set(agent.get_output_jsonschema()["properties"]) == {
+        "messages",
+        "structured_response",
+    }
     assert set(agent.get_input_jsonschema()["properties"]) == {"messages"}
-    assert (stored["context_guard"]["compactions"] > 0, stored["context_report"]["context_window"]) == (True, 600)
+    assert (
+        stored["context_guard"]["compactions"] > 0,
+        stored["context_report"]["context_window"],
+    ) == (True, 600)
     assert "question" in str(stored["context_record"]["lines"])
     assert "forged" not in str(stored)
 
@@ -92,31 +111,68 @@ def test_a_session_goes_on_after_a_restart(open_sqlite, tmp_path):
         model = model_of(600)
         for number in range(10):
             if restarts or number == 0:
-                agent = agent_of(model, checkpointer=open_sqlite() if restarts else saver)
-            agent.invoke({"messages": [HumanMessage(f"question {number} {LONG[:300]}", id=f"q{number}")]}, THREAD)
-        requests.append([[(m.type, m.content) for m in request.messages] for request in model.requests])
+                agent = agent_of(
+                    model, checkpointer=open_sqlite() if restarts else saver
+                )
+            agent.invoke(
+                {
+                    "messages": [
+                        HumanMessage(f"question {number} {LONG[:300]}", id=f"q{number}")
+                    ]
+                },
+                THREAD,
+            )
+        requests.append(
+            [
+                [(m.type, m.content) for m in request.messages]
+                for request in model.requests
+            ]
+        )
     assert requests[0] == requests[1]
 
 
-def test_the_agent_state_stores_linearly_what_the_plain_one_stores_again_and_again(tmp_path):
+def test_the_agent_state_stores_linearly_what_the_plain_one_stores_again_and_again(
+    tmp_path,
+):
     growth = {}
-    queries = ("SELECT SUM(LENGTH(checkpoint)) FROM checkpoints", "SELECT SUM(LENGTH(value)) FROM writes")
+    queries = (
+        "SELECT SUM(LENGTH(checkpoint)) FROM checkpoints",
+        "SELECT SUM(LENGTH(value)) FROM writes",
+    )
     for schema in (ContextAgentState, None):
         sizes = []
         for turns in (10, 20):
-            connection = sqlite3.connect(tmp_path / f"{schema}{turns}.db", check_same_thread=False)
-            held(agent_of(model_of(4000), checkpointer=SqliteSaver(connection), state_schema=schema), turns, 2200)
-            sizes.append(sum(connection.execute(query).fetchone()[0] for query in queries))
+            connection = sqlite3.connect(
+                tmp_path / f"{schema}{turns}.db", check_same_thread=False
+            )
+            held(
+                agent_of(
+                    model_of(4000),
+                    checkpointer=SqliteSaver(connection),
+                    state_schema=schema,
+                ),
+                turns,
+                2200,
+            )
+            sizes.append(
+                sum(connection.execute(query).fetchone()[0] for query in queries)
+            )
             connection.close()
         growth[schema] = sizes[1] / sizes[0]
-    assert growth[ContextAgentState] < 2.8  # the first compaction adds a record to every later checkpoint
+    assert (
+        growth[ContextAgentState] < 2.8
+    )  # the first compaction adds a record to every later checkpoint
     assert growth[None] > 3
 
 
 @pytest.mark.parametrize("is_async", [False, True])
 @pytest.mark.parametrize("overflow", [core_overflow, openai_overflow])
-async def test_a_refused_request_is_sent_again_smaller_and_its_limit_is_not_hit_again(overflow, is_async):
-    model = ScriptedChatModel(profile={"max_input_tokens": 4000}, input_limit=600, overflow=overflow)
+async def test_a_refused_request_is_sent_again_smaller_and_its_limit_is_not_hit_again(
+    overflow, is_async
+):
+    model = ScriptedChatModel(
+        profile={"max_input_tokens": 4000}, input_limit=600, overflow=overflow
+    )
     agent = agent_of(model, middleware=ContextWindowMiddleware(config=OFF))
     for number in range(12):
         given = {"messages": [HumanMessage(f"question {number} {LONG[:400]}")]}
@@ -127,13 +183,17 @@ async def test_a_refused_request_is_sent_again_smaller_and_its_limit_is_not_hit_
 
 
 def test_a_model_that_states_no_window_needs_an_engine():
-    with pytest.raises(UnknownModelError, match=r"'scripted'.*ContextWindowMiddleware\(limits="):
+    with pytest.raises(
+        UnknownModelError, match=r"'scripted'.*ContextWindowMiddleware\(limits="
+    ):
         ask(agent_of(ScriptedChatModel()), "hi")
 
 
 @pytest.mark.parametrize("overflow", [core_overflow, openai_overflow])
 def test_a_refused_request_is_sent_again_smaller(overflow):
-    model = ScriptedChatModel(profile={"max_input_tokens": 4000}, input_limit=600, overflow=overflow)
+    model = ScriptedChatModel(
+        profile={"max_input_tokens": 4000}, input_limit=600, overflow=overflow
+    )
     agent = agent_of(model, middleware=ContextWindowMiddleware(config=OFF))
     for number in range(12):
         ask(agent, f"question {number} {LONG[:400]}")
@@ -146,11 +206,21 @@ def test_after_the_last_recovery_the_error_keeps_its_type_and_nothing_is_stored(
     faults = [openai_overflow(900 - 100 * n, 800 - 100 * n) for n in range(3)]
     model = model_of(4000, faults=list(faults))
     agent = agent_of(model)
-    history = [HumanMessage(LONG), AIMessage(LONG), HumanMessage(LONG), AIMessage(LONG), HumanMessage("now")]
+    history = [
+        HumanMessage(LONG),
+        AIMessage(LONG),
+        HumanMessage(LONG),
+        AIMessage(LONG),
+        HumanMessage("now"),
+    ]
     with pytest.raises(SdkError) as refusal:
         agent.invoke({"messages": history}, THREAD)
     assert refusal.value is faults[2]
-    assert [key for key, value in values(agent).items() if key.startswith("context_") and value] == []
+    assert [
+        key
+        for key, value in values(agent).items()
+        if key.startswith("context_") and value
+    ] == []
     assert agent.invoke(None, THREAD)["messages"][-1].content.endswith("now")
 
 
@@ -162,7 +232,12 @@ def test_other_errors_pass_through():
 
 
 def test_a_request_that_cannot_fit_is_refused_before_any_money_is_spent():
-    tools = [{"type": "function", "function": {"name": "big", "description": LONG * 9, "parameters": {}}}]
+    tools = [
+        {
+            "type": "function",
+            "function": {"name": "big", "description": LONG * 9, "parameters": {}},
+        }
+    ]
     model = model_of(500)
     with pytest.raises(BudgetExceededError, match="tools") as refusal:
         ask(agent_of(model, tools=tools), "hi")
@@ -170,14 +245,23 @@ def test_a_request_that_cannot_fit_is_refused_before_any_money_is_spent():
     assert model.requests == []
 
 
-@pytest.mark.parametrize(("engine_window", "model_window"), [(700, None), (700, 9_000), (9_000, 700)])
-def test_the_tighter_of_the_engines_and_the_models_limits_holds(engine_window, model_window):
+@pytest.mark.parametrize(
+    ("engine_window", "model_window"), [(700, None), (700, 9_000), (9_000, 700)]
+)
+def test_the_tighter_of_the_engines_and_the_models_limits_holds(
+    engine_window, model_window
+):
     profile = {"max_input_tokens": model_window} if model_window else None
     model = ScriptedChatModel(profile=profile, input_limit=700)
-    engine = ContextEngine(limits=ModelLimits(context_window=engine_window), config=INLINE)
+    engine = ContextEngine(
+        limits=ModelLimits(context_window=engine_window), config=INLINE
+    )
     agent = agent_of(model, middleware=ContextWindowMiddleware(engine))
     held(agent, 10, 300)
-    assert ([request.refused for request in model.requests], model.largest_tokens <= 700) == ([False] * 10, True)
+    assert (
+        [request.refused for request in model.requests],
+        model.largest_tokens <= 700,
+    ) == ([False] * 10, True)
     assert values(agent)["context_report"]["context_window"] == 700
 
 
@@ -192,9 +276,16 @@ def test_an_engine_and_its_options_contradict_each_other():
 @pytest.mark.parametrize("place", ["last", "last, with an engine", "first"])
 def test_a_fallback_with_a_smaller_window_gets_a_request_that_fits(place):
     """Last in the list, the fallback's own limits count at once; first, it refuses once and the retry fits."""
-    primary, small = model_of(4000, model_name="primary"), model_of(700, model_name="small")
+    primary, small = (
+        model_of(4000, model_name="primary"),
+        model_of(700, model_name="small"),
+    )
     engine = ContextEngine(limits=ModelLimits(context_window=3_000), config=OFF)
-    ours = ContextWindowMiddleware(engine) if "engine" in place else ContextWindowMiddleware(config=OFF)
+    ours = (
+        ContextWindowMiddleware(engine)
+        if "engine" in place
+        else ContextWindowMiddleware(config=OFF)
+    )
     stack = [ModelFallbackMiddleware(small), ours]
     agent = create_agent(
         primary,
@@ -204,11 +295,17 @@ def test_a_fallback_with_a_smaller_window_gets_a_request_that_fits(place):
         checkpointer=InMemorySaver(),
     )
     held(agent, 8, 540)
-    assert values(agent)["context_report"]["context_window"] == (3_000 if "engine" in place else 4_000)
-    primary.faults += [SdkError("down", status_code=503)] * (2 if place == "first" else 1)
+    assert values(agent)["context_report"]["context_window"] == (
+        3_000 if "engine" in place else 4_000
+    )
+    primary.faults += [SdkError("down", status_code=503)] * (
+        2 if place == "first" else 1
+    )
     out = ask(agent, "and now?")
     assert out["messages"][-1].response_metadata["model_name"] == "small"
-    assert [request.refused for request in small.requests] == ([True, False] if place == "first" else [False])
+    assert [request.refused for request in small.requests] == (
+        [True, False] if place == "first" else [False]
+    )
     assert small.largest_tokens <= 700
 
 
@@ -219,21 +316,31 @@ def test_another_middleware_may_choose_model_tools_settings_and_prompt_per_reque
     def choose(request: ModelRequest, handler: Any) -> Any:
         system = SystemMessage("You are brief.")
         settings = {"max_tokens": 100}
-        return handler(request.override(model=small, tools=[], system_message=system, model_settings=settings))
+        return handler(
+            request.override(
+                model=small, tools=[], system_message=system, model_settings=settings
+            )
+        )
 
     held(agent := agent_of(model_of(4000), choose, tools=[read]), 8, 540)
     report = values(agent)["context_report"]
     assert [request.refused for request in small.requests] == [False] * 8
     assert small.requests[-1].tools == ()
     assert small.requests[-1].messages[0].content.startswith("You are brief.")
-    assert (report["context_window"], report["reserved_tokens"], report["tool_tokens"]) == (700, 100, 0)
+    assert (
+        report["context_window"],
+        report["reserved_tokens"],
+        report["tool_tokens"],
+    ) == (700, 100, 0)
 
 
 def answering(key, **args):
     return AIMessage("", tool_calls=[{"name": "Answer", "args": args, "id": key}])
 
 
-@pytest.mark.parametrize("strategy", [ToolStrategy, AutoStrategy, lambda schema: schema])
+@pytest.mark.parametrize(
+    "strategy", [ToolStrategy, AutoStrategy, lambda schema: schema]
+)
 def test_structured_output_by_a_tool_counts_and_ends_the_turn(strategy):
     calls = [answering(f"c{number}", text=LONG, pages=1) for number in range(10)]
     model = model_of(1500, policy=script(*calls))
@@ -255,11 +362,18 @@ def test_structured_output_by_a_tool_counts_and_ends_the_turn(strategy):
     ],
     ids=["text first", "wrong first", "by the provider"],
 )
-def test_the_turn_ends_with_the_structured_response_that_can_be_parsed(answers, strategy, monkeypatch):
+def test_the_turn_ends_with_the_structured_response_that_can_be_parsed(
+    answers, strategy, monkeypatch
+):
     ended_after, model = [], model_of(1_500, policy=script(*answers))
-    monkeypatch.setattr(AgentStep, "summarize", lambda *_: ended_after.append(len(model.requests)) or ())
+    monkeypatch.setattr(
+        AgentStep, "summarize", lambda *_: ended_after.append(len(model.requests)) or ()
+    )
     out = ask(agent_of(model, response_format=strategy(Answer)), "hi")
-    assert (out["structured_response"], len(model.requests)) == (Answer(text="x", pages=3), len(answers))
+    assert (out["structured_response"], len(model.requests)) == (
+        Answer(text="x", pages=3),
+        len(answers),
+    )
     assert ended_after == [len(answers)]
 
 
@@ -269,15 +383,33 @@ def test_with_a_response_format_there_is_time_for_a_summary_although_a_tool_resu
     model = model_of(1_500, policy=script(answering("c1", text=LONG * 5, pages=1)))
     ours = ContextWindowMiddleware(summarizer=writer, config=inline)
     agent = agent_of(model, middleware=ours, response_format=ToolStrategy(Answer))
-    earlier = [HumanMessage(LONG), AIMessage("Yes."), HumanMessage(LONG * 2), AIMessage("Yes.")]
+    earlier = [
+        HumanMessage(LONG),
+        AIMessage("Yes."),
+        HumanMessage(LONG * 2),
+        AIMessage("Yes."),
+    ]
     out = agent.invoke({"messages": [*earlier, HumanMessage("Go on.")]}, THREAD)
-    assert (out["structured_response"].pages, len(model.requests), writer.calls) == (1, 1, 1)
+    assert (out["structured_response"].pages, len(model.requests), writer.calls) == (
+        1,
+        1,
+        1,
+    )
 
 
 def test_a_person_can_approve_a_call_between_compactions():
-    calls = [AIMessage("", tool_calls=[{"name": "read", "args": {"path": str(n)}, "id": f"c{n}"}]) for n in range(8)]
-    model = model_of(800, policy=script(*(answer for call in calls for answer in (call, "done"))))
-    agent = agent_of(model, HumanInTheLoopMiddleware(interrupt_on={"read": True}), tools=[read])
+    calls = [
+        AIMessage(
+            "", tool_calls=[{"name": "read", "args": {"path": str(n)}, "id": f"c{n}"}]
+        )
+        for n in range(8)
+    ]
+    model = model_of(
+        800, policy=script(*(answer for call in calls for answer in (call, "done")))
+    )
+    agent = agent_of(
+        model, HumanInTheLoopMiddleware(interrupt_on={"read": True}), tools=[read]
+    )
     for number in range(8):
         assert ask(agent, f"question {number} {LONG[:200]}")["__interrupt__"]
         out = agent.invoke(Command(resume={"decisions": [{"type": "approve"}]}), THREAD)
@@ -290,19 +422,27 @@ def test_a_person_can_approve_a_call_between_compactions():
 def test_a_call_that_another_middleware_blocks_is_answered_by_it():
     model = model_of(2000, policy=tool_loop(steps=4))
     ask(agent_of(model, ToolCallLimitMiddleware(run_limit=2), tools=[read]), "go")
-    assert [request_faults(list(request.messages)) for request in model.requests] == [[]] * 5
+    assert [request_faults(list(request.messages)) for request in model.requests] == [
+        []
+    ] * 5
 
 
 def test_a_text_instead_of_the_structured_response_does_not_end_the_turn(monkeypatch):
     call = {"name": "Answer", "args": {"text": "x", "pages": 1}, "id": "c1"}
-    model = model_of(1_500, policy=script("Just a text.", AIMessage("", tool_calls=[call])))
+    model = model_of(
+        1_500, policy=script("Just a text.", AIMessage("", tool_calls=[call]))
+    )
     ended_after = []
-    monkeypatch.setattr(AgentStep, "summarize", lambda *_: ended_after.append(len(model.requests)) or ())
+    monkeypatch.setattr(
+        AgentStep, "summarize", lambda *_: ended_after.append(len(model.requests)) or ()
+    )
     ask(agent_of(model, response_format=ToolStrategy(Answer)), "hi")
     assert ended_after == [2]
 
 
-@pytest.mark.parametrize("strategy", [ToolStrategy, ProviderStrategy, AutoStrategy, lambda schema: schema])
+@pytest.mark.parametrize(
+    "strategy", [ToolStrategy, ProviderStrategy, AutoStrategy, lambda schema: schema]
+)
 def test_the_schema_of_a_response_format_counts_before_the_first_answer(strategy):
     model, ours = model_of(60), ContextWindowMiddleware(counter=exact_count)
     with pytest.raises(BudgetExceededError) as refusal:
@@ -318,7 +458,11 @@ def test_an_answer_of_another_middleware_gets_an_id_that_the_session_refers_to()
 
     ours = ContextWindowMiddleware()
     agent = create_agent(
-        model_of(700), [], middleware=[ours, Cache()], state_schema=ContextAgentState, checkpointer=InMemorySaver()
+        model_of(700),
+        [],
+        middleware=[ours, Cache()],
+        state_schema=ContextAgentState,
+        checkpointer=InMemorySaver(),
     )
     answer = ask(agent, "hi")["messages"][-1]
     assert answer.content == "from the cache"
@@ -326,13 +470,18 @@ def test_an_answer_of_another_middleware_gets_an_id_that_the_session_refers_to()
 
 
 def test_the_stream_shows_the_answers_and_no_summary():
-    writer = model_of(8000, policy=script("SUMMARY of what was said"), model_name="writer")
+    writer = model_of(
+        8000, policy=script("SUMMARY of what was said"), model_name="writer"
+    )
     middleware = ContextWindowMiddleware(summarizer=writer, config=INLINE)
     agent = agent_of(model_of(600), middleware=middleware)
     told = []
     for number in range(10):
         question = {"messages": [HumanMessage(f"question {number} {LONG[:300]}")]}
-        told += [chunk.text for chunk, _ in agent.stream(question, THREAD, stream_mode="messages")]
+        told += [
+            chunk.text
+            for chunk, _ in agent.stream(question, THREAD, stream_mode="messages")
+        ]
     assert values(agent)["context_summary"].startswith("SUMMARY of what was said")
     assert len(writer.requests) > 0
     assert "question 9" in "".join(told)
@@ -351,12 +500,19 @@ class Writer:
 
 
 def test_a_background_summary_goes_through_the_agents_store():
-    store, saver, writer, model = InMemoryStore(), InMemorySaver(), Writer(), model_of(900)
+    store, saver, writer, model = (
+        InMemoryStore(),
+        InMemorySaver(),
+        Writer(),
+        model_of(900),
+    )
 
     def process() -> tuple[Any, SummaryJobs]:
         jobs = SummaryJobs()
         middleware = ContextWindowMiddleware(summarizer=writer, jobs=jobs)
-        return agent_of(model, middleware=middleware, store=store, checkpointer=saver), jobs
+        return agent_of(
+            model, middleware=middleware, store=store, checkpointer=saver
+        ), jobs
 
     agent, jobs = process()
     turns = 0
@@ -383,8 +539,17 @@ def test_options_of_the_engine_are_passed_on():
         return message.content.startswith("question 1 ")
 
     model, validator = model_of(4000), Validator()
-    options = {"counter": exact_count, "learned": Told(), "pin_when": is_first, "validator": validator}
-    held(agent_of(model, middleware=ContextWindowMiddleware(config=INLINE, **options)), 10, 200)
+    options = {
+        "counter": exact_count,
+        "learned": Told(),
+        "pin_when": is_first,
+        "validator": validator,
+    }
+    held(
+        agent_of(model, middleware=ContextWindowMiddleware(config=INLINE, **options)),
+        10,
+        200,
+    )
     last = [message.text for message in model.requests[-1].messages]
     assert model.largest_tokens <= 500
     assert [text for text in last if text.startswith("question 1 ")]
@@ -405,7 +570,9 @@ class Spans(Client):
         super().__init__("http://localhost", auto_batch_tracing=False, info={})
         self.inputs: dict[str, str] = {}
 
-    def create_run(self, name: str, inputs: dict[str, Any], run_type: str, **_: Any) -> None:
+    def create_run(
+        self, name: str, inputs: dict[str, Any], run_type: str, **_: Any
+    ) -> None:
         self.inputs[name] = str(inputs)
 
     def update_run(self, *_: Any, **__: Any) -> None:
@@ -414,12 +581,19 @@ class Spans(Client):
 
 def test_the_span_in_a_trace_does_not_hold_request_and_state_once_more():
     """The spans around and inside of it have them, and each copy is sent and paid for."""
-    client, agent = Spans(), agent_of(model_of(9_000), middleware=ContextWindowMiddleware(guard=ToolResultGuard()))
+    client, agent = (
+        Spans(),
+        agent_of(
+            model_of(9_000), middleware=ContextWindowMiddleware(guard=ToolResultGuard())
+        ),
+    )
 
     with tracing_context(client=client, enabled=True):
         agent.invoke({"messages": [HumanMessage(LONG)]}, THREAD)
 
     assert [name for name, inputs in client.inputs.items() if LONG[:50] in inputs] != []
-    assert {name: inputs for name, inputs in client.inputs.items() if "ContextWindow" in name} == {
-        "ContextWindowMiddleware.wrap_model_call": "{}"
-    }
+    assert {
+        name: inputs
+        for name, inputs in client.inputs.items()
+        if "ContextWindow" in name
+    } == {"ContextWindowMiddleware.wrap_model_call": "{}"}

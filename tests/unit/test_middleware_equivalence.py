@@ -14,7 +14,9 @@ from support.agents import THREAD, WAYS
 from support.scenarios import LONG_ONE, SCENARIOS, plain, play
 
 RUNS = settings(
-    deadline=None, max_examples=15, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    deadline=None,
+    max_examples=15,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 
 
@@ -25,9 +27,13 @@ async def outcome(scenario, adapter, is_async):
     """
     agent, sent, error = await play(scenario, adapter, is_async)
     values = agent.get_state(THREAD).values
-    session = {key: value for key, value in values.items() if key.startswith("context_")}
+    session = {
+        key: value for key, value in values.items() if key.startswith("context_")
+    }
     pending = session.get("context_pending", {})
-    session["context_pending"] = {name: value for name, value in pending.items() if name not in {"since", "key"}}
+    session["context_pending"] = {
+        name: value for name, value in pending.items() if name not in {"since", "key"}
+    }
     return sent, [*map(plain, values["messages"])], error, {} if error else session
 
 
@@ -36,7 +42,9 @@ async def outcome(scenario, adapter, is_async):
 @example(scenario=replace(LONG_ONE, mode="inline"))
 @example(scenario=LONG_ONE)
 @example(scenario=replace(LONG_ONE, mode="off"))
-def test_nodes_and_middleware_send_the_same_requests_and_leave_the_same_session_sync_and_async(scenario):
+def test_nodes_and_middleware_send_the_same_requests_and_leave_the_same_session_sync_and_async(
+    scenario,
+):
     first, *others = [asyncio.run(outcome(scenario, *way)) for way in WAYS]
     assert others == [first] * 3
     if scenario.turns == LONG_ONE.turns:  # the comparison is not empty
@@ -49,4 +57,6 @@ def test_nodes_and_middleware_send_the_same_requests_and_leave_the_same_session_
 def test_the_hidden_keys_are_those_of_the_nodes():
     nodes, agent = get_type_hints(ContextState), get_type_hints(ContextAgentState)
     names = nodes.keys() - {"llm_input_messages"}
-    assert {name: agent[name] for name in names} == {name: nodes[name] for name in names}
+    assert {name: agent[name] for name in names} == {
+        name: nodes[name] for name in names
+    }

@@ -95,24 +95,46 @@ def test_a_similar_name_means_nothing(name):
 
 
 def test_an_undated_name_means_the_newest_date_of_each_provider():
-    listed = {("acme", "x-20240101"): [], ("acme", "x-20250101"): [], ("cloud", "x-20230101"): []}
+    listed = {
+        ("acme", "x-20240101"): [],
+        ("acme", "x-20250101"): [],
+        ("cloud", "x-20230101"): [],
+    }
     assert meant("acme/x", listed=listed) == (("acme", "x-20250101"), "variant")
     found = listing(listed).resolve("x")
-    assert (found.provider, found.others, found.is_ambiguous) == ("acme", ("cloud/x-20230101",), True)
+    assert (found.provider, found.others, found.is_ambiguous) == (
+        "acme",
+        ("cloud/x-20230101",),
+        True,
+    )
 
 
 def test_a_bare_name_means_its_makers_model_else_all_who_serve_it():
-    found = listing({("anthropic", "x"): [], ("cloud", "x"): [], ("aaa", "x"): []}).resolve("x")
-    assert (found.provider, found.others, found.is_ambiguous) == ("anthropic", ("aaa/x", "cloud/x"), False)
+    found = listing(
+        {("anthropic", "x"): [], ("cloud", "x"): [], ("aaa", "x"): []}
+    ).resolve("x")
+    assert (found.provider, found.others, found.is_ambiguous) == (
+        "anthropic",
+        ("aaa/x", "cloud/x"),
+        False,
+    )
     found = listing().resolve("nova-1")
-    assert (found.provider, found.others, found.is_ambiguous) == ("acme", ("cloud/nova-1",), True)
+    assert (found.provider, found.others, found.is_ambiguous) == (
+        "acme",
+        ("cloud/nova-1",),
+        True,
+    )
 
 
 @pytest.mark.parametrize("prefix", ["", "openai/", "openai:"])
 def test_a_tuned_model_is_listed_under_its_base(prefix):
     """`ft:<base>:<organisation>:<name>:<id>` means `ft:<base>`, and the base alone where no list has that."""
     tuned = f"{prefix}ft:gpt-mini:mill-ltd::B7kQ2"
-    base, own, other = ("openai", "gpt-mini"), ("openai", "ft:gpt-mini"), ("openai", "gpt")
+    base, own, other = (
+        ("openai", "gpt-mini"),
+        ("openai", "ft:gpt-mini"),
+        ("openai", "gpt"),
+    )
     assert meant(tuned, listed={base: [], own: [], other: []}) == (own, "name")
     assert meant(tuned, listed={base: [], other: []}) == (base, "name")
     assert meant(tuned, listed={other: []}) is None
@@ -131,24 +153,57 @@ WINDOW, INPUT = "context_window", "max_input_tokens"
 @pytest.mark.parametrize(
     ("claims", "values", "sources"),
     [
-        ([said("one", context_window=900), said("two", context_window=800)], {WINDOW: 800}, {WINDOW: "two"}),
+        (
+            [said("one", context_window=900), said("two", context_window=800)],
+            {WINDOW: 800},
+            {WINDOW: "two"},
+        ),
         (
             [said("one", input_price=Decimal(2)), said("two", input_price=Decimal(1))],
             {"input_price": 2},
             {"input_price": "one"},
         ),
-        ([said(), said("mine", "explicit", context_window=100), said("t", max_input_tokens=272)], {INPUT: None}, {}),
-        ([said("heard", "learned", max_input_tokens=300), said("t", context_window=200)], {WINDOW: 300}, {}),
-        ([said("t", context_window=100), said("u", max_output_tokens=200)], {"max_output_tokens": None}, {}),
-        ([said("t", capabilities=frozenset()), said("u", deprecated=True)], {"deprecated": True}, {"deprecated": "u"}),
+        (
+            [
+                said(),
+                said("mine", "explicit", context_window=100),
+                said("t", max_input_tokens=272),
+            ],
+            {INPUT: None},
+            {},
+        ),
+        (
+            [
+                said("heard", "learned", max_input_tokens=300),
+                said("t", context_window=200),
+            ],
+            {WINDOW: 300},
+            {},
+        ),
+        (
+            [said("t", context_window=100), said("u", max_output_tokens=200)],
+            {"max_output_tokens": None},
+            {},
+        ),
+        (
+            [said("t", capabilities=frozenset()), said("u", deprecated=True)],
+            {"deprecated": True},
+            {"deprecated": "u"},
+        ),
         # A window that another source states as the limit of the input beside a larger window is that input limit.
         (
-            [said("profile", "profile", context_window=272), said("t", context_window=400, max_input_tokens=272)],
+            [
+                said("profile", "profile", context_window=272),
+                said("t", context_window=400, max_input_tokens=272),
+            ],
             {WINDOW: 400, INPUT: 272},
             {WINDOW: "t", INPUT: "profile"},
         ),
         (
-            [said("mine", "explicit", context_window=272), said("t", context_window=400, max_input_tokens=272)],
+            [
+                said("mine", "explicit", context_window=272),
+                said("t", context_window=400, max_input_tokens=272),
+            ],
             {WINDOW: 272},
             {},
         ),

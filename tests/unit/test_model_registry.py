@@ -70,16 +70,31 @@ def test_without_arguments_limits_and_prices_of_public_models_are_known():
     infos = known.models()
     assert len(infos) > 1000
     assert all(info.limits.known and info.output_price is not None for info in infos)
-    apart = next(info for info in infos if info.provider == "openai" and info.max_input_tokens)
+    apart = next(
+        info for info in infos if info.provider == "openai" and info.max_input_tokens
+    )
     assert apart.context_window == apart.max_input_tokens + apart.max_output_tokens
-    names = (apart.name, f"openai:{apart.name}", f"ft:{apart.name}:mill::1", f"{apart.name}-2099-01-01")
-    assert {known.lookup(name).max_input_tokens for name in names} == {apart.max_input_tokens}
-    profiled = chat(model_name=apart.name, served_by="openai", profile={"max_input_tokens": apart.max_input_tokens})
+    names = (
+        apart.name,
+        f"openai:{apart.name}",
+        f"ft:{apart.name}:mill::1",
+        f"{apart.name}-2099-01-01",
+    )
+    assert {known.lookup(name).max_input_tokens for name in names} == {
+        apart.max_input_tokens
+    }
+    profiled = chat(
+        model_name=apart.name,
+        served_by="openai",
+        profile={"max_input_tokens": apart.max_input_tokens},
+    )
     assert known.lookup(profiled).context_window == apart.context_window
 
 
 def test_what_the_snapshot_does_not_know_is_an_error_that_says_where_to_ask():
-    with pytest.raises(UnknownModelError, match=r"catalogs='online'.*ctxwin models --probe nova-1"):
+    with pytest.raises(
+        UnknownModelError, match=r"catalogs='online'.*ctxwin models --probe nova-1"
+    ):
         ModelRegistry().lookup("nova-1")
     assert ModelRegistry([]).models() == []
 
@@ -87,10 +102,15 @@ def test_what_the_snapshot_does_not_know_is_an_error_that_says_where_to_ask():
 def test_catalogs_are_asked_before_the_snapshot(tmp_path, monkeypatch):
     """Online, the public one; or those that are given, without the snapshot."""
     asked = []
-    monkeypatch.setattr("langchain_ctxwin.models.apis.asked", lambda url: asked.append(url) or {})
+    monkeypatch.setattr(
+        "langchain_ctxwin.models.apis.asked", lambda url: asked.append(url) or {}
+    )
     known = ModelRegistry(catalogs="online")
     assert known.models()
-    assert [(state.name, bool(state.fault)) for state in known.sources] == [("models.dev", True), ("snapshot", False)]
+    assert [(state.name, bool(state.fault)) for state in known.sources] == [
+        ("models.dev", True),
+        ("snapshot", False),
+    ]
     assert len(asked) == 1
     path = tmp_path / "own.json"
     path.write_text('{"acme": {"models": {"nova-1": {"limit": {"context": 5}}}}}')
@@ -109,20 +129,37 @@ def test_what_names_no_model_is_unknown(name):
 
 
 def test_a_model_without_limits_is_unknown_unless_a_guess_is_allowed():
-    listed = ListSource(model(context_window=None, max_output_tokens=100), model("bare", context_window=None))
-    with pytest.raises(UnknownModelError, match=r"no source states its context window.*allow a guess"):
+    listed = ListSource(
+        model(context_window=None, max_output_tokens=100),
+        model("bare", context_window=None),
+    )
+    with pytest.raises(
+        UnknownModelError, match=r"no source states its context window.*allow a guess"
+    ):
         registry(listed).lookup("nova-1")
     guessing = registry(listed, allow_guess=True)
-    assert (windows(guessing, "nova-1", "bare"), guessing.lookup("nova-1").limits.source) == ([400, None], "guess")
+    assert (
+        windows(guessing, "nova-1", "bare"),
+        guessing.lookup("nova-1").limits.source,
+    ) == ([400, None], "guess")
 
 
 def test_all_models_are_listed_by_provider_and_name():
     known = registry(
-        ListSource(model("b", context_window=None), model("a"), model("a", provider="cloud")),
+        ListSource(
+            model("b", context_window=None), model("a"), model("a", provider="cloud")
+        ),
         ExplicitSource({"a": {"context_window": 5}, "own": {"context_window": 6}}),
     )
-    listed = [(info.provider, info.name, info.context_window) for info in known.models()]
-    assert listed == [(None, "own", 6), ("acme", "a", 5), ("acme", "b", None), ("cloud", "a", 5)]
+    listed = [
+        (info.provider, info.name, info.context_window) for info in known.models()
+    ]
+    assert listed == [
+        (None, "own", 6),
+        ("acme", "a", 5),
+        ("acme", "b", None),
+        ("cloud", "a", 5),
+    ]
     assert [info.name for info in known.models("ACME")] == ["a", "b"]
 
 
@@ -137,7 +174,9 @@ def test_explain_shows_who_states_what():
     known.refresh()
     watch.now += 5
     told = known.explain("acme/nova-1")
-    assert [(s.field, s.source, s.tier, s.value, s.counts) for s in told.statements] == [
+    assert [
+        (s.field, s.source, s.tier, s.value, s.counts) for s in told.statements
+    ] == [
         ("context_window", "api", "provider", 8192, True),
         ("context_window", "table", "catalog", 9000, False),
     ]
@@ -146,7 +185,11 @@ def test_explain_shows_who_states_what():
         ("table", 1, 5, ""),
         ("down", 0, None, "ConnectionError"),
     ]
-    assert (told.info, told.how, told.problem) == (known.lookup("acme/nova-1"), "name", "")
+    assert (told.info, told.how, told.problem) == (
+        known.lookup("acme/nova-1"),
+        "name",
+        "",
+    )
     told = known.explain("nova")
     assert (told.info, told.statements, told.how) == (None, (), "")
     assert "'nova' is listed by no source" in told.problem
@@ -157,19 +200,36 @@ def test_explain_shows_who_states_what():
 
 def test_a_chat_model_is_looked_up_at_its_provider():
     """Bindings are looked through; OpenAI's client speaks to many servers, of which a well-known address is named."""
-    sizes = {"acme": 800, "cloud": 700, "openai": 600, "groq": 500, "localhost:8000": 400, "aaa": 300}
-    served = [model(provider=provider, context_window=size) for provider, size in sizes.items()]
-    known = registry(ListSource(*served, model("nova-2", provider="cloud", context_window=5)))
+    sizes = {
+        "acme": 800,
+        "cloud": 700,
+        "openai": 600,
+        "groq": 500,
+        "localhost:8000": 400,
+        "aaa": 300,
+    }
+    served = [
+        model(provider=provider, context_window=size)
+        for provider, size in sizes.items()
+    ]
+    known = registry(
+        ListSource(*served, model("nova-2", provider="cloud", context_window=5))
+    )
     cloud = chat(served_by="cloud")
     models = (chat(), cloud, cloud.bind(stop=["x"]), cloud.bind(model="nova-2"))
     assert windows(known, *models) == [800, 700, 700, 5]
     addresses = (None, "https://api.groq.com/openai/v1", "http://localhost:8000/v1")
-    clients = (chat(served_by="openai", openai_api_base=address) for address in addresses)
+    clients = (
+        chat(served_by="openai", openai_api_base=address) for address in addresses
+    )
     assert windows(known, *clients) == [600, 500, 400]
 
 
 def test_a_bare_name_at_several_providers_takes_the_smallest_limits_with_one_warning():
-    listed = (model(provider=p, context_window=w) for p, w in (("a", 900), ("b", 700), ("c", 800)))
+    listed = (
+        model(provider=p, context_window=w)
+        for p, w in (("a", 900), ("b", 700), ("c", 800))
+    )
     known = registry(ListSource(*listed))
     with capture_logs() as logs:
         assert [known.lookup("nova-1").provider for _ in range(3)] == ["b"] * 3
@@ -209,10 +269,15 @@ TOO_LONG = "prompt is too long: 208656 tokens > 200000 maximum"
         (TOO_LONG, 1_000_000, {"context_window": 200_000}),
         ({"max_input_tokens": 100}, None, {"max_input_tokens": 100}),
         ({"error": {"message": TOO_LONG}}, None, {"max_input_tokens": 200_000}),
-        *((said, None, {}) for said in ("429: too many tokens per minute", RuntimeError("boom"), None)),
+        *(
+            (said, None, {})
+            for said in ("429: too many tokens per minute", RuntimeError("boom"), None)
+        ),
     ],
 )
-def test_limits_are_learned_from_errors_texts_and_mappings(said, window_tokens, learned):
+def test_limits_are_learned_from_errors_texts_and_mappings(
+    said, window_tokens, learned
+):
     known = registry(ListSource(model(context_window=window_tokens)))
     known.refresh()
     known.learn("nova-1", said)
@@ -221,13 +286,20 @@ def test_limits_are_learned_from_errors_texts_and_mappings(said, window_tokens, 
 
 def test_what_one_provider_said_is_not_learned_for_another():
     """However it is spelled."""
-    listed = model(context_window=5000), model(provider="cloud", context_window=9000), model("g", provider="google")
+    listed = (
+        model(context_window=5000),
+        model(provider="cloud", context_window=9000),
+        model("g", provider="google"),
+    )
     known = registry(ListSource(*listed))
     known.refresh()
     known.learn(chat(served_by="cloud"), {"context_window": 7000})
     assert windows(known, "acme/nova-1", "cloud/nova-1") == [5000, 7000]
     known.learn("gemini/g", {"context_window": 5})
-    assert (known.recall("google_genai/g"), window(known, "g")) == ({"context_window": 5}, 5)
+    assert (known.recall("google_genai/g"), window(known, "g")) == (
+        {"context_window": 5},
+        5,
+    )
 
 
 # Time
@@ -258,13 +330,20 @@ def test_a_failing_source_is_asked_again_after_a_minute_and_told_once():
         for _ in range(3):
             assert windows(known, "nova-1", "other") == [8192, 8192]
             watch.now += RETRY_SECONDS / 2
-    assert (len(source.fetched), [log["event"] for log in logs]) == (3, ["models.source_failed"])
+    assert (len(source.fetched), [log["event"] for log in logs]) == (
+        3,
+        ["models.source_failed"],
+    )
     assert "secret" not in str(logs)
 
 
 def test_a_hanging_source_is_waited_for_once():
     """It holds one thread, however often it is due; its late answer is used when it comes."""
-    hanging, good, watch = HeldSource(model("late")), ListSource(model(), name="b"), Watch()
+    hanging, good, watch = (
+        HeldSource(model("late")),
+        ListSource(model(), name="b"),
+        Watch(),
+    )
     known = registry(hanging, good, watch=watch, timeout_seconds=0.1)
     with capture_logs() as logs:
         for _ in range(3):
@@ -301,7 +380,10 @@ def test_a_refresh_asks_every_source_whatever_is_under_way():
     slow.released.set()
     looking.result()
     refreshing_all.result()
-    assert (other.fetched, slow.fetched) == ([None] * 2, [None] * 2)  # what was asked before does not count
+    assert (other.fetched, slow.fetched) == (
+        [None] * 2,
+        [None] * 2,
+    )  # what was asked before does not count
 
 
 async def test_the_async_methods_do_what_the_sync_ones_do():
@@ -311,7 +393,11 @@ async def test_the_async_methods_do_what_the_sync_ones_do():
     waiting = [asyncio.create_task(known.alookup("nova-1")) for _ in range(5)]
     await asyncio.wrap_future(in_daemon(slow.asked.wait))
     slow.released.set()
-    assert set(await asyncio.gather(*waiting)) == {await known.alookup("nova-1")} == {known.lookup("nova-1")}
+    assert (
+        set(await asyncio.gather(*waiting))
+        == {await known.alookup("nova-1")}
+        == {known.lookup("nova-1")}
+    )
     with pytest.raises(UnknownModelError):
         await known.alookup("other")
     slow.models = [model(context_window=4096)]
@@ -329,7 +415,12 @@ def path(tmp_path):
 
 def test_a_restart_asks_nothing_within_the_time_to_live(path):
     """After it, old facts serve while the source fails; what another account was told is not read."""
-    watch, full = Watch(), model(input_price=Decimal("1.10"), retires_on=date(2099, 1, 31), aliases=("nova",))
+    watch, full = (
+        Watch(),
+        model(
+            input_price=Decimal("1.10"), retires_on=date(2099, 1, 31), aliases=("nova",)
+        ),
+    )
     first = ListSource(full, cache_key="a")
     known = registry(first, watch=watch, cache_path=path)
     found = known.lookup("nova-1")
@@ -338,7 +429,10 @@ def test_a_restart_asks_nothing_within_the_time_to_live(path):
     second = ListSource(cache_key="a", failing=OSError("down"))
     assert registry(second, watch=watch, cache_path=path).lookup("nova-1") == found
     assert (first.fetched, second.fetched) == ([None], [])
-    assert window(registry(ListSource(cache_key="b"), watch=watch, cache_path=path)) is None
+    assert (
+        window(registry(ListSource(cache_key="b"), watch=watch, cache_path=path))
+        is None
+    )
     watch.now += 10_000
     assert window(registry(second, watch=watch, cache_path=path)) == 8192
     assert second.fetched == [None]
@@ -353,10 +447,20 @@ def test_a_restart_asks_nothing_within_the_time_to_live(path):
 @pytest.mark.parametrize(
     ("sources", "options", "said"),
     [
-        *(([], options, "positive number of seconds") for options in ({"ttl_seconds": 0}, {"timeout_seconds": -1})),
-        ([], {"cache_path": "~nobody-of-this-name/models.json"}, "give the path of a file"),
+        *(
+            ([], options, "positive number of seconds")
+            for options in ({"ttl_seconds": 0}, {"timeout_seconds": -1})
+        ),
+        (
+            [],
+            {"cache_path": "~nobody-of-this-name/models.json"},
+            "give the path of a file",
+        ),
         ([], {"sinks": [3]}, r"sinks\[0\]=3"),
-        *(([source], {}, "is no model source") for source in ("models.json", None, ListSource)),
+        *(
+            ([source], {}, "is no model source")
+            for source in ("models.json", None, ListSource)
+        ),
     ],
 )
 def test_what_can_never_work_is_refused(sources, options, said):
@@ -365,10 +469,32 @@ def test_what_can_never_work_is_refused(sources, options, said):
 
 
 def test_each_usual_key_brings_its_source():
-    names = ["GEMINI_API_KEY", "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENROUTER_API_KEY", "MISTRAL_API_KEY"]
-    more = ["GROQ_API_KEY", "TOGETHER_API_KEY", "FIREWORKS_API_KEY", "DEEPSEEK_API_KEY", "XAI_API_KEY", "OLLAMA_HOST"]
+    names = [
+        "GEMINI_API_KEY",
+        "ANTHROPIC_API_KEY",
+        "OPENAI_API_KEY",
+        "OPENROUTER_API_KEY",
+        "MISTRAL_API_KEY",
+    ]
+    more = [
+        "GROQ_API_KEY",
+        "TOGETHER_API_KEY",
+        "FIREWORKS_API_KEY",
+        "DEEPSEEK_API_KEY",
+        "XAI_API_KEY",
+        "OLLAMA_HOST",
+    ]
     found = api_sources(dict.fromkeys(names + more, "secret"))
-    expected = ["google", "anthropic", "openai", "openrouter", "mistral", "groq", "togetherai", "fireworks-ai"]
+    expected = [
+        "google",
+        "anthropic",
+        "openai",
+        "openrouter",
+        "mistral",
+        "groq",
+        "togetherai",
+        "fireworks-ai",
+    ]
     assert [source.name for source in found] == [*expected, "deepseek", "xai", "ollama"]
     assert "secret" not in repr(found[:-1])
     assert api_sources({"OPENAI_API_KEY": ""}) == []
@@ -379,8 +505,13 @@ def test_the_given_environment_says_which_key_and_which_address(monkeypatch):
     monkeypatch.setenv("GOOGLE_API_KEY", "of the process")
     [gemini] = api_sources({"GOOGLE_API_KEY": "given"})
     assert gemini.cache_key == GeminiSource(api_key="given").cache_key
-    [own] = api_sources({"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "http://localhost:8000/v1"})
-    assert (own.name, repr(own)) == ("localhost:8000", "OpenAICompatibleSource('http://localhost:8000/v1')")
+    [own] = api_sources(
+        {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "http://localhost:8000/v1"}
+    )
+    assert (own.name, repr(own)) == (
+        "localhost:8000",
+        "OpenAICompatibleSource('http://localhost:8000/v1')",
+    )
     with pytest.raises(ConfigError, match="base_url='gateway'"):
         api_sources({"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "gateway"})
 
@@ -399,14 +530,20 @@ def test_an_ollama_host_is_read_as_its_own_programs_do():
     assert {host: ollama_address(host) for host in ADDRESSES} == ADDRESSES
 
 
-def test_the_standard_registry_has_its_files_in_the_platforms_folders(tmp_path, monkeypatch):
+def test_the_standard_registry_has_its_files_in_the_platforms_folders(
+    tmp_path, monkeypatch
+):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    known = ModelRegistry.standard(sources=[ListSource(model(), cache_key="api")], environment={}, clock=Watch())
+    known = ModelRegistry.standard(
+        sources=[ListSource(model(), cache_key="api")], environment={}, clock=Watch()
+    )
     known.refresh()
     known.learn("nova-1", {"context_window": 4096})
     assert known.flush()
-    assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.json")) == [
+    assert sorted(
+        str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.json")
+    ) == [
         "cache/langchain-ctxwin/models.json",
         "data/langchain-ctxwin/learned.json",
     ]

@@ -14,7 +14,15 @@ from structlog.testing import capture_logs
 from langchain_ctxwin import ModelInfo, ModelLimits
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.models import apis
-from langchain_ctxwin.models.reading import MILLION, ONE_TOKEN, SPELLINGS, day, price, provider_id, tokens
+from langchain_ctxwin.models.reading import (
+    MILLION,
+    ONE_TOKEN,
+    SPELLINGS,
+    day,
+    price,
+    provider_id,
+    tokens,
+)
 from langchain_ctxwin.models.sources import (
     AnthropicSource,
     CatalogSource,
@@ -35,9 +43,35 @@ from support.model_shapes import CATALOG, PRICE_TABLE
     ("read", "expected", "written"),
     [
         (tokens, 131_072, [131_072, 131_072.0, "131072", " 131072 "]),
-        (tokens, None, [0, -1, "0", 0.5, 10**9 + 1, "1e99", None, True, "", "unlimited", float("nan"), [], {}]),
-        (lambda value: price(value, per=ONE_TOKEN), Decimal("0.25"), [2.5e-07, "0.00000025", "2.5e-7"]),
-        (lambda value: price(value, per=ONE_TOKEN), None, ["-1", None, True, "", "free", "NaN", "inf", [], 1.0]),
+        (
+            tokens,
+            None,
+            [
+                0,
+                -1,
+                "0",
+                0.5,
+                10**9 + 1,
+                "1e99",
+                None,
+                True,
+                "",
+                "unlimited",
+                float("nan"),
+                [],
+                {},
+            ],
+        ),
+        (
+            lambda value: price(value, per=ONE_TOKEN),
+            Decimal("0.25"),
+            [2.5e-07, "0.00000025", "2.5e-7"],
+        ),
+        (
+            lambda value: price(value, per=ONE_TOKEN),
+            None,
+            ["-1", None, True, "", "free", "NaN", "inf", [], 1.0],
+        ),
         (lambda value: str(price(value)), "10", [10, "10.00", Decimal("1E+1")]),
         (day, date(2026, 5, 31), ["2026-05-31", "2026-05-31T23:59:59Z"]),
         (day, date(2026, 5, 1), ["2026-05"]),
@@ -62,18 +96,51 @@ def test_an_id_of_a_provider_is_its_own_id(text):
 
 @given(st.decimals(min_value="0.000001", max_value=1000, places=6))
 def test_a_price_per_token_and_per_million_is_the_same_price(per_million):
-    assert price(str(per_million / MILLION), per=ONE_TOKEN) == price(float(per_million)) == per_million
+    assert (
+        price(str(per_million / MILLION), per=ONE_TOKEN)
+        == price(float(per_million))
+        == per_million
+    )
 
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9)
 KEYS = st.sampled_from(
     [
-        *("id", "name", "limit", "cost", "modalities", "input", "output", "context", "tool_call", "context_length"),
-        *("pricing", "prompt", "top_provider", "meta", "n_ctx", "capabilities", "architecture", "deprecation"),
-        *("litellm_provider", "max_tokens", "max_input_tokens", "max_output_tokens", "inputTokenLimit", "model_info"),
+        *(
+            "id",
+            "name",
+            "limit",
+            "cost",
+            "modalities",
+            "input",
+            "output",
+            "context",
+            "tool_call",
+            "context_length",
+        ),
+        *(
+            "pricing",
+            "prompt",
+            "top_provider",
+            "meta",
+            "n_ctx",
+            "capabilities",
+            "architecture",
+            "deprecation",
+        ),
+        *(
+            "litellm_provider",
+            "max_tokens",
+            "max_input_tokens",
+            "max_output_tokens",
+            "inputTokenLimit",
+            "model_info",
+        ),
     ]
 )
-ENTRIES = st.dictionaries(KEYS, SCALARS | st.dictionaries(KEYS, SCALARS, max_size=3), max_size=8)
+ENTRIES = st.dictionaries(
+    KEYS, SCALARS | st.dictionaries(KEYS, SCALARS, max_size=3), max_size=8
+)
 
 
 @settings(max_examples=50)
@@ -115,7 +182,9 @@ def test_a_catalog_of_providers_is_read(catalog):
             input_price=Decimal("1.25"),
             output_price=Decimal(10),
             cache_read_price=Decimal("0.125"),
-            capabilities=frozenset({"text", "tools", "reasoning", "temperature", "images", "pdf"}),
+            capabilities=frozenset(
+                {"text", "tools", "reasoning", "temperature", "images", "pdf"}
+            ),
             deprecated=True,
         ),
         ModelInfo(name="maker/test-pro", provider="gateway"),
@@ -136,16 +205,26 @@ def test_a_price_table_is_read(catalog):
             retires_on=date(2099, 5, 31),
         ),
         ModelInfo(name="test-old", provider="maker", context_window=32_000),
-        ModelInfo(name="test-verse@1", provider="google-vertex-anthropic", context_window=200_000),
+        ModelInfo(
+            name="test-verse@1",
+            provider="google-vertex-anthropic",
+            context_window=200_000,
+        ),
     ]
 
 
 def test_rows_that_cannot_be_read_are_counted(catalog):
-    document = {"maker": {"models": {"good": {}, "": {}, "bad": 7}}, "m": {"litellm_provider": 3}, "n": []}
+    document = {
+        "maker": {"models": {"good": {}, "": {}, "bad": 7}},
+        "m": {"litellm_provider": 3},
+        "n": [],
+    }
     with capture_logs() as logs:
         names = [found.name for found in catalog(document).fetch(None)]
     assert names == ["good"]
-    assert [(log["event"], log["skipped"]) for log in logs] == [("models.catalog_rows_skipped", 4)]
+    assert [(log["event"], log["skipped"]) for log in logs] == [
+        ("models.catalog_rows_skipped", 4)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -153,7 +232,12 @@ def test_rows_that_cannot_be_read_are_counted(catalog):
     [
         *(
             (content, "is no JSON")
-            for content in (b"", b"<html>", b"\x1f\x8bbroken", gzip.compress(b"{}", mtime=0)[:-4])
+            for content in (
+                b"",
+                b"<html>",
+                b"\x1f\x8bbroken",
+                gzip.compress(b"{}", mtime=0)[:-4],
+            )
         ),
         *((content, "has no models") for content in (b"[]", b'{"models": {"m": 1}}')),
         (None, "cannot be read: No such file"),
@@ -169,7 +253,10 @@ def test_a_file_that_is_no_catalog_is_a_typed_error(tmp_path, content, reason):
 
 def test_a_catalog_is_called_after_its_place_and_shows_no_query():
     source = CatalogSource(" HTTPS://example.com/api.json?token=secret")
-    assert (source.name, repr(source)) == ("example.com", "CatalogSource('HTTPS://example.com/api.json')")
+    assert (source.name, repr(source)) == (
+        "example.com",
+        "CatalogSource('HTTPS://example.com/api.json')",
+    )
     with pytest.raises(ConfigError, match="give the path or the URL"):
         CatalogSource(" ")
 
@@ -204,8 +291,18 @@ LIMITS = {"context_window": 8192, "max_input_tokens": 6000, "max_output_tokens":
         *((nothing, {}) for nothing in (None, {}, {"context_window": None})),
         (ModelInfo(name="small", provider="maker"), {"provider": "maker"}),
         (ModelInfo(name="nova-1", aliases=("nova",)), {"aliases": ("nova-1", "nova")}),
-        (ModelLimits(8192, 6000, 2000, 1000), LIMITS),  # without what a request asks for
-        (BLEND, {name: READ.get(name, value) for name, value in BLEND.items() if value is not None}),
+        (
+            ModelLimits(8192, 6000, 2000, 1000),
+            LIMITS,
+        ),  # without what a request asks for
+        (
+            BLEND,
+            {
+                name: READ.get(name, value)
+                for name, value in BLEND.items()
+                if value is not None
+            },
+        ),
     ],
 )
 def test_what_is_said_about_a_name_holds_under_it(said, facts):
@@ -221,8 +318,14 @@ def test_what_is_said_about_a_name_holds_under_it(said, facts):
         ({"small": "large"}, "small: context_window='large'"),
         ({"small": {"input_price": -1}}, "small: input_price="),
         ({"small": {"retires_on": "soon"}}, "retires_on='soon'"),
-        ({"small": {"window": 8192}}, "small: unknown field window: give some of provider, context_window"),
-        ({"small": {"context_window": 10, "max_output_tokens": 20}}, "small: max_output_tokens=20 is more than"),
+        (
+            {"small": {"window": 8192}},
+            "small: unknown field window: give some of provider, context_window",
+        ),
+        (
+            {"small": {"context_window": 10, "max_output_tokens": 20}},
+            "small: max_output_tokens=20 is more than",
+        ),
         ({"": 8192}, "give the model's name"),
         ([("small", 8192)], "give a mapping of model names"),
     ],
@@ -242,21 +345,39 @@ def test_a_mistake_is_reported_when_the_source_is_made(facts, said):
         ("http://api.anthropic.com/v1", {}, ""),
         ("https://api.anthropic.com.other.test/v1", {}, ""),
         ("http://gateway:8080/anthropic", {}, ""),
-        ("http://gateway:8080/anthropic", {"ANTHROPIC_BASE_URL": "http://gateway:8080/"}, "k"),
-        ("http://gateway:9090/anthropic", {"ANTHROPIC_BASE_URL": "http://gateway:8080"}, ""),
-        ("http://gateway:8080/anthropic", {"OPENAI_BASE_URL": "http://gateway:8080"}, ""),
+        (
+            "http://gateway:8080/anthropic",
+            {"ANTHROPIC_BASE_URL": "http://gateway:8080/"},
+            "k",
+        ),
+        (
+            "http://gateway:9090/anthropic",
+            {"ANTHROPIC_BASE_URL": "http://gateway:8080"},
+            "",
+        ),
+        (
+            "http://gateway:8080/anthropic",
+            {"OPENAI_BASE_URL": "http://gateway:8080"},
+            "",
+        ),
     ],
 )
-def test_a_key_from_the_environment_goes_where_its_client_sends_it(url, environment, key, monkeypatch):
+def test_a_key_from_the_environment_goes_where_its_client_sends_it(
+    url, environment, key, monkeypatch
+):
     for name, value in {"ANTHROPIC_API_KEY": "k", **environment}.items():
         monkeypatch.setenv(name, value)
     assert AnthropicSource(url)._key() == key
 
 
-@pytest.mark.parametrize("kind", [AnthropicSource, GeminiSource, OpenAICompatibleSource])
+@pytest.mark.parametrize(
+    "kind", [AnthropicSource, GeminiSource, OpenAICompatibleSource]
+)
 def test_what_two_accounts_list_is_stored_apart(kind):
     """No source shows its key."""
-    one, other = (kind("https://maker.test/v1", key) for key in ("secret-a", "secret-b"))
+    one, other = (
+        kind("https://maker.test/v1", key) for key in ("secret-a", "secret-b")
+    )
     assert one.cache_key != other.cache_key
     assert "secret" not in f"{one!r} {one.name} {one.cache_key} {other.cache_key}"
 
@@ -264,8 +385,14 @@ def test_what_two_accounts_list_is_stored_apart(kind):
 @pytest.mark.parametrize(
     ("url", "said"),
     [
-        *((url, "give a URL") for url in ("localhost:8000", "", "file:///etc/passwd", "http://")),
-        *((url, "pass the key as api_key") for url in ("http://user:secret@host/v1", "http://host/v1?key=secret")),
+        *(
+            (url, "give a URL")
+            for url in ("localhost:8000", "", "file:///etc/passwd", "http://")
+        ),
+        *(
+            (url, "pass the key as api_key")
+            for url in ("http://user:secret@host/v1", "http://host/v1?key=secret")
+        ),
     ],
 )
 def test_an_address_that_is_none_is_refused(url, said):
@@ -278,7 +405,10 @@ def test_an_address_that_is_none_is_refused(url, said):
     ("answer", "said"),
     [
         (httpx.Response(503), r"^http://maker\.test/v1/models answered HTTP 503$"),
-        (httpx.Response(302, headers={"location": "http://other.test/"}), "answered HTTP 302"),
+        (
+            httpx.Response(302, headers={"location": "http://other.test/"}),
+            "answered HTTP 302",
+        ),
         (httpx.ConnectError("secret"), "cannot be reached: ConnectError$"),
         (httpx.Response(200, text="<html>"), "answered no JSON"),
     ],

@@ -12,9 +12,20 @@ from langchain_core.tools import StructuredTool
 from langchain_google_genai import ChatGoogleGenerativeAI
 from langchain_openai import ChatOpenAI
 
-from langchain_ctxwin import ContextConfig, ContextEngine, ModelInfo, ModelLimits, Window
+from langchain_ctxwin import (
+    ContextConfig,
+    ContextEngine,
+    ModelInfo,
+    ModelLimits,
+    Window,
+)
 from langchain_ctxwin.core import after_measure
-from langchain_ctxwin.core.native import COMPACTED_TEXT, UNREADABLE_TEXT, compaction_in, readable
+from langchain_ctxwin.core.native import (
+    COMPACTED_TEXT,
+    UNREADABLE_TEXT,
+    compaction_in,
+    readable,
+)
 from langchain_ctxwin.observe import StepEvent
 from langchain_ctxwin.testing import request_faults
 
@@ -24,14 +35,21 @@ MODELS = {
     "anthropic": ChatAnthropic(model="claude", api_key="none"),
     "openai": ChatOpenAI(model="gpt", api_key="none", use_responses_api=True),
     "gemini": ChatGoogleGenerativeAI(model="gemini", api_key="none"),
-    "other": ChatOpenAI(model="llama", api_key="none", base_url="http://127.0.0.1:9/v1"),
+    "other": ChatOpenAI(
+        model="llama", api_key="none", base_url="http://127.0.0.1:9/v1"
+    ),
 }
 SUMMARY = {"type": "compaction", "content": "Ann flies on Monday."}
 SEALED = {"type": "compaction", "id": "cmp_1", "encrypted_content": "Z0FBQUFB" * 20}
 THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "c2ln"}
 FOUND = [{"url": "https://a.example", "title": "Trains"}]
 SEARCH = [
-    {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"query": "trains"}},
+    {
+        "type": "server_tool_use",
+        "id": "s1",
+        "name": "web_search",
+        "input": {"query": "trains"},
+    },
     {"type": "web_search_tool_result", "tool_use_id": "s1", "content": FOUND},
 ]
 LATER = {"type": "hologram_of_2031", "payload": {"text": "later"}}
@@ -40,14 +58,22 @@ CALL = {"type": "tool_use", "id": "c1", "name": "look", "input": {"a": 1}}
 
 
 def made(*blocks, by="anthropic", name="made", calls=()):
-    return AIMessage(list(blocks), id=name, tool_calls=list(calls), response_metadata={"model_provider": by})
+    return AIMessage(
+        list(blocks),
+        id=name,
+        tool_calls=list(calls),
+        response_metadata={"model_provider": by},
+    )
 
 
 def chat():
     """A conversation that is larger than the window."""
     history = [HumanMessage("Always answer in French.", id="rule")]
     for n in range(60):
-        history += [HumanMessage(f"question {n} " + "word " * 60, id=f"q{n}"), AIMessage(f"answer {n} " + "w " * 60)]
+        history += [
+            HumanMessage(f"question {n} " + "word " * 60, id=f"q{n}"),
+            AIMessage(f"answer {n} " + "w " * 60),
+        ]
     return history
 
 
@@ -55,7 +81,12 @@ def compacted(block=SUMMARY, by="anthropic"):
     """One in which the provider compacted in the midst of the last turn."""
     call = {"name": "look", "args": {"a": 1}, "id": "c1"}
     answer = made(block, THOUGHT, TEXT, CALL, by=by, calls=[call])
-    return [*chat(), HumanMessage("Go on.", id="now"), answer, ToolMessage("found", tool_call_id="c1", id="result")]
+    return [
+        *chat(),
+        HumanMessage("Go on.", id="now"),
+        answer,
+        ToolMessage("found", tool_call_id="c1", id="result"),
+    ]
 
 
 def engine(**config):
@@ -65,7 +96,9 @@ def engine(**config):
 def measured(history, called=None, before=None, tools=()):
     """The request to a provider, after the window `before` or the state of it."""
     session = after_measure(before).to_json() if isinstance(before, Window) else before
-    return engine().measure(history, called=MODELS.get(called), session=session, tools=tools)
+    return engine().measure(
+        history, called=MODELS.get(called), session=session, tools=tools
+    )
 
 
 def sent(history, called=None, before=None):
@@ -81,11 +114,17 @@ def test_the_request_begins_at_the_newest_compaction_that_its_provider_reads(cal
     """What is before it is not counted, no summary is made of it; rule, question and record stand behind the block."""
     history = compacted()
     window = measured(history, called)
-    assert (window.over_by, window.total_tokens < 2_000, engine().plan(window)) == (0, True, None)
+    assert (window.over_by, window.total_tokens < 2_000, engine().plan(window)) == (
+        0,
+        True,
+        None,
+    )
     request = engine().build(window)
     first = first_answer(request)
     assert first is history[-2]
-    assert {"Always answer in French.", "Go on."} <= {message.text for message in request[request.index(first) :]}
+    assert {"Always answer in French.", "Go on."} <= {
+        message.text for message in request[request.index(first) :]
+    }
     assert 0 < window.session.view.record.messages < len(history)
     assert window.report["compactions"] == 1
 
@@ -95,7 +134,11 @@ def test_a_view_that_the_provider_began_stays():
     history = compacted()
     window = measured(history, "anthropic")
     before = engine().build(window)
-    history = [*history, AIMessage("Voilà.", id="done"), HumanMessage("Next?", id="next")]
+    history = [
+        *history,
+        AIMessage("Voilà.", id="done"),
+        HumanMessage("Next?", id="next"),
+    ]
     window = measured(history, "anthropic", window)
     assert engine().build(window)[: len(before)] == before
     assert window.report["compactions"] == 1
@@ -103,7 +146,10 @@ def test_a_view_that_the_provider_began_stays():
         history += [AIMessage("w " * 200, id=f"l{n}"), HumanMessage(f"more {n}")]
     window = measured(history, "anthropic", window)
     window = measured(
-        history, "anthropic", after_measure(window).to_json() | engine().apply(engine().emergency(window), window)
+        history,
+        "anthropic",
+        after_measure(window).to_json()
+        | engine().apply(engine().emergency(window), window),
     )
     request = engine().build(window)
     first = first_answer(request)
@@ -116,7 +162,10 @@ def test_another_provider_gets_the_text_of_a_compaction(called):
     history = compacted()
     request = sent(history, called, measured(history, "anthropic"))
     shown = next(message for message in request if message.id == "made")
-    assert shown.content == [{"type": "text", "text": f"{COMPACTED_TEXT}\nAnn flies on Monday."}, TEXT]
+    assert shown.content == [
+        {"type": "text", "text": f"{COMPACTED_TEXT}\nAnn flies on Monday."},
+        TEXT,
+    ]
     assert shown.tool_calls == history[-2].tool_calls
 
 
@@ -130,13 +179,20 @@ def test_the_whole_history_counts_again_when_nobody_can_read_a_compaction(called
     other = measured(history, called, window)
     assert (other.start, other.over_by > 0) == (0, True)
     assert "cannot read" in other.session.faults[0]
-    assert UNREADABLE_TEXT in str([message.content for message in engine().build(other)])
+    assert UNREADABLE_TEXT in str(
+        [message.content for message in engine().build(other)]
+    )
     back = measured(history, "openai", other)
     assert (back.over_by, engine().build(back)) == (0, engine().build(window))
 
 
 @pytest.mark.parametrize(
-    "block", [{"type": "compaction", "content": None}, {"type": "compaction"}, {"type": "compaction", "content": 3}]
+    "block",
+    [
+        {"type": "compaction", "content": None},
+        {"type": "compaction"},
+        {"type": "compaction", "content": 3},
+    ],
 )
 def test_a_compaction_that_failed_changes_nothing(block):
     assert compaction_in(made(block)) is None
@@ -145,8 +201,17 @@ def test_a_compaction_that_failed_changes_nothing(block):
 
 def test_blocks_stay_as_they_are_for_their_maker_whatever_their_type():
     told = {"type": "compaction", "content": "x"}
-    message = made(told, THOUGHT, {"type": "redacted_thinking", "data": "ZQ=="}, *SEARCH, TEXT, LATER)
-    assert message in sent([HumanMessage("Hi"), message, HumanMessage("So?")], "anthropic")
+    message = made(
+        told,
+        THOUGHT,
+        {"type": "redacted_thinking", "data": "ZQ=="},
+        *SEARCH,
+        TEXT,
+        LATER,
+    )
+    assert message in sent(
+        [HumanMessage("Hi"), message, HumanMessage("So?")], "anthropic"
+    )
 
 
 def test_another_provider_gets_what_can_be_read():
@@ -160,7 +225,10 @@ def test_another_provider_gets_what_can_be_read():
 def test_blocks_in_the_standard_wrapper_are_understood():
     message = made({"type": "non_standard", "value": SEALED}, TEXT, by="openai")
     assert compaction_in(message) == SEALED
-    assert readable(message, "anthropic").content[0] == {"type": "text", "text": UNREADABLE_TEXT}
+    assert readable(message, "anthropic").content[0] == {
+        "type": "text",
+        "text": UNREADABLE_TEXT,
+    }
 
 
 BLOCKS = st.sampled_from(
@@ -169,34 +237,71 @@ BLOCKS = st.sampled_from(
 )  # fmt: skip
 
 
-@given(st.lists(BLOCKS, max_size=8), st.sampled_from(PROVIDERS), st.sampled_from([*PROVIDERS, "other", ""]))
+@given(
+    st.lists(BLOCKS, max_size=8),
+    st.sampled_from(PROVIDERS),
+    st.sampled_from([*PROVIDERS, "other", ""]),
+)
 def test_a_message_is_made_readable_once(blocks, by, provider):
     message = made(*blocks, by=by)
     shown = readable(message, provider)
-    assert readable(shown, provider).content == readable(message, provider).content == shown.content
+    assert (
+        readable(shown, provider).content
+        == readable(message, provider).content
+        == shown.content
+    )
     assert shown is message or provider not in {by, ""}
-    texts = Counter(block["text"] for block in blocks if isinstance(block, dict) and "text" in block)
-    kept = Counter(block["text"] for block in shown.content if isinstance(block, dict) and block.get("text"))
+    texts = Counter(
+        block["text"] for block in blocks if isinstance(block, dict) and "text" in block
+    )
+    kept = Counter(
+        block["text"]
+        for block in shown.content
+        if isinstance(block, dict) and block.get("text")
+    )
     assert not texts - kept
     assert message.content == blocks
 
 
-@given(st.lists(st.sampled_from(["user", "answer", "anthropic", "openai"]), max_size=12), st.sampled_from(PROVIDERS))
+@given(
+    st.lists(st.sampled_from(["user", "answer", "anthropic", "openai"]), max_size=12),
+    st.sampled_from(PROVIDERS),
+)
 def test_a_request_holds_all_that_follows_the_newest_compaction(kinds, provider):
     """Nothing before it is needed, nothing behind it is missing, and the question is there."""
     history = [HumanMessage("Begin.", id="begin")]
     for n, kind in enumerate(kinds):
         block = SUMMARY if kind == "anthropic" else SEALED
-        plain = HumanMessage(f"h{n}", id=f"m{n}") if kind == "user" else AIMessage(f"a{n}", id=f"m{n}")
-        compacting = made(block, {"type": "text", "text": f"t{n}"}, by=kind, name=f"m{n}")
+        plain = (
+            HumanMessage(f"h{n}", id=f"m{n}")
+            if kind == "user"
+            else AIMessage(f"a{n}", id=f"m{n}")
+        )
+        compacting = made(
+            block, {"type": "text", "text": f"t{n}"}, by=kind, name=f"m{n}"
+        )
         history.append(plain if kind in {"user", "answer"} else compacting)
     window = measured(history, provider)
     request = engine().build(window)
-    own = [index for index, message in enumerate(history) if compaction_in(message) and kinds[index - 1] == provider]
+    own = [
+        index
+        for index, message in enumerate(history)
+        if compaction_in(message) and kinds[index - 1] == provider
+    ]
     start = own[-1] if own else 0
-    ids, following = [message.id for message in request], [message.id for message in history[start:]]
+    ids, following = (
+        [message.id for message in request],
+        [message.id for message in history[start:]],
+    )
     assert [name for name in ids if name in following] == following
-    assert next(message.id for message in reversed(history) if isinstance(message, HumanMessage)) in ids
+    assert (
+        next(
+            message.id
+            for message in reversed(history)
+            if isinstance(message, HumanMessage)
+        )
+        in ids
+    )
     assert not own or first_answer(request).id == history[start].id
     assert sent(history, provider, window) == request
 
@@ -213,11 +318,17 @@ def tool(name, *, deferred):
 
 
 @pytest.mark.parametrize(
-    ("called", "is_counted"), [(None, False), ("anthropic", False), ("gemini", True), ("other", True)]
+    ("called", "is_counted"),
+    [(None, False), ("anthropic", False), ("gemini", True), ("other", True)],
 )
-def test_a_deferred_tool_costs_nothing_where_the_prompt_does_not_hold_it(called, is_counted):
+def test_a_deferred_tool_costs_nothing_where_the_prompt_does_not_hold_it(
+    called, is_counted
+):
     tools = [tool(f"tool{n}", deferred=n > 0) for n in range(100)]
-    window, alone = (measured([HumanMessage("Hi")], called, tools=given) for given in (tools, tools[:1]))
+    window, alone = (
+        measured([HumanMessage("Hi")], called, tools=given)
+        for given in (tools, tools[:1])
+    )
     assert (window.total_tokens > 10 * alone.total_tokens) is is_counted
     assert is_counted or window.total_tokens == alone.total_tokens
 
@@ -232,19 +343,45 @@ def test_a_deferred_tool_counts_where_a_message_loads_it(form):
     ]
     if form != "own search":
         content = {"type": "x", "tool_references": [reference]}
-        result = {"type": "tool_search_tool_result", "tool_use_id": "s1", "content": content}
-        found = [made({"type": "server_tool_use", "id": "s1", "name": "search", "input": {}}, result)]
-    loaded, without = (measured([HumanMessage("Hi"), *found], "anthropic", tools=given) for given in (tools, []))
-    definition = measured([HumanMessage("Hi")], tools=[tool("tool3", deferred=False)]).report["tool_tokens"]
-    assert 0.4 * definition < loaded.history_tokens - without.history_tokens <= definition
+        result = {
+            "type": "tool_search_tool_result",
+            "tool_use_id": "s1",
+            "content": content,
+        }
+        found = [
+            made(
+                {"type": "server_tool_use", "id": "s1", "name": "search", "input": {}},
+                result,
+            )
+        ]
+    loaded, without = (
+        measured([HumanMessage("Hi"), *found], "anthropic", tools=given)
+        for given in (tools, [])
+    )
+    definition = measured(
+        [HumanMessage("Hi")], tools=[tool("tool3", deferred=False)]
+    ).report["tool_tokens"]
+    assert (
+        0.4 * definition < loaded.history_tokens - without.history_tokens <= definition
+    )
     assert loaded.report["tool_tokens"] == 0
 
 
 def answered(tokens, cleared=0, **metadata):
-    managed = {"applied_edits": [{"type": "clear_tool_uses_20250919", "cleared_input_tokens": cleared}]}
+    managed = {
+        "applied_edits": [
+            {"type": "clear_tool_uses_20250919", "cleared_input_tokens": cleared}
+        ]
+    }
     usage = {"input_tokens": tokens, "output_tokens": 5, "total_tokens": tokens + 5}
-    metadata = {"model_provider": "anthropic", "context_management": managed, **metadata}
-    return AIMessage("Done.", id="done", usage_metadata=usage, response_metadata=metadata)
+    metadata = {
+        "model_provider": "anthropic",
+        "context_management": managed,
+        **metadata,
+    }
+    return AIMessage(
+        "Done.", id="done", usage_metadata=usage, response_metadata=metadata
+    )
 
 
 def test_what_the_provider_cleared_itself_is_added_back():
@@ -262,18 +399,31 @@ def test_what_the_provider_cleared_itself_is_added_back():
 ODD = [None, {"cleared_input_tokens": -4}, {"cleared_input_tokens": "9"}]
 
 
-@pytest.mark.parametrize("managed", [None, [], {}, *({"applied_edits": edits} for edits in (None, 7, ODD))])
+@pytest.mark.parametrize(
+    "managed", [None, [], {}, *({"applied_edits": edits} for edits in (None, 7, ODD))]
+)
 def test_odd_reports_of_edits_add_nothing(managed):
-    event = StepEvent.of_answer(answered(100, context_management=managed), info=None, estimated_tokens=100)
+    event = StepEvent.of_answer(
+        answered(100, context_management=managed), info=None, estimated_tokens=100
+    )
     assert event.reported_tokens == 100
 
 
 def test_a_compaction_by_the_provider_is_paid_for():
     """Anthropic bills it beside the usage of the answer, and states it in its iterations only."""
-    prices = {"input_price": Decimal(1), "output_price": Decimal(5), "cache_read_price": Decimal("0.1")}
+    prices = {
+        "input_price": Decimal(1),
+        "output_price": Decimal(5),
+        "cache_read_price": Decimal("0.1"),
+    }
     info = ModelInfo(name="m", provider="anthropic", **prices)
     rounds = [
-        {"type": "compaction", "input_tokens": 1_000, "cache_read_input_tokens": 9_000, "output_tokens": 100},
+        {
+            "type": "compaction",
+            "input_tokens": 1_000,
+            "cache_read_input_tokens": 9_000,
+            "output_tokens": 100,
+        },
         {"type": "message", "input_tokens": 200, "output_tokens": 5},
     ]
     plain = StepEvent.of_answer(answered(200), info=info)
@@ -286,5 +436,7 @@ def test_what_the_memory_tool_returns_is_spared():
     """Notes that a provider's model keeps are told nowhere else; who names the tool to be cleared has decided."""
     memory = {"type": "memory_20250818", "name": "memory"}
     for cleared, spared in ((), {"memory"}), (("memory",), frozenset()):
-        window = engine(clear_tools=cleared).measure([HumanMessage("Hi")], tools=[memory, tool("look", deferred=False)])
+        window = engine(clear_tools=cleared).measure(
+            [HumanMessage("Hi")], tools=[memory, tool("look", deferred=False)]
+        )
         assert window.parts.spared_tools == spared

@@ -40,15 +40,22 @@ def question(size):
 
 def result(size):
     call = {"name": "read", "args": {"page": 3}, "id": "c", "type": "tool_call"}
-    asked = [HumanMessage("Read page 3.", id="q"), AIMessage("", tool_calls=[call], id="b")]
+    asked = [
+        HumanMessage("Read page 3.", id="q"),
+        AIMessage("", tool_calls=[call], id="b"),
+    ]
     return [*asked, ToolMessage(text(size), tool_call_id="c", id="new")]
 
 
 def fitted(engine, messages, **about):
     window = engine.measure(messages, **about)
     if compaction := engine.plan(window) or engine.emergency(window):
-        window = engine.measure(messages, session=engine.apply(compaction, window), **about)
-    return window, next(message for message in engine.build(window) if message.id == "new").content
+        window = engine.measure(
+            messages, session=engine.apply(compaction, window), **about
+        )
+    return window, next(
+        message for message in engine.build(window) if message.id == "new"
+    ).content
 
 
 def shown_chars(content):
@@ -58,9 +65,17 @@ def shown_chars(content):
 
 
 @settings(max_examples=40, deadline=None)
-@given(made=st.sampled_from((question, result)), share=SHARES, old=st.integers(0, 40), preset=PRESETS)
+@given(
+    made=st.sampled_from((question, result)),
+    share=SHARES,
+    old=st.integers(0, 40),
+    preset=PRESETS,
+)
 def test_a_request_whose_newest_message_is_cut_is_nearly_full(made, share, old, preset):
-    window, content = fitted(engine_of(preset, counter=CharCounter()), [*turns(old)[:-1], *made(int(share * LIMIT))])
+    window, content = fitted(
+        engine_of(preset, counter=CharCounter()),
+        [*turns(old)[:-1], *made(int(share * LIMIT))],
+    )
     assert window.over_by == 0
     if shown_chars(content) < 4 * int(share * LIMIT):
         assert window.upper_tokens >= FULL * LIMIT
@@ -70,12 +85,22 @@ def test_a_request_whose_newest_message_is_cut_is_nearly_full(made, share, old, 
 
 @settings(max_examples=40, deadline=None)
 @given(old=st.integers(0, 40), number=st.integers(1, 4), share=st.floats(0.02, 4))
-def test_results_after_a_question_that_filled_the_window_are_cut_to_what_fits(old, number, share):
+def test_results_after_a_question_that_filled_the_window_are_cut_to_what_fits(
+    old, number, share
+):
     """Where question, results and record have no room together, the record gets what is left."""
     limit = 800
-    engine = ContextEngine(ModelLimits(limit), CharCounter(), config=ContextConfig(output_reserve=0))
-    calls = [{"name": "read", "args": {}, "id": f"c{i}", "type": "tool_call"} for i in range(number)]
-    found = [ToolMessage(text(int(share * limit)), tool_call_id=f"c{i}", id=f"r{i}") for i in range(number)]
+    engine = ContextEngine(
+        ModelLimits(limit), CharCounter(), config=ContextConfig(output_reserve=0)
+    )
+    calls = [
+        {"name": "read", "args": {}, "id": f"c{i}", "type": "tool_call"}
+        for i in range(number)
+    ]
+    found = [
+        ToolMessage(text(int(share * limit)), tool_call_id=f"c{i}", id=f"r{i}")
+        for i in range(number)
+    ]
     messages, state = [*turns(old)[:-1], *question(2 * limit)], {}
     for added in ([], [AIMessage("", tool_calls=calls, id="b"), *found]):
         messages = [*messages, *added]
@@ -92,12 +117,21 @@ def test_results_after_a_question_that_filled_the_window_are_cut_to_what_fits(ol
     made=st.sampled_from((question, result)),
     shares=st.tuples(SHARES, SHARES).map(sorted),
     old=st.integers(0, 40),
-    presets=st.sampled_from((("balanced", "balanced"), ("roomy", "roomy"), ("balanced", "roomy"))),
+    presets=st.sampled_from(
+        (("balanced", "balanced"), ("roomy", "roomy"), ("balanced", "roomy"))
+    ),
     counter=st.sampled_from((CharCounter(), None)),
 )
-def test_a_larger_newest_message_and_a_roomier_preset_show_no_less_of_it(made, shares, old, presets, counter):
+def test_a_larger_newest_message_and_a_roomier_preset_show_no_less_of_it(
+    made, shares, old, presets, counter
+):
     small, large = (
-        shown_chars(fitted(engine_of(preset, counter=counter), [*turns(old)[:-1], *made(int(share * LIMIT))])[1])
+        shown_chars(
+            fitted(
+                engine_of(preset, counter=counter),
+                [*turns(old)[:-1], *made(int(share * LIMIT))],
+            )[1]
+        )
         for preset, share in zip(presets, shares, strict=True)
     )
     assert large >= SAME * small
@@ -105,7 +139,12 @@ def test_a_larger_newest_message_and_a_roomier_preset_show_no_less_of_it(made, s
 
 def test_a_question_that_filled_the_window_leaves_room_for_what_follows():
     """It keeps most of its room; each further step would be a compaction of its own."""
-    engine, messages, state, compactions = engine_of(counter=CharCounter()), question(2 * LIMIT), {}, []
+    engine, messages, state, compactions = (
+        engine_of(counter=CharCounter()),
+        question(2 * LIMIT),
+        {},
+        [],
+    )
     for number in range(8):
         window = engine.measure(messages, session=state)
         if compaction := engine.plan(window) or engine.emergency(window):
@@ -127,24 +166,39 @@ def test_a_cut_of_what_is_newest_is_told_once_with_ids_and_sizes(made, caplog):
     (event,) = sink.of(NoticeEvent)
     clamped = window.report["clamped"]
     about = {"shown_tokens": clamped, "input_limit": LIMIT}
-    assert (event.name, event.level, event.about) == ("context.newest_clamped", "warning", about)
+    assert (event.name, event.level, event.about) == (
+        "context.newest_clamped",
+        "warning",
+        about,
+    )
     assert [*clamped] == ["new"]
     assert 0.8 * LIMIT < clamped["new"][0] < clamped["new"][1] == 2 * LIMIT + 4
     (record,) = (one for one in caplog.records if one.levelname == "WARNING")
-    assert record.getMessage().startswith("context.newest_clamped shown_tokens={'new': [")
+    assert record.getMessage().startswith(
+        "context.newest_clamped shown_tokens={'new': ["
+    )
     assert "heron" not in record.getMessage()
 
 
 def test_nothing_is_told_where_only_old_messages_leave():
     sink = MemorySink()
-    window, _ = fitted(engine_of(counter=CharCounter(), sinks=[sink]), [*turns(60)[:-1], *question(300)])
+    window, _ = fitted(
+        engine_of(counter=CharCounter(), sinks=[sink]),
+        [*turns(60)[:-1], *question(300)],
+    )
     assert window.report["compactions"] == 1
     assert (sink.of(NoticeEvent), window.report["clamped"]) == ([], {})
 
 
 @pytest.mark.parametrize(
     ("tools", "told"),
-    [((), "as message new ...]"), ((create_recall_tool(name="look_back"),), "as message new, which look_back reads")],
+    [
+        ((), "as message new ...]"),
+        (
+            (create_recall_tool(name="look_back"),),
+            "as message new, which look_back reads",
+        ),
+    ],
 )
 def test_the_note_names_a_tool_that_the_agent_has(tools, told):
     _, content = fitted(engine_of(), question(2 * LIMIT), tools=tools)
@@ -156,13 +210,19 @@ def test_the_note_names_a_tool_that_the_agent_has(tools, told):
 
 @pytest.mark.parametrize("summarize", ["background", "inline", "off"])
 @pytest.mark.parametrize(
-    ("trigger", "largest"), [(0.3, 0.3 * LIMIT), (("tokens", 1_500), 1_500), (("messages", 12), LIMIT)]
+    ("trigger", "largest"),
+    [(0.3, 0.3 * LIMIT), (("tokens", 1_500), 1_500), (("messages", 12), LIMIT)],
 )
 def test_a_trigger_holds_in_every_mode(summarize, trigger, largest):
     """Past it the oldest turns leave, into a summary or into the record."""
     chat = Chat(window=LIMIT)
     config = ContextConfig(output_reserve=0, summarize=summarize, trigger=trigger)
-    chat.engine = ContextEngine(ModelLimits(LIMIT), CharCounter(), summarizer=lambda _: "They talked.", config=config)
+    chat.engine = ContextEngine(
+        ModelLimits(LIMIT),
+        CharCounter(),
+        summarizer=lambda _: "They talked.",
+        config=config,
+    )
     history, state = [], {}
     for number in range(60):
         history.append(HumanMessage(text(60), id=f"q{number}"))
@@ -179,12 +239,24 @@ def test_a_trigger_holds_in_every_mode(summarize, trigger, largest):
 @pytest.mark.parametrize(
     ("settings_", "said"),
     [
-        ({"trigger": 80}, "trigger=80 is neither a share .*256 or more.*: for 80 % give 0.8"),
+        (
+            {"trigger": 80},
+            "trigger=80 is neither a share .*256 or more.*: for 80 % give 0.8",
+        ),
         ({"trigger": ("tokens", 255)}, "trigger=255 is neither"),
-        ({"trigger": 0.2, "keep": 0.5}, "keep=0.5 is not below trigger=0.2: lower keep, for example to 0.1"),
+        (
+            {"trigger": 0.2, "keep": 0.5},
+            "keep=0.5 is not below trigger=0.2: lower keep, for example to 0.1",
+        ),
         ({"trigger": 2_000, "keep": 2_000}, "keep=2000 is not below trigger=2000"),
-        ({"trigger": ("messages", 2)}, r'give \("messages", n\) with an n of at least 3'),
-        ({"trigger": ("messages", 20), "trigger_messages": 9}, "no trigger_messages beside it"),
+        (
+            {"trigger": ("messages", 2)},
+            r'give \("messages", n\) with an n of at least 3',
+        ),
+        (
+            {"trigger": ("messages", 20), "trigger_messages": 9},
+            "no trigger_messages beside it",
+        ),
     ],
 )
 def test_a_trigger_that_cannot_work_is_refused_with_what_to_do(settings_, said):

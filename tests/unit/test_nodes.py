@@ -23,13 +23,39 @@ from langchain_ctxwin import (
 )
 from langchain_ctxwin.errors import BudgetExceededError, ContextWindowError
 from langchain_ctxwin.testing import request_faults
-from support.agents import LONG, THREAD, WAYS, agent_on, ask, engine_of, is_refused, model_of, talk, values
+from support.agents import (
+    LONG,
+    THREAD,
+    WAYS,
+    agent_on,
+    ask,
+    engine_of,
+    is_refused,
+    model_of,
+    talk,
+    values,
+)
 from support.desk import TOOLS, agent_of
-from support.fakes import ScriptedChatModel, SdkError, core_overflow, exact_count, openai_overflow, script, tool_loop
+from support.fakes import (
+    ScriptedChatModel,
+    SdkError,
+    core_overflow,
+    exact_count,
+    openai_overflow,
+    script,
+    tool_loop,
+)
 from support.graphs import chat_on
 
 PROMPT = "You are helpful."
-NODES = {"budget_check", "maybe_summarize", "force_compress", "build_messages", "agent", "tools"}
+NODES = {
+    "budget_check",
+    "maybe_summarize",
+    "force_compress",
+    "build_messages",
+    "agent",
+    "tools",
+}
 CONDITIONAL = {
     ("budget_check", "build_messages"),
     ("budget_check", "force_compress"),
@@ -57,7 +83,13 @@ def read(path: str = "a") -> str:
 def graph_of(model, window=1000, *, tools=(), engine=None, **options):
     """Return the wiring that the documentation shows."""
     engine = engine or engine_of(window, exact_count)
-    return chat_on(engine, model.bind_tools(tools) if tools else model, tools=tools, prompt=PROMPT, **options)
+    return chat_on(
+        engine,
+        model.bind_tools(tools) if tools else model,
+        tools=tools,
+        prompt=PROMPT,
+        **options,
+    )
 
 
 def held(model, window, turns, chars=200, **options):
@@ -69,45 +101,74 @@ def held(model, window, turns, chars=200, **options):
 
 
 def sent(model):
-    return [[(m.type, m.content) for m in request.messages] for request in model.requests]
+    return [
+        [(m.type, m.content) for m in request.messages] for request in model.requests
+    ]
 
 
 def edges_of(graph):
-    return {(edge.source, edge.target, edge.conditional) for edge in graph.get_graph().edges}
+    return {
+        (edge.source, edge.target, edge.conditional) for edge in graph.get_graph().edges
+    }
 
 
 def test_the_drawing_shows_the_nodes_and_edges():
     agent = agent_of(ScriptedChatModel(), 1000, tools=TOOLS)
     assert set(agent.get_graph().nodes) == NODES | {START, END}
-    assert edges_of(agent) == {(*edge, True) for edge in CONDITIONAL} | {(*edge, False) for edge in FIXED}
-    lines = [line.strip().rstrip(";") for line in agent.get_graph().draw_mermaid().splitlines()]
-    assert [name for name in NODES if not any(line.startswith(f"{name}(") for line in lines)] == []
-    drawn = {(line.split(" ")[0], line.split(" ")[-1]) for line in lines if "-->" in line or ".->" in line}
+    assert edges_of(agent) == {(*edge, True) for edge in CONDITIONAL} | {
+        (*edge, False) for edge in FIXED
+    }
+    lines = [
+        line.strip().rstrip(";")
+        for line in agent.get_graph().draw_mermaid().splitlines()
+    ]
+    assert [
+        name for name in NODES if not any(line.startswith(f"{name}(") for line in lines)
+    ] == []
+    drawn = {
+        (line.split(" ")[0], line.split(" ")[-1])
+        for line in lines
+        if "-->" in line or ".->" in line
+    }
     assert drawn == CONDITIONAL | FIXED
 
 
 def test_the_way_after_a_finished_turn_can_lead_on_and_the_model_node_has_its_given_name():
     builder = StateGraph(ContextState)
     nodes = ContextNodes(engine_of(1000))
-    add_context_nodes(builder, nodes, model_node="writer", model=ScriptedChatModel(), after="review")
+    add_context_nodes(
+        builder, nodes, model_node="writer", model=ScriptedChatModel(), after="review"
+    )
     builder.add_node("review", lambda state: {})
-    builder.add_edge(START, "budget_check").add_edge("writer", "maybe_summarize").add_edge("review", END)
+    builder.add_edge(START, "budget_check").add_edge(
+        "writer", "maybe_summarize"
+    ).add_edge("review", END)
     edges = edges_of(builder.compile())
-    assert {("maybe_summarize", "review", True), ("build_messages", "writer", False)} <= edges
-    assert not [edge for edge in edges if edge[0] == "maybe_summarize" and edge[1] == END]
+    assert {
+        ("maybe_summarize", "review", True),
+        ("build_messages", "writer", False),
+    } <= edges
+    assert not [
+        edge for edge in edges if edge[0] == "maybe_summarize" and edge[1] == END
+    ]
 
 
 @pytest.mark.parametrize(
     ("state", "destination"),
     [
-        ({"context_pending": {"due": True}, "context_report": {"over_by": 9}}, "maybe_summarize"),
+        (
+            {"context_pending": {"due": True}, "context_report": {"over_by": 9}},
+            "maybe_summarize",
+        ),
         ({"context_pending": {}, "context_report": {"over_by": 9}}, "force_compress"),
         ({"context_report": {"over_by": 0}}, "build_messages"),
         ({}, "build_messages"),
     ],
 )
 def test_the_route_follows_the_budget(state, destination):
-    assert ContextNodes(engine_of(500, exact_count)).route_on_budget(state) == destination
+    assert (
+        ContextNodes(engine_of(500, exact_count)).route_on_budget(state) == destination
+    )
 
 
 async def test_sync_async_and_streaming_send_the_same_requests():
@@ -116,7 +177,9 @@ async def test_sync_async_and_streaming_send_the_same_requests():
         model = ScriptedChatModel(input_limit=700, policy=tool_loop(steps=3))
         graph = graph_of(model, 700, tools=[read])
         for number in range(6):
-            message = {"messages": [HumanMessage(f"question {number}", id=f"q{number}")]}
+            message = {
+                "messages": [HumanMessage(f"question {number}", id=f"q{number}")]
+            }
             match how:
                 case "invoke":
                     graph.invoke(message, THREAD)
@@ -125,23 +188,41 @@ async def test_sync_async_and_streaming_send_the_same_requests():
                 case "stream":
                     list(graph.stream(message, THREAD, stream_mode="messages"))
                 case _:
-                    [chunk async for chunk in graph.astream(message, THREAD, stream_mode="messages")]
+                    [
+                        chunk
+                        async for chunk in graph.astream(
+                            message, THREAD, stream_mode="messages"
+                        )
+                    ]
         view = values(graph)
-        runs.append((sent(model), view["context_summary"], view["context_record"]["left"]))
+        runs.append(
+            (sent(model), view["context_summary"], view["context_record"]["left"])
+        )
     assert runs[1:] == runs[:1] * 3
 
 
 @pytest.mark.parametrize(("adapter", "is_async"), WAYS)
-async def test_a_long_conversation_and_a_long_turn_fit_in_every_request(adapter, is_async):
-    parallel = [[{"name": "read", "args": {}, "id": f"c{step}-{i}"} for i in range(3)] for step in range(20)]
+async def test_a_long_conversation_and_a_long_turn_fit_in_every_request(
+    adapter, is_async
+):
+    parallel = [
+        [{"name": "read", "args": {}, "id": f"c{step}-{i}"} for i in range(3)]
+        for step in range(20)
+    ]
     steps = [AIMessage("", tool_calls=calls) for calls in parallel]
     model = model_of(1_200, policy=script(*["fine"] * 20, *steps, "done"))
     agent = agent_on(adapter, model, [read], system_prompt=PROMPT)
     for number in range(21):
         given = {"messages": [HumanMessage(f"question {number} {LONG[:200]}")]}
-        out = await agent.ainvoke(given, THREAD) if is_async else agent.invoke(given, THREAD)
+        out = (
+            await agent.ainvoke(given, THREAD)
+            if is_async
+            else agent.invoke(given, THREAD)
+        )
     assert out["messages"][-1].content == "done"
-    assert [(r.refused, request_faults(list(r.messages))) for r in model.requests] == [(False, [])] * 41
+    assert [(r.refused, request_faults(list(r.messages))) for r in model.requests] == [
+        (False, [])
+    ] * 41
     assert len(values(agent)["messages"]) == 2 * 20 + 2 + 20 * 4
     for number, request in enumerate(model.requests):
         asked = [m.content for m in request.messages if m.type == "human"]
@@ -156,18 +237,33 @@ def test_a_five_megabyte_tool_result_is_shown_by_head_and_tail_and_kept_whole():
         return "start " + "x" * 5_000_000 + " end"
 
     def by_chars(messages, *, tools=None):
-        return sum(4 + len(str(message.content)) // 4 for message in messages) + 30 * len(tools or ())
+        return sum(
+            4 + len(str(message.content)) // 4 for message in messages
+        ) + 30 * len(tools or ())
 
-    model = ScriptedChatModel(policy=tool_loop(steps=1), input_limit=2000, counter=by_chars)
-    result = ask(graph_of(model, tools=[dump], engine=engine_of(1500, by_chars)), "dump it")
-    assert len(next(message for message in result["messages"] if message.type == "tool").content) == 5_000_010
+    model = ScriptedChatModel(
+        policy=tool_loop(steps=1), input_limit=2000, counter=by_chars
+    )
+    result = ask(
+        graph_of(model, tools=[dump], engine=engine_of(1500, by_chars)), "dump it"
+    )
+    assert (
+        len(
+            next(
+                message for message in result["messages"] if message.type == "tool"
+            ).content
+        )
+        == 5_000_010
+    )
     shown = model.requests[-1].messages[-1].content
     assert (shown[:7], shown[-5:], len(shown) < 6000) == ("start x", "x end", True)
 
 
 @pytest.mark.parametrize("overflow", [core_overflow, openai_overflow])
 @pytest.mark.parametrize("times", [1, 2])
-def test_an_overflow_is_recovered_inside_the_model_node_which_learns_the_limit(overflow, times):
+def test_an_overflow_is_recovered_inside_the_model_node_which_learns_the_limit(
+    overflow, times
+):
     picture = {"type": "image", "base64": "QUJD", "mime_type": "image/png"}
     graph = held(model := ScriptedChatModel(), 2000, 8, 540)
     model.faults.extend(overflow(1500, 1250) for _ in range(times))
@@ -180,7 +276,9 @@ def test_an_overflow_is_recovered_inside_the_model_node_which_learns_the_limit(o
     assert picture in attempts[-1].messages[-1].content
     assert result["messages"][-1].content.endswith("what is it? ")
     limits = values(graph)["context_counts"]["limits"]
-    assert list(limits["scripted"].values() if "scripted" in limits else limits[""].values()) == [1250]
+    assert list(
+        limits["scripted"].values() if "scripted" in limits else limits[""].values()
+    ) == [1250]
 
 
 def test_an_overflow_that_never_ends_leaves_as_the_providers_exception_and_a_resume_works():
@@ -194,7 +292,11 @@ def test_an_overflow_that_never_ends_leaves_as_the_providers_exception_and_a_res
 
 
 def test_other_errors_are_not_retried():
-    limited = SdkError("Rate limit reached: too many tokens per minute", status_code=429, code="rate_limit_exceeded")
+    limited = SdkError(
+        "Rate limit reached: too many tokens per minute",
+        status_code=429,
+        code="rate_limit_exceeded",
+    )
     graph = graph_of(model := ScriptedChatModel(faults=[limited]))
     with pytest.raises(SdkError) as caught:
         ask(graph, "hi")
@@ -203,16 +305,31 @@ def test_other_errors_are_not_retried():
 
 
 def test_retry_on_never_resends_an_oversized_request():
-    final = [core_overflow(10, 5), openai_overflow(10, 5), BudgetExceededError("no"), ValueError("no")]
-    assert [ContextNodes.retry_on(error) for error in (*final, ConnectionError("again"))] == [False] * 4 + [True]
+    final = [
+        core_overflow(10, 5),
+        openai_overflow(10, 5),
+        BudgetExceededError("no"),
+        ValueError("no"),
+    ]
+    assert [
+        ContextNodes.retry_on(error) for error in (*final, ConnectionError("again"))
+    ] == [False] * 4 + [True]
 
 
 def test_model_input_rebuilds_what_is_missing_or_stale():
     nodes = ContextNodes(engine_of(1000), system_prompt=PROMPT)
     state = {"messages": [HumanMessage("one", id="1")]}
     built = nodes.build_messages.invoke(state)["llm_input_messages"]
-    assert nodes.model_input(state) == nodes.model_input(state | {"llm_input_messages": built}) == built
-    later = [*state["messages"], AIMessage("two", id="2"), HumanMessage("three", id="3")]
+    assert (
+        nodes.model_input(state)
+        == nodes.model_input(state | {"llm_input_messages": built})
+        == built
+    )
+    later = [
+        *state["messages"],
+        AIMessage("two", id="2"),
+        HumanMessage("three", id="3"),
+    ]
     for messages in (later, [HumanMessage("uno", id="1")]):
         shown = nodes.model_input({"messages": messages, "llm_input_messages": built})
         assert [m.content for m in shown] == [PROMPT, *(m.content for m in messages)]
@@ -245,9 +362,15 @@ def test_a_run_that_stopped_before_the_model_resumes_with_the_same_request(inter
 
 
 def test_an_edit_while_the_run_is_stopped_still_fits():
-    graph = graph_of(model := ScriptedChatModel(input_limit=300), 300, interrupt_before=["model"])
+    graph = graph_of(
+        model := ScriptedChatModel(input_limit=300), 300, interrupt_before=["model"]
+    )
     graph.invoke({"messages": [HumanMessage("short", id="q")]}, THREAD)
-    graph.update_state(THREAD, {"messages": [HumanMessage("grown " + LONG * 10, id="q")]}, as_node="build_messages")
+    graph.update_state(
+        THREAD,
+        {"messages": [HumanMessage("grown " + LONG * 10, id="q")]},
+        as_node="build_messages",
+    )
     graph.invoke(None, THREAD)
     assert [request.refused for request in model.requests] == [False]
     assert model.requests[0].messages[-1].content.startswith("grown The quick")
@@ -256,7 +379,9 @@ def test_an_edit_while_the_run_is_stopped_still_fits():
 def test_an_edit_of_an_old_message_is_counted():
     graph = graph_of(model := ScriptedChatModel(input_limit=600), 600)
     graph.invoke({"messages": [HumanMessage("short", id="q")]}, THREAD)
-    graph.update_state(THREAD, {"messages": [HumanMessage("grown " + LONG * 8, id="q")]})
+    graph.update_state(
+        THREAD, {"messages": [HumanMessage("grown " + LONG * 8, id="q")]}
+    )
     ask(graph, "next")
     assert [request.refused for request in model.requests] == [False, False]
 
@@ -272,28 +397,48 @@ class OwnSummarizer:
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-@pytest.mark.parametrize("is_own", [False, True], ids=["a chat model", "of the user's own"])
-async def test_an_inline_summary_is_shown_and_does_not_leak_into_the_stream(is_async, is_own):
+@pytest.mark.parametrize(
+    "is_own", [False, True], ids=["a chat model", "of the user's own"]
+)
+async def test_an_inline_summary_is_shown_and_does_not_leak_into_the_stream(
+    is_async, is_own
+):
     writer = ScriptedChatModel(policy=script("SUMMARY of what happened"))
     model = ScriptedChatModel(policy=script("fine"))
     summarizer = OwnSummarizer(writer) if is_own else writer
-    graph = graph_of(model, engine=engine_of(4000, exact_count, summarizer, trigger_messages=6, summarize="inline"))
+    graph = graph_of(
+        model,
+        engine=engine_of(
+            4000, exact_count, summarizer, trigger_messages=6, summarize="inline"
+        ),
+    )
     streamed = ""
     for number in range(6):
         message = {"messages": [HumanMessage(f"question {number} {LONG}")]}
         if is_async:
-            chunks = [c async for c in graph.astream(message, THREAD, stream_mode="messages")]
+            chunks = [
+                c async for c in graph.astream(message, THREAD, stream_mode="messages")
+            ]
         else:
             chunks = list(graph.stream(message, THREAD, stream_mode="messages"))
         streamed += "".join(chunk.text for chunk, _ in chunks)
     assert (len(writer.requests) > 0, streamed) == (True, "fine" * 6)
-    assert any("SUMMARY of what happened" in message.text for message in model.requests[-1].messages)
+    assert any(
+        "SUMMARY of what happened" in message.text
+        for message in model.requests[-1].messages
+    )
 
 
 def test_a_history_that_ends_in_an_answer_is_not_taken_for_a_finished_turn_when_a_summary_came_first():
     model = ScriptedChatModel(policy=script("fine"))
-    history = [m for n in range(6) for m in (HumanMessage(f"q{n} {LONG}"), AIMessage(f"a{n} {LONG}"))]
-    graph_of(model, engine=engine_of(4000, exact_count, trigger_messages=4)).invoke({"messages": history}, THREAD)
+    history = [
+        m
+        for n in range(6)
+        for m in (HumanMessage(f"q{n} {LONG}"), AIMessage(f"a{n} {LONG}"))
+    ]
+    graph_of(model, engine=engine_of(4000, exact_count, trigger_messages=4)).invoke(
+        {"messages": history}, THREAD
+    )
     assert len(model.requests) == 1
 
 
@@ -313,11 +458,15 @@ class Parent(TypedDict):
 
 def test_subgraph_agents_keep_their_sessions_and_keep_apart():
     models = {name: ScriptedChatModel(input_limit=500) for name in ("left", "right")}
-    agents = {name: graph_of(model, 500, checkpointer=True) for name, model in models.items()}
+    agents = {
+        name: graph_of(model, 500, checkpointer=True) for name, model in models.items()
+    }
 
     def caller(name):
         def run(state: Parent) -> dict[str, Any]:
-            result = agents[name].invoke({"messages": [HumanMessage(f"{name} {state['text']}")]})
+            result = agents[name].invoke(
+                {"messages": [HumanMessage(f"{name} {state['text']}")]}
+            )
             return {"answers": [result["messages"][-1].content]}
 
         return run
@@ -330,19 +479,34 @@ def test_subgraph_agents_keep_their_sessions_and_keep_apart():
     for number in range(10):
         parent.invoke({"text": f"question {number} {LONG[:200]}"}, THREAD)
     for name, model in models.items():
-        asked = [m for request in model.requests for m in request.messages if m.type == "human"]
-        assert {m.content.split()[0] for m in asked if m.id != "ctxwin-record"} == {name}
+        asked = [
+            m
+            for request in model.requests
+            for m in request.messages
+            if m.type == "human"
+        ]
+        assert {m.content.split()[0] for m in asked if m.id != "ctxwin-record"} == {
+            name
+        }
         other = ({*models} - {name}).pop()
         assert f"{other} question" not in str(sent(model))
-        assert any(message.id == "ctxwin-record" for message in model.requests[-1].messages)
+        assert any(
+            message.id == "ctxwin-record" for message in model.requests[-1].messages
+        )
         assert not is_refused(model)
 
 
 def test_the_ready_agent_runs_its_tools():
     model = ScriptedChatModel(policy=tool_loop(steps=2, parallel=2), input_limit=1500)
-    agent = create_context_agent(model, [read], limits=ModelLimits(1500), system_prompt=PROMPT)
+    agent = create_context_agent(
+        model, [read], limits=ModelLimits(1500), system_prompt=PROMPT
+    )
     result = agent.invoke({"messages": [("user", "go")]})
-    assert [m.type for m in result["messages"]] == ["human", *["ai", "tool", "tool"] * 2, "ai"]
+    assert [m.type for m in result["messages"]] == [
+        "human",
+        *["ai", "tool", "tool"] * 2,
+        "ai",
+    ]
     assert set(result) == {"messages"}
 
 
@@ -353,13 +517,17 @@ def test_callbacks_given_to_the_model_node_reach_the_model_outside_a_graph():
         def on_chat_model_start(self, *_args, **_kwargs):
             seen.append("started")
 
-    node = ContextNodes(engine_of(1000)).model_node(ScriptedChatModel(policy=script("fine")))
+    node = ContextNodes(engine_of(1000)).model_node(
+        ScriptedChatModel(policy=script("fine"))
+    )
     node.invoke({"messages": [HumanMessage("hi", id="h")]}, {"callbacks": [Watch()]})
     assert seen == ["started"]
 
 
 def test_a_compaction_inside_the_model_node_is_reported():
-    node = ContextNodes(engine_of(1000)).model_node(ScriptedChatModel(policy=script("fine")))
+    node = ContextNodes(engine_of(1000)).model_node(
+        ScriptedChatModel(policy=script("fine"))
+    )
     with capture_logs() as logs:
         update = node.invoke({"messages": talk(20)})
     assert "context.compacted" in [entry["event"] for entry in logs]

@@ -39,31 +39,51 @@ def calls_once(messages: Any, _: Any = None) -> AIMessage:
     """Call the tool after a question, answer after its result."""
     if isinstance(messages[-1], ToolMessage):
         return AIMessage("It is there.")
-    return AIMessage("", tool_calls=[{"name": "look", "args": {"item": 1}, "id": f"c{len(messages)}"}])
+    return AIMessage(
+        "",
+        tool_calls=[{"name": "look", "args": {"item": 1}, "id": f"c{len(messages)}"}],
+    )
 
 
 @pytest.mark.parametrize("kind", ["nodes", "middleware", "router and selector"])
 def test_a_model_call_takes_two_measures_where_nothing_compacts(kind, monkeypatch):
     """One before the call, which every node up to the answer goes by; one after the answer that ends the turn."""
-    small, large = scripted("small", 8_000, policy=calls_once), scripted("large", 16_000, policy=calls_once)
+    small, large = (
+        scripted("small", 8_000, policy=calls_once),
+        scripted("large", 16_000, policy=calls_once),
+    )
     if kind == "router and selector":
         chosen = ToolSelector([look], max_tool_tokens=500)
-        agent = agent_on("nodes", RoutedChatModel(router(small, large)), tool_selector=chosen)
+        agent = agent_on(
+            "nodes", RoutedChatModel(router(small, large)), tool_selector=chosen
+        )
     else:
         agent = agent_on(kind, small, [look])
     agent.invoke({"messages": [HumanMessage("hello")]}, THREAD)
     measured, measure = [], ContextEngine.measure
-    monkeypatch.setattr(ContextEngine, "measure", lambda *args, **given: measured.append(1) or measure(*args, **given))
+    monkeypatch.setattr(
+        ContextEngine,
+        "measure",
+        lambda *args, **given: measured.append(1) or measure(*args, **given),
+    )
     agent.invoke({"messages": [HumanMessage("hello again")]}, THREAD)
     assert len(measured) == 2 + 1  # two model calls, one end of a turn
 
 
 def test_a_window_of_another_state_is_not_taken():
     nodes = ContextNodes(ContextEngine(LIMITS), system_prompt="Be brief.")
-    state: dict[str, Any] = {"messages": [HumanMessage("hello", id="q"), AIMessage("hi", id="a"), HumanMessage("so?")]}
+    state: dict[str, Any] = {
+        "messages": [
+            HumanMessage("hello", id="q"),
+            AIMessage("hi", id="a"),
+            HumanMessage("so?"),
+        ]
+    }
     state |= nodes.budget_check.invoke(state)
     assert nodes.measure(state) is nodes.measure(state)
-    assert nodes.measure({**state, "context_summary": "what was"}) is not nodes.measure(state)
+    assert nodes.measure({**state, "context_summary": "what was"}) is not nodes.measure(
+        state
+    )
 
 
 class Strict(BaseChatModel):
@@ -81,8 +101,13 @@ class Strict(BaseChatModel):
     def _identifying_params(self) -> dict[str, Any]:
         return {"model": "strict"}
 
-    def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **options: Any) -> ChatResult:
-        tokens, output = exact_count(messages), options.get("max_tokens", self.max_tokens)
+    def _generate(
+        self, messages: Any, stop: Any = None, run_manager: Any = None, **options: Any
+    ) -> ChatResult:
+        tokens, output = (
+            exact_count(messages),
+            options.get("max_tokens", self.max_tokens),
+        )
         self.asked.append(output)
         if tokens + output > self.window:
             raise ValueError(
@@ -91,24 +116,45 @@ class Strict(BaseChatModel):
                 "length of the messages or completion."
             )
         usage = {"input_tokens": tokens, "output_tokens": 5, "total_tokens": tokens + 5}
-        return ChatResult(generations=[ChatGeneration(message=AIMessage("ok", usage_metadata=usage))])
+        return ChatResult(
+            generations=[ChatGeneration(message=AIMessage("ok", usage_metadata=usage))]
+        )
 
 
 @pytest.mark.parametrize("tokens", [1_990, 2_230, 2_590, 2_735, 2_900])
 def test_what_leaves_too_little_room_for_the_output_is_asked_for_less_of_it(tokens):
     model = Strict(max_tokens=1_000, asked=[])
-    agent = create_context_agent(model, [], limits=ModelLimits(context_window=100_000), checkpointer=InMemorySaver())
-    for text in ("lorem ipsum dolor " * (tokens // 3), "so? ", "x7f3 9a01 " * (tokens // 8), "and? "):
-        assert agent.invoke({"messages": [HumanMessage(text)]}, THREAD)["messages"][-1].content == "ok"
+    agent = create_context_agent(
+        model,
+        [],
+        limits=ModelLimits(context_window=100_000),
+        checkpointer=InMemorySaver(),
+    )
+    for text in (
+        "lorem ipsum dolor " * (tokens // 3),
+        "so? ",
+        "x7f3 9a01 " * (tokens // 8),
+        "and? ",
+    ):
+        assert (
+            agent.invoke({"messages": [HumanMessage(text)]}, THREAD)["messages"][
+                -1
+            ].content
+            == "ok"
+        )
     assert model.asked[0] == model.max_tokens >= max(model.asked)
 
 
 CONTENTS = ["hi", "", " ", "\xa0", [{"type": "text", "text": "x"}], []]
 MESSAGES = st.one_of(
     st.builds(HumanMessage, st.sampled_from(CONTENTS)),
-    st.builds(ToolMessage, st.sampled_from(CONTENTS), tool_call_id=st.sampled_from("ab")),
     st.builds(
-        lambda content, ids: AIMessage(content, tool_calls=[{"name": "f", "args": {}, "id": one} for one in ids]),
+        ToolMessage, st.sampled_from(CONTENTS), tool_call_id=st.sampled_from("ab")
+    ),
+    st.builds(
+        lambda content, ids: AIMessage(
+            content, tool_calls=[{"name": "f", "args": {}, "id": one} for one in ids]
+        ),
         st.sampled_from(CONTENTS),
         st.lists(st.sampled_from("ab"), max_size=2),
     ),

@@ -37,7 +37,9 @@ from support.told import EVERY
 
 DASHBOARD = Path(__file__).parents[2] / "docs" / "grafana-dashboard.json"
 
-UPSTREAM = {"gen_ai.conversation.compacted"}  # in the conventions' own repository, not yet in the package
+UPSTREAM = {
+    "gen_ai.conversation.compacted"
+}  # in the conventions' own repository, not yet in the package
 COUNT = CharCounter()
 
 
@@ -54,7 +56,9 @@ class Watched:
         self.exporter, self.reader = InMemorySpanExporter(), InMemoryMetricReader()
         self.tracers = TracerProvider()
         self.tracers.add_span_processor(SimpleSpanProcessor(self.exporter))
-        self.sink = OpenTelemetrySink(MeterProvider([self.reader]), self.tracers, **options)
+        self.sink = OpenTelemetrySink(
+            MeterProvider([self.reader]), self.tracers, **options
+        )
 
     @property
     def spans(self) -> dict[str, list[Any]]:
@@ -66,14 +70,31 @@ class Watched:
     @property
     def metrics(self) -> dict[str, list[Any]]:
         data = self.reader.get_metrics_data()
-        scopes = [scope for resource in data.resource_metrics for scope in resource.scope_metrics] if data else []
-        return {metric.name: list(metric.data.data_points) for scope in scopes for metric in scope.metrics}
+        scopes = (
+            [
+                scope
+                for resource in data.resource_metrics
+                for scope in resource.scope_metrics
+            ]
+            if data
+            else []
+        )
+        return {
+            metric.name: list(metric.data.data_points)
+            for scope in scopes
+            for metric in scope.metrics
+        }
 
 
 def conventional() -> set[str]:
     """Every name that the installed conventions have."""
     modules = (gen_ai_attributes, gen_ai_metrics, error_attributes)
-    return {value for module in modules for value in vars(module).values() if isinstance(value, str)}
+    return {
+        value
+        for module in modules
+        for value in vars(module).values()
+        if isinstance(value, str)
+    }
 
 
 def test_every_name_is_one_of_the_conventions_or_our_own():
@@ -84,13 +105,25 @@ def test_every_name_is_one_of_the_conventions_or_our_own():
             watched.sink.emit(event)
     spans = [span for named in watched.spans.values() for span in named]
     names = {name for span in spans for name in span.attributes}
-    names |= {name for span in spans for event in span.events for name in event.attributes}
-    names |= {*watched.metrics} | {name for points in watched.metrics.values() for p in points for name in p.attributes}
+    names |= {
+        name for span in spans for event in span.events for name in event.attributes
+    }
+    names |= {*watched.metrics} | {
+        name
+        for points in watched.metrics.values()
+        for p in points
+        for name in p.attributes
+    }
     assert len(names) > 30
-    foreign = {name for name in names if not name.startswith(("ctxwin.", "compaction."))}
+    foreign = {
+        name for name in names if not name.startswith(("ctxwin.", "compaction."))
+    }
     assert foreign - UPSTREAM <= conventional()
     assert "gen_ai.usage.cache_read.input_tokens" in foreign
-    models = {span.attributes.get("gen_ai.request.model") for span in watched.spans["summarize_messages"]}
+    models = {
+        span.attributes.get("gen_ai.request.model")
+        for span in watched.spans["summarize_messages"]
+    }
     assert models == {None, "small"}
 
 
@@ -99,18 +132,31 @@ def test_an_agent_leaves_spans_and_metrics(adapter):
     """A span for each call and each compaction, children of the span in which the agent ran."""
     watched = Watched()
     prices = ModelInfo(name="scripted", input_price=Decimal(1), output_price=Decimal(2))
-    model = model_of(1_000, counter=COUNT, policy=script(*(call("read", f"c{n}", words=150) for n in range(8)), "done"))
+    model = model_of(
+        1_000,
+        counter=COUNT,
+        policy=script(*(call("read", f"c{n}", words=150) for n in range(8)), "done"),
+    )
     reporter = Reporter([watched.sink])
     config = ContextConfig(output_reserve=0)
-    agent = agent_on(adapter, model, tools=[read], sinks=reporter, prices=prices, counter=COUNT, config=config)
+    agent = agent_on(
+        adapter,
+        model,
+        tools=[read],
+        sinks=reporter,
+        prices=prices,
+        counter=COUNT,
+        config=config,
+    )
     with watched.tracers.get_tracer("test").start_as_current_span("agent") as parent:
         ask(agent, "Read.")
     spans, metrics = watched.spans, watched.metrics
     assert len(spans["chat scripted"]) == len(model.requests)
     assert spans["compact_messages"]
-    assert {span.parent.span_id for span in spans["chat scripted"] + spans["compact_messages"]} == {
-        parent.get_span_context().span_id
-    }
+    assert {
+        span.parent.span_id
+        for span in spans["chat scripted"] + spans["compact_messages"]
+    } == {parent.get_span_context().span_id}
     first, last = spans["chat scripted"][0], spans["chat scripted"][-1]
     assert first.attributes["gen_ai.usage.input_tokens"] == model.requests[0].tokens
     assert "gen_ai.conversation.compacted" not in first.attributes
@@ -119,14 +165,28 @@ def test_an_agent_leaves_spans_and_metrics(adapter):
     assert all(span.start_time <= span.end_time for span in spans["chat scripted"])
     compacted = spans["compact_messages"][0].attributes
     assert compacted["compaction.tokens_after"] < compacted["compaction.tokens_before"]
-    assert sum(point.value for point in metrics["ctxwin.input.tokens"]) == sum(one.tokens for one in model.requests)
-    assert sum(point.count for point in metrics["gen_ai.client.token.usage"]) == 2 * len(model.requests)
-    assert sum(point.value for point in metrics["ctxwin.compactions"]) == len(spans["compact_messages"])
+    assert sum(point.value for point in metrics["ctxwin.input.tokens"]) == sum(
+        one.tokens for one in model.requests
+    )
+    assert sum(
+        point.count for point in metrics["gen_ai.client.token.usage"]
+    ) == 2 * len(model.requests)
+    assert sum(point.value for point in metrics["ctxwin.compactions"]) == len(
+        spans["compact_messages"]
+    )
     assert 0 < metrics["ctxwin.utilization"][0].value <= 1
     assert metrics["ctxwin.cost"][0].value > 0
-    told = [*metrics.values(), *([span.attributes for span in named] for named in spans.values())]
+    told = [
+        *metrics.values(),
+        *([span.attributes for span in named] for named in spans.values()),
+    ]
     assert "xyzzy" not in repr(told)
-    attributes = {name for points in metrics.values() for point in points for name in point.attributes}
+    attributes = {
+        name
+        for points in metrics.values()
+        for point in points
+        for name in point.attributes
+    }
     assert not attributes & {"gen_ai.conversation.id", "gen_ai.response.id"}
 
 
@@ -135,7 +195,13 @@ def test_names_that_are_made_up_are_no_series_of_their_own():
     trace = Watched()
     for n in range(500):
         trace.sink.emit(
-            StepEvent(model=f"made-up-{n}", reported_tokens=1, output_tokens=1, input_limit=10, estimated_tokens=1)
+            StepEvent(
+                model=f"made-up-{n}",
+                reported_tokens=1,
+                output_tokens=1,
+                input_limit=10,
+                estimated_tokens=1,
+            )
         )
         trace.sink.emit(ToolResultEvent(tool=f"made-up-{n}"))
     for points in trace.metrics.values():
@@ -153,7 +219,11 @@ def test_a_warning_is_an_event_of_the_span_of_the_run():
     (run,), (alone,) = watched.spans["agent"], watched.spans["context.refused"]
     assert [event.name for event in run.events] == ["context.refused"]
     assert alone.parent is None
-    assert alone.attributes["ctxwin.reason"] == run.events[0].attributes["ctxwin.reason"] == "BudgetExceededError"
+    assert (
+        alone.attributes["ctxwin.reason"]
+        == run.events[0].attributes["ctxwin.reason"]
+        == "BudgetExceededError"
+    )
 
 
 def test_chat_spans_can_be_left_to_the_client():
@@ -174,11 +244,16 @@ def scraped():
     for event in EVERY:
         sink.emit(event)
     lines = [
-        line for line in generate_latest(REGISTRY).decode().splitlines() if line.startswith(("ctxwin_", "gen_ai_"))
+        line
+        for line in generate_latest(REGISTRY).decode().splitlines()
+        if line.startswith(("ctxwin_", "gen_ai_"))
     ]
     provider.shutdown()
     labels = re.compile(r',?otel_scope_\w+="[^"]*"')
-    return {labels.sub("", name): float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
+    return {
+        labels.sub("", name): float(value)
+        for name, _, value in (line.rpartition(" ") for line in lines)
+    }
 
 
 def test_a_prometheus_server_scrapes_what_happened(scraped):
@@ -201,10 +276,24 @@ def test_the_dashboard_shows_metrics_that_exist(scraped):
     """Every panel has a query, and every metric and label in it is one that is scraped."""
     text = "\n".join(scraped)
     board = json.loads(DASHBOARD.read_text(encoding="utf-8"))
-    queries = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
-    queries += [one["query"]["query"] for one in board["templating"]["list"] if one["type"] == "query"]
-    assert len(queries) > len(board["panels"]) == len({panel["id"] for panel in board["panels"]})
-    names = {name for query in queries for name in re.findall(r"(?:ctxwin|gen_ai|error)_\w+", query)}
+    queries = [
+        target["expr"] for panel in board["panels"] for target in panel["targets"]
+    ]
+    queries += [
+        one["query"]["query"]
+        for one in board["templating"]["list"]
+        if one["type"] == "query"
+    ]
+    assert (
+        len(queries)
+        > len(board["panels"])
+        == len({panel["id"] for panel in board["panels"]})
+    )
+    names = {
+        name
+        for query in queries
+        for name in re.findall(r"(?:ctxwin|gen_ai|error)_\w+", query)
+    }
     assert len(names) > 15
     assert [name for name in names if not re.search(rf"\b{name}\b", text)] == []
     sources = {json.dumps(panel["datasource"]) for panel in board["panels"]}

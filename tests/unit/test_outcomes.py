@@ -9,7 +9,13 @@ from structlog.testing import capture_logs
 
 from langchain_ctxwin import ConfigError
 from langchain_ctxwin.routing import Outcomes
-from langchain_ctxwin.routing.outcomes import MAX_CELLS, MAX_NAME_CHARS, MAX_TRIALS, Count, added
+from langchain_ctxwin.routing.outcomes import (
+    MAX_CELLS,
+    MAX_NAME_CHARS,
+    MAX_TRIALS,
+    Count,
+    added,
+)
 from langchain_ctxwin.util import replace_text
 
 NOON = 1_800_000_000.0
@@ -41,7 +47,10 @@ def test_outcomes_are_counted_per_model_and_bucket():
     for success in (True, False, True):
         outcomes.record("math/hard", "m", success=success)
     assert outcomes.of("math/hard", "m") == Count(successes=2, trials=3, at=NOON)
-    assert (outcomes.of("math/easy", "m"), outcomes.of("math/hard", "n")) == (Count(), Count())
+    assert (outcomes.of("math/easy", "m"), outcomes.of("math/hard", "n")) == (
+        Count(),
+        Count(),
+    )
 
 
 @given(st.lists(st.booleans(), max_size=2 * int(MAX_TRIALS)))
@@ -54,13 +63,19 @@ def test_counts_stay_bounded(successes):
 
 
 def test_the_cells_heard_of_last_are_kept():
-    old = {"old": {str(number): Count(trials=1.0, at=1.0) for number in range(MAX_CELLS)}}
+    old = {
+        "old": {str(number): Count(trials=1.0, at=1.0) for number in range(MAX_CELLS)}
+    }
     both = added(old, {"new": {"m": Count(trials=1.0, at=2.0)}})
     assert (len(both["old"]), [*both["new"]]) == (MAX_CELLS - 1, ["m"])
 
 
 def test_a_chance_moves_from_what_was_presumed_with_what_was_counted():
-    assert [Count(successes=n, trials=10.0).chance(0.5) for n in (0, 5, 10)] == [0.25, 0.5, 0.75]
+    assert [Count(successes=n, trials=10.0).chance(0.5) for n in (0, 5, 10)] == [
+        0.25,
+        0.5,
+        0.75,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -90,11 +105,15 @@ def test_what_is_written_is_read(tmp_path_factory, recorded):
     assert outcomes.flush()
     again = Outcomes(path)
     cells = {(bucket, model) for bucket, model, _ in recorded}
-    assert {cell: again.of(*cell) for cell in cells} == {cell: outcomes.of(*cell) for cell in cells}
+    assert {cell: again.of(*cell) for cell in cells} == {
+        cell: outcomes.of(*cell) for cell in cells
+    }
     assert sum(again.of(*cell).trials for cell in cells) == len(recorded)
 
 
-def test_objects_that_share_a_file_add_up_and_write_in_a_background_thread(path, monkeypatch):
+def test_objects_that_share_a_file_add_up_and_write_in_a_background_thread(
+    path, monkeypatch
+):
     writers = []
 
     def write(place, text):
@@ -131,4 +150,8 @@ def test_a_file_that_cannot_be_written_costs_nothing(tmp_path):
     assert known(outcomes) == (2.0, 2.0)
     assert [log["event"] for log in logs].count("models.outcomes_not_saved") == 1
     blocked.unlink()
-    assert known(saved(outcomes)) == known(Outcomes(blocked / "outcomes.json")) == (3.0, 3.0)
+    assert (
+        known(saved(outcomes))
+        == known(Outcomes(blocked / "outcomes.json"))
+        == (3.0, 3.0)
+    )

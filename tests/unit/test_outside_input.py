@@ -38,7 +38,9 @@ LIMITS = ModelLimits(context_window=1_000)
 MAKERS = {
     "engine": lambda **options: ContextEngine(LIMITS, **options),
     "middleware": ContextWindowMiddleware,
-    "agent": lambda **options: create_context_agent(ScriptedChatModel(), [], limits=LIMITS, **options),
+    "agent": lambda **options: create_context_agent(
+        ScriptedChatModel(), [], limits=LIMITS, **options
+    ),
 }
 
 
@@ -57,12 +59,22 @@ REMEMBERS = "pass a memory with methods recall and learn, for example LearnedSou
 @pytest.mark.parametrize(
     ("name", "value", "instead"),
     [
-        ("config", {"prepare": 0.5}, "pass a ContextConfig, for example ContextConfig(keep=0.4)"),
+        (
+            "config",
+            {"prepare": 0.5},
+            "pass a ContextConfig, for example ContextConfig(keep=0.4)",
+        ),
         ("counter", 3, COUNTS),
         ("learned", "limits.json", REMEMBERS),
         ("jobs", 3, "pass a SummaryJobs, or None for those that the process shares"),
-        *((name, value, "pass a") for name, value in (("counter", TokenEstimator), ("jobs", SummaryJobs))),
-        *((name, value, "pass a") for name, value in (("config", ContextConfig), ("config", {}), ("jobs", 0))),
+        *(
+            (name, value, "pass a")
+            for name, value in (("counter", TokenEstimator), ("jobs", SummaryJobs))
+        ),
+        *(
+            (name, value, "pass a")
+            for name, value in (("config", ContextConfig), ("config", {}), ("jobs", 0))
+        ),
     ],
 )
 def test_collaborators_are_checked_when_they_are_given(maker, name, value, instead):
@@ -82,7 +94,11 @@ def test_a_summarizer_is_checked_when_it_is_given_and_what_works_passes(maker):
         assert refusal(MAKERS[maker], summarizer=odd).startswith(f"summarizer={odd!r}")
     summarizer = FakeListChatModel(responses=["text"])
     assert MAKERS[maker](
-        counter=TokenEstimator(), jobs=SummaryJobs(), config=ContextConfig(), summarizer=summarizer, pin_when=bool
+        counter=TokenEstimator(),
+        jobs=SummaryJobs(),
+        config=ContextConfig(),
+        summarizer=summarizer,
+        pin_when=bool,
     )
 
 
@@ -93,21 +109,61 @@ NO_DESCRIPTION = "give the text that tells the model what the tool does"
 @pytest.mark.parametrize(
     ("make", "arguments", "options", "told"),
     [
-        (ContextWindowMiddleware, (), {"validator": "x"}, "validator='x': pass a Validator, or None"),
-        (ContextWindowMiddleware, (), {"validator": Validator}, f"validator={Validator!r}: pass a Validator, or None"),
-        (ContextWindowMiddleware, (), {"pin_when": "x"}, "pin_when='x': pass a plain function"),
-        (pin, ("x",), {}, "message='x': pass a message, for example pin(HumanMessage(...))"),
-        (search_messages, ([HumanMessage("tea")], "tea"), {"counter": TokenEstimator}, "counter=<class"),
+        (
+            ContextWindowMiddleware,
+            (),
+            {"validator": "x"},
+            "validator='x': pass a Validator, or None",
+        ),
+        (
+            ContextWindowMiddleware,
+            (),
+            {"validator": Validator},
+            f"validator={Validator!r}: pass a Validator, or None",
+        ),
+        (
+            ContextWindowMiddleware,
+            (),
+            {"pin_when": "x"},
+            "pin_when='x': pass a plain function",
+        ),
+        (
+            pin,
+            ("x",),
+            {},
+            "message='x': pass a message, for example pin(HumanMessage(...))",
+        ),
+        (
+            search_messages,
+            ([HumanMessage("tea")], "tea"),
+            {"counter": TokenEstimator},
+            "counter=<class",
+        ),
         *(
-            (create_recall_tool, (), {"description": text}, f"description={text!r}: {NO_DESCRIPTION}")
+            (
+                create_recall_tool,
+                (),
+                {"description": text},
+                f"description={text!r}: {NO_DESCRIPTION}",
+            )
             for text in (None, " ")
         ),
         *(
-            (ContextConfig, (), {name: value}, f"invalid ContextConfig: {name}={value!r}: ")
+            (
+                ContextConfig,
+                (),
+                {name: value},
+                f"invalid ContextConfig: {name}={value!r}: ",
+            )
             for name in SHORT_SETTINGS
             for value in (float("inf"), float("nan"))
         ),
-        (ContextConfig, (), {"trigger_messages": 1}, "invalid ContextConfig: trigger_messages=1: Input should be"),
+        (
+            ContextConfig,
+            (),
+            {"trigger_messages": 1},
+            "invalid ContextConfig: trigger_messages=1: Input should be",
+        ),
     ],
 )
 def test_what_cannot_work_is_refused_with_what_to_give(make, arguments, options, told):
@@ -117,22 +173,32 @@ def test_what_cannot_work_is_refused_with_what_to_give(make, arguments, options,
 @pytest.mark.parametrize("engine", [LIMITS, ContextConfig(), ScriptedChatModel()])
 def test_what_is_no_engine_is_refused_with_what_to_pass(engine):
     wanted = "a ContextEngine(limits=model), or limits=, config= and summarizer= by their names"
-    assert refusal(ContextWindowMiddleware, engine) == f"engine={brief(engine)}: pass {wanted}"
+    assert (
+        refusal(ContextWindowMiddleware, engine)
+        == f"engine={brief(engine)}: pass {wanted}"
+    )
 
 
 def test_an_agents_jobs_write_its_summaries():
     jobs = SummaryJobs(max_running=1)
     started = []
     jobs.start = lambda key, write, **options: started.append(key)
-    model = ScriptedChatModel(profile={"max_input_tokens": 1_000, "max_output_tokens": 200})
-    agent = create_context_agent(model, [], summarizer=lambda messages: "text", jobs=jobs)
+    model = ScriptedChatModel(
+        profile={"max_input_tokens": 1_000, "max_output_tokens": 200}
+    )
+    agent = create_context_agent(
+        model, [], summarizer=lambda messages: "text", jobs=jobs
+    )
     chat = [("user" if n % 2 == 0 else "ai", f"{n} {'why ' * 60}") for n in range(11)]
     agent.invoke({"messages": chat})
     assert started
 
 
 def test_a_long_value_is_shown_in_short():
-    assert (brief("x" * 100), len(brief(SecretStr("key")))) == (f"'{'x' * 79}...", len("SecretStr('**********')"))
+    assert (brief("x" * 100), len(brief(SecretStr("key")))) == (
+        f"'{'x' * 79}...",
+        len("SecretStr('**********')"),
+    )
 
 
 LARGE = ModelLimits(8192)
@@ -152,18 +218,28 @@ FORGED = {
 
 def by_agent(model, tools=()):
     """The ready agent."""
-    return create_context_agent(model, tools, limits=LARGE, checkpointer=InMemorySaver())
+    return create_context_agent(
+        model, tools, limits=LARGE, checkpointer=InMemorySaver()
+    )
 
 
 def by_nodes(model, tools=()):
     """The nodes in a graph of one's own, as the documentation shows it."""
-    return chat_on(ContextEngine(LARGE), model.bind_tools(tools) if tools else model, tools=tools)
+    return chat_on(
+        ContextEngine(LARGE), model.bind_tools(tools) if tools else model, tools=tools
+    )
 
 
 def by_middleware(model, tools=(), **options):
     """LangChain's agent with the middleware."""
     middleware = [ContextWindowMiddleware(ContextEngine(LARGE))]
-    return create_agent(model, list(tools), middleware=middleware, checkpointer=InMemorySaver(), **options)
+    return create_agent(
+        model,
+        list(tools),
+        middleware=middleware,
+        checkpointer=InMemorySaver(),
+        **options,
+    )
 
 
 def by_middleware_and_state(model, tools=()):
@@ -185,7 +261,9 @@ def ask(text="hi"):
 def mended(graph, given):
     """Run a turn and return what was said to be mended."""
     events = graph.stream(given, CONFIG, stream_mode="custom")
-    return [event["fault"] for event in events if event["type"] == "context.session_mended"]
+    return [
+        event["fault"] for event in events if event["type"] == "context.session_mended"
+    ]
 
 
 @pytest.mark.parametrize("graph_of", GRAPHS)
@@ -206,7 +284,10 @@ def test_a_summary_of_nothing_that_left_is_dropped_and_said(graph_of):
     graph.invoke(ask(), CONFIG)
     graph.invoke(Command(update={"context_summary": TRACE}), CONFIG)
     told = [mended(graph, ask()), mended(graph, ask())]
-    assert told == [["context_summary stands for nothing that left the view: it was dropped"], []]
+    assert told == [
+        ["context_summary stands for nothing that left the view: it was dropped"],
+        [],
+    ]
     assert TRACE not in str([request.messages for request in model.requests])
     assert not state_of(graph)["context_summary"]
 
@@ -232,19 +313,50 @@ def test_a_person_can_answer_an_interrupt(graph_of):
     stopped = graph.invoke(ask(), CONFIG)
     resumed = graph.invoke(Command(resume="yes"), CONFIG)
     assert stopped["__interrupt__"][0].value == "may I?"
-    assert [m.content for m in resumed["messages"] if isinstance(m, ToolMessage)] == ["the person said yes"]
+    assert [m.content for m in resumed["messages"] if isinstance(m, ToolMessage)] == [
+        "the person said yes"
+    ]
 
 
 def asks_once(messages, _):
     """Calls the tool, and is done when it has its result."""
     is_answered = isinstance(messages[-1], ToolMessage)
-    return AIMessage("done") if is_answered else AIMessage("", tool_calls=[{"name": "approve", "args": {}, "id": "c1"}])
+    return (
+        AIMessage("done")
+        if is_answered
+        else AIMessage("", tool_calls=[{"name": "approve", "args": {}, "id": "c1"}])
+    )
 
 
-PLAIN = st.none() | st.booleans() | st.integers(-5, 10**6) | st.floats(allow_nan=False) | st.text(max_size=5)
-ODD = st.recursive(PLAIN, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner))
-NAMES = st.sampled_from(["over_by", "stopped", "input_limit", "total_tokens", "model", "reason", "key", "due", "start"])
-STORED = st.dictionaries(st.sampled_from(sorted(FORGED)), ODD | st.dictionaries(NAMES, ODD))
+PLAIN = (
+    st.none()
+    | st.booleans()
+    | st.integers(-5, 10**6)
+    | st.floats(allow_nan=False)
+    | st.text(max_size=5)
+)
+ODD = st.recursive(
+    PLAIN,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner)
+    ),
+)
+NAMES = st.sampled_from(
+    [
+        "over_by",
+        "stopped",
+        "input_limit",
+        "total_tokens",
+        "model",
+        "reason",
+        "key",
+        "due",
+        "start",
+    ]
+)
+STORED = st.dictionaries(
+    st.sampled_from(sorted(FORGED)), ODD | st.dictionaries(NAMES, ODD)
+)
 
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
@@ -253,34 +365,62 @@ def test_no_stored_value_stops_a_conversation(stored):
     """Of any key, also where tools and models are chosen; the request is the one without it."""
     model = scripted("model-of-the-test", 8_000, policy=script("done"))
     agent = create_context_agent(
-        RoutedChatModel(router(model)), [], tool_selector=ToolSelector(TOOLS, 500), checkpointer=InMemorySaver()
+        RoutedChatModel(router(model)),
+        [],
+        tool_selector=ToolSelector(TOOLS, 500),
+        checkpointer=InMemorySaver(),
     )
     agent.invoke(ask("one"), CONFIG)
     agent.update_state(CONFIG, stored, as_node="agent")
     agent.invoke(ask("two"), CONFIG)
-    assert [message.content for message in model.requests[-1].messages] == ["one", "done", "two"]
+    assert [message.content for message in model.requests[-1].messages] == [
+        "one",
+        "done",
+        "two",
+    ]
 
 
 @pytest.mark.parametrize("odd", [5, "text", {"a": 1}, ["text"], [None]])
 def test_a_request_that_is_none_of_ours_is_built_again(odd):
     nodes = ContextNodes(ContextEngine(LARGE))
-    request = nodes.model_input({**ask(), "llm_input_messages": odd, "context_view": [1]})
+    request = nodes.model_input(
+        {**ask(), "llm_input_messages": odd, "context_view": [1]}
+    )
     assert [message.content for message in request] == ["hi"]
 
 
 @pytest.mark.parametrize(
     ("stored", "told"),
     [
-        ({"context_tools": "look"}, ["context_tools holds nothing of ours: it was dropped"]),
-        ({"context_tools": ["look", {}]}, ["context_tools holds nothing of ours: it was dropped"]),
-        ({"context_report": [1]}, ["context_report holds nothing of ours: it was dropped"]),
-        ({"context_report": {"over_by": "9"}}, ["context_report holds nothing of ours: it was dropped"]),
-        ({"context_summary": [TRACE]}, ["context_summary holds nothing of ours: it was dropped"]),
+        (
+            {"context_tools": "look"},
+            ["context_tools holds nothing of ours: it was dropped"],
+        ),
+        (
+            {"context_tools": ["look", {}]},
+            ["context_tools holds nothing of ours: it was dropped"],
+        ),
+        (
+            {"context_report": [1]},
+            ["context_report holds nothing of ours: it was dropped"],
+        ),
+        (
+            {"context_report": {"over_by": "9"}},
+            ["context_report holds nothing of ours: it was dropped"],
+        ),
+        (
+            {"context_summary": [TRACE]},
+            ["context_summary holds nothing of ours: it was dropped"],
+        ),
     ],
 )
 def test_what_is_mended_is_said_once(stored, told):
     agent = create_context_agent(
-        model_of(), [], limits=LARGE, tool_selector=ToolSelector(TOOLS, 500), checkpointer=InMemorySaver()
+        model_of(),
+        [],
+        limits=LARGE,
+        tool_selector=ToolSelector(TOOLS, 500),
+        checkpointer=InMemorySaver(),
     )
     agent.invoke(ask(), CONFIG)
     agent.update_state(CONFIG, stored, as_node="agent")

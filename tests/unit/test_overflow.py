@@ -8,10 +8,22 @@ import pytest
 from google.genai.errors import ClientError
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.exceptions import ContextOverflowError, ModelInvalidRequestError, ModelRateLimitError
-from langchain_google_genai.chat_models import GoogleContextOverflowError, GoogleInvalidRequestError
+from langchain_core.exceptions import (
+    ContextOverflowError,
+    ModelInvalidRequestError,
+    ModelRateLimitError,
+)
+from langchain_google_genai.chat_models import (
+    GoogleContextOverflowError,
+    GoogleInvalidRequestError,
+)
 
-from langchain_ctxwin import BudgetExceededError, ContextOverflow, SummarizationError, classify_overflow
+from langchain_ctxwin import (
+    BudgetExceededError,
+    ContextOverflow,
+    SummarizationError,
+    classify_overflow,
+)
 from support.overflow_wordings import BOTH, LOOK_ALIKES, OVERFLOWS, TABLES
 
 STATED = "prompt is too long: 900 tokens > 800 maximum"
@@ -27,12 +39,17 @@ class RefusalError(Exception):
         self.__dict__.update(attributes)
 
 
-@pytest.mark.parametrize(("text", "expected"), [*OVERFLOWS, *((text, None) for text in (*LOOK_ALIKES, ""))])
+@pytest.mark.parametrize(
+    ("text", "expected"), [*OVERFLOWS, *((text, None) for text in (*LOOK_ALIKES, ""))]
+)
 def test_a_refusal_is_told_from_what_only_looks_like_one(text, expected):
     """The same from a text, from bytes, from an exception, and for an overflow from its body."""
     assert classify_overflow(text) == expected
     assert classify_overflow(text.encode()) == expected
-    assert classify_overflow(RefusalError(f"Error code: 400 - {text}", status_code=400)) == expected
+    assert (
+        classify_overflow(RefusalError(f"Error code: 400 - {text}", status_code=400))
+        == expected
+    )
     in_body = RefusalError("refused", body={"error": {"message": text}})
     assert expected is None or classify_overflow(in_body) == expected
 
@@ -51,17 +68,28 @@ def test_a_status_that_says_otherwise_wins_over_the_text(status, name):
 
 
 def google(status, message):
-    return {"code": status, "response_json": {"error": {"code": status, "message": message, "status": "X"}}}
+    return {
+        "code": status,
+        "response_json": {"error": {"code": status, "message": message, "status": "X"}},
+    }
 
 
 def openai_error(body, status=400, error_type=openai.BadRequestError):
     request = httpx.Request("POST", "http://127.0.0.1/v1/chat/completions")
-    return error_type("refused", response=httpx.Response(status, request=request), body=body)
+    return error_type(
+        "refused", response=httpx.Response(status, request=request), body=body
+    )
 
 
 def vertex_error():
-    cause = ClientError(**google(400, "the input token count is 33000 but model only supports up to 32768"))
-    return caused(GoogleInvalidRequestError(f"Error calling model 'm' (X): {cause}"), cause)
+    cause = ClientError(
+        **google(
+            400, "the input token count is 33000 but model only supports up to 32768"
+        )
+    )
+    return caused(
+        GoogleInvalidRequestError(f"Error calling model 'm' (X): {cause}"), cause
+    )
 
 
 def caused(error, cause):
@@ -70,8 +98,16 @@ def caused(error, cause):
     return copy
 
 
-WORDY = {"code": "context_length_exceeded", "message": "Too long, please wait for a model with 9 tokens per minute"}
-SIZES = {"code": 400, "type": "exceed_context_size_error", "n_prompt_tokens": 5000, "n_ctx": 4096}
+WORDY = {
+    "code": "context_length_exceeded",
+    "message": "Too long, please wait for a model with 9 tokens per minute",
+}
+SIZES = {
+    "code": 400,
+    "type": "exceed_context_size_error",
+    "n_prompt_tokens": 5000,
+    "n_ctx": 4096,
+}
 THROTTLED = {"Error": {"Message": STATED}, "ResponseMetadata": {"HTTPStatusCode": 429}}
 
 
@@ -85,12 +121,25 @@ THROTTLED = {"Error": {"Message": STATED}, "ResponseMetadata": {"HTTPStatusCode"
         {"body": [{"error": {"message": STATED}}]},
         {"body": b"\xff\xfe " + STATED.encode() + b" \xc3"},
         {"body": bytearray(STATED.encode())},
-        {"body": {"echo": "lorem " * 300_000, "error": {"message": STATED}, "request": ["ipsum " * 300_000] * 3}},
-        {"body": {"request": {"messages": [{"content": "lorem"}] * 5_000}, "error": {"message": STATED}}},
+        {
+            "body": {
+                "echo": "lorem " * 300_000,
+                "error": {"message": STATED},
+                "request": ["ipsum " * 300_000] * 3,
+            }
+        },
+        {
+            "body": {
+                "request": {"messages": [{"content": "lorem"}] * 5_000},
+                "error": {"message": STATED},
+            }
+        },
         {"body": '{"error": "{\\"error\\": {\\"message\\": \\"' + STATED + '\\"}}"}'},
         {"__notes__": ["server said: " + STATED, None, 7]},
     ],
-    ids=str.split("botocore httpx ollama bytes list not-utf8 bytearray echoes many-messages json-in-json notes"),
+    ids=str.split(
+        "botocore httpx ollama bytes list not-utf8 bytearray echoes many-messages json-in-json notes"
+    ),
 )
 def test_the_server_s_words_are_read_wherever_a_client_keeps_them(attributes):
     assert classify_overflow(RefusalError("Bad Request", **attributes)) == FOUND
@@ -102,7 +151,9 @@ def called(name):
 
 SLOW = ModelRateLimitError("slow down")
 LARGE = RefusalError(STATED)
-NESTED = ExceptionGroup("outer", [ValueError("x"), ExceptionGroup("inner", [KeyError("y"), LARGE])])
+NESTED = ExceptionGroup(
+    "outer", [ValueError("x"), ExceptionGroup("inner", [KeyError("y"), LARGE])]
+)
 HIDDEN = RuntimeError("agent failed")
 HIDDEN.__context__, HIDDEN.__suppress_context__ = LARGE, True
 
@@ -110,11 +161,27 @@ RAISED = {
     "body and status": [
         (openai_error(WORDY), NONE_STATED),
         (openai_error(SIZES), ContextOverflow(4096, 5000)),
-        (openai_error({"code": "rate_limit_exceeded"}, 429, openai.RateLimitError), None),
-        (GoogleContextOverflowError(**google(429, "You exceeded your token limit, retry")), None),
-        (GoogleContextOverflowError(**google(400, "The prompt is over the token limit")), NONE_STATED),
+        (
+            openai_error({"code": "rate_limit_exceeded"}, 429, openai.RateLimitError),
+            None,
+        ),
+        (
+            GoogleContextOverflowError(
+                **google(429, "You exceeded your token limit, retry")
+            ),
+            None,
+        ),
+        (
+            GoogleContextOverflowError(
+                **google(400, "The prompt is over the token limit")
+            ),
+            NONE_STATED,
+        ),
         (vertex_error(), ContextOverflow(32_768, 33_000)),
-        (RefusalError("An error occurred (ThrottlingException)", response=THROTTLED), None),
+        (
+            RefusalError("An error occurred (ThrottlingException)", response=THROTTLED),
+            None,
+        ),
     ],
     "the class, and one that is not LangChain's own unless the text is about a parameter": [
         (ContextOverflowError("too big"), NONE_STATED),
@@ -122,8 +189,14 @@ RAISED = {
         (called("ContextWindowExceededError")("max_tokens is too large: 9000"), None),
         (ModelInvalidRequestError("too big"), None),
         (BudgetExceededError(STATED), None),
-        *((called(name)("refused"), NONE_STATED) for name in ("ContextLengthExceededError", "PromptTooLongException")),
-        *((called(name)(STATED), None) for name in ("TooManyRequestsError", "ThrottlingException", "QuotaExceeded")),
+        *(
+            (called(name)("refused"), NONE_STATED)
+            for name in ("ContextLengthExceededError", "PromptTooLongException")
+        ),
+        *(
+            (called(name)(STATED), None)
+            for name in ("TooManyRequestsError", "ThrottlingException", "QuotaExceeded")
+        ),
         (called("LengthFinishReasonError")(STATED), None),
     ],
     "the nearest decisive exception in the chain": [
@@ -141,15 +214,23 @@ RAISED = {
         ("the prompt is too long, the context is 1M tokens", NONE_STATED),
         ("model big-32k-0613: context window exceeded", NONE_STATED),
         ("prompt is too long: 700 tokens > 800 maximum", ContextOverflow(800)),
-        ("input length and max_tokens exceed context limit: 700 + 50 > 800", ContextOverflow(800, None, BOTH, 50)),
-        ("POST http://h:11434/v1 at 10:22:01: req_9000123 code 20015: prompt exceeds context window", NONE_STATED),
+        (
+            "input length and max_tokens exceed context limit: 700 + 50 > 800",
+            ContextOverflow(800, None, BOTH, 50),
+        ),
+        (
+            "POST http://h:11434/v1 at 10:22:01: req_9000123 code 20015: prompt exceeds context window",
+            NONE_STATED,
+        ),
         ("gateway: ContextWindowExceededError: refused", NONE_STATED),
     ],
 }
 """What counts -> what clients raise, and what is read from it."""
 
 
-@pytest.mark.parametrize(("error", "expected"), [row for rows in RAISED.values() for row in rows])
+@pytest.mark.parametrize(
+    ("error", "expected"), [row for rows in RAISED.values() for row in rows]
+)
 def test_what_clients_raise_is_read_by_its_surest_sign(error, expected):
     assert classify_overflow(error) == expected
 
@@ -159,26 +240,38 @@ def too_much(unit, most=None):
 
 
 TOO_MUCH = {
-    "Error code: 413 - {'type': 'error', 'error': {'type': 'request_too_large', 'message': 'x'}}": too_much("bytes"),
+    "Error code: 413 - {'type': 'error', 'error': {'type': 'request_too_large', 'message': 'x'}}": too_much(
+        "bytes"
+    ),
     "Request exceeds the maximum size": too_much("bytes"),
     "Request exceeds the maximum size of 33554432 bytes": too_much("bytes", 33_554_432),
-    "Request payload size exceeds the limit: 20971520 bytes.": too_much("bytes", 20_971_520),
+    "Request payload size exceeds the limit: 20971520 bytes.": too_much(
+        "bytes", 20_971_520
+    ),
     "413 Request Entity Too Large": too_much("bytes"),
     "too many images and documents: 120 + 0 > 100": too_much("images", 100),
     "Too much media: 0 document pages + 107 images > 100": too_much("images", 100),
     "Too many images in request. Max is 10.": too_much("images", 10),
     "At most 4 image(s) may be provided in one prompt.": too_much("images", 4),
     "messages.0.content: too many images: 120 > 100": too_much("images", 100),
-    "Error code: 400 - too many total images: 130. Maximum allowed is 100": too_much("images", 100),
+    "Error code: 400 - too many total images: 130. Maximum allowed is 100": too_much(
+        "images", 100
+    ),
     "You may provide at most 10 images in a request": too_much("images", 10),
-    "Unable to submit request because it has more than 16 images": too_much("images", 16),
-    "Please reduce the number of images: 17 images given, 16 allowed": too_much("images"),
+    "Unable to submit request because it has more than 16 images": too_much(
+        "images", 16
+    ),
+    "Please reduce the number of images: 17 images given, 16 allowed": too_much(
+        "images"
+    ),
     "图片数量超过限制": too_much("images"),
     "Request body too large": too_much("bytes"),
     "Content Too Large": too_much("bytes"),
     "The total image size in the request exceeds the limit of 50 MB": too_much("bytes"),
     "request body exceeds maximum size of 4 MB": too_much("bytes"),
-    "Maximum content size limit (26214400) exceeded (30000000 bytes read)": too_much("bytes", 26_214_400),
+    "Maximum content size limit (26214400) exceeded (30000000 bytes read)": too_much(
+        "bytes", 26_214_400
+    ),
     "messages.3.content.0.image.source.base64: image exceeds 5 MB maximum: 6291456 bytes > 5242880 bytes": None,
     "image.source.base64.data: At least one of the image dimensions exceed max allowed size: 2000 pixels": None,
 }
@@ -188,19 +281,40 @@ TOO_MUCH = {
 @pytest.mark.parametrize(("text", "expected"), TOO_MUCH.items())
 def test_too_many_bytes_or_images_are_an_overflow_of_their_own_unit(text, expected):
     assert classify_overflow(text) == expected
-    assert classify_overflow(RefusalError(f"Error code: 400 - {text}", status_code=400)) == expected
+    assert (
+        classify_overflow(RefusalError(f"Error code: 400 - {text}", status_code=400))
+        == expected
+    )
 
 
 def test_a_413_without_words_is_about_bytes_and_one_about_tokens_is_not():
-    assert classify_overflow(RefusalError("refused", status_code=413)) == too_much("bytes")
-    assert classify_overflow(RefusalError("too large", body={"error": {"type": "request_too_large"}})).unit == "bytes"
+    assert classify_overflow(RefusalError("refused", status_code=413)) == too_much(
+        "bytes"
+    )
+    assert (
+        classify_overflow(
+            RefusalError("too large", body={"error": {"type": "request_too_large"}})
+        ).unit
+        == "bytes"
+    )
     assert classify_overflow(RefusalError(STATED, status_code=413)) == FOUND
-    assert classify_overflow(RefusalError("Request too large on tokens per minute (TPM)", status_code=413)) is None
+    assert (
+        classify_overflow(
+            RefusalError(
+                "Request too large on tokens per minute (TPM)", status_code=413
+            )
+        )
+        is None
+    )
 
 
 def test_a_request_that_is_echoed_into_the_error_is_not_read_in_full():
     echo = "lorem ipsum " * 100_000
-    assert classify_overflow(f"{STATED} {echo}") == classify_overflow(f"{echo} {STATED}") == FOUND
+    assert (
+        classify_overflow(f"{STATED} {echo}")
+        == classify_overflow(f"{echo} {STATED}")
+        == FOUND
+    )
     body = {"message": "boom"}
     body["self"] = [body]
     assert classify_overflow(RefusalError("a", body=body)) is None
@@ -220,51 +334,130 @@ def test_an_exception_that_breaks_while_it_is_read_says_nothing():
         def refuse(self):
             raise RuntimeError
 
-        response = __cause__ = __context__ = __suppress_context__ = __notes__ = property(refuse)
+        response = __cause__ = __context__ = __suppress_context__ = __notes__ = (
+            property(refuse)
+        )
 
     assert classify_overflow(BrokenError()) is None
-    assert classify_overflow(ExceptionGroup("", [BrokenError(), RefusalError(STATED)])) == FOUND
+    assert (
+        classify_overflow(ExceptionGroup("", [BrokenError(), RefusalError(STATED)]))
+        == FOUND
+    )
 
 
 NEAR_MATCHES = [
-    *("0", "1 ", "1,000 ", "100 200 300 ", "a_", "context_", "prompt ", "token 9000 ", "tokens exceed ", "input "),
-    *("maximum context length is 8192 ", "requested 5 tokens (", "n_ctx: 1 ", "n_prompt_tokens: 8 ", "output exceed "),
-    *("max_tokens is 5 ", "input length and ", "length 5 exceeds the ", "too many tokens: ", "not a ", "\\", "\\n"),
-    *("input token count 9000 ", "exceeds max max max ", "context 8192, ", "limit 8,192 ", "http://a", "> ", "[", "("),
+    *(
+        "0",
+        "1 ",
+        "1,000 ",
+        "100 200 300 ",
+        "a_",
+        "context_",
+        "prompt ",
+        "token 9000 ",
+        "tokens exceed ",
+        "input ",
+    ),
+    *(
+        "maximum context length is 8192 ",
+        "requested 5 tokens (",
+        "n_ctx: 1 ",
+        "n_prompt_tokens: 8 ",
+        "output exceed ",
+    ),
+    *(
+        "max_tokens is 5 ",
+        "input length and ",
+        "length 5 exceeds the ",
+        "too many tokens: ",
+        "not a ",
+        "\\",
+        "\\n",
+    ),
+    *(
+        "input token count 9000 ",
+        "exceeds max max max ",
+        "context 8192, ",
+        "limit 8,192 ",
+        "http://a",
+        "> ",
+        "[",
+        "(",
+    ),
 ]
 
 
 @pytest.mark.parametrize("near_match", NEAR_MATCHES)
 def test_a_megabyte_of_near_matches_is_answered(near_match):
     text = near_match * (1_000_000 // len(near_match))
-    for source in (text, text.encode(), {"message": text}, RefusalError(text, body={"error": [text] * 50})):
+    for source in (
+        text,
+        text.encode(),
+        {"message": text},
+        RefusalError(text, body={"error": [text] * 50}),
+    ):
         overflow = classify_overflow(source)
-        assert overflow is None or overflow.limit is None or overflow.limit <= (overflow.actual or overflow.limit)
+        assert (
+            overflow is None
+            or overflow.limit is None
+            or overflow.limit <= (overflow.actual or overflow.limit)
+        )
 
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 FRAGMENTS = st.lists(
-    st.sampled_from([*(text for rows in TABLES.values() for text, _ in rows), "1" * 5000, "\\", "\ud800"]), max_size=4
+    st.sampled_from(
+        [
+            *(text for rows in TABLES.values() for text, _ in rows),
+            "1" * 5000,
+            "\\",
+            "\ud800",
+        ]
+    ),
+    max_size=4,
 ).map(" ".join)
 
 
 @given(
     texts=st.lists(FRAGMENTS | st.text(), min_size=1, max_size=5),
     attributes=st.dictionaries(
-        st.sampled_from(["code", "type", "body", "status", "status_code", "response", "details", "error"]), VALUES
+        st.sampled_from(
+            [
+                "code",
+                "type",
+                "body",
+                "status",
+                "status_code",
+                "response",
+                "details",
+                "error",
+            ]
+        ),
+        VALUES,
     ),
-    links=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4), st.booleans()), max_size=8),
+    links=st.lists(
+        st.tuples(st.integers(0, 4), st.integers(0, 4), st.booleans()), max_size=8
+    ),
     value=VALUES | FRAGMENTS,
 )
-def test_any_value_and_any_graph_of_exceptions_gives_a_verdict(texts, attributes, links, value):
+def test_any_value_and_any_graph_of_exceptions_gives_a_verdict(
+    texts, attributes, links, value
+):
     errors = [RefusalError(text, **attributes) for text in texts]
     errors.append(ExceptionGroup("all", errors))
     for start, end, is_cause in links:
-        setattr(errors[start % len(errors)], "__cause__" if is_cause else "__context__", errors[end % len(errors)])
+        setattr(
+            errors[start % len(errors)],
+            "__cause__" if is_cause else "__context__",
+            errors[end % len(errors)],
+        )
     for source in (errors[0], errors[-1], value):
         overflow = classify_overflow(source) or NONE_STATED
         sizes = (overflow.limit, overflow.actual, overflow.requested_output)

@@ -11,9 +11,21 @@ from dataclasses import dataclass, field
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
 
-from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits, TokenEstimator, pin
+from langchain_ctxwin import (
+    ContextConfig,
+    ContextEngine,
+    ModelLimits,
+    TokenEstimator,
+    pin,
+)
 from langchain_ctxwin.core import after_measure, is_pinned, last_user, message_id
 from langchain_ctxwin.errors import BudgetExceededError, ConfigError
 from support import agents
@@ -35,8 +47,14 @@ def engine_of(window=800, counter=None, **options):
 
 def loop(steps=12):
     """Return one turn that makes the same call again and again, all but the first."""
-    made = [called(n, text(f"{n}", 90), "policy" if n == 0 else "read") for n in range(steps)]
-    return [HumanMessage("go", id="go"), *(message for step in made for message in step)]
+    made = [
+        called(n, text(f"{n}", 90), "policy" if n == 0 else "read")
+        for n in range(steps)
+    ]
+    return [
+        HumanMessage("go", id="go"),
+        *(message for step in made for message in step),
+    ]
 
 
 def ids(window):
@@ -46,7 +64,12 @@ def ids(window):
 def test_a_pin_is_a_copy_with_the_same_id():
     message = HumanMessage("keep", id="1", additional_kwargs={"a": 1})
     marked = pin(message)
-    assert (marked.id, marked.content, is_pinned(marked), is_pinned(message)) == ("1", "keep", True, False)
+    assert (marked.id, marked.content, is_pinned(marked), is_pinned(message)) == (
+        "1",
+        "keep",
+        True,
+        False,
+    )
     assert marked.additional_kwargs["a"] == 1
     assert last_user([HumanMessage("a"), HumanMessage("b"), AIMessage("c")]) == 1
     assert last_user([AIMessage("c")]) is None
@@ -54,11 +77,22 @@ def test_a_pin_is_a_copy_with_the_same_id():
 
 @pytest.mark.parametrize(
     ("pins_first", "answer", "shown"),
-    [(True, "ready", ["first", "ready"]), (True, "long " * 300, ["first", "first:answered"]), (False, "ready", None)],
-    ids=["with its short answer", "a marker for its long answer", "when the setting says so"],
+    [
+        (True, "ready", ["first", "ready"]),
+        (True, "long " * 300, ["first", "first:answered"]),
+        (False, "ready", None),
+    ],
+    ids=[
+        "with its short answer",
+        "a marker for its long answer",
+        "when the setting says so",
+    ],
 )
 def test_the_first_question_stays_and_does_not_look_open(pins_first, answer, shown):
-    window, _ = compacted(engine_of(600, pin_first_user=pins_first), chat(ready=AIMessage(answer, id="ready")))
+    window, _ = compacted(
+        engine_of(600, pin_first_user=pins_first),
+        chat(ready=AIMessage(answer, id="ready")),
+    )
     assert (ids(window)[:2] == shown) is ("first" in ids(window)) is pins_first
     assert ids(window)[-1] == "now"
     assert answer == "ready" or window.messages[1].content == "[left out]"
@@ -66,37 +100,60 @@ def test_the_first_question_stays_and_does_not_look_open(pins_first, answer, sho
 
 def test_a_pin_covers_its_whole_step():
     step = [
-        *(AIMessage("", tool_calls=[{"name": "f", "args": {}, "id": i}], id=f"c{i}") for i in ("x", "y")),
+        *(
+            AIMessage("", tool_calls=[{"name": "f", "args": {}, "id": i}], id=f"c{i}")
+            for i in ("x", "y")
+        ),
         SystemMessage("note", id="s"),
         ToolMessage("result x", tool_call_id="x", id="rx"),
         pin(ToolMessage("result y", tool_call_id="y", id="ry")),
     ]
-    window, _ = compacted(engine_of(600, pin_first_user=False), [HumanMessage("go", id="go"), *step, *chat()])
+    window, _ = compacted(
+        engine_of(600, pin_first_user=False),
+        [HumanMessage("go", id="go"), *step, *chat()],
+    )
     shown = {m.id: m.content for m in window.messages}
     assert (shown["rx"], shown["ry"]) == ("result x", "result y")
     assert not any("not answered" in str(content) for content in shown.values())
 
 
 def test_a_pinned_leading_system_message_is_shown_once():
-    window, _ = compacted(engine_of(600), [pin(SystemMessage("be brief", id="s")), *chat()])
+    window, _ = compacted(
+        engine_of(600), [pin(SystemMessage("be brief", id="s")), *chat()]
+    )
     assert ("s" in ids(window), window.report["compactions"]) == (False, 1)
 
 
 @pytest.mark.parametrize("number", range(0, 10, 3))
-def test_a_pinned_result_is_neither_cleared_nor_superseded_by_a_mark_or_by_pin_when(number):
+def test_a_pinned_result_is_neither_cleared_nor_superseded_by_a_mark_or_by_pin_when(
+    number,
+):
     messages = loop()
-    marked = [pin(message) if message.id == f"r{number}" else message for message in messages]
-    shown, window, state = sent(engine_of(pin_when=lambda message: message.id == f"r{number}"), messages)
+    marked = [
+        pin(message) if message.id == f"r{number}" else message for message in messages
+    ]
+    shown, window, state = sent(
+        engine_of(pin_when=lambda message: message.id == f"r{number}"), messages
+    )
     assert sent(engine_of(), marked)[0::2] == (shown, state)
-    assert (shown[f"r{number}"], window.session.compactions) == (text(f"{number}", 90), 1)
+    assert (shown[f"r{number}"], window.session.compactions) == (
+        text(f"{number}", 90),
+        1,
+    )
 
 
 @pytest.mark.parametrize("is_marked", [False, True])
-def test_a_new_pin_takes_effect_at_once_on_what_had_left_and_counts_as_one_compaction(is_marked):
+def test_a_new_pin_takes_effect_at_once_on_what_had_left_and_counts_as_one_compaction(
+    is_marked,
+):
     messages = chat()
     shown, _, state = sent(engine_of(), messages)
     assert "q2" not in shown
-    engine = engine_of() if is_marked else engine_of(pin_when=lambda message: message.id == "q2")
+    engine = (
+        engine_of()
+        if is_marked
+        else engine_of(pin_when=lambda message: message.id == "q2")
+    )
     pinned = [pin(m) if is_marked and m.id == "q2" else m for m in messages]
     shown, window, state = sent(engine, pinned, json.loads(json.dumps(state)))
     assert (shown["q2"], window.report["compactions"]) == (messages[6].content, 2)
@@ -129,7 +186,11 @@ def sent(engine, messages, state=None):
     if compaction := engine.emergency(window):
         state |= engine.apply(compaction, window)
         window = engine.measure(messages, session=state)
-    return {message.id: message.content for message in engine.build(window)}, window, state
+    return (
+        {message.id: message.content for message in engine.build(window)},
+        window,
+        state,
+    )
 
 
 def refusal_of(engine, messages):
@@ -176,12 +237,25 @@ async def test_an_agent_keeps_what_pin_when_says(is_async):
         {"summarize": "off", "pin_first_user": False},
     )
     config = ContextConfig(output_reserve=0, **options)
-    agent = agent_on("nodes", model, config=config, pin_when=lambda message: message.content == rule)
+    agent = agent_on(
+        "nodes", model, config=config, pin_when=lambda message: message.content == rule
+    )
     for number in range(12):
-        asked = {"messages": [("user", rule if number == 1 else text(f"question {number}", 60))]}
-        state = await agent.ainvoke(asked, THREAD) if is_async else agent.invoke(asked, THREAD)
+        asked = {
+            "messages": [
+                ("user", rule if number == 1 else text(f"question {number}", 60))
+            ]
+        }
+        state = (
+            await agent.ainvoke(asked, THREAD)
+            if is_async
+            else agent.invoke(asked, THREAD)
+        )
     assert len(state["messages"]) == 24
-    requests_ = [[message.content for message in request.messages] for request in model.requests[1:]]
+    requests_ = [
+        [message.content for message in request.messages]
+        for request in model.requests[1:]
+    ]
     assert all(rule in contents for contents in requests_)
     assert not any(text("question 0", 60) in contents for contents in requests_[-3:])
 
@@ -192,7 +266,9 @@ def test_a_cleared_result_that_is_pinned_is_verbatim_again_at_the_price_of_one_c
     gone = state["context_view"]["cleared"][-1]
     marked = [pin(message) if message.id == gone else message for message in messages]
     shown, window, state = sent(engine, marked, json.loads(json.dumps(state)))
-    assert shown[gone] == next(message.content for message in messages if message.id == gone)
+    assert shown[gone] == next(
+        message.content for message in messages if message.id == gone
+    )
     compactions = window.report["compactions"]
     assert compactions >= 2
     assert sent(engine, marked, state)[1].report["compactions"] == compactions
@@ -200,10 +276,16 @@ def test_a_cleared_result_that_is_pinned_is_verbatim_again_at_the_price_of_one_c
 
 def test_a_pin_that_alone_exceeds_the_room_is_clamped_reported_and_stays_alike():
     engine, messages = engine_of(), chat(q3=pin(user("q3", 900)))
-    assert "pin q3 clamped: it alone exceeds the room" in engine.emergency(engine.measure(messages)).actions
+    assert (
+        "pin q3 clamped: it alone exceeds the room"
+        in engine.emergency(engine.measure(messages)).actions
+    )
     shown, _, state = sent(engine, messages)
     assert "characters left out; in the history as message q3" in shown["q3"]
-    assert (shown["now"], state["context_view"]["clamped"]["q3"]["pin"]) == ("the current question", True)
+    assert (shown["now"], state["context_view"]["clamped"]["q3"]["pin"]) == (
+        "the current question",
+        True,
+    )
     messages += [AIMessage("yes", id="yes"), HumanMessage("and?", id="and")]
     later, window, _ = sent(engine, messages, json.loads(json.dumps(state)))
     assert (later["q3"], window.report["compactions"]) == (shown["q3"], 1)
@@ -216,7 +298,11 @@ def test_a_pin_that_alone_exceeds_the_room_is_clamped_reported_and_stays_alike()
         (pin(user("q3", 600)), user("now", 400, what="a long question")),
         (pin(user("q3", 600)), user("first", 500)),
     ],
-    ids=["a small pin before a large one", "a pin before the question", "a pin before the first question"],
+    ids=[
+        "a small pin before a large one",
+        "a pin before the question",
+        "a pin before the first question",
+    ],
 )
 def test_what_is_cut_where_not_all_that_stays_fits(whole, cut):
     shown, _, _ = sent(engine_of(), chat(**{whole.id: whole, cut.id: cut}))
@@ -225,15 +311,26 @@ def test_what_is_cut_where_not_all_that_stays_fits(whole, cut):
 
 
 def test_constraints_are_named_and_never_cut():
-    refused = str(refusal_of(engine_of(constraints=(text("rule", 900),)), chat(q3=pin(user("q3", 400)))))
-    assert '- constraint "rule lorem ipsum dolor sit amet lorem ip...": 906 tokens' in refused
+    refused = str(
+        refusal_of(
+            engine_of(constraints=(text("rule", 900),)), chat(q3=pin(user("q3", 400)))
+        )
+    )
+    assert (
+        '- constraint "rule lorem ipsum dolor sit amet lorem ip...": 906 tokens'
+        in refused
+    )
     assert '- q3 (human, clamped) "keep this' in refused
 
 
 def test_a_clamped_question_that_is_pinned_is_verbatim_again():
     engine = engine_of()
     big = user("big", 500, what="a long question")
-    messages = [big, AIMessage(text("answer", 400), id="a"), HumanMessage("go on", id="now")]
+    messages = [
+        big,
+        AIMessage(text("answer", 400), id="a"),
+        HumanMessage("go on", id="now"),
+    ]
     window = engine.measure(messages)
     state = engine.apply(engine.emergency(window, target_tokens=300), window)
     assert "big" in state["context_view"]["clamped"]
@@ -246,7 +343,10 @@ def test_a_clamped_question_that_is_pinned_is_verbatim_again():
 
 
 def test_pins_that_do_not_fit_together_are_cut_to_what_fits():
-    replaced = {"q5": pin(user("q5", 400, what="my policy")), "a6": pin(AIMessage("ok", id="a6"))}
+    replaced = {
+        "q5": pin(user("q5", 400, what="my policy")),
+        "a6": pin(AIMessage("ok", id="a6")),
+    }
     shown, window, _ = sent(engine_of(), chat(q3=pin(user("q3", 500)), **replaced))
     assert window.over_by == 0
     assert [len(shown[key]) < 1500 for key in ("q3", "q5")] == [True, True]
@@ -254,8 +354,12 @@ def test_pins_that_do_not_fit_together_are_cut_to_what_fits():
 
 
 def test_many_pins_are_named_up_to_a_screenful():
-    replaced = {f"q{number}": pin(user(f"q{number}", 40 + number)) for number in range(25)}
-    kept = str(refusal_of(engine_of(), chat(25, **replaced))).split("\n\n")[2].splitlines()
+    replaced = {
+        f"q{number}": pin(user(f"q{number}", 40 + number)) for number in range(25)
+    }
+    kept = (
+        str(refusal_of(engine_of(), chat(25, **replaced))).split("\n\n")[2].splitlines()
+    )
     assert len(kept) == 22
     assert kept[1].startswith("- q24 (human")
     assert kept[-1] == "- 5 more"
@@ -263,7 +367,11 @@ def test_many_pins_are_named_up_to_a_screenful():
 
 def test_a_refusal_for_another_reason_does_not_blame_the_pins():
     prompt = SystemMessage(text("prompt", 900))
-    refused = str(refusal_of(engine_of(constraints=(RULE,)), [prompt, HumanMessage("hi", id="now")]))
+    refused = str(
+        refusal_of(
+            engine_of(constraints=(RULE,)), [prompt, HumanMessage("hi", id="now")]
+        )
+    )
     assert refused.startswith("fixed regions need ")
     assert f'- constraint "{RULE}": 10 tokens' in refused
 
@@ -271,7 +379,9 @@ def test_a_refusal_for_another_reason_does_not_blame_the_pins():
 def test_pins_that_probably_fit_are_sent():
     kept, counter = pin(user("q3", 2000)), TokenEstimator()
     messages = chat(q3=kept)
-    alone = engine_of(10**6, counter=counter).measure([*chat(1)[:2], kept, messages[-1]])
+    alone = engine_of(10**6, counter=counter).measure(
+        [*chat(1)[:2], kept, messages[-1]]
+    )
     limit = (alone.total_tokens + alone.upper_tokens) // 2 + 60
     assert limit < alone.upper_tokens
     shown, window, _ = sent(engine_of(limit, counter=counter), messages)
@@ -299,15 +409,26 @@ def pinned_conversations(draw, *, max_pins=4, **kinds):
     messages = draw(conversations(pins=False, **kinds))
     pins = draw(st.sets(st.integers(0, len(messages) - 1), max_size=max_pins))
     marked = draw(st.sets(st.sampled_from(sorted(pins)))) if pins else set()
-    messages = [pin(message) if index in marked else message for index, message in enumerate(messages)]
-    return Pinned(messages=messages, pins=frozenset(pins), chosen=[messages[index] for index in pins - marked])
+    messages = [
+        pin(message) if index in marked else message
+        for index, message in enumerate(messages)
+    ]
+    return Pinned(
+        messages=messages,
+        pins=frozenset(pins),
+        chosen=[messages[index] for index in pins - marked],
+    )
 
 
 def requests(engine, messages, *, forced=False, is_async=False):
     """Yield history, window and state of every request of a conversation whose state passes through JSON."""
 
     def apply(compaction, window):
-        return asyncio.run(engine.aapply(compaction, window)) if is_async else engine.apply(compaction, window)
+        return (
+            asyncio.run(engine.aapply(compaction, window))
+            if is_async
+            else engine.apply(compaction, window)
+        )
 
     state = {}
     for stop in range(1, len(messages) + 1):
@@ -317,7 +438,12 @@ def requests(engine, messages, *, forced=False, is_async=False):
         window = engine.measure(history, session=json.loads(json.dumps(state)))
         state = state | after_measure(window).to_json()
         target = window.upper_tokens * 2 // 3 if forced else None
-        for make in (engine.plan, lambda window, target=target: engine.emergency(window, target_tokens=target)):
+        for make in (
+            engine.plan,
+            lambda window, target=target: engine.emergency(
+                window, target_tokens=target
+            ),
+        ):
             if compaction := make(window):
                 state = state | apply(compaction, window)
                 window = engine.measure(history, session=json.loads(json.dumps(state)))
@@ -334,10 +460,19 @@ def until_refused(steps):
 def found(window, message):
     """Return the message of the request that stands for `message`, or None; a repeated call id is another one there."""
     if message.id is not None:
-        return next((other for other in window.messages if other.id == message.id), None)
+        return next(
+            (other for other in window.messages if other.id == message.id), None
+        )
     if not message.content:
         return None  # one empty message looks like another
-    return next((other for other in window.messages if payload(other)[:2] == payload(message)[:2]), None)
+    return next(
+        (
+            other
+            for other in window.messages
+            if payload(other)[:2] == payload(message)[:2]
+        ),
+        None,
+    )
 
 
 @RUNS
@@ -351,9 +486,13 @@ def found(window, message):
 def test_every_explicit_pin_is_in_every_request_byte_for_byte_and_moves_only_with_a_compaction(
     case, window, summarize, forced, is_async
 ):
-    engine = engine_of(window, pin_when=case.pin_when, summarize=summarize, constraints=(RULE,))
+    engine = engine_of(
+        window, pin_when=case.pin_when, summarize=summarize, constraints=(RULE,)
+    )
     last, compactions = [], 0
-    for history, measured, _ in until_refused(requests(engine, case.messages, forced=forced, is_async=is_async)):
+    for history, measured, _ in until_refused(
+        requests(engine, case.messages, forced=forced, is_async=is_async)
+    ):
         request, now = engine.build(measured), measured.report["compactions"]
         assert f"- {RULE}" in request[0].content
         assert now != compactions or [*map(payload, request)][: len(last)] == last
@@ -361,30 +500,49 @@ def test_every_explicit_pin_is_in_every_request_byte_for_byte_and_moves_only_wit
         everything = engine_of(10**6).measure(history)
         for index in case.pins & set(range(everything.parts.first, len(history))):
             clamp = measured.view.clamped.get(message_id(history, index))
-            before, after = found(everything, history[index]), found(measured, history[index])
+            before, after = (
+                found(everything, history[index]),
+                found(measured, history[index]),
+            )
             assert (before is None) == (after is None) or clamp is not None
             assert clamp is None or clamp.of_pin
-            assert before is None or clamp is not None or payload(after)[:2] == payload(before)[:2]
+            assert (
+                before is None
+                or clamp is not None
+                or payload(after)[:2] == payload(before)[:2]
+            )
 
 
 @RUNS
-@given(case=pinned_conversations(huge=True, broken=False), summarize=st.sampled_from(("inline", "off")))
+@given(
+    case=pinned_conversations(huge=True, broken=False),
+    summarize=st.sampled_from(("inline", "off")),
+)
 def test_pins_are_clamped_only_where_they_exceed_the_room_alone(case, summarize):
     limit = 2000
-    engine = engine_of(limit, pin_when=case.pin_when, summarize=summarize, constraints=(RULE,))
+    engine = engine_of(
+        limit, pin_when=case.pin_when, summarize=summarize, constraints=(RULE,)
+    )
     known = set()
     for history, measured, _ in until_refused(requests(engine, case.messages)):
         clamps = {key for key, clamp in measured.view.clamped.items() if clamp.of_pin}
         if clamps - known:
-            others = FLOOR_TOKENS * (len(measured.messages) + 2)  # at most what the rest can still take
+            others = FLOOR_TOKENS * (
+                len(measured.messages) + 2
+            )  # at most what the rest can still take
             room = limit - measured.budget.summary_tokens - others
-            pinned = [message for index, message in enumerate(history) if index in case.pins]
+            pinned = [
+                message for index, message in enumerate(history) if index in case.pins
+            ]
             assert CharCounter()(pinned) > room
         known |= clamps
 
 
 @RUNS
-@given(case=pinned_conversations(max_pins=1, huge=True, broken=False), window=st.sampled_from((1200, 2000)))
+@given(
+    case=pinned_conversations(max_pins=1, huge=True, broken=False),
+    window=st.sampled_from((1200, 2000)),
+)
 def test_a_single_pin_never_causes_a_refusal(case, window):
     engine = engine_of(window, pin_when=case.pin_when)
     for _, measured, _ in requests(engine, case.messages):
@@ -394,13 +552,21 @@ def test_a_single_pin_never_causes_a_refusal(case, window):
 @RUNS
 @given(case=pinned_conversations(huge=True, broken=False), window=WINDOWS)
 def test_a_refusal_names_every_pin_in_the_request(case, window):
-    engine, stop, refusal = engine_of(window, pin_when=case.pin_when, constraints=(RULE,)), 0, ""
+    engine, stop, refusal = (
+        engine_of(window, pin_when=case.pin_when, constraints=(RULE,)),
+        0,
+        "",
+    )
     try:
         for history, _, _ in requests(engine, case.messages):
             stop = len(history)
     except BudgetExceededError as refused:
         refusal = str(refused)
-        stop = next(more for more in range(stop + 1, len(case.messages) + 1) if ready(case.messages[:more]))
+        stop = next(
+            more
+            for more in range(stop + 1, len(case.messages) + 1)
+            if ready(case.messages[:more])
+        )
     named = [f"- {case.messages[index].id} (" for index in case.pins if index < stop]
     named += [f'- constraint "{RULE}"', "What to change:\n- "]
     assert not refusal or [name for name in named if name not in refusal] == []
@@ -412,13 +578,17 @@ def test_a_pin_that_comes_later_takes_effect_at_once(case, window, data):
     engine = engine_of(window)
     for history, _, state in until_refused(requests(engine, case.messages)):
         index = data.draw(st.integers(0, len(history) - 1))
-        marked = [pin(message) if i == index else message for i, message in enumerate(history)]
+        marked = [
+            pin(message) if i == index else message for i, message in enumerate(history)
+        ]
         everything = engine_of(10**6).measure(marked)
         before = found(everything, marked[index])
         if before is None or index < everything.parts.first:
             continue
         after = found(engine.measure(marked, session=state), marked[index])
-        is_old = message_id(history, index) in {key for key, how in _clamped(state).items() if how.get("pin")}
+        is_old = message_id(history, index) in {
+            key for key, how in _clamped(state).items() if how.get("pin")
+        }
         assert is_old or payload(after)[:2] == payload(before)[:2]
 
 
@@ -430,19 +600,31 @@ def _clamped(state):
 
 
 def pinned_talk(count):
-    return [pin(HumanMessage(f"Rule {n}: " + "x" * 300 * (n % 2), id=f"h{n}")) for n in range(count)]
+    return [
+        pin(HumanMessage(f"Rule {n}: " + "x" * 300 * (n % 2), id=f"h{n}"))
+        for n in range(count)
+    ]
 
 
 def pinned_steps(count):
     calls = [{"name": "f", "args": {}, "id": str(n)} for n in range(count)]
     asks = [AIMessage("", tool_calls=[call], id=f"a{call['id']}") for call in calls]
-    found = [pin(ToolMessage("found it", tool_call_id=call["id"], id=f"t{call['id']}")) for call in calls]
-    return [HumanMessage("q", id="h"), *(message for pair in zip(asks, found, strict=True) for message in pair)]
+    found = [
+        pin(ToolMessage("found it", tool_call_id=call["id"], id=f"t{call['id']}"))
+        for call in calls
+    ]
+    return [
+        HumanMessage("q", id="h"),
+        *(message for pair in zip(asks, found, strict=True) for message in pair),
+    ]
 
 
 def work_of(messages, window=1_500):
     """How many functions are called to measure, compact and build."""
-    engine, called = ContextEngine(ModelLimits(context_window=window, max_output_tokens=100)), 0
+    engine, called = (
+        ContextEngine(ModelLimits(context_window=window, max_output_tokens=100)),
+        0,
+    )
 
     def count(frame, event, argument):
         nonlocal called
@@ -453,7 +635,9 @@ def work_of(messages, window=1_500):
         window = engine.measure(messages)
         with suppress(BudgetExceededError):
             state = engine.apply(engine.emergency(window), window)
-            engine.build(engine.measure([*messages, HumanMessage("z", id="z")], session=state))
+            engine.build(
+                engine.measure([*messages, HumanMessage("z", id="z")], session=state)
+            )
     finally:
         sys.setprofile(None)
     return called
@@ -471,8 +655,17 @@ def test_a_mark_that_a_client_sent_pins_only_where_clients_may_pin(adapter, is_o
     """As a server hands it on, in JSON; what the application's own function says is pinned in any case."""
     config = ContextConfig(client_pins=is_open, pin_first_user=False, output_reserve=0)
     model = model_of(1500)
-    agent = agent_on(adapter, model, config=config, pin_when=lambda message: message.text.startswith("RULE"))
-    marked = {"role": "user", "content": f"keep me {agents.LONG}", "additional_kwargs": {"ctxwin_pin": True}}
+    agent = agent_on(
+        adapter,
+        model,
+        config=config,
+        pin_when=lambda message: message.text.startswith("RULE"),
+    )
+    marked = {
+        "role": "user",
+        "content": f"keep me {agents.LONG}",
+        "additional_kwargs": {"ctxwin_pin": True},
+    }
     for question in (
         marked,
         "RULE: never ship to Oslo.",
@@ -486,10 +679,21 @@ def test_a_mark_that_a_client_sent_pins_only_where_clients_may_pin(adapter, is_o
 
 def test_clients_whose_every_message_is_marked_end_no_conversation_where_they_may_not_pin():
     model = model_of(1500)
-    agent = agent_on("nodes", model, config=ContextConfig(client_pins=False, output_reserve=0))
+    agent = agent_on(
+        "nodes", model, config=ContextConfig(client_pins=False, output_reserve=0)
+    )
     for number in range(12):
         content = f"question {number} {agents.LONG}"
         agent.invoke(
-            {"messages": [{"role": "user", "content": content, "additional_kwargs": {"ctxwin_pin": True}}]}, THREAD
+            {
+                "messages": [
+                    {
+                        "role": "user",
+                        "content": content,
+                        "additional_kwargs": {"ctxwin_pin": True},
+                    }
+                ]
+            },
+            THREAD,
         )
     assert not agents.is_refused(model)

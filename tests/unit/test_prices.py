@@ -28,7 +28,10 @@ from langchain_ctxwin.core.tool_schemas import (
 # ---- tools ----------------------------------------------------------------------------------------------------
 
 
-FIELDS = {"city": {"type": "string", "description": "Name of the city"}, "unit": {"type": "string", "enum": ["c", "f"]}}
+FIELDS = {
+    "city": {"type": "string", "description": "Name of the city"},
+    "unit": {"type": "string", "enum": ["c", "f"]},
+}
 SCHEMA = {"type": "object", "properties": FIELDS}
 PRICES = OPENAI.fields or pytest.fail("the family has no prices of fields")
 NAMED = {"name": "weather", "description": "Looks up the weather."}
@@ -60,19 +63,35 @@ SHAPES = {
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 def test_one_signature_costs_the_same_in_every_shape(shape):
-    constants = OPENAI.any_tools + OPENAI.tool + PRICES.description + PRICES.first_property + PRICES.more_properties
+    constants = (
+        OPENAI.any_tools
+        + OPENAI.tool
+        + PRICES.description
+        + PRICES.first_property
+        + PRICES.more_properties
+    )
     fields = PRICES.property_description + 2 * PRICES.enum_item
     texts = 1 + 4 + 2 + 4 + 2
     assert cost(shape) == constants + fields + texts
     shown = json.dumps({**NAMED, "parameters": SCHEMA})
-    assert cost(shape, framing=ANTHROPIC) == ANTHROPIC.any_tools + ANTHROPIC.tool + words(shown)
+    assert cost(
+        shape, framing=ANTHROPIC
+    ) == ANTHROPIC.any_tools + ANTHROPIC.tool + words(shown)
 
 
-KEYWORDED = {"type": "string", "pattern": "a b", "default": "c d", "format": "date", "examples": ["e f", "g h"]}
+KEYWORDED = {
+    "type": "string",
+    "pattern": "a b",
+    "default": "c d",
+    "format": "date",
+    "examples": ["e f", "g h"],
+}
 
 
 def test_keywords_cost_where_json_is_shown_and_nothing_in_signatures():
-    plain, keyworded = ({"properties": {"day": field}} for field in ({"type": "string"}, KEYWORDED))
+    plain, keyworded = (
+        {"properties": {"day": field}} for field in ({"type": "string"}, KEYWORDED)
+    )
     assert schema_cost(keyworded) == schema_cost(plain)
     assert schema_cost(keyworded, ANTHROPIC) == schema_cost(plain, ANTHROPIC) + 13
 
@@ -88,17 +107,43 @@ def test_langchain_tools_are_read():
 
         city: str = Field(description="Name of the city")
 
-    assert cost(weather) == OPENAI.any_tools + OPENAI.tool + PRICES.description + PRICES.first_property + 6
+    assert (
+        cost(weather)
+        == OPENAI.any_tools
+        + OPENAI.tool
+        + PRICES.description
+        + PRICES.first_property
+        + 6
+    )
     assert cost(Weather) == cost(weather) + PRICES.property_description + 4
     assert (cost(), cost(weather, weather) < 2 * cost(weather)) == (0, True)
 
 
-@pytest.mark.parametrize("odd", [object(), 5, None, "search", {}, {"google_search": {}}, {"type": "web_search"}, [1]])
+@pytest.mark.parametrize(
+    "odd",
+    [
+        object(),
+        5,
+        None,
+        "search",
+        {},
+        {"google_search": {}},
+        {"type": "web_search"},
+        [1],
+    ],
+)
 def test_a_tool_that_nobody_can_read_costs_a_little(odd):
-    assert OPENAI.any_tools + OPENAI.tool <= cost(odd) < OPENAI.any_tools + OPENAI.tool + 20
+    assert (
+        OPENAI.any_tools + OPENAI.tool
+        <= cost(odd)
+        < OPENAI.any_tools + OPENAI.tool + 20
+    )
 
 
-@pytest.mark.parametrize("key", ["items", "anyOf", "oneOf", "allOf", "prefixItems", "additionalProperties", "not"])
+@pytest.mark.parametrize(
+    "key",
+    ["items", "anyOf", "oneOf", "allOf", "prefixItems", "additionalProperties", "not"],
+)
 def test_descriptions_and_choices_inside_combinations_count(key):
     inner = {"description": "one of these", "enum": ("a", "b", "c")}
     part = [inner] if key.endswith("Of") or key == "prefixItems" else inner
@@ -107,14 +152,26 @@ def test_descriptions_and_choices_inside_combinations_count(key):
 
 
 def test_keywords_that_hold_the_wrong_thing_are_passed_over():
-    wrong = {"properties": [1], "allOf": 5, "$defs": [1], "definitions": "x", "items": None, "enum": 3, "anyOf": [None]}
+    wrong = {
+        "properties": [1],
+        "allOf": 5,
+        "$defs": [1],
+        "definitions": "x",
+        "items": None,
+        "enum": 3,
+        "anyOf": [None],
+    }
     assert schema_cost(wrong) == 0
 
 
 def test_a_schema_without_end_is_priced_as_far_as_it_is_looked_at():
     cyclic = {"type": "object", "description": "node"}
     cyclic["properties"] = {"child": cyclic}
-    assert 0 < schema_cost(cyclic) <= MAX_NODES * (PRICES.first_property + PRICES.property_description + 2)
+    assert (
+        0
+        < schema_cost(cyclic)
+        <= MAX_NODES * (PRICES.first_property + PRICES.property_description + 2)
+    )
     assert 0 < cost({"name": "x", "parameters": cyclic}, framing=ANTHROPIC) < MAX_PARTS
 
 
@@ -130,12 +187,18 @@ def b64(raw):
 
 
 def png(width, height, padding=0):
-    head = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + struct.pack(">II", width, height) + b"\x08\x02\0\0\0"
+    head = (
+        b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
+        + struct.pack(">II", width, height)
+        + b"\x08\x02\0\0\0"
+    )
     return head + bytes(padding)
 
 
 def jpeg(width, height):
-    frame = b"\xff\xc0\0\x11\x08" + struct.pack(">HH", height, width) + b"\x03" + bytes(20)
+    frame = (
+        b"\xff\xc0\0\x11\x08" + struct.pack(">HH", height, width) + b"\x03" + bytes(20)
+    )
     return b"\xff\xd8\xff\xe0\0\x10JFIF\0" + bytes(9) + frame
 
 
@@ -149,19 +212,42 @@ def price(block, estimator=COUNT):
 
 PNG = png(1024, 512)
 IMAGES = {
-    "url": {"type": "image_url", "image_url": {"url": "data:image/png;base64," + b64(PNG)}},
+    "url": {
+        "type": "image_url",
+        "image_url": {"url": "data:image/png;base64," + b64(PNG)},
+    },
     "bare url": {"type": "image_url", "image_url": "data:image/png;base64," + b64(PNG)},
-    "responses": {"type": "input_image", "image_url": "data:image/png;base64," + b64(PNG)},
-    "source type": {"type": "image", "source_type": "base64", "data": b64(PNG), "mime_type": "image/png"},
+    "responses": {
+        "type": "input_image",
+        "image_url": "data:image/png;base64," + b64(PNG),
+    },
+    "source type": {
+        "type": "image",
+        "source_type": "base64",
+        "data": b64(PNG),
+        "mime_type": "image/png",
+    },
     "standard": {"type": "image", "base64": b64(PNG), "mime_type": "image/png"},
-    "source": {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": b64(PNG)}},
+    "source": {
+        "type": "image",
+        "source": {"type": "base64", "media_type": "image/png", "data": b64(PNG)},
+    },
     "media": {"type": "media", "mime_type": "image/png", "data": b64(PNG)},
     "media bytes": {"type": "media", "mime_type": "image/png", "data": PNG},
-    "nested bytes": {"type": "image", "image": {"format": "png", "source": {"bytes": PNG}}},
+    "nested bytes": {
+        "type": "image",
+        "image": {"format": "png", "source": {"bytes": PNG}},
+    },
     "untyped bytes": {"image": {"source": {"bytes": PNG}}},
-    "non-standard": {"type": "non_standard", "value": {"type": "image", "base64": b64(PNG)}},
+    "non-standard": {
+        "type": "non_standard",
+        "value": {"type": "image", "base64": b64(PNG)},
+    },
     "unknown block": {"type": "screenshot", "shot": b64(png(1024, 512, 2_000))},
-    "inside a result": {"type": "tool_result", "content": [{"type": "image", "base64": b64(PNG)}]},
+    "inside a result": {
+        "type": "tool_result",
+        "content": [{"type": "image", "base64": b64(PNG)}],
+    },
 }
 
 
@@ -204,14 +290,35 @@ def test_an_image_that_cannot_be_seen_costs_as_a_usual_one(block):
 
 
 TEXT_FILES = {
-    "text": {"type": "file", "source_type": "text", "text": TEXT, "mime_type": "text/plain"},
+    "text": {
+        "type": "file",
+        "source_type": "text",
+        "text": TEXT,
+        "mime_type": "text/plain",
+    },
     "plain": {"type": "text-plain", "text": TEXT, "mime_type": "text/plain"},
-    "source": {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": TEXT}},
-    "content": {"type": "document", "source": {"type": "content", "content": [{"type": "text", "text": TEXT}]}},
+    "source": {
+        "type": "document",
+        "source": {"type": "text", "media_type": "text/plain", "data": TEXT},
+    },
+    "content": {
+        "type": "document",
+        "source": {"type": "content", "content": [{"type": "text", "text": TEXT}]},
+    },
     "base64": {"type": "file", "base64": b64(TEXT.encode()), "mime_type": "text/plain"},
-    "json": {"type": "file", "base64": b64(TEXT.encode()), "mime_type": "application/json"},
-    "data url": {"type": "file", "file": {"file_data": "data:text/csv;base64," + b64(TEXT.encode())}},
-    "bytes": {"type": "document", "document": {"format": "txt", "source": {"bytes": TEXT.encode()}}},
+    "json": {
+        "type": "file",
+        "base64": b64(TEXT.encode()),
+        "mime_type": "application/json",
+    },
+    "data url": {
+        "type": "file",
+        "file": {"file_data": "data:text/csv;base64," + b64(TEXT.encode())},
+    },
+    "bytes": {
+        "type": "document",
+        "document": {"format": "txt", "source": {"bytes": TEXT.encode()}},
+    },
 }
 
 
@@ -222,8 +329,12 @@ def test_a_text_file_costs_what_its_text_costs(block):
 
 def test_a_large_text_file_is_read_to_its_end():
     text = TEXT * 100 + "\U000e0041" * 5_000
-    assert price({**TEXT_FILES["base64"], "base64": b64(text.encode())}) == COUNT.count_text(text)
-    assert price({"type": "file", "format": "txt", "data": text.encode()}) == COUNT.count_text(text)
+    assert price(
+        {**TEXT_FILES["base64"], "base64": b64(text.encode())}
+    ) == COUNT.count_text(text)
+    assert price(
+        {"type": "file", "format": "txt", "data": text.encode()}
+    ) == COUNT.count_text(text)
 
 
 @pytest.mark.parametrize(
@@ -243,7 +354,9 @@ def test_other_media_cost_by_kind_and_size(block, tokens):
 
 @pytest.mark.parametrize("family", sorted(FRAMING))
 def test_every_family_prices_every_image(family):
-    assert all(0 < price(block, TokenEstimator(family)) < 5_000 for block in IMAGES.values())
+    assert all(
+        0 < price(block, TokenEstimator(family)) < 5_000 for block in IMAGES.values()
+    )
 
 
 def test_the_char_ratio_counter_prices_media_by_kind_too():
@@ -265,7 +378,9 @@ def test_a_request_pays_for_itself_each_message_each_call_and_once_for_tools(fam
     assert count([]) == framing.request
     assert count([HumanMessage("")] * 3) == framing.request + 3 * framing.message
     plain = count([AIMessage(""), HumanMessage("")])
-    called = count([AIMessage("", tool_calls=[NO_CALL]), ToolMessage("", tool_call_id="c1")])
+    called = count(
+        [AIMessage("", tool_calls=[NO_CALL]), ToolMessage("", tool_call_id="c1")]
+    )
     assert 0 <= called - plain - 2 * framing.call <= 3
     none, one, two = (count([], tools=[NO_TOOL] * number) for number in range(3))
     assert two - one == pytest.approx(one - none - framing.any_tools, abs=1)
@@ -275,14 +390,22 @@ def test_a_request_pays_for_itself_each_message_each_call_and_once_for_tools(fam
 # ---- what goes along outside of the content ---------------------------------------------------------------------
 
 
-THOUGHT = "Shelf two has bolts of eight millimetres, so the next one to look at is shelf four. " * 20
-DETAILS = [{"type": "reasoning.text", "text": THOUGHT, "format": "x", "signature": "c2ln"}]
+THOUGHT = (
+    "Shelf two has bolts of eight millimetres, so the next one to look at is shelf four. "
+    * 20
+)
+DETAILS = [
+    {"type": "reasoning.text", "text": THOUGHT, "format": "x", "signature": "c2ln"}
+]
 
 
 @pytest.mark.parametrize("maker", ["ollama", "openrouter", "deepseek", None])
 @pytest.mark.parametrize(
     "kept",
-    [{"reasoning_content": THOUGHT}, {"reasoning": THOUGHT, "reasoning_details": DETAILS}],
+    [
+        {"reasoning_content": THOUGHT},
+        {"reasoning": THOUGHT, "reasoning_details": DETAILS},
+    ],
     ids=["reasoning_content", "reasoning_details"],
 )
 def test_reasoning_that_goes_back_outside_of_the_content_counts_once(kept, maker):
@@ -290,18 +413,31 @@ def test_reasoning_that_goes_back_outside_of_the_content_counts_once(kept, maker
     about = {"model_provider": maker} if maker else {}
     count = TokenEstimator()
     beside = AIMessage("x", additional_kwargs=kept, response_metadata=about)
-    inside = AIMessage([{"type": "text", "text": "x"}, {"type": "reasoning", "reasoning": THOUGHT}])
+    inside = AIMessage(
+        [{"type": "text", "text": "x"}, {"type": "reasoning", "reasoning": THOUGHT}]
+    )
     assert count([beside]) == pytest.approx(count([inside]), rel=0.02)
 
 
 def test_what_an_integration_does_not_send_again_costs_nothing():
     kept = {"reasoning_content": THOUGHT, "refusal": None, "__note__": THOUGHT}
     count = TokenEstimator()
-    told = AIMessage("x", additional_kwargs=kept, response_metadata={"model_provider": "openai"})
+    told = AIMessage(
+        "x", additional_kwargs=kept, response_metadata={"model_provider": "openai"}
+    )
     assert count([told]) == count([AIMessage("x")])
 
 
 def test_a_spoken_answer_costs_its_words():
-    spoken = {"audio": {"id": "audio_1", "data": "UklGRg==", "expires_at": 1, "transcript": THOUGHT}}
+    spoken = {
+        "audio": {
+            "id": "audio_1",
+            "data": "UklGRg==",
+            "expires_at": 1,
+            "transcript": THOUGHT,
+        }
+    }
     count = TokenEstimator()
-    assert count([AIMessage("", additional_kwargs=spoken)]) == count([AIMessage(THOUGHT)])
+    assert count([AIMessage("", additional_kwargs=spoken)]) == count(
+        [AIMessage(THOUGHT)]
+    )

@@ -24,7 +24,9 @@ class Reader:
     def key(self):
         found = re.compile(KEY).match(self.text, self.at)
         self.at = found.end()
-        return json.loads(found[0]) if found[0].startswith('"') else found[0].rstrip(" ")
+        return (
+            json.loads(found[0]) if found[0].startswith('"') else found[0].rstrip(" ")
+        )
 
     def path(self):
         keys = [self.key()]
@@ -46,7 +48,10 @@ class Reader:
             return self.object()
         if self.next("["):
             return self.list()
-        end = min((at for mark in ends if (at := self.text.find(mark, self.at)) >= 0), default=len(self.text))
+        end = min(
+            (at for mark in ends if (at := self.text.find(mark, self.at)) >= 0),
+            default=len(self.text),
+        )
         word, self.at = self.text[self.at : end], end
         try:
             return json.loads(word)
@@ -99,15 +104,57 @@ def exact(value):
 
 TRICKY = st.text("ab |.:;,#()[]{}\"'\\\n\r\t\u2028\u00e9-+0189eE_/", max_size=6)
 WORDS = st.sampled_from(
-    ["null", "true", "NaN", "-Infinity", "1e5", "007", "1.", ".5", "-", "# a", "[]", "{}", "(1)", "a (1", "a|b"]
+    [
+        "null",
+        "true",
+        "NaN",
+        "-Infinity",
+        "1e5",
+        "007",
+        "1.",
+        ".5",
+        "-",
+        "# a",
+        "[]",
+        "{}",
+        "(1)",
+        "a (1",
+        "a|b",
+    ]
 )
 KEYS = TRICKY | st.sampled_from(
-    ["id", "a", "b", "", "a.b", "a|b", "a:b", "US Gross", "\n", "#", "[]", "1", '"', "a (b", " a"]
+    [
+        "id",
+        "a",
+        "b",
+        "",
+        "a.b",
+        "a|b",
+        "a:b",
+        "US Gross",
+        "\n",
+        "#",
+        "[]",
+        "1",
+        '"',
+        "a (b",
+        " a",
+    ]
 )
-SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from([10**30 + 7, -0.0])
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.sampled_from([10**30 + 7, -0.0])
+)
 SCALARS = SCALARS | TRICKY | WORDS | st.text(max_size=5)
 VALUES = st.recursive(
-    SCALARS, lambda inside: st.lists(inside, max_size=4) | st.dictionaries(KEYS, inside, max_size=4), max_leaves=25
+    SCALARS,
+    lambda inside: (
+        st.lists(inside, max_size=4) | st.dictionaries(KEYS, inside, max_size=4)
+    ),
+    max_leaves=25,
 )
 
 
@@ -128,7 +175,9 @@ def tables(draw):
 @example([{"a.b": 1, "a": {"b": 2}}, {"a.b": 3, "a": {"b": 4}}])
 @example([{"a": 1}] * 5)
 @example([{}, {"a": [{}, {" ": None}]}])
-@example([{"a": True, "b": 0}, {"a": 1, "b": 1}, {"a": 1.0, "b": 2}, {"a": "1", "b": 3}])
+@example(
+    [{"a": True, "b": 0}, {"a": 1, "b": 1}, {"a": 1.0, "b": 2}, {"a": "1", "b": 3}]
+)
 def test_printed_rows_can_be_read_back(rows):
     assert exact(read_rows(print_rows(rows))) == exact(rows)
 

@@ -36,12 +36,19 @@ def test_the_limit_that_is_enforced_is_found(limit, is_stated):
     model = model_of(limit, overflow=llama_overflow if is_stated else silent)
     found = probe_limit(model, low=100, high=4_000)
     assert found.is_certain
-    assert limit * (1 - ACCURACY) - 2 <= found.accepted_tokens <= limit < found.refused_tokens
+    assert (
+        limit * (1 - ACCURACY) - 2
+        <= found.accepted_tokens
+        <= limit
+        < found.refused_tokens
+    )
     assert found.calls == len(model.requests) <= most_calls(100, 4_000)
     assert found.stated_limit == (limit if is_stated else None)
     assert sum(request.tokens for request in model.requests) == found.input_tokens
     price = ModelInfo(name="m", input_price=Decimal(1), output_price=Decimal(0))
-    assert Decimal(found.input_tokens) / 1_000_000 <= most_cost(price, low=100, high=4_000)
+    assert Decimal(found.input_tokens) / 1_000_000 <= most_cost(
+        price, low=100, high=4_000
+    )
 
 
 def test_another_error_ends_a_probe_with_what_it_has_found():
@@ -54,7 +61,11 @@ def test_another_error_ends_a_probe_with_what_it_has_found():
 
     model = model_of(10_000, policy=answer)
     found = probe_limit(model, low=10, high=5_000)
-    assert (found.accepted_tokens, found.stopped_by, found.is_certain) == (80, "ConnectionError", False)
+    assert (found.accepted_tokens, found.stopped_by, found.is_certain) == (
+        80,
+        "ConnectionError",
+        False,
+    )
 
 
 def test_a_name_is_no_model_that_can_be_asked():
@@ -62,7 +73,9 @@ def test_a_name_is_no_model_that_can_be_asked():
         probe_limit("some-model", high=4_000)
 
 
-@pytest.mark.parametrize("sizes", [{"low": 0, "high": 5}, {"low": 10, "high": 10}, {"high": "many"}])
+@pytest.mark.parametrize(
+    "sizes", [{"low": 0, "high": 5}, {"low": 10, "high": 10}, {"high": "many"}]
+)
 def test_sizes_that_are_none_are_refused(sizes):
     """Before anything is sent."""
     model = model_of(100)
@@ -100,13 +113,19 @@ class Known:
         (["--yes", "--high", "500"], None, 2, "pass --high TOKENS above 1,000"),
     ],
 )
-def test_the_command_says_what_it_costs_before_it_asks(monkeypatch, capsys, arguments, typed, code, said):
+def test_the_command_says_what_it_costs_before_it_asks(
+    monkeypatch, capsys, arguments, typed, code, said
+):
     """And remembers what was found."""
     model = model_of(3_000, overflow=llama_overflow)
-    info = ModelInfo(name="m", context_window=4_000, input_price=Decimal(5), output_price=Decimal(5))
+    info = ModelInfo(
+        name="m", context_window=4_000, input_price=Decimal(5), output_price=Decimal(5)
+    )
     monkeypatch.setattr(cli.ModelRegistry, "standard", lambda **_: Known(info))
     monkeypatch.setattr(cli, "chat_model_named", lambda *_: model)
-    monkeypatch.setattr(cli.sys.stdin, "isatty", lambda: typed is not None, raising=False)
+    monkeypatch.setattr(
+        cli.sys.stdin, "isatty", lambda: typed is not None, raising=False
+    )
     monkeypatch.setattr("builtins.input", lambda _: typed)
     Known.learned.clear()
     assert main(["models", "--probe", "maker:m", *arguments]) == code

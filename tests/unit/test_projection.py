@@ -43,10 +43,22 @@ STARRED = {"a": {"id": 1, "x": 2, "y": 3}, "b": {"id": 4, "x": 5}}
     ("given", "fields", "value"),
     [
         (LISTING, ['items."a.b".c'], {"items": [{"a.b": {"c": 1}}, {"a.b": {"c": 2}}]}),
-        (LISTING, ["items[].*.base"], {"items": [{"price": {"base": 90}}, {"price": {"base": 70}}]}),
+        (
+            LISTING,
+            ["items[].*.base"],
+            {"items": [{"price": {"base": 90}}, {"price": {"base": 70}}]},
+        ),
         (LISTING, ["*.id"], {"items": [{"id": 1}, {"id": 2}]}),
-        (LISTING, [" items[].owner.name "], {"items": [{"owner": {"name": "Ann"}}, {"owner": {"name": "Bob"}}]}),
-        (LISTING, ["items.*.*.cleaning"], {"items": [{"price": {"fees": {"cleaning": n}}} for n in (20, 15)]}),
+        (
+            LISTING,
+            [" items[].owner.name "],
+            {"items": [{"owner": {"name": "Ann"}}, {"owner": {"name": "Bob"}}]},
+        ),
+        (
+            LISTING,
+            ["items.*.*.cleaning"],
+            {"items": [{"price": {"fees": {"cleaning": n}}} for n in (20, 15)]},
+        ),
         (STARRED, ["*.id", "a.x"], {"a": {"id": 1, "x": 2}, "b": {"id": 4}}),
         (SPARSE, ["[].none"], [{}] * 5),
     ],
@@ -55,31 +67,88 @@ def test_a_path_leads_through_lists_stars_and_quotes(given, fields, value):
     assert project(given, fields).value == value
 
 
-UNREADABLE = ["a..b", "", "a.", "a[].[]", '"a.b', 'a"b"', '"\\x".a', "items[0].id", "na*", "**.id", 3]
+UNREADABLE = [
+    "a..b",
+    "",
+    "a.",
+    "a[].[]",
+    '"a.b',
+    'a"b"',
+    '"\\x".a',
+    "items[0].id",
+    "na*",
+    "**.id",
+    3,
+]
 
 
 @pytest.mark.parametrize("path", UNREADABLE)
 def test_a_path_that_cannot_be_read_is_refused(path):
-    with pytest.raises(ConfigError, match=f"field path {re.escape(repr(path))} cannot be read: join keys by dots"):
+    with pytest.raises(
+        ConfigError,
+        match=f"field path {re.escape(repr(path))} cannot be read: join keys by dots",
+    ):
         project({}, ["id", path])
 
 
-KEYS = st.sampled_from(["id", "name", "url", "is_open", "has_x", "a", "b.c", "", "*", 'q"', "[]", "body", " x", "\n"])
-TEXTS = st.sampled_from(["", "word", "https://a.example/b", "2024-05-31", "12.50", "long " * 9])
-SCALARS = st.none() | st.booleans() | st.integers(0, 2) | st.floats(allow_nan=False) | TEXTS
+KEYS = st.sampled_from(
+    [
+        "id",
+        "name",
+        "url",
+        "is_open",
+        "has_x",
+        "a",
+        "b.c",
+        "",
+        "*",
+        'q"',
+        "[]",
+        "body",
+        " x",
+        "\n",
+    ]
+)
+TEXTS = st.sampled_from(
+    ["", "word", "https://a.example/b", "2024-05-31", "12.50", "long " * 9]
+)
+SCALARS = (
+    st.none() | st.booleans() | st.integers(0, 2) | st.floats(allow_nan=False) | TEXTS
+)
 VALUES = st.recursive(
-    SCALARS, lambda inside: st.lists(inside, max_size=4) | st.dictionaries(KEYS, inside, max_size=4), max_leaves=25
+    SCALARS,
+    lambda inside: (
+        st.lists(inside, max_size=4) | st.dictionaries(KEYS, inside, max_size=4)
+    ),
+    max_leaves=25,
 )
 CONTAINERS = VALUES.filter(lambda value: isinstance(value, dict | list))
 FIELDS = st.lists(
-    st.sampled_from(["id", "[].id", "name", "a", "*.id", "a.*", '"b.c".a', '""', "a.a.id", "*.*", "url.a"]), min_size=1
+    st.sampled_from(
+        [
+            "id",
+            "[].id",
+            "name",
+            "a",
+            "*.id",
+            "a.*",
+            '"b.c".a',
+            '""',
+            "a.a.id",
+            "*.*",
+            "url.a",
+        ]
+    ),
+    min_size=1,
 )
 
 
 def together(shown, rest):
     """Merge two parts of one value."""
     if isinstance(shown, dict) and isinstance(rest, dict):
-        both = {key: together(shown[key], rest[key]) for key in shown.keys() & rest.keys()}
+        both = {
+            key: together(shown[key], rest[key]) for key in shown.keys() & rest.keys()
+        }
         return {**shown, **rest, **both}
     if isinstance(shown, list) and isinstance(rest, list):
         return [together(*pair) for pair in zip(shown, rest, strict=True)]
@@ -89,8 +158,14 @@ def together(shown, rest):
 @given(CONTAINERS, FIELDS)
 def test_what_is_shown_and_what_is_left_out_are_everything(value, fields):
     projected = project(value, fields)
-    rest = project(value, projected.left_out).value if projected.left_out else type(value)()
-    assert (together(projected.value, rest) if projected.left_out else projected.value) == value
+    rest = (
+        project(value, projected.left_out).value
+        if projected.left_out
+        else type(value)()
+    )
+    assert (
+        together(projected.value, rest) if projected.left_out else projected.value
+    ) == value
 
 
 @given(CONTAINERS)
@@ -116,8 +191,19 @@ def test_a_row_is_shown_alike_alone_and_among_others(rows):
 
 
 IDS = {"id": 7, "@id": "https://schema.example/1", "listingMapIds": "4", "userIDs": "4"}
-STATES = {"draft": False, "is_open": True, "size": 0, "color": "red", "createdAt": "2024-05-31T10:00:00Z"}
-LINKS = {"url": "/v1/7", "html_url": "https://a.example", "logo": "s3://bucket/key", "links": {"href": "x"}}
+STATES = {
+    "draft": False,
+    "is_open": True,
+    "size": 0,
+    "color": "red",
+    "createdAt": "2024-05-31T10:00:00Z",
+}
+LINKS = {
+    "url": "/v1/7",
+    "html_url": "https://a.example",
+    "logo": "s3://bucket/key",
+    "links": {"href": "x"},
+}
 ANSWERS = {"has_wiki": True, "canEdit": 0, "allow_merge": False}
 
 
@@ -141,7 +227,11 @@ ANSWERS = {"has_wiki": True, "canEdit": 0, "allow_merge": False}
 )  # fmt: skip
 def test_what_rules_leave_out(value, shown, left_out):
     projected = automatic(value, text_chars=100)
-    assert (projected.value, set(projected.left_out), projected.shortened) == (shown, set(left_out), ())
+    assert (projected.value, set(projected.left_out), projected.shortened) == (
+        shown,
+        set(left_out),
+        (),
+    )
 
 
 # Sentences of a long text.
@@ -154,7 +244,9 @@ LONG_TEXTS = st.lists(PIECES, max_size=120).map("".join) | st.text(max_size=400)
 
 
 @given(LONG_TEXTS, st.integers(60, 300), st.lists(PIECES, max_size=3))
-def test_an_extract_is_short_and_verbatim_and_counts_what_it_leaves_out(text, max_chars, asked):
+def test_an_extract_is_short_and_verbatim_and_counts_what_it_leaves_out(
+    text, max_chars, asked
+):
     shown = extract(text, max_chars, query_words(asked))
     if len(text) <= max_chars:
         assert shown == text

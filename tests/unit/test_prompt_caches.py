@@ -11,7 +11,11 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 import prompt_caches as caches  # stands beside the other benchmarks
 
-ANTHROPIC, OPENAI, OPENAI_WRITES = "Anthropic, least prefix 1,024", "OpenAI, cached at a tenth", "OpenAI, writes billed"
+ANTHROPIC, OPENAI, OPENAI_WRITES = (
+    "Anthropic, least prefix 1,024",
+    "OpenAI, cached at a tenth",
+    "OpenAI, writes billed",
+)
 MANY = ["text"] + ["call"] * 20 + ["result"] * 20
 
 
@@ -35,30 +39,58 @@ def request_of(sizes, seconds=0.0, marks=(), *, kinds=None, answer=()):
         )
         for at, (size, kind) in enumerate(zip(sizes, kinds, strict=True))
     ]
-    answers = [caches.Block(kind="text", text=f"{len(sizes) + at} same", tokens=size) for at, size in enumerate(answer)]
+    answers = [
+        caches.Block(kind="text", text=f"{len(sizes) + at} same", tokens=size)
+        for at, size in enumerate(answer)
+    ]
     return caches.Request(blocks, seconds=seconds, answer=answers)
 
 
 BILLS = {
     "Anthropic writes to the mark, reads back at a tenth, and what follows is plain input": (
-        *(ANTHROPIC, [request_of([1_000, 1_000, 500], 0, [2]), request_of([1_000, 1_000, 500, 300], 10, [4])]),
+        *(
+            ANTHROPIC,
+            [
+                request_of([1_000, 1_000, 500], 0, [2]),
+                request_of([1_000, 1_000, 500, 300], 10, [4]),
+            ],
+        ),
         [(0, 2_000), (2_000, 800)],
     ),
-    "it keeps nothing below the least, without an error": (ANTHROPIC, [request_of([1_000], 0, [1])] * 2, [(0, 0)] * 2),
+    "it keeps nothing below the least, without an error": (
+        ANTHROPIC,
+        [request_of([1_000], 0, [1])] * 2,
+        [(0, 0)] * 2,
+    ),
     "it expires after five minutes, which each read starts again": (
-        *(ANTHROPIC, [request_of([2_000], seconds, [1]) for seconds in (0, 299, 598, 899)]),
+        *(
+            ANTHROPIC,
+            [request_of([2_000], seconds, [1]) for seconds in (0, 299, 598, 899)],
+        ),
         [(0, 2_000), (2_000, 0), (2_000, 0), (0, 2_000)],
     ),
     "it looks twenty positions back, the mark first": (
-        *(ANTHROPIC, [request_of([2_000], 0, [1]), request_of([2_000] + [1] * 19, 1, [20])]),
+        *(
+            ANTHROPIC,
+            [request_of([2_000], 0, [1]), request_of([2_000] + [1] * 19, 1, [20])],
+        ),
         [(0, 2_000), (2_000, 19)],
     ),
     "and no further": (
-        *(ANTHROPIC, [request_of([2_000], 0, [1]), request_of([2_000] + [1] * 20, 1, [21])]),
+        *(
+            ANTHROPIC,
+            [request_of([2_000], 0, [1]), request_of([2_000] + [1] * 20, 1, [21])],
+        ),
         [(0, 2_000), (0, 2_020)],
     ),
     "a run of results is one position": (
-        *(ANTHROPIC, [request_of([2_000], 0, [1]), request_of([2_000] + [1] * 40, 1, [41], kinds=MANY)]),
+        *(
+            ANTHROPIC,
+            [
+                request_of([2_000], 0, [1]),
+                request_of([2_000] + [1] * 40, 1, [41], kinds=MANY),
+            ],
+        ),
         [(0, 2_000), (2_000, 40)],
     ),
     # The changed block begins as the other did: two of its nine characters are 44 tokens.
@@ -78,7 +110,14 @@ BILLS = {
     ),
     # A common part is a unit only after it was seen twice.
     "DeepSeek reads whole requests and what two had in common": (
-        *("DeepSeek", [request_of([100, 500]), request_of([100, -500], 1), request_of([100, -500, 20], 2)]),
+        *(
+            "DeepSeek",
+            [
+                request_of([100, 500]),
+                request_of([100, -500], 1),
+                request_of([100, -500, 20], 2),
+            ],
+        ),
         [(0, 0), (0, 0), (600, 0)],
     ),
 }
@@ -105,14 +144,28 @@ def test_the_parts_of_a_bill_add_up():
         ledger.record(request_of([2_000, 100], seconds, [1], answer=[10]))
     ledger.record_summary(input_tokens=1_900, output_tokens=100, cached_tokens=1_000)
     bill = ledger.bill
-    assert (bill.input, bill.read, bill.write, bill.output, bill.summaries) == (200, 200.0, 2_500.0, 100.0, 1_500.0)
+    assert (bill.input, bill.read, bill.write, bill.output, bill.summaries) == (
+        200,
+        200.0,
+        2_500.0,
+        100.0,
+        1_500.0,
+    )
     assert bill.total == 4_500.0
 
 
 @pytest.mark.parametrize(
-    ("name", "marks"), [(ANTHROPIC, [1, 2, 4]), (OPENAI_WRITES, [1]), (OPENAI, []), ("DeepSeek", [])]
+    ("name", "marks"),
+    [(ANTHROPIC, [1, 2, 4]), (OPENAI_WRITES, [1]), (OPENAI, []), ("DeepSeek", [])],
 )
 def test_the_breakpoints_that_are_billed_are_those_that_we_send(name, marks):
-    messages = [SystemMessage("Be brief."), HumanMessage("Who?"), AIMessage("I."), HumanMessage("Why?")]
+    messages = [
+        SystemMessage("Be brief."),
+        HumanMessage("Who?"),
+        AIMessage("I."),
+        HumanMessage("Why?"),
+    ]
     sent, end = caches.marked_by_us(rules_of(name), messages, [])
-    assert caches.laid_out(sent, [], AIMessage("So."), seconds=0.0, end=end).marks == marks
+    assert (
+        caches.laid_out(sent, [], AIMessage("So."), seconds=0.0, end=end).marks == marks
+    )

@@ -53,7 +53,9 @@ class Recorded:
     """A chat model of an integration that answers without a server, and keeps what it would have sent."""
 
     def _generate(self, messages, stop=None, run_manager=None, **options):
-        self.metadata["sent"].append(self._get_request_payload(messages, stop=stop, **options))
+        self.metadata["sent"].append(
+            self._get_request_payload(messages, stop=stop, **options)
+        )
         answers = self.metadata["answers"]
         answer = answers.pop(0) if answers else AIMessage("word " * 60)
         if isinstance(answer, Exception):
@@ -73,12 +75,19 @@ class Gpt(Recorded, ChatOpenAI):
 
 
 def claude(*answers, **options):
-    return Claude(model="claude", api_key="none", metadata={"sent": [], "answers": [*answers]}, **options)
+    return Claude(
+        model="claude",
+        api_key="none",
+        metadata={"sent": [], "answers": [*answers]},
+        **options,
+    )
 
 
 def gpt(*answers, **options):
     record = {"sent": [], "answers": [*answers]}
-    return Gpt(model="gpt", api_key="none", use_responses_api=True, metadata=record, **options)
+    return Gpt(
+        model="gpt", api_key="none", use_responses_api=True, metadata=record, **options
+    )
 
 
 def sent_by(model):
@@ -88,13 +97,17 @@ def sent_by(model):
 def breakpoints(value):
     if isinstance(value, dict):
         here = isinstance(value.get("cache_control"), dict)
-        return here + sum(breakpoints(part) for key, part in value.items() if key != "cache_control")
+        return here + sum(
+            breakpoints(part) for key, part in value.items() if key != "cache_control"
+        )
     return sum(map(breakpoints, value)) if isinstance(value, list) else 0
 
 
 def talk(agent, turns=12):
     for n in range(turns):
-        agent.invoke({"messages": [HumanMessage(f"question {n} " + "word " * 150)]}, THREAD)
+        agent.invoke(
+            {"messages": [HumanMessage(f"question {n} " + "word " * 150)]}, THREAD
+        )
 
 
 def agent_of(model, adapter, others=(), **options):
@@ -115,8 +128,16 @@ def test_anthropic_requests_have_breakpoints_behind_what_stays(adapter):
     assert (breakpoints(first), breakpoints(last)) == (2, 3)
     assert first["cache_control"] == last["cache_control"] == MARK
     assert last["system"][-1]["cache_control"] == MARK
-    marked = [n for n, message in enumerate(last["messages"]) if breakpoints(message["content"])]
-    record = next(n for n, message in enumerate(last["messages"]) if "<record>" in json.dumps(message))
+    marked = [
+        n
+        for n, message in enumerate(last["messages"])
+        if breakpoints(message["content"])
+    ]
+    record = next(
+        n
+        for n, message in enumerate(last["messages"])
+        if "<record>" in json.dumps(message)
+    )
     assert marked == [record - 1]
 
 
@@ -125,15 +146,28 @@ def test_anthropic_requests_have_breakpoints_behind_what_stays(adapter):
 def test_with_another_middleware_for_caching_there_are_four(adapter, ttl):
     model = claude()
     config = ContextConfig(prompt_cache=ttl)
-    talk(agent_of(model, adapter, [AnthropicPromptCachingMiddleware(ttl=ttl)], config=config))
+    talk(
+        agent_of(
+            model, adapter, [AnthropicPromptCachingMiddleware(ttl=ttl)], config=config
+        )
+    )
     assert {breakpoints(request) for request in sent_by(model)} == {3, 4}
-    assert ttl in {"5m", json.loads(json.dumps(sent_by(model)[-1]["cache_control"]))["ttl"]}
+    assert ttl in {
+        "5m",
+        json.loads(json.dumps(sent_by(model)[-1]["cache_control"]))["ttl"],
+    }
 
 
 def test_marks_last_as_long_as_those_that_others_set():
     """Anthropic refuses a longer one behind a shorter one."""
-    prompt = SystemMessage([{"type": "text", "text": "Be good.", "cache_control": HOUR}])
-    request = with_breakpoints([prompt, HumanMessage("<record>", id="ctxwin-record"), HumanMessage("Hi")], [], MARK)
+    prompt = SystemMessage(
+        [{"type": "text", "text": "Be good.", "cache_control": HOUR}]
+    )
+    request = with_breakpoints(
+        [prompt, HumanMessage("<record>", id="ctxwin-record"), HumanMessage("Hi")],
+        [],
+        MARK,
+    )
     assert request[1].content[0]["cache_control"] == HOUR
 
 
@@ -146,24 +180,37 @@ def test_marks_last_as_long_as_those_that_others_set():
     ],
     ids=["switched off", "another provider", "the model is set to one of its own"],
 )
-def test_nothing_is_marked_where_nobody_wants_it_and_what_a_model_is_set_to_stays(model, config, mark):
+def test_nothing_is_marked_where_nobody_wants_it_and_what_a_model_is_set_to_stays(
+    model, config, mark
+):
     talk(agent_of(model, "nodes", config=config), turns=1)
     assert sent_by(model)[0].get("cache_control") == mark
     assert mark or breakpoints(sent_by(model)[0]) == 0
 
 
 BLOCK = st.fixed_dictionaries(
-    {"type": st.just("text"), "text": st.text(min_size=1, max_size=3)}, optional={"cache_control": st.just(MARK)}
+    {"type": st.just("text"), "text": st.text(min_size=1, max_size=3)},
+    optional={"cache_control": st.just(MARK)},
 )
 CONTENT = st.text(min_size=1, max_size=3) | st.lists(BLOCK, min_size=1, max_size=4)
-MESSAGE = st.builds(HumanMessage, CONTENT) | st.builds(lambda c: ToolMessage(c, tool_call_id="c"), CONTENT)
+MESSAGE = st.builds(HumanMessage, CONTENT) | st.builds(
+    lambda c: ToolMessage(c, tool_call_id="c"), CONTENT
+)
 
 
-@given(st.none() | st.builds(SystemMessage, CONTENT), st.lists(MESSAGE, max_size=6), st.integers(0, 5))
+@given(
+    st.none() | st.builds(SystemMessage, CONTENT),
+    st.lists(MESSAGE, max_size=6),
+    st.integers(0, 5),
+)
 def test_a_request_never_has_too_many_breakpoints(system, messages, tools):
     """The newest ones of others stay, only the marks change, and one more behind the newest message has room."""
     marked_tools = [{"name": f"t{n}", "cache_control": MARK} for n in range(tools)]
-    request = [*([system] if system else []), HumanMessage("<record>", id="ctxwin-record"), *messages]
+    request = [
+        *([system] if system else []),
+        HumanMessage("<record>", id="ctxwin-record"),
+        *messages,
+    ]
     fixed = tools + (breakpoints(system.content) if system else 0)
     if fixed > MAX_BREAKPOINTS:
         with pytest.raises(ConfigError, match=f"{fixed} cache breakpoints.*may have 4"):
@@ -173,7 +220,11 @@ def test_a_request_never_has_too_many_breakpoints(system, messages, tools):
     count = tools + sum(breakpoints(message.content) for message in marked)
     assert count <= MAX_BREAKPOINTS
     own = breakpoints([message.content for message in messages])
-    kept = breakpoints([message.content for message in marked[-len(messages) :]]) if messages else 0
+    kept = (
+        breakpoints([message.content for message in marked[-len(messages) :]])
+        if messages
+        else 0
+    )
     assert kept == min(own, MAX_BREAKPOINTS - fixed)
     assert [message.text for message in marked] == [message.text for message in request]
 
@@ -182,7 +233,9 @@ def test_openai_gets_a_key_that_is_the_conversations_own():
     model = gpt()
     agent = agent_of(model, "nodes")
     agent.invoke({"messages": [HumanMessage("Hi")]}, THREAD)
-    agent.invoke({"messages": [HumanMessage("Hi")]}, {"configurable": {"thread_id": "other"}})
+    agent.invoke(
+        {"messages": [HumanMessage("Hi")]}, {"configurable": {"thread_id": "other"}}
+    )
     agent.invoke({"messages": [HumanMessage("So?")]}, THREAD)
     keys = [request["prompt_cache_key"] for request in sent_by(model)]
     assert keys[0] == keys[2] != keys[1]
@@ -194,7 +247,9 @@ NEW, OLD = {"release_date": "2026-07-09"}, {"release_date": "2026-07-08"}
 
 
 def openai_marks(messages):
-    return [str(message.content).count("prompt_cache_breakpoint") for message in messages]
+    return [
+        str(message.content).count("prompt_cache_breakpoint") for message in messages
+    ]
 
 
 @pytest.mark.parametrize("adapter", ["nodes", "after"])
@@ -209,22 +264,33 @@ def openai_marks(messages):
     ],
     ids=["new", "old", "nobody knows", "off", "Anthropic"],
 )
-def test_openai_gets_a_breakpoint_behind_its_prompt_where_its_cache_matches_at_them(adapter, model, config, marks):
+def test_openai_gets_a_breakpoint_behind_its_prompt_where_its_cache_matches_at_them(
+    adapter, model, config, marks
+):
     """Before and after a compaction alike; the release of a model says which those are."""
     model = model()
     talk(agent_of(model, adapter, config=config), turns=20)
     sent = [json.dumps(request) for request in sent_by(model)]
     assert "<record>" in sent[-1]
     assert {request.count("prompt_cache_breakpoint") for request in sent} == {marks}
-    assert not marks or "prompt_cache_breakpoint" in json.dumps(sent_by(model)[-1]["input"][0])
+    assert not marks or "prompt_cache_breakpoint" in json.dumps(
+        sent_by(model)[-1]["input"][0]
+    )
 
 
 def test_a_source_of_models_may_state_that_a_cache_matches_at_breakpoints():
-    info = ModelInfo(name="m", provider="openai", context_window=9_000, capabilities=frozenset({"cache_breakpoints"}))
+    info = ModelInfo(
+        name="m",
+        provider="openai",
+        context_window=9_000,
+        capabilities=frozenset({"cache_breakpoints"}),
+    )
     engine = ContextEngine(info)
     window = engine.measure([HumanMessage("Hi")], system_prompt="Be good.")
     assert openai_marks(engine.build(window)) == [1, 0]
-    catalog = {"m": {"litellm_provider": "openai", "supports_prompt_cache_breakpoint": True}}
+    catalog = {
+        "m": {"litellm_provider": "openai", "supports_prompt_cache_breakpoint": True}
+    }
     catalog["m"] |= {"max_input_tokens": 9_000, "supports_function_calling": True}
     assert "cache_breakpoints" in read_price_row("m", catalog["m"]).capabilities
 
@@ -232,9 +298,15 @@ def test_a_source_of_models_may_state_that_a_cache_matches_at_breakpoints():
 def test_of_openais_breakpoints_those_of_others_stay_as_far_as_they_are_written():
     """One at the prompt, in whatever form it was set, and the newest two of others: one is the server's own."""
     block = {"type": "text", "text": "Hi"}
-    others = [HumanMessage([{**block, **BREAK}]) for _ in range(3)] + [HumanMessage([{**block, "extras": BREAK}])]
-    assert openai_marks(with_prompt_breakpoint([SystemMessage("Be good."), *others])) == [1, 0, 0, 1, 1]
-    own = SystemMessage([{"type": "text", "text": "Be good.", "extras": BREAK}, {**block}])
+    others = [HumanMessage([{**block, **BREAK}]) for _ in range(3)] + [
+        HumanMessage([{**block, "extras": BREAK}])
+    ]
+    assert openai_marks(
+        with_prompt_breakpoint([SystemMessage("Be good."), *others])
+    ) == [1, 0, 0, 1, 1]
+    own = SystemMessage(
+        [{"type": "text", "text": "Be good.", "extras": BREAK}, {**block}]
+    )
     request = with_prompt_breakpoint([own, *others])
     assert request[0] is own
     assert openai_marks(request) == [1, 0, 0, 1, 1]
@@ -243,25 +315,46 @@ def test_of_openais_breakpoints_those_of_others_stay_as_far_as_they_are_written(
     assert with_prompt_breakpoint([]) == []
 
 
-@pytest.mark.parametrize("model", [claude(), partial(gpt, profile=NEW)()], ids=["Anthropic", "OpenAI"])
-@pytest.mark.parametrize("prompt", ["Be good.", SystemMessage([{"type": "text", "text": "Be good."}]), ""])
+@pytest.mark.parametrize(
+    "model", [claude(), partial(gpt, profile=NEW)()], ids=["Anthropic", "OpenAI"]
+)
+@pytest.mark.parametrize(
+    "prompt", ["Be good.", SystemMessage([{"type": "text", "text": "Be good."}]), ""]
+)
 def test_a_record_in_the_prompt_stands_behind_the_breakpoint(model, prompt):
     """What is marked is the same before and after each compaction; a prompt of the record alone has no mark."""
     engine = ContextEngine(LIMITS, config=ContextConfig(summary_placement="system"))
-    history = [m for n in range(40) for m in (HumanMessage(f"q{n} " + "word " * 90), AIMessage("So."))]
-    window = engine.measure([*history, HumanMessage("Now?")], system_prompt=prompt, called=model)
+    history = [
+        m
+        for n in range(40)
+        for m in (HumanMessage(f"q{n} " + "word " * 90), AIMessage("So."))
+    ]
+    window = engine.measure(
+        [*history, HumanMessage("Now?")], system_prompt=prompt, called=model
+    )
     plain = window.parts.system
     update = engine.apply(engine.emergency(window), window)
-    window = engine.measure([*history, HumanMessage("Now?")], system_prompt=prompt, called=model, session=update)
+    window = engine.measure(
+        [*history, HumanMessage("Now?")],
+        system_prompt=prompt,
+        called=model,
+        session=update,
+    )
     system = engine.build(window)[0]
     assert "<record>" in system.text
-    marked = [block["text"] for block in system.content if isinstance(block, dict) and set(block) - {"type", "text"}]
+    marked = [
+        block["text"]
+        for block in system.content
+        if isinstance(block, dict) and set(block) - {"type", "text"}
+    ]
     assert marked == ([plain.text] if prompt else [])
     assert system.text == window.assembled()[0].text
 
 
 def answer(number, text="word " * 60):
-    return AIMessage(text, response_metadata={"id": f"resp_{number}", "model_provider": "openai"})
+    return AIMessage(
+        text, response_metadata={"id": f"resp_{number}", "model_provider": "openai"}
+    )
 
 
 @pytest.mark.parametrize("adapter", ["nodes", "after"])
@@ -287,7 +380,9 @@ class NotFoundError(Exception):
 
 @pytest.mark.parametrize("adapter", ["nodes", "after"])
 def test_a_server_that_forgot_is_sent_the_whole_request(adapter):
-    model = gpt(answer(0), NotFoundError(), answer(1), answer(2), use_previous_response_id=True)
+    model = gpt(
+        answer(0), NotFoundError(), answer(1), answer(2), use_previous_response_id=True
+    )
     talk(agent_of(model, adapter), turns=3)
     named = [request.get("previous_response_id") for request in sent_by(model)]
     assert named == [None, "resp_0", None, "resp_1"]
@@ -295,7 +390,9 @@ def test_a_server_that_forgot_is_sent_the_whole_request(adapter):
 
 
 def test_a_refusal_for_another_reason_is_the_callers():
-    model = gpt(answer(0), NotFoundError(), NotFoundError(), use_previous_response_id=True)
+    model = gpt(
+        answer(0), NotFoundError(), NotFoundError(), use_previous_response_id=True
+    )
     with pytest.raises(NotFoundError):
         talk(agent_of(model, "nodes"), turns=2)
     assert forgets_history(NotFoundError())
@@ -317,7 +414,9 @@ def make_tool(number, words):
     )  # fmt: skip
 
 
-TOOLS = [make_tool(n, f"book trains to city{n}") for n in range(29)] + [make_tool(29, "repair violins")]
+TOOLS = [make_tool(n, f"book trains to city{n}") for n in range(29)] + [
+    make_tool(29, "repair violins")
+]
 
 
 @pytest.mark.parametrize("adapter", ["nodes", "after"])
@@ -326,31 +425,57 @@ def test_a_tool_that_is_found_is_loaded_without_another_tool_set(adapter, can_lo
     """All tools are sent with every request, most of them deferred; what a search finds is loaded by its result."""
     answers = [
         AIMessage("", tool_calls=[{"name": name, "args": args, "id": f"call_{name}"}])
-        for name, args in (("search_tools", {"query": "repair violins"}), ("tool29", {"what": "viola"}))
+        for name, args in (
+            ("search_tools", {"query": "repair violins"}),
+            ("tool29", {"what": "viola"}),
+        )
     ]
-    model = claude(*answers, profile={"mid_conversation_tools": can_load, "max_input_tokens": 4_000})
+    model = claude(
+        *answers,
+        profile={"mid_conversation_tools": can_load, "max_input_tokens": 4_000},
+    )
     selector = ToolSelector(TOOLS, 1_000)
     if adapter == "nodes":
-        agent = create_context_agent(model, [look], limits=LIMITS, tool_selector=selector)
+        agent = create_context_agent(
+            model, [look], limits=LIMITS, tool_selector=selector
+        )
     else:
-        agent = create_agent(model, [look], middleware=[ContextWindowMiddleware(limits=LIMITS, tool_selector=selector)])
+        agent = create_agent(
+            model,
+            [look],
+            middleware=[ContextWindowMiddleware(limits=LIMITS, tool_selector=selector)],
+        )
     state = agent.invoke({"messages": [HumanMessage("Book a train to city3, please.")]})
-    assert [message.content for message in state["messages"] if isinstance(message, ToolMessage)][-1] == "viola done"
+    assert [
+        message.content
+        for message in state["messages"]
+        if isinstance(message, ToolMessage)
+    ][-1] == "viola done"
     sets = [json.dumps(request["tools"], sort_keys=True) for request in sent_by(model)]
     assert len(sets) == 3
     assert (len(set(sets)) == 1) is can_load
     result = sent_by(model)[1]["messages"][-1]["content"][0]["content"]
     found = [{"type": "tool_reference", "tool_name": "tool29"}]
     assert (result == found) is can_load
-    deferred = sum(tool.get("defer_loading", False) for tool in sent_by(model)[0]["tools"])
+    deferred = sum(
+        tool.get("defer_loading", False) for tool in sent_by(model)[0]["tools"]
+    )
     assert (deferred > 20) is can_load
 
 
 def test_azure_gets_no_key_that_some_of_its_versions_refuse():
-    azure = AzureChatOpenAI(azure_endpoint="https://a.example", api_key="none", api_version="2024-06-01", model="gpt")
+    azure = AzureChatOpenAI(
+        azure_endpoint="https://a.example",
+        api_key="none",
+        api_version="2024-06-01",
+        model="gpt",
+    )
     engine = ContextEngine(limits=LIMITS)
     window = engine.measure([HumanMessage("Hi")], called=azure)
-    assert engine.call_options(window, engine.build(window), conversation="a", call=azure) == {}
+    assert (
+        engine.call_options(window, engine.build(window), conversation="a", call=azure)
+        == {}
+    )
 
 
 async def test_a_candidate_that_stands_in_gets_what_its_provider_takes():
@@ -364,8 +489,13 @@ async def test_a_candidate_that_stands_in_gets_what_its_provider_takes():
     for ask in ("invoke", "ainvoke"):
         failing, other = claude(*[ConnectionError("down")] * 2), gpt()
         info = {"context_window": 9_000, "max_output_tokens": 100}
-        router = ModelRouter([failing, other], ModelRegistry([ExplicitSource({"claude": info, "gpt": info})]))
-        answer = getattr(RoutedChatModel(router), ask)([marked, made, HumanMessage("So?")])
+        router = ModelRouter(
+            [failing, other],
+            ModelRegistry([ExplicitSource({"claude": info, "gpt": info})]),
+        )
+        answer = getattr(RoutedChatModel(router), ask)(
+            [marked, made, HumanMessage("So?")]
+        )
         assert (answer if ask == "invoke" else await answer).text
         told = json.dumps(sent_by(other)[-1]["input"])
         assert breakpoints(sent_by(failing)[0]["messages"]) == 1

@@ -89,13 +89,17 @@ def test_a_public_name_can_be_imported_and_is_documented(name):
 
 def own_docstring(value: object) -> str:
     """Return the docstring written on the thing itself; dataclasses and base classes supply others."""
-    text = (vars(value).get("__doc__") if isinstance(value, type) else value.__doc__) or ""
+    text = (
+        vars(value).get("__doc__") if isinstance(value, type) else value.__doc__
+    ) or ""
     return "" if text.startswith(f"{getattr(value, '__name__', '')}(") else text
 
 
 def test_the_version_is_the_installed_one():
     """`__version__` comes from the package metadata."""
-    assert langchain_ctxwin.__version__ == importlib.metadata.version("langchain-ctxwin")
+    assert langchain_ctxwin.__version__ == importlib.metadata.version(
+        "langchain-ctxwin"
+    )
 
 
 def test_an_undocumented_class_is_noticed():
@@ -103,7 +107,9 @@ def test_an_undocumented_class_is_noticed():
     documented = type("Documented", (), {"__doc__": "What it is."})
     inherited = type("Inherited", (documented,), {})
     generated = type("Generated", (), {"__doc__": "Generated(x: int)"})
-    assert [bool(own_docstring(value)) for value in (documented, inherited, generated)] == [True, False, False]
+    assert [
+        bool(own_docstring(value)) for value in (documented, inherited, generated)
+    ] == [True, False, False]
 
 
 FIRST_USE = """
@@ -118,6 +124,10 @@ print(ContextEngine.__name__)
 
 def test_modules_are_attributes_at_their_first_use_and_a_star_import_needs_no_extra():
     """Names that need an extra can be imported one by one, and say what to install."""
-    printed = subprocess.check_output([sys.executable, "-c", FIRST_USE], text=True).split()
-    modules = [f"langchain_ctxwin.{name}" for name in ("routing", "tools", "models", "observe")]
+    printed = subprocess.check_output(
+        [sys.executable, "-c", FIRST_USE], text=True
+    ).split()
+    modules = [
+        f"langchain_ctxwin.{name}" for name in ("routing", "tools", "models", "observe")
+    ]
     assert printed == [*modules, "ContextEngine"]

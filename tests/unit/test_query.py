@@ -5,7 +5,12 @@ import re
 import pytest
 
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.tool_results.query import SEARCH_SECONDS, Pattern, condition_of, question_of
+from langchain_ctxwin.tool_results.query import (
+    SEARCH_SECONDS,
+    Pattern,
+    condition_of,
+    question_of,
+)
 from support.walking import PRICE, ask, body_of, guard_of
 
 CITIES = ["Graz", "Wien", "Bad Ischl"]
@@ -52,18 +57,24 @@ def test_where_compares_fields_with_values(where, found):
      "x := 3", "total > 3 < 'a", "(" * 400, "[t for t in total]", "total > (1 + 2)", "total is 3"],
 )  # fmt: skip
 def test_an_expression_that_is_none_is_refused_with_an_example(where):
-    with pytest.raises(ConfigError, match=r"cannot be read \(.*write for example: total > 100 and"):
+    with pytest.raises(
+        ConfigError, match=r"cannot be read \(.*write for example: total > 100 and"
+    ):
         condition_of(where)
 
 
 def test_rows_are_filtered_sorted_and_shown_in_chosen_fields_in_one_call():
-    lines = rows_of({"where": "city == Wien", "sort": "-total", "fields": ["id", "total"]})
+    lines = rows_of(
+        {"where": "city == Wien", "sort": "-total", "fields": ["id", "total"]}
+    )
     assert lines[:3] == ["row|id|total", "299|A-298|2980", "296|A-295|2950"]
     assert sum(1 for line in lines if re.match(r"\d+\|A-", line)) == 100
 
 
 def test_sorting_puts_numbers_in_order_and_rows_without_a_value_last():
-    rows = [{"n": number, "pad": "words " * 9} for number in (10, 9, None, "8", "x")] * 30
+    rows = [
+        {"n": number, "pad": "words " * 9} for number in (10, 9, None, "8", "x")
+    ] * 30
     shown = [line.split("|")[1] for line in rows_of({"sort": "n", "fields": "n"}, rows)]
     assert list(dict.fromkeys(shown)) == ["n", '"8"', "9", "10", "x", "null"]
 
@@ -84,26 +95,53 @@ def test_values_are_counted(question, lines):
 def test_contains_is_a_regular_expression_or_the_same_characters():
     found = rows_of({"contains": r"order 2[0-4]\d", "fields": "id"})
     assert sum("A-2" in line for line in found) == 13
-    (line,) = rows_of({"contains": "c++ (2)", "fields": "id"}, [{"id": n, "t": f"C++ ({n}) " * 9} for n in range(90)])
+    (line,) = rows_of(
+        {"contains": "c++ (2)", "fields": "id"},
+        [{"id": n, "t": f"C++ ({n}) " * 9} for n in range(90)],
+    )
     assert line == "{row:3,id:2}"
-    assert len(rows_of({"contains": "order 4[08]", "where": "total > 450", "fields": "id"})) == 1
+    assert (
+        len(
+            rows_of({"contains": "order 4[08]", "where": "total > 450", "fields": "id"})
+        )
+        == 1
+    )
 
 
 @pytest.mark.parametrize(
     ("text", "contains", "found"),
     [
-        ("INFO start\nERROR disk full\nINFO go on\nerror again\n", "error", ["ERROR disk full", "error again"]),
-        ("word " * 500 + "needle " + "word " * 500, "ne+dle", ["word " * 29 + "needle" + " word" * 29]),
+        (
+            "INFO start\nERROR disk full\nINFO go on\nerror again\n",
+            "error",
+            ["ERROR disk full", "error again"],
+        ),
+        (
+            "word " * 500 + "needle " + "word " * 500,
+            "ne+dle",
+            ["word " * 29 + "needle" + " word" * 29],
+        ),
         ("İİİİ\nreport (final).*", "(FINAL).*", ["report (final).*"]),
         ("退款政策\n宠物", "宠物", ["宠物"]),
     ],
 )
 def test_a_passage_is_a_line_or_some_words_of_a_long_one(text, contains, found):
-    assert [text[start:stop] for start, stop in Pattern(contains).passages(text)] == found
+    assert [
+        text[start:stop] for start, stop in Pattern(contains).passages(text)
+    ] == found
 
 
 @pytest.mark.parametrize(
-    "contains", ["(a+)+b", "(a|a)*b", r"(x)\1", ".*.*.*=", "a?" * 9 + "a" * 9, "(((((a)b)c)d)e)", "x{1,9}{1,9}{1,9}"]
+    "contains",
+    [
+        "(a+)+b",
+        "(a|a)*b",
+        r"(x)\1",
+        ".*.*.*=",
+        "a?" * 9 + "a" * 9,
+        "(((((a)b)c)d)e)",
+        "x{1,9}{1,9}{1,9}",
+    ],
 )
 def test_an_expression_that_could_search_without_end_is_refused(contains):
     with pytest.raises(ConfigError, match="or search for a plain text"):
@@ -126,4 +164,6 @@ def test_rows_are_asked_for_where_there_are_some():
     (page,) = ask(guard, ORDERS, where="totl > 3")
     assert "so nothing was read" in page
     (page,) = ask(guard, ORDERS, where="total > 99999")
-    assert page.startswith('[There is nothing in the result of rows with where="total > 99999".')
+    assert page.startswith(
+        '[There is nothing in the result of rows with where="total > 99999".'
+    )

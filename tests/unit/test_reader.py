@@ -16,21 +16,35 @@ MODEL, DATA = os.environ.get("CTXWIN_READER_MODEL"), os.environ.get("CTXWIN_DATA
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "reader.py"
 
 
-def read(policy: str, conversation: int, nats: float, group: str = ALL, tokens: int = 10) -> Read:
+def read(
+    policy: str, conversation: int, nats: float, group: str = ALL, tokens: int = 10
+) -> Read:
     sums = {group: (nats * tokens, tokens)}
-    return Read(policy=policy, conversation=str(conversation), step=1, prompt_tokens=100, nats=sums)
+    return Read(
+        policy=policy,
+        conversation=str(conversation),
+        step=1,
+        prompt_tokens=100,
+        nats=sums,
+    )
 
 
 def reads_of(*differences: float) -> list[Read]:
     """One answer a conversation: of all of the history, and of a request that makes it so much less probable."""
-    pairs = [(read("", at, 1.0), read("ours", at, 1.0 + more)) for at, more in enumerate(differences)]
+    pairs = [
+        (read("", at, 1.0), read("ours", at, 1.0 + more))
+        for at, more in enumerate(differences)
+    ]
     return [one for pair in pairs for one in pair]
 
 
 @pytest.mark.parametrize(
     ("differences", "verdict"),
     [
-        ([0.01, 0.0, -0.01] * 5, "not distinguishable from the full history (margin 0.05)"),
+        (
+            [0.01, 0.0, -0.01] * 5,
+            "not distinguishable from the full history (margin 0.05)",
+        ),
         ([0.3, 0.2, 0.4] * 5, "worse than the full history"),
         ([0.5, -0.5, 0.1] * 5, "no verdict: the spread"),
         ([0.0, 0.0, 0.0], "no verdict: 3 conversations, 8 are the least"),
@@ -63,22 +77,41 @@ def test_a_reader_says_what_is_missing(tmp_path):
         LanguageModel(tmp_path / "none.gguf")
 
 
-@pytest.mark.parametrize("other", [["--recommend"], ["--output", "json"], ["--html", "page.html"]])
+@pytest.mark.parametrize(
+    "other", [["--recommend"], ["--output", "json"], ["--html", "page.html"]]
+)
 def test_a_reader_prints_a_table_of_its_own(other, capsys):
     assert main(["replay", "recorded.jsonl", "--reader", "model.gguf", *other]) != 0
     assert "leave out" in capsys.readouterr().err
 
 
-@pytest.mark.skipif(not (MODEL and DATA and find_spec("llama_cpp")), reason="no CTXWIN_READER_MODEL, data or llama_cpp")
+@pytest.mark.skipif(
+    not (MODEL and DATA and find_spec("llama_cpp")),
+    reason="no CTXWIN_READER_MODEL, data or llama_cpp",
+)
 def test_the_benchmark_reads_three_steps():
-    options = ["--data", str(DATA), "--model", str(MODEL), "--steps", "3", "--policies", "ours", "keep-last"]
+    options = [
+        "--data",
+        str(DATA),
+        "--model",
+        str(MODEL),
+        "--steps",
+        "3",
+        "--policies",
+        "ours",
+        "keep-last",
+    ]
     command = [sys.executable, str(BENCHMARK), *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=1_200, check=True)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=1_200, check=True
+    )
     assert "nats a token" in done.stdout
     assert any(line.startswith("ours") for line in done.stdout.splitlines())
 
 
-@pytest.mark.skipif(not (MODEL and find_spec("llama_cpp")), reason="no CTXWIN_READER_MODEL or llama_cpp")
+@pytest.mark.skipif(
+    not (MODEL and find_spec("llama_cpp")), reason="no CTXWIN_READER_MODEL or llama_cpp"
+)
 def test_what_stands_in_the_prompt_is_more_probable():
     model = LanguageModel(str(MODEL), context_tokens=1_024)
     prompt = ["The order is W-4711. " * 4, "What is the order? It is "]

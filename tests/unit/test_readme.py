@@ -49,12 +49,19 @@ def blocks_of(markdown: str) -> Iterator[Block]:
     for number, line in enumerate(markdown.splitlines(), start=1):
         opening = re.match(r" {0,3}(`{3,}|~{3,})\s*(.*)$", line)
         if fence and line.strip() == fence:
-            yield Block(info=info, code="\n".join(lines) + "\n", line=start + 1, section=section)
+            yield Block(
+                info=info, code="\n".join(lines) + "\n", line=start + 1, section=section
+            )
             fence = ""
         elif fence:
             lines.append(line)
         elif opening:
-            fence, start, info, lines = opening[1], number, tuple(opening[2].replace(",", " ").split()), []
+            fence, start, info, lines = (
+                opening[1],
+                number,
+                tuple(opening[2].replace(",", " ").split()),
+                [],
+            )
         elif heading := re.match(r"#{1,6}\s+(.*)$", line):
             section = f"{heading[1]} (line {number})"
     assert not fence, f"the block that opens in line {start} is never closed"
@@ -63,12 +70,16 @@ def blocks_of(markdown: str) -> Iterator[Block]:
 def run_section(blocks: list[Block], name: str, module_name: str) -> None:
     """Compile and run the Python blocks of one section in one namespace; line numbers are those of the file."""
     module = types.ModuleType(module_name)
-    sys.modules[module_name] = module  # where typing looks up the annotations of the classes that a block defines
+    sys.modules[module_name] = (
+        module  # where typing looks up the annotations of the classes that a block defines
+    )
     try:
         printed = ""
         for block in blocks:
             if block.language == "text":
-                assert _masked(printed) == _masked(block.code), f"what line {block.line} quotes is not what is printed"
+                assert _masked(printed) == _masked(block.code), (
+                    f"what line {block.line} quotes is not what is printed"
+                )
                 continue
             with contextlib.redirect_stdout(io.StringIO()) as stdout:
                 _run(block, name, module)
@@ -79,7 +90,9 @@ def run_section(blocks: list[Block], name: str, module_name: str) -> None:
 
 def _masked(text: str) -> str:
     """The lines of an output as Markdown keeps them: without random marks and spaces at their ends."""
-    return "\n".join(line.rstrip() for line in RANDOM_MARK.sub("...", text).strip().splitlines())
+    return "\n".join(
+        line.rstrip() for line in RANDOM_MARK.sub("...", text).strip().splitlines()
+    )
 
 
 def _run(block: Block, name: str, module: types.ModuleType) -> None:
@@ -100,19 +113,34 @@ def sections_of(markdown: str) -> dict[str, list[Block]]:
     return sections
 
 
-def wrong_commands(markdown: str, *, targets: set[str], extras: set[str], programs: set[str]) -> list[str]:
+def wrong_commands(
+    markdown: str, *, targets: set[str], extras: set[str], programs: set[str]
+) -> list[str]:
     """List the commands of console blocks that name a make target, an extra or a program that does not exist."""
-    lines = [line for block in blocks_of(markdown) if block.language in CONSOLE for line in block.code.splitlines()]
+    lines = [
+        line
+        for block in blocks_of(markdown)
+        if block.language in CONSOLE
+        for line in block.code.splitlines()
+    ]
     commands = [line.removeprefix("$ ").split(" #")[0].strip() for line in lines]
-    return [command for command in commands if _is_wrong(command, targets, extras, programs)]
+    return [
+        command for command in commands if _is_wrong(command, targets, extras, programs)
+    ]
 
 
-def _is_wrong(command: str, targets: set[str], extras: set[str], programs: set[str]) -> bool:
+def _is_wrong(
+    command: str, targets: set[str], extras: set[str], programs: set[str]
+) -> bool:
     words = command.split()
     if not words:
         return False
     if words[0] == "make":
-        goals = {word for word in shlex.split(command)[1:] if "=" not in word and not word.startswith("-")}
+        goals = {
+            word
+            for word in shlex.split(command)[1:]
+            if "=" not in word and not word.startswith("-")
+        }
         return not goals <= targets
     if "pip" in words:
         named = re.findall(r"(?:langchain-ctxwin|\.)\[([^\]]*)\]", command)
@@ -123,7 +151,11 @@ def _is_wrong(command: str, targets: set[str], extras: set[str], programs: set[s
 
 def make_targets(makefile: str) -> set[str]:
     """Read the phony targets of a makefile."""
-    return {name for line in re.findall(r"^\.PHONY:(.*)$", makefile, flags=re.MULTILINE) for name in line.split()}
+    return {
+        name
+        for line in re.findall(r"^\.PHONY:(.*)$", makefile, flags=re.MULTILINE)
+        for name in line.split()
+    }
 
 
 def _readme() -> str:
@@ -146,13 +178,18 @@ def test_the_python_blocks_of_a_page_run(path, monkeypatch, tmp_path):
     """A reader who types the blocks of one page, in order and offline, sees no error."""
     monkeypatch.chdir(tmp_path)
     blocks = sections_of(path.read_text(encoding="utf-8")).values()
-    run_section([block for section in blocks for block in section], str(path), "docs_page")
+    run_section(
+        [block for section in blocks for block in section], str(path), "docs_page"
+    )
 
 
 def test_the_readme_and_the_docs_have_python_that_runs():
     """The gates above are not empty."""
     found = [sections_of(path.read_text(encoding="utf-8")) for path in (README, *PAGES)]
-    runs = [[b for blocks in page.values() for b in blocks if "no-run" not in b.info] for page in found]
+    runs = [
+        [b for blocks in page.values() for b in blocks if "no-run" not in b.info]
+        for page in found
+    ]
     assert runs[0]
     assert sum(map(bool, runs[1:])) > 20
 
@@ -160,7 +197,9 @@ def test_the_readme_and_the_docs_have_python_that_runs():
 @pytest.mark.parametrize("path", [README, *PAGES], ids=_page)
 def test_the_commands_of_a_page_exist(path):
     """Make targets, extras and programs in console blocks are real."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))[
+        "project"
+    ]
     wrong = wrong_commands(
         path.read_text(encoding="utf-8"),
         targets=make_targets((ROOT / "Makefile").read_text(encoding="utf-8")),
@@ -175,17 +214,29 @@ def test_the_readme_stays_short():
     assert len(README.read_bytes()) <= MAX_README_BYTES
 
 
-@pytest.mark.parametrize("path", [README, ROOT / "docs" / "llms.txt", *PAGES], ids=_page)
+@pytest.mark.parametrize(
+    "path", [README, ROOT / "docs" / "llms.txt", *PAGES], ids=_page
+)
 def test_links_lead_somewhere(path):
     """Every relative link names a file that is there."""
-    markdown = re.sub(r"```.*?```|`[^`]*`", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
-    targets = (target.partition("#")[0] for target in re.findall(r"\]\(([^)\s]+)\)", markdown))
-    assert [t for t in targets if t and "://" not in t and not (path.parent / t).exists()] == []
+    markdown = re.sub(
+        r"```.*?```|`[^`]*`", "", path.read_text(encoding="utf-8"), flags=re.DOTALL
+    )
+    targets = (
+        target.partition("#")[0] for target in re.findall(r"\]\(([^)\s]+)\)", markdown)
+    )
+    assert [
+        t for t in targets if t and "://" not in t and not (path.parent / t).exists()
+    ] == []
 
 
 def test_llms_txt_names_every_page():
     """Who reads it for a machine misses nothing."""
-    named = set(re.findall(r"\]\(([^)]+)\)", (ROOT / "docs" / "llms.txt").read_text(encoding="utf-8")))
+    named = set(
+        re.findall(
+            r"\]\(([^)]+)\)", (ROOT / "docs" / "llms.txt").read_text(encoding="utf-8")
+        )
+    )
     assert named == {path.relative_to(ROOT / "docs").as_posix() for path in PAGES}
 
 
@@ -197,7 +248,9 @@ def _run_markdown(markdown: str) -> None:
 def test_a_block_that_raises_fails_with_its_line(tmp_path):
     """A failing block fails the gate, and the traceback names the line of the file."""
     planted = tmp_path / "planted.md"
-    planted.write_text("# One\n\n```python\nx = 1\nraise KeyError(x)\n```\n", encoding="utf-8")
+    planted.write_text(
+        "# One\n\n```python\nx = 1\nraise KeyError(x)\n```\n", encoding="utf-8"
+    )
     with pytest.raises(KeyError) as failure:
         _run_markdown(planted.read_text(encoding="utf-8"))
     assert failure.traceback[-1].lineno + 1 == 5
@@ -212,7 +265,9 @@ def test_a_block_that_is_not_run_still_compiles():
 
 def test_an_output_that_is_not_printed_fails():
     """What is quoted is compared, whole, with what the block before it prints; random marks may differ."""
-    quoted = "```python\nprint('{printed}')\n```\n```text output\n<data tXJ1x0yHVu2c>\n```\n"
+    quoted = (
+        "```python\nprint('{printed}')\n```\n```text output\n<data tXJ1x0yHVu2c>\n```\n"
+    )
     _run_markdown(quoted.format(printed="<data 0123456789ab>"))
     with pytest.raises(AssertionError, match="line 5"):
         _run_markdown(quoted.format(printed="<date 0123456789ab>"))
@@ -220,7 +275,9 @@ def test_an_output_that_is_not_printed_fails():
 
 def test_sections_share_names_only_within_themselves():
     """A block sees what came before it under its heading, not what another heading defined."""
-    _run_markdown("# One\n```python\nx = 1\n```\n```python\n# not a heading\nassert x == 1\n```\n")
+    _run_markdown(
+        "# One\n```python\nx = 1\n```\n```python\n# not a heading\nassert x == 1\n```\n"
+    )
     with pytest.raises(NameError):
         _run_markdown("# One\n```python\nx = 1\n```\n# One\n```python\nx\n```\n")
 
@@ -257,10 +314,16 @@ def test_a_command_is_checked_against_what_exists(command, wrong):
     """Unknown targets, extras and programs are reported, everything else passes."""
     markdown = f"```console\n{command}\n```\n"
     extras, programs = {"cli", "agents"}, {"ctxwin"}
-    found = wrong_commands(markdown, targets={"demo", "test"}, extras=extras, programs=programs)
+    found = wrong_commands(
+        markdown, targets={"demo", "test"}, extras=extras, programs=programs
+    )
     assert bool(found) is wrong
 
 
 def test_make_targets_are_read_from_the_makefile():
     """The targets that the README is compared with are the phony ones."""
-    assert make_targets("all: x\n.PHONY: demo test\n.PHONY: lint\ndemo:\n\techo\n") == {"demo", "test", "lint"}
+    assert make_targets("all: x\n.PHONY: demo test\n.PHONY: lint\ndemo:\n\techo\n") == {
+        "demo",
+        "test",
+        "lint",
+    }

@@ -32,7 +32,9 @@ from langchain_ctxwin.recall import Excerpt, Found, asearch_messages
 from support.conversations import conversations
 from support.fakes import ScriptedChatModel, script
 
-FILLER = [f"Entry {number} is about gardening, weather and breakfast." for number in range(6)]
+FILLER = [
+    f"Entry {number} is about gardening, weather and breakfast." for number in range(6)
+]
 LONG = 2_000  # repetitions that make a message of many passages
 PADDING = "Entry follows entry about gardening, weather and breakfast. " * 20
 
@@ -40,7 +42,10 @@ PADDING = "Entry follows entry about gardening, weather and breakfast. " * 20
 def history(*messages):
     """Put filler around each, so that neighbors of a hit are not other hits."""
     rows = [row for message in messages for row in (*FILLER, message)] + FILLER
-    return [HumanMessage(row, id=f"m{index}") if isinstance(row, str) else row for index, row in enumerate(rows)]
+    return [
+        HumanMessage(row, id=f"m{index}") if isinstance(row, str) else row
+        for index, row in enumerate(rows)
+    ]
 
 
 def words(messages, **_):
@@ -57,9 +62,19 @@ def called(name, arguments, call_id="c"):
 
 
 THOUGHT = {"type": "reasoning", "reasoning": "the user sounds like a zeppelin pilot"}
-WRAPPED = {"type": "non_standard", "value": {"type": "thinking", "thinking": "zeppelin"}}
-ATTACHED = {"type": "text-plain", "text": "The warranty ends in May.", "mime_type": "text/plain"}
-SOURCE = {"type": "document", "source": {"type": "text", "data": "The lease ends in June."}}
+WRAPPED = {
+    "type": "non_standard",
+    "value": {"type": "thinking", "thinking": "zeppelin"},
+}
+ATTACHED = {
+    "type": "text-plain",
+    "text": "The warranty ends in May.",
+    "mime_type": "text/plain",
+}
+SOURCE = {
+    "type": "document",
+    "source": {"type": "text", "data": "The lease ends in June."},
+}
 
 
 @pytest.mark.parametrize(
@@ -84,10 +99,22 @@ SOURCE = {"type": "document", "source": {"type": "text", "data": "The lease ends
         ("Who are you?", "who are you"),
         (SystemMessage("Answer in verse."), "verse"),
         (HumanMessage("I was born in Oslo.", name="Ingrid"), "Ingrid"),
-        (AIMessage("", tool_calls=[called("find_hotel", {"city": "Lisbon"})]), "lisbon"),
-        (AIMessage("", tool_calls=[called("find_hotel", {"city": "Lisbon"})]), "find hotel"),
+        (
+            AIMessage("", tool_calls=[called("find_hotel", {"city": "Lisbon"})]),
+            "lisbon",
+        ),
+        (
+            AIMessage("", tool_calls=[called("find_hotel", {"city": "Lisbon"})]),
+            "find hotel",
+        ),
         (ToolMessage("Hotel Miramar, 90 EUR", tool_call_id="c"), "Miramar price"),
-        (ToolMessage("nothing\n" * LONG + "A valve broke.\n" + "nothing\n" * LONG, tool_call_id="c"), "valve"),
+        (
+            ToolMessage(
+                "nothing\n" * LONG + "A valve broke.\n" + "nothing\n" * LONG,
+                tool_call_id="c",
+            ),
+            "valve",
+        ),
         (HumanMessage([ATTACHED]), "warranty"),
         (HumanMessage([SOURCE]), "lease"),
     ],
@@ -103,7 +130,12 @@ def test_what_nobody_said_is_not_found(query):
     """Reasoning was not said; an empty result costs nothing and is not truncated."""
     thinking = AIMessage([THOUGHT, WRAPPED, {"type": "text", "text": "Hello."}])
     found = search_messages(history("The spare key.", thinking), query)
-    assert (list(found), found.dropped, found.tokens, found.truncated) == ([], (), 0, False)
+    assert (list(found), found.dropped, found.tokens, found.truncated) == (
+        [],
+        (),
+        0,
+        False,
+    )
     assert search_messages([], query) == []
 
 
@@ -111,39 +143,68 @@ def test_matches_are_ranked():
     """Rare words outweigh common ones, an answer is found by its question, and of equals the newest comes first."""
     common = "Where is it and what was it that you did there?"
     messages = history(common, "The passport lies in the drawer.")
-    assert search_messages(messages, "Where did you put it, the passport?")[0].text.startswith("The passport")
+    assert search_messages(messages, "Where did you put it, the passport?")[
+        0
+    ].text.startswith("The passport")
     asked = history("What is your favourite colour?", AIMessage("", id="empty"))
     asked.insert(7, AIMessage("Teal.", id="answer"))
-    assert ids(search_messages(asked, "favourite colour", max_tokens=60))[:2] == ["m6", "answer"]
+    assert ids(search_messages(asked, "favourite colour", max_tokens=60))[:2] == [
+        "m6",
+        "answer",
+    ]
     twice = history("My number is 5.", "My number is 5.")
     assert ids(search_messages(twice, "number"))[:2] == ["m13", "m6"]
 
 
 def test_a_message_that_does_not_fit_is_left_out_and_named():
     """Smaller messages behind it are still returned; nothing is cut."""
-    big, small = HumanMessage("falcon " * 30, id="big"), HumanMessage("One falcon flew over it all.", id="small")
-    found = search_messages([big, *history(), small], "falcon", max_tokens=12, counter=words)
+    big, small = (
+        HumanMessage("falcon " * 30, id="big"),
+        HumanMessage("One falcon flew over it all.", id="small"),
+    )
+    found = search_messages(
+        [big, *history(), small], "falcon", max_tokens=12, counter=words
+    )
     assert (ids(found), found.tokens, found.truncated) == (["small"], 6, True)
     assert "big" in ids(found.dropped)
 
 
 async def test_a_result_is_a_list_that_also_counts():
     """Its messages may have been given in any form that LangChain takes."""
-    found = await asearch_messages([("user", "The key is blue."), {"role": "ai", "content": ""}], "key", max_tokens=500)
+    found = await asearch_messages(
+        [("user", "The key is blue."), {"role": "ai", "content": ""}],
+        "key",
+        max_tokens=500,
+    )
     expected = [HumanMessage("The key is blue.")]
     assert isinstance(found, list)
-    assert (found, found.dropped, found.tokens) == (Found(expected), (), TokenEstimator()(expected))
+    assert (found, found.dropped, found.tokens) == (
+        Found(expected),
+        (),
+        TokenEstimator()(expected),
+    )
 
 
 def test_excerpts_are_short_messages_and_the_best_parts_of_long_ones():
     """Where two whole messages would fill the room, all that says something about the question is shown."""
-    logs = [HumanMessage(f"{PADDING}\nValve {n} broke.\n{PADDING}", id=f"log{n}") for n in range(8)]
+    logs = [
+        HumanMessage(f"{PADDING}\nValve {n} broke.\n{PADDING}", id=f"log{n}")
+        for n in range(8)
+    ]
     short = HumanMessage("A valve was bought.", id="short")
     found = search_messages([*logs, short], "valve broke", max_tokens=1_000)
     assert len(found) < len(found.excerpts)
-    assert {excerpt.message.id for excerpt in found.excerpts} == {short.id, *(log.id for log in logs)}
-    assert all(f"Valve {n} broke.\n" in " ".join(e.text for e in found.excerpts) for n in range(8))
-    whole = Excerpt(message=short, index=8, text=short.text, start_char=0, is_whole=True)
+    assert {excerpt.message.id for excerpt in found.excerpts} == {
+        short.id,
+        *(log.id for log in logs),
+    }
+    assert all(
+        f"Valve {n} broke.\n" in " ".join(e.text for e in found.excerpts)
+        for n in range(8)
+    )
+    whole = Excerpt(
+        message=short, index=8, text=short.text, start_char=0, is_whole=True
+    )
     assert [excerpt for excerpt in found.excerpts if excerpt.is_whole] == [whole]
 
 
@@ -154,21 +215,30 @@ def test_the_room_goes_to_many_short_messages():
     messages, size = history(long, *short), words([long])
     found = search_messages(messages, "falcon", max_tokens=size + 5, counter=words)
     assert {message.id for message in short} <= set(ids(found))
-    assert search_messages(messages, "falcon", max_tokens=10 * size, counter=words)[0] is long
+    assert (
+        search_messages(messages, "falcon", max_tokens=10 * size, counter=words)[0]
+        is long
+    )
     assert found.dropped[0] is long
 
 
 def test_a_result_is_found_by_its_call_and_shown_with_it():
     """By the name of the tool as well; an answer never consists of bare calls."""
-    calls = AIMessage("", id="calls", tool_calls=[called("find_hotel", {"city": "Lisbon"}, "c1")])
+    calls = AIMessage(
+        "", id="calls", tool_calls=[called("find_hotel", {"city": "Lisbon"}, "c1")]
+    )
     result = ToolMessage("Miramar, 90 EUR", tool_call_id="c1", id="result")
     for query in ("find_hotel", "hotel in Lisbon"):
-        assert {"calls", "result"} <= set(ids(search_messages([*history(), calls, result, *history()], query)))
+        assert {"calls", "result"} <= set(
+            ids(search_messages([*history(), calls, result, *history()], query))
+        )
         assert "Miramar" in run(calling(*history(), calls, result), query=query)
 
 
 def search(**arguments):
-    return search_messages(**{"messages": [HumanMessage("key")], "query": "key", **arguments})
+    return search_messages(
+        **{"messages": [HumanMessage("key")], "query": "key", **arguments}
+    )
 
 
 @pytest.mark.parametrize(
@@ -178,9 +248,16 @@ def search(**arguments):
         (search, {"query": None}, "query=None"),
         (search, {"max_tokens": 0}, "max_tokens=0"),
         (search, {"max_tokens": 2.5}, "max_tokens=2.5"),
-        *((search, {"messages": value}, "list of messages") for value in ("text", HumanMessage("one"), [object()])),
+        *(
+            (search, {"messages": value}, "list of messages")
+            for value in ("text", HumanMessage("one"), [object()])
+        ),
         (search, {"messages": None}, "messages=None"),
-        (search, {"messages": [{"role": "nobody", "content": "x"}]}, "list of messages"),
+        (
+            search,
+            {"messages": [{"role": "nobody", "content": "x"}]},
+            "list of messages",
+        ),
         (create_recall_tool, {"max_tokens": 0}, "max_tokens=0"),
         (create_recall_tool, {"max_tokens": 50}, "at least 200"),
         (create_recall_tool, {"name": ""}, "name=''"),
@@ -192,27 +269,42 @@ def test_arguments_that_cannot_be_used_are_refused(make, arguments, problem):
         make(**arguments)
 
 
-QUERIES = st.sampled_from(("question", "read path lorem", "thought", "#1", "lone \ud800", "東京")) | st.text(min_size=1)
+QUERIES = st.sampled_from(
+    ("question", "read path lorem", "thought", "#1", "lone \ud800", "東京")
+) | st.text(min_size=1)
 
 
 @settings(deadline=None, max_examples=40)  # the first search imports the index
-@example(messages=[HumanMessage("question 1 " + "lorem " * 666)], query="lorem", max_tokens=3_000, counter=None)
+@example(
+    messages=[HumanMessage("question 1 " + "lorem " * 666)],
+    query="lorem",
+    max_tokens=3_000,
+    counter=None,
+)
 @given(
     messages=conversations(huge=True),
     query=QUERIES.filter(str.strip),
     max_tokens=st.integers(1, 3_000),
     counter=st.sampled_from((None, count_tokens_approximately, words)),
 )
-def test_kept_and_dropped_are_what_matches_and_what_is_shown_fits(messages, query, max_tokens, counter):
+def test_kept_and_dropped_are_what_matches_and_what_is_shown_fits(
+    messages, query, max_tokens, counter
+):
     """For any history: disjoint parts of it, the same as with room for all, whole or in excerpts, within the budget."""
     count = counter or TokenEstimator()
     found = search_messages(messages, query, max_tokens=max_tokens, counter=counter)
     everything = search_messages(messages, query, max_tokens=10**9, counter=counter)
     positions = {id(message): index for index, message in enumerate(messages)}
-    kept, dropped = [positions[id(m)] for m in found], [positions[id(m)] for m in found.dropped]
+    kept, dropped = (
+        [positions[id(m)] for m in found],
+        [positions[id(m)] for m in found.dropped],
+    )
     ranked = [positions[id(m)] for m in everything]
     assert (sorted(kept + dropped), everything.dropped) == (sorted(ranked), ())
-    assert (kept, dropped) == ([p for p in ranked if p in kept], [p for p in ranked if p in dropped])
+    assert (kept, dropped) == (
+        [p for p in ranked if p in kept],
+        [p for p in ranked if p in dropped],
+    )
     assert count(list(found)) <= found.tokens <= max_tokens or not found
     for excerpt in found.excerpts:
         text = readable_text(messages[excerpt.index])
@@ -221,7 +313,9 @@ def test_kept_and_dropped_are_what_matches_and_what_is_shown_fits(messages, quer
         assert excerpt.text == text[excerpt.start_char : excerpt.stop_char] != ""
         assert excerpt.is_whole == (excerpt.text == text)
     places = sorted((e.index, e.start_char, e.stop_char) for e in found.excerpts)
-    assert all(one[0] < other[0] or one[2] < other[1] for one, other in pairwise(places))
+    assert all(
+        one[0] < other[0] or one[2] < other[1] for one, other in pairwise(places)
+    )
     shown = [HumanMessage(excerpt.text) for excerpt in found.excerpts]
     assert not shown or count(shown) <= max_tokens
 
@@ -235,13 +329,18 @@ NOTHING = "nothing to see here\n" * LONG
 
 def calling(*messages, view=None):
     """Return the state in which a model calls the tool after a question."""
-    asked = [HumanMessage("Which one was it?", id="asked"), AIMessage("", id="c", tool_calls=[called("recall", {})])]
+    asked = [
+        HumanMessage("Which one was it?", id="asked"),
+        AIMessage("", id="c", tool_calls=[called("recall", {})]),
+    ]
     return {"messages": [*messages, *asked], **({"context_view": view} if view else {})}
 
 
 def run(state, *, tool=None, **arguments):
     """Call the tool's function as ToolNode does."""
-    return (tool or create_recall_tool()).func(SimpleNamespace(state=state, store=None), **arguments)
+    return (tool or create_recall_tool()).func(
+        SimpleNamespace(state=state, store=None), **arguments
+    )
 
 
 def view(start, index, **parts):
@@ -262,18 +361,25 @@ def policy(messages, tools):
     last = messages[-1]
     if last.type == "tool":
         return AIMessage(f"I found: {last.content}")
-    return AIMessage("", tool_calls=[called("recall", {"query": last.text})] if "?" in last.text else [])
+    return AIMessage(
+        "",
+        tool_calls=[called("recall", {"query": last.text})] if "?" in last.text else [],
+    )
 
 
 def own_agent(tool):
     model = ScriptedChatModel(policy=policy, input_limit=900)
     limits = ModelLimits(context_window=1200, requested_output_tokens=300)
     config = ContextConfig(summarize="off")  # a summary might repeat the fact
-    return create_context_agent(model, [tool], limits=limits, config=config, checkpointer=InMemorySaver()), model
+    return create_context_agent(
+        model, [tool], limits=limits, config=config, checkpointer=InMemorySaver()
+    ), model
 
 
 def host_agent(tool):
-    model = ScriptedChatModel(policy=policy, strict=False)  # nobody leaves out its empty answers
+    model = ScriptedChatModel(
+        policy=policy, strict=False
+    )  # nobody leaves out its empty answers
     return create_agent(model, [tool], checkpointer=InMemorySaver()), model
 
 
@@ -284,33 +390,57 @@ async def test_an_agent_reads_again_what_it_was_told_long_ago(make, is_async):
     stories = [f"Story {number}: " + "lorem ipsum dolor " * 12 for number in range(30)]
     for text in ("Hello there.", FACT, *stories, "What was the locker code?"):
         given = {"messages": [HumanMessage(text)]}
-        result = await agent.ainvoke(given, CONFIG) if is_async else agent.invoke(given, CONFIG)
+        result = (
+            await agent.ainvoke(given, CONFIG)
+            if is_async
+            else agent.invoke(given, CONFIG)
+        )
     assert FACT in result["messages"][-1].text
-    assert make is host_agent or FACT not in [message.text for message in model.requests[-2].messages]
+    assert make is host_agent or FACT not in [
+        message.text for message in model.requests[-2].messages
+    ]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "answer"), [({}, "give `query` with words"), ({"message_id": "nope"}, "No message has the id 'nope'")]
+    ("arguments", "answer"),
+    [
+        ({}, "give `query` with words"),
+        ({"message_id": "nope"}, "No message has the id 'nope'"),
+    ],
 )
 def test_a_mistake_comes_back_as_a_sentence_and_marked_as_an_error(arguments, answer):
     state = calling(told(0, "Hi."))
     state["messages"][-1].tool_calls[0]["args"] = arguments
-    builder = StateGraph(ContextState).add_node("tools", ToolNode([create_recall_tool()])).add_edge(START, "tools")
+    builder = (
+        StateGraph(ContextState)
+        .add_node("tools", ToolNode([create_recall_tool()]))
+        .add_edge(START, "tools")
+    )
     message = builder.compile().invoke(state)["messages"][-1]
     assert (message.status, answer in message.text) == ("error", True)
 
 
 def test_the_model_sees_three_arguments():
     schema = create_recall_tool().tool_call_schema.model_json_schema()
-    assert (list(schema["properties"]), schema.get("required")) == (["query", "message_id", "offset_chars"], None)
+    assert (list(schema["properties"]), schema.get("required")) == (
+        ["query", "message_id", "offset_chars"],
+        None,
+    )
     assert all("description" in field for field in schema["properties"].values())
 
 
 def test_messages_come_whole_and_in_the_order_they_were_said():
     """Each has its id, who said it, and the turn."""
     call = AIMessage("Let me look.", id="m2", tool_calls=[called("find", {"key": 1})])
-    messages = [told(0, "Find the key."), call, ToolMessage("A key.", tool_call_id="c", id="m3", name="find")]
-    page = run(calling(*messages, AIMessage("The key is here.", id="m4", name="A" * 65)), query="key")
+    messages = [
+        told(0, "Find the key."),
+        call,
+        ToolMessage("A key.", tool_call_id="c", id="m3", name="find"),
+    ]
+    page = run(
+        calling(*messages, AIMessage("The key is here.", id="m4", name="A" * 65)),
+        query="key",
+    )
     assert page == (
         "4 of 4 matching messages, the most relevant that fit, oldest first:\n\n"
         "[m0, user, turn 1]\nFind the key.\n\n"
@@ -322,16 +452,27 @@ def test_messages_come_whole_and_in_the_order_they_were_said():
 
 def test_neither_the_question_nor_earlier_recalls_are_returned():
     """A question matches itself best of all, and so do its earlier answers."""
-    recall = AIMessage("", id="r1", tool_calls=[called("recall", {"query": "which one was it"})])
-    result = ToolMessage("[m0]\nWhich one it was", tool_call_id="c", id="r2", name="recall")
-    state = calling(told(0, "The red one was it."), AIMessage("Yes.", id="m1"), recall, result)
+    recall = AIMessage(
+        "", id="r1", tool_calls=[called("recall", {"query": "which one was it"})]
+    )
+    result = ToolMessage(
+        "[m0]\nWhich one it was", tool_call_id="c", id="r2", name="recall"
+    )
+    state = calling(
+        told(0, "The red one was it."), AIMessage("Yes.", id="m1"), recall, result
+    )
     assert shown(run(state, query="which one")) == ["m0", "m1"]
 
 
 def test_what_the_model_sees_in_full_is_not_returned():
     """Pinned messages and those of the view are there already; what lies before is not."""
-    messages = [SystemMessage("Rules about keys.", id="s"), *(told(n, f"Key number {n}.") for n in range(6))]
-    page = run(calling(*messages, view=view("m3", 4, pinned=[["m1", 2]])), query="key number")
+    messages = [
+        SystemMessage("Rules about keys.", id="s"),
+        *(told(n, f"Key number {n}.") for n in range(6)),
+    ]
+    page = run(
+        calling(*messages, view=view("m3", 4, pinned=[["m1", 2]])), query="key number"
+    )
     assert "2 of 2 matching messages (not counting 5 in your view)" in page
     assert shown(page) == ["m0", "m2"]
     state = calling(*messages, view=view("m0", 1))
@@ -341,24 +482,36 @@ def test_what_the_model_sees_in_full_is_not_returned():
 
 
 def test_what_is_shown_only_in_part_counts_as_not_seen():
-    calls = AIMessage("", id="m1", tool_calls=[called("read", {}, key) for key in ("a", "b", "c")])
+    calls = AIMessage(
+        "", id="m1", tool_calls=[called("read", {}, key) for key in ("a", "b", "c")]
+    )
     results = [ToolMessage(f"Key {c}.", tool_call_id=c, id=c) for c in ("a", "b", "c")]
-    edits = {"cleared": ["a"], "clamped": {key: {"head_chars": 3, "tail_chars": 3} for key in ("b", "m0")}}
-    state = calling(told(0, "A long text on keys."), calls, *results, view=view("m0", 0, **edits))
+    edits = {
+        "cleared": ["a"],
+        "clamped": {key: {"head_chars": 3, "tail_chars": 3} for key in ("b", "m0")},
+    }
+    state = calling(
+        told(0, "A long text on keys."), calls, *results, view=view("m0", 0, **edits)
+    )
     assert shown(run(state, query="key")) == ["m0", "a", "b"]
 
 
 def test_a_view_that_is_of_another_history_hides_nothing():
     """A start that is gone, or a state that is damaged, does not keep the tool from searching."""
     for damaged in (view("gone", 3), {"start": "?"}):
-        assert "[m0, user, turn 1]" in run(calling(told(0, "The key."), view=damaged), query="key")
+        assert "[m0, user, turn 1]" in run(
+            calling(told(0, "The key."), view=damaged), query="key"
+        )
 
 
 def test_a_message_is_read_by_its_id():
     """As the argument or as the query, also in view; without an id by its position, in a state of any shape."""
     state = calling(told(0, "The key."))
     expected = "[m0, user, turn 1, characters 0 to 8 of 8]\nThe key."
-    assert (run(state, message_id=" m0 "), run(state, query="m0")) == (expected, expected)
+    assert (run(state, message_id=" m0 "), run(state, query="m0")) == (
+        expected,
+        expected,
+    )
     nameless = [HumanMessage("The key.")]
     for shape in ({"messages": nameless}, nameless, SimpleNamespace(messages=nameless)):
         assert run(shape, message_id="#0").endswith("\nThe key.")
@@ -366,7 +519,9 @@ def test_a_message_is_read_by_its_id():
 
 def test_a_long_message_is_shown_around_the_match():
     """Beside other messages, and alone where its id is given."""
-    log = ToolMessage(f"{NOTHING}The valve broke at noon.\n{NOTHING}", tool_call_id="c", id="log")
+    log = ToolMessage(
+        f"{NOTHING}The valve broke at noon.\n{NOTHING}", tool_call_id="c", id="log"
+    )
     state = calling(log, told(1, "Is it the valve?"))
     page = run(state, query="valve noon")
     assert "[m1, user, turn 1]\nIs it the valve?" in page
@@ -377,7 +532,10 @@ def test_a_long_message_is_shown_around_the_match():
 
 def test_many_messages_are_shown_in_part_and_one_in_several_places():
     """Each part says where it is, so that it can be read on."""
-    logs = [f"{PADDING}\nValve {n} broke.\n{PADDING}\nThe valve was mended.\n{PADDING}" for n in range(6)]
+    logs = [
+        f"{PADDING}\nValve {n} broke.\n{PADDING}\nThe valve was mended.\n{PADDING}"
+        for n in range(6)
+    ]
     page = run(calling(*(told(n, log) for n, log in enumerate(logs))), query="valve")
     assert page.startswith("6 of 6 matching messages")
     assert all(f"Valve {n} broke." in page for n in range(6))
@@ -385,12 +543,17 @@ def test_many_messages_are_shown_in_part_and_one_in_several_places():
     places = re.findall(r"\[m(\d), user, turn \d, (\d+)-(\d+) of \d+\]", page)
     assert places
     assert all(number >= 2 for number in Counter(n for n, _, _ in places).values())
-    assert all(logs[int(n)][int(start) : int(stop)] in page for n, start, stop in places)
+    assert all(
+        logs[int(n)][int(start) : int(stop)] in page for n, start, stop in places
+    )
 
 
 @pytest.mark.parametrize("offset", [-1, 8, 99])
 def test_a_place_outside_of_a_message_is_refused(offset):
-    with pytest.raises(ToolException, match=f"offset_chars={offset} is outside of the message, which has 8 characters"):
+    with pytest.raises(
+        ToolException,
+        match=f"offset_chars={offset} is outside of the message, which has 8 characters",
+    ):
         run(calling(told(0, "The key.")), message_id="m0", offset_chars=offset)
 
 
@@ -406,7 +569,9 @@ def test_long_ids_are_shown_by_their_beginning_and_found_by_it():
     for key, handle in handles.items():
         assert run(state, message_id=handle).startswith(f"[{handle}, user")
         assert run(state, message_id=handle).endswith(f"\n{key}")
-    with pytest.raises(ToolException, match="2 messages have an id that begins like '11111111'"):
+    with pytest.raises(
+        ToolException, match="2 messages have an id that begins like '11111111'"
+    ):
         run(state, message_id="11111111")
 
 
@@ -421,17 +586,30 @@ class Steep:
 
 
 def test_a_long_message_that_is_read_by_its_id_fits_with_its_label():
-    call = {"name": "read", "args": {"path": "lorem " * 300, "n": [1, {"deep": "x"}]}, "id": "c0"}
-    messages = [HumanMessage("question", id="m0"), AIMessage("", id="m1", tool_calls=[call])]
+    call = {
+        "name": "read",
+        "args": {"path": "lorem " * 300, "n": [1, {"deep": "x"}]},
+        "id": "c0",
+    }
+    messages = [
+        HumanMessage("question", id="m0"),
+        AIMessage("", id="m1", tool_calls=[call]),
+    ]
     for most in range(200, 260):
-        page = run({"messages": messages}, tool=create_recall_tool(max_tokens=most), query="m1")
+        page = run(
+            {"messages": messages}, tool=create_recall_tool(max_tokens=most), query="m1"
+        )
         assert "read on" in page
         assert TokenEstimator().count_text(page) <= most
 
 
 def test_of_an_answer_whose_prices_do_not_add_up_the_least_relevant_messages_go():
-    state = calling(*(told(number, f"Key number {number} of the house.") for number in range(90)))
-    page = run(state, tool=create_recall_tool(max_tokens=300, counter=Steep()), query="key 7")
+    state = calling(
+        *(told(number, f"Key number {number} of the house.") for number in range(90))
+    )
+    page = run(
+        state, tool=create_recall_tool(max_tokens=300, counter=Steep()), query="key 7"
+    )
     assert 200 < Steep().count_text(page) <= 300
     assert "Key number 7 of" in page
 
@@ -439,20 +617,41 @@ def test_of_an_answer_whose_prices_do_not_add_up_the_least_relevant_messages_go(
 @settings(deadline=None, max_examples=40)  # the first search imports the index
 @given(
     messages=conversations(huge=True),
-    query=st.sampled_from(("question", "result lorem", "read path", "m1", "#1", "\ud800", "answer 3 lorem lorem")),
+    query=st.sampled_from(
+        (
+            "question",
+            "result lorem",
+            "read path",
+            "m1",
+            "#1",
+            "\ud800",
+            "answer 3 lorem lorem",
+        )
+    ),
     max_tokens=st.integers(200, 3_000),
     counter=st.sampled_from((None, count_tokens_approximately, Steep())),
     data=st.data(),
 )
-def test_an_answer_fits_and_every_message_can_be_read_to_its_end(messages, query, max_tokens, counter, data):
+def test_an_answer_fits_and_every_message_can_be_read_to_its_end(
+    messages, query, max_tokens, counter, data
+):
     """For any history, also where prices do not add up; reading on from where each answer ends reaches the end."""
-    count = getattr(counter or TokenEstimator(), "count_text", lambda text: counter([HumanMessage(text)]))
-    tool, state = create_recall_tool(max_tokens=max_tokens, counter=counter), {"messages": messages, "context_view": {}}
+    count = getattr(
+        counter or TokenEstimator(),
+        "count_text",
+        lambda text: counter([HumanMessage(text)]),
+    )
+    tool, state = (
+        create_recall_tool(max_tokens=max_tokens, counter=counter),
+        {"messages": messages, "context_view": {}},
+    )
     assert count(run(state, tool=tool, query=query)) <= max_tokens
     index = data.draw(st.integers(0, len(messages) - 1))
     key, offset, label = messages[index].id or f"#{index}", 0, ""
     while not label or "read on" in label:
-        label, piece = run(state, tool=tool, message_id=key, offset_chars=offset).split("\n", 1)
+        label, piece = run(state, tool=tool, message_id=key, offset_chars=offset).split(
+            "\n", 1
+        )
         assert piece or "read on" not in label
         offset += len(piece)
     assert f"characters {offset - len(piece)} to {offset} of {offset}]" in label
@@ -460,8 +659,17 @@ def test_an_answer_fits_and_every_message_can_be_read_to_its_end(messages, query
 
 def test_an_agent_that_is_given_recall_has_it_once_unless_it_has_one_of_its_own():
     for tools in ([], [create_recall_tool(max_tokens=500)]):
-        model = ScriptedChatModel(policy=script("done", "done"), profile={"max_input_tokens": 8_000})
-        create_context_agent(model, tools, recall=True).invoke({"messages": [("user", "Hi")]})
+        model = ScriptedChatModel(
+            policy=script("done", "done"), profile={"max_input_tokens": 8_000}
+        )
+        create_context_agent(model, tools, recall=True).invoke(
+            {"messages": [("user", "Hi")]}
+        )
         middleware = ContextWindowMiddleware(recall=True)
-        create_agent(model, tools, middleware=[middleware]).invoke({"messages": [("user", "Hi")]})
-        assert [[tool["function"]["name"] for tool in request.tools] for request in model.requests] == [["recall"]] * 2
+        create_agent(model, tools, middleware=[middleware]).invoke(
+            {"messages": [("user", "Hi")]}
+        )
+        assert [
+            [tool["function"]["name"] for tool in request.tools]
+            for request in model.requests
+        ] == [["recall"]] * 2

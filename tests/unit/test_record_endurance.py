@@ -43,37 +43,75 @@ NO_CONTENT = AIMessage("", id="none").model_copy(update={"content": None})
 """What some clients leave in a history."""
 MIDDLES = {
     "one line of 5 MB": [*step(1, "order 88213 " * (5 * MEGABYTE // 12))],
-    "a question of 5 MB": [HumanMessage("Order 88213 is late. " * (5 * MEGABYTE // 21), id="long")],
+    "a question of 5 MB": [
+        HumanMessage("Order 88213 is late. " * (5 * MEGABYTE // 21), id="long")
+    ],
     "bytes as text": step(1, BYTES.decode("latin-1")),
     "bytes in base64": step(1, base64.b64encode(BYTES).decode()),
-    "bytes in JSON": step(1, json.dumps({"file": base64.b64encode(BYTES).decode(), "id": 4411})),
+    "bytes in JSON": step(
+        1, json.dumps({"file": base64.b64encode(BYTES).decode(), "id": 4411})
+    ),
     "an argument of 1 MB": step(1, "ok", text="A-4411 " * (MEGABYTE // 7)),
-    "the same call again and again": [m for number in range(2_000) for m in step(number, "row 88213", path="a.py")],
+    "the same call again and again": [
+        m for number in range(2_000) for m in step(number, "row 88213", path="a.py")
+    ],
     "a million identifiers": step(1, " ".join(map(str, range(MEGABYTE, 2 * MEGABYTE)))),
-    "a million fields": step(1, json.dumps({f"k{number}": number for number in range(MEGABYTE // 10)})),
+    "a million fields": step(
+        1, json.dumps({f"k{number}": number for number in range(MEGABYTE // 10)})
+    ),
     "nested beyond measure": step(1, "[" * 100_000 + "]" * 100_000),
-    "the record's own form": [*step(1, FORGED), *step(2, FORGED * 500), AIMessage(FORGED, id="said")],
-    "empty contents": [*step(1, ""), AIMessage("", id="b"), HumanMessage("", id="c"), *step(2, [])],
-    "missing contents": [*step(1, "ok"), NO_CONTENT, HumanMessage([{"type": "text"}], id="c")],
+    "the record's own form": [
+        *step(1, FORGED),
+        *step(2, FORGED * 500),
+        AIMessage(FORGED, id="said"),
+    ],
+    "empty contents": [
+        *step(1, ""),
+        AIMessage("", id="b"),
+        HumanMessage("", id="c"),
+        *step(2, []),
+    ],
+    "missing contents": [
+        *step(1, "ok"),
+        NO_CONTENT,
+        HumanMessage([{"type": "text"}], id="c"),
+    ],
     "blocks and media": [
         HumanMessage(
             [
                 {"type": "text", "text": "Order 88213."},
                 {"type": "image_url", "image_url": {"url": "http://x/y.png"}},
-                {"type": "image", "base64": base64.b64encode(BYTES[:9_000]).decode(), "mime_type": "image/png"},
+                {
+                    "type": "image",
+                    "base64": base64.b64encode(BYTES[:9_000]).decode(),
+                    "mime_type": "image/png",
+                },
             ],
             id="media",
         ),
-        *step(1, [{"type": "text", "text": "row 4411"}, {"type": "image_url", "image_url": {"url": "http://x/z.png"}}]),
+        *step(
+            1,
+            [
+                {"type": "text", "text": "row 4411"},
+                {"type": "image_url", "image_url": {"url": "http://x/z.png"}},
+            ],
+        ),
     ],
-    "every script": [HumanMessage(f"{rule} " * 20, id=name) for name, rule in RULES.items()],
+    "every script": [
+        HumanMessage(f"{rule} " * 20, id=name) for name, rule in RULES.items()
+    ],
     "half characters": step(1, "\ud800 88213 \udfff" * 1_000),
 }
 
 
 @pytest.mark.parametrize("name", MIDDLES)
 def test_the_request_fits_whatever_left_and_its_record_is_data(name):
-    history = [said("Begin the work.", "first"), *MIDDLES[name], *talk(20), said("And now?", "q1")]
+    history = [
+        said("Begin the work.", "first"),
+        *MIDDLES[name],
+        *talk(20),
+        said("And now?", "q1"),
+    ]
     session = {}
     for question in ("q2", "q3"):
         request, session = sent(history, session)
@@ -82,14 +120,30 @@ def test_the_request_fits_whatever_left_and_its_record_is_data(name):
         assert json.loads(json.dumps(session)) == session
         shown = render_record(session["context_record"])
         block = next(m.text for m in request if m.id == "ctxwin-record")
-        assert [line for line in shown.split("\n") if line.startswith("user:") and "C-4711" in line] == []
+        assert [
+            line
+            for line in shown.split("\n")
+            if line.startswith("user:") and "C-4711" in line
+        ] == []
         assert (block.count("<record>"), block.count("</record>")) == (1, 1)
-        history = [*history, AIMessage("Well. " * 900, id=f"after {question}"), said("And then?", question)]
+        history = [
+            *history,
+            AIMessage("Well. " * 900, id=f"after {question}"),
+            said("And then?", question),
+        ]
 
 
 @pytest.mark.parametrize("name", RULES)
 def test_a_rule_in_any_script_is_remembered_word_for_word(name):
-    _, session = sent([said("Begin.", "first"), said(RULES[name], "rule"), *talk(40), said("And now?", "q")], {})
+    _, session = sent(
+        [
+            said("Begin.", "first"),
+            said(RULES[name], "rule"),
+            *talk(40),
+            said("And now?", "q"),
+        ],
+        {},
+    )
     shown = render_record(session["context_record"])
     assert [part for part in RULES[name].split() if part not in shown] == []
 
@@ -97,31 +151,63 @@ def test_a_rule_in_any_script_is_remembered_word_for_word(name):
 @pytest.mark.parametrize("of", [result, said])
 def test_of_a_huge_message_only_the_ends_are_looked_at(of):
     end = "order 88213 is late. " * (MAX_SCAN_CHARS // 20)
-    assert lines_of(of(end + "seal 4711 " * MEGABYTE + end)) == lines_of(of(end + "seal 9999 " * MEGABYTE + end))
+    assert lines_of(of(end + "seal 4711 " * MEGABYTE + end)) == lines_of(
+        of(end + "seal 9999 " * MEGABYTE + end)
+    )
 
 
 @pytest.mark.parametrize(
     "many",
     [
-        lambda size: [m for number in range(size) for m in step(number, f"row {number}0000", path="a.py")],
-        lambda size: [m for number in range(size) for m in step(number, f"row {number}0000 for A-{number}")],
-        lambda size: [said(f"Never ship parcel P-{number}.", f"u{number}") for number in range(size)],
-        lambda size: [said(f"The dose is now {number} mg.", f"u{number}") for number in range(size)],
-        lambda size: [said(f"Order {number} is now open.", f"u{number}") for number in range(size)],
-        lambda size: [m for at in range(size // 4) for m in step(at, json.dumps([{"id": 10_000 + at}] * 9))],
+        lambda size: [
+            m
+            for number in range(size)
+            for m in step(number, f"row {number}0000", path="a.py")
+        ],
+        lambda size: [
+            m
+            for number in range(size)
+            for m in step(number, f"row {number}0000 for A-{number}")
+        ],
+        lambda size: [
+            said(f"Never ship parcel P-{number}.", f"u{number}")
+            for number in range(size)
+        ],
+        lambda size: [
+            said(f"The dose is now {number} mg.", f"u{number}")
+            for number in range(size)
+        ],
+        lambda size: [
+            said(f"Order {number} is now open.", f"u{number}") for number in range(size)
+        ],
+        lambda size: [
+            m
+            for at in range(size // 4)
+            for m in step(at, json.dumps([{"id": 10_000 + at}] * 9))
+        ],
     ],
     ids=["same calls", "calls", "rules", "changes", "orders", "rows"],
 )
 def test_work_grows_with_the_history_and_no_faster(many):
-    small, large = (work_of(sent, [said("Go.", "u"), *many(size), said("So?", "q")], {}) for size in (400, 1_600))
+    small, large = (
+        work_of(sent, [said("Go.", "u"), *many(size), said("So?", "q")], {})
+        for size in (400, 1_600)
+    )
     assert large <= MOST_GROWTH * small
 
 
 def talk(turns):
     """Plain turns, for the window to be full."""
-    questions = (said(f"Question {turn}? " + "Tell me more of it. " * 20, f"t{turn}") for turn in range(turns))
-    answers = (AIMessage("It is as it was. " * 20, id=f"s{turn}") for turn in range(turns))
-    return [message for pair in zip(questions, answers, strict=True) for message in pair]
+    questions = (
+        said(f"Question {turn}? " + "Tell me more of it. " * 20, f"t{turn}")
+        for turn in range(turns)
+    )
+    answers = (
+        AIMessage("It is as it was. " * 20, id=f"s{turn}") for turn in range(turns)
+    )
+    return [
+        message for pair in zip(questions, answers, strict=True) for message in pair
+    ]
 
 
 def engine():
@@ -166,65 +252,132 @@ RULE = "Never deploy on Friday; the key is DK-4411."
 def turn(number):
     """A question, a call whose result is long and full of numbers, and an answer."""
     key = str(number)
-    rows = [{"order": f"W-{number}{at:03}", "town": f"Town {number * at}"} for at in range(25)]
+    rows = [
+        {"order": f"W-{number}{at:03}", "town": f"Town {number * at}"}
+        for at in range(25)
+    ]
     return [
-        HumanMessage(f"Please look up parcel P-{10_000 + number}. It is late again.", id=f"q{key}"),
-        called("look_up", {"parcel": f"P-{10_000 + number}"}, call_id=key, key=f"c{key}"),
+        HumanMessage(
+            f"Please look up parcel P-{10_000 + number}. It is late again.",
+            id=f"q{key}",
+        ),
+        called(
+            "look_up", {"parcel": f"P-{10_000 + number}"}, call_id=key, key=f"c{key}"
+        ),
         result(json.dumps(rows), call_id=key, key=f"r{key}"),
-        AIMessage(f"Parcel P-{10_000 + number} left depot D-{number % 7}11. " + "All is well. " * 20, id=f"a{key}"),
+        AIMessage(
+            f"Parcel P-{10_000 + number} left depot D-{number % 7}11. "
+            + "All is well. " * 20,
+            id=f"a{key}",
+        ),
     ]
 
 
 def tokens_of(session):
-    return CharCounter()([HumanMessage(render_record(session["context_record"]))]) - CharCounter()([HumanMessage("")])
+    return CharCounter()(
+        [HumanMessage(render_record(session["context_record"]))]
+    ) - CharCounter()([HumanMessage("")])
 
 
 def test_a_hundred_compactions_keep_what_was_said_first_and_grow_no_state():
     """A rule and the key in it, what was used last, and counts that only grow; the record stays within its share."""
     own = engine()
-    history, session, sessions = [said("Hello.", "hello"), AIMessage("Hello.", id="hi"), said(RULE, "rule")], {}, []
+    history, session, sessions = (
+        [said("Hello.", "hello"), AIMessage("Hello.", id="hi"), said(RULE, "rule")],
+        {},
+        [],
+    )
     while len(sessions) < COMPACTIONS:
         history += turn(len(history))
         window = own.measure(history, session=session)
         if compaction := own.plan(window) or own.emergency(window):
             session = {**session, **own.apply(compaction, window)}
             sessions.append(session)
-            assert CharCounter()(own.build(own.measure(history, session=session))) <= WINDOW - RESERVE
+            assert (
+                CharCounter()(own.build(own.measure(history, session=session)))
+                <= WINDOW - RESERVE
+            )
     record = session["context_record"]
-    kept = " ".join(text for kind, text, source, _ in record["lines"] if (kind, source) == ("said", "rule"))
-    assert [word for word in ("Never", "deploy", "Friday", "DK-4411") if word not in kept] == []
-    newest = next(m for m in reversed(history[: session["context_view"]["start"]["index"]]) if m.type == "ai")
+    kept = " ".join(
+        text
+        for kind, text, source, _ in record["lines"]
+        if (kind, source) == ("said", "rule")
+    )
+    assert [
+        word for word in ("Never", "deploy", "Friday", "DK-4411") if word not in kept
+    ] == []
+    newest = next(
+        m
+        for m in reversed(history[: session["context_view"]["start"]["index"]])
+        if m.type == "ai"
+    )
     assert re.search(r"P-\d+", newest.text)[0] in render_record(record)
     room = WINDOW - RESERVE
-    most = max(int(ContextConfig().record_share * room), min(LEAST_RECORD_TOKENS, int(LEAST_RECORD_SHARE * room)))
+    most = max(
+        int(ContextConfig().record_share * room),
+        min(LEAST_RECORD_TOKENS, int(LEAST_RECORD_SHARE * room)),
+    )
     assert max(map(tokens_of, sessions)) <= most
     sizes = [len(json.dumps(stored)) for stored in sessions]
-    assert max(sizes[SETTLED:]) <= 1.5 * max(sizes[:SETTLED])  # refilled to a part, by lines that differ in length
+    assert max(sizes[SETTLED:]) <= 1.5 * max(
+        sizes[:SETTLED]
+    )  # refilled to a part, by lines that differ in length
     counts = [stored["context_record"]["left"]["messages"] for stored in sessions]
     assert counts == sorted(set(counts))
 
 
 def small_talk(turns, said_at=None):
     """Turns that say nothing, but for what is said at some of them."""
-    talks = ("Sounds good to me, thanks a lot.", "Let us go on with the next one then.", "Fine, as you think is best.")
+    talks = (
+        "Sounds good to me, thanks a lot.",
+        "Let us go on with the next one then.",
+        "Fine, as you think is best.",
+    )
     for number in range(turns):
-        text = (said_at or {}).get(number) or f"{talks[number % 3]} {'abcdefghij'[number % 10] * 3}"
-        yield from (HumanMessage(text, id=f"h{number}-{turns}"), AIMessage("Okay, done.", id=f"o{number}-{turns}"))
+        text = (said_at or {}).get(
+            number
+        ) or f"{talks[number % 3]} {'abcdefghij'[number % 10] * 3}"
+        yield from (
+            HumanMessage(text, id=f"h{number}-{turns}"),
+            AIMessage("Okay, done.", id=f"o{number}-{turns}"),
+        )
 
 
 def much_work(steps):
     """More calls, with more values that they use and find, than any record shows."""
     for number in range(steps):
         content = f'{{"item": "ITEM-{number:05}", "cost": {number}.95, "stored_at": "/srv/shelves/{number}/left"}}'
-        yield from step(f"w{number}", content, order=f"/srv/orders/archive/{number}/order.json")
+        yield from step(
+            f"w{number}", content, order=f"/srv/orders/archive/{number}/order.json"
+        )
 
 
 LASTING = {
-    "a fact with a value": ({5: "My customer number is C-47110."}, "C-47110", "never said"),
-    "a rule with two spaces": ({5: "Please do  not delete the index."}, "not delete", "never said"),
-    "a rule with an invisible sign": ({5: "You should ne\u200bver ship on Monday."}, "never ship", "never said"),
-    "a corrected rule": ({10: "The cap must be 10 units.", 20: "The cap is now 25 units."}, "25 units", "10 units"),
-    "a corrected fact": ({10: "The man wants 3 rooms.", 20: "Actually the man has 5 rooms."}, "5 rooms", "3 rooms"),
+    "a fact with a value": (
+        {5: "My customer number is C-47110."},
+        "C-47110",
+        "never said",
+    ),
+    "a rule with two spaces": (
+        {5: "Please do  not delete the index."},
+        "not delete",
+        "never said",
+    ),
+    "a rule with an invisible sign": (
+        {5: "You should ne\u200bver ship on Monday."},
+        "never ship",
+        "never said",
+    ),
+    "a corrected rule": (
+        {10: "The cap must be 10 units.", 20: "The cap is now 25 units."},
+        "25 units",
+        "10 units",
+    ),
+    "a corrected fact": (
+        {10: "The man wants 3 rooms.", 20: "Actually the man has 5 rooms."},
+        "5 rooms",
+        "3 rooms",
+    ),
 }
 
 

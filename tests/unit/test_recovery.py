@@ -21,32 +21,57 @@ BOTH = "input_plus_output"
 
 
 def answered(input_tokens, output_tokens=100, *, details=None, **metadata):
-    usage = {"input_tokens": input_tokens, "output_tokens": output_tokens, "total_tokens": input_tokens + output_tokens}
+    usage = {
+        "input_tokens": input_tokens,
+        "output_tokens": output_tokens,
+        "total_tokens": input_tokens + output_tokens,
+    }
     usage |= {"input_token_details": details} if details else {}
     return AIMessage("an answer", usage_metadata=usage, response_metadata=metadata)
 
 
 def found(reply, **known):
-    facts = {"input_limit": 8_000, "context_window": None, "requested_output_tokens": None, "least_input_tokens": 1}
+    facts = {
+        "input_limit": 8_000,
+        "context_window": None,
+        "requested_output_tokens": None,
+        "least_input_tokens": 1,
+    }
     return silent_overflow(reply, **{**facts, **known})
 
 
 FULL = ("length", "MAX_TOKENS", "FinishReason.MAX_TOKENS", "model_length")
-ENDED = ({}, {"finish_reason": "stop"}, {"stop_reason": "tool_use"}, {"finish_reason": 1})
+ENDED = (
+    {},
+    {"finish_reason": "stop"},
+    {"stop_reason": "tool_use"},
+    {"finish_reason": 1},
+)
 
 
 @pytest.mark.parametrize(
     ("metadata", "is_cut"),
     [
         *(({"finish_reason": reason}, True) for reason in FULL),
-        *(({"stop_reason": reason}, True) for reason in ("max_tokens", "model_context_window_exceeded")),
+        *(
+            ({"stop_reason": reason}, True)
+            for reason in ("max_tokens", "model_context_window_exceeded")
+        ),
         *(({"done_reason": "length"}, True), ({"stopReason": "max_tokens"}, True)),
-        ({"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}, True),
+        (
+            {
+                "status": "incomplete",
+                "incomplete_details": {"reason": "max_output_tokens"},
+            },
+            True,
+        ),
         *((ended, False) for ended in ENDED),
     ],
     ids=str,
 )
-def test_an_answer_that_ends_before_its_own_limit_was_ended_by_the_window(metadata, is_cut):
+def test_an_answer_that_ends_before_its_own_limit_was_ended_by_the_window(
+    metadata, is_cut
+):
     overflow = found(answered(3_900, 196, **metadata), requested_output_tokens=1_000)
     assert overflow == (ContextOverflow(4_096, 3_900, BOTH, 1_000) if is_cut else None)
 
@@ -55,10 +80,22 @@ def test_a_reason_that_names_the_window_needs_no_sizes():
     """The reason stays decisive when the usage leaves a part of the input out, and then states no limit."""
     named = {"stop_reason": "model_context_window_exceeded"}
     reply = AIMessage("cut", response_metadata=named)
-    assert found(reply, requested_output_tokens=500) == ContextOverflow(None, None, BOTH, 500)
-    assert found(answered(1_240, 808, **named), least_input_tokens=1_500) == ContextOverflow(2_048, 1_240, BOTH)
-    assert found(answered(1_240, 808, **named), least_input_tokens=9_000) == ContextOverflow(None, None, BOTH)
-    assert found(AIMessage("cut", response_metadata={"stop_reason": "max_tokens"}), requested_output_tokens=500) is None
+    assert found(reply, requested_output_tokens=500) == ContextOverflow(
+        None, None, BOTH, 500
+    )
+    assert found(
+        answered(1_240, 808, **named), least_input_tokens=1_500
+    ) == ContextOverflow(2_048, 1_240, BOTH)
+    assert found(
+        answered(1_240, 808, **named), least_input_tokens=9_000
+    ) == ContextOverflow(None, None, BOTH)
+    assert (
+        found(
+            AIMessage("cut", response_metadata={"stop_reason": "max_tokens"}),
+            requested_output_tokens=500,
+        )
+        is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -66,14 +103,32 @@ def test_a_reason_that_names_the_window_needs_no_sizes():
     [
         (1_240, 808, {}, True),  # twice the step
         (1_240, 807, {}, True),  # the last token is not counted
-        (1_240, 808, {"context_window": 131_072}, True),  # the server runs with less than the model has
+        (
+            1_240,
+            808,
+            {"context_window": 131_072},
+            True,
+        ),  # the server runs with less than the model has
         (2_044, 4, {}, True),  # a few tokens are no output limit
         (900, 600, {"context_window": 1_500}, True),
         (900, 588, {"context_window": 1_500}, True),  # within 1 % of it
-        (1_000, 1_048, {"least_input_tokens": 1_200}, True),  # our lower bound may be that wrong
-        (4_000, 56, {"context_window": 4_096, "requested_output_tokens": None}, True),  # nobody asked for a length
+        (
+            1_000,
+            1_048,
+            {"least_input_tokens": 1_200},
+            True,
+        ),  # our lower bound may be that wrong
+        (
+            4_000,
+            56,
+            {"context_window": 4_096, "requested_output_tokens": None},
+            True,
+        ),  # nobody asked for a length
         # a cap of the server, of a proxy or of a run ends an answer with the same reason
-        *((3_000, made, {"requested_output_tokens": 1_000}, False) for made in (1_000, 1_001, 990)),
+        *(
+            (3_000, made, {"requested_output_tokens": 1_000}, False)
+            for made in (1_000, 1_001, 990)
+        ),
         (3_000, 0, {"requested_output_tokens": 0}, False),
         (4_000, 54, {"requested_output_tokens": None, "context_window": 4_096}, False),
         (1_024, 8_192, {}, False),  # output limit of the server, sum at a multiple
@@ -81,15 +136,34 @@ def test_a_reason_that_names_the_window_needs_no_sizes():
         (1_216, 8_000, {}, False),  # decimal output limit, sum at a multiple
         (1_240, 805, {}, False),  # sum three tokens off a multiple
         (300, 212, {}, False),  # no window is that small
-        *((900, made, {"context_window": 1_500}, False) for made in (580, 620)),  # more than 1 % off the window
-        (1_240, 808, {"least_input_tokens": 9_000}, False),  # usage without the cached input
-        (1_240, 808, {"requested_output_tokens": None}, False),  # output limit of the server unknown
+        *(
+            (900, made, {"context_window": 1_500}, False) for made in (580, 620)
+        ),  # more than 1 % off the window
+        (
+            1_240,
+            808,
+            {"least_input_tokens": 9_000},
+            False,
+        ),  # usage without the cached input
+        (
+            1_240,
+            808,
+            {"requested_output_tokens": None},
+            False,
+        ),  # output limit of the server unknown
     ],
 )
-def test_an_answer_that_the_window_ended_states_the_window(input_tokens, output_tokens, known, is_cut):
+def test_an_answer_that_the_window_ended_states_the_window(
+    input_tokens, output_tokens, known, is_cut
+):
     """Any window that is known, else one that a server may have."""
     asked = {"requested_output_tokens": 16_384, **known}
-    stated = ContextOverflow(input_tokens + output_tokens, input_tokens, BOTH, asked["requested_output_tokens"])
+    stated = ContextOverflow(
+        input_tokens + output_tokens,
+        input_tokens,
+        BOTH,
+        asked["requested_output_tokens"],
+    )
     reply = answered(input_tokens, output_tokens, finish_reason="length")
     if not is_cut:
         asked = {"input_limit": 100_000, **asked}
@@ -116,13 +190,27 @@ def test_an_answer_that_the_window_ended_states_the_window(input_tokens, output_
         *((None, n, {}, n) for n in (7_950, 8_070, 9_980, 4_096)),
         *((None, n, {}, None) for n in (7_800, 4_100, 4_095)),
         (None, 900, {"input_limit": 900}, None),  # no window is that small
-        (None, 4_096, {"least_input_tokens": 5_000}, None),  # our lower bound may be that wrong
+        (
+            None,
+            4_096,
+            {"least_input_tokens": 5_000},
+            None,
+        ),  # our lower bound may be that wrong
     ],
 )
-def test_a_report_that_is_too_small_and_stands_at_a_window_is_of_a_truncated_prompt(previous, reported, known, limit):
+def test_a_report_that_is_too_small_and_stands_at_a_window_is_of_a_truncated_prompt(
+    previous, reported, known, limit
+):
     least = sum(previous) if previous else 14_000
-    facts = {"context_window": 10_000, "previous": previous, "least_input_tokens": least, **known}
-    assert found(answered(reported), **facts) == (limit and ContextOverflow(limit, None, "input"))
+    facts = {
+        "context_window": 10_000,
+        "previous": previous,
+        "least_input_tokens": least,
+        **known,
+    }
+    assert found(answered(reported), **facts) == (
+        limit and ContextOverflow(limit, None, "input")
+    )
 
 
 @pytest.mark.parametrize(
@@ -141,12 +229,16 @@ def test_a_report_that_is_too_small_and_stands_at_a_window_is_of_a_truncated_pro
         ((4_098, 8_700, 60), 8_100, 4_098, None),  # too little was added
     ],
 )
-def test_the_same_few_tokens_again_are_what_a_server_keeps_of_a_prompt(small, taken, reported, limit):
+def test_the_same_few_tokens_again_are_what_a_server_keeps_of_a_prompt(
+    small, taken, reported, limit
+):
     """The limit is between what was taken whole and what was cut first."""
     least = small[1] + small[2]
     facts = {"input_limit": 100_000, "least_input_tokens": least, "small": small}
     previous = (taken, least - taken) if taken else None
-    assert found(answered(reported), **facts, previous=previous) == (limit and ContextOverflow(limit, None, "input"))
+    assert found(answered(reported), **facts, previous=previous) == (
+        limit and ContextOverflow(limit, None, "input")
+    )
 
 
 @given(
@@ -155,9 +247,19 @@ def test_the_same_few_tokens_again_are_what_a_server_keeps_of_a_prompt(small, ta
     share=st.floats(0.06, 0.35) | st.floats(0.65, 3),
     off=st.integers(-4, 4),
 )
-def test_a_prompt_of_which_half_a_window_is_kept_is_found_the_second_time(window, over, share, off):
-    kept, cut, added = window // 2 + off, round(window * over), max(64, round(window * share))
-    facts = {"input_limit": 2_000_000, "least_input_tokens": cut + added, "small": (kept, cut, added)}
+def test_a_prompt_of_which_half_a_window_is_kept_is_found_the_second_time(
+    window, over, share, off
+):
+    kept, cut, added = (
+        window // 2 + off,
+        round(window * over),
+        max(64, round(window * share)),
+    )
+    facts = {
+        "input_limit": 2_000_000,
+        "least_input_tokens": cut + added,
+        "small": (kept, cut, added),
+    }
     assert found(answered(kept), **facts) == ContextOverflow(window, None, "input")
 
 
@@ -167,14 +269,22 @@ def test_a_report_that_cannot_be_the_size_of_the_request_says_nothing():
         assert found(reply, least_input_tokens=20_000) is None
         assert found(reply, least_input_tokens=20_000, previous=(4_096, 9_000)) is None
     cached = answered(9_000, details={"cache_read": 8_900})
-    assert found(cached, input_limit=100_000, least_input_tokens=8_500, previous=(8_000, 900)) is None
+    assert (
+        found(
+            cached, input_limit=100_000, least_input_tokens=8_500, previous=(8_000, 900)
+        )
+        is None
+    )
 
 
 REASONS = st.sampled_from([*FULL, "stop", "end_turn", ""])
 METADATA = st.dictionaries(
-    st.sampled_from(["finish_reason", "stop_reason", "done_reason", "incomplete_details", "other"]),
+    st.sampled_from(
+        ["finish_reason", "stop_reason", "done_reason", "incomplete_details", "other"]
+    ),
     st.recursive(
-        REASONS | st.none() | st.integers(), lambda inner: st.lists(inner) | st.dictionaries(st.just("reason"), inner)
+        REASONS | st.none() | st.integers(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.just("reason"), inner),
     ),
     max_size=3,
 )
@@ -190,14 +300,25 @@ METADATA = st.dictionaries(
     extends=st.booleans(),
     reason=REASONS,
 )
-def test_honest_reports_are_never_an_overflow(before, added, error, output, unused, window, extends, reason):
+def test_honest_reports_are_never_an_overflow(
+    before, added, error, output, unused, window, extends, reason
+):
     reported, limit = before + round(added * error), window or 2_000_000
     total = reported + output
     assume(abs(total - limit) > limit * 0.01 and 2 < total % 1_024 < 1_022)
-    facts = {"input_limit": limit, "context_window": window, "requested_output_tokens": output + unused}
+    facts = {
+        "input_limit": limit,
+        "context_window": window,
+        "requested_output_tokens": output + unused,
+    }
     previous = (before, added) if extends else None
     reply = answered(reported, output, finish_reason=reason)
-    assert silent_overflow(reply, **facts, least_input_tokens=before + added, previous=previous) is None
+    assert (
+        silent_overflow(
+            reply, **facts, least_input_tokens=before + added, previous=previous
+        )
+        is None
+    )
 
 
 @given(
@@ -207,10 +328,20 @@ def test_honest_reports_are_never_an_overflow(before, added, error, output, unus
     off=st.integers(-8, 8),
     window=st.none() | st.integers(300_000, 2_000_000),
 )
-def test_a_round_output_far_from_a_known_window_is_never_an_overflow(prompt, step, steps, off, window):
+def test_a_round_output_far_from_a_known_window_is_never_an_overflow(
+    prompt, step, steps, off, window
+):
     """It is the server's own output limit, also where the sum happens to be a window's size."""
     reply = answered(prompt, step * steps + off, finish_reason="length")
-    assert found(reply, requested_output_tokens=100_000, context_window=window, least_input_tokens=prompt) is None
+    assert (
+        found(
+            reply,
+            requested_output_tokens=100_000,
+            context_window=window,
+            least_input_tokens=prompt,
+        )
+        is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -225,9 +356,19 @@ def test_a_round_output_far_from_a_known_window_is_never_an_overflow(prompt, ste
     ],
 )
 def test_less_output_is_asked_for_only_where_that_helps(limit, actual, kind, requested):
-    assert smaller_output(gpt(max_tokens=4000), ContextOverflow(limit, actual, kind, requested)) == {}
+    assert (
+        smaller_output(
+            gpt(max_tokens=4000), ContextOverflow(limit, actual, kind, requested)
+        )
+        == {}
+    )
     for room in (4_000, 9_000, 255, 0, -5):
-        assert fitting_output(gpt(max_tokens=4000), requested_tokens=4_000, room_tokens=room) == {}
+        assert (
+            fitting_output(
+                gpt(max_tokens=4000), requested_tokens=4_000, room_tokens=room
+            )
+            == {}
+        )
 
 
 @given(
@@ -237,7 +378,11 @@ def test_less_output_is_asked_for_only_where_that_helps(limit, actual, kind, req
 )
 def test_a_prompt_that_is_cut_at_a_window_again_is_always_found(window, slack, share):
     before, added = window - slack, max(64, round(window * share) + 1)
-    known = {"input_limit": 2_000_000, "previous": (before, added), "least_input_tokens": before + added}
+    known = {
+        "input_limit": 2_000_000,
+        "previous": (before, added),
+        "least_input_tokens": before + added,
+    }
     assert found(answered(window), **known) == ContextOverflow(window, None, "input")
 
 
@@ -250,10 +395,22 @@ def test_a_prompt_that_is_cut_at_a_window_again_is_always_found(window, slack, s
     previous=st.none() | st.tuples(st.integers(0, 10**7), st.integers(0, 10**7)),
 )
 def test_any_reply_gives_a_verdict(metadata, sizes, window, requested, least, previous):
-    reply = AIMessage("x", response_metadata=metadata) if sizes is None else answered(*sizes, **metadata)
-    known = {"context_window": window, "requested_output_tokens": requested, "least_input_tokens": least}
+    reply = (
+        AIMessage("x", response_metadata=metadata)
+        if sizes is None
+        else answered(*sizes, **metadata)
+    )
+    known = {
+        "context_window": window,
+        "requested_output_tokens": requested,
+        "least_input_tokens": least,
+    }
     overflow = silent_overflow(reply, input_limit=8_000, **known, previous=previous)
-    assert overflow is None or overflow.limit is None or overflow.limit >= (overflow.actual or 1)
+    assert (
+        overflow is None
+        or overflow.limit is None
+        or overflow.limit >= (overflow.actual or 1)
+    )
 
 
 # ---- less output ------------------------------------------------------------------------------------------------
@@ -267,7 +424,9 @@ def gemini(**settings):
     return ChatGoogleGenerativeAI(model="m", google_api_key="x", **settings)
 
 
-TOO_MUCH = ContextOverflow(limit=10_000, actual=8_000, kind="input_plus_output", requested_output=4_000)
+TOO_MUCH = ContextOverflow(
+    limit=10_000, actual=8_000, kind="input_plus_output", requested_output=4_000
+)
 
 
 @pytest.mark.parametrize(
@@ -280,10 +439,23 @@ TOO_MUCH = ContextOverflow(limit=10_000, actual=8_000, kind="input_plus_output",
         (gpt(), ""),
         (RunnableLambda(lambda messages: messages), ""),
         (gpt(max_tokens=4000).with_fallbacks([gpt(max_tokens=4000)]), ""),
-        (gpt(max_tokens=4000).configurable_fields(max_tokens=ConfigurableField("m")), ""),
+        (
+            gpt(max_tokens=4000).configurable_fields(max_tokens=ConfigurableField("m")),
+            "",
+        ),
         (RunnableLambda(lambda messages: messages) | gpt(max_tokens=4000), ""),
     ],
-    ids=["set", "bound", "with tools", "gemini", "not set", "callable", "fallbacks", "configurable", "sequence"],
+    ids=[
+        "set",
+        "bound",
+        "with tools",
+        "gemini",
+        "not set",
+        "callable",
+        "fallbacks",
+        "configurable",
+        "sequence",
+    ],
 )
 def test_the_argument_is_known_where_every_call_goes_to_one_model(call, name):
     assert output_argument(call) == name
@@ -292,7 +464,14 @@ def test_the_argument_is_known_where_every_call_goes_to_one_model(call, name):
 
 def test_thinking_needs_room_beside_the_answer():
     """A budget for thinking that exceeds the output is refused by its provider."""
-    thinking = gpt(max_tokens=16_000).bind(thinking={"type": "enabled", "budget_tokens": 10_000})
-    assert (least_output(gpt(max_tokens=16_000)), least_output(thinking)) == (256, 10_256)
+    thinking = gpt(max_tokens=16_000).bind(
+        thinking={"type": "enabled", "budget_tokens": 10_000}
+    )
+    assert (least_output(gpt(max_tokens=16_000)), least_output(thinking)) == (
+        256,
+        10_256,
+    )
     assert fitting_output(thinking, requested_tokens=16_000, room_tokens=6_000) == {}
-    assert fitting_output(thinking, requested_tokens=16_000, room_tokens=12_000) == {"max_tokens": 12_000}
+    assert fitting_output(thinking, requested_tokens=16_000, room_tokens=12_000) == {
+        "max_tokens": 12_000
+    }

@@ -53,23 +53,44 @@ def test_the_file_is_read_at_once(file):
 
 def test_a_reload_exchanges_the_settings_and_logs_what_differs(tmp_path):
     """Every setting with its values before and after, secrets masked; what was read before stays as it is."""
-    file = File(tmp_path / "settings.toml", 'keep = 0.4\n[tool_results]\ncursor_keys = ["f0rmer", "0ldest"]\n')
+    file = File(
+        tmp_path / "settings.toml",
+        'keep = 0.4\n[tool_results]\ncursor_keys = ["f0rmer", "0ldest"]\n',
+    )
     before = file.settings.current
     is_active, logs = file.becomes(
         'keep = 0.3\n[tool_results]\ncursor_keys = ["s3cret"]\nper_tool.search.max_tokens = 100\n'
     )
-    differences = {"keep": [0.4, 0.3], "tool_results.per_tool.search.max_tokens": [None, 100]}
+    differences = {
+        "keep": [0.4, 0.3],
+        "tool_results.per_tool.search.max_tokens": [None, 100],
+    }
     differences["tool_results.cursor_keys"] = [["**********"] * 2, ["**********"]]
-    event = {"event": "config.reloaded", "log_level": "info", "path": str(file.path), "changes": differences}
+    event = {
+        "event": "config.reloaded",
+        "log_level": "info",
+        "path": str(file.path),
+        "changes": differences,
+    }
     assert (is_active, logs) == (True, [event])
-    assert (before.keep, file.settings.current.keep, file.calls) == (0.4, 0.3, [(0.4, 0.3)])
+    assert (before.keep, file.settings.current.keep, file.calls) == (
+        0.4,
+        0.3,
+        [(0.4, 0.3)],
+    )
 
 
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        ("keep = 0\n", "{path}: invalid FileConfig: keep=0: Input should be greater than 0"),
-        ("", "cannot read settings from {path}: it is empty: give at least one setting, or a comment"),
+        (
+            "keep = 0\n",
+            "{path}: invalid FileConfig: keep=0: Input should be greater than 0",
+        ),
+        (
+            "",
+            "cannot read settings from {path}: it is empty: give at least one setting, or a comment",
+        ),
         (None, "cannot read settings from {path}: No such file or directory"),
     ],
 )
@@ -77,10 +98,21 @@ def test_a_bad_file_keeps_the_last_good_settings_until_it_is_mended(file, text, 
     """The exact error is logged and kept; whoever saw the rejection sees its end."""
     is_active, (event,) = file.becomes(text)
     told = error.format(path=file.path)
-    assert (is_active, event["event"], event["error"]) == (False, "config.rejected", told)
-    assert (file.settings.current, file.settings.problem) == (FileConfig(keep=0.4), told)
+    assert (is_active, event["event"], event["error"]) == (
+        False,
+        "config.rejected",
+        told,
+    )
+    assert (file.settings.current, file.settings.problem) == (
+        FileConfig(keep=0.4),
+        told,
+    )
     is_active, (event,) = file.becomes("keep = 0.4\n")
-    assert (is_active, event["event"], event["changes"]) == (True, "config.reloaded", {})
+    assert (is_active, event["event"], event["changes"]) == (
+        True,
+        "config.reloaded",
+        {},
+    )
     assert (file.settings.problem, file.calls) == ("", [])
 
 
@@ -103,14 +135,19 @@ def test_a_failing_callback_changes_nothing(file, failure):
     for keep in (0.3, 0.2):
         is_active, logs = file.becomes(f"keep = {keep}\n")
         assert (is_active, file.settings.current.keep) == (True, keep)
-        assert [log["event"] for log in logs] == ["config.reloaded", "config.callback_failed"]
+        assert [log["event"] for log in logs] == [
+            "config.reloaded",
+            "config.callback_failed",
+        ]
     assert file.calls == [0.3, 0.2]
 
 
 def test_watching_without_its_extra_says_what_to_install(file, monkeypatch):
     """A file that is only read again when the program says so needs no extra."""
     monkeypatch.setitem(sys.modules, "watchfiles", None)
-    with pytest.raises(ConfigError, match=re.escape("pip install 'langchain-ctxwin[reload]'")):
+    with pytest.raises(
+        ConfigError, match=re.escape("pip install 'langchain-ctxwin[reload]'")
+    ):
         file.settings.start()
     assert file.becomes("keep = 0.3\n")[0]
 
@@ -124,9 +161,14 @@ def test_an_engine_follows_the_file_from_one_request_to_the_next(file):
     before = engine.measure([HumanMessage("hello")])
     file.becomes(f"{BRIEF}output_reserve = 200\n")
     after = engine.measure([HumanMessage("hello")])
-    assert ["Be brief." in str(engine.build(window)) for window in (before, after)] == [False, True]
+    assert ["Be brief." in str(engine.build(window)) for window in (before, after)] == [
+        False,
+        True,
+    ]
     assert [window.budget.input_limit for window in (before, after)] == [900, 800]
-    again = engine.learn(before, ContextOverflow(limit=850, actual=860, kind="input"), is_stated=False)
+    again = engine.learn(
+        before, ContextOverflow(limit=850, actual=860, kind="input"), is_stated=False
+    )
     assert "Be brief." not in str(engine.build(again))
 
 
@@ -135,8 +177,14 @@ def test_settings_that_leave_the_model_no_input_are_passed_over(file):
     engine = ContextEngine(LIMITS, config=file.settings)
     file.becomes("keep = 0.3\noutput_reserve = 5000\n")
     with capture_logs() as logs:
-        limits = [engine.measure([HumanMessage("hello")]).budget.input_limit for _ in range(2)]
-    assert (limits, engine.config.keep, [log["event"] for log in logs]) == ([900, 900], 0.4, ["config.refused"])
+        limits = [
+            engine.measure([HumanMessage("hello")]).budget.input_limit for _ in range(2)
+        ]
+    assert (limits, engine.config.keep, [log["event"] for log in logs]) == (
+        [900, 900],
+        0.4,
+        ["config.refused"],
+    )
 
 
 def test_a_recovery_keeps_the_settings_that_its_request_began_with(file):
@@ -154,6 +202,8 @@ def test_a_recovery_keeps_the_settings_that_its_request_began_with(file):
     history = [HumanMessage(f"question {n} " * 15, id=f"m{n}") for n in range(12)]
     state = {"messages": history}
     update = nodes.model_node(answer).invoke(state)
-    nodes.model_node(answer).invoke(state | update | {"messages": [*history, HumanMessage("next", id="n")]})
+    nodes.model_node(answer).invoke(
+        state | update | {"messages": [*history, HumanMessage("next", id="n")]}
+    )
     assert ["Be brief." in str(messages) for messages in sent] == [False, False, True]
     assert update["context_report"]["input_limit"] == 900

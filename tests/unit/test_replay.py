@@ -22,7 +22,13 @@ from langchain_core.messages import (
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 
-from langchain_ctxwin import ConfigError, ContextConfig, ModelLimits, TokenEstimator, create_context_agent
+from langchain_ctxwin import (
+    ConfigError,
+    ContextConfig,
+    ModelLimits,
+    TokenEstimator,
+    create_context_agent,
+)
 from langchain_ctxwin.cli import main
 from langchain_ctxwin.counting import VocabularyCounter
 from langchain_ctxwin.errors import (
@@ -54,18 +60,27 @@ def recording(turns=30, name="one"):
     messages = [SystemMessage("You are a clerk.")]
     for n in range(turns):
         wanted = f"INV-{n * 7919 % 10_000:05d}"
-        call = {"name": "find", "args": {"invoice": f"INV-{max(0, n - 9) * 7919 % 10_000:05d}"}, "id": f"c{n}"}
+        call = {
+            "name": "find",
+            "args": {"invoice": f"INV-{max(0, n - 9) * 7919 % 10_000:05d}"},
+            "id": f"c{n}",
+        }
         messages += [
             HumanMessage(f"What of {wanted}? " + "river mill heron " * 12),
             AIMessage("", tool_calls=[call]),
-            ToolMessage(f"{wanted} was paid. " + "boat pier " * 20, tool_call_id=f"c{n}"),
+            ToolMessage(
+                f"{wanted} was paid. " + "boat pier " * 20, tool_call_id=f"c{n}"
+            ),
             AIMessage(f"It was paid, number {n}."),
         ]
     return conversation_of(messages, name)
 
 
 def conversation_of(messages, name="one"):
-    named = tuple(message.model_copy(update={"id": f"{name}-{i}"}) for i, message in enumerate(messages))
+    named = tuple(
+        message.model_copy(update={"id": f"{name}-{i}"})
+        for i, message in enumerate(messages)
+    )
     return Conversation(name=name, messages=named)
 
 
@@ -83,28 +98,59 @@ def test_a_replay_sends_what_the_agent_sent():
         if isinstance(messages[-1], ToolMessage):
             return AIMessage("It was paid. " * 5)
         return AIMessage(
-            "", tool_calls=[{"name": "find", "args": {"invoice": messages[-1].text[-9:]}, "id": messages[-1].id}]
+            "",
+            tool_calls=[
+                {
+                    "name": "find",
+                    "args": {"invoice": messages[-1].text[-9:]},
+                    "id": messages[-1].id,
+                }
+            ],
         )
 
     reserve = WINDOW // 4
-    model = ScriptedChatModel(window=WINDOW, max_tokens=reserve, script=answer, counter=count)
+    model = ScriptedChatModel(
+        window=WINDOW, max_tokens=reserve, script=answer, counter=count
+    )
     limits = ModelLimits(context_window=WINDOW, requested_output_tokens=reserve)
     options = {"counter": TokenEstimator("openai"), "checkpointer": InMemorySaver()}
-    agent = create_context_agent(model, [find], system_prompt="You are a clerk.", limits=limits, **options)
+    agent = create_context_agent(
+        model, [find], system_prompt="You are a clerk.", limits=limits, **options
+    )
     for n in range(30):
-        agent.invoke({"messages": [HumanMessage(f"{'river mill ' * 15} INV-{n:05d}", id=f"q{n}")]}, THREAD)
-    history = [SystemMessage("You are a clerk."), *agent.get_state(THREAD).values["messages"]]
+        agent.invoke(
+            {
+                "messages": [
+                    HumanMessage(f"{'river mill ' * 15} INV-{n:05d}", id=f"q{n}")
+                ]
+            },
+            THREAD,
+        )
+    history = [
+        SystemMessage("You are a clerk."),
+        *agent.get_state(THREAD).values["messages"],
+    ]
     sent = []
     recorded = Conversation(name="live", messages=tuple(history), tools=(find,))
-    result = replay(recorded, Policy.named("balanced"), WINDOW, heard=lambda one: sent.append(one.request))
+    result = replay(
+        recorded,
+        Policy.named("balanced"),
+        WINDOW,
+        heard=lambda one: sent.append(one.request),
+    )
 
     def payload(requests):
-        return [[(m.type, m.text, getattr(m, "tool_calls", None)) for m in request] for request in requests]
+        return [
+            [(m.type, m.text, getattr(m, "tool_calls", None)) for m in request]
+            for request in requests
+        ]
 
     assert payload(sent) == payload([request.messages for request in model.answered])
     assert result.requests == len(model.answered) == 60
     compactions = agent.get_state(THREAD).values["context_guard"]["compactions"]
-    assert 2 < result.compactions <= compactions  # one that is behind the last answer is in no request
+    assert (
+        2 < result.compactions <= compactions
+    )  # one that is behind the last answer is in no request
     assert (result.over_limit, result.refused) == (len(model.refusals), 0)
 
 
@@ -119,7 +165,9 @@ def test_every_policy_plays_a_conversation_to_its_end(name):
     assert 0 < result.shown <= result.needed
     assert 0 < result.billed_tokens < result.sent_tokens
     assert 0 < result.utilization <= 1
-    assert [one.tokens <= result.limit_tokens / result.sent for one in sent] == [one.fits for one in sent]
+    assert [one.tokens <= result.limit_tokens / result.sent for one in sent] == [
+        one.fits for one in sent
+    ]
     assert sum(one.fits for one in sent) == result.sent == 60 - result.unsent
     assert result.compactions == sum(one.fits and not one.is_extended for one in sent)
     problems = [problem for one in sent for problem in request_faults(one.request)]
@@ -127,7 +175,10 @@ def test_every_policy_plays_a_conversation_to_its_end(name):
 
 
 def test_ours_shows_what_a_plain_tail_has_lost():
-    ours, tail = (replay(recording(), Policy.named(name), WINDOW) for name in ("balanced", "drop-to-half"))
+    ours, tail = (
+        replay(recording(), Policy.named(name), WINDOW)
+        for name in ("balanced", "drop-to-half")
+    )
     assert ours.sufficiency > tail.sufficiency + 0.1
 
 
@@ -148,11 +199,19 @@ class FailsForBad:
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_results_add_up_and_a_conversation_that_cannot_be_replayed_is_told_and_left_out(jobs):
+def test_results_add_up_and_a_conversation_that_cannot_be_replayed_is_told_and_left_out(
+    jobs,
+):
     faults = []
     good = [recording(10, f"n{n}") for n in range(3)]
-    policies = [Policy.named("balanced"), Policy.named("drop-to-half"), Policy(name="odd", make=FailsForBad)]
-    *_, last = compare([*good, recording(2, "bad")], policies, WINDOW, jobs=jobs, tell=faults.append)
+    policies = [
+        Policy.named("balanced"),
+        Policy.named("drop-to-half"),
+        Policy(name="odd", make=FailsForBad),
+    ]
+    *_, last = compare(
+        [*good, recording(2, "bad")], policies, WINDOW, jobs=jobs, tell=faults.append
+    )
     for policy, total in zip(policies, last, strict=True):
         each = [replay(one, policy, WINDOW) for one in good]
         assert total == sum(each[1:], each[0])
@@ -167,19 +226,41 @@ def test_a_process_that_dies_ends_the_comparison_with_a_reason():
 def test_the_output_reserve_of_settings_is_kept():
     config = ContextConfig(output_reserve=1_200)
     sent = []
-    result = replay(recording(), Policy(name="mine", config=config), WINDOW, heard=sent.append)
+    result = replay(
+        recording(), Policy(name="mine", config=config), WINDOW, heard=sent.append
+    )
     assert result.limit_tokens == 800 * result.sent
     assert max(one.tokens for one in sent) <= 800
     with pytest.raises(ConfigError, match="leaves no input"):
-        next(compare([recording()], [Policy(name="all", config=ContextConfig(output_reserve=WINDOW))], WINDOW))
+        next(
+            compare(
+                [recording()],
+                [Policy(name="all", config=ContextConfig(output_reserve=WINDOW))],
+                WINDOW,
+            )
+        )
 
 
 def test_what_a_broken_call_named_has_been_seen():
     """An agent whose arguments were no JSON says them again: a request that shows the broken call shows them."""
-    broken = {"type": "invalid_tool_call", "name": "find", "args": '{"n": "INV-00042', "id": "x", "error": "no JSON"}
+    broken = {
+        "type": "invalid_tool_call",
+        "name": "find",
+        "args": '{"n": "INV-00042',
+        "id": "x",
+        "error": "no JSON",
+    }
     call = {"name": "find", "args": {"n": "INV-00042"}, "id": "y"}
-    messages = [HumanMessage("river " * 2_000), AIMessage("", invalid_tool_calls=[broken]), HumanMessage("Again.")]
-    messages += [AIMessage("", tool_calls=[call]), ToolMessage("paid", tool_call_id="y"), AIMessage("Paid.")]
+    messages = [
+        HumanMessage("river " * 2_000),
+        AIMessage("", invalid_tool_calls=[broken]),
+        HumanMessage("Again."),
+    ]
+    messages += [
+        AIMessage("", tool_calls=[call]),
+        ToolMessage("paid", tool_call_id="y"),
+        AIMessage("Paid."),
+    ]
     result = replay(conversation_of(messages), Policy.named("keep-last"), WINDOW)
     assert (result.needed, result.shown) == (1, 1)
 
@@ -191,12 +272,16 @@ def test_what_cannot_be_sent_shows_nothing_and_costs_nothing():
     assert cleared.needed == whole.needed
     assert cleared.sufficiency < 0.5
     assert cleared.billed_per_request == cleared.billed_tokens / cleared.sent
-    huge = conversation_of([SystemMessage("rule " * 4_000), HumanMessage("Hi"), AIMessage("Ho")])
+    huge = conversation_of(
+        [SystemMessage("rule " * 4_000), HumanMessage("Hi"), AIMessage("Ho")]
+    )
     for name in ("balanced", "keep-last"):
         sent = []
         result = replay(huge, Policy.named(name), WINDOW, heard=sent.append)
         assert (result.unsent, result.billed_tokens, result.cost(1.0)) == (1, 0, 0)
-        assert (result.refused, result.over_limit) == ((1, 0) if name == "balanced" else (0, 1))
+        assert (result.refused, result.over_limit) == (
+            (1, 0) if name == "balanced" else (0, 1)
+        )
         assert [one.fits for one in sent] == [False]
 
 
@@ -208,7 +293,10 @@ def test_a_policy_that_shows_nothing_of_a_conversation_has_sent_nothing():
 
 
 @given(
-    st.lists(st.tuples(st.integers(1, 60), st.sampled_from(["human", "ai", "call"])), max_size=20),
+    st.lists(
+        st.tuples(st.integers(1, 60), st.sampled_from(["human", "ai", "call"])),
+        max_size=20,
+    ),
     st.sampled_from([*PLAIN]),
 )
 def test_a_plain_policy_never_splits_a_call_from_its_result(parts, name):
@@ -216,14 +304,28 @@ def test_a_plain_policy_never_splits_a_call_from_its_result(parts, name):
     for n, (words, kind) in enumerate(parts):
         if kind == "call":
             call = {"name": "f", "args": {}, "id": f"c{n}"}
-            history += [AIMessage("", tool_calls=[call]), ToolMessage("x " * words, tool_call_id=f"c{n}")]
+            history += [
+                AIMessage("", tool_calls=[call]),
+                ToolMessage("x " * words, tool_call_id=f"c{n}"),
+            ]
         else:
-            history.append((HumanMessage if kind == "human" else AIMessage)("x " * words))
+            history.append(
+                (HumanMessage if kind == "human" else AIMessage)("x " * words)
+            )
     policy = PLAIN[name](200, lambda message: len(message.text) // 2 + 4)
     for stop in range(1, len(history) + 1):
         shown = policy.view(history[:stop])
-        calls = {call["id"] for message in shown if isinstance(message, AIMessage) for call in message.tool_calls}
-        assert all(message.tool_call_id in calls for message in shown if isinstance(message, ToolMessage))
+        calls = {
+            call["id"]
+            for message in shown
+            if isinstance(message, AIMessage)
+            for call in message.tool_calls
+        }
+        assert all(
+            message.tool_call_id in calls
+            for message in shown
+            if isinstance(message, ToolMessage)
+        )
 
 
 def test_the_cheapest_of_those_that_lose_nothing_is_recommended():
@@ -242,7 +344,9 @@ def test_the_cheapest_of_those_that_lose_nothing_is_recommended():
 
 def data_of(text):
     """What a page holds."""
-    found = re.search(r'<script id="data" type="application/json">(.*?)</script>', text, re.DOTALL)
+    found = re.search(
+        r'<script id="data" type="application/json">(.*?)</script>', text, re.DOTALL
+    )
     return json.loads(found[1])
 
 
@@ -253,12 +357,23 @@ def test_a_page_holds_every_request_and_why_the_rest_left(name):
     data = data_of(page(conversation, policy, WINDOW))
     assert len(data["steps"]) == len(sent)
     for step, one in zip(data["steps"], sent, strict=True):
-        shown = {place for first, last in step["shown"] for place in range(first, last + 1)}
-        assert shown == {n for n, m in enumerate(conversation.messages[1:]) if m.id in {r.id for r in one.request}}
+        shown = {
+            place for first, last in step["shown"] for place in range(first, last + 1)
+        }
+        assert shown == {
+            n
+            for n, m in enumerate(conversation.messages[1:])
+            if m.id in {r.id for r in one.request}
+        }
         assert step["tokens"] == one.tokens <= data["limit"]
     if name == "balanced":
-        assert sum(bool(step["reason"]) for step in data["steps"]) == data["result"]["compactions"]
-        assert any("<record>" in data["texts"][note] for note in data["steps"][-1]["notes"])
+        assert (
+            sum(bool(step["reason"]) for step in data["steps"])
+            == data["result"]["compactions"]
+        )
+        assert any(
+            "<record>" in data["texts"][note] for note in data["steps"][-1]["notes"]
+        )
 
 
 def test_a_page_loads_nothing_and_runs_nothing_that_somebody_said():
@@ -273,13 +388,18 @@ def test_a_page_loads_nothing_and_runs_nothing_that_somebody_said():
 @pytest.fixture
 def recorded(tmp_path):
     path = tmp_path / "runs.jsonl"
-    rows = [{"id": f"r{n}", "messages": convert_to_openai_messages(recording(25).messages)} for n in range(2)]
+    rows = [
+        {"id": f"r{n}", "messages": convert_to_openai_messages(recording(25).messages)}
+        for n in range(2)
+    ]
     path.write_text("\n".join(map(json.dumps, rows)) + "\n{half")
     return path
 
 
 def run(capsys, *arguments):
-    code = main(["replay", "--jobs", "1", "--window", str(WINDOW), *map(str, arguments)])
+    code = main(
+        ["replay", "--jobs", "1", "--window", str(WINDOW), *map(str, arguments)]
+    )
     return code, capsys.readouterr()
 
 
@@ -294,40 +414,92 @@ def test_the_command_prints_a_table(recorded, capsys):
 
 def test_the_command_prints_figures_for_programs(recorded, capsys, tmp_path):
     (tmp_path / "mine.toml").write_text("keep = 0.3\n")
-    arguments = (recorded, "--policy", "lean", "--policy", tmp_path / "mine.toml", "--policy", "lean")
+    arguments = (
+        recorded,
+        "--policy",
+        "lean",
+        "--policy",
+        tmp_path / "mine.toml",
+        "--policy",
+        "lean",
+    )
     rows = json.loads(run(capsys, *arguments, "--output", "json")[1].out)
     assert [row["policy"] for row in rows] == ["lean", str(tmp_path / "mine.toml")]
-    read = list(csv.DictReader(io.StringIO(run(capsys, *arguments, "--output", "csv")[1].out)))
-    assert [float(row["billed_per_request"]) for row in read] == [row["billed_per_request"] for row in rows]
+    read = list(
+        csv.DictReader(io.StringIO(run(capsys, *arguments, "--output", "csv")[1].out))
+    )
+    assert [float(row["billed_per_request"]) for row in read] == [
+        row["billed_per_request"] for row in rows
+    ]
 
 
 def test_the_command_draws_a_page(recorded, capsys, tmp_path):
-    code, out = run(capsys, recorded, "--policy", "lean", "--html", tmp_path / "page.html")
+    code, out = run(
+        capsys, recorded, "--policy", "lean", "--html", tmp_path / "page.html"
+    )
     data = data_of((tmp_path / "page.html").read_text())
     assert code == 1
     assert (data["policy"], len(data["steps"]), len(data["results"])) == ("lean", 50, 1)
     assert "drew r0 under lean" in out.err
 
 
-DEEP = [(levels, place, "1") for levels in (60, 950, 100_000) for place in ("tools", "arguments", "run")]
+DEEP = [
+    (levels, place, "1")
+    for levels in (60, 950, 100_000)
+    for place in ("tools", "arguments", "run")
+]
 
 
 @pytest.mark.parametrize(("levels", "place", "jobs"), [*DEEP, (950, "tools", "2")])
-def test_a_line_that_is_nested_deeply_fails_alone_and_the_exit_code_says_so(tmp_path, capsys, levels, place, jobs):
+def test_a_line_that_is_nested_deeply_fails_alone_and_the_exit_code_says_so(
+    tmp_path, capsys, levels, place, jobs
+):
     """In whatever part it stands, and wherever it would overflow: while it is parsed, packed, replayed or drawn."""
     call = {"id": "c", "function": {"name": "f", "arguments": "{}"}}
-    asked = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Ho", "x": 1}]
-    called = [asked[0], {"role": "assistant", "tool_calls": [{**call, "args": {"x": 1}}]}]
+    asked = [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": "Ho", "x": 1},
+    ]
+    called = [
+        asked[0],
+        {"role": "assistant", "tool_calls": [{**call, "args": {"x": 1}}]},
+    ]
     row = {
-        "tools": {"messages": [asked[0], {"role": "assistant", "content": "Ho"}], "tools": [{"x": 1}]},
-        "arguments": {"messages": [*called, {"role": "tool", "tool_call_id": "c", "content": "r"}, *asked]},
-        "run": {"run_type": "llm", "inputs": {"messages": [{"x": 1}]}, "outputs": asked[1]},
+        "tools": {
+            "messages": [asked[0], {"role": "assistant", "content": "Ho"}],
+            "tools": [{"x": 1}],
+        },
+        "arguments": {
+            "messages": [
+                *called,
+                {"role": "tool", "tool_call_id": "c", "content": "r"},
+                *asked,
+            ]
+        },
+        "run": {
+            "run_type": "llm",
+            "inputs": {"messages": [{"x": 1}]},
+            "outputs": asked[1],
+        },
     }[place]
     deep = json.dumps(row).replace('"x": 1', f'"x": {"[" * levels}{"]" * levels}')
-    good = json.dumps({"id": "good", "messages": convert_to_openai_messages(recording(2).messages)})
+    good = json.dumps(
+        {"id": "good", "messages": convert_to_openai_messages(recording(2).messages)}
+    )
     path = tmp_path / "runs.jsonl"
     path.write_text(f"{good}\n{deep}\n{good}\n")
-    command = ["replay", str(path), "--window", "2000", "--policy", "balanced", "--output", "json", "--jobs", jobs]
+    command = [
+        "replay",
+        str(path),
+        "--window",
+        "2000",
+        "--policy",
+        "balanced",
+        "--output",
+        "json",
+        "--jobs",
+        jobs,
+    ]
     code = main([*command, "--html", str(tmp_path / "page.html")])
     out = capsys.readouterr()
     (row,) = json.loads(out.out)
@@ -336,19 +508,31 @@ def test_a_line_that_is_nested_deeply_fails_alone_and_the_exit_code_says_so(tmp_
     assert f"{path}:2: " in out.err or f"{path}: thread " in out.err or is_read
 
 
-UNSEEN = [c for c in map(chr, range(0x110000)) if unicodedata.category(c) in {"Cc", "Cf", "Zl", "Zp"}]
+UNSEEN = [
+    c
+    for c in map(chr, range(0x110000))
+    if unicodedata.category(c) in {"Cc", "Cf", "Zl", "Zp"}
+]
 
 
 def test_no_name_writes_to_a_terminal_or_makes_a_line(tmp_path, capsys):
     """Characters that move a cursor, end a line or turn its direction: in names, texts and complaints."""
     evil = "".join(f"{c}x" for c in UNSEEN)
     said = [{"role": "user", "content": evil}, {"role": "assistant", "content": evil}]
-    rows = [{"id": f"{evil}{n}", "messages": said} for n in range(2)] + [{"id": evil, "messages": [{"role": evil}]}]
+    rows = [{"id": f"{evil}{n}", "messages": said} for n in range(2)] + [
+        {"id": evil, "messages": [{"role": evil}]}
+    ]
     path = tmp_path / "runs.jsonl"
     path.write_text("\n".join(map(json.dumps, rows)))
     arguments = [["inspect", str(path)], ["inspect", str(path), "--thread", f"{evil}1"]]
-    arguments += [["inspect", str(path), "--thread", f"{evil}9"], ["replay", str(path), "--policy", evil]]
-    arguments += [["replay", str(path), "--jobs", "1", "--policy", "balanced"], ["config", "check", f"{evil[2:]}.toml"]]
+    arguments += [
+        ["inspect", str(path), "--thread", f"{evil}9"],
+        ["replay", str(path), "--policy", evil],
+    ]
+    arguments += [
+        ["replay", str(path), "--jobs", "1", "--policy", "balanced"],
+        ["config", "check", f"{evil[2:]}.toml"],
+    ]
     for each in arguments:
         main(each)
     out = capsys.readouterr()
@@ -358,7 +542,9 @@ def test_no_name_writes_to_a_terminal_or_makes_a_line(tmp_path, capsys):
         assert not [line for line in text.split("\n") if line.startswith("x")]
 
 
-@pytest.mark.parametrize("kind", [ConfigError, ContextWindowError, CursorError, SummarizationError])
+@pytest.mark.parametrize(
+    "kind", [ConfigError, ContextWindowError, CursorError, SummarizationError]
+)
 def test_an_error_shows_what_it_quotes_escaped(kind):
     """Also in a traceback; the table of a budget has lines of its own."""
     assert str(kind("a" + "".join(UNSEEN) + "b")).isprintable()
@@ -373,13 +559,17 @@ def test_progress_is_for_people(recorded, capsys, monkeypatch):
     assert "2 conversations" in run(capsys, recorded, "--policy", "keep-last")[1].err
 
 
-def test_a_recommendation_is_a_file_that_can_be_used_and_is_drawn(recorded, capsys, tmp_path):
+def test_a_recommendation_is_a_file_that_can_be_used_and_is_drawn(
+    recorded, capsys, tmp_path
+):
     row = {"id": "r0", "messages": convert_to_openai_messages(recording(14).messages)}
     recorded.write_text(json.dumps(row) + "\n{half")
     code, out = run(capsys, recorded, "--recommend", "--html", tmp_path / "page.html")
     (tmp_path / "best.toml").write_text(out.out)
     assert code == 1
-    assert ContextConfig.from_file(tmp_path / "best.toml") in [policy.config for policy in candidates()]
+    assert ContextConfig.from_file(tmp_path / "best.toml") in [
+        policy.config for policy in candidates()
+    ]
     assert data_of((tmp_path / "page.html").read_text())["policy"] in out.out
     assert "drew r0 under keep = " in out.err
 
@@ -389,12 +579,20 @@ def test_a_recommendation_is_a_file_that_can_be_used_and_is_drawn(recorded, caps
     [
         (["gone.jsonl"], "does not exist"),
         (["empty.jsonl"], "empty.jsonl: no conversation to replay; 1 reason above"),
-        (["runs.jsonl", "--policy", "magic"], "give one of balanced, lean, roomy, keep-last"),
-        (["runs.jsonl", "--recommend", "--window", "900000"], "nothing to recommend by"),
+        (
+            ["runs.jsonl", "--policy", "magic"],
+            "give one of balanced, lean, roomy, keep-last",
+        ),
+        (
+            ["runs.jsonl", "--recommend", "--window", "900000"],
+            "nothing to recommend by",
+        ),
         (["runs.jsonl", "--html", "gone/page.html"], "there is no folder gone"),
     ],
 )
-def test_the_command_says_what_it_cannot_do(recorded, capsys, tmp_path, monkeypatch, arguments, why):
+def test_the_command_says_what_it_cannot_do(
+    recorded, capsys, tmp_path, monkeypatch, arguments, why
+):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty.jsonl").write_text("{}")
     code, out = run(capsys, *arguments)
@@ -411,7 +609,9 @@ def test_the_command_says_what_it_cannot_do(recorded, capsys, tmp_path, monkeypa
         (["--html", "/dev/full"], "no file that a page could replace"),
     ],
 )
-def test_options_that_make_no_sense_are_refused_before_anything_is_read(capsys, monkeypatch, arguments, why):
+def test_options_that_make_no_sense_are_refused_before_anything_is_read(
+    capsys, monkeypatch, arguments, why
+):
     monkeypatch.setattr("langchain_ctxwin.replay.command.read_conversations", None)
     code, out = run(capsys, "runs.jsonl", *arguments)
     assert (code, why in out.err) == (2, True)
@@ -419,6 +619,14 @@ def test_options_that_make_no_sense_are_refused_before_anything_is_read(capsys, 
 
 def test_a_page_tells_of_requests_that_could_not_be_sent():
     data = data_of(page(recording(), Policy.named("clear-tool-results"), WINDOW))
-    assert sum(not step["fits"] for step in data["steps"]) == data["result"]["unsent"] > 0
-    assert sum(step["compaction"] for step in data["steps"]) == data["result"]["compactions"]
-    assert all(abs(sum(step["sizes"]) - step["tokens"]) <= len(data["regions"]) for step in data["steps"])
+    assert (
+        sum(not step["fits"] for step in data["steps"]) == data["result"]["unsent"] > 0
+    )
+    assert (
+        sum(step["compaction"] for step in data["steps"])
+        == data["result"]["compactions"]
+    )
+    assert all(
+        abs(sum(step["sizes"]) - step["tokens"]) <= len(data["regions"])
+        for step in data["steps"]
+    )

@@ -21,7 +21,19 @@ DAY, NEXT_DAY = "2030-01-01", "2030-01-02"
 EXPECTED = {
     "usage": [
         (
-            *(DAY, "small", 2, 0, 100, 60, 1_040, 100, Decimal("0.04"), Decimal("0.01"), 1),
+            *(
+                DAY,
+                "small",
+                2,
+                0,
+                100,
+                60,
+                1_040,
+                100,
+                Decimal("0.04"),
+                Decimal("0.01"),
+                1,
+            ),
             *(pytest.approx(0.6), 0.875, 0, 300),
         ),
         (NEXT_DAY, "large", 1, 1, 0, 0, 0, 0, None, None, 1, None, None, 0, 0),
@@ -29,7 +41,10 @@ EXPECTED = {
     "tools": [("read", 2, 1, 2, 0.5, 540, 140), ("write", 2, 0, 0, None, 0, 0)],
     "compactions": [("force", 2, 850.0, 250.0, 0.3, 6, 4)],
     "cache_misses": [("messages", "small", 2, 5_000, 1)],
-    "summaries": [("ready", 1, 2, 500, 80, Decimal("0.01")), ("started", 1, 0, 0, 0, None)],
+    "summaries": [
+        ("ready", 1, 2, 500, 80, Decimal("0.01")),
+        ("started", 1, 0, 0, 0, None),
+    ],
     "troubles": [
         ("context.overflow_recovered", "small", "", 1),
         ("context.refused", "large", "BudgetExceededError", 1),
@@ -44,7 +59,10 @@ EXPECTED = {
 
 def rows(found):
     """The rows of each table of a report."""
-    return {name: [tuple(row.values()) for row in table] for name, table in found.tables.items()}
+    return {
+        name: [tuple(row.values()) for row in table]
+        for name, table in found.tables.items()
+    }
 
 
 @pytest.fixture
@@ -59,7 +77,11 @@ def path(tmp_path):
 
 def _complaint(capsys):
     text = capsys.readouterr().err
-    assert ("Traceback" in text, text.count("\n"), text.partition(" ")[0]) == (False, 1, "ctxwin:")
+    assert ("Traceback" in text, text.count("\n"), text.partition(" ")[0]) == (
+        False,
+        1,
+        "ctxwin:",
+    )
     return text
 
 
@@ -71,26 +93,44 @@ def test_a_report_sums_up_what_happened(path):
 
 def test_json_values_keep_money_exact():
     values = json.loads(json.dumps(report(EVENTS).to_dict()))
-    assert (values["usage"][0]["cost"], values["totals"][0]["requests"], values["events"]) == ("0.04", 3, 18)
+    assert (
+        values["usage"][0]["cost"],
+        values["totals"][0]["requests"],
+        values["events"],
+    ) == ("0.04", 3, 18)
 
 
 def test_what_caching_saved_is_the_difference_by_the_prices_of_the_model():
     usage = {"input_tokens": 1_000, "output_tokens": 10, "total_tokens": 1_010}
-    answer = AIMessage("yes", usage_metadata={**usage, "input_token_details": {"cache_read": 900}})
-    info = ModelInfo(name="small", input_price=Decimal(1), output_price=Decimal(1), cache_read_price=Decimal("0.1"))
+    answer = AIMessage(
+        "yes", usage_metadata={**usage, "input_token_details": {"cache_read": 900}}
+    )
+    info = ModelInfo(
+        name="small",
+        input_price=Decimal(1),
+        output_price=Decimal(1),
+        cache_read_price=Decimal("0.1"),
+    )
     (row,) = report([StepEvent.of_answer(answer, info=info)]).tables["usage"]
     assert row["cache_saved"] == Decimal("0.00081")
 
 
 def test_the_report_is_printed_as_tables_and_as_json(path, capsys):
     assert main(["report", str(path), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {**report(EVENTS).to_dict(), "skipped": 0}
+    assert json.loads(capsys.readouterr().out) == {
+        **report(EVENTS).to_dict(),
+        "skipped": 0,
+    }
     assert main(["report", str(path)]) == 0
     out = capsys.readouterr().out
     sections = {section.partition(":")[0]: section for section in out.split("\n\n")}
     header, row = sections["Compactions"].splitlines()[1:]
-    assert header.startswith("kind   compactions  tokens before  tokens after  duration seconds  left messages")
-    assert row.startswith("force            2            850           250             0.300              6")
+    assert header.startswith(
+        "kind   compactions  tokens before  tokens after  duration seconds  left messages"
+    )
+    assert row.startswith(
+        "force            2            850           250             0.300              6"
+    )
     assert list(map(str.split, sections["Tools"].splitlines()[2:])) == [
         ["read", "2", "1", "2", "50.0%", "540", "140"],
         ["write", "2", "0", "0", "-", "0", "0"],
@@ -112,7 +152,9 @@ def test_events_are_chosen(path, capsys, options, events):
     assert json.loads(capsys.readouterr().out)["events"] == events
 
 
-@pytest.mark.parametrize(("since", "seconds"), [("12h", 43_200), ("7d", 604_800), ("2w", 1_209_600)])
+@pytest.mark.parametrize(
+    ("since", "seconds"), [("12h", 43_200), ("7d", 604_800), ("2w", 1_209_600)]
+)
 def test_since_counts_back_from_now(tmp_path, capsys, since, seconds):
     sink = HistorySink(tmp_path / "history.db")
     for margin in (-60, 60):
@@ -123,16 +165,26 @@ def test_since_counts_back_from_now(tmp_path, capsys, since, seconds):
 
 
 def test_a_history_that_nothing_is_known_of_is_one_line(path, capsys):
-    codes = [main(["report", str(path), "--since", "2031-01-01", *check]) for check in ([], ["--check"])]
-    assert (codes, capsys.readouterr().out.splitlines()[:2]) == ([0, 0], ["no events", "no requests"])
+    codes = [
+        main(["report", str(path), "--since", "2031-01-01", *check])
+        for check in ([], ["--check"])
+    ]
+    assert (codes, capsys.readouterr().out.splitlines()[:2]) == (
+        [0, 0],
+        ["no events", "no requests"],
+    )
 
 
 def test_names_cannot_write_lines_of_their_own(capsys, tmp_path):
     """And a table that nothing is known for is one line."""
     sink = HistorySink(tmp_path / "history.db")
-    sink.emit(StepEvent(model="a\nTotals \x1b[31m", route={"reason": "b\nTotals \x1b[31m"}))
+    sink.emit(
+        StepEvent(model="a\nTotals \x1b[31m", route={"reason": "b\nTotals \x1b[31m"})
+    )
     assert sink.flush(PATIENCE)
-    assert [main(["report", str(sink.path), *check]) for check in ([], ["--check"])] == [0, 0]
+    assert [
+        main(["report", str(sink.path), *check]) for check in ([], ["--check"])
+    ] == [0, 0]
     out = capsys.readouterr().out
     assert "\n\nTools: none\n\nCompactions: none\n\n" in out
     assert ("\x1b" in out, "\nTotals \x1b" in out) == (False, False)
@@ -163,15 +215,35 @@ def test_gates_are_added_and_chosen(tmp_path, capsys, options, code):
         (["report", "missing.db"], "there is no history"),
         (["report", "--check", "missing.db"], "there is no history"),
         (["report", "notes.txt"], "file is not a database"),
-        (["report", "history.db", "--since", "yesterday"], "--since yesterday: give 12h, 7d, 2w, or a date"),
-        (["report", "--check", "history.db", "--since", f"{'9' * 400}d"], "give 12h, 7d, 2w, or a date"),
-        (["report", "--check", "history.db", "--since", ""], "give 12h, 7d, 2w, or a date"),
-        (["report", "--check", "history.db", "--gate", "utilization"], "--gate utilization: give NAME>=RATIO"),
-        (["report", "--check", "history.db", "--gate", "utilization>=1.2.3"], "give NAME>=RATIO"),
-        (["report", "--check", "history.db", "--gate", "speed>=0.5"], "gates for speed: no such measure"),
+        (
+            ["report", "history.db", "--since", "yesterday"],
+            "--since yesterday: give 12h, 7d, 2w, or a date",
+        ),
+        (
+            ["report", "--check", "history.db", "--since", f"{'9' * 400}d"],
+            "give 12h, 7d, 2w, or a date",
+        ),
+        (
+            ["report", "--check", "history.db", "--since", ""],
+            "give 12h, 7d, 2w, or a date",
+        ),
+        (
+            ["report", "--check", "history.db", "--gate", "utilization"],
+            "--gate utilization: give NAME>=RATIO",
+        ),
+        (
+            ["report", "--check", "history.db", "--gate", "utilization>=1.2.3"],
+            "give NAME>=RATIO",
+        ),
+        (
+            ["report", "--check", "history.db", "--gate", "speed>=0.5"],
+            "gates for speed: no such measure",
+        ),
     ],
 )
-def test_bad_input_is_named_in_one_line(path, capsys, monkeypatch, arguments, complaint):
+def test_bad_input_is_named_in_one_line(
+    path, capsys, monkeypatch, arguments, complaint
+):
     monkeypatch.chdir(path.parent)
     Path("notes.txt").write_text("notes " * 1_000)
     assert main(arguments) == 2
@@ -196,6 +268,13 @@ def test_an_agent_writes_the_history_that_the_command_reads(tmp_path, capsys):
     assert history.flush(PATIENCE)
     assert main(["report", str(history.path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {**expected.to_dict(), "skipped": 0}
-    (totals,), (compactions,) = expected.tables["totals"], expected.tables["compactions"]
-    assert (totals["requests"], totals["cost"] > 0, compactions["compactions"] > 0) == (12, True, True)
+    (totals,), (compactions,) = (
+        expected.tables["totals"],
+        expected.tables["compactions"],
+    )
+    assert (totals["requests"], totals["cost"] > 0, compactions["compactions"] > 0) == (
+        12,
+        True,
+        True,
+    )
     assert main(["report", "--check", str(history.path)]) == 0

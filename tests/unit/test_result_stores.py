@@ -11,7 +11,11 @@ from langgraph.store.memory import InMemoryStore
 
 from langchain_ctxwin.errors import ConfigError, ResultGoneError
 from langchain_ctxwin.tool_results.cursors import ResultRecord
-from langchain_ctxwin.tool_results.stores import LangGraphResultStore, MemoryResultStore, RedisResultStore
+from langchain_ctxwin.tool_results.stores import (
+    LangGraphResultStore,
+    MemoryResultStore,
+    RedisResultStore,
+)
 from support.result_stores import CHECKS, FakeClock, elsewhere, opened_store
 
 TTL = 600.0
@@ -42,7 +46,11 @@ async def test_a_result_expires(store, clock):
         store.put("ns/b", b"second", TTL)
         before = store.get("ns/a")
         clock.now += 1
-        assert (before, store.get("ns/a"), store.get("ns/b")) == (b"first", None, b"second")
+        assert (before, store.get("ns/a"), store.get("ns/b")) == (
+            b"first",
+            None,
+            b"second",
+        )
 
     await elsewhere(check)
 
@@ -65,7 +73,11 @@ class Broken(InMemoryStore):
 
 def test_a_store_that_fails_raises_its_own_error():
     store = LangGraphResultStore(Broken())
-    for work in (lambda: store.put("ns/a", b"value", TTL), lambda: store.get("ns/a"), lambda: store.delete("ns/a")):
+    for work in (
+        lambda: store.put("ns/a", b"value", TTL),
+        lambda: store.get("ns/a"),
+        lambda: store.delete("ns/a"),
+    ):
         with pytest.raises(ConnectionError, match="gone"):
             work()
 
@@ -75,7 +87,11 @@ def _kind(value):
     return getattr(value, "__name__", type(value).__name__)
 
 
-@pytest.mark.parametrize("base_store", [None, InMemoryStore, BaseStore, "sqlite", MemoryResultStore()], ids=_kind)
+@pytest.mark.parametrize(
+    "base_store",
+    [None, InMemoryStore, BaseStore, "sqlite", MemoryResultStore()],
+    ids=_kind,
+)
 def test_what_is_no_store_is_refused(base_store):
     with pytest.raises(ConfigError, match="pass a store of LangGraph"):
         LangGraphResultStore(base_store)
@@ -83,7 +99,9 @@ def test_what_is_no_store_is_refused(base_store):
 
 @given(text=st.text(), data=st.data())
 def test_damage_to_a_kept_result_is_seen(text, data):
-    record = ResultRecord(tool="rows", args_digest="digest", thread="one", text=text, kind="text")
+    record = ResultRecord(
+        tool="rows", args_digest="digest", thread="one", text=text, kind="text"
+    )
     whole = record.to_bytes()
     place = data.draw(st.integers(0, len(whole) - 1))
     bit = 1 << data.draw(st.integers(0, 7))
@@ -122,7 +140,10 @@ def test_a_redis_store_needs_a_server_and_the_extra(monkeypatch):
     pytest.importorskip("redis")
     with pytest.raises(ConfigError) as raised:
         RedisResultStore.from_url("http://:secret@host")
-    assert str(raised.value) == "url with the scheme 'http': pass redis://host:6379/0 or rediss://..."
+    assert (
+        str(raised.value)
+        == "url with the scheme 'http': pass redis://host:6379/0 or rediss://..."
+    )
     monkeypatch.setitem(__import__("sys").modules, "redis", None)
     with pytest.raises(ConfigError, match=r'pip install "langchain-ctxwin\[redis\]"'):
         RedisResultStore.from_url("redis://host")
@@ -131,5 +152,8 @@ def test_a_redis_store_needs_a_server_and_the_extra(monkeypatch):
 def test_what_is_no_redis_client_is_refused():
     redis = pytest.importorskip("redis")
     for client in (None, "redis://host", redis.Redis, redis.asyncio.Redis()):
-        with pytest.raises(ConfigError, match=r"pass a redis.Redis client, or use RedisResultStore.from_url\(url\)"):
+        with pytest.raises(
+            ConfigError,
+            match=r"pass a redis.Redis client, or use RedisResultStore.from_url\(url\)",
+        ):
             RedisResultStore(client)

@@ -30,7 +30,18 @@ from langchain_ctxwin.config import RetrievalConfig
 
 NO_SCORE = object()
 TOO_BIG = 10**400  # beyond every float
-NUMBERS = [math.nan, math.inf, -math.inf, 0.5, 1, -2, TOO_BIG, np.float32(0.5), np.uint8(200), Fraction(7, 2)]
+NUMBERS = [
+    math.nan,
+    math.inf,
+    -math.inf,
+    0.5,
+    1,
+    -2,
+    TOO_BIG,
+    np.float32(0.5),
+    np.uint8(200),
+    Fraction(7, 2),
+]
 SCORES = [NO_SCORE, None, "0.9", True, [1.0], *NUMBERS]
 
 
@@ -82,24 +93,50 @@ def budgeted(found=(), max_context_tokens=100, **options):
 
 def marked(document, truncated):
     """Return the document as a retrieval hands it out."""
-    return Document(document.page_content, metadata={**document.metadata, "truncated": truncated}, id=document.id)
+    return Document(
+        document.page_content,
+        metadata={**document.metadata, "truncated": truncated},
+        id=document.id,
+    )
 
 
-A, B, C, D = chunk("a", 40, 0.2), chunk("b", 50, 0.9), chunk("c", 60, 0.5), chunk("d", 5, 0.1)
+A, B, C, D = (
+    chunk("a", 40, 0.2),
+    chunk("b", 50, 0.9),
+    chunk("c", 60, 0.5),
+    chunk("d", 5, 0.1),
+)
 
 
 @pytest.mark.parametrize(
     ("options", "kept", "dropped", "counted"),
     [
-        ({}, [B], (C, A, D), "bc"),  # the first that does not fit ends the selection, although a later one would fit
+        (
+            {},
+            [B],
+            (C, A, D),
+            "bc",
+        ),  # the first that does not fit ends the selection, although a later one would fit
         ({"on_overflow": "skip"}, [B, A, D], (C,), "bcad"),
-        ({"max_context_tokens": 155}, [B, C, A, D], (), "bcad"),  # chunks may fill the budget to the last token
+        (
+            {"max_context_tokens": 155},
+            [B, C, A, D],
+            (),
+            "bcad",
+        ),  # chunks may fill the budget to the last token
         ({"max_context_tokens": 49}, [], (B, C, A, D), "b"),
         ({"max_context_tokens": 60, "k": 2}, [B], (C, A, D), "bc"),
-        ({"max_context_tokens": 155, "k": 2}, [B, C], (A, D), "bc"),  # what only `k` leaves out was asked for
+        (
+            {"max_context_tokens": 155, "k": 2},
+            [B, C],
+            (A, D),
+            "bc",
+        ),  # what only `k` leaves out was asked for
     ],
 )
-async def test_whole_chunks_are_kept_by_score_while_they_fit(options, kept, dropped, counted):
+async def test_whole_chunks_are_kept_by_score_while_they_fit(
+    options, kept, dropped, counted
+):
     """What is left out is returned, marked and logged; each candidate is priced at most once; the base's are copied."""
     is_cut = len(kept) < min(4, options.get("k", 4))
     expected = [marked(document, truncated=is_cut) for document in kept]
@@ -107,12 +144,18 @@ async def test_whole_chunks_are_kept_by_score_while_they_fit(options, kept, drop
     with capture_logs() as logs:
         result = budgeted([A, B, C, D], **{"counter": counter, **options}).retrieve("q")
     tokens = sum(len(document.page_content) for document in kept)
-    assert result == RetrievalResult(documents=(*expected,), dropped=dropped, truncated=is_cut, tokens=tokens)
+    assert result == RetrievalResult(
+        documents=(*expected,), dropped=dropped, truncated=is_cut, tokens=tokens
+    )
     assert "".join(counter.counted) == counted
     facts = {"kept": len(kept), "dropped": len(dropped), "tokens": tokens}
     event = {"event": "retrieval.truncated", "log_level": "warning", **facts}
-    assert logs == ([{**event, "budget": options.get("max_context_tokens", 100)}] if is_cut else [])
-    compressor = BudgetedCompressor(**{"max_context_tokens": 100, "counter": Chars(), **options})
+    assert logs == (
+        [{**event, "budget": options.get("max_context_tokens", 100)}] if is_cut else []
+    )
+    compressor = BudgetedCompressor(
+        **{"max_context_tokens": 100, "counter": Chars(), **options}
+    )
     assert compressor.compress_documents([A, B, C, D], "q") == expected
     assert await compressor.acompress_documents([A, B, C, D], "another") == expected
 
@@ -121,8 +164,12 @@ def test_the_score_may_be_another_key_or_a_function():
     """A function turns a distance, where less is better, into a relevance; what it raises reaches the caller."""
     near = Document("n", metadata={"name": "near", "distance": 0.1, "rank": 1})
     far = Document("f", metadata={"name": "far", "distance": 0.8, "rank": 9})
-    assert names(budgeted([near, far], score="rank", score_order="similarity").invoke("q")) == ["far", "near"]
-    by_distance = budgeted([far, near], score=lambda document: -document.metadata["distance"])
+    assert names(
+        budgeted([near, far], score="rank", score_order="similarity").invoke("q")
+    ) == ["far", "near"]
+    by_distance = budgeted(
+        [far, near], score=lambda document: -document.metadata["distance"]
+    )
     assert names(by_distance.invoke("q")) == ["near", "far"]
     with pytest.raises(KeyError):
         budgeted([near], score=lambda document: document.metadata["rerank"]).invoke("q")
@@ -134,7 +181,10 @@ async def test_k_of_the_call_wins_over_the_constructor():
     assert names(retriever.invoke("q", k=3)) == ["a", "b", "c"]
     assert names(retriever.retrieve("q", k=1).documents) == ["a"]
     assert names(retriever.invoke("q", k=None)) == ["a", "b"]
-    assert [names(documents) for documents in retriever.batch(["q", "r"], k=1)] == [["a"], ["a"]]
+    assert [names(documents) for documents in retriever.batch(["q", "r"], k=1)] == [
+        ["a"],
+        ["a"],
+    ]
     assert names(retriever.bind(k=4).invoke("q")) == ["a", "b", "c", "d"]
     retriever.base.asked.clear()
     with pytest.raises(ConfigError, match=r"k=0 .*at least 1"):
@@ -149,8 +199,13 @@ async def test_one_call_has_a_budget_of_its_own(bad):
     """It wins over the retriever's, in each of the four methods."""
     retriever = budgeted([chunk(name, 40) for name in "abc"])
     assert names(retriever.retrieve("q", max_context_tokens=50).documents) == ["a"]
-    assert names((await retriever.aretrieve("q", max_context_tokens=120)).documents) == ["a", "b", "c"]
-    assert (retriever.invoke("q", max_context_tokens=10), names(retriever.invoke("q"))) == ([], ["a", "b"])
+    assert names(
+        (await retriever.aretrieve("q", max_context_tokens=120)).documents
+    ) == ["a", "b", "c"]
+    assert (
+        retriever.invoke("q", max_context_tokens=10),
+        names(retriever.invoke("q")),
+    ) == ([], ["a", "b"])
     with pytest.raises(ConfigError, match="max_context_tokens"):
         retriever.retrieve("q", max_context_tokens=bad)
 
@@ -159,7 +214,11 @@ def test_pairs_of_a_document_and_its_score_are_ordered_by_it():
     """As vector stores return them; the score is in the metadata then, under the key that is looked for."""
     pairs = [(chunk("a", 5), 0.0), (chunk("b", 5), 0.2), (chunk("c", 5), 0.1)]
     found = budgeted(base=RunnableLambda(lambda _: pairs)).invoke("q")
-    assert [(d.metadata["name"], d.metadata["score"]) for d in found] == [("b", 0.2), ("c", 0.1), ("a", 0.0)]
+    assert [(d.metadata["name"], d.metadata["score"]) for d in found] == [
+        ("b", 0.2),
+        ("c", 0.1),
+        ("a", 0.0),
+    ]
     assert all("score" not in document.metadata for document, _ in pairs)
     for wrong in (["text"], [[chunk("a", 5), chunk("b", 5)]]):  # a batch is no pair
         with pytest.raises(ConfigError, match=r"pairs \(document, score\)"):
@@ -178,7 +237,11 @@ def test_pairs_of_a_document_and_its_score_are_ordered_by_it():
         ([0.5, 0.5, 0.5], {}, "abc"),
         ([0.1, 0.4, 0.9], {"score_order": "similarity"}, "cba"),
         ([0.4, 0.9, 0.1], {"score_order": "distance"}, "cab"),
-        ([0.1, 0.4, 0.9], {"score": lambda document: document.metadata["score"]}, "cba"),
+        (
+            [0.1, 0.4, 0.9],
+            {"score": lambda document: document.metadata["score"]},
+            "cba",
+        ),
     ],
 )
 def test_scores_that_rise_in_the_order_of_the_base_are_distances(scores, options, kept):
@@ -187,7 +250,12 @@ def test_scores_that_rise_in_the_order_of_the_base_are_distances(scores, options
     pairs = [(chunk(name, 5), score) for name, score in zip("abc", scores, strict=True)]
     compressor = BudgetedCompressor(max_context_tokens=100, counter=Chars(), **options)
     assert "".join(names(budgeted(found, **options).invoke("q"))) == kept
-    assert "".join(names(budgeted(base=RunnableLambda(lambda _: pairs), **options).invoke("q"))) == kept
+    assert (
+        "".join(
+            names(budgeted(base=RunnableLambda(lambda _: pairs), **options).invoke("q"))
+        )
+        == kept
+    )
     assert "".join(names(compressor.compress_documents(found, "q"))) == kept
 
 
@@ -208,9 +276,15 @@ def test_chunks_are_counted_as_the_model_counts_that_they_are_for():
     found = [Document("crate 4711 weighs 12.5 kilos; ", metadata={"score": 1}, id="a")]
     count = TokenEstimator("anthropic").count_text(found[0].page_content)
     model = ChatAnthropic(model="claude-sonnet-4-5", api_key="x")
-    for chosen in (model, model.bind(stop=["."]), ModelInfo(name="m", tokenizer_family="anthropic")):
+    for chosen in (
+        model,
+        model.bind(stop=["."]),
+        ModelInfo(name="m", tokenizer_family="anthropic"),
+    ):
         assert budgeted(found, counter=None, model=chosen).retrieve("q").tokens == count
-        assert budgeted(found, model=chosen).retrieve("q").tokens == len(found[0].page_content)
+        assert budgeted(found, model=chosen).retrieve("q").tokens == len(
+            found[0].page_content
+        )
     for wrong in (3, "claude-sonnet-4-5", [model]):
         with pytest.raises(ConfigError, match=r"model="):
             budgeted(found, model=wrong)
@@ -219,19 +293,30 @@ def test_chunks_are_counted_as_the_model_counts_that_they_are_for():
 def test_what_the_prompt_shows_of_a_chunk_is_priced():
     """As it formats a document, or as many tokens as a function says."""
     found = [chunk("a", 40, 0.9), chunk("b", 40, 0.5)]
-    for shown in (lambda document: f"[1] {document.page_content}\n", lambda document: len(document.page_content) + 5):
+    for shown in (
+        lambda document: f"[1] {document.page_content}\n",
+        lambda document: len(document.page_content) + 5,
+    ):
         result = budgeted(found, 89, price_document=shown).retrieve("q")
-        assert (names(result.documents), result.tokens, result.truncated) == (["a"], 45, True)
+        assert (names(result.documents), result.tokens, result.truncated) == (
+            ["a"],
+            45,
+            True,
+        )
 
 
 def test_a_score_that_no_document_has_is_said_once():
     retriever = budgeted([chunk("a", 5)], score="no_such_key")
     with capture_logs() as logs:
         assert names(retriever.invoke("q") + retriever.invoke("q")) == ["a", "a"]
-    assert [(e["event"], e["score"], e["metadata"]) for e in logs] == [("retrieval.unscored", "no_such_key", ["name"])]
+    assert [(e["event"], e["score"], e["metadata"]) for e in logs] == [
+        ("retrieval.unscored", "no_such_key", ["name"])
+    ]
 
 
-SIZES_AND_SCORES = st.tuples(st.integers(0, 12), st.sampled_from(SCORES) | st.floats() | st.integers(-3, 3))
+SIZES_AND_SCORES = st.tuples(
+    st.integers(0, 12), st.sampled_from(SCORES) | st.floats() | st.integers(-3, 3)
+)
 
 
 @settings(max_examples=60)
@@ -249,21 +334,42 @@ def test_kept_and_dropped_are_the_input_in_order_and_fit(pairs, budget, k, on_ov
         usable = isinstance(score, Real) and score is not True and score is not TOO_BIG
         return (0, -float(score)) if usable and not math.isnan(score) else (1, 0)
 
-    found = [chunk(f"{index:02}", size, score) for index, (size, score) in enumerate(pairs)]
-    options = {"max_context_tokens": budget, "k": k, "on_overflow": on_overflow, "score_order": "similarity"}
+    found = [
+        chunk(f"{index:02}", size, score) for index, (size, score) in enumerate(pairs)
+    ]
+    options = {
+        "max_context_tokens": budget,
+        "k": k,
+        "on_overflow": on_overflow,
+        "score_order": "similarity",
+    }
     retriever = budgeted(found, **options)
     result = retriever.retrieve("q")
-    kept, dropped, expected = names(result.documents), names(result.dropped), names(sorted(found, key=place))
+    kept, dropped, expected = (
+        names(result.documents),
+        names(result.dropped),
+        names(sorted(found, key=place)),
+    )
     assert sorted(kept + dropped) == names(found)
     assert [name for name in expected if name in kept] == kept
     assert [name for name in expected if name in dropped] == dropped
     assert on_overflow == "skip" or kept + dropped == expected
     by_name = {document.metadata["name"]: document for document in found}
-    assert [*result.documents] == [marked(by_name[name], truncated=result.truncated) for name in kept]
-    assert result.tokens == sum(len(document.page_content) for document in result.documents) <= budget
+    assert [*result.documents] == [
+        marked(by_name[name], truncated=result.truncated) for name in kept
+    ]
+    assert (
+        result.tokens
+        == sum(len(document.page_content) for document in result.documents)
+        <= budget
+    )
     assert result.truncated == (len(kept) < min(len(found), k or len(found)))
     assert asyncio.run(retriever.aretrieve("q")) == result
-    assert asyncio.run(retriever.ainvoke("q")) == retriever.invoke("q") == [*result.documents]
+    assert (
+        asyncio.run(retriever.ainvoke("q"))
+        == retriever.invoke("q")
+        == [*result.documents]
+    )
     again = budgeted(result.documents, **options).retrieve("q")
     assert (names(again.documents), again.dropped, again.truncated) == (kept, (), False)
 
@@ -275,24 +381,45 @@ def test_kept_and_dropped_are_the_input_in_order_and_fit(pairs, budget, k, on_ov
 
 
 @pytest.mark.parametrize(
-    "make", [lambda **options: BudgetedRetriever(base=FixedRetriever(), **options), BudgetedCompressor]
+    "make",
+    [
+        lambda **options: BudgetedRetriever(base=FixedRetriever(), **options),
+        BudgetedCompressor,
+    ],
 )
-def test_arguments_win_over_files_and_both_over_the_environment(monkeypatch, tmp_path, make):
+def test_arguments_win_over_files_and_both_over_the_environment(
+    monkeypatch, tmp_path, make
+):
     """Defaults are read when the object is made; `k=None` is an argument too."""
 
     def values(made):
         return made.max_context_tokens, made.score, made.k, made.on_overflow
 
     assert (values(make()), make().counter) == ((8192, "score", None, "stop"), None)
-    for name, value in {"MAX_CONTEXT_TOKENS": "10", "K": "3", "SCORE": "relevance", "ON_OVERFLOW": "skip"}.items():
+    for name, value in {
+        "MAX_CONTEXT_TOKENS": "10",
+        "K": "3",
+        "SCORE": "relevance",
+        "ON_OVERFLOW": "skip",
+    }.items():
         monkeypatch.setenv(f"CTXWIN_RETRIEVAL_{name}", value)
     assert values(make()) == (10, "relevance", 3, "skip")
-    assert values(make(k=None, score="rank", on_overflow="stop")) == (10, "rank", None, "stop")
+    assert values(make(k=None, score="rank", on_overflow="stop")) == (
+        10,
+        "rank",
+        None,
+        "stop",
+    )
     path = tmp_path / "retrieval.toml"
     path.write_text('max_context_tokens = 50\nscore = "rank"\nk = 4\n')
     kind = type(make())
     base = {"base": FixedRetriever()} if kind is BudgetedRetriever else {}
-    assert values(kind.from_config(RetrievalConfig.from_file(path), **base, k=2)) == (50, "rank", 2, "skip")
+    assert values(kind.from_config(RetrievalConfig.from_file(path), **base, k=2)) == (
+        50,
+        "rank",
+        2,
+        "skip",
+    )
     monkeypatch.setenv("CTXWIN_RETRIEVAL_K", "0")
     with pytest.raises(ConfigError, match="k='0'"):
         make()
@@ -352,7 +479,10 @@ def by_index(pairs_of):
 
     def search(query):
         wanted = np.array([Colors().embed_query(query)], dtype=np.float32)
-        return [(Document(COLORED[at]), float(distance)) for at, distance in pairs_of(vectors, wanted)]
+        return [
+            (Document(COLORED[at]), float(distance))
+            for at, distance in pairs_of(vectors, wanted)
+        ]
 
     return RunnableLambda(search)
 
@@ -371,14 +501,21 @@ def faiss_index(vectors, wanted):
 
 
 def chroma():
-    chroma = pytest.importorskip("langchain_chroma", reason="Chroma is no dependency of the tests: it brings a server")
+    chroma = pytest.importorskip(
+        "langchain_chroma",
+        reason="Chroma is no dependency of the tests: it brings a server",
+    )
     made = chroma.Chroma.from_texts(COLORED, Colors())
-    return RunnableLambda(lambda query: made.similarity_search_with_score(query, k=len(COLORED)))
+    return RunnableLambda(
+        lambda query: made.similarity_search_with_score(query, k=len(COLORED))
+    )
 
 
 def in_memory():
     made = InMemoryVectorStore.from_texts(COLORED, Colors())
-    return RunnableLambda(lambda query: made.similarity_search_with_score(query, k=len(COLORED)))
+    return RunnableLambda(
+        lambda query: made.similarity_search_with_score(query, k=len(COLORED))
+    )
 
 
 @pytest.mark.parametrize(
@@ -386,6 +523,8 @@ def in_memory():
     [lambda: by_index(plain_index), lambda: by_index(faiss_index), chroma, in_memory],
     ids=["like FAISS", "FAISS", "Chroma", "in memory"],
 )
-def test_the_nearest_documents_of_a_vector_store_are_kept_whether_it_scores_nearness_or_distance(base):
+def test_the_nearest_documents_of_a_vector_store_are_kept_whether_it_scores_nearness_or_distance(
+    base,
+):
     kept = budgeted(base=base(), max_context_tokens=27).invoke("red red red")
     assert sorted(document.page_content for document in kept) == sorted(NEAREST)

@@ -24,7 +24,13 @@ from pydantic import BaseModel, Field
 
 from langchain_ctxwin import ModelInfo, ModelLimits, classify_overflow
 from langchain_ctxwin.errors import ConfigError, NoModelFitsError
-from langchain_ctxwin.routing import ModelRouter, RemainingTooSmallError, RoutedChatModel, failure_of, output_tokens_of
+from langchain_ctxwin.routing import (
+    ModelRouter,
+    RemainingTooSmallError,
+    RoutedChatModel,
+    failure_of,
+    output_tokens_of,
+)
 from support.fakes import (
     InvalidRequestError,
     ScriptedChatModel,
@@ -75,7 +81,9 @@ class RecordingModel(BaseChatModel):
         return "recording"
 
     def bind_tools(self, tools, *, tool_choice=None, **kwargs):
-        return self.bind(functions=[one.name for one in tools], mode=tool_choice, **kwargs)
+        return self.bind(
+            functions=[one.name for one in tools], mode=tool_choice, **kwargs
+        )
 
     def _generate(self, messages, stop=None, run_manager=None, **kwargs):
         self.calls.append({"stop": stop, **kwargs})
@@ -98,13 +106,22 @@ def two(
     small: Any = None, large: Any = None, **options: Any
 ) -> tuple[RoutedChatModel, ScriptedChatModel, ScriptedChatModel]:
     """Return a routed model over a cheap small and a dear large candidate of equal chances, and the two."""
-    first, second = scripted("small", 8_192, **(small or {})), scripted("large", 128_000, **(large or {}))
-    return routed(first, second, **{"chances": {"small": 1, "large": 1}, **options}), first, second
+    first, second = (
+        scripted("small", 8_192, **(small or {})),
+        scripted("large", 128_000, **(large or {})),
+    )
+    return (
+        routed(first, second, **{"chances": {"small": 1, "large": 1}, **options}),
+        first,
+        second,
+    )
 
 
 def graph_of(answer: Callable[[Any], Any]) -> Any:
     """Return a graph of one node."""
-    builder = StateGraph(MessagesState).add_node("n", lambda state: {"messages": [answer(state)]})
+    builder = StateGraph(MessagesState).add_node(
+        "n", lambda state: {"messages": [answer(state)]}
+    )
     return builder.add_edge(START, "n").compile()
 
 
@@ -118,7 +135,10 @@ def test_an_answer_is_that_of_the_candidate_with_the_route(how):
     model, small, large = two()
     answer = answered(model, "hello", how)
     alone = answered(scripted("small", 8_192), "hello", how)
-    assert (answer.content, answer.usage_metadata) == (alone.content, alone.usage_metadata)
+    assert (answer.content, answer.usage_metadata) == (
+        alone.content,
+        alone.usage_metadata,
+    )
     assert answer.response_metadata["model_name"] == "small"
     assert route_of(answer) == {
         "model": "small",
@@ -140,7 +160,11 @@ def test_another_candidate_answers_when_one_fails(failure, how):
     answer = answered(model, "hello", how)
     route = route_of(answer)
     [tried] = route["fallbacks"]
-    assert (answer.text, route["model"], tried[:7]) == (echo([HumanMessage("hello")], []).text, "large", "small: ")
+    assert (answer.text, route["model"], tried[:7]) == (
+        echo([HumanMessage("hello")], []).text,
+        "large",
+        "small: ",
+    )
     assert route["rejected"]["small"].startswith("failed: ")
     answered(model, "hello", how)
     assert len(small.requests) == 1, "it rests"
@@ -153,7 +177,10 @@ def test_another_candidate_answers_when_one_fails(failure, how):
 def test_an_overflow_leads_to_a_larger_window_and_is_learned(overflow, how):
     model, small, _ = two(small={"input_limit": 500, "overflow": overflow})
     answer = answered(model, "word " * 2_000, how)
-    assert (route_of(answer)["model"], route_of(answer)["fallbacks"]) == ("large", ["small: had too small a window"])
+    assert (route_of(answer)["model"], route_of(answer)["fallbacks"]) == (
+        "large",
+        ["small: had too small a window"],
+    )
     answered(model, "word " * 2_000, how)
     assert len(small.requests) == 1, "its own conversation knows"
     assert model.router.limits_of("small").context_window == 8_192
@@ -164,9 +191,16 @@ def test_an_overflow_leads_to_a_larger_window_and_is_learned(overflow, how):
 
 def test_an_overflow_skips_candidates_that_are_no_larger():
     """Only a larger input limit can help; another model of the same size is not paid a refusal."""
-    small = scripted("small", 8_192, input_limit=500, overflow=lambda tokens, limit: core_overflow(7_000, 6_500))
+    small = scripted(
+        "small",
+        8_192,
+        input_limit=500,
+        overflow=lambda tokens, limit: core_overflow(7_000, 6_500),
+    )
     twin, large = scripted("twin", 8_192), scripted("large", 128_000)
-    model = routed(small, twin, large, chances={"small": 0.9, "twin": 0.8, "large": 0.7})
+    model = routed(
+        small, twin, large, chances={"small": 0.9, "twin": 0.8, "large": 0.7}
+    )
     assert route_of(model.invoke("word " * 2_000))["model"] == "large"
     assert twin.requests == []
 
@@ -176,24 +210,41 @@ def test_a_refusal_without_numbers_leaves_smaller_windows_to_try():
     vague = failing(400, "the prompt is too long for this model")
     model, *_ = two(large={"faults": [vague()]})
     answer = model.invoke("hello", route="large")
-    assert (route_of(answer)["model"], route_of(answer)["fallbacks"]) == ("small", ["large: had too small a window"])
+    assert (route_of(answer)["model"], route_of(answer)["fallbacks"]) == (
+        "small",
+        ["large: had too small a window"],
+    )
 
 
 @every_way
 def test_when_all_failed_the_last_error_is_raised_with_its_cause_and_notes(how):
-    last, notes = unavailable(), ["routing asked small: it was busy", "routing asked large: it was in trouble"]
+    last, notes = (
+        unavailable(),
+        ["routing asked small: it was busy", "routing asked large: it was in trouble"],
+    )
     last.__cause__ = cause = ValueError("socket closed")
     model, *_ = two(small={"faults": [busy()]}, large={"faults": [last]})
     with pytest.raises(SdkError) as caught:
         answered(model, "hello", how)
-    assert (caught.value, caught.value.__cause__, caught.value.__notes__) == (last, cause, notes)
+    assert (caught.value, caught.value.__cause__, caught.value.__notes__) == (
+        last,
+        cause,
+        notes,
+    )
 
 
-ERRORS = {**FAILURES, "overflow": lambda: core_overflow(9_000, 8_192), "openai": lambda: openai_overflow(9_000, 8_192)}
+ERRORS = {
+    **FAILURES,
+    "overflow": lambda: core_overflow(9_000, 8_192),
+    "openai": lambda: openai_overflow(9_000, 8_192),
+}
 
 
 @every_way
-@pytest.mark.parametrize("error", [invalid(), TypeError("bad"), InvalidRequestError("orphan"), ConfigError("wrong")])
+@pytest.mark.parametrize(
+    "error",
+    [invalid(), TypeError("bad"), InvalidRequestError("orphan"), ConfigError("wrong")],
+)
 def test_an_error_of_the_request_or_of_code_is_raised_at_once(error, how):
     model, _, large = two(small={"faults": [error]})
     with pytest.raises(type(error)):
@@ -208,7 +259,9 @@ def named(name: str) -> ModelInfo:
 
 
 def without_support() -> ScriptedChatModel:
-    return scripted("first", 8_192, faults=[failing(400, "first does not support tools")()])
+    return scripted(
+        "first", 8_192, faults=[failing(400, "first does not support tools")()]
+    )
 
 
 @every_way
@@ -216,25 +269,39 @@ def without_support() -> ScriptedChatModel:
     ("first", "why", "is_well"),
     [
         (without_support, "cannot do what the request asks for", True),
-        (lambda: scripted("first", 8_192, kind=NoTools), "has an integration without tool calling", True),
+        (
+            lambda: scripted("first", 8_192, kind=NoTools),
+            "has an integration without tool calling",
+            True,
+        ),
         (lambda: named("first"), "could not be made into a chat model", False),
     ],
 )
-def test_a_candidate_that_cannot_take_the_request_is_followed_by_the_next(first, why, is_well, how):
+def test_a_candidate_that_cannot_take_the_request_is_followed_by_the_next(
+    first, why, is_well, how
+):
     """A missing package or key concerns one candidate, which rests; one that lacks support is well."""
     candidates = {"first": first(), "large": scripted("large", 128_000)}
-    model = RoutedChatModel(ModelRouter(candidates, **likely({"first": 1, "large": 0.9})))
+    model = RoutedChatModel(
+        ModelRouter(candidates, **likely({"first": 1, "large": 0.9}))
+    )
     route = route_of(answered(model.bind_tools([add]), "hello", how))
     assert (route["model"], route["fallbacks"]) == ("large", [f"first: {why}"])
     again = route_of(answered(model, "another", how))
-    assert again["model"] == "first" if is_well else "rests for" in again["rejected"]["first"]
+    assert (
+        again["model"] == "first"
+        if is_well
+        else "rests for" in again["rejected"]["first"]
+    )
 
 
 @pytest.mark.parametrize("how", ["stream", "astream"])
 def test_a_stream_that_broke_is_not_started_again(how):
     """What was shown cannot be taken back; the break is raised, and the candidate rests."""
     breaking = scripted("breaking", 8_192, kind=BreakingChatModel)
-    model = routed(breaking, scripted("large", 128_000), chances={"breaking": 1, "large": 0.9})
+    model = routed(
+        breaking, scripted("large", 128_000), chances={"breaking": 1, "large": 0.9}
+    )
     with pytest.raises(ConnectionError) as caught:
         answered(model, "hello", how)
     assert caught.value.__notes__ == ["routing asked breaking: it was not reachable"]
@@ -247,9 +314,13 @@ def test_a_candidate_can_be_asked_for_by_name_and_has_fallbacks(how):
     decided = {"model": "large", "reason": "as the node decided"}
     for route, reason in (("large", "asked for by name"), (decided, decided["reason"])):
         model, *_ = two()
-        assert route_of(answered(model.bind(route=route), "hi", how))["reason"] == reason
+        assert (
+            route_of(answered(model.bind(route=route), "hi", how))["reason"] == reason
+        )
         model, *_ = two(large={"faults": [busy()]})
-        assert route_of(answered(model.bind(route=route), "hi", how))["model"] == "small"
+        assert (
+            route_of(answered(model.bind(route=route), "hi", how))["model"] == "small"
+        )
     assert route_of(two()[0].invoke("hi", route="large"))["model"] == "large"
     with pytest.raises(ConfigError, match="use one of small, large"):
         model.invoke("hi", route="nobody")
@@ -277,17 +348,33 @@ def test_when_what_remains_is_too_small_the_caller_is_told_to_compact(how):
     pickled = pickle.loads(pickle.dumps(caught.value))  # noqa: S301  # our own
     assert (str(pickled), pickled.candidate) == (str(caught.value), "small")
     assert (caught.value.__cause__, small.requests) == (error, [])
-    assert caught.value.__notes__ == error.__notes__ == ["routing asked large: it was busy"]
+    assert (
+        caught.value.__notes__
+        == error.__notes__
+        == ["routing asked large: it was busy"]
+    )
     overflow = classify_overflow(caught.value)
     assert (overflow.limit, overflow.kind) == (6_144, "input")
     assert overflow.actual > 8_000
-    assert (type(caught.value), caught.value.candidate) == (RemainingTooSmallError, "small")
-    tiny, small, plain = scripted("tiny", 4_096), scripted("small", 8_192), scripted("plain", 128_000, kind=NoTools)
+    assert (type(caught.value), caught.value.candidate) == (
+        RemainingTooSmallError,
+        "small",
+    )
+    tiny, small, plain = (
+        scripted("tiny", 4_096),
+        scripted("small", 8_192),
+        scripted("plain", 128_000, kind=NoTools),
+    )
     model = routed(tiny, small, plain).bind_tools([add])
     with pytest.raises(RemainingTooSmallError) as caught:
         answered(model, "word " * 10_000, how)
-    assert (caught.value.candidate, classify_overflow(caught.value).limit) == ("small", 6_144)
-    assert caught.value.__notes__ == ["routing asked plain: it has an integration without tool calling"]
+    assert (caught.value.candidate, classify_overflow(caught.value).limit) == (
+        "small",
+        6_144,
+    )
+    assert caught.value.__notes__ == [
+        "routing asked plain: it has an integration without tool calling"
+    ]
 
 
 def test_a_limit_of_one_candidate_is_no_statement_about_another_that_failed():
@@ -312,7 +399,10 @@ class ReadTimeout(type("Timeout", (OSError,), {})):
         (ReadTimeout("read timed out"), "took too long"),
         (httpx.ReadTimeout("read timed out"), "took too long"),
         (httpx.RemoteProtocolError("server disconnected"), "was in trouble"),
-        (socket.gaierror(socket.EAI_NONAME, "name or service not known"), "was not reachable"),
+        (
+            socket.gaierror(socket.EAI_NONAME, "name or service not known"),
+            "was not reachable",
+        ),
         (OSError(errno.EHOSTUNREACH, "no route to host"), "was not reachable"),
         (OSError(errno.ECONNRESET, "connection reset by peer"), "was not reachable"),
         (json.JSONDecodeError("expecting value", "<html>", 0), "was in trouble"),
@@ -322,7 +412,9 @@ class ReadTimeout(type("Timeout", (OSError,), {})):
         (ValueError("bad"), None),
     ],
 )
-def test_trouble_of_the_network_is_survived_by_another_model_and_that_of_this_machine_is_not(error, meaning):
+def test_trouble_of_the_network_is_survived_by_another_model_and_that_of_this_machine_is_not(
+    error, meaning
+):
     failure = failure_of(error)
     told = failure and (failure.meaning, failure.needs_rest, failure.overflow)
     assert told == (meaning and (meaning, True, None))
@@ -337,9 +429,17 @@ def test_a_conversation_stays_with_its_model_by_thread_and_by_first_message():
     model.invoke("first")
     liked.update(small=0.1, large=0.9)
     following = [HumanMessage("first"), AIMessage("x"), HumanMessage("more")]
-    in_graph = graph_of(lambda state: model.invoke(state["messages"])).invoke({"messages": [("user", "hi")]}, config)
-    stay = [model.invoke("other", config), model.invoke(following), *model.stream("new", config)][:3]
-    assert {route_of(one)["model"] for one in (*stay, in_graph["messages"][-1])} == {"small"}
+    in_graph = graph_of(lambda state: model.invoke(state["messages"])).invoke(
+        {"messages": [("user", "hi")]}, config
+    )
+    stay = [
+        model.invoke("other", config),
+        model.invoke(following),
+        *model.stream("new", config),
+    ][:3]
+    assert {route_of(one)["model"] for one in (*stay, in_graph["messages"][-1])} == {
+        "small"
+    }
     leave = [model.invoke("other"), model.invoke("x", conversation="mine")]
     assert [route_of(one)["model"] for one in leave] == ["large", "large"]
 
@@ -347,16 +447,32 @@ def test_a_conversation_stays_with_its_model_by_thread_and_by_first_message():
 @pytest.mark.parametrize("how", ["invoke", "ainvoke"])
 def test_tools_are_formatted_by_the_candidate(how):
     """Each integration has its own form for tools and the choice among them; other arguments pass through."""
-    recording = RecordingModel(profile={"max_input_tokens": 8_192}, max_output_tokens=10, calls=[])
+    recording = RecordingModel(
+        profile={"max_input_tokens": 8_192}, max_output_tokens=10, calls=[]
+    )
     model = RoutedChatModel(router(recording), temperature=0.3)
-    answered(model.bind_tools([add], tool_choice="any", strict=True).bind(stop=["x"], max_tokens=5), "hi", how)
-    expected = {"functions": ["add"], "mode": "any", "strict": True, "temperature": 0.3, "max_output_tokens": 5}
+    answered(
+        model.bind_tools([add], tool_choice="any", strict=True).bind(
+            stop=["x"], max_tokens=5
+        ),
+        "hi",
+        how,
+    )
+    expected = {
+        "functions": ["add"],
+        "mode": "any",
+        "strict": True,
+        "temperature": 0.3,
+        "max_output_tokens": 5,
+    }
     assert recording.calls == [{**expected, "stop": ["x"]}]
 
 
 def test_a_tool_that_cannot_be_described_is_a_typed_error():
     model, _, large = two()
-    with pytest.raises(ConfigError, match="the tools of this request cannot be described to 'small'"):
+    with pytest.raises(
+        ConfigError, match="the tools of this request cannot be described to 'small'"
+    ):
         model.bind_tools([{"no": "name"}]).invoke("hi")
     assert large.requests == []
 
@@ -364,8 +480,13 @@ def test_a_tool_that_cannot_be_described_is_a_typed_error():
 @pytest.mark.parametrize("include_raw", [False, True])
 def test_structured_output_works(include_raw):
     """The base implementation goes through the tools of whichever candidate answers."""
-    call = AIMessage("", tool_calls=[{"name": "Person", "args": {"name": "Ada"}, "id": "1"}])
-    model, *_ = two(small={"policy": script(call), "faults": [busy()]}, large={"policy": script(call)})
+    call = AIMessage(
+        "", tool_calls=[{"name": "Person", "args": {"name": "Ada"}, "id": "1"}]
+    )
+    model, *_ = two(
+        small={"policy": script(call), "faults": [busy()]},
+        large={"policy": script(call)},
+    )
     found = model.with_structured_output(Person, include_raw=include_raw).invoke("who?")
     assert (found["parsed"] if include_raw else found) == Person(name="Ada")
 
@@ -374,27 +495,43 @@ def test_structured_output_works(include_raw):
 def test_tokens_are_counted_once_also_in_a_graph(how):
     """Handlers of the surrounding run would also see a run inside ours; there is none."""
     for is_inside in (False, True):
-        counted, (model, *_) = UsageMetadataCallbackHandler(), two(small={"faults": [busy()]})
+        counted, (model, *_) = (
+            UsageMetadataCallbackHandler(),
+            two(small={"faults": [busy()]}),
+        )
         if is_inside:
             graph = graph_of(lambda _, model=model: answered(model, "hello", how))
             graph.invoke({"messages": [("user", "hi")]}, {"callbacks": [counted]})
         else:
             answered(model.with_config(callbacks=[counted]), "hello", how)
-        assert counted.usage_metadata == {"large": scripted("large", 128_000).invoke("hello").usage_metadata}
+        assert counted.usage_metadata == {
+            "large": scripted("large", 128_000).invoke("hello").usage_metadata
+        }
 
 
 @every_way
 def test_a_candidate_that_does_not_stream_answers_in_one_piece_and_as_it_is(how):
     """What it says beside its text included."""
-    said = AIMessage("a text for more than one chunk", additional_kwargs={"parsed": Person(name="Ada")})
-    model, *_ = two(small={"disable_streaming": True, "policy": lambda *_: said.model_copy()})
+    said = AIMessage(
+        "a text for more than one chunk",
+        additional_kwargs={"parsed": Person(name="Ada")},
+    )
+    model, *_ = two(
+        small={"disable_streaming": True, "policy": lambda *_: said.model_copy()}
+    )
     answer = answered(model, "hello", how)
-    assert (answer.text, answer.additional_kwargs) == (said.text, said.additional_kwargs)
+    assert (answer.text, answer.additional_kwargs) == (
+        said.text,
+        said.additional_kwargs,
+    )
     assert [chunk.text for chunk in model.stream("hello") if chunk.text] == [said.text]
 
 
 def test_what_a_call_asks_for_at_most_can_be_read():
-    assert [output_tokens_of(said) for said in ({"max_output_tokens": 5}, {"max_tokens": None}, {})] == [5, None, None]
+    assert [
+        output_tokens_of(said)
+        for said in ({"max_output_tokens": 5}, {"max_tokens": None}, {})
+    ] == [5, None, None]
 
 
 def test_the_cache_of_the_candidate_applies_and_stays_clean():
@@ -413,12 +550,27 @@ def test_the_model_states_the_smallest_limits_and_what_all_candidates_can_do():
     model, *_ = two()
     assert model.profile == {"max_input_tokens": 8_192}
     assert ModelLimits.of(model) == model.limits == ModelLimits(8_192)
-    assert ModelLimits.of(RoutedChatModel(model.router, max_tokens=100)).output_reserve() == 100
-    can = {"max_input_tokens": 8_192, "tool_calling": True, "image_inputs": True, "audio_inputs": True}
+    assert (
+        ModelLimits.of(RoutedChatModel(model.router, max_tokens=100)).output_reserve()
+        == 100
+    )
+    can = {
+        "max_input_tokens": 8_192,
+        "tool_calling": True,
+        "image_inputs": True,
+        "audio_inputs": True,
+    }
     cannot = {"max_input_tokens": 9_000, "tool_calling": True, "image_inputs": False}
-    models = [ScriptedChatModel(model_name=name, profile=states) for name, states in (("a", can), ("b", cannot))]
+    models = [
+        ScriptedChatModel(model_name=name, profile=states)
+        for name, states in (("a", can), ("b", cannot))
+    ]
     routes = ModelRouter(models, **likely())
-    assert RoutedChatModel(routes).profile == {"max_input_tokens": 8_192, "tool_calling": True, "image_inputs": False}
+    assert RoutedChatModel(routes).profile == {
+        "max_input_tokens": 8_192,
+        "tool_calling": True,
+        "image_inputs": False,
+    }
 
 
 @pytest.mark.parametrize("router_given", [None, "small", [ScriptedChatModel()]])
@@ -427,7 +579,9 @@ def test_without_a_router_there_is_a_typed_error(router_given):
         RoutedChatModel(router_given)
 
 
-faults = st.lists(st.sampled_from(["ok", "429", "503", "timeout", "overflow"]), min_size=1, max_size=6)
+faults = st.lists(
+    st.sampled_from(["ok", "429", "503", "timeout", "overflow"]), min_size=1, max_size=6
+)
 
 
 @settings(max_examples=12, deadline=None)
@@ -437,7 +591,11 @@ def test_sync_and_async_do_the_same(small, large):
         return [ERRORS[fault]() for fault in faults if fault != "ok"]
 
     def outcomes(how):
-        model, *_ = two(small={"faults": planned(small)}, large={"faults": planned(large)}, clock=lambda: 0.0)
+        model, *_ = two(
+            small={"faults": planned(small)},
+            large={"faults": planned(large)},
+            clock=lambda: 0.0,
+        )
         seen = []
         for number in range(4):
             try:
@@ -447,7 +605,12 @@ def test_sync_and_async_do_the_same(small, large):
                 seen.append((type(error).__name__, error.__notes__))
         return seen
 
-    assert outcomes("invoke") == outcomes("ainvoke") == outcomes("stream") == outcomes("astream")
+    assert (
+        outcomes("invoke")
+        == outcomes("ainvoke")
+        == outcomes("stream")
+        == outcomes("astream")
+    )
 
 
 @pytest.fixture

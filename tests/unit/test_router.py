@@ -89,20 +89,34 @@ def chosen(routes, text="hi", **call):
 def test_the_cheapest_that_is_strong_enough_is_taken():
     """By rank of price; complexity as the caller says, as all are taken for, as judged, as a function says."""
     routes = ModelRouter(THREE)
-    assert [chosen(routes, complexity=one) for one in ("low", "medium", "high")] == ["a", "b", "c"]
-    assert [chosen(routes, text) for text in ("hi", "Prove it.", "Prove it, and why `f(x) == x`.")] == ["a", "b", "c"]
+    assert [chosen(routes, complexity=one) for one in ("low", "medium", "high")] == [
+        "a",
+        "b",
+        "c",
+    ]
+    assert [
+        chosen(routes, text)
+        for text in ("hi", "Prove it.", "Prove it, and why `f(x) == x`.")
+    ] == ["a", "b", "c"]
     assert chosen(ModelRouter(THREE, config=RoutingConfig(complexity="high"))) == "c"
     assert chosen(ModelRouter(THREE, classify=lambda messages, tools: "medium")) == "b"
     assert chosen(ModelRouter(THREE, strengths={"a": 1.0}), complexity="high") == "a"
-    with pytest.raises(ConfigError, match="complexity='huge': give one of low, medium, high"):
+    with pytest.raises(
+        ConfigError, match="complexity='huge': give one of low, medium, high"
+    ):
         routes.route("hi", complexity="huge")
 
 
 def test_prices_of_public_models_are_known_without_a_registry():
-    public = sorted(ModelRegistry().models("anthropic"), key=lambda one: one.output_price)
+    public = sorted(
+        ModelRegistry().models("anthropic"), key=lambda one: one.output_price
+    )
     cheap, dear = (scripted(one.name, 100_000) for one in (public[0], public[-1]))
     routes = ModelRouter([dear, cheap], clock=lambda: 0.0)  # before any of them retires
-    assert [routes.route("hi", complexity=one).model for one in ("low", "high")] == [cheap, dear]
+    assert [routes.route("hi", complexity=one).model for one in ("low", "high")] == [
+        cheap,
+        dear,
+    ]
 
 
 def test_outcomes_of_this_kind_of_task_overrule_the_price():
@@ -123,9 +137,15 @@ def test_a_conversation_moves_up_for_a_hard_request_and_never_down():
     """What only looks harder than before does not break the prompt cache."""
     routes = ModelRouter(THREE)
     hard = "Prove it, and why `f(x) == x`."
-    names = [chosen(routes, text, conversation="c") for text in ("hi", "Prove it.", hard, "thanks")]
+    names = [
+        chosen(routes, text, conversation="c")
+        for text in ("hi", "Prove it.", hard, "thanks")
+    ]
     assert names == ["a", "a", "c", "c"]
-    assert [chosen(routes, complexity=one, conversation="d") for one in ("low", "medium", "low")] == ["a", "b", "b"]
+    assert [
+        chosen(routes, complexity=one, conversation="d")
+        for one in ("low", "medium", "low")
+    ] == ["a", "b", "b"]
 
 
 ESTIMATOR = TokenEstimator("openai")
@@ -133,7 +153,10 @@ ESTIMATOR = TokenEstimator("openai")
 
 @pytest.mark.parametrize(
     ("counter", "upper_of"),
-    [(ESTIMATOR, ESTIMATOR.upper), (count_tokens_approximately, lambda tokens: ceil(tokens * 1.2))],
+    [
+        (ESTIMATOR, ESTIMATOR.upper),
+        (count_tokens_approximately, lambda tokens: ceil(tokens * 1.2)),
+    ],
 )
 def test_the_upper_bound_of_a_counter_decides(counter, upper_of):
     """An estimator's own quantile; a plain callable, which says nothing of its errors, gets a fifth on top."""
@@ -147,10 +170,15 @@ def test_the_upper_bound_of_a_counter_decides(counter, upper_of):
 def test_a_size_measured_elsewhere_is_taken_as_it_is_and_its_upper_bound_decides():
     assert two().route("hi", estimated_tokens=50_000).name == "b"
     assert two().route("word " * 50_000, estimated_tokens=10, exclude=["b"]).name == "a"
-    routes = of_infos(info("a", 1_000, tokenizer_family="openai"), config=RoutingConfig(output_reserve=0))
+    routes = of_infos(
+        info("a", 1_000, tokenizer_family="openai"),
+        config=RoutingConfig(output_reserve=0),
+    )
     fits, not_fits = (Size(tokens=10, upper=upper, lower=1) for upper in (1_000, 1_001))
     assert routes.decide(RouteRequest(messages=[], sizes={"openai": fits})).name == "a"
-    with pytest.raises(NoModelFitsError, match=r"may need 1,001 input tokens \(count 10\)"):
+    with pytest.raises(
+        NoModelFitsError, match=r"may need 1,001 input tokens \(count 10\)"
+    ):
         routes.decide(RouteRequest(messages=[], sizes={"openai": not_fits}))
 
 
@@ -172,18 +200,38 @@ def test_the_first_stated_reserve_is_kept_for_the_answer(wish, configured, kept)
     routes = of_infos(info("a", 8_192), config=RoutingConfig(output_reserve=configured))
     assert routes.room(RouteRequest(messages=[], **wish)) == ("a", 8_192 - kept)
     routes = of_infos(info("a", 8_192, max_output_tokens=1_000))
-    assert routes.decide(RouteRequest(messages=[], reserve=4_000, output_tokens=1_000)).name == "a"
-    with pytest.raises(NoModelFitsError, match="can write 1,000 tokens, the request asks for 1,001"):
+    assert (
+        routes.decide(
+            RouteRequest(messages=[], reserve=4_000, output_tokens=1_000)
+        ).name
+        == "a"
+    )
+    with pytest.raises(
+        NoModelFitsError, match="can write 1,000 tokens, the request asks for 1,001"
+    ):
         routes.decide(RouteRequest(messages=[], reserve=0, output_tokens=1_001))
 
 
 def test_each_tokenizer_family_counts_for_itself():
     text = "word " * 3_000
-    counts = {family: TokenEstimator(family)([HumanMessage(text)]) for family in ("openai", "anthropic")}
-    routes = of_infos(*(info(family, 128_000, tokenizer_family=family) for family in counts))
-    assert {name: routes.route(text, prefer=name).estimated_tokens for name in counts} == counts
-    request = RouteRequest(messages=[HumanMessage(text)], sizes={"openai": Size(tokens=70, upper=80, lower=60)})
-    sizes = {name: routes.decide(replace(request, prefer=name)).estimated_tokens for name in counts}
+    counts = {
+        family: TokenEstimator(family)([HumanMessage(text)])
+        for family in ("openai", "anthropic")
+    }
+    routes = of_infos(
+        *(info(family, 128_000, tokenizer_family=family) for family in counts)
+    )
+    assert {
+        name: routes.route(text, prefer=name).estimated_tokens for name in counts
+    } == counts
+    request = RouteRequest(
+        messages=[HumanMessage(text)],
+        sizes={"openai": Size(tokens=70, upper=80, lower=60)},
+    )
+    sizes = {
+        name: routes.decide(replace(request, prefer=name)).estimated_tokens
+        for name in counts
+    }
     assert sizes == {**counts, "openai": 70}, "what was measured elsewhere stands"
 
 
@@ -191,22 +239,39 @@ def test_each_tokenizer_family_counts_for_itself():
     ("states", "content", "tools", "requires", "lacking"),
     [
         ({"images"}, "hi", [add], (), "tools"),
-        ({"tools"}, [{"type": "image_url", "image_url": {"url": "https://x/y.png"}}], [], (), "images"),
+        (
+            {"tools"},
+            [{"type": "image_url", "image_url": {"url": "https://x/y.png"}}],
+            [],
+            (),
+            "images",
+        ),
         ({"tools"}, "hi", [], ("structured_output",), "structured_output"),
     ],
 )
-def test_a_candidate_that_lacks_a_capability_is_left_out(states, content, tools, requires, lacking):
+def test_a_candidate_that_lacks_a_capability_is_left_out(
+    states, content, tools, requires, lacking
+):
     """What a candidate states not to have rules it out; what nobody states does not."""
-    models = [info("able", 8_192, "9"), info("unable", 8_192, "1", capabilities=frozenset(states))]
+    models = [
+        info("able", 8_192, "9"),
+        info("unable", 8_192, "1", capabilities=frozenset(states)),
+    ]
     route = of_infos(*models).route([HumanMessage(content)], tools, requires=requires)
-    assert (route.name, route.rejected["unable"]) == ("able", f"cannot do {lacking!r}, which the request needs")
+    assert (route.name, route.rejected["unable"]) == (
+        "able",
+        f"cannot do {lacking!r}, which the request needs",
+    )
 
 
 def test_a_retired_model_is_left_out_from_its_day_on():
     clock = Clock()
     day = datetime.fromtimestamp(clock.now, tz=UTC).date()
     routes = of_infos(
-        info("old", 8_192, "1", retires_on=day), info("new", 8_192, "9"), clock=clock, chances={"old": 1, "new": 1}
+        info("old", 8_192, "1", retires_on=day),
+        info("new", 8_192, "9"),
+        clock=clock,
+        chances={"old": 1, "new": 1},
     )
     assert routes.route("hi").rejected["old"] == f"retired on {day.isoformat()}"
     clock.now -= 1
@@ -215,11 +280,18 @@ def test_a_retired_model_is_left_out_from_its_day_on():
 
 def test_nothing_fits_is_an_error_that_lists_everyone():
     with pytest.raises(NoModelFitsError) as caught:
-        of_infos(info("a", 512), info("b", 1_024)).route("word " * 5_000, exclude={"b": "is on leave"})
+        of_infos(info("a", 512), info("b", 1_024)).route(
+            "word " * 5_000, exclude={"b": "is on leave"}
+        )
     assert list(caught.value.rejected) == ["a", "b"]
     assert caught.value.rejected["b"] == "is on leave"
-    assert all(f"\n  {name}: {reason}" in str(caught.value) for name, reason in caught.value.rejected.items())
-    with pytest.raises(NoModelFitsError, match="its limit is 0"):  # the answer fills the window
+    assert all(
+        f"\n  {name}: {reason}" in str(caught.value)
+        for name, reason in caught.value.rejected.items()
+    )
+    with pytest.raises(
+        NoModelFitsError, match="its limit is 0"
+    ):  # the answer fills the window
         of_infos(info("a", 8_192)).route("hi", output_tokens=8_192)
 
 
@@ -236,7 +308,13 @@ def test_the_largest_window_takes_what_may_still_fit():
 @pytest.mark.parametrize(
     "leaving",
     [
-        *(None, {"renew": True}, {"exclude": ["a"]}, {"estimated_tokens": 50_000}, {"prefer": "b"}),
+        *(
+            None,
+            {"renew": True},
+            {"exclude": ["a"]},
+            {"estimated_tokens": 50_000},
+            {"prefer": "b"},
+        ),
         {"config": RoutingConfig(sticky=False, complexity="high")},
     ],
 )
@@ -249,7 +327,10 @@ def test_a_conversation_stays_with_its_model_while_it_can(leaving):
     route = routes.route("more", conversation="one", **leaving or {})
     assert route.name == routes.kept("one") == ("b" if leaving else "a")
     assert leaving or route.reason == "kept: the conversation's prompt cache"
-    assert [routes.route("more", conversation="two").name, routes.route("more").name] == ["b", "b"]
+    assert [
+        routes.route("more", conversation="two").name,
+        routes.route("more").name,
+    ] == ["b", "b"]
 
 
 def test_a_candidate_that_failed_rests_for_a_while():
@@ -257,7 +338,10 @@ def test_a_candidate_that_failed_rests_for_a_while():
     routes = two("1", "9", clock=clock, chances={"a": 1, "b": 1})
     routes.failed("a", "RateLimitError, status 429")
     route = routes.route("hi")
-    assert (route.name, route.rejected["a"]) == ("b", "failed (RateLimitError, status 429), rests for 30 s more")
+    assert (route.name, route.rejected["a"]) == (
+        "b",
+        "failed (RateLimitError, status 429), rests for 30 s more",
+    )
     assert routes.route("hi", exclude=["b"]).name == "a"
     clock.now += 30
     assert routes.route("hi").name == "a"
@@ -266,13 +350,18 @@ def test_a_candidate_that_failed_rests_for_a_while():
 def test_a_refusal_without_a_limit_says_nothing_to_other_conversations():
     """A provider that states what its window leaves beside the answer states a limit of the input alone."""
     for reserve, kept in ((None, 6_144), (1_192, 7_000)):
-        routes = of_infos(info("a", 8_192), config=RoutingConfig(output_reserve=reserve))
+        routes = of_infos(
+            info("a", 8_192), config=RoutingConfig(output_reserve=reserve)
+        )
         routes.refused(routes.route("hi"), ContextOverflow(limit=kept, actual=8_000))
         assert routes.limits_of("a") == ModelLimits(8_192, kept)
     routes = of_infos(info("a", 128_000))
     routes.refused(routes.route("hi", estimated_tokens=40_000), ContextOverflow())
     assert routes.limits_of("a") == ModelLimits(128_000)
-    routes.refused(routes.route("hi", estimated_tokens=80_000), ContextOverflow(limit=64_000, actual=80_000))
+    routes.refused(
+        routes.route("hi", estimated_tokens=80_000),
+        ContextOverflow(limit=64_000, actual=80_000),
+    )
     assert routes.limits_of("a") == ModelLimits(64_000)
 
 
@@ -303,11 +392,18 @@ def test_facts_follow_the_registry_except_where_it_hangs_fails_or_forgets():
 
 def test_the_limits_are_the_smallest():
     """A request within them fits each candidate, whatever output each is set to write: that of one may fill another."""
-    models = [info("a", 8_192), info("b", 128_000, max_output_tokens=1_000), info("c", 64_000, max_input_tokens=5_000)]
+    models = [
+        info("a", 8_192),
+        info("b", 128_000, max_output_tokens=1_000),
+        info("c", 64_000, max_input_tokens=5_000),
+    ]
     limits = of_infos(*models).limits
     assert limits == ModelLimits(8_192, 5_000, 1_000)
     assert limits.input_limit(limits.output_reserve()) == 5_000
-    writer, small = scripted("writer", 200_000, max_tokens=100_000, kind=Writer), scripted("small", 128_000)
+    writer, small = (
+        scripted("writer", 200_000, max_tokens=100_000, kind=Writer),
+        scripted("small", 128_000),
+    )
     limits = ModelRouter([writer, small], **likely()).limits
     assert limits.input_limit(limits.output_reserve()) == 96_000
 
@@ -322,8 +418,16 @@ def test_the_limits_are_the_smallest():
         ([RunnableLambda(len)], ConfigError, "RunnableLambda is no chat model"),
         ([42], ConfigError, "int is no chat model"),
         ([info("a", 8_192), info("a", 8_192)], ConfigError, "given more than once"),
-        ([info("a", None)], UnknownModelError, "context window of candidate 'a' is unknown"),
-        ([ScriptedChatModel(model_name="a")], UnknownModelError, "context window of candidate 'a' is unknown"),
+        (
+            [info("a", None)],
+            UnknownModelError,
+            "context window of candidate 'a' is unknown",
+        ),
+        (
+            [ScriptedChatModel(model_name="a")],
+            UnknownModelError,
+            "context window of candidate 'a' is unknown",
+        ),
         (["maker:nobody"], UnknownModelError, "'maker/nobody': nothing is known"),
     ],
 )
@@ -337,7 +441,9 @@ def test_a_name_that_a_mapping_calls_by_another_is_made_by_itself(monkeypatch):
     made = list[tuple[str, object]]()
     monkeypatch.setattr(
         "langchain.chat_models.init_chat_model",
-        lambda name, model_provider: made.append((name, model_provider)) or ScriptedChatModel(),
+        lambda name, model_provider: (
+            made.append((name, model_provider)) or ScriptedChatModel()
+        ),
     )
     registry = TableRegistry({"google/quick": info("quick", 8_192)})
     ModelRouter({"fast": "google:quick"}, registry, **likely()).instance("fast")
@@ -350,7 +456,10 @@ def test_a_name_that_a_mapping_calls_by_another_is_made_by_itself(monkeypatch):
         (two().route, {"messages": "hi", "prefer": "nobody"}),
         (two().route, {"messages": "hi", "estimated_tokens": -1}),
         (two().route, {"messages": "hi", "output_tokens": 0}),
-        *((RoutingConfig, one) for one in ({"complexity": "huge"}, {"headroom": 2}, {"price": 1})),
+        *(
+            (RoutingConfig, one)
+            for one in ({"complexity": "huge"}, {"headroom": 2}, {"price": 1})
+        ),
     ],
 )
 def test_wrong_arguments_and_settings_are_refused(call, wrong):
@@ -363,7 +472,9 @@ def test_a_conversation_is_known_by_its_thread_or_its_first_message():
     opening = [SystemMessage("You help."), HumanMessage("Where is my order?")]
     longer = [*opening, AIMessage("On its way."), HumanMessage("Since when?")]
     assert conversation_key(opening) == conversation_key(longer)
-    assert conversation_key(opening) != conversation_key([opening[0], HumanMessage("Refund me.")])
+    assert conversation_key(opening) != conversation_key(
+        [opening[0], HumanMessage("Refund me.")]
+    )
     assert conversation_key(longer, {"configurable": {"thread_id": 7}}) == "thread:7"
     assert conversation_key([]) == ""
 
@@ -375,15 +486,25 @@ sizes = st.lists(st.integers(0, 60_000), min_size=1, max_size=8)
 @given(windows=windows, sizes=sizes, reserve=st.none() | st.integers(0, 4_000))
 def test_what_is_chosen_fits_and_everyone_is_accounted_for(windows, sizes, reserve):
     """Over whole conversations: the size is within the limit, and rejected + chosen = candidates."""
-    routes, names = of_infos(*(info(f"m{w}", w, str(w)) for w in windows)), {f"m{w}" for w in windows}
+    routes, names = (
+        of_infos(*(info(f"m{w}", w, str(w)) for w in windows)),
+        {f"m{w}" for w in windows},
+    )
     config = RoutingConfig(output_reserve=reserve)
     for size in sizes:
-        if all(max(1, size) > w - (int(w * 0.25) if reserve is None else reserve) for w in windows):
+        if all(
+            max(1, size) > w - (int(w * 0.25) if reserve is None else reserve)
+            for w in windows
+        ):
             with pytest.raises(NoModelFitsError) as caught:
-                routes.route("hi", conversation="c", estimated_tokens=size, config=config)
+                routes.route(
+                    "hi", conversation="c", estimated_tokens=size, config=config
+                )
             assert set(caught.value.rejected) == names
             continue
-        route = routes.route("hi", conversation="c", estimated_tokens=size, config=config)
+        route = routes.route(
+            "hi", conversation="c", estimated_tokens=size, config=config
+        )
         limits = routes.limits_of(route.name)
         assert size <= limits.input_limit(limits.output_reserve(reserve))
         assert sorted([route.name, *route.rejected]) == sorted(names)
@@ -391,10 +512,14 @@ def test_what_is_chosen_fits_and_everyone_is_accounted_for(windows, sizes, reser
 
 @given(sizes=sizes)
 def test_a_conversation_changes_its_model_only_for_one_that_is_larger(sizes):
-    routes = of_infos(info("s", 8_192, "1"), info("m", 32_000, "2"), info("l", 128_000, "4"))
+    routes = of_infos(
+        info("s", 8_192, "1"), info("m", 32_000, "2"), info("l", 128_000, "4")
+    )
     before = ""
     for size in sizes:
         name = routes.route("hi", conversation="c", estimated_tokens=size).name
-        fits = before and size <= routes.limits_of(before).input_limit(routes.limits_of(before).output_reserve())
+        fits = before and size <= routes.limits_of(before).input_limit(
+            routes.limits_of(before).output_reserve()
+        )
         assert not fits or name == before
         before = name

@@ -30,13 +30,20 @@ def selector(room=2):
 def searched(text, *, since=()):
     call = {"name": "search_tools", "args": {"query": "x"}, "id": "s"}
     result = ToolMessage(text, name="search_tools", tool_call_id="s")
-    return [HumanMessage("hello there"), AIMessage("", tool_calls=[call]), result, *since]
+    return [
+        HumanMessage("hello there"),
+        AIMessage("", tool_calls=[call]),
+        result,
+        *since,
+    ]
 
 
 async def test_it_names_matching_tools_with_the_first_sentence_of_their_description():
     """And the same when it is awaited."""
     search = selector().search_tools
-    assert await search.ainvoke({"query": "send money"}) == search.invoke({"query": "send money"})
+    assert await search.ainvoke({"query": "send money"}) == search.invoke(
+        {"query": "send money"}
+    )
     assert search.invoke({"query": "the weather"}) == (
         "Found; you can call these now:\n- weather: today: Say what the weather is today."
     )
@@ -46,7 +53,11 @@ async def test_it_names_matching_tools_with_the_first_sentence_of_their_descript
 
 def test_it_shows_no_tool_that_can_never_be_loaded():
     large = definition("weather_report", "weather " * 12)
-    tools = [large, definition("weather_map", "Map of the weather."), definition("ask", "Ask the user.")]
+    tools = [
+        large,
+        definition("weather_map", "Map of the weather."),
+        definition("ask", "Ask the user."),
+    ]
     searching = ToolSelector(tools, 16, always=["ask"], counter=by_words)
     assert searching.select("weather").skipped == ("weather_report",)
     assert searching.search_tools.invoke({"query": "weather"}).splitlines()[1:] == [
@@ -59,24 +70,39 @@ def test_in_a_graph_it_leaves_out_what_is_loaded():
     graph.add_node("tools", ToolNode([selector().search_tools]))
     graph.add_edge(START, "tools")
     call = {"name": "search_tools", "args": {"query": "email"}, "id": "s"}
-    state = {"messages": [AIMessage("", tool_calls=[call])], "context_tools": ["mail__send"]}
+    state = {
+        "messages": [AIMessage("", tool_calls=[call])],
+        "context_tools": ["mail__send"],
+    }
     said = graph.compile().invoke(state)["messages"][-1].text
-    assert said == "Found; you can call these now:\n- mail__search: Search the inbox for emails."
+    assert (
+        said
+        == "Found; you can call these now:\n- mail__search: Search the inbox for emails."
+    )
 
 
 @pytest.mark.parametrize("tool", ["bank__transfer", "weather: today"])
 def test_what_was_found_is_loaded_with_the_next_request(tool):
     """The names are read from the messages, also one that holds a colon itself."""
-    chosen = selector(room=3).select(searched(f"Found:\n- {tool}: Does something."), previous=["mail__send"])
+    chosen = selector(room=3).select(
+        searched(f"Found:\n- {tool}: Does something."), previous=["mail__send"]
+    )
     assert chosen.names == ("mail__send", tool)
     assert chosen.added == (tool,)
 
 
 def test_what_was_found_takes_the_place_of_unused_tools_for_this_request_alone():
     """Unknown names are ignored."""
-    chosen = selector().select(searched("- bank__transfer: Pays."), previous=["mail__send", "mail__search"])
+    chosen = selector().select(
+        searched("- bank__transfer: Pays."), previous=["mail__send", "mail__search"]
+    )
     assert ("bank__transfer" in chosen.names, bool(chosen.removed)) == (True, True)
-    chosen = selector().select(searched("- rm_rf: Deletes.\n- nothing"), previous=["mail__send"])
+    chosen = selector().select(
+        searched("- rm_rf: Deletes.\n- nothing"), previous=["mail__send"]
+    )
     assert chosen.names == ("mail__send",)
-    messages = searched("- bank__transfer: Pays.", since=[AIMessage("Done."), HumanMessage("thanks a lot")])
+    messages = searched(
+        "- bank__transfer: Pays.",
+        since=[AIMessage("Done."), HumanMessage("thanks a lot")],
+    )
     assert selector().select(messages, previous=["mail__send"]).names == ("mail__send",)

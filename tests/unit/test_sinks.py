@@ -38,7 +38,12 @@ from support.fakes import ScriptedChatModel
 
 LIMIT = 1_000
 COUNT = CharCounter()
-PRICED = ModelInfo(name="scripted", input_price=Decimal(1), output_price=Decimal(10), cache_read_price=Decimal("0.1"))
+PRICED = ModelInfo(
+    name="scripted",
+    input_price=Decimal(1),
+    output_price=Decimal(10),
+    cache_read_price=Decimal("0.1"),
+)
 
 
 def model_of(**options):
@@ -71,7 +76,9 @@ def test_a_sink_that_raises_costs_no_turn(adapter):
             assert ask(agent, "hello")["messages"][-1].text
     assert len(sink.of(StepEvent)) == 4
     failed = [log for log in logs if log["event"] == "metrics.sink_failed"]
-    assert [(log["sink"], log["reason"]) for log in failed] == [("Broken", "RuntimeError")] * 2
+    assert [(log["sink"], log["reason"]) for log in failed] == [
+        ("Broken", "RuntimeError")
+    ] * 2
 
 
 def test_what_is_no_exception_ends_the_run():
@@ -89,7 +96,11 @@ def test_what_is_no_exception_ends_the_run():
 def test_a_history_that_cannot_keep_up_holds_up_no_turn(adapter, tmp_path, monkeypatch):
     """Its queue is bounded, and what it loses is counted and told once."""
     monkeypatch.setattr("langchain_ctxwin.observe.history.MAX_WAITING", 2)
-    written, history, sink = threading.Event(), HistorySink(tmp_path / "history.db"), MemorySink()
+    written, history, sink = (
+        threading.Event(),
+        HistorySink(tmp_path / "history.db"),
+        MemorySink(),
+    )
     monkeypatch.setattr(history, "_add", lambda rows: written.wait(PATIENCE))
     agent = agent_on(adapter, model_of(), sinks=[history, sink])
     with capture_logs() as logs:
@@ -127,15 +138,35 @@ class Async:
             "sinks[0]=<built-in function print>: pass a list of sinks, objects with a method emit",
         ),
         (lambda: Reporter([MemorySink]), "sinks[0]=<class"),
-        (lambda: ContextWindowMiddleware(sinks="log"), "sinks='log': pass a list of sinks"),
-        (lambda: ContextEngine(ModelLimits(context_window=LIMIT), sinks=3), "sinks=3: pass a list of sinks"),
-        (lambda: create_context_agent(model_of(), [], prices=3), "prices=3: pass a ModelInfo, a ModelRegistry"),
-        (lambda: Prices(Async().emit), "pass a ModelInfo, a ModelRegistry, or a function that returns a ModelInfo"),
-        (lambda: Prices(ModelInfo), "pass a ModelInfo, a ModelRegistry, or a function that returns a ModelInfo"),
-        (lambda: ToolResultGuard(sinks=[3]), "sinks[0]=3"),
-        (lambda: MemorySink(0), "max_events=0: give a whole number of events, at least 1"),
         (
-            lambda: ContextWindowMiddleware(ContextEngine(ModelLimits(context_window=9)), sinks=[]),
+            lambda: ContextWindowMiddleware(sinks="log"),
+            "sinks='log': pass a list of sinks",
+        ),
+        (
+            lambda: ContextEngine(ModelLimits(context_window=LIMIT), sinks=3),
+            "sinks=3: pass a list of sinks",
+        ),
+        (
+            lambda: create_context_agent(model_of(), [], prices=3),
+            "prices=3: pass a ModelInfo, a ModelRegistry",
+        ),
+        (
+            lambda: Prices(Async().emit),
+            "pass a ModelInfo, a ModelRegistry, or a function that returns a ModelInfo",
+        ),
+        (
+            lambda: Prices(ModelInfo),
+            "pass a ModelInfo, a ModelRegistry, or a function that returns a ModelInfo",
+        ),
+        (lambda: ToolResultGuard(sinks=[3]), "sinks[0]=3"),
+        (
+            lambda: MemorySink(0),
+            "max_events=0: give a whole number of events, at least 1",
+        ),
+        (
+            lambda: ContextWindowMiddleware(
+                ContextEngine(ModelLimits(context_window=9)), sinks=[]
+            ),
             "set sinks on the eng",
         ),
     ],
@@ -148,7 +179,14 @@ def test_what_is_no_sink_is_refused(make, fault):
 
 
 COUNTS = st.none() | st.integers(-5, 2_000) | st.booleans() | st.just("7")
-PARTS = st.sampled_from(("cache_read", "cache_creation", "ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens"))
+PARTS = st.sampled_from(
+    (
+        "cache_read",
+        "cache_creation",
+        "ephemeral_5m_input_tokens",
+        "ephemeral_1h_input_tokens",
+    )
+)
 
 
 @given(
@@ -160,7 +198,9 @@ PARTS = st.sampled_from(("cache_read", "cache_creation", "ephemeral_5m_input_tok
 def test_the_parts_of_a_usage_never_exceed_it(stated):
     """Whatever a provider reports: a cost is never negative, and caching never makes input free of a price."""
     usage = Usage.of(stated)
-    assert (usage.cached_tokens or 0) + (usage.cache_write_tokens or 0) <= (usage.input_tokens or 0)
+    assert (usage.cached_tokens or 0) + (usage.cache_write_tokens or 0) <= (
+        usage.input_tokens or 0
+    )
     assert 0 <= usage.hour_write_tokens <= (usage.cache_write_tokens or 0)
     cost = usage.cost(PRICED)
     assert (cost is None) == (usage.input_tokens is None or usage.output_tokens is None)
@@ -169,25 +209,47 @@ def test_the_parts_of_a_usage_never_exceed_it(stated):
 
 def test_writing_to_a_cache_costs_by_how_long_it_is_kept():
     """The hour has a price of its own."""
-    info = replace(PRICED, cache_write_price=Decimal(2), cache_write_hour_price=Decimal(4))
-    details = {"cache_read": 100, "cache_creation": 300, "ephemeral_1h_input_tokens": 200}
-    usage = Usage.of({"input_tokens": 1_000, "output_tokens": 0, "input_token_details": details})
-    assert usage.cost(info) * 1_000_000 == 600 * 1 + 100 * Decimal("0.1") + 100 * 2 + 200 * 4
-    only = Usage.of({"input_tokens": 9, "output_tokens": 0, "input_token_details": {"ephemeral_5m_input_tokens": 4}})
+    info = replace(
+        PRICED, cache_write_price=Decimal(2), cache_write_hour_price=Decimal(4)
+    )
+    details = {
+        "cache_read": 100,
+        "cache_creation": 300,
+        "ephemeral_1h_input_tokens": 200,
+    }
+    usage = Usage.of(
+        {"input_tokens": 1_000, "output_tokens": 0, "input_token_details": details}
+    )
+    assert (
+        usage.cost(info) * 1_000_000
+        == 600 * 1 + 100 * Decimal("0.1") + 100 * 2 + 200 * 4
+    )
+    only = Usage.of(
+        {
+            "input_tokens": 9,
+            "output_tokens": 0,
+            "input_token_details": {"ephemeral_5m_input_tokens": 4},
+        }
+    )
     assert only.cache_write_tokens == 4
 
 
 def test_an_answer_from_langchains_own_cache_costs_nothing():
     """It has the usage of the answer that was paid for."""
     model = model_of(cache=InMemoryCache())
-    first, second = (StepEvent.of_answer(model.invoke("hello"), info=PRICED) for _ in range(2))
+    first, second = (
+        StepEvent.of_answer(model.invoke("hello"), info=PRICED) for _ in range(2)
+    )
     assert (len(model.requests), first.cost > 0, second.cost) == (1, True, Decimal(0))
 
 
 def settle_prices():
     """Wait until the threads that look prices up have ended."""
     for thread in threading.enumerate():
-        if thread.name.startswith("ctxwin") and thread is not threading.current_thread():
+        if (
+            thread.name.startswith("ctxwin")
+            and thread is not threading.current_thread()
+        ):
             thread.join(PATIENCE)
 
 
@@ -210,7 +272,13 @@ def test_prices_are_asked_for_once_and_never_waited_for():
 
 def test_prices_are_asked_for_again_after_some_minutes():
     """A service that was down is back, prices change, and what was known serves where it is down again."""
-    answers = [OSError("down"), PRICED, replace(PRICED, input_price=Decimal(2)), OSError("down"), ValueError()]
+    answers = [
+        OSError("down"),
+        PRICED,
+        replace(PRICED, input_price=Decimal(2)),
+        OSError("down"),
+        ValueError(),
+    ]
     now, told = [0.0], []
 
     def lookup(name):
@@ -257,10 +325,14 @@ def test_the_first_answer_and_the_first_summary_have_their_costs(adapter):
 def test_prices_that_are_none_are_unknown(said):
     """Whatever a function returns costs no turn anything, and is named once."""
     sink = MemorySink()
-    agent = agent_on("nodes", model_of(), sinks=[sink], counter=COUNT, prices=lambda name: said)
+    agent = agent_on(
+        "nodes", model_of(), sinks=[sink], counter=COUNT, prices=lambda name: said
+    )
     with capture_logs() as logs:
         for n in range(3):
             ask(agent, f"hello {n}")
             settle_prices()
     assert [event.cost for event in sink.of(StepEvent)] == [None] * 3
-    assert reasons(logs, "metrics.no_prices") == [f"scripted: a {type(said).__name__} instead of a ModelInfo"]
+    assert reasons(logs, "metrics.no_prices") == [
+        f"scripted: a {type(said).__name__} instead of a ModelInfo"
+    ]

@@ -41,10 +41,17 @@ def after(sizes, *texts):
     return sizes
 
 
-@given(fixed=st.integers(0, 50_000), text=TEXTS, hidden=st.floats(-5_000, 90_000), ratio=st.floats(0.3, 3))
+@given(
+    fixed=st.integers(0, 50_000),
+    text=TEXTS,
+    hidden=st.floats(-5_000, 90_000),
+    ratio=st.floats(0.3, 3),
+)
 def test_what_a_request_does_not_explain_is_its_offset(fixed, text, hidden, ratio):
     """The ratio stays: one request cannot tell the two apart."""
-    known = Sizes(ratio=ratio).with_request(fixed + ratio * text + hidden, fixed=fixed, text=text)
+    known = Sizes(ratio=ratio).with_request(
+        fixed + ratio * text + hidden, fixed=fixed, text=text
+    )
     assert known.offset == pytest.approx(hidden, abs=1e-3)
     assert (known.ratio, known.offset_text, known.reports) == (ratio, text, 1)
 
@@ -59,26 +66,46 @@ def test_texts_that_keep_surprising_are_believed_in_the_end():
 def test_a_tokenizer_is_learned(slope, seed):
     rng = random.Random(seed)  # noqa: S311  # repeatable
     texts = [rng.randint(50, 2000) for _ in range(30)]
-    known = after(Sizes(), *[(round(text * (1 + slope + rng.gauss(0, 0.05))), text) for text in texts])
+    known = after(
+        Sizes(),
+        *[(round(text * (1 + slope + rng.gauss(0, 0.05))), text) for text in texts],
+    )
     assert known.ratio == pytest.approx(1 + slope, abs=0.11)
     assert known.learned == MAX_LEARNED_TOKENS
 
 
 def test_another_tool_set_keeps_what_texts_have():
-    known = Sizes(offset=70, ratio=1.2, learned=900, offset_text=400, reports=8, tools="one", spans=(Span(0, 1, 9, 9),))
+    known = Sizes(
+        offset=70,
+        ratio=1.2,
+        learned=900,
+        offset_text=400,
+        reports=8,
+        tools="one",
+        spans=(Span(0, 1, 9, 9),),
+    )
     assert known.of_tools("one") is known
-    assert known.of_tools("two") == replace(known, offset=0.0, offset_text=0.0, reports=0, tools="two")
+    assert known.of_tools("two") == replace(
+        known, offset=0.0, offset_text=0.0, reports=0, tools="two"
+    )
 
 
-@pytest.mark.parametrize(("fixed", "text", "stated"), [(2_000, 3_000, 6_200), (2_000, 0, 2_500), (500, 100, 9_000)])
+@pytest.mark.parametrize(
+    ("fixed", "text", "stated"),
+    [(2_000, 3_000, 6_200), (2_000, 0, 2_500), (500, 100, 9_000)],
+)
 def test_the_stated_size_of_a_refused_request_is_met(fixed, text, stated):
     """By the text as far as a tokenizer can be off, by the offset beyond that."""
     known = Sizes(offset=100, reports=1).with_refusal(stated, fixed=fixed, text=text)
     assert fixed + known.offset + known.ratio * text == pytest.approx(stated)
-    assert known.ratio == pytest.approx(min((stated - fixed - 100) / text, PLAUSIBLE_RATIO) if text else 1)
+    assert known.ratio == pytest.approx(
+        min((stated - fixed - 100) / text, PLAUSIBLE_RATIO) if text else 1
+    )
 
 
-GOOD = Sizes(spans=(Span(0, 2, 10, 12),), last=LAST, doubted=ReportedSize(5, 9)).to_json()
+GOOD = Sizes(
+    spans=(Span(0, 2, 10, 12),), last=LAST, doubted=ReportedSize(5, 9)
+).to_json()
 
 
 @pytest.mark.parametrize(
@@ -93,7 +120,9 @@ GOOD = Sizes(spans=(Span(0, 2, 10, 12),), last=LAST, doubted=ReportedSize(5, 9))
 )  # fmt: skip
 def test_what_are_no_sizes_is_not_read(change):
     assert Sizes.from_json(GOOD).last == LAST
-    with pytest.raises((AttributeError, KeyError, TypeError, ValueError, OverflowError)):
+    with pytest.raises(
+        (AttributeError, KeyError, TypeError, ValueError, OverflowError)
+    ):
         Sizes.from_json({**GOOD, **change})
 
 
@@ -106,14 +135,20 @@ def histories(draw):
     steps, spans, index = [], [], 0
     for _ in range(draw(st.integers(0, 30))):
         size = draw(st.integers(1, 3))
-        steps.append(Step(index=index, size=size, messages=(), tokens=draw(st.integers(1, 5000))))
+        steps.append(
+            Step(index=index, size=size, messages=(), tokens=draw(st.integers(1, 5000)))
+        )
         index += size
     at = draw(st.integers(0, 3))
     while at < len(steps):
         run = steps[at : at + draw(st.integers(1, 4))]
         estimate = sum(step.tokens for step in run)
         tokens = draw(st.integers(0, 4 * estimate))
-        spans.append(Span(start=run[0].index, stop=run[-1].stop, estimate=estimate, tokens=tokens))
+        spans.append(
+            Span(
+                start=run[0].index, stop=run[-1].stop, estimate=estimate, tokens=tokens
+            )
+        )
         at += len(run) + draw(st.integers(0, 3))
     return steps, tuple(spans)
 
@@ -124,17 +159,29 @@ def test_every_step_of_a_view_is_counted_or_estimated_once(history, data):
     steps, spans = history
     shown = steps[data.draw(st.integers(0, len(steps))) :]
     counted, rest = Sizes(spans=spans).counted(Shown(shown))
-    share = {s: sum(x.tokens for x in shown if s.start <= x.index < s.stop) / s.estimate for s in spans}
+    share = {
+        s: sum(x.tokens for x in shown if s.start <= x.index < s.stop) / s.estimate
+        for s in spans
+    }
     assert counted == pytest.approx(sum(share[s] * s.tokens for s in spans))
-    assert rest == sum(x.tokens for x in shown if not any(s.start <= x.index < s.stop for s in spans))
+    assert rest == sum(
+        x.tokens for x in shown if not any(s.start <= x.index < s.stop for s in spans)
+    )
 
 
 @pytest.mark.parametrize(("estimate", "tokens"), [(13, 263), (1200, 5)])
 def test_a_step_that_grew_is_no_worse_than_its_estimate(estimate, tokens):
-    assert Sizes(spans=(Span(1, 2, estimate, tokens),)).counted(steps_of([0, 5000])) == (tokens, 5000 - estimate)
+    assert Sizes(spans=(Span(1, 2, estimate, tokens),)).counted(
+        steps_of([0, 5000])
+    ) == (tokens, 5000 - estimate)
 
 
-@given(sizes=st.lists(st.tuples(st.integers(1, 4), st.integers(1, 900), st.integers(0, 900)), max_size=120))
+@given(
+    sizes=st.lists(
+        st.tuples(st.integers(1, 4), st.integers(1, 900), st.integers(0, 900)),
+        max_size=120,
+    )
+)
 def test_merging_keeps_what_was_counted_and_stays_bounded(sizes):
     sizes_, stop = Sizes(), 0
     for size, estimate, tokens in sizes:
@@ -150,8 +197,13 @@ def test_merging_keeps_what_was_counted_and_stays_bounded(sizes):
 
 
 @pytest.mark.parametrize(("gap", "kept"), [(1, []), (0, [(0, 2, 201, 400)])])
-def test_of_too_many_spans_the_smallest_neighbours_become_one_or_the_oldest_leaves(gap, kept):
-    spans = [Span(at * (1 + gap), at * (1 + gap) + 1, 100 + at, 200) for at in range(MAX_SPANS + 1)]
+def test_of_too_many_spans_the_smallest_neighbours_become_one_or_the_oldest_leaves(
+    gap, kept
+):
+    spans = [
+        Span(at * (1 + gap), at * (1 + gap) + 1, 100 + at, 200)
+        for at in range(MAX_SPANS + 1)
+    ]
     known = Sizes()
     for one in spans:
         known = known.with_span(one, LAST)
@@ -159,7 +211,12 @@ def test_of_too_many_spans_the_smallest_neighbours_become_one_or_the_oldest_leav
 
 
 def history_of(*ids):
-    return [AIMessage("x", id=key) if key and key.startswith("a") else HumanMessage("x", id=key) for key in ids]
+    return [
+        AIMessage("x", id=key)
+        if key and key.startswith("a")
+        else HumanMessage("x", id=key)
+        for key in ids
+    ]
 
 
 MESSAGE_IDS = ("h0", "a1", "h2", "a3", "h4", "a5")
@@ -185,7 +242,15 @@ def test_spans_hold_for_the_history_they_were_counted_in(ids, holds):
 
 @given(history=histories())
 def test_sizes_survive_a_checkpoint(history):
-    known = Sizes(offset=-7.5, ratio=1.2, learned=90, reports=2, tools="x", last=LAST, spans=history[1])
+    known = Sizes(
+        offset=-7.5,
+        ratio=1.2,
+        learned=90,
+        reports=2,
+        tools="x",
+        last=LAST,
+        spans=history[1],
+    )
     assert Sizes.from_json(json.loads(json.dumps(known.to_json()))) == known
     assert Sizes.from_json(Sizes().to_json()) == Sizes()
 
@@ -195,7 +260,9 @@ def test_sizes_survive_a_checkpoint(history):
     [(0, 5, False), (-8, 5, False), (5, 0, False), (PLAUSIBLE_TOKENS, 1, True), (305, 1, False), (4300, 1000, True),
      (round(1000 / PLAUSIBLE_RATIO), 1000, True), (4301, 1000, False), (700, 4000, True), (699, 4000, False)],
 )  # fmt: skip
-def test_a_difference_far_from_its_estimate_is_something_else(tokens, estimate, plausible):
+def test_a_difference_far_from_its_estimate_is_something_else(
+    tokens, estimate, plausible
+):
     assert is_plausible(tokens, estimate) is plausible
 
 
@@ -224,7 +291,10 @@ def known_sizes(draw):
 
 @st.composite
 def estimates(draw, history):
-    return regions_of(history=history, **{name: draw(TOKENS) for name in ("system", "tool", "summary", "pinned")})
+    return regions_of(
+        history=history,
+        **{name: draw(TOKENS) for name in ("system", "tool", "summary", "pinned")},
+    )
 
 
 @st.composite
@@ -235,11 +305,16 @@ def requests(draw):
 
 
 def steps_of(tokens):
-    return Shown(Step(index=index, size=1, messages=(), tokens=n) for index, n in enumerate(tokens))
+    return Shown(
+        Step(index=index, size=1, messages=(), tokens=n)
+        for index, n in enumerate(tokens)
+    )
 
 
 def regions_of(*, system=1000, history=0, **regions):
-    sizes = {f"{name}_tokens": regions.get(name, 0) for name in ("tool", "summary", "pinned")}
+    sizes = {
+        f"{name}_tokens": regions.get(name, 0) for name in ("tool", "summary", "pinned")
+    }
     return Regions(system_tokens=system, history_tokens=history, **sizes)
 
 
@@ -275,7 +350,10 @@ def test_more_history_is_never_smaller(request, more):
     longer = replace(regions, history_tokens=regions.history_tokens + more)
     one = sizing.size(regions, steps)
     assume(one.regions.history_tokens > len(FIXED_REGIONS))
-    other = sizing.size(longer, Shown([*steps, Step(index=len(steps), size=1, messages=(), tokens=more)]))
+    other = sizing.size(
+        longer,
+        Shown([*steps, Step(index=len(steps), size=1, messages=(), tokens=more)]),
+    )
     assert other.regions.total_tokens >= one.regions.total_tokens
     assert other.upper_tokens >= one.upper_tokens - 1
 
@@ -284,7 +362,10 @@ def test_less_history_is_smaller_after_a_refusal_too():
     sizing = Sizes(doubt=FITTED)
     sizing = sizing.with_refusal(44_900, fixed=41_000, text=3000)
     uppers = [
-        sizing.size(regions_of(tool=40_000, history=100 * n), steps_of([100] * n)).upper_tokens for n in range(31)
+        sizing.size(
+            regions_of(tool=40_000, history=100 * n), steps_of([100] * n)
+        ).upper_tokens
+        for n in range(31)
     ]
     assert uppers == sorted(uppers)
 
@@ -300,14 +381,18 @@ def test_offset_and_ratio_go_where_they_belong():
     sizing = Sizes(offset=150, ratio=1.5, reports=3, doubt=TAKEN, spans=WHOLE)
     regions = regions_of(tool=400, summary=30, pinned=20, history=1500)
     size = sizing.size(regions, steps_of([300, 300, 300, 600]))
-    assert size.regions == regions_of(tool=550, summary=45, pinned=30, history=1200 + 900)
+    assert size.regions == regions_of(
+        tool=550, summary=45, pinned=30, history=1200 + 900
+    )
 
 
 @pytest.mark.parametrize(
     ("tool", "offset", "system_and_tool"),
     [(400, -100, (1000, 300)), (400, -900, (1000, 40)), (0, -100, (900, 0)), (0, 70, (1070, 0))],
 )  # fmt: skip
-def test_a_negative_offset_leaves_something_of_prompt_and_tools(tool, offset, system_and_tool):
+def test_a_negative_offset_leaves_something_of_prompt_and_tools(
+    tool, offset, system_and_tool
+):
     sizing = Sizes(offset=offset, reports=1, doubt=TAKEN)
     size = sizing.size(regions_of(tool=tool, history=600), steps_of([600]))
     assert (size.regions.system_tokens, size.regions.tool_tokens) == system_and_tool
@@ -325,10 +410,20 @@ def test_a_request_is_refused_only_if_its_plain_count_is_too_large(request):
 def test_a_counted_request_without_additions_is_known():
     """The history takes the difference; where it would be negative, all regions shrink."""
     sizing = Sizes(doubt=FITTED)
-    size = sizing.extended(sizing.size(regions_of(history=600), steps_of([600])), 1750, ())
-    assert (size.lower_tokens, size.regions, size.upper_tokens) == (1750, regions_of(history=750), 1750)
-    size = sizing.extended(sizing.size(regions_of(tool=500, summary=300, pinned=200), Shown(())), 999, ())
-    assert size.regions == regions_of(system=499, tool=249, summary=149, pinned=99, history=3)
+    size = sizing.extended(
+        sizing.size(regions_of(history=600), steps_of([600])), 1750, ()
+    )
+    assert (size.lower_tokens, size.regions, size.upper_tokens) == (
+        1750,
+        regions_of(history=750),
+        1750,
+    )
+    size = sizing.extended(
+        sizing.size(regions_of(tool=500, summary=300, pinned=200), Shown(())), 999, ()
+    )
+    assert size.regions == regions_of(
+        system=499, tool=249, summary=149, pinned=99, history=3
+    )
 
 
 @given(texts=st.lists(st.integers(50, 5000), min_size=1, max_size=30))
@@ -338,4 +433,6 @@ def test_the_errors_of_many_texts_cancel_out(texts):
     known = sizing.size(regions_of(), Shown(()))
     one, four = (sizing.extended(known, 1000, many) for many in (texts, texts * 4))
     spread = [size.upper_tokens - size.regions.total_tokens for size in (one, four)]
-    assert spread[1] == pytest.approx(2 * spread[0], abs=2 * QUANTILE_SD * TEXT_NOISE_TOKENS)
+    assert spread[1] == pytest.approx(
+        2 * spread[0], abs=2 * QUANTILE_SD * TEXT_NOISE_TOKENS
+    )

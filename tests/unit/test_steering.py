@@ -59,7 +59,10 @@ def test_a_preview_changes_nothing_and_says_what_then_happens(adapter):
     assert [message.id for message in seen.left][:3] == ["q1", "a1", "q2"]
     assert {message.kind for message in seen.left} == {"human", "ai"}
     assert seen.tokens_before - seen.tokens_after > 400
-    assert sum(message.tokens for message in seen.left) >= seen.tokens_before - seen.tokens_after
+    assert (
+        sum(message.tokens for message in seen.left)
+        >= seen.tokens_before - seen.tokens_after
+    )
     assert "question 1" in seen.record
     assert agent.get_state(THREAD).next == ()
     ask(agent, "Go on.")
@@ -88,13 +91,21 @@ def test_undo_brings_the_former_view_back_and_the_next_request_shows_it(adapter)
     undo(agent, THREAD)
     after = values(agent)
     assert after["messages"] == before["messages"]
-    assert {key: after.get(key) or None for key in SESSION} == {key: before.get(key) or None for key in SESSION}
+    assert {key: after.get(key) or None for key in SESSION} == {
+        key: before.get(key) or None for key in SESSION
+    }
     assert not after["context_record"]
     assert json.loads(json.dumps(after["context_guard"])) == after["context_guard"]
     ask(agent, "Go on.")
-    assert {message.id for message in left} <= {message.id for message in model.requests[-1].messages}
-    assert [event.notice for event in heard.events if hasattr(event, "notice")] == ["compaction_undone"]
-    told = [event.reason for event in heard.events if isinstance(event, CompactionEvent)]
+    assert {message.id for message in left} <= {
+        message.id for message in model.requests[-1].messages
+    }
+    assert [event.notice for event in heard.events if hasattr(event, "notice")] == [
+        "compaction_undone"
+    ]
+    told = [
+        event.reason for event in heard.events if isinstance(event, CompactionEvent)
+    ]
     assert told == ["asked by the host"]
     assert {event.thread for event in heard.events} == {"1"}
     with pytest.raises(ContextWindowError, match="nothing to undo"):
@@ -106,21 +117,31 @@ def test_undo_after_a_second_compaction_goes_back_to_the_first_and_no_further(ad
     agent, _ = talked(adapter)
     compact(agent, THREAD)
     first = values(agent)
-    agent.invoke({"messages": talk(9)[:-1] and [m.model_copy(update={"id": f"x{m.id}"}) for m in talk(9)]}, THREAD)
+    agent.invoke(
+        {
+            "messages": talk(9)[:-1]
+            and [m.model_copy(update={"id": f"x{m.id}"}) for m in talk(9)]
+        },
+        THREAD,
+    )
     compact(agent, THREAD)
     second = values(agent)
     assert second["context_view"]["start"] != first["context_view"]["start"]
     undo(agent, THREAD)
     after = values(agent)
     assert after["context_view"] == first["context_view"]
-    assert after["context_record"] == {k: v for k, v in first["context_record"].items() if k != "former"}
+    assert after["context_record"] == {
+        k: v for k, v in first["context_record"].items() if k != "former"
+    }
 
 
 @on_both
 def test_nothing_is_brought_back_when_its_messages_were_removed(adapter):
     agent, _ = talked(adapter)
     compact(agent, THREAD)
-    agent.update_state(THREAD, {"messages": [RemoveMessage(id="q1"), RemoveMessage(id="a1")]})
+    agent.update_state(
+        THREAD, {"messages": [RemoveMessage(id="q1"), RemoveMessage(id="a1")]}
+    )
     with pytest.raises(ContextWindowError, match="edited or removed"):
         undo(agent, THREAD)
 
@@ -148,17 +169,24 @@ def test_a_focus_keeps_its_lines_in_a_record_that_holds_few(adapter):
         message
         for n in range(60)
         for message in (
-            HumanMessage(f"The parcel number {n} of customer K-{1000 + n} went to the depot of town {n}.", id=f"f{n}"),
+            HumanMessage(
+                f"The parcel number {n} of customer K-{1000 + n} went to the depot of town {n}.",
+                id=f"f{n}",
+            ),
             AIMessage("Noted.", id=f"n{n}"),
         )
     ]
     agent, _ = talked(adapter, before=facts, config={"record_share": 0.05})
     assert "K-1003" not in compact(agent, THREAD, preview=True).record
-    assert "K-1003" in compact(agent, THREAD, focus="customer K-1003", preview=True).record
+    assert (
+        "K-1003" in compact(agent, THREAD, focus="customer K-1003", preview=True).record
+    )
 
 
 @on_both
-def test_a_model_writes_the_summary_with_the_focus_and_one_that_fails_leaves_the_record(adapter):
+def test_a_model_writes_the_summary_with_the_focus_and_one_that_fails_leaves_the_record(
+    adapter,
+):
     asked = []
 
     def write(messages):
@@ -175,11 +203,18 @@ def test_a_model_writes_the_summary_with_the_focus_and_one_that_fails_leaves_the
     assert any("the red fox" in text for text in asked)
     undo(agent, THREAD)
     assert not values(agent)["context_summary"]
-    agent, _ = talked(adapter, 20, summarizer=fail, config={"summary_max_tokens": 100, "summarize": "inline"})
+    agent, _ = talked(
+        adapter,
+        20,
+        summarizer=fail,
+        config={"summary_max_tokens": 100, "summarize": "inline"},
+    )
     made = compact(agent, THREAD)
     assert made.left
     assert not made.summary
-    assert values(agent)["context_guard"]["ineffective"] == 1  # the next steps know of the failure
+    assert (
+        values(agent)["context_guard"]["ineffective"] == 1
+    )  # the next steps know of the failure
 
 
 def test_a_call_that_other_middleware_answers_first_is_told():
@@ -187,25 +222,43 @@ def test_a_call_that_other_middleware_answers_first_is_told():
 
     @wrap_model_call
     def answers(request, handler):
-        return ModelResponse(result=[AIMessage("from a cache")]) if is_answered else handler(request)
+        return (
+            ModelResponse(result=[AIMessage("from a cache")])
+            if is_answered
+            else handler(request)
+        )
 
     model = ScriptedChatModel(window=8_192, max_tokens=1_024)
-    agent = create_agent(model, middleware=[answers, ContextWindowMiddleware()], checkpointer=InMemorySaver())
+    agent = create_agent(
+        model,
+        middleware=[answers, ContextWindowMiddleware()],
+        checkpointer=InMemorySaver(),
+    )
     agent.invoke({"messages": [HumanMessage("hi")]}, THREAD)
     is_answered.append(True)
-    with pytest.raises(ContextWindowError, match="does not reach ContextWindowMiddleware"):
+    with pytest.raises(
+        ContextWindowError, match="does not reach ContextWindowMiddleware"
+    ):
         compact(agent, THREAD)
 
 
 def test_what_cannot_be_compacted_says_what_to_pass():
     agent, _ = talked("nodes", turns=1)
     without = create_context_agent(model_of(LIMIT, policy=script("done")), [])
-    builder = StateGraph(MessagesState).add_node("agent", lambda _: {}).add_edge("__start__", "agent")
+    builder = (
+        StateGraph(MessagesState)
+        .add_node("agent", lambda _: {})
+        .add_edge("__start__", "agent")
+    )
     foreign = builder.compile(checkpointer=InMemorySaver())
     foreign.invoke({"messages": ["Hi"]}, THREAD)
-    bare = create_agent(model_of(LIMIT, policy=script("done")), checkpointer=InMemorySaver())
+    bare = create_agent(
+        model_of(LIMIT, policy=script("done")), checkpointer=InMemorySaver()
+    )
     for graph in (foreign, bare):
-        with pytest.raises(ConfigError, match="neither ContextNodes nor ContextWindowMiddleware"):
+        with pytest.raises(
+            ConfigError, match="neither ContextNodes nor ContextWindowMiddleware"
+        ):
             compact(graph, THREAD)
     with pytest.raises(ConfigError, match="has no checkpointer"):
         compact(without, THREAD)
@@ -222,15 +275,21 @@ def test_what_cannot_be_compacted_says_what_to_pass():
 
 def test_an_imported_thread_that_the_middleware_never_answered_is_told():
     model = model_of(LIMIT, policy=script("done"))
-    agent = create_agent(model, middleware=[ContextWindowMiddleware()], checkpointer=InMemorySaver())
+    agent = create_agent(
+        model, middleware=[ContextWindowMiddleware()], checkpointer=InMemorySaver()
+    )
     agent.update_state(THREAD, {"messages": talk(12)}, as_node="model")
-    with pytest.raises(ContextWindowError, match=r"has no answer yet .* invoke the agent once"):
+    with pytest.raises(
+        ContextWindowError, match=r"has no answer yet .* invoke the agent once"
+    ):
         compact(agent, THREAD)
 
 
 def test_a_graph_that_ends_in_parallel_nodes_stays_idle():
     model = model_of(LIMIT, policy=script("done"))
-    nodes = ContextNodes(ContextEngine(model, exact_count, config=ContextConfig(output_reserve=0)))
+    nodes = ContextNodes(
+        ContextEngine(model, exact_count, config=ContextConfig(output_reserve=0))
+    )
     builder, ran = StateGraph(ContextState), []
     add_context_nodes(builder, nodes, model=model, after="log")
     for name in ("log", "left", "right"):
@@ -252,7 +311,12 @@ def approve() -> str:
 @on_both
 def test_a_thread_in_the_middle_of_a_run_is_left_alone(adapter):
     asking = AIMessage("", tool_calls=[{"name": "approve", "args": {}, "id": "c1"}])
-    agent = agent_on(adapter, model_of(LIMIT, policy=script(asking, WORD)), [approve], counter=exact_count)
+    agent = agent_on(
+        adapter,
+        model_of(LIMIT, policy=script(asking, WORD)),
+        [approve],
+        counter=exact_count,
+    )
     ask(agent, "Go on.")
     with pytest.raises(ContextWindowError, match="middle of a run"):
         compact(agent, THREAD)

@@ -11,14 +11,31 @@ from langchain_ctxwin import ContextEngine, ModelLimits
 from langchain_ctxwin.core import Sizes, View, after_measure, from_answer
 from langchain_ctxwin.core.session import read_key
 
-HISTORY = [HumanMessage("question " * 40, id="q"), AIMessage("answer " * 40, id="a"), HumanMessage("next", id="n")]
-PLAIN = st.none() | st.booleans() | st.integers(-5, 10**6) | st.floats(allow_nan=True) | st.text(max_size=5)
-GARBAGE = st.recursive(PLAIN, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner))
+HISTORY = [
+    HumanMessage("question " * 40, id="q"),
+    AIMessage("answer " * 40, id="a"),
+    HumanMessage("next", id="n"),
+]
+PLAIN = (
+    st.none()
+    | st.booleans()
+    | st.integers(-5, 10**6)
+    | st.floats(allow_nan=True)
+    | st.text(max_size=5)
+)
+GARBAGE = st.recursive(
+    PLAIN,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner)
+    ),
+)
 COUNTS = ["anchor", "checked", "sizes", "speakers", "limits", "messages", "first", "resets",
           "reported"]  # fmt: skip
 GUARD = ["compactions", "dropped_turns", "ineffective", "asked", "since", "reason"]
 VIEW = ["start", "pinned", "cleared", "clamped", "covered"]
-NUMBER = st.integers(-2, 4) | st.sampled_from([True, 1.5, 10**400, float("inf"), float("nan")])
+NUMBER = st.integers(-2, 4) | st.sampled_from(
+    [True, 1.5, 10**400, float("inf"), float("nan")]
+)
 NAME = st.sampled_from(["q", "a", "n", "#0", "gone", "", 7])
 PLACE = st.fixed_dictionaries({"id": NAME, "index": NUMBER})
 NEARLY = {
@@ -28,19 +45,37 @@ NEARLY = {
             "start": PLACE,
             "pinned": st.lists(st.tuples(NAME, NUMBER).map(list), max_size=2),
             "cleared": st.lists(NAME, max_size=2),
-            "clamped": st.dictionaries(NAME, st.fixed_dictionaries({"head_chars": NUMBER, "tail_chars": NUMBER})),
-            "covered": st.fixed_dictionaries({"through": PLACE}, optional={"digest": NAME, "left": NUMBER}),
+            "clamped": st.dictionaries(
+                NAME,
+                st.fixed_dictionaries({"head_chars": NUMBER, "tail_chars": NUMBER}),
+            ),
+            "covered": st.fixed_dictionaries(
+                {"through": PLACE}, optional={"digest": NAME, "left": NUMBER}
+            ),
         },
     ),
     "context_record": st.fixed_dictionaries(
         {
-            "lines": st.lists(st.tuples(st.sampled_from(["said", "seen", 7]), NAME, NAME, NUMBER).map(list)),
-            "left": st.fixed_dictionaries(dict.fromkeys(["messages", "tokens"], NUMBER)),
+            "lines": st.lists(
+                st.tuples(st.sampled_from(["said", "seen", 7]), NAME, NAME, NUMBER).map(
+                    list
+                )
+            ),
+            "left": st.fixed_dictionaries(
+                dict.fromkeys(["messages", "tokens"], NUMBER)
+            ),
         },
         optional={"shown": NUMBER},
     ),
     "context_pending": st.fixed_dictionaries(
-        {"key": NAME, "start": PLACE, "through": PLACE, "digest": NAME, "since": NUMBER, "max_tokens": NUMBER}
+        {
+            "key": NAME,
+            "start": PLACE,
+            "through": PLACE,
+            "digest": NAME,
+            "since": NUMBER,
+            "max_tokens": NUMBER,
+        }
     ),
     "context_counts": st.fixed_dictionaries(
         {},
@@ -50,9 +85,13 @@ NEARLY = {
             "sizes": st.just({"": Sizes().to_json() | {"offset": 10**400}}),
         },
     ),
-    "context_guard": st.fixed_dictionaries({}, optional={"compactions": NUMBER, "asked": NUMBER, "since": PLACE}),
+    "context_guard": st.fixed_dictionaries(
+        {}, optional={"compactions": NUMBER, "asked": NUMBER, "since": PLACE}
+    ),
     "context_summary": NAME,
-    "context_report": st.fixed_dictionaries({}, optional={"input_limit": NUMBER, "total_tokens": NUMBER}),
+    "context_report": st.fixed_dictionaries(
+        {}, optional={"input_limit": NUMBER, "total_tokens": NUMBER}
+    ),
     "context_tools": st.lists(NAME),
 }
 """Values of the right shape, of which some part is of another type, out of range, or of another history."""
@@ -66,11 +105,16 @@ def counts():
     """What a conversation of this package stores."""
     window = engine().measure(HISTORY[:1])
     usage = {"input_tokens": 70, "output_tokens": 1, "total_tokens": 71}
-    return from_answer(window, AIMessage("answer " * 40, id="a", usage_metadata=usage)).counts
+    return from_answer(
+        window, AIMessage("answer " * 40, id="a", usage_metadata=usage)
+    ).counts
 
 
 def test_a_summary_outlives_the_messages_that_it_covers():
-    state = {"context_summary": "They asked.", "context_view": {"start": {"id": "q", "index": 0}}}
+    state = {
+        "context_summary": "They asked.",
+        "context_view": {"start": {"id": "q", "index": 0}},
+    }
     session = engine().measure(HISTORY, session=state).session
     assert (session.summary, session.faults) == ("They asked.", ())
 
@@ -99,14 +143,22 @@ def test_garbage_never_stops_a_thread(counts, guard, view, summary, report):
     assert not [fault for fault in again.session.faults if "dropped" in fault]
 
 
-@given(st.fixed_dictionaries({}, optional={name: GARBAGE | nearly for name, nearly in NEARLY.items()}))
+@given(
+    st.fixed_dictionaries(
+        {}, optional={name: GARBAGE | nearly for name, nearly in NEARLY.items()}
+    )
+)
 def test_what_is_nearly_a_state_never_stops_a_thread_either(state):
     """Also what follows a measure works: plan, emergency, apply and build."""
     measuring = engine()
     window = measuring.measure(HISTORY, session=state)
     measuring.plan(window)
     compaction = measuring.emergency(window, target_tokens=100)
-    stored = measuring.apply(compaction, window) if compaction else after_measure(window).to_json()
+    stored = (
+        measuring.apply(compaction, window)
+        if compaction
+        else after_measure(window).to_json()
+    )
     assert measuring.build(window)
     assert json.loads(json.dumps(stored, allow_nan=False)) == stored
 
@@ -123,12 +175,18 @@ def test_what_is_nearly_a_state_never_stops_a_thread_either(state):
 )
 def test_a_view_with_a_value_of_another_type_is_dropped_with_a_line(view):
     """The whole history counts then."""
-    assert read_key("context_view", view) == (View(), ("context_view holds nothing of ours: it was dropped",))
+    assert read_key("context_view", view) == (
+        View(),
+        ("context_view holds nothing of ours: it was dropped",),
+    )
 
 
 def test_a_summary_that_covers_what_is_gone_stops_no_thread():
     """The view has no start, so that everything is shown: the summary leaves with the message that it went up to."""
-    state = {"context_view": {"covered": {"through": {"id": "gone", "index": 70}}}, "context_summary": "They asked."}
+    state = {
+        "context_view": {"covered": {"through": {"id": "gone", "index": 70}}},
+        "context_summary": "They asked.",
+    }
     session = engine().measure(HISTORY, session=state).session
     assert (session.summary, session.view) == ("", View())
 
@@ -146,8 +204,12 @@ def test_measuring_again_changes_nothing(reported, offset, ratio, prompt):
     answered = HISTORY[1].model_copy(update={"usage_metadata": usage})
     history = [HISTORY[0], answered, HISTORY[2]]
     state = {"context_counts": {"sizes": {"": known.to_json()}}}
-    once = after_measure(engine().measure(history, system_prompt=prompt, session=state)).to_json()
-    twice = after_measure(engine().measure(history, system_prompt=prompt, session=once)).to_json()
+    once = after_measure(
+        engine().measure(history, system_prompt=prompt, session=state)
+    ).to_json()
+    twice = after_measure(
+        engine().measure(history, system_prompt=prompt, session=once)
+    ).to_json()
     assert twice == once
 
 
@@ -155,7 +217,11 @@ def test_measuring_again_changes_nothing(reported, offset, ratio, prompt):
     ("extra", "kept", "faults"),
     [
         ({"messages": 2, "first": "q"}, {"messages": 2, "first": "q"}, ()),
-        ({"corrections": {"|": [0]}, "messages": 3}, {"messages": 3}, ()),  # a key of earlier versions is no fault
+        (
+            {"corrections": {"|": [0]}, "messages": 3},
+            {"messages": 3},
+            (),
+        ),  # a key of earlier versions is no fault
         (
             {"anchor": "x", "limits": {"m": {"context_window": 4096}}},
             None,
@@ -163,24 +229,46 @@ def test_measuring_again_changes_nothing(reported, offset, ratio, prompt):
         ),
     ],
 )
-def test_what_we_store_is_read_back_whole_and_one_bad_value_costs_its_key(extra, kept, faults):
+def test_what_we_store_is_read_back_whole_and_one_bad_value_costs_its_key(
+    extra, kept, faults
+):
     others = {key: value for key, value in counts().items() if key not in extra}
     kept = {} if kept is None else others | kept
-    assert read_key("context_counts", json.loads(json.dumps(others | extra))) == (kept, faults)
-    guard = {"compactions": 1, "dropped_turns": 2, "ineffective": 0, "asked": 4, "since": {"id": "a", "index": 1}}
+    assert read_key("context_counts", json.loads(json.dumps(others | extra))) == (
+        kept,
+        faults,
+    )
+    guard = {
+        "compactions": 1,
+        "dropped_turns": 2,
+        "ineffective": 0,
+        "asked": 4,
+        "since": {"id": "a", "index": 1},
+    }
     assert read_key("context_guard", guard) == (guard, ())
 
 
 def test_what_is_said_of_removed_messages_is_forgotten():
-    clamps = {"gone": {"head_chars": 9, "tail_chars": 9}, "q": {"head_chars": 9, "tail_chars": 9}}
+    clamps = {
+        "gone": {"head_chars": 9, "tail_chars": 9},
+        "q": {"head_chars": 9, "tail_chars": 9},
+    }
     state = {"context_view": {"start": {"id": "q", "index": 0}, "clamped": clamps}}
     assert {*engine().measure(HISTORY, session=state).session.view.clamped} == {"q"}
 
 
 def test_a_pending_summary_of_what_is_summarized_already_is_dropped():
     covered = {"through": {"id": "q", "index": 0}, "digest": ""}
-    pending = {"key": "k", "start": {"id": "q", "index": 0}, "through": {"id": "q", "index": 0}, "digest": ""}
+    pending = {
+        "key": "k",
+        "start": {"id": "q", "index": 0},
+        "through": {"id": "q", "index": 0},
+        "digest": "",
+    }
     state = {"context_pending": pending | {"since": 0.0, "text": "", "max_tokens": 9}}
     assert engine().measure(HISTORY, session=state).session.pending is not None
-    state |= {"context_summary": "They asked.", "context_view": {"start": {"id": "a", "index": 1}, "covered": covered}}
+    state |= {
+        "context_summary": "They asked.",
+        "context_view": {"start": {"id": "a", "index": 1}, "covered": covered},
+    }
     assert engine().measure(HISTORY, session=state).session.pending is None

@@ -13,7 +13,12 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langgraph.checkpoint.memory import InMemorySaver
 
-from langchain_ctxwin import ContextConfig, ModelLimits, SummaryJobs, create_context_agent
+from langchain_ctxwin import (
+    ContextConfig,
+    ModelLimits,
+    SummaryJobs,
+    create_context_agent,
+)
 from support.fakes import ScriptedChatModel
 
 THREAD = {"thread_id": "1"}
@@ -47,7 +52,9 @@ class Watch(BaseCallbackHandler):
     def __init__(self):
         self.calls = []
 
-    def on_chat_model_start(self, serialized, messages, *, tags=None, parent_run_id=None, metadata=None, **_):
+    def on_chat_model_start(
+        self, serialized, messages, *, tags=None, parent_run_id=None, metadata=None, **_
+    ):
         is_ours = (metadata or {}).get("lc_source") == "summarization"
         self.calls.append((is_ours, tuple(tags or ()), parent_run_id is not None))
 
@@ -65,7 +72,10 @@ def agent_with(summarizer, jobs=None, *, model=None, **config):
 
 
 def questions(count=16):
-    return [{"messages": [HumanMessage(f"Question {number}: {'word ' * 60}")]} for number in range(count)]
+    return [
+        {"messages": [HumanMessage(f"Question {number}: {'word ' * 60}")]}
+        for number in range(count)
+    ]
 
 
 def ask(agent, config=None):
@@ -86,19 +96,27 @@ def test_callbacks_of_the_run_see_the_calls_of_its_summarizer(way):
     jobs.drain(PATIENCE)
     ours = [(tags, is_child) for is_ours, tags, is_child in watch.calls if is_ours]
     assert ours
-    assert all(is_child and any("nostream" in tag for tag in tags) for tags, is_child in ours)
+    assert all(
+        is_child and any("nostream" in tag for tag in tags) for tags, is_child in ours
+    )
     assert len(watch.calls) - len(ours) == len(questions())
 
 
 @pytest.mark.parametrize("way", ["inline", "background"])
 def test_usage_callbacks_count_the_calls_of_a_summarizer(way):
     """What it costs is part of what the run costs."""
-    model, jobs, writer = ScriptedChatModel(name="agent"), SummaryJobs(), Writer(name="writer")
+    model, jobs, writer = (
+        ScriptedChatModel(name="agent"),
+        SummaryJobs(),
+        Writer(name="writer"),
+    )
     with get_usage_metadata_callback() as usage:
         ask(agent_with(writer, jobs, model=model, summarize=way))
         jobs.drain(PATIENCE)
     counted = sum(one["input_tokens"] for one in usage.usage_metadata.values())
-    assert counted == sum(request.tokens for request in (*model.requests, *writer.requests))
+    assert counted == sum(
+        request.tokens for request in (*model.requests, *writer.requests)
+    )
 
 
 @pytest.mark.parametrize("way", ["inline", "background"])
@@ -145,7 +163,10 @@ async def test_what_an_async_summarizer_raises_costs_no_turn(failure):
     for question in questions():
         answer = await agent.ainvoke(question, {"configurable": THREAD})
     assert len(answer["messages"]) == 2 * len(questions())
-    assert agent.get_state({"configurable": THREAD}).values["context_guard"]["ineffective"] > 0
+    assert (
+        agent.get_state({"configurable": THREAD}).values["context_guard"]["ineffective"]
+        > 0
+    )
 
 
 async def test_a_caller_who_gives_up_is_heard():
@@ -193,9 +214,15 @@ async def test_a_large_history_does_not_hold_up_the_event_loop(words, is_aside):
         ScriptedChatModel(),
         [],
         limits=ModelLimits(context_window=1000, max_output_tokens=100),
-        pin_when=lambda _: bool(threads.add(threading.current_thread() is not threading.main_thread())),
+        pin_when=lambda _: bool(
+            threads.add(threading.current_thread() is not threading.main_thread())
+        ),
     )
-    talk = [m for n in range(60) for m in (HumanMessage(f"Tell {n} {'word ' * words}"), AIMessage("So."))]
+    talk = [
+        m
+        for n in range(60)
+        for m in (HumanMessage(f"Tell {n} {'word ' * words}"), AIMessage("So."))
+    ]
     answer = await agent.ainvoke({"messages": [*talk, HumanMessage("And?")]})
     assert len(answer["messages"]) == len(talk) + 2
     assert threads == {is_aside}

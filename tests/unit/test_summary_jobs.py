@@ -35,7 +35,9 @@ from support.graphs import chat_on
 PATIENCE = 20.0  # of a test with a thread; nothing here takes a second
 HOUR = 3600.0
 PanicError = type("PanicError", (BaseException,), {})  # as of an extension
-needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+needs_fork = pytest.mark.skipif(
+    not hasattr(os, "fork"), reason="this system has no fork"
+)
 
 
 class Jobs(SummaryJobs):
@@ -122,9 +124,18 @@ def test_a_key_is_written_once_beside_the_caller_however_many_start_it(gate):
 @pytest.mark.parametrize(
     ("write", "reason"),
     [
-        (lambda: 1 // 0, "the summarizer failed: ZeroDivisionError: integer division or modulo by zero"),
-        (lambda: " \n", "the summarizer returned no characters: expected a text that is not empty"),
-        (lambda: None, "the summarizer returned NoneType: expected a text that is not empty"),
+        (
+            lambda: 1 // 0,
+            "the summarizer failed: ZeroDivisionError: integer division or modulo by zero",
+        ),
+        (
+            lambda: " \n",
+            "the summarizer returned no characters: expected a text that is not empty",
+        ),
+        (
+            lambda: None,
+            "the summarizer returned NoneType: expected a text that is not empty",
+        ),
         (raising(PanicError("boom")), "the summarizer failed: PanicError: boom"),
         (raising(SystemExit(3)), "the summarizer failed: SystemExit: 3"),
     ],
@@ -164,8 +175,13 @@ def test_a_summarizer_that_hangs_keeps_its_place_until_it_returns(gate):
 LATE = "no summary within 30 seconds: use a faster summarizer or raise summary_timeout_seconds"
 
 
-@pytest.mark.parametrize(("seconds", "state"), [(-1e9, "running"), (29, "running"), (30, "failed"), (1e9, "failed")])
-def test_a_job_past_its_time_is_failed_and_its_late_text_is_there_for_who_asks_again(gate, store, seconds, state):
+@pytest.mark.parametrize(
+    ("seconds", "state"),
+    [(-1e9, "running"), (29, "running"), (30, "failed"), (1e9, "failed")],
+)
+def test_a_job_past_its_time_is_failed_and_its_late_text_is_there_for_who_asks_again(
+    gate, store, seconds, state
+):
     """It was paid for; what is done stays done."""
     jobs = Jobs()
     jobs.begin(key="before", seconds=30)
@@ -173,7 +189,9 @@ def test_a_job_past_its_time_is_failed_and_its_late_text_is_there_for_who_asks_a
     jobs.begin(gate, seconds=30, store=store)
     gate.wait_entered()
     jobs.now += seconds
-    assert jobs.find("key") == Job(state=state, reason=LATE if state == "failed" else "")
+    assert jobs.find("key") == Job(
+        state=state, reason=LATE if state == "failed" else ""
+    )
     jobs.forget("key")
     gate.opened.set()
     jobs.settle()
@@ -182,7 +200,9 @@ def test_a_job_past_its_time_is_failed_and_its_late_text_is_there_for_who_asks_a
     assert jobs.find("before").state == "ready"
 
 
-def test_a_cancelled_job_leaves_nothing_and_does_not_disturb_the_next_attempt(gate, store):
+def test_a_cancelled_job_leaves_nothing_and_does_not_disturb_the_next_attempt(
+    gate, store
+):
     """Its text is neither kept nor stored, its key is free at once, and its thread counts until it ends."""
     jobs, second = Jobs(), Gate("second")
     jobs.begin(gate, store=store)
@@ -193,7 +213,11 @@ def test_a_cancelled_job_leaves_nothing_and_does_not_disturb_the_next_attempt(ga
     jobs.begin(second)
     gate.opened.set()
     wait(first, PATIENCE)
-    assert (jobs.find("key"), store.get("key"), jobs.threads) == (Job(state="running"), None, 1)
+    assert (jobs.find("key"), store.get("key"), jobs.threads) == (
+        Job(state="running"),
+        None,
+        1,
+    )
     second.opened.set()
     assert jobs.ended() == done("second")
 
@@ -205,7 +229,11 @@ def test_forgetting_ends_no_work_and_draining_counts_what_is_still_written(gate)
     for key in ("key", "unknown"):
         jobs.forget(key)
     jobs.cancel("unknown")
-    assert (jobs.drain(0.2), jobs.find("quick").state, jobs.find("key").state) == (1, "ready", "running")
+    assert (jobs.drain(0.2), jobs.find("quick").state, jobs.find("key").state) == (
+        1,
+        "ready",
+        "running",
+    )
 
 
 def test_the_most_recently_used_results_are_remembered(monkeypatch):
@@ -218,7 +246,9 @@ def test_the_most_recently_used_results_are_remembered(monkeypatch):
     assert [key for key in "abcde" if jobs.find(key)] == ["a", "d", "e"]
 
 
-def test_a_summary_is_stored_before_the_job_is_done_and_used_instead_of_written_again(gate, store):
+def test_a_summary_is_stored_before_the_job_is_done_and_used_instead_of_written_again(
+    gate, store
+):
     """Who sees the job done may rely on the other processes' seeing the text, with what it cost."""
     jobs, others = Jobs(), Jobs()
     jobs.begin(store=store)
@@ -234,13 +264,17 @@ def failing_store(put):
     return SummaryStore(store, "thread")
 
 
-@pytest.mark.parametrize("error", [ConnectionError("gone"), PanicError("gone")], ids=repr)
+@pytest.mark.parametrize(
+    "error", [ConnectionError("gone"), PanicError("gone")], ids=repr
+)
 def test_a_store_that_fails_does_not_fail_the_job(error):
     jobs = Jobs()
     with capture_logs() as logs:
         jobs.begin(store=failing_store(raising(error)))
         assert jobs.ended() == done("text")
-    assert [entry["event"] for entry in logs] == (["summary.not_stored"] if isinstance(error, Exception) else [])
+    assert [entry["event"] for entry in logs] == (
+        ["summary.not_stored"] if isinstance(error, Exception) else []
+    )
 
 
 def test_a_store_that_hangs_does_not_fail_the_job(gate):
@@ -256,9 +290,18 @@ def test_a_store_that_hangs_does_not_fail_the_job(gate):
 @pytest.mark.parametrize(
     ("setting", "told"),
     [
-        ({"max_running": 0}, "max_running=0: give a whole number of summaries, at least 1"),
-        ({"max_running": "4"}, "max_running='4': give a whole number of summaries, at least 1"),
-        ({"drain_seconds": float("nan")}, "drain_seconds=nan: give a number of seconds, 0 to wait for nothing"),
+        (
+            {"max_running": 0},
+            "max_running=0: give a whole number of summaries, at least 1",
+        ),
+        (
+            {"max_running": "4"},
+            "max_running='4': give a whole number of summaries, at least 1",
+        ),
+        (
+            {"drain_seconds": float("nan")},
+            "drain_seconds=nan: give a number of seconds, 0 to wait for nothing",
+        ),
     ],
 )
 def test_settings_that_cannot_work_are_refused(setting, told):
@@ -271,7 +314,11 @@ def test_a_process_without_threads_refuses_and_remembers_nothing(monkeypatch):
     """A system at its limit, or an interpreter at its end, gives no thread."""
     jobs = Jobs()
     with monkeypatch.context() as patch:
-        patch.setattr(module, "in_daemon", lambda work: raising(RuntimeError("can't start new thread"))())
+        patch.setattr(
+            module,
+            "in_daemon",
+            lambda work: raising(RuntimeError("can't start new thread"))(),
+        )
         assert not jobs.begin()
     assert (jobs.find("key"), jobs.threads, jobs.begin()) == (None, 0, True)
 
@@ -286,7 +333,11 @@ def test_a_forked_child_does_not_wait_for_its_parents_threads(gate):
     jobs._lock.acquire()
     with forked() as is_child:
         if is_child:
-            assert (jobs.find("key"), jobs.find("done"), jobs.drain(PATIENCE)) == (None, None, 0)
+            assert (jobs.find("key"), jobs.find("done"), jobs.drain(PATIENCE)) == (
+                None,
+                None,
+                0,
+            )
             assert jobs.begin(lambda: "child's")
             assert jobs.ended() == done("child's")
         else:
@@ -308,7 +359,11 @@ class Wording:
 
 def chain(model: str, prompt: str = "Summarize.", **settings: Any) -> Any:
     chat = ChatOpenAI(model=model, api_key="key", **settings)
-    return ChatPromptTemplate.from_messages([("system", prompt)]) | chat | StrOutputParser()
+    return (
+        ChatPromptTemplate.from_messages([("system", prompt)])
+        | chat
+        | StrOutputParser()
+    )
 
 
 def replying(word: str) -> Any:
@@ -318,22 +373,38 @@ def replying(word: str) -> Any:
 WRITERS: dict[str, Callable[[], Any]] = {
     "model": lambda: ChatOpenAI(model="a", api_key="key"),
     "another model": lambda: ChatOpenAI(model="b", api_key="key"),
-    "model with settings": lambda: ChatOpenAI(model="a", api_key="key").bind(temperature=0.1),
-    "model with other settings": lambda: ChatOpenAI(model="a", api_key="key").bind(temperature=0.2),
+    "model with settings": lambda: ChatOpenAI(model="a", api_key="key").bind(
+        temperature=0.1
+    ),
+    "model with other settings": lambda: ChatOpenAI(model="a", api_key="key").bind(
+        temperature=0.2
+    ),
     "chain": lambda: chain("a"),
     "chain of another model": lambda: chain("b"),
     "chain of another prompt": lambda: chain("a", "Say what was decided."),
 }
-UNIQUE = (replying("a"), replying("a"), Wording("a"), Wording("a"), Wording("a").summarize, Wording("a").summarize)
+UNIQUE = (
+    replying("a"),
+    replying("a"),
+    Wording("a"),
+    Wording("a"),
+    Wording("a").summarize,
+    Wording("a").summarize,
+)
 
 
 def test_no_two_summarizers_are_taken_for_each_other():
     """Models and chains are known by their settings, as in another process; what cannot be compared is its own."""
-    first, again = ([writer_of(as_summarizer(make())) for make in WRITERS.values()] for _ in range(2))
+    first, again = (
+        [writer_of(as_summarizer(make())) for make in WRITERS.values()]
+        for _ in range(2)
+    )
     others = [writer_of(as_summarizer(one)) for one in UNIQUE]
     assert first == again
     assert len({*first, *others}) == len(WRITERS) + len(UNIQUE)
-    assert writer_of(as_summarizer(ChatOpenAI(model="a", api_key="another"))) == first[0]
+    assert (
+        writer_of(as_summarizer(ChatOpenAI(model="a", api_key="another"))) == first[0]
+    )
 
 
 def test_two_engines_with_one_thread_name_and_history_show_their_own_summaries():
@@ -342,11 +413,24 @@ def test_two_engines_with_one_thread_name_and_history_show_their_own_summaries()
     for word in ("CORMORANT", "PELICAN"):
         model = ScriptedChatModel(input_limit=1500)
         config = ContextConfig(output_reserve=0)
-        engine = ContextEngine(ModelLimits(context_window=1500), summarizer=Wording(word), config=config, jobs=jobs)
+        engine = ContextEngine(
+            ModelLimits(context_window=1500),
+            summarizer=Wording(word),
+            config=config,
+            jobs=jobs,
+        )
         agent = chat_on(engine, model)
         for turn in range(14):
-            asked = HumanMessage(f"Boat {turn}: are the nets on the quay dry enough to be mended? " * 8, id=str(turn))
-            agent.invoke({"messages": [asked]}, {"configurable": {"thread_id": "harbour"}})
+            asked = HumanMessage(
+                f"Boat {turn}: are the nets on the quay dry enough to be mended? " * 8,
+                id=str(turn),
+            )
+            agent.invoke(
+                {"messages": [asked]}, {"configurable": {"thread_id": "harbour"}}
+            )
             jobs.drain(5)
         shown[word] = str([request.messages for request in model.requests])
-    assert [(mine in shown[mine], other in shown[mine]) for mine, other in permutations(shown)] == [(True, False)] * 2
+    assert [
+        (mine in shown[mine], other in shown[mine])
+        for mine, other in permutations(shown)
+    ] == [(True, False)] * 2

@@ -17,7 +17,9 @@ from langchain_ctxwin.summarize.jobs import NAMESPACE
 from langchain_ctxwin.util import arun, in_daemon
 from langchain_ctxwin.util.failures import digest_of
 
-WRITTEN = Written(text="The user wants tea.", calls=1, input_tokens=30, output_tokens=5, seconds=0.5)
+WRITTEN = Written(
+    text="The user wants tea.", calls=1, input_tokens=30, output_tokens=5, seconds=0.5
+)
 PATIENCE = 20.0  # of a test with a thread; nothing here takes a second
 
 
@@ -52,34 +54,57 @@ async def test_the_last_summary_that_a_job_put_is_read_by_both_ways(store):
     """Before, nothing is; a conversation has one item, so that the store does not grow with its summaries."""
     summaries = SummaryStore(store, "thread")
     with capture_logs() as logs:
-        assert (await elsewhere(lambda: summaries.get("key")), await arun(summaries.getting("key"))) == (None, None)
-    await elsewhere(lambda: [summaries.put(f"key {number}", WRITTEN) for number in range(3)])
+        assert (
+            await elsewhere(lambda: summaries.get("key")),
+            await arun(summaries.getting("key")),
+        ) == (None, None)
+    await elsewhere(
+        lambda: [summaries.put(f"key {number}", WRITTEN) for number in range(3)]
+    )
     read = [
-        (await elsewhere(lambda key=f"key {n}": summaries.get(key)), await arun(summaries.getting(f"key {n}")))
+        (
+            await elsewhere(lambda key=f"key {n}": summaries.get(key)),
+            await arun(summaries.getting(f"key {n}")),
+        )
         for n in (1, 2)
     ]
     items = await elsewhere(lambda: store.search(NAMESPACE))
     assert (read, len(items), logs) == ([(None, None), (WRITTEN, WRITTEN)], 1, [])
 
 
-@pytest.mark.parametrize("thread", ["", "a.b", "langgraph", "\0", "\ud800", "x" * 10_000, "日本"])
+@pytest.mark.parametrize(
+    "thread", ["", "a.b", "langgraph", "\0", "\ud800", "x" * 10_000, "日本"]
+)
 async def test_any_thread_id_and_any_text_can_be_stored(store, thread):
     """Ids with periods, empty ones and odd characters, and texts that databases refuse; each its own conversation."""
     written = Written(text="nul \0, lone \ud800 and 日本")
     summaries = SummaryStore(store, thread)
     await elsewhere(lambda: summaries.put("key", written))
-    assert (await arun(summaries.getting("key")), await arun(SummaryStore(store, "other").getting("key"))) == (
+    assert (
+        await arun(summaries.getting("key")),
+        await arun(SummaryStore(store, "other").getting("key")),
+    ) == (
         written,
         None,
     )
 
 
-@pytest.mark.parametrize("value", [{}, {"key": "key"}, *({"key": "key", "written": w} for w in ("{", "{}", 5, "[1]"))])
+@pytest.mark.parametrize(
+    "value",
+    [
+        {},
+        {"key": "key"},
+        *({"key": "key", "written": w} for w in ("{", "{}", 5, "[1]")),
+    ],
+)
 async def test_a_damaged_item_is_none(store, value):
     """Whatever somebody wrote there is not taken for a summary, and the next put mends it."""
     summaries = SummaryStore(store, "thread")
     await elsewhere(lambda: store.put(summaries._namespace, summaries._place, value))
-    assert (await arun(summaries.getting("key")), await elsewhere(lambda: summaries.get("key"))) == (None, None)
+    assert (
+        await arun(summaries.getting("key")),
+        await elsewhere(lambda: summaries.get("key")),
+    ) == (None, None)
     await elsewhere(lambda: summaries.put("key", WRITTEN))
     assert await arun(summaries.getting("key")) == WRITTEN
 
@@ -101,8 +126,15 @@ def test_the_item_expires_only_where_the_store_can_let_it():
     for store in (plain, expiring):
         SummaryStore(store, "thread").put("key", WRITTEN)
         SummaryStore(store, "thread").get("key")
-    assert (plain.seen, expiring.seen) == ((False, {}), (False, {"ttl": module.TTL_MINUTES}))
-    assert (plain.refresh, BaseStore.supports_ttl, SqliteStore.supports_ttl) == (False, False, True)
+    assert (plain.seen, expiring.seen) == (
+        (False, {}),
+        (False, {"ttl": module.TTL_MINUTES}),
+    )
+    assert (plain.refresh, BaseStore.supports_ttl, SqliteStore.supports_ttl) == (
+        False,
+        False,
+        True,
+    )
 
 
 class Broken(InMemoryStore):
@@ -117,10 +149,21 @@ async def test_a_store_that_fails_is_reported_and_never_raises():
     summaries = SummaryStore(Broken(), "thread")
     with capture_logs() as logs:
         summaries.put("key", WRITTEN)
-        assert (summaries.get("key"), await arun(summaries.getting("key"))) == (None, None)
+        assert (summaries.get("key"), await arun(summaries.getting("key"))) == (
+            None,
+            None,
+        )
     digest = digest_of("the store is gone")
-    failed = {"thread": "thread", "error": "ConnectionError", "digest": digest, "log_level": "warning"}
-    assert logs == [{"event": f"summary.{event}", **failed} for event in ("not_stored", "not_read", "not_read")]
+    failed = {
+        "thread": "thread",
+        "error": "ConnectionError",
+        "digest": digest,
+        "log_level": "warning",
+    }
+    assert logs == [
+        {"event": f"summary.{event}", **failed}
+        for event in ("not_stored", "not_read", "not_read")
+    ]
 
 
 class Hung(InMemoryStore):
@@ -145,20 +188,34 @@ def hung():
 
 
 @pytest.mark.parametrize("is_async", [True, False])
-async def test_a_store_that_hangs_is_not_waited_for(is_async, monkeypatch, hung, tmp_path):
+async def test_a_store_that_hangs_is_not_waited_for(
+    is_async, monkeypatch, hung, tmp_path
+):
     """Reads give up after a named time, with a warning; a sync one on the loop of an async store ends, too."""
     monkeypatch.setattr(module, "READ_SECONDS", 0.05)
     async with opened("async_sqlite", tmp_path / "store.sqlite") as store, store.lock:
         with capture_logs() as logs:
-            for summaries in (SummaryStore(hung, "thread"), SummaryStore(store, "thread")):
-                assert (await arun(summaries.getting("key")) if is_async else summaries.get("key")) is None
+            for summaries in (
+                SummaryStore(hung, "thread"),
+                SummaryStore(store, "thread"),
+            ):
+                assert (
+                    await arun(summaries.getting("key"))
+                    if is_async
+                    else summaries.get("key")
+                ) is None
     told = [(entry["event"], entry["error"]) for entry in logs]
-    assert told == [("summary.not_read", "TimeoutError: no answer within 0.05 seconds")] * 2
+    assert (
+        told
+        == [("summary.not_read", "TimeoutError: no answer within 0.05 seconds")] * 2
+    )
 
 
 async def test_a_cancelled_read_is_cancelled(hung):
     """Cancelling the turn is no failure of the store."""
-    task = asyncio.get_running_loop().create_task(arun(SummaryStore(hung, "thread").getting("key")))
+    task = asyncio.get_running_loop().create_task(
+        arun(SummaryStore(hung, "thread").getting("key"))
+    )
     assert await asyncio.to_thread(hung.entered.wait, PATIENCE)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

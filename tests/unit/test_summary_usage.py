@@ -15,7 +15,11 @@ from langchain_ctxwin.summarize.jobs import _Meter, attempt
 from langchain_ctxwin.util import arun, run
 from support.fakes import ScriptedChatModel, SdkError, script
 
-ASK = [HumanMessage("Please keep my notes: the ticket is ABC-1, the owner is Ann, and the deadline is on Friday.")]
+ASK = [
+    HumanMessage(
+        "Please keep my notes: the ticket is ABC-1, the owner is Ann, and the deadline is on Friday."
+    )
+]
 TIMED = {"previous": "", "max_tokens": 50, "timeout_seconds": 10}
 
 
@@ -34,9 +38,15 @@ def paid(model):
 
 
 def piped(model):
-    inner = RunnableLambda(lambda messages: model.invoke(messages).text) | RunnableLambda(str.upper)
+    inner = RunnableLambda(
+        lambda messages: model.invoke(messages).text
+    ) | RunnableLambda(str.upper)
     streamed = "".join(chunk.text for chunk in model.stream(ASK))
-    return inner.invoke(ASK) + streamed + "".join(reply.text for reply in model.batch([ASK, ASK]))
+    return (
+        inner.invoke(ASK)
+        + streamed
+        + "".join(reply.text for reply in model.batch([ASK, ASK]))
+    )
 
 
 @pytest.mark.parametrize(
@@ -44,16 +54,27 @@ def piped(model):
     [
         (lambda model: "text", 0),
         (lambda model: model.invoke(ASK).text, 1),
-        (lambda model: model.with_retry(wait_exponential_jitter=False).invoke(ASK).text, 2),
+        (
+            lambda model: (
+                model.with_retry(wait_exponential_jitter=False).invoke(ASK).text
+            ),
+            2,
+        ),
         (piped, 4),
     ],
     ids=["no model", "one call", "a retry", "nested runnables, a stream and a batch"],
 )
 def test_calls_are_counted_once_with_their_tokens(work, calls):
     """Failed ones too, although they report no tokens; a call outside is not."""
-    model = model_of("answer", faults=[SdkError("busy", status_code=503)] if calls == 2 else ())
+    model = model_of(
+        "answer", faults=[SdkError("busy", status_code=503)] if calls == 2 else ()
+    )
     written = written_by(lambda: work(model))
-    assert (written.calls, written.input_tokens, written.seconds >= 0) == (calls, paid(model), True)
+    assert (written.calls, written.input_tokens, written.seconds >= 0) == (
+        calls,
+        paid(model),
+        True,
+    )
     model.invoke(ASK)
     assert written_by(lambda: "text").calls == 0
 
@@ -63,15 +84,33 @@ def test_parallel_summaries_are_counted_apart_by_one_hook():
     model = model_of("answer")
 
     def work(calls):
-        return written_by(lambda: "-".join(model.invoke(ASK).text for _ in range(calls)) or "none").calls
+        return written_by(
+            lambda: "-".join(model.invoke(ASK).text for _ in range(calls)) or "none"
+        ).calls
 
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(work, range(20))) == list(range(20))
-    assert len([hook for hook in tracers._configure_hooks if hook[0].name == "ctxwin_summary_meter"]) == 1
+    assert (
+        len(
+            [
+                hook
+                for hook in tracers._configure_hooks
+                if hook[0].name == "ctxwin_summary_meter"
+            ]
+        )
+        == 1
+    )
 
 
 @pytest.mark.parametrize(
-    "usage", [None, {}, {"input_tokens": None}, {"input_tokens": -5, "output_tokens": "7"}, {"input_tokens": 1.5}]
+    "usage",
+    [
+        None,
+        {},
+        {"input_tokens": None},
+        {"input_tokens": -5, "output_tokens": "7"},
+        {"input_tokens": 1.5},
+    ],
 )
 def test_an_odd_usage_report_counts_as_nothing(usage):
     meter = _Meter()
@@ -79,7 +118,11 @@ def test_an_odd_usage_report_counts_as_nothing(usage):
     message = AIMessage("text").model_copy(update={"usage_metadata": usage})
     for generations in ([[ChatGeneration(message=message)]], [[]], []):
         meter.on_llm_end(LLMResult(generations=generations))
-    assert meter.written("text").cost == {"calls": 1, "input_tokens": 0, "output_tokens": 0}
+    assert meter.written("text").cost == {
+        "calls": 1,
+        "input_tokens": 0,
+        "output_tokens": 0,
+    }
 
 
 async def test_a_timed_summary_says_what_it_cost():
@@ -87,7 +130,11 @@ async def test_a_timed_summary_says_what_it_cost():
     model = model_of("The user wants tea.")
     direct = run(writing_summary(ModelSummarizer(model), ASK, **TIMED))
     awaited = await arun(writing_summary(ModelSummarizer(model), ASK, **TIMED))
-    assert (direct.text, direct.calls, direct.input_tokens) == ("The user wants tea.", 1, model.requests[0].tokens)
+    assert (direct.text, direct.calls, direct.input_tokens) == (
+        "The user wants tea.",
+        1,
+        model.requests[0].tokens,
+    )
     assert direct.cost == awaited.cost
 
 
@@ -108,5 +155,8 @@ async def test_a_failure_keeps_its_cause():
     with pytest.raises(SummarizationError) as blocked:
         run(writing_summary(Failing(), ASK, **TIMED))
     assert (awaited.value.__cause__, blocked.value.__cause__) == (cause, cause)
-    with pytest.raises(SummarizationError, match="the summarizer failed: PanicError: index out of bounds"):
+    with pytest.raises(
+        SummarizationError,
+        match="the summarizer failed: PanicError: index out of bounds",
+    ):
         run(writing_summary(Panicking(), ASK, **TIMED))

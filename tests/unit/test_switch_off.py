@@ -14,15 +14,24 @@ import switch_off  # stands beside the other benchmarks
 from langchain_ctxwin.core import measuring, request
 
 
-@pytest.mark.parametrize("row", [*switch_off.ROWS, switch_off.PROMPT], ids=lambda row: row.name)
+@pytest.mark.parametrize(
+    "row", [*switch_off.ROWS, switch_off.PROMPT], ids=lambda row: row.name
+)
 def test_every_seam_of_a_row_is_there(row):
     with switch_off.applied(row):
         pass
 
 
 def test_a_seam_that_is_gone_names_the_row():
-    row = switch_off.Row(name="wheels", seams={"engine:Wheels.turn": switch_off.value(None)})
-    with pytest.raises(switch_off.SeamGoneError, match=r"^wheels: .* engine:Wheels\.turn "), switch_off.applied(row):
+    row = switch_off.Row(
+        name="wheels", seams={"engine:Wheels.turn": switch_off.value(None)}
+    )
+    with (
+        pytest.raises(
+            switch_off.SeamGoneError, match=r"^wheels: .* engine:Wheels\.turn "
+        ),
+        switch_off.applied(row),
+    ):
         pass
 
 

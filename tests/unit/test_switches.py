@@ -34,7 +34,12 @@ from support.fakes import ScriptedChatModel
 from support.routing import info
 from support.tool_runs import call, results
 
-ROWS = json.dumps([{"id": number, "name": f"row {number}", "note": "words " * 20} for number in range(200)])
+ROWS = json.dumps(
+    [
+        {"id": number, "name": f"row {number}", "note": "words " * 20}
+        for number in range(200)
+    ]
+)
 WIRINGS = ("wrap", "node", "agent", "middleware")
 
 
@@ -57,11 +62,15 @@ class Live:
         self.current: ContextConfig = FileConfig(**groups)
 
 
-def shown(guard: ToolResultGuard, wiring: str, *, is_async: bool = False) -> dict[str, str]:
+def shown(
+    guard: ToolResultGuard, wiring: str, *, is_async: bool = False
+) -> dict[str, str]:
     calls = [call(name, f"c-{name}") for name in ("rows", "others")]
     return {
         str(message.name): str(message.content)
-        for message in results(wiring, guard, [rows, others], *calls, is_async=is_async, config=THREAD)
+        for message in results(
+            wiring, guard, [rows, others], *calls, is_async=is_async, config=THREAD
+        )
     }
 
 
@@ -73,7 +82,11 @@ def test_a_guard_that_is_off_leaves_results_exactly_as_they_are(wiring, is_async
     off = ToolResultGuard(ToolResultConfig(enabled=False), store=store, sinks=[sink])
     assert shown(off, wiring, is_async=is_async) == {"rows": ROWS, "others": ROWS}
     assert sink.of(ToolResultEvent) == []
-    one = ToolResultGuard(ToolResultConfig(max_tokens=400, per_tool={"rows": ToolOverrides(enabled=False)}))
+    one = ToolResultGuard(
+        ToolResultConfig(
+            max_tokens=400, per_tool={"rows": ToolOverrides(enabled=False)}
+        )
+    )
     found = shown(one, wiring, is_async=is_async)
     assert found["rows"] == ROWS
     assert len(found["others"]) < len(ROWS) / 5
@@ -81,21 +94,30 @@ def test_a_guard_that_is_off_leaves_results_exactly_as_they_are(wiring, is_async
 
 @pytest.mark.parametrize("is_async", [False, True])
 @pytest.mark.parametrize("wiring", WIRINGS)
-def test_a_result_that_is_to_be_whole_is_whole_with_a_warning_where_it_cannot_fit(wiring, is_async):
+def test_a_result_that_is_to_be_whole_is_whole_with_a_warning_where_it_cannot_fit(
+    wiring, is_async
+):
     """The settings of all tools do not hold for it."""
     sink = MemorySink()
-    config = ToolResultConfig(max_tokens=400, fields=("[].id",), per_tool={"rows": ToolOverrides(full=True)})
+    config = ToolResultConfig(
+        max_tokens=400, fields=("[].id",), per_tool={"rows": ToolOverrides(full=True)}
+    )
     with capture_logs() as logs:
         found = shown(ToolResultGuard(config, sinks=[sink]), wiring, is_async=is_async)
     assert found["rows"] == ROWS
     assert len(found["others"]) < len(ROWS) / 5
     assert [log for log in logs if log["event"] == "tool_result.too_large"] == []
-    assert [event.is_reduced for event in sink.of(ToolResultEvent) if event.tool == "rows"] == [False]
+    assert [
+        event.is_reduced for event in sink.of(ToolResultEvent) if event.tool == "rows"
+    ] == [False]
 
 
 def test_a_whole_result_that_is_larger_than_the_room_is_warned_of():
     """Naming the tool, its size and the room."""
-    state = {"context_report": {"input_limit": 1_000, "total_tokens": 500}, "messages": []}
+    state = {
+        "context_report": {"input_limit": 1_000, "total_tokens": 500},
+        "messages": [],
+    }
     guard = ToolResultGuard(ToolResultConfig(full=True))
     runtime = SimpleNamespace(state=state, config=THREAD, execution_info=None)
     with capture_logs() as logs:
@@ -113,7 +135,9 @@ def test_switches_of_the_guard_follow_a_live_configuration():
     assert shown(guard, "node")["rows"] == ROWS
 
 
-DOCUMENTS = [Document("word " * 100, metadata={"score": n / 10, "other": -n}) for n in range(10)]
+DOCUMENTS = [
+    Document("word " * 100, metadata={"score": n / 10, "other": -n}) for n in range(10)
+]
 
 
 def test_a_retriever_follows_a_live_configuration():
@@ -124,7 +148,9 @@ def test_a_retriever_follows_a_live_configuration():
     fixed = BudgetedRetriever.from_config(live, base=base, max_context_tokens=250)
     compressor = BudgetedCompressor.from_config(live)
     before = [len(one.invoke("q")) for one in (retriever, fixed)]
-    live.current = FileConfig(retrieval={"max_context_tokens": 600, "k": 4, "score": "other"})
+    live.current = FileConfig(
+        retrieval={"max_context_tokens": 600, "k": 4, "score": "other"}
+    )
     assert before == [2, 2]
     assert [len(one.invoke("q")) for one in (retriever, fixed)] == [4, 2]
     assert [one.metadata["other"] for one in retriever.invoke("q")] == [0, -1, -2, -3]
@@ -135,7 +161,9 @@ def test_a_retriever_follows_a_live_configuration():
 @pytest.mark.parametrize("kind", [BudgetedRetriever, BudgetedCompressor])
 def test_what_holds_no_settings_of_retrieval_is_refused(kind):
     """With what to pass instead."""
-    with pytest.raises(ConfigError, match="pass a RetrievalConfig, a FileConfig or a ConfigFile"):
+    with pytest.raises(
+        ConfigError, match="pass a RetrievalConfig, a FileConfig or a ConfigFile"
+    ):
         kind.from_config(ToolResultConfig())
     assert RetrievalConfig().max_context_tokens
 
@@ -152,7 +180,9 @@ def test_a_router_follows_a_live_configuration():
     assert routes.route("hi").name == "large"
     live.current = FileConfig(routing={"complexity": "low"})
     assert routes.route("hi").name == "small"
-    with pytest.raises(ConfigError, match="pass a RoutingConfig, a FileConfig or a ConfigFile"):
+    with pytest.raises(
+        ConfigError, match="pass a RoutingConfig, a FileConfig or a ConfigFile"
+    ):
         router(RetrievalConfig())
 
 
@@ -161,11 +191,22 @@ def test_a_call_says_what_it_asks_of_a_model():
     routes = router(RoutingConfig(complexity="low"))
     assert routes.route("hi", config=RoutingConfig(complexity="high")).name == "large"
     assert routes.route("hi").name == "small"
-    models = [ScriptedChatModel(model_name=name, profile={"max_input_tokens": 8_000}) for name in ("small", "large")]
-    registry = SimpleNamespace(lookup=lambda model: routes.info(getattr(model, "model_name", model)))
+    models = [
+        ScriptedChatModel(model_name=name, profile={"max_input_tokens": 8_000})
+        for name in ("small", "large")
+    ]
+    registry = SimpleNamespace(
+        lookup=lambda model: routes.info(getattr(model, "model_name", model))
+    )
     model = RoutedChatModel(ModelRouter(models, registry, RoutingConfig(sticky=False)))
-    answered = [model.invoke("hi", **given) for given in ({}, {"complexity": "high"}, {})]
-    assert [one.response_metadata["route"]["model"] for one in answered] == ["small", "large", "small"]
+    answered = [
+        model.invoke("hi", **given) for given in ({}, {"complexity": "high"}, {})
+    ]
+    assert [one.response_metadata["route"]["model"] for one in answered] == [
+        "small",
+        "large",
+        "small",
+    ]
 
 
 def test_messages_of_a_guarded_agent_are_not_touched_by_the_switch():

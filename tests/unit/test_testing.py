@@ -26,7 +26,12 @@ def look(name: str) -> str:
 
 
 def called(*ids):
-    return AIMessage("", tool_calls=[{"name": "look", "args": {"name": "x"}, "id": each} for each in ids])
+    return AIMessage(
+        "",
+        tool_calls=[
+            {"name": "look", "args": {"name": "x"}, "id": each} for each in ids
+        ],
+    )
 
 
 def result(call_id):
@@ -50,19 +55,31 @@ def test_its_names_are_what_is_promised_and_its_examples_hold():
 def test_a_script_is_played_in_order_and_its_last_part_for_ever():
     """Texts, messages, exceptions, and functions of the request; every answer is a message of its own."""
     busy = ConnectionError("busy")
-    script = ["one", busy, AIMessage("two", id="x"), lambda messages, tools: f"{messages[-1].text}, {len(tools)}"]
+    script = [
+        "one",
+        busy,
+        AIMessage("two", id="x"),
+        lambda messages, tools: f"{messages[-1].text}, {len(tools)}",
+    ]
     model = ScriptedChatModel(script=script).bind_tools([look])
     first = model.invoke("hi")
     with pytest.raises(ConnectionError, match="busy"):
         model.invoke("hi")
-    assert [first.text, *(model.invoke(text).text for text in ("a", "b", "c"))] == ["one", "two", "b, 1", "c, 1"]
+    assert [first.text, *(model.invoke(text).text for text in ("a", "b", "c"))] == [
+        "one",
+        "two",
+        "b, 1",
+        "c, 1",
+    ]
     assert first.id != "x"
 
 
 def test_every_request_is_recorded_as_it_was():
     """With its tools, its size, and what was raised; what is changed later does not reach the record."""
     model, question = (
-        ScriptedChatModel(window=20, counter=lambda messages, tools=(): 30 if tools else 7),
+        ScriptedChatModel(
+            window=20, counter=lambda messages, tools=(): 30 if tools else 7
+        ),
         HumanMessage("hi"),
     )
     reply = model.invoke([question])
@@ -70,9 +87,16 @@ def test_every_request_is_recorded_as_it_was():
         model.bind_tools([look]).invoke("hi")
     question.content = "changed"
     (small,), (refusal,) = model.answered, model.refusals
-    assert (small.messages[0].text, reply.usage_metadata["input_tokens"], model.largest_tokens) == ("hi", 7, 7)
+    assert (
+        small.messages[0].text,
+        reply.usage_metadata["input_tokens"],
+        model.largest_tokens,
+    ) == ("hi", 7, 7)
     assert [tools["function"]["name"] for tools in model.requests[1].tools] == ["look"]
-    assert "maximum context length is 20 tokens. However, your messages resulted in 30 tokens" in refusal
+    assert (
+        "maximum context length is 20 tokens. However, your messages resulted in 30 tokens"
+        in refusal
+    )
 
 
 @pytest.mark.parametrize("max_tokens", [None, 100])
@@ -84,29 +108,60 @@ def test_what_its_window_does_not_hold_is_refused_to_the_token(max_tokens):
     with pytest.raises(ContextOverflowError) as caught:
         model.invoke("hi")
     overflow = classify_overflow(caught.value)
-    assert (overflow.limit, caught.value.code, caught.value.body["code"]) == (1_000, *2 * [caught.value.code])
+    assert (overflow.limit, caught.value.code, caught.value.body["code"]) == (
+        1_000,
+        *2 * [caught.value.code],
+    )
     assert model.invoke("hi").text == "Done."
     limits = ModelLimits.of(model)
-    assert (limits.context_window, limits.output_reserve()) == (1_000, max_tokens or 250)
+    assert (limits.context_window, limits.output_reserve()) == (
+        1_000,
+        max_tokens or 250,
+    )
 
 
 @pytest.mark.parametrize(
     ("history", "faults"),
     [
         ([SYSTEM], ["there is no message beside the system prompt"]),
-        ([SYSTEM, AIMessage("a")], ["the first message after the system prompt is ai, not human"]),
+        (
+            [SYSTEM, AIMessage("a")],
+            ["the first message after the system prompt is ai, not human"],
+        ),
         ([USER, SYSTEM], ["message 1 is a late system message"]),
         ([USER, AIMessage(" ")], ["message 1 is empty"]),
         ([USER, result("1")], ["tool result '1' answers no call"]),
         ([USER, called("1")], ["calls ['1'] are not answered"]),
         ([USER, called("1", "2"), result("1"), USER], ["calls ['2'] are not answered"]),
-        ([USER, called("1"), result("1"), result("1")], ["tool result '1' answers no call"]),
-        ([USER, called("1"), USER, result("1")], ["calls ['1'] are not answered", "tool result '1' answers no call"]),
         (
-            [SYSTEM, USER, called("1", "2"), result("2"), result("1"), called("1"), result("1"), AIMessage("a"), USER],
+            [USER, called("1"), result("1"), result("1")],
+            ["tool result '1' answers no call"],
+        ),
+        (
+            [USER, called("1"), USER, result("1")],
+            ["calls ['1'] are not answered", "tool result '1' answers no call"],
+        ),
+        (
+            [
+                SYSTEM,
+                USER,
+                called("1", "2"),
+                result("2"),
+                result("1"),
+                called("1"),
+                result("1"),
+                AIMessage("a"),
+                USER,
+            ],
             [],
         ),
-        ([HumanMessage([{"type": "image", "url": "x"}]), AIMessage("", additional_kwargs={"audio": {"id": "a"}})], []),
+        (
+            [
+                HumanMessage([{"type": "image", "url": "x"}]),
+                AIMessage("", additional_kwargs={"audio": {"id": "a"}}),
+            ],
+            [],
+        ),
     ],
 )
 def test_broken_pairs_are_refused_and_complete_steps_are_not(history, faults):
@@ -116,23 +171,37 @@ def test_broken_pairs_are_refused_and_complete_steps_are_not(history, faults):
         with pytest.raises(InvalidRequestError) as caught:
             model.invoke(history)
         assert str(caught.value) == "; ".join(faults)
-    assert ScriptedChatModel(strict=False).invoke(history).text == model.invoke("hi").text
+    assert (
+        ScriptedChatModel(strict=False).invoke(history).text == model.invoke("hi").text
+    )
 
 
 async def test_async_calls_and_streams_give_what_invoke_gives():
     blocks = [{"type": "reasoning", "id": "r"}, {"type": "text", "text": "so"}]
     for content in ("word " * 20, blocks, ""):
-        model = ScriptedChatModel(script=AIMessage(content, tool_calls=called("1").tool_calls))
+        model = ScriptedChatModel(
+            script=AIMessage(content, tool_calls=called("1").tool_calls)
+        )
         whole, chunks = model.invoke("hi"), list(model.stream("hi"))
         async_chunks = [chunk async for chunk in model.astream("hi")]
         assert len(chunks) > 3 or len(content) < 3
-        for other in (await model.ainvoke("hi"), sum(chunks[1:], chunks[0]), sum(async_chunks[1:], async_chunks[0])):
-            assert (other.content, other.tool_calls) == (whole.content, whole.tool_calls)
+        for other in (
+            await model.ainvoke("hi"),
+            sum(chunks[1:], chunks[0]),
+            sum(async_chunks[1:], async_chunks[0]),
+        ):
+            assert (other.content, other.tool_calls) == (
+                whole.content,
+                whole.tool_calls,
+            )
             assert other.usage_metadata == whole.usage_metadata
 
 
 def test_texts_calls_and_tools_count():
     history = [USER, called("1"), result("1")]
     parts = [count_tokens([message]) for message in history]
-    assert (count_tokens(history), count_tokens(history, tools=[look]) > sum(parts) + 20) == (sum(parts), True)
+    assert (
+        count_tokens(history),
+        count_tokens(history, tools=[look]) > sum(parts) + 20,
+    ) == (sum(parts), True)
     assert min(parts) > count_tokens([AIMessage("")]) > 0

@@ -22,7 +22,9 @@ from langchain_ctxwin.observe import MemorySink
 from support.agents import THREAD, agent_on, ask, model_of, on_both, values
 from support.fakes import exact_count, script
 
-PRICES = ModelInfo(name="scripted", input_price=Decimal(1_000), output_price=Decimal(1_000))  # tokens in milli-USD
+PRICES = ModelInfo(
+    name="scripted", input_price=Decimal(1_000), output_price=Decimal(1_000)
+)  # tokens in milli-USD
 LIMIT = 4_000
 
 
@@ -30,7 +32,9 @@ def agent_with(adapter, *, sinks=(), prices=None, **config):
     """Return an agent with a budget, and its model."""
     model = model_of(LIMIT, policy=script(*["done"] * 9))
     settings = ContextConfig(output_reserve=0, **config)
-    return agent_on(adapter, model, config=settings, counter=exact_count, sinks=sinks, prices=prices), model
+    return agent_on(
+        adapter, model, config=settings, counter=exact_count, sinks=sinks, prices=prices
+    ), model
 
 
 def ask_often(agent):
@@ -50,7 +54,11 @@ def test_the_next_call_of_a_spent_thread_is_not_made(adapter):
         ask_often(agent)
     assert caught.value.setting == "max_thread_tokens"
     assert int(caught.value.spent) == spent(agent)["tokens"] >= 60
-    used = [message.usage_metadata["total_tokens"] for message in values(agent)["messages"] if message.type == "ai"]
+    used = [
+        message.usage_metadata["total_tokens"]
+        for message in values(agent)["messages"]
+        if message.type == "ai"
+    ]
     assert sum(used) == spent(agent)["tokens"]
     assert len(model.requests) == len(used) < 9
     notices = [event.notice for event in sink.events if hasattr(event, "notice")]
@@ -62,7 +70,10 @@ def test_cost_is_counted_by_the_prices_that_are_known(adapter):
     agent, _ = agent_with(adapter, max_thread_cost="0.05", prices=PRICES)
     ask(agent, "Hello, who are you?")
     assert Decimal(spent(agent)["cost"]) == Decimal(spent(agent)["tokens"]) / 1_000
-    with pytest.raises(ThreadBudgetError, match=r"the thread spent 0\.\d+ of max_thread_cost=0\.05: raise"):
+    with pytest.raises(
+        ThreadBudgetError,
+        match=r"the thread spent 0\.\d+ of max_thread_cost=0\.05: raise",
+    ):
         ask_often(agent)
 
 
@@ -70,7 +81,9 @@ def test_cost_is_counted_by_the_prices_that_are_known(adapter):
 def test_a_bound_on_cost_without_prices_is_refused_before_a_call(adapter):
     for prices in (None, ModelRegistry([])):
         agent, model = agent_with(adapter, max_thread_cost=1, prices=prices)
-        with pytest.raises(ConfigError, match=r"max_thread_cost=1 needs the prices of .*: pass prices="):
+        with pytest.raises(
+            ConfigError, match=r"max_thread_cost=1 needs the prices of .*: pass prices="
+        ):
             ask(agent, "Hello")
         assert model.requests == []
 
@@ -81,10 +94,17 @@ def test_a_person_may_allow_more(adapter):
     ask(agent, "Hello, who are you?")
     ask(agent, "Hello, who are you?")
     asked = ask(agent, "And now?")["__interrupt__"][0].value
-    assert (asked["reason"], asked["setting"], asked["limit"]) == ("thread_budget", "max_thread_tokens", "30")
+    assert (asked["reason"], asked["setting"], asked["limit"]) == (
+        "thread_budget",
+        "max_thread_tokens",
+        "30",
+    )
     calls = len(model.requests)
     again = agent.invoke(Command(resume="yes"), THREAD)["__interrupt__"][0].value
-    assert again["fault"] == "resumed with 'yes': give a new limit by the name of its setting"
+    assert (
+        again["fault"]
+        == "resumed with 'yes': give a new limit by the name of its setting"
+    )
     done = agent.invoke(Command(resume={"max_thread_tokens": 500}), THREAD)
     assert done["messages"][-1].text == "done"
     ask(agent, "Go on.")
@@ -94,6 +114,9 @@ def test_a_person_may_allow_more(adapter):
 def test_a_thread_that_nobody_can_ask_is_ended():
     config = ContextConfig(max_thread_tokens=1, on_budget="interrupt")
     nodes = ContextNodes(ContextEngine(ModelLimits(LIMIT), config=config))
-    state = {"messages": [("user", "Hi")], "context_guard": {"spent": {"tokens": 5, "cost": "0"}}}
+    state = {
+        "messages": [("user", "Hi")],
+        "context_guard": {"spent": {"tokens": 5, "cost": "0"}},
+    }
     with pytest.raises(ContextWindowError, match="spent 5 of max_thread_tokens=1"):
         nodes.budget_check.invoke(state)

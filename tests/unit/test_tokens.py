@@ -17,27 +17,91 @@ from langchain_ctxwin.core import FRAMING, model_name
 from langchain_ctxwin.core.blocks import MAX_PARTS, leaves
 from langchain_ctxwin.core.model_info import CLASS_FAMILIES, family_of
 from langchain_ctxwin.core.token_weights import BOUNDS, FEATURES, WEIGHTS
-from langchain_ctxwin.core.tokens import ASCII_FEATURES, RUN_SYMBOLS, SCRIPT_STARTS, Call, features, pieces
+from langchain_ctxwin.core.tokens import (
+    ASCII_FEATURES,
+    RUN_SYMBOLS,
+    SCRIPT_STARTS,
+    Call,
+    features,
+    pieces,
+)
 
 O200K = quicktok.get_encoding("o200k_base")
 OPENAI = TokenEstimator("openai")
 FAMILIES = sorted(WEIGHTS)
 RUNS = settings(max_examples=100)
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
-WORDS = st.lists(st.text(string.ascii_lowercase, min_size=1, max_size=9), min_size=1, max_size=60).map(" ".join)
-ORDINARY = st.lists(st.one_of(WORDS, st.integers(0, 99_999).map(str)), min_size=1, max_size=8).map(". ".join)
-LEAVES = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), ANY_TEXT, st.binary(max_size=40))
+WORDS = st.lists(
+    st.text(string.ascii_lowercase, min_size=1, max_size=9), min_size=1, max_size=60
+).map(" ".join)
+ORDINARY = st.lists(
+    st.one_of(WORDS, st.integers(0, 99_999).map(str)), min_size=1, max_size=8
+).map(". ".join)
+LEAVES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    ANY_TEXT,
+    st.binary(max_size=40),
+)
 JSON = st.recursive(
-    LEAVES, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4)
+    LEAVES,
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.text(max_size=8), inner, max_size=4)
+    ),
 )
-SCHEMA_KEYS = ("properties", "items", "anyOf", "enum", "$defs", "type", "parameters", "function", "name", "title")
+SCHEMA_KEYS = (
+    "properties",
+    "items",
+    "anyOf",
+    "enum",
+    "$defs",
+    "type",
+    "parameters",
+    "function",
+    "name",
+    "title",
+)
 TOOLS = st.recursive(
-    LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(SCHEMA_KEYS), inner, max_size=5)
+    LEAVES,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(SCHEMA_KEYS), inner, max_size=5)
+    ),
 )
-KEYS = ("type", "text", "source", "image_url", "url", "data", "base64", "id", "name", "input", "content", "mime_type")
-TYPES = ("text", "image", "image_url", "file", "media", "document", "tool_use", "tool_result", "non_standard", "audio")
+KEYS = (
+    "type",
+    "text",
+    "source",
+    "image_url",
+    "url",
+    "data",
+    "base64",
+    "id",
+    "name",
+    "input",
+    "content",
+    "mime_type",
+)
+TYPES = (
+    "text",
+    "image",
+    "image_url",
+    "file",
+    "media",
+    "document",
+    "tool_use",
+    "tool_result",
+    "non_standard",
+    "audio",
+)
 BLOCKS = st.lists(
-    st.dictionaries(st.sampled_from(KEYS), st.one_of(JSON, st.sampled_from(TYPES)), max_size=6), max_size=4
+    st.dictionaries(
+        st.sampled_from(KEYS), st.one_of(JSON, st.sampled_from(TYPES)), max_size=6
+    ),
+    max_size=4,
 )
 
 
@@ -79,7 +143,9 @@ CHINESE = (
     "客户询问订单什么时候可以送达,并希望在周末之前收到。我们把缓存放在网关后面,延迟在一小时内降低了三分之一。"
     "请在回答第二个问题之前仔细阅读附件中的说明。数据库升级之后,所有服务都需要重新启动一次。"
 )
-CSV = "id,kind,amount,owner\n" + "\n".join(f"{n * 37},order,{n * 3.17:.2f},team-{n % 7}" for n in range(60))
+CSV = "id,kind,amount,owner\n" + "\n".join(
+    f"{n * 37},order,{n * 3.17:.2f},team-{n % 7}" for n in range(60)
+)
 TABLE = "| id | kind | amount |\n|----|------|--------|\n" + "\n".join(
     f"| {n} | invoice | {n * 7.31:.2f} |" for n in range(40)
 )
@@ -108,32 +174,58 @@ def test_any_text_has_a_count_inside_its_bounds(text, family, tokens):
 @RUNS
 @given(first=ORDINARY, second=ORDINARY)
 def test_counts_add_up(first, second):
-    one, other, whole = map(OPENAI.count_text, (first, f"\n{second}", f"{first}\n{second}"))
+    one, other, whole = map(
+        OPENAI.count_text, (first, f"\n{second}", f"{first}\n{second}")
+    )
     assert abs(one + other - whole) <= 2
 
 
 REPEATED = st.builds(
-    str.__mul__, st.sampled_from([*"=-_*#. \n─a1A(é中😀", "\n\n", "\n ", "a1", ", "]), st.integers(1, 90)
+    str.__mul__,
+    st.sampled_from([*"=-_*#. \n─a1A(é中😀", "\n\n", "\n ", "a1", ", "]),
+    st.integers(1, 90),
 )
-LONG = st.builds(str.__mul__, st.text(st.sampled_from("aB1 .\né中"), min_size=1, max_size=9), st.integers(1, 3_000))
-PARTS = st.lists(st.one_of(ANY_TEXT, ORDINARY, REPEATED, st.sampled_from([CODE, CSV, TABLE, CHINESE])), max_size=4)
+LONG = st.builds(
+    str.__mul__,
+    st.text(st.sampled_from("aB1 .\né中"), min_size=1, max_size=9),
+    st.integers(1, 3_000),
+)
+PARTS = st.lists(
+    st.one_of(
+        ANY_TEXT, ORDINARY, REPEATED, st.sampled_from([CODE, CSV, TABLE, CHINESE])
+    ),
+    max_size=4,
+)
 APPENDED = st.one_of(st.characters(exclude_categories=()), REPEATED, ANY_TEXT, ORDINARY)
 
 
 @RUNS
-@given(text=st.one_of(PARTS.map("".join), LONG), more=APPENDED, family=st.sampled_from(FAMILIES))
+@given(
+    text=st.one_of(PARTS.map("".join), LONG),
+    more=APPENDED,
+    family=st.sampled_from(FAMILIES),
+)
 def test_no_count_falls_when_text_is_appended(text, more, family):
     """Neither of a text nor of a message, whatever its length, its end and what comes behind it."""
     estimator = TokenEstimator(family)
     assert estimator.count_text(text + more) >= estimator.count_text(text)
     assert estimator([HumanMessage(text + more)]) >= estimator([HumanMessage(text)])
     blocks = [{"type": "text", "text": text}]
-    assert estimator([HumanMessage([*blocks, {"type": "text", "text": more}])]) >= estimator([HumanMessage(blocks)])
+    assert estimator(
+        [HumanMessage([*blocks, {"type": "text", "text": more}])]
+    ) >= estimator([HumanMessage(blocks)])
 
 
-VOCABULARIES = {"openai": "o200k_base", "cl100k": "cl100k_base", "llama": "llama3", "qwen": "qwen3"}
+VOCABULARIES = {
+    "openai": "o200k_base",
+    "cl100k": "cl100k_base",
+    "llama": "llama3",
+    "qwen": "qwen3",
+}
 UNIT = 0x80  # characters, the size of the smallest blocks
-PLACES = [start for start in range(0x80, 0x110000, UNIT) if not 0xD800 <= start < 0xE000]
+PLACES = [
+    start for start in range(0x80, 0x110000, UNIT) if not 0xD800 <= start < 0xE000
+]
 
 
 @pytest.mark.parametrize("family", VOCABULARIES)
@@ -144,7 +236,9 @@ def test_no_block_of_unicode_is_counted_as_less_than_half(family):
         letters = draw.choices([*map(chr, range(start, start + UNIT))], k=500)
         groups = ["".join(letters[at : at + 5]) for at in range(0, len(letters), 5)]
         for text in ("".join(letters), " ".join(groups), " ".join(letters)):
-            assert TokenEstimator(family).count_text(text) >= count(text) / 2, hex(start)
+            assert TokenEstimator(family).count_text(text) >= count(text) / 2, hex(
+                start
+            )
 
 
 ALPHABETS = {
@@ -177,13 +271,19 @@ ODD_TEXTS = {
 
 @pytest.mark.parametrize("family", VOCABULARIES)
 @pytest.mark.parametrize("text", ODD_TEXTS.values(), ids=ODD_TEXTS)
-def test_no_odd_text_is_counted_as_less_than_half_or_as_several_times_its_size(text, family):
-    tokens = quicktok.get_encoding(VOCABULARIES[family]).count(text.encode("utf-8", "replace").decode())
+def test_no_odd_text_is_counted_as_less_than_half_or_as_several_times_its_size(
+    text, family
+):
+    tokens = quicktok.get_encoding(VOCABULARIES[family]).count(
+        text.encode("utf-8", "replace").decode()
+    )
     assert tokens / 2 <= TokenEstimator(family).count_text(text) <= 6 * tokens
 
 
 @RUNS
-@given(content=BLOCKS, tools=st.lists(TOOLS, max_size=3), family=st.sampled_from(FAMILIES))
+@given(
+    content=BLOCKS, tools=st.lists(TOOLS, max_size=3), family=st.sampled_from(FAMILIES)
+)
 def test_any_content_and_any_tool_has_a_count(content, tools, family):
     for message in (HumanMessage, AIMessage):
         made = message.model_construct(content=content)
@@ -201,16 +301,28 @@ def test_every_family_has_weights_framing_and_bounds_and_generic_the_widest():
 @pytest.mark.parametrize("size", [0, 1, 5, 10, 999, 4_095, 65_537])
 def test_a_margin_is_added_to_every_count(size):
     assert CharRatioCounter(margin=0.2).count_text("x" * size) == size * 12 // 40
-    assert TokenEstimator(margin=1.0).count_text("word " * size) >= 2 * TokenEstimator().count_text("word " * size) - 2
+    assert (
+        TokenEstimator(margin=1.0).count_text("word " * size)
+        >= 2 * TokenEstimator().count_text("word " * size) - 2
+    )
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        *((lambda odd=odd: TokenEstimator(margin=odd), f"margin={odd}") for odd in (-0.1, float("nan"), float("inf"))),
+        *(
+            (lambda odd=odd: TokenEstimator(margin=odd), f"margin={odd}")
+            for odd in (-0.1, float("nan"), float("inf"))
+        ),
         (lambda: CharRatioCounter(margin=-0.1), "margin=-0.1"),
-        *((lambda odd=odd: CharRatioCounter(odd), "chars_per_token") for odd in (0, -1, float("nan"), float("inf"))),
-        (lambda: TokenEstimator("Claude"), r"family='Claude' is unknown: use one of anthropic, .*qwen"),
+        *(
+            (lambda odd=odd: CharRatioCounter(odd), "chars_per_token")
+            for odd in (0, -1, float("nan"), float("inf"))
+        ),
+        (
+            lambda: TokenEstimator("Claude"),
+            r"family='Claude' is unknown: use one of anthropic, .*qwen",
+        ),
     ],
 )
 def test_settings_that_cannot_be_are_refused(make, message):
@@ -264,9 +376,17 @@ def test_a_call_costs_the_same_in_every_shape():
         AIMessage("", tool_calls=[CALL]),
         AIMessage([BLOCK], tool_calls=[CALL]),
         AIMessage([BLOCK]),
-        AIMessage([{key: value for key, value in BLOCK.items() if key != "id"}], tool_calls=[CALL]),
-        AIMessage([{"type": "function_call", "id": "fc", "call_id": "c1", **function}], tool_calls=[CALL]),
-        AIMessage("", additional_kwargs={"tool_calls": [{"id": "c1", "function": function}]}),
+        AIMessage(
+            [{key: value for key, value in BLOCK.items() if key != "id"}],
+            tool_calls=[CALL],
+        ),
+        AIMessage(
+            [{"type": "function_call", "id": "fc", "call_id": "c1", **function}],
+            tool_calls=[CALL],
+        ),
+        AIMessage(
+            "", additional_kwargs={"tool_calls": [{"id": "c1", "function": function}]}
+        ),
         AIMessage("", additional_kwargs={"function_call": function}),
     ]
     assert len({OPENAI([message]) for message in shapes}) == 1
@@ -274,26 +394,47 @@ def test_a_call_costs_the_same_in_every_shape():
 
 def test_every_part_of_a_conversation_is_counted():
     stated = OPENAI([AIMessage([BLOCK], tool_calls=[CALL])])
-    assert OPENAI([AIMessage([BLOCK, {**BLOCK, "id": "c2"}], tool_calls=[CALL])]) - stated > 80
+    assert (
+        OPENAI([AIMessage([BLOCK, {**BLOCK, "id": "c2"}], tool_calls=[CALL])]) - stated
+        > 80
+    )
     empty = OPENAI([AIMessage("")])
-    thinking = {"type": "thinking", "thinking": "a longer thought " * 20, "signature": "A" * 9_000}
-    assert OPENAI([AIMessage([thinking])]) - empty == pytest.approx(exact("a longer thought " * 20), rel=0.3)
-    assert OPENAI([AIMessage([{"type": "refusal", "refusal": "no " * 50}])]) - empty > 30
-    assert OPENAI([HumanMessage("hi", name="a_long_user_name")]) > OPENAI([HumanMessage("hi")])
-    assert OPENAI([ToolMessage("ok", tool_call_id="c1")]) > OPENAI([SystemMessage("ok")])
+    thinking = {
+        "type": "thinking",
+        "thinking": "a longer thought " * 20,
+        "signature": "A" * 9_000,
+    }
+    assert OPENAI([AIMessage([thinking])]) - empty == pytest.approx(
+        exact("a longer thought " * 20), rel=0.3
+    )
+    assert (
+        OPENAI([AIMessage([{"type": "refusal", "refusal": "no " * 50}])]) - empty > 30
+    )
+    assert OPENAI([HumanMessage("hi", name="a_long_user_name")]) > OPENAI(
+        [HumanMessage("hi")]
+    )
+    assert OPENAI([ToolMessage("ok", tool_call_id="c1")]) > OPENAI(
+        [SystemMessage("ok")]
+    )
 
 
 def test_data_in_an_unknown_block_is_not_read_as_text():
     blob = [{"type": "weird", "payload": "QUJD" * 100_000}]
     assert OPENAI([HumanMessage(blob)]) < 10_000
     assert OPENAI([HumanMessage([{"type": "text", "text": "QUJD" * 100_000}])]) > 50_000
-    assert 1_500 < OPENAI([AIMessage([{"type": "redacted_thinking", "data": "QUJD" * 2_250}])]) < 2_000
+    assert (
+        1_500
+        < OPENAI([AIMessage([{"type": "redacted_thinking", "data": "QUJD" * 2_250}])])
+        < 2_000
+    )
     block = {"type": "weird", "note": "x"}
     block["self"] = [block, block]
     assert sum(1 for _ in leaves(block)) <= MAX_PARTS
     assert OPENAI([HumanMessage.model_construct(content=[block])]) > 0
     likes = [("user", "hi"), {"role": "assistant", "content": "yes"}, "hi"]
-    assert OPENAI(likes) == OPENAI([HumanMessage("hi"), AIMessage("yes"), HumanMessage("hi")])
+    assert OPENAI(likes) == OPENAI(
+        [HumanMessage("hi"), AIMessage("yes"), HumanMessage("hi")]
+    )
 
 
 # ---- arguments of calls: as JSON, or as they are where models are shown them one by one -------------------------
@@ -307,19 +448,42 @@ def call(**arguments):
 
 
 def test_plain_arguments_are_not_escaped():
-    piece = next(piece for piece in pieces(call(path="a.py", text=PROGRAM, tags=["x"])) if isinstance(piece, Call))
+    piece = next(
+        piece
+        for piece in pieces(call(path="a.py", text=PROGRAM, tags=["x"]))
+        if isinstance(piece, Call)
+    )
     assert piece.plain_text == f'write\npath\na.py\ntext\n{PROGRAM}\ntags\n["x"]'
-    assert piece.text == "write" + json.dumps({"path": "a.py", "text": PROGRAM, "tags": ["x"]}, separators=(",", ":"))
+    assert piece.text == "write" + json.dumps(
+        {"path": "a.py", "text": PROGRAM, "tags": ["x"]}, separators=(",", ":")
+    )
     assert Call("f", '{"a": 1}').plain_text == Call("f", '{"a": 1}').text == 'f{"a": 1}'
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_program_costs_its_text_where_arguments_are_plain_and_its_escapes_elsewhere(family):
+def test_a_program_costs_its_text_where_arguments_are_plain_and_its_escapes_elsewhere(
+    family,
+):
     estimator = TokenEstimator(family)
-    tokens = estimator([call(text=PROGRAM)]) - estimator([AIMessage("")]) - FRAMING[family].call
+    tokens = (
+        estimator([call(text=PROGRAM)])
+        - estimator([AIMessage("")])
+        - FRAMING[family].call
+    )
     plain = abs(tokens - estimator.count_text(f"write\ntext\n{PROGRAM}")) <= 1
-    escaped = abs(tokens - estimator.count_text("write" + json.dumps({"text": PROGRAM}, separators=(",", ":")))) <= 1
-    assert (plain, escaped) == (FRAMING[family].plain_arguments, not FRAMING[family].plain_arguments)
+    escaped = (
+        abs(
+            tokens
+            - estimator.count_text(
+                "write" + json.dumps({"text": PROGRAM}, separators=(",", ":"))
+            )
+        )
+        <= 1
+    )
+    assert (plain, escaped) == (
+        FRAMING[family].plain_arguments,
+        not FRAMING[family].plain_arguments,
+    )
 
 
 # ---- features: characters and runs in the right class ------------------------------------------------------------
@@ -345,7 +509,9 @@ def counted(text):
     return {name: count for name, count in zip(FEATURES, found, strict=False) if count}
 
 
-@pytest.mark.parametrize(("character", "name"), CLASSES.items(), ids=map(ascii, CLASSES))
+@pytest.mark.parametrize(
+    ("character", "name"), CLASSES.items(), ids=map(ascii, CLASSES)
+)
 def test_a_character_counts_in_its_script_alone(character, name):
     assert counted(character) == {"characters": 1, name: 1, "foreign_runs": 1}
     assert {*CLASSES.values()} == SCRIPTS | RARE
@@ -353,7 +519,12 @@ def test_a_character_counts_in_its_script_alone(character, name):
 
 def test_runs_and_classes_are_told_apart():
     """Letters of Latin in a row are no words; text in ASCII has no other counts."""
-    assert counted("éàü") == {"characters": 3, "latin1": 3, "latin_runs": 1, "foreign_runs": 1}
+    assert counted("éàü") == {
+        "characters": 3,
+        "latin1": 3,
+        "latin_runs": 1,
+        "foreign_runs": 1,
+    }
     assert "latin_runs" not in counted("créée où été")
     assert counted("Hello world_42\n  x") == {
         "characters": 18, "letters": 11, "letter_runs": 3, "digits": 2, "digit_runs": 1, "symbols": 1, "symbol_runs": 1,
@@ -373,7 +544,10 @@ def test_every_character_is_counted_once(text):
     """Classes of scripts are disjoint and complete, and no count is negative; only long runs are shortened."""
     found, named = features(text), counted(text)
     foreign = sum(named.get(name, 0) for name in SCRIPTS | RARE)
-    assert foreign == sum(not character.isascii() for character in text.encode("utf-8", "replace").decode())
+    assert foreign == sum(
+        not character.isascii()
+        for character in text.encode("utf-8", "replace").decode()
+    )
     assert named.get("characters", 0) <= len(text)
     assert min(found) >= 0
     assert len(found) in {len(ASCII_FEATURES), len(FEATURES)}

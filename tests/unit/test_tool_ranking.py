@@ -17,7 +17,14 @@ from langchain_ctxwin.tools.selector import NOTHING_FOUND
 from support.tool_sets import definition, one_each
 
 TOPICS = ("money", "sky", "travel")
-MEANINGS = {"currency": "money", "euros": "money", "weather": "sky", "rain": "sky", "taxi": "travel", "ride": "travel"}
+MEANINGS = {
+    "currency": "money",
+    "euros": "money",
+    "weather": "sky",
+    "rain": "sky",
+    "taxi": "travel",
+    "ride": "travel",
+}
 
 
 class Topics(Embeddings):
@@ -75,18 +82,27 @@ class Fixed:
 
 MAIL = definition("send_email", "Send an email to a recipient.")
 WEATHER = definition("forecast", "Says what the weather does.")
-MONEY = definition("exchange", "Turns one currency into another.", amount="How many coins")
+MONEY = definition(
+    "exchange", "Turns one currency into another.", amount="How many coins"
+)
 RIDE = definition("cab", "Orders a taxi.")
 TOOLS = [MAIL, WEATHER, MONEY, RIDE]
 
 
 def best(query, *, room=1, tools=TOOLS, previous=(), **options):
-    return ToolSelector(tools, room, counter=one_each, **options).select(query, previous=previous).names
+    return (
+        ToolSelector(tools, room, counter=one_each, **options)
+        .select(query, previous=previous)
+        .names
+    )
 
 
 HELP = definition("please_help", "Help: I need help, please.")
 VALUED = definition("second", "Sets it.", unit="Its unit")
-VALUED["function"]["parameters"]["properties"]["unit"]["enum"] = ["celsius", "fahrenheit"]
+VALUED["function"]["parameters"]["properties"]["unit"]["enum"] = [
+    "celsius",
+    "fahrenheit",
+]
 
 
 @pytest.mark.parametrize(
@@ -97,14 +113,32 @@ VALUED["function"]["parameters"]["properties"]["unit"]["enum"] = ["celsius", "fa
         ("number of coins", TOOLS, "exchange"),
         ("in fahrenheit", [definition("first", "Sets it."), VALUED, MAIL], "second"),
         ("user name", [definition("aaa"), definition("getUserName")], "getUserName"),
-        ("orders that are open", [definition("aaa"), definition("list_open_orders")], "list_open_orders"),
-        ("conversion", [definition("a", "Draws."), definition("b", "Converts."), definition("c", "Writes.")], "b"),
+        (
+            "orders that are open",
+            [definition("aaa"), definition("list_open_orders")],
+            "list_open_orders",
+        ),
+        (
+            "conversion",
+            [
+                definition("a", "Draws."),
+                definition("b", "Converts."),
+                definition("c", "Writes."),
+            ],
+            "b",
+        ),
         ("I NEED YOUR HELP, PLEASE send it", [HELP, MAIL], "send_email"),
         ("help", [MAIL, HELP], "please_help"),
-        ("weather on 1 May 2023", [definition("year_2023", "Events of 2023."), WEATHER], "forecast"),
+        (
+            "weather on 1 May 2023",
+            [definition("year_2023", "Events of 2023."), WEATHER],
+            "forecast",
+        ),
     ],
 )
-def test_a_tool_is_found_by_parts_of_its_name_its_description_and_its_parameters(query, tools, name):
+def test_a_tool_is_found_by_parts_of_its_name_its_description_and_its_parameters(
+    query, tools, name
+):
     """The values that a parameter can have are words of its tool; other forms of a word are found by their letters.
 
     Words that any request could have rank last, and its numbers rank nothing.
@@ -113,7 +147,10 @@ def test_a_tool_is_found_by_parts_of_its_name_its_description_and_its_parameters
 
 
 def test_every_part_of_a_request_gets_its_tool():
-    mails = [definition(f"email_{number}", "Send an email to a recipient with a text.") for number in range(4)]
+    mails = [
+        definition(f"email_{number}", "Send an email to a recipient with a text.")
+        for number in range(4)
+    ]
     query = "Send an email with this text to the recipient and the other recipient, and then order a taxi."
     assert "cab" in best(query, room=3, tools=[*mails, RIDE])
 
@@ -122,7 +159,9 @@ def test_meaning_finds_what_no_word_says():
     """What is near in meaning is a clear wish; vectors that do not match the tools are not used."""
     assert best("will there be rain", embeddings=Topics()) == ("forecast",)
     assert best("fifty euros please", embeddings=Topics()) == ("exchange",)
-    assert best("will there be rain", embeddings=Topics(), previous=["send_email"]) == ("forecast",)
+    assert best("will there be rain", embeddings=Topics(), previous=["send_email"]) == (
+        "forecast",
+    )
     assert best("weather", embeddings=Ragged()) == ("forecast",)
 
 
@@ -132,10 +171,16 @@ async def test_tools_are_embedded_once_and_requests_while_they_are_remembered():
     selector = ToolSelector(TOOLS, 1, counter=one_each, embeddings=embeddings)
     first = selector.select("will there be rain")
     assert await selector.aselect("will there be rain") == first
-    assert (len(embeddings.documents), embeddings.queries) == (len(TOOLS), ["will there be rain"])
+    assert (len(embeddings.documents), embeddings.queries) == (
+        len(TOOLS),
+        ["will there be rain"],
+    )
     selector = ToolSelector(TOOLS, 1, counter=one_each, embeddings=Holed(""))
     with capture_logs() as logs:
-        names = [selector.select("weather").names, (await selector.aselect("weather")).names]
+        names = [
+            selector.select("weather").names,
+            (await selector.aselect("weather")).names,
+        ]
     assert names == [("forecast",), ("forecast",)]
     assert [log["event"] for log in logs] == ["tools.embeddings_failed"] * 2
 
@@ -152,9 +197,14 @@ def test_a_custom_ranker_decides_by_any_real_numbers_and_others_are_refused(numb
 
 def test_scores_of_zero_or_less_are_no_match():
     """For choices and for searches: the given order fills the room, and nothing is shown."""
-    selector = ToolSelector(TOOLS, 2, counter=one_each, ranker=Fixed(-0.9, -0.5, 0, -0.1))
+    selector = ToolSelector(
+        TOOLS, 2, counter=one_each, ranker=Fixed(-0.9, -0.5, 0, -0.1)
+    )
     assert selector.select("weather").names == ("send_email", "forecast")
-    assert selector.select("weather", previous=["cab", "exchange"]).names == ("cab", "exchange")
+    assert selector.select("weather", previous=["cab", "exchange"]).names == (
+        "cab",
+        "exchange",
+    )
     assert selector.search_tools.invoke({"query": "weather"}) == NOTHING_FOUND
 
 
@@ -178,9 +228,19 @@ async def test_the_index_is_built_once_and_not_on_the_event_loop(monkeypatch):
 
 
 def test_what_the_model_plans_counts_as_a_request():
-    todos = [{"content": "Write to Ann", "status": "completed"}, {"content": "Order the ride", "status": "pending"}]
+    todos = [
+        {"content": "Write to Ann", "status": "completed"},
+        {"content": "Order the ride", "status": "pending"},
+    ]
     call = {"name": "write_todos", "args": {"todos": todos}, "id": "t"}
-    messages = [HumanMessage("Prepare my trip to Rome"), AIMessage("First the forecast.", tool_calls=[call])]
+    messages = [
+        HumanMessage("Prepare my trip to Rome"),
+        AIMessage("First the forecast.", tool_calls=[call]),
+    ]
     needs = needs_of([*messages, ToolMessage("ok", tool_call_id="t")])
-    assert needs.parts == ("Prepare my trip to Rome", "First the forecast.", "Order the ride")
+    assert needs.parts == (
+        "Prepare my trip to Rome",
+        "First the forecast.",
+        "Order the ride",
+    )
     assert needs.called == ("write_todos",)

@@ -28,7 +28,10 @@ STATES = ("open", "closed", "draft")
 
 
 def _prose(rng, count):
-    sentences = (" ".join(rng.choices(WORDS, k=rng.randint(4, 14))).capitalize() + "." for _ in range(count))
+    sentences = (
+        " ".join(rng.choices(WORDS, k=rng.randint(4, 14))).capitalize() + "."
+        for _ in range(count)
+    )
     return " ".join(sentences)
 
 
@@ -39,20 +42,34 @@ def _issues(rng, count):
             "state": rng.choice(STATES),
             "title": _prose(rng, 1),
             "url": f"https://tracker.example/issues/{at}",
-            "user": {"login": rng.choice(WORDS), "id": at % 9, "avatar_url": f"https://tracker.example/{at}.png"},
+            "user": {
+                "login": rng.choice(WORDS),
+                "id": at % 9,
+                "avatar_url": f"https://tracker.example/{at}.png",
+            },
             "created_at": f"2024-05-{at % 28 + 1:02}T10:00:00Z",
             "body": _prose(rng, 12) if at % 3 else None,
-            "labels": [{"name": word, "color": "f00"} for word in rng.sample(WORDS, at % 4)],
+            "labels": [
+                {"name": word, "color": "f00"} for word in rng.sample(WORDS, at % 4)
+            ],
             "locked": False,
             "ratio": rng.random(),
         }
         for at in range(count)
     ]
-    return {"total_count": count, "note": "", "page": {"number": 1, "next": None}, "items": rows}
+    return {
+        "total_count": count,
+        "note": "",
+        "page": {"number": 1, "next": None},
+        "items": rows,
+    }
 
 
 def _csv(rng, count):
-    lines = (f"{at},{rng.choice(WORDS)},{rng.random():.3f},{rng.choice(STATES)}" for at in range(count))
+    lines = (
+        f"{at},{rng.choice(WORDS)},{rng.random():.3f},{rng.choice(STATES)}"
+        for at in range(count)
+    )
     return "\n".join(["id,name,score,state", *lines])
 
 
@@ -74,7 +91,9 @@ def _code(rng, count):
 
 
 def _article(rng, count):
-    return "\n\n".join(f"## Part {at}\n\n{_prose(rng, 9)}\n\n{_prose(rng, 5)}" for at in range(count))
+    return "\n\n".join(
+        f"## Part {at}\n\n{_prose(rng, 9)}\n\n{_prose(rng, 5)}" for at in range(count)
+    )
 
 
 def _results(rng):
@@ -86,12 +105,52 @@ def _results(rng):
         yield f"log {count}", _log(rng, count * 4)
         yield f"code {count}", _code(rng, count)
         yield f"article {count}", _article(rng, count // 4)
-        yield f"map {count}", json.dumps({f"{word}_{at}": _prose(rng, 3) for at in range(count) for word in WORDS[:2]})
-        yield f"lists {count}", json.dumps([[at, rng.choice(WORDS), rng.random()] for at in range(count * 3)])
-        yield f"blocks {count}", [{"type": "text", "text": _prose(rng, 4)} for _ in range(count)]
-    yield "document", json.dumps({"id": "doc-1", "title": "Notes", "pages": 3, "text": _prose(rng, 300)})
-    yield "nested", json.dumps({"data": {"node": {"id": 7, "edges": _issues(rng, 30)["items"], "more": {"a": [1, 2]}}}})
-    yield "irregular", json.dumps([{WORDS[at % 16]: at, "deep": {"x": [at] * 40}} for at in range(90)])
+        yield (
+            f"map {count}",
+            json.dumps(
+                {
+                    f"{word}_{at}": _prose(rng, 3)
+                    for at in range(count)
+                    for word in WORDS[:2]
+                }
+            ),
+        )
+        yield (
+            f"lists {count}",
+            json.dumps(
+                [[at, rng.choice(WORDS), rng.random()] for at in range(count * 3)]
+            ),
+        )
+        yield (
+            f"blocks {count}",
+            [{"type": "text", "text": _prose(rng, 4)} for _ in range(count)],
+        )
+    yield (
+        "document",
+        json.dumps(
+            {"id": "doc-1", "title": "Notes", "pages": 3, "text": _prose(rng, 300)}
+        ),
+    )
+    yield (
+        "nested",
+        json.dumps(
+            {
+                "data": {
+                    "node": {
+                        "id": 7,
+                        "edges": _issues(rng, 30)["items"],
+                        "more": {"a": [1, 2]},
+                    }
+                }
+            }
+        ),
+    )
+    yield (
+        "irregular",
+        json.dumps(
+            [{WORDS[at % 16]: at, "deep": {"x": [at] * 40}} for at in range(90)]
+        ),
+    )
     yield "unbroken", "".join(rng.choices("0123456789abcdef", k=20_000))
     yield "wide", "退款政策规定必须在三十天内提出申请。订单总计一百元。" * 200
     yield (
@@ -127,19 +186,27 @@ QUESTIONS = {
 def _shown(result, settings, budget, question):
     """The first view of a result and the pages that follow, or those that answer a question."""
     guard = guard_of(max_tokens=budget, **SETTINGS[settings])
-    found = guard.output(result, "rows", {"q": "which login failed, and what was the refund?"})
+    found = guard.output(
+        result, "rows", {"q": "which login failed, and what was the refund?"}
+    )
     text = found if isinstance(found, str) else json.dumps(found)
     if question is None:
         return [text, *islice(pages(guard, text), 1, MOST_PAGES)]
     cursor = last_cursor(text) or next_cursor(text)
     asked = QUESTIONS[question]
-    return list(islice(pages(guard, guard.read(cursor, **asked), **asked), MOST_PAGES)) if cursor else []
+    return (
+        list(islice(pages(guard, guard.read(cursor, **asked), **asked), MOST_PAGES))
+        if cursor
+        else []
+    )
 
 
 def _cases():
     """Settings and a budget, with the questions that are asked then."""
     yield from (("plain", budget, (None, *QUESTIONS)) for budget in BUDGETS)
-    yield from ((settings, budget, (None,)) for settings in SETTINGS for budget in (300, 1_000))
+    yield from (
+        (settings, budget, (None,)) for settings in SETTINGS for budget in (300, 1_000)
+    )
     yield "fields", 1_000, tuple(QUESTIONS)
 
 

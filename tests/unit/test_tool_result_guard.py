@@ -44,7 +44,11 @@ class Point:
 
 
 def facts(index: int) -> dict[str, Any]:
-    return {"id": index, "name": f"row-{index:03d}", "note": f"the note of row {index} says {index * 7919}"}
+    return {
+        "id": index,
+        "name": f"row-{index:03d}",
+        "note": f"the note of row {index} says {index * 7919}",
+    }
 
 
 def data() -> list[dict[str, Any]]:
@@ -56,7 +60,9 @@ def text() -> str:
 
 
 def message_of(name: str) -> ToolMessage:
-    return ToolMessage(json.dumps(data()), tool_call_id="c1", name=name, artifact={"raw": ROWS})
+    return ToolMessage(
+        json.dumps(data()), tool_call_id="c1", name=name, artifact={"raw": ROWS}
+    )
 
 
 async def later() -> Any:
@@ -86,7 +92,9 @@ RETURNED: dict[str, Callable[[], Any]] = {
 def tool_of(name: str, give: Callable[[], Any]) -> BaseTool:
     """Return a tool of this name that returns what `give` does."""
     kind: Any = "content_and_artifact" if name == "with_artifact" else "content"
-    return StructuredTool.from_function(give, name=name, description="Give.", response_format=kind)
+    return StructuredTool.from_function(
+        give, name=name, description="Give.", response_format=kind
+    )
 
 
 def atool_of(name: str, give: Callable[[], Any]) -> BaseTool:
@@ -98,9 +106,16 @@ def atool_of(name: str, give: Callable[[], Any]) -> BaseTool:
     return StructuredTool.from_function(coroutine=agive, name=name, description="Give.")
 
 
-as_text, as_json_text = tool_of("as_text", text), tool_of("as_json_text", RETURNED["as_json_text"])
+as_text, as_json_text = (
+    tool_of("as_text", text),
+    tool_of("as_json_text", RETURNED["as_json_text"]),
+)
 CASES = [
-    *((tool_of(name, give), is_async) for is_async in (False, True) for name, give in RETURNED.items()),
+    *(
+        (tool_of(name, give), is_async)
+        for is_async in (False, True)
+        for name, give in RETURNED.items()
+    ),
     (atool_of("in_the_loop", RETURNED["as_models"]), True),
     (atool_of("from_an_async_generator", later), True),
 ]
@@ -111,18 +126,35 @@ CASES = [
     [(wiring, *case) for wiring, case in zip(cycle(WIRINGS), CASES, strict=False)],
     ids=[f"{one.name}-{'async' if loop else 'sync'}" for one, loop in CASES],
 )
-def test_what_a_tool_returns_is_shown_within_its_budget_and_can_be_read_to_its_end(wiring, one, is_async):
+def test_what_a_tool_returns_is_shown_within_its_budget_and_can_be_read_to_its_end(
+    wiring, one, is_async
+):
     guard = ToolResultGuard(ToolResultConfig(max_tokens=BUDGET))
     (message,) = results(wiring, guard, [one], call(one.name), is_async=is_async)
     assert text_tokens(message.text) <= BUDGET
-    assert (message.status, message.tool_call_id, message.name) == ("success", "c1", one.name)
-    has_artifact = one.name in ("with_artifact", "as_message", "as_command", "as_outputs")
+    assert (message.status, message.tool_call_id, message.name) == (
+        "success",
+        "c1",
+        one.name,
+    )
+    has_artifact = one.name in (
+        "with_artifact",
+        "as_message",
+        "as_command",
+        "as_outputs",
+    )
     assert message.artifact == ({"raw": ROWS} if has_artifact else None)
     read = everything(guard, message.text)
-    assert [row["name"] for row in data() if row["name"] not in read or str(row["id"] * 7919) not in read] == []
+    assert [
+        row["name"]
+        for row in data()
+        if row["name"] not in read or str(row["id"] * 7919) not in read
+    ] == []
 
 
-def shown_of_mcp(content: Any, structured: Any, store: Any = None, **more: Any) -> ToolMessage:
+def shown_of_mcp(
+    content: Any, structured: Any, store: Any = None, **more: Any
+) -> ToolMessage:
     """Return what becomes of a message as langchain-mcp-adapters makes it."""
     artifact = {"structured_content": structured, **more}
     message = ToolMessage(content, tool_call_id="c1", artifact=artifact)
@@ -136,32 +168,62 @@ def shown_of_mcp(content: Any, structured: Any, store: Any = None, **more: Any) 
     [
         ([json.dumps({"items": data()}, indent=2)], {"items": data()}),
         ([json.dumps(row, indent=2) for row in data()], {"result": data()}),
-        ([str(row["id"]) for row in data() * 9], {"result": [row["id"] for row in data() * 9]}),
+        (
+            [str(row["id"]) for row in data() * 9],
+            {"result": [row["id"] for row in data() * 9]},
+        ),
         ([text()], {"result": text()}),
     ],
     ids=["object", "list", "numbers", "text"],
 )
-def test_structured_content_that_repeats_a_stored_result_is_not_kept_twice(texts, structured):
-    blocks = [{"type": "text", "text": one, "id": f"lc_{at}"} for at, one in enumerate(texts)]
-    shown, beside = shown_of_mcp(blocks, structured), shown_of_mcp(blocks, structured, meta="m")
+def test_structured_content_that_repeats_a_stored_result_is_not_kept_twice(
+    texts, structured
+):
+    blocks = [
+        {"type": "text", "text": one, "id": f"lc_{at}"} for at, one in enumerate(texts)
+    ]
+    shown, beside = (
+        shown_of_mcp(blocks, structured),
+        shown_of_mcp(blocks, structured, meta="m"),
+    )
     assert (shown.artifact, beside.artifact) == (None, {"meta": "m"})
-    assert shown.response_metadata["ctxwin"]["artifact_left_out"] == "structured_content"
+    assert (
+        shown.response_metadata["ctxwin"]["artifact_left_out"] == "structured_content"
+    )
 
 
 LINKS = [
-    {"type": "file", "id": "lc_0", "url": "https://archive.example/tides.csv", "mime_type": "text/csv"},
-    {"type": "file", "url": "resource://harbour/map", "extras": {"title": "Harbour map"}},
-    {"type": "document", "source": {"type": "url", "url": "https://archive.example/pilots.pdf"}},
+    {
+        "type": "file",
+        "id": "lc_0",
+        "url": "https://archive.example/tides.csv",
+        "mime_type": "text/csv",
+    },
+    {
+        "type": "file",
+        "url": "resource://harbour/map",
+        "extras": {"title": "Harbour map"},
+    },
+    {
+        "type": "document",
+        "source": {"type": "url", "url": "https://archive.example/pilots.pdf"},
+    },
 ]
 
 
 @everywhere
 @both
-@pytest.mark.parametrize("beside", [[], [{"type": "text", "text": "Three are there."}]], ids=["alone", "with a text"])
+@pytest.mark.parametrize(
+    "beside",
+    [[], [{"type": "text", "text": "Three are there."}]],
+    ids=["alone", "with a text"],
+)
 def test_links_to_files_are_texts_that_show_their_addresses(wiring, is_async, beside):
     """As MCP servers answer: the address is all that a link says, and short, however large the file is."""
     guard, links = ToolResultGuard(ToolResultConfig(max_tokens=600)), [*beside, *LINKS]
-    (message,) = results(wiring, guard, [tool_of("find", lambda: links)], call("find"), is_async=is_async)
+    (message,) = results(
+        wiring, guard, [tool_of("find", lambda: links)], call("find"), is_async=is_async
+    )
     assert "file: https://archive.example/tides.csv (text/csv)" in message.text
     assert "file: resource://harbour/map (Harbour map)" in message.text
     assert "document: https://archive.example/pilots.pdf" in message.text
@@ -173,9 +235,14 @@ def test_as_many_images_are_shown_as_the_budget_holds_beside_a_short_text() -> N
     """Half of the budget is kept for texts that need it only."""
     size = ContentPrices(None).content([IMAGE])
     guard = ToolResultGuard(ToolResultConfig(max_tokens=4 * size))
-    short, long = ({"type": "text", "text": said} for said in ("Five of the harbour.", text() * 20))
+    short, long = (
+        {"type": "text", "text": said} for said in ("Five of the harbour.", text() * 20)
+    )
 
-    assert [len(guard.output([said, *[IMAGE] * 5], "look", {})[1:]) for said in (short, long)] == [3, 2]
+    assert [
+        len(guard.output([said, *[IMAGE] * 5], "look", {})[1:])
+        for said in (short, long)
+    ] == [3, 2]
 
 
 SMALL = {
@@ -186,15 +253,27 @@ SMALL = {
 
 
 @both
-@pytest.mark.parametrize(("wiring", "value"), [*zip(cycle(WIRINGS), SMALL.values(), strict=False)], ids=SMALL)
+@pytest.mark.parametrize(
+    ("wiring", "value"), [*zip(cycle(WIRINGS), SMALL.values(), strict=False)], ids=SMALL
+)
 def test_a_small_result_is_what_it_would_be_without_a_guard(wiring, is_async, value):
     small = tool_of("small", lambda: value)
     (plain,) = results("plain", None, [small], call("small"), is_async=is_async)
-    (message,) = results(wiring, ToolResultGuard(), [small], call("small"), is_async=is_async)
-    assert (message.content, message.status, message.response_metadata) == (plain.content, "success", {})
-    made = ToolMessage("small", tool_call_id="c1", name="small", id="m1", additional_kwargs={"a": 1})
+    (message,) = results(
+        wiring, ToolResultGuard(), [small], call("small"), is_async=is_async
+    )
+    assert (message.content, message.status, message.response_metadata) == (
+        plain.content,
+        "success",
+        {},
+    )
+    made = ToolMessage(
+        "small", tool_call_id="c1", name="small", id="m1", additional_kwargs={"a": 1}
+    )
     given = tool_of("small", lambda: made)
-    assert results(wiring, ToolResultGuard(), [given], call("small"), is_async=is_async) == [made]
+    assert results(
+        wiring, ToolResultGuard(), [given], call("small"), is_async=is_async
+    ) == [made]
 
 
 def last_of(message: Any) -> str:
@@ -212,11 +291,15 @@ def test_a_value_outside_of_an_agent_is_handed_on_or_becomes_its_first_page():
 
 @pytest.mark.parametrize("wiring", [*WIRINGS, "bare node"])
 @both
-def test_the_guards_own_tool_is_exempt_from_the_guard_and_runs_in_a_node_without_it(wiring, is_async):
+def test_the_guards_own_tool_is_exempt_from_the_guard_and_runs_in_a_node_without_it(
+    wiring, is_async
+):
     guard = ToolResultGuard(ToolResultConfig(max_tokens=BUDGET), clock=FakeClock())
     (first,) = results(wiring, guard, [as_text], call("as_text"))
     cursor = last_of(first)
-    (page,) = results(wiring, guard, [as_text], call("read_more", cursor=cursor), is_async=is_async)
+    (page,) = results(
+        wiring, guard, [as_text], call("read_more", cursor=cursor), is_async=is_async
+    )
     assert (page.text, page.response_metadata) == (guard.read(cursor), {})
 
 
@@ -224,7 +307,13 @@ def test_the_guards_own_tool_is_exempt_from_the_guard_and_runs_in_a_node_without
 @both
 def test_a_tool_of_yours_with_the_name_of_the_guards_is_refused(wiring, is_async):
     with pytest.raises(ConfigError, match="read_more"):
-        results(wiring, ToolResultGuard(), [tool_of("read_more", text)], call("read_more"), is_async=is_async)
+        results(
+            wiring,
+            ToolResultGuard(),
+            [tool_of("read_more", text)],
+            call("read_more"),
+            is_async=is_async,
+        )
 
 
 def test_what_is_guarded_twice_is_reduced_once():
@@ -239,9 +328,16 @@ CHOSEN = ToolResultConfig(max_tokens=2_000, fields=("[].id", "[].name"))
 
 @pytest.mark.parametrize(
     "result",
-    [json.dumps({"error": "no such table"}), "plain text", json.dumps([{"id": 1, "name": "all"}]), "[]"],
+    [
+        json.dumps({"error": "no such table"}),
+        "plain text",
+        json.dumps([{"id": 1, "name": "all"}]),
+        "[]",
+    ],
     ids=["nothing chosen in it", "text", "nothing else in it", "empty"],
 )
-def test_configured_fields_leave_a_result_alone_that_they_would_not_shorten(result: str) -> None:
+def test_configured_fields_leave_a_result_alone_that_they_would_not_shorten(
+    result: str,
+) -> None:
     """An error has none of the chosen fields: shown in them, it would be hidden."""
     assert ToolResultGuard(CHOSEN).output(result, "rows", {}) == result

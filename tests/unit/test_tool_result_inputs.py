@@ -27,7 +27,10 @@ from support.result_stores import FakeClock
 from support.tool_runs import call, everything, last_cursor, results
 
 BUDGETS = (300, 1_000, 4_000)
-ROWS = [{"id": index, "note": f"the note of row {index} says {index * 7919}"} for index in range(3_000)]
+ROWS = [
+    {"id": index, "note": f"the note of row {index} says {index * 7919}"}
+    for index in range(3_000)
+]
 both = pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
 
 
@@ -35,7 +38,9 @@ def guard_of(max_tokens: int = 600, **options: Any) -> ToolResultGuard:
     return ToolResultGuard(ToolResultConfig(max_tokens=max_tokens), **options)
 
 
-def returned(guard: ToolResultGuard, value: Any, *, is_async: bool = False, **options: Any) -> Any:
+def returned(
+    guard: ToolResultGuard, value: Any, *, is_async: bool = False, **options: Any
+) -> Any:
     """Return the message of a tool that returns a value, or calls it for one."""
 
     @tool
@@ -43,7 +48,9 @@ def returned(guard: ToolResultGuard, value: Any, *, is_async: bool = False, **op
         """Give."""
         return value() if callable(value) else value
 
-    (message,) = results("wrap", guard, [give], call("give"), is_async=is_async, **options)
+    (message,) = results(
+        "wrap", guard, [give], call("give"), is_async=is_async, **options
+    )
     return message
 
 
@@ -56,8 +63,14 @@ def nested(levels: int) -> Any:
 
 SHAPES: dict[str, tuple[Any, list[str]]] = {
     "bytes": (lambda: b"caf\xc3\xa9 " * 3_000, ["café"]),
-    "bytes in rows": ([{"id": i, "raw": b"abc %d" % i} for i in range(500)], ["abc 499"]),
-    "keys of other types": ([{1: "a", None: i, 2.5: True, (1, 2): "b"} for i in range(500)], ["499"]),
+    "bytes in rows": (
+        [{"id": i, "raw": b"abc %d" % i} for i in range(500)],
+        ["abc 499"],
+    ),
+    "keys of other types": (
+        [{1: "a", None: i, 2.5: True, (1, 2): "b"} for i in range(500)],
+        ["499"],
+    ),
     "a hundred levels": (nested(50), ["the core"]),
     "a set": (lambda: {f"member {i}" for i in range(2_000)}, ["member 1999"]),
     "a generator": (lambda: ({"id": i} for i in range(4_000)), ["3999"]),
@@ -69,9 +82,18 @@ SHAPES: dict[str, tuple[Any, list[str]]] = {
     "nulls": ([None] * 20_000, []),
     "objects of no type": (lambda: [object() for _ in range(400)], ["object object"]),
     "broken JSON": (json.dumps(ROWS)[:-5], ["the note of row 2999"]),
-    "one wide object": ({f"key{i}": f"value {i}" for i in range(5_000)}, ["value 4999"]),
-    "one huge field": ({"id": 1, "text": "A telling sentence. " * 10_000}, ["A telling sentence."]),
-    "Chinese rows": ([{"编号": i, "正文": "天地玄黄宇宙洪荒日月盈昃"} for i in range(400)], ["399"]),
+    "one wide object": (
+        {f"key{i}": f"value {i}" for i in range(5_000)},
+        ["value 4999"],
+    ),
+    "one huge field": (
+        {"id": 1, "text": "A telling sentence. " * 10_000},
+        ["A telling sentence."],
+    ),
+    "Chinese rows": (
+        [{"编号": i, "正文": "天地玄黄宇宙洪荒日月盈昃"} for i in range(400)],
+        ["399"],
+    ),
 }
 
 
@@ -105,7 +127,9 @@ def test_settings_that_mean_nothing_are_refused(wrong):
 
 
 @pytest.mark.parametrize(
-    "wrong", NO_ARGUMENTS, ids=lambda one: "-".join(f"{k}={type(v).__name__}" for k, v in one.items())
+    "wrong",
+    NO_ARGUMENTS,
+    ids=lambda one: "-".join(f"{k}={type(v).__name__}" for k, v in one.items()),
 )
 def test_arguments_of_the_wrong_type_are_refused(wrong):
     with pytest.raises(ConfigError, match=next(iter(wrong))):
@@ -124,7 +148,9 @@ def first_page(guard: ToolResultGuard, **options: Any) -> str:
      ({"where": "id >"}, "write for example"), ({"where": "open('x')"}, "write for example")],
     ids=str,
 )  # fmt: skip
-def test_a_question_that_cannot_be_asked_is_refused_in_code_and_told_to_the_model(question, said):
+def test_a_question_that_cannot_be_asked_is_refused_in_code_and_told_to_the_model(
+    question, said
+):
     guard = guard_of()
     cursor = first_page(guard)
     with pytest.raises(ConfigError, match=said) as error:
@@ -133,7 +159,9 @@ def test_a_question_that_cannot_be_asked_is_refused_in_code_and_told_to_the_mode
     assert (message.status, message.text) == ("error", str(error.value))
 
 
-def refused(guard: ToolResultGuard, cursor: str, error: type[CursorError], **options: Any) -> str:
+def refused(
+    guard: ToolResultGuard, cursor: str, error: type[CursorError], **options: Any
+) -> str:
     """Return what the model is told of a cursor, which must raise `error` in code, sync and async."""
     with pytest.raises(error) as raised:
         guard.read(cursor, **options)
@@ -149,7 +177,11 @@ def test_a_changed_or_an_old_cursor_and_one_of_a_result_that_is_gone_are_refused
     clock, store = FakeClock(), MemoryResultStore()
     guard = guard_of(clock=clock, store=store)
     cursor = first_page(guard)
-    refused(guard, cursor[:-3] + ("A" if cursor[-3] != "A" else "B") + cursor[-2:], CursorTamperedError)
+    refused(
+        guard,
+        cursor[:-3] + ("A" if cursor[-3] != "A" else "B") + cursor[-2:],
+        CursorTamperedError,
+    )
     store.renew()
     refused(guard, cursor, ResultGoneError)
     cursor = first_page(guard)
@@ -165,7 +197,11 @@ def in_thread(thread: str) -> Any:
     ("scope", "mine", "other"),
     [
         (None, in_thread("1"), in_thread("2")),
-        (lambda runtime: f"{runtime.tenant}/1", SimpleNamespace(tenant="one"), SimpleNamespace(tenant="two")),
+        (
+            lambda runtime: f"{runtime.tenant}/1",
+            SimpleNamespace(tenant="one"),
+            SimpleNamespace(tenant="two"),
+        ),
     ],
     ids=["thread", "tenant"],
 )
@@ -207,8 +243,12 @@ class HangingInTheLoop(Hanging):
 
 @both
 @pytest.mark.parametrize("kind", [Down, Hanging, HangingInTheLoop])
-@pytest.mark.parametrize("value", [ROWS, "a line of text\n" * 5_000], ids=["rows", "text"])
-def test_a_store_that_is_down_shortens_the_result_and_says_so(is_async, kind, value, monkeypatch):
+@pytest.mark.parametrize(
+    "value", [ROWS, "a line of text\n" * 5_000], ids=["rows", "text"]
+)
+def test_a_store_that_is_down_shortens_the_result_and_says_so(
+    is_async, kind, value, monkeypatch
+):
     monkeypatch.setattr(module, "STORE_SECONDS", 0.05)
     store = kind()
     message = returned(guard_of(store=store), value, is_async=is_async)
@@ -222,13 +262,17 @@ def test_a_store_that_is_down_shortens_the_result_and_says_so(is_async, kind, va
 
 @both
 @pytest.mark.parametrize("kind", [Down, Hanging, HangingInTheLoop])
-def test_a_store_that_is_down_at_a_read_is_told_to_the_model(is_async, kind, monkeypatch):
+def test_a_store_that_is_down_at_a_read_is_told_to_the_model(
+    is_async, kind, monkeypatch
+):
     guard = guard_of()
     cursor = first_page(guard)
     monkeypatch.setattr(module, "STORE_SECONDS", 0.05)
     store = kind()
     guard._store = store
-    (message,) = results("node", guard, [], call("read_more", cursor=cursor), is_async=is_async)
+    (message,) = results(
+        "node", guard, [], call("read_more", cursor=cursor), is_async=is_async
+    )
     getattr(store, "free", threading.Event()).set()
     assert message.status == "error"
     assert "does not answer now" in message.text

@@ -27,23 +27,35 @@ def issues(count):
 
 def listing(count):
     """A page of payments, whose rows stand beside a flag and an address."""
-    rows = [{"id": f"ch_{at}", "amount": 100 * at, "currency": "eur", "metadata": {}} for at in range(count)]
+    rows = [
+        {"id": f"ch_{at}", "amount": 100 * at, "currency": "eur", "metadata": {}}
+        for at in range(count)
+    ]
     return {"object": "list", "url": "/v1/charges", "has_more": True, "data": rows}
 
 
 def log(lines):
     """What a build prints."""
     return (
-        "".join(f"2024-05-31 10:00:{at % 60:02} INFO step {at} done\n" for at in range(lines)) + "ERROR: exit code 3\n"
+        "".join(
+            f"2024-05-31 10:00:{at % 60:02} INFO step {at} done\n"
+            for at in range(lines)
+        )
+        + "ERROR: exit code 3\n"
     )
 
 
 def numbers_in(pages, pattern):
     """All numbers that a pattern finds in the bodies of pages, in order."""
-    return [int(number) for page in pages for number in re.findall(pattern, body_of(page))]
+    return [
+        int(number) for page in pages for number in re.findall(pattern, body_of(page))
+    ]
 
 
-@pytest.mark.parametrize("fields", [["number", "autor.login"], "number, autor.login", '["number", "autor.login"]'])
+@pytest.mark.parametrize(
+    "fields",
+    [["number", "autor.login"], "number, autor.login", '["number", "autor.login"]'],
+)
 def test_a_wrong_field_is_answered_with_the_right_ones_and_spends_no_page(fields):
     guard = guard_of(max_tokens=600)
     cursor = cursor_in(guard.output(issues(120), "rows", {}))
@@ -54,17 +66,28 @@ def test_a_wrong_field_is_answered_with_the_right_ones_and_spends_no_page(fields
     assert 'matches ["autor.login"], so nothing was read' in page
     assert cursor_in(page) is None
     assert names[0] == "user.login"
-    assert {"number", "title", "state", "total_count", "incomplete_results"} < set(names)
-    assert numbers_in([guard.read(cursor, fields="number, user.login")], r"(?m:^(\d+)\|)")[:3] == [0, 1, 2]
+    assert {"number", "title", "state", "total_count", "incomplete_results"} < set(
+        names
+    )
+    assert numbers_in(
+        [guard.read(cursor, fields="number, user.login")], r"(?m:^(\d+)\|)"
+    )[:3] == [0, 1, 2]
 
 
 def test_pages_have_as_many_rows_as_are_configured_also_of_results_that_fit():
-    small, large = (walk(guard_of(max_tokens=tokens, page_rows=50), listing(150)) for tokens in (20_000, 2_000))
+    small, large = (
+        walk(guard_of(max_tokens=tokens, page_rows=50), listing(150))
+        for tokens in (20_000, 2_000)
+    )
     rows = [{"id": at, "body": LOGIN * 9} for at in range(200)]
     (first, *_) = walk(guard_of(max_tokens=4_000, page_rows=50), rows)
 
     for pages in (small, large):
-        assert [len(re.findall(r"ch_\d+", body_of(page))) for page in pages] == [50, 50, 50]
+        assert [len(re.findall(r"ch_\d+", body_of(page))) for page in pages] == [
+            50,
+            50,
+            50,
+        ]
     assert len(re.findall(r"(?m)^\d+\|", body_of(first))) == 50
 
 
@@ -72,7 +95,10 @@ def test_one_tool_can_have_its_own_settings():
     own = ToolOverrides(max_tokens=400, fields=("number",), ttl_seconds=60)
     guard = guard_of(max_tokens=900, ttl_seconds=900, per_tool={"small": own})
 
-    small, other = guard.output(issues(200), "small", {}), guard.output(issues(200), "rows", {})
+    small, other = (
+        guard.output(issues(200), "small", {}),
+        guard.output(issues(200), "rows", {}),
+    )
 
     assert (PRICE(small) <= 400 < PRICE(other) <= 900) is True
     assert ("Issue 1" in body_of(small), "Issue 1" in body_of(other)) == (False, True)
@@ -83,7 +109,8 @@ def test_results_live_as_long_as_their_thread_where_there_is_a_store():
     clock = FakeClock()
     results = LangGraphResultStore(InMemoryStore(), clock=clock)
     kept, passing = (
-        ToolResultGuard(ToolResultConfig(max_tokens=600), store=store, clock=clock) for store in (results, None)
+        ToolResultGuard(ToolResultConfig(max_tokens=600), store=store, clock=clock)
+        for store in (results, None)
     )
     page, other = (guard.output(issues(400), "rows", {}) for guard in (kept, passing))
     assert ("600 seconds" in page, "600 seconds" in other) == (False, True)
@@ -96,7 +123,11 @@ def test_results_live_as_long_as_their_thread_where_there_is_a_store():
 @pytest.mark.parametrize("tokens", [300, 600, 1_000, 2_000])
 @pytest.mark.parametrize("result", [issues(300), log(1_000)], ids=["rows", "log"])
 def test_pages_use_their_budget_and_never_more(result, tokens):
-    shares = [PRICE(answer.text) / tokens for answer in answers(result, tokens) if answer.following]
+    shares = [
+        PRICE(answer.text) / tokens
+        for answer in answers(result, tokens)
+        if answer.following
+    ]
 
     assert len(shares) > 3
     assert (sum(shares) / len(shares) >= 0.85, max(shares) <= 1) == (True, True)

@@ -16,23 +16,58 @@ from langchain_ctxwin.tool_results.showing import Inside, ResultView, layout_of
 from support.walking import PRICE, answers, ask, entries_in, guard_of, pages
 
 RUNS = settings(
-    deadline=None, max_examples=20, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    deadline=None,
+    max_examples=20,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 ODD_TEXT = st.text('ab |.:;,#()[]{}"\\\n\té你👩', max_size=8)
-KEYS = st.sampled_from(["id", "name", "state", "url", "a", "b", "", "a.b", "a: b", "US Gross", "[]", "1"]) | ODD_TEXT
-TEXTS = ODD_TEXT | st.text(max_size=20) | st.builds(str.__mul__, ODD_TEXT, st.integers(0, 120))
+KEYS = (
+    st.sampled_from(
+        [
+            "id",
+            "name",
+            "state",
+            "url",
+            "a",
+            "b",
+            "",
+            "a.b",
+            "a: b",
+            "US Gross",
+            "[]",
+            "1",
+        ]
+    )
+    | ODD_TEXT
+)
+TEXTS = (
+    ODD_TEXT
+    | st.text(max_size=20)
+    | st.builds(str.__mul__, ODD_TEXT, st.integers(0, 120))
+)
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | TEXTS
 VALUES = st.recursive(
-    SCALARS, lambda inner: st.lists(inner, max_size=5) | st.dictionaries(KEYS, inner, max_size=5), max_leaves=8
+    SCALARS,
+    lambda inner: (
+        st.lists(inner, max_size=5) | st.dictionaries(KEYS, inner, max_size=5)
+    ),
+    max_leaves=8,
 )
 
 
 @st.composite
 def uniform_rows(draw):
     """Rows that share their fields; the values of a field come again and again."""
-    columns = draw(st.dictionaries(KEYS, st.lists(VALUES, min_size=1, max_size=4), min_size=1, max_size=5))
+    columns = draw(
+        st.dictionaries(
+            KEYS, st.lists(VALUES, min_size=1, max_size=4), min_size=1, max_size=5
+        )
+    )
     count = draw(st.integers(2, 25))
-    return [{key: pool[at % len(pool)] for key, pool in columns.items()} | {"id": at} for at in range(count)]
+    return [
+        {key: pool[at % len(pool)] for key, pool in columns.items()} | {"id": at}
+        for at in range(count)
+    ]
 
 
 def wrapped(rows, beside, path):
@@ -43,18 +78,50 @@ def wrapped(rows, beside, path):
 
 
 MAPS = st.builds(
-    lambda value, count: {f"key {at}": [value, at] for at in range(count)}, st.integers() | ODD_TEXT, st.integers(0, 90)
+    lambda value, count: {f"key {at}": [value, at] for at in range(count)},
+    st.integers() | ODD_TEXT,
+    st.integers(0, 90),
 )
-BESIDE, PATHS = st.dictionaries(KEYS, VALUES, max_size=3), st.lists(KEYS, min_size=1, max_size=3)
+BESIDE, PATHS = (
+    st.dictionaries(KEYS, VALUES, max_size=3),
+    st.lists(KEYS, min_size=1, max_size=3),
+)
 CONTAINERS = st.lists(VALUES, max_size=12) | st.dictionaries(KEYS, VALUES, max_size=8)
-RESULTS = CONTAINERS | uniform_rows() | MAPS | st.builds(wrapped, uniform_rows(), BESIDE, PATHS)
+RESULTS = (
+    CONTAINERS
+    | uniform_rows()
+    | MAPS
+    | st.builds(wrapped, uniform_rows(), BESIDE, PATHS)
+)
 STYLES = st.sampled_from([
     Style(), Style(text_chars=160), Style(text_chars=10, extraction=False), Style(fields=("*",)), Style(fields=("id",)),
 ])  # fmt: skip
-CHEAP = st.sampled_from([len, lambda text: len(text) // 4, lambda text: len(text.encode("utf-8", "replace"))])
-ROOM = st.builds(PageRoom, tokens=st.integers(8, 400), price=CHEAP, rows=st.none() | st.integers(1, 5))
+CHEAP = st.sampled_from(
+    [
+        len,
+        lambda text: len(text) // 4,
+        lambda text: len(text.encode("utf-8", "replace")),
+    ]
+)
+ROOM = st.builds(
+    PageRoom,
+    tokens=st.integers(8, 400),
+    price=CHEAP,
+    rows=st.none() | st.integers(1, 5),
+)
 CHEAP_ROOMS = st.lists(ROOM, min_size=1, max_size=4)
-PIECES = ["A sentence. ", "# Title\n", "\n\n", "word ", "a" * 80, "\t", "你好。", "e\u0301", "👩\u200d👧", "1,2,3\n"]
+PIECES = [
+    "A sentence. ",
+    "# Title\n",
+    "\n\n",
+    "word ",
+    "a" * 80,
+    "\t",
+    "你好。",
+    "e\u0301",
+    "👩\u200d👧",
+    "1,2,3\n",
+]
 PROSE = st.lists(st.sampled_from(PIECES), max_size=60).map("".join)
 PLAIN_TEXTS = st.builds(str.__mul__, PROSE, st.integers(1, 60))
 BUDGETS = st.integers(MIN_TOKENS, 900)
@@ -91,7 +158,9 @@ def test_entries_are_all_of_the_result(result):
         rebuilt = {key: item for entry in entries for key, item in entry.items()}
     else:
         (keys,) = compile_fields([layout.path]) if layout.path else ((),)
-        rebuilt = put_together(entries[0] if layout.head else {}, keys, entries[layout.head :])
+        rebuilt = put_together(
+            entries[0] if layout.head else {}, keys, entries[layout.head :]
+        )
 
     assert exact(rebuilt) == exact(json.loads(as_json(result)))
 
@@ -129,9 +198,9 @@ def test_a_plain_walk_shows_every_entry_once_within_the_budget(result, budget):
     assume(first.layout.unit != "text")
 
     assert [PRICE(answer.text) for answer in found if PRICE(answer.text) > budget] == []
-    assert entries_in(ResultView(first.layout, first.record), [answer.page for answer in found]) == list(
-        range(len(first.layout))
-    )
+    assert entries_in(
+        ResultView(first.layout, first.record), [answer.page for answer in found]
+    ) == list(range(len(first.layout)))
 
 
 @RUNS
@@ -142,7 +211,10 @@ def test_a_walk_with_all_fields_leaves_nothing_out(result, budget):
     assume(view.layout.unit != "text")
 
     assert entries_in(view, [answer.page for answer in found]) == list(range(len(view)))
-    told = {(*page.shown.left_out, *page.shown.shortened, *page.shown.missing) for page in (a.page for a in found)}
+    told = {
+        (*page.shown.left_out, *page.shown.shortened, *page.shown.missing)
+        for page in (a.page for a in found)
+    }
     assert told <= {()}
     assert [PRICE(answer.text) for answer in found if PRICE(answer.text) > budget] == []
 
@@ -160,7 +232,9 @@ def test_pages_are_the_text_which_can_be_read_anew(text, budget):
 
 
 @pytest.mark.parametrize("budget", [1, 20, 100, 200])
-@pytest.mark.parametrize("result", [[{"id": 1, "text": "some words " * 4}] * 2, "some words\n" * 6])
+@pytest.mark.parametrize(
+    "result", [[{"id": 1, "text": "some words " * 4}] * 2, "some words\n" * 6]
+)
 def test_smaller_budgets_than_notes_need_still_end(budget, result):
     found = answers(result if isinstance(result, str) else as_json(result), budget)
 
@@ -168,12 +242,27 @@ def test_smaller_budgets_than_notes_need_still_end(budget, result):
 
 
 NEEDLES = st.sampled_from(
-    ["needle", 'say "it"', "C:\\new\\table", "two\nlines", "a, b|c", "STRASSE", "你好", "(x)", "  ", "#1"]
+    [
+        "needle",
+        'say "it"',
+        "C:\\new\\table",
+        "two\nlines",
+        "a, b|c",
+        "STRASSE",
+        "你好",
+        "(x)",
+        "  ",
+        "#1",
+    ]
 )
 FILLERS = st.builds(
-    str.__mul__, st.sampled_from(["word ", 'He "said", ok. ', "line\n", "x", "C:\\d "]), st.integers(0, 100)
+    str.__mul__,
+    st.sampled_from(["word ", 'He "said", ok. ', "line\n", "x", "C:\\d "]),
+    st.integers(0, 100),
 )
-FIELDS = st.sampled_from(["id", "title", "state", "body", "html_url", "etag", "a.b", "nested"])
+FIELDS = st.sampled_from(
+    ["id", "title", "state", "body", "html_url", "etag", "a.b", "nested"]
+)
 
 
 @st.composite
@@ -190,24 +279,38 @@ def rows_with_needles(draw):
 
 
 @RUNS
-@given(rows_with_needles(), st.booleans(), st.none() | st.integers(1, 3), st.integers(400, 1_500))
+@given(
+    rows_with_needles(),
+    st.booleans(),
+    st.none() | st.integers(1, 3),
+    st.integers(400, 1_500),
+)
 def test_a_search_finds_every_row_once(case, is_wrapped, page_rows, budget):
     needle, rows, holders = case
-    rows = [*rows, {"number": "filler", "body": "some more words " * 500}]  # so that the result is never small
+    rows = [
+        *rows,
+        {"number": "filler", "body": "some more words " * 500},
+    ]  # so that the result is never small
     result = {"total": 1, "items": rows} if is_wrapped else rows
 
     # A plain text may span lines; an expression is looked for in each line.
     asked = needle.swapcase() if "\n" in needle else re.escape(needle.swapcase())
-    found = ask(guard_of(max_tokens=budget, page_rows=page_rows), result, contains=asked)
+    found = ask(
+        guard_of(max_tokens=budget, page_rows=page_rows), result, contains=asked
+    )
 
-    shown = {at: sum(f"@{at}@" in page for page in found) for at in range(len(rows) - 1)}
+    shown = {
+        at: sum(f"@{at}@" in page for page in found) for at in range(len(rows) - 1)
+    }
     assert shown == {at: int(at in holders) for at in range(len(rows) - 1)}
 
 
 @RUNS
 @given(PROSE, st.integers(0, 40), st.integers(400, 900))
 def test_a_search_in_a_text_finds_every_place(prose, count, budget):
-    text = "".join(f"{prose}needle@{at}@\n" for at in range(count)) + "some words " * 1_000
+    text = (
+        "".join(f"{prose}needle@{at}@\n" for at in range(count)) + "some words " * 1_000
+    )
 
     found = "\n".join(ask(guard_of(max_tokens=budget), text, contains="NEEDLE"))
 
@@ -217,7 +320,9 @@ def test_a_search_in_a_text_finds_every_place(prose, count, budget):
 @RUNS
 @given(RESULTS, st.text(max_size=3_000), st.lists(ODD_TEXT, max_size=40), BUDGETS)
 def test_pages_of_any_question_fit_or_it_is_refused(result, contains, fields, budget):
-    question = Question(contains=contains, fields=tuple(json.dumps(field) for field in fields))
+    question = Question(
+        contains=contains, fields=tuple(json.dumps(field) for field in fields)
+    )
     assume(contains or fields)
 
     found = answers(as_json(result), budget, question)

@@ -10,7 +10,14 @@ import pytest
 from langchain_core.callbacks import BaseCallbackHandler, CallbackManagerForToolRun
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
-from langchain_core.tools import BaseTool, InjectedToolCallId, StructuredTool, Tool, ToolException, tool
+from langchain_core.tools import (
+    BaseTool,
+    InjectedToolCallId,
+    StructuredTool,
+    Tool,
+    ToolException,
+    tool,
+)
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import InjectedState, InjectedStore, ToolRuntime
@@ -21,7 +28,15 @@ from pydantic import BaseModel, Field
 
 from langchain_ctxwin import ToolResultConfig, ToolResultGuard
 from support.oracle import text_tokens
-from support.tool_runs import NODES, WIRINGS, call, everything, last_cursor, results, wired
+from support.tool_runs import (
+    NODES,
+    WIRINGS,
+    call,
+    everything,
+    last_cursor,
+    results,
+    wired,
+)
 
 BUDGET = 500
 LINES = [f"line {index} says {index * 7919}" for index in range(400)]
@@ -39,7 +54,9 @@ def with_state(query: str, state: Annotated[Any, InjectedState]) -> str:
     return large(query, state["messages"][0].text)
 
 
-def with_a_field(query: str, history: Annotated[list[Any], InjectedState("messages")]) -> str:
+def with_a_field(
+    query: str, history: Annotated[list[Any], InjectedState("messages")]
+) -> str:
     return large(query, history[0].text)
 
 
@@ -95,7 +112,11 @@ with_json_schema = StructuredTool(
     name="with_json_schema",
     description="By a schema.",
     func=lambda **given: large(given),
-    args_schema={"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]},
+    args_schema={
+        "type": "object",
+        "properties": {"query": {"type": "string"}},
+        "required": ["query"],
+    },
 )
 single = Tool(name="single", description="One text.", func=large)
 
@@ -104,7 +125,9 @@ class OnlyRun(BaseTool):
     name: str = "only_run"
     description: str = "Blocks."
 
-    def _run(self, query: str, run_manager: CallbackManagerForToolRun | None = None) -> str:
+    def _run(
+        self, query: str, run_manager: CallbackManagerForToolRun | None = None
+    ) -> str:
         return large(query, run_manager is not None)
 
 
@@ -143,7 +166,10 @@ SYNC = [
     (with_json_schema, ({"query": "x"},)), (OnlyRun(), ("x", True)), (WithRuntimeField(), ("x",)),
 ]  # fmt: skip
 ASYNC = [(tool_of(in_the_loop), ("x", "acme", "c1")), (OnlyArun(), ("x", "acme"))]
-CASES = [*((one, facts, loop) for loop in (False, True) for one, facts in SYNC), *((*case, True) for case in ASYNC)]
+CASES = [
+    *((one, facts, loop) for loop in (False, True) for one, facts in SYNC),
+    *((*case, True) for case in ASYNC),
+]
 
 
 def guard_of(**settings: Any) -> ToolResultGuard:
@@ -166,7 +192,13 @@ def test_a_tool_gets_what_it_would_get_without_a_guard(wiring, one, facts, is_as
     argument = {"__arg1": "x"} if one is single else {"query": "x"}
     config = {"configurable": {"tenant": "acme"}}
     (message,) = results(
-        wiring, guard, [one], call(one.name, **argument), is_async=is_async, store=store_of_facts(), config=config
+        wiring,
+        guard,
+        [one],
+        call(one.name, **argument),
+        is_async=is_async,
+        store=store_of_facts(),
+        config=config,
     )
     assert message.status == "success", message.text[:300]
     assert text_tokens(message.text) <= BUDGET
@@ -202,7 +234,14 @@ class Recorder(BaseCallbackHandler):
 @both
 def test_callbacks_hear_of_a_call_once(wiring, is_async):
     recorder, asked = Recorder(), call("with_state", query="x")
-    results(wiring, guard_of(), [tool_of(with_state)], asked, is_async=is_async, config={"callbacks": [recorder]})
+    results(
+        wiring,
+        guard_of(),
+        [tool_of(with_state)],
+        asked,
+        is_async=is_async,
+        config={"callbacks": [recorder]},
+    )
     assert recorder.events == ["start with_state {'query': 'x'}", "end"]
 
 
@@ -215,21 +254,35 @@ def raising(name: str, error: Exception, **options: Any) -> BaseTool:
     return tool_of(fail, name=name, **options)
 
 
-breaks, refuses = raising("breaks", OSError("the disk is full")), raising("refuses", ToolException("no such city"))
-explains = raising("explains", ToolException("no such city: " + "Atlantis " * 5_000), handle_tool_error=True)
+breaks, refuses = (
+    raising("breaks", OSError("the disk is full")),
+    raising("refuses", ToolException("no such city")),
+)
+explains = raising(
+    "explains",
+    ToolException("no such city: " + "Atlantis " * 5_000),
+    handle_tool_error=True,
+)
 
 
 @pytest.mark.parametrize("wiring", [*NODES, "middleware", "agent"])
 @both
-@pytest.mark.parametrize(("one", "error"), [(breaks, OSError), (refuses, ToolException)], ids=["other", "tool"])
-def test_exceptions_leave_a_tool_as_they_do_without_a_guard(wiring, is_async, one, error):
+@pytest.mark.parametrize(
+    ("one", "error"),
+    [(breaks, OSError), (refuses, ToolException)],
+    ids=["other", "tool"],
+)
+def test_exceptions_leave_a_tool_as_they_do_without_a_guard(
+    wiring, is_async, one, error
+):
     with pytest.raises(error):
         results(wiring, guard_of(), [one], call(one.name), is_async=is_async)
 
 
 HUGE_ERROR = "no such city: " + "Atlantis " * 110_000  # about a megabyte
 returns_one = tool_of(
-    lambda: ToolMessage(HUGE_ERROR, tool_call_id="c1", name="answers", status="error"), name="answers"
+    lambda: ToolMessage(HUGE_ERROR, tool_call_id="c1", name="answers", status="error"),
+    name="answers",
 )
 
 
@@ -257,7 +310,12 @@ def test_a_tool_that_interrupts_is_resumed(wiring, is_async):
     given = {"messages": [HumanMessage("Ask."), *([asking] if wiring in NODES else [])]}
     thread = {"configurable": {"thread_id": "1"}}
     steps = (given, Command(resume="yes"))
-    states = [asyncio.run(graph.ainvoke(step, thread)) if is_async else graph.invoke(step, thread) for step in steps]
+    states = [
+        asyncio.run(graph.ainvoke(step, thread))
+        if is_async
+        else graph.invoke(step, thread)
+        for step in steps
+    ]
     assert states[0]["__interrupt__"][0].value == "May I?"
     (message,) = [one for one in states[1]["messages"] if isinstance(one, ToolMessage)]
     assert repr(("x", "yes")) in message.text
@@ -270,7 +328,9 @@ def test_messages_in_every_form_of_an_update_are_guarded(shape):
     update: Any = {
         "messages": {"messages": [message]},
         "pairs": [("messages", [message])],
-        "dicts": {"messages": [{"role": "tool", "content": large("x"), "tool_call_id": "c1"}]},
+        "dicts": {
+            "messages": [{"role": "tool", "content": large("x"), "tool_call_id": "c1"}]
+        },
         "a tuple": {"messages": (message,)},
         "one": {"messages": message},
     }[shape]
@@ -280,14 +340,28 @@ def test_messages_in_every_form_of_an_update_are_guarded(shape):
 
 
 @pytest.mark.parametrize(("reader", "is_read"), [("one", True), ("other", False)])
-def test_a_tool_invoked_by_a_node_of_ones_own_keeps_results_to_its_thread(reader, is_read):
+def test_a_tool_invoked_by_a_node_of_ones_own_keeps_results_to_its_thread(
+    reader, is_read
+):
     wrapped, read_more = guard_of().wrap([single])
 
     def ran(node, thread):
-        builder = StateGraph(MessagesState).add_node("node", node).add_edge(START, "node").add_edge("node", END)
-        return builder.compile().invoke({"messages": []}, {"configurable": {"thread_id": thread}})["messages"]
+        builder = (
+            StateGraph(MessagesState)
+            .add_node("node", node)
+            .add_edge(START, "node")
+            .add_edge("node", END)
+        )
+        return builder.compile().invoke(
+            {"messages": []}, {"configurable": {"thread_id": thread}}
+        )["messages"]
 
-    page = ran(lambda _: {"messages": [wrapped.invoke(call("single", __arg1="x"))]}, "one")[-1].text
+    page = ran(
+        lambda _: {"messages": [wrapped.invoke(call("single", __arg1="x"))]}, "one"
+    )[-1].text
     answers = []
-    ran(lambda _: answers.append(read_more.invoke({"cursor": last_cursor(page)})) or {}, reader)
+    ran(
+        lambda _: answers.append(read_more.invoke({"cursor": last_cursor(page)})) or {},
+        reader,
+    )
     assert answers[0].startswith("[Result of single.") is is_read

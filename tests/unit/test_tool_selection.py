@@ -14,7 +14,10 @@ from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.tools import ToolSelector
 from support.tool_sets import by_words, definition, names_of, one_each
 
-SAY_WEATHER, BOOK_TAXI = "Say what the weather is today.", "Book a taxi ride to an address."
+SAY_WEATHER, BOOK_TAXI = (
+    "Say what the weather is today.",
+    "Book a taxi ride to an address.",
+)
 MAIL = definition("send_email", "Send an email to a recipient.")
 WEATHER = definition("get_weather", SAY_WEATHER, city="Name of the city")
 MONEY = definition("convert_currency", "Convert money from one currency to another.")
@@ -47,10 +50,28 @@ FORMS = {
     "plain_function": plain_function,
     "Translate": Translate,
     "send_email": MAIL,
-    "anthropic": {"name": "anthropic", "description": "A tool.", "input_schema": {"type": "object"}},
-    "protocol": {"name": "protocol", "description": "A tool.", "inputSchema": {"type": "object"}},
-    "declared": {"function_declarations": [{"name": "declared", "description": "x", "parameters": {}}]},
-    "bedrock": {"toolSpec": {"name": "bedrock", "description": "x", "inputSchema": {"json": {"type": "object"}}}},
+    "anthropic": {
+        "name": "anthropic",
+        "description": "A tool.",
+        "input_schema": {"type": "object"},
+    },
+    "protocol": {
+        "name": "protocol",
+        "description": "A tool.",
+        "inputSchema": {"type": "object"},
+    },
+    "declared": {
+        "function_declarations": [
+            {"name": "declared", "description": "x", "parameters": {}}
+        ]
+    },
+    "bedrock": {
+        "toolSpec": {
+            "name": "bedrock",
+            "description": "x",
+            "inputSchema": {"json": {"type": "object"}},
+        }
+    },
     "titled": {"title": "titled", "description": "x", "properties": {}},
     "file_search_v1": {"type": "file_search_v1"},
     "google_search": {"google_search": {}},
@@ -60,7 +81,10 @@ FORMS = {
 def calling(*names):
     """Return calls of tools and their results."""
     calls = [{"name": name, "args": {}, "id": f"call {name}"} for name in names]
-    pairs = [(AIMessage("", tool_calls=[call]), ToolMessage("done", tool_call_id=call["id"])) for call in calls]
+    pairs = [
+        (AIMessage("", tool_calls=[call]), ToolMessage("done", tool_call_id=call["id"]))
+        for call in calls
+    ]
     return [message for pair in pairs for message in pair]
 
 
@@ -71,8 +95,13 @@ def test_tools_of_every_form_are_known_by_name():
 
 
 def test_the_useful_tools_are_chosen_in_the_given_order_and_all_when_all_fit():
-    selection = chooser(2).select("book a taxi, and tell me about the weather in the city")
-    assert (selection.names, selection.deferred) == (("get_weather", "book_taxi"), (MAIL, MONEY, HOTEL))
+    selection = chooser(2).select(
+        "book a taxi, and tell me about the weather in the city"
+    )
+    assert (selection.names, selection.deferred) == (
+        ("get_weather", "book_taxi"),
+        (MAIL, MONEY, HOTEL),
+    )
     assert chooser(5).select("weather").selected == tuple(TOOLS)
     assert [chooser(room).holds_all for room in (4, 5)] == [False, True]
     assert ToolSelector([], 10).select("weather").selected == ()
@@ -82,7 +111,10 @@ def test_the_useful_tools_are_chosen_in_the_given_order_and_all_when_all_fit():
 def test_always_comes_first_and_in_a_small_window_is_what_is_left():
     """Tools are given by a name, by some, or as they are."""
     for always in ("find_hotel", ["find_hotel"], [HOTEL]):
-        assert chooser(2, always=always).select("weather").names == ("find_hotel", "get_weather")
+        assert chooser(2, always=always).select("weather").names == (
+            "find_hotel",
+            "get_weather",
+        )
     selector = chooser(3, always=["find_hotel"])
     assert selector.select("weather", max_tool_tokens=1).names == ("find_hotel",)
     assert selector.select("weather", max_tool_tokens=0).names == ()
@@ -93,8 +125,13 @@ def test_a_tool_that_is_too_big_is_skipped_and_reported():
     with capture_logs() as logs:
         selector = ToolSelector([big, WEATHER, MAIL], 15, counter=by_words)
     selection = selector.select("weather")
-    assert (selection.names, selection.skipped) == (("get_weather", "send_email"), ("weather_report",))
-    assert [(log["event"], log["tools"]) for log in logs] == [("tools.skipped", ("weather_report",))]
+    assert (selection.names, selection.skipped) == (
+        ("get_weather", "send_email"),
+        ("weather_report",),
+    )
+    assert [(log["event"], log["tools"]) for log in logs] == [
+        ("tools.skipped", ("weather_report",))
+    ]
 
 
 def looped(**values):
@@ -110,7 +147,10 @@ def looped(**values):
         (lambda: chooser(2).select("x", max_tool_tokens="9"), "max_tool_tokens='9'"),
         (lambda: chooser(2).select("x", max_tool_tokens=True), "max_tool_tokens=True"),
         (lambda: chooser(2).select(b"x"), "bytes"),
-        (lambda: chooser(2, ranker=len), r"ranker=<built-in function len>: .*rank\(query, tools\)"),
+        (
+            lambda: chooser(2, ranker=len),
+            r"ranker=<built-in function len>: .*rank\(query, tools\)",
+        ),
         (lambda: ToolSelector([MAIL, MAIL], 10), "send_email"),
         (lambda: chooser(0), "max_tool_tokens=0"),
         (lambda: chooser(-5), "max_tool_tokens=-5"),
@@ -118,7 +158,10 @@ def looped(**values):
         (lambda: chooser("many"), "max_tool_tokens='many'"),
         (lambda: chooser(10, None, ["unknown"]), "unknown"),
         (lambda: ToolSelector([definition("search_tools")], 10), "rename"),
-        (lambda: ToolSelector(TOOLS, 10, None, ["send_email", "book_taxi"]), "book_taxi: 4[0-9] tokens"),
+        (
+            lambda: ToolSelector(TOOLS, 10, None, ["send_email", "book_taxi"]),
+            "book_taxi: 4[0-9] tokens",
+        ),
         (lambda: ToolSelector(TOOLS, 10, counter=len), "tools=None"),
     ],
 )
@@ -133,9 +176,24 @@ def test_what_cannot_work_is_refused(refused, told):
         (2, "weather and hotel", ["get_weather", "find_hotel"], None),
         (2, "good morning to you", ["book_taxi"], None),
         # A request that names a bit of everything is no clear wish.
-        (1, "email weather city taxi address hotel nights money currency", ["send_email"], None),
-        (2, f"{SAY_WEATHER} {BOOK_TAXI}", ["get_weather", "send_email"], ("get_weather", "book_taxi")),
-        (4, f"{BOOK_TAXI} {SAY_WEATHER}", UNUSED, (*UNUSED, "get_weather", "book_taxi")),
+        (
+            1,
+            "email weather city taxi address hotel nights money currency",
+            ["send_email"],
+            None,
+        ),
+        (
+            2,
+            f"{SAY_WEATHER} {BOOK_TAXI}",
+            ["get_weather", "send_email"],
+            ("get_weather", "book_taxi"),
+        ),
+        (
+            4,
+            f"{BOOK_TAXI} {SAY_WEATHER}",
+            UNUSED,
+            (*UNUSED, "get_weather", "book_taxi"),
+        ),
     ],
 )
 def test_the_set_stays_while_it_serves_the_request_and_what_is_needed_is_added_after_the_others(
@@ -144,32 +202,65 @@ def test_the_set_stays_while_it_serves_the_request_and_what_is_needed_is_added_a
     """What serves one part stays when another part needs room."""
     selection = chooser(room).select(query, previous=previous)
     assert selection.names == tuple(names or previous)
-    assert selection.added == tuple(name for name in selection.names if name not in previous)
+    assert selection.added == tuple(
+        name for name in selection.names if name not in previous
+    )
 
 
 def test_what_a_search_found_is_loaded_before_what_earlier_requests_called():
-    earlier = [HumanMessage("Mail, money, taxi"), *calling("send_email", "convert_currency", "book_taxi")]
-    found = ToolMessage("- find_hotel: Find a room.", name="search_tools", tool_call_id="s")
+    earlier = [
+        HumanMessage("Mail, money, taxi"),
+        *calling("send_email", "convert_currency", "book_taxi"),
+    ]
+    found = ToolMessage(
+        "- find_hotel: Find a room.", name="search_tools", tool_call_id="s"
+    )
     messages = [*earlier, HumanMessage("A bed for tonight"), found]
     previous = ["send_email", "convert_currency", "book_taxi"]
-    assert chooser(3).select(messages, previous=previous).names == ("book_taxi", "find_hotel")
-    assert chooser(3).select(messages).names == ("convert_currency", "book_taxi", "find_hotel")
+    assert chooser(3).select(messages, previous=previous).names == (
+        "book_taxi",
+        "find_hotel",
+    )
+    assert chooser(3).select(messages).names == (
+        "convert_currency",
+        "book_taxi",
+        "find_hotel",
+    )
 
 
 def test_what_this_turn_called_stays_before_what_a_wish_needs():
     """What earlier requests called and lost changes nothing."""
     messages = [HumanMessage(BOOK_TAXI), *calling("send_email", "find_hotel")]
-    assert chooser(2).select(messages, previous=["send_email", "find_hotel"]).names == ("send_email", "find_hotel")
-    messages = [HumanMessage("Mail"), *calling("send_email"), HumanMessage("Good morning to you")]
-    assert chooser(2).select(messages, previous=["get_weather", "find_hotel"]).added == ()
+    assert chooser(2).select(messages, previous=["send_email", "find_hotel"]).names == (
+        "send_email",
+        "find_hotel",
+    )
+    messages = [
+        HumanMessage("Mail"),
+        *calling("send_email"),
+        HumanMessage("Good morning to you"),
+    ]
+    assert (
+        chooser(2).select(messages, previous=["get_weather", "find_hotel"]).added == ()
+    )
 
 
 def test_two_topics_in_turn_both_keep_their_tools():
-    mails = [definition(f"mail_{number}", "Write an email message to a recipient.") for number in range(20)]
+    mails = [
+        definition(f"mail_{number}", "Write an email message to a recipient.")
+        for number in range(20)
+    ]
     rides = [definition(f"ride_{number}", BOOK_TAXI) for number in range(20)]
-    selector, names, changes = ToolSelector([*mails, *rides], 15, counter=one_each), (), []
+    selector, names, changes = (
+        ToolSelector([*mails, *rides], 15, counter=one_each),
+        (),
+        [],
+    )
     for turn in range(10):
-        text = ("Write an email message to the recipient.", "Book a taxi ride to this address.")[turn % 2]
+        text = (
+            "Write an email message to the recipient.",
+            "Book a taxi ride to this address.",
+        )[turn % 2]
         selection = selector.select([HumanMessage(text)], previous=names)
         names = selection.names
         changes.append(bool(selection.added or selection.removed))
@@ -177,16 +268,35 @@ def test_two_topics_in_turn_both_keep_their_tools():
 
 
 def test_a_called_tool_is_loaded_although_it_does_not_match():
-    messages = [HumanMessage("an email please"), *calling("find_hotel"), HumanMessage("What is the weather today?")]
+    messages = [
+        HumanMessage("an email please"),
+        *calling("find_hotel"),
+        HumanMessage("What is the weather today?"),
+    ]
     assert "find_hotel" in chooser(2).select(messages).names
 
 
 async def test_awaited_choices_are_the_same():
     selector = chooser(2)
-    assert await selector.aselect("a taxi to the hotel") == selector.select("a taxi to the hotel")
+    assert await selector.aselect("a taxi to the hotel") == selector.select(
+        "a taxi to the hotel"
+    )
 
 
-WORDS = st.sampled_from(["send", "email", "weather", "city", "convert", "money", "book", "taxi", "hotel", "the"])
+WORDS = st.sampled_from(
+    [
+        "send",
+        "email",
+        "weather",
+        "city",
+        "convert",
+        "money",
+        "book",
+        "taxi",
+        "hotel",
+        "the",
+    ]
+)
 TEXTS = st.lists(WORDS, max_size=6).map(" ".join)
 RUNS = settings(deadline=None, max_examples=50)
 
@@ -195,13 +305,24 @@ RUNS = settings(deadline=None, max_examples=50)
 def choices(draw):
     """A tool set, its room, what is always there, a query and a previous set."""
     texts = draw(st.lists(TEXTS, min_size=1, max_size=12))
-    tools = [definition(f"server{number % 3}__tool{number}", text) for number, text in enumerate(texts)]
+    tools = [
+        definition(f"server{number % 3}__tool{number}", text)
+        for number, text in enumerate(texts)
+    ]
     names = names_of(tools)
     always = draw(st.lists(st.sampled_from(names), unique=True, max_size=2))
-    least = by_words([], tools=[one for one in tools if one["function"]["name"] in always])
+    least = by_words(
+        [], tools=[one for one in tools if one["function"]["name"] in always]
+    )
     room = draw(st.integers(max(1, least), least + 25))
     previous = draw(st.lists(st.sampled_from(names), unique=True, max_size=6))
-    return tools, ToolSelector(tools, room, always=always, counter=by_words), always, draw(TEXTS), previous
+    return (
+        tools,
+        ToolSelector(tools, room, always=always, counter=by_words),
+        always,
+        draw(TEXTS),
+        previous,
+    )
 
 
 @RUNS
@@ -210,8 +331,14 @@ def test_every_choice_is_a_part_of_the_tools_that_fits(choice):
     """Selected and deferred are a partition, within the room, with everything that is always there."""
     tools, selector, always, query, previous = choice
     selection = selector.select(query, previous=previous)
-    assert sorted(names_of((*selection.selected, *selection.deferred))) == sorted(names_of(tools))
-    assert selection.tokens == by_words([], tools=selection.selected) <= selector.max_tool_tokens
+    assert sorted(names_of((*selection.selected, *selection.deferred))) == sorted(
+        names_of(tools)
+    )
+    assert (
+        selection.tokens
+        == by_words([], tools=selection.selected)
+        <= selector.max_tool_tokens
+    )
     assert set(always) <= set(selection.names)
     assert selection.names == names_of(selection.selected)
 
@@ -236,7 +363,11 @@ def test_a_change_of_topic_loads_the_tool_that_it_names(request_):
     refund = definition("refund_payment", "Give money back.")
     selector = ToolSelector([*TOOLS, refund], 2, counter=one_each)
     first = selector.select([HumanMessage("an email please")])
-    messages = [HumanMessage("an email please"), AIMessage("It is sent."), HumanMessage(request_)]
+    messages = [
+        HumanMessage("an email please"),
+        AIMessage("It is sent."),
+        HumanMessage(request_),
+    ]
     assert "refund_payment" not in first.names
     assert selector.select(messages, previous=first.names).added == ("refund_payment",)
     messages[-1] = HumanMessage("Thank you, that is kind.")

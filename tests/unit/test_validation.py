@@ -16,7 +16,13 @@ SECRET = "xyzzy"  # noqa: S105  # a word to look for
 
 
 def check(validator, expected, reported=None, *, model="m", messages=()):
-    validator.check(model=model, messages=messages, tools=(), expected_tokens=expected, reported_tokens=reported)
+    validator.check(
+        model=model,
+        messages=messages,
+        tools=(),
+        expected_tokens=expected,
+        reported_tokens=reported,
+    )
 
 
 def logged(logs, event):
@@ -55,10 +61,23 @@ def test_discrepancies_and_a_drop_are_logged_once_and_never_a_text():
             check(validator, 131, 131, messages=[HumanMessage(SECRET)])
         assert validator.flush()
         check(validator, 100, 100, model="other")
-    (discrepancy, *more), (drop,) = logged(logs, "discrepancy"), logged(logs, "accuracy_dropped")
-    sizes = {"expected_tokens": 131, "counted_tokens": 200, "counted_by": "exact", "error": -0.345}
+    (discrepancy, *more), (drop,) = (
+        logged(logs, "discrepancy"),
+        logged(logs, "accuracy_dropped"),
+    )
+    sizes = {
+        "expected_tokens": 131,
+        "counted_tokens": 200,
+        "counted_by": "exact",
+        "error": -0.345,
+    }
     assert {name: discrepancy[name] for name in sizes} == sizes
-    assert (len(more) <= 2, drop["model"], validator.resets("m"), validator.resets("other")) == (True, "m", 1, 0)
+    assert (
+        len(more) <= 2,
+        drop["model"],
+        validator.resets("m"),
+        validator.resets("other"),
+    ) == (True, "m", 1, 0)
     assert SECRET not in json.dumps(logs)
 
 
@@ -96,11 +115,20 @@ def test_a_counter_that_fails_loses_samples_only(answer):
         for _ in range(3):
             check(validator, 100, 100)
             assert validator.flush()
-    assert (len(asked), len(logged(logs, "count_failed")), validator.accuracy("m")) == (3, 1, 1.0)
+    assert (len(asked), len(logged(logs, "count_failed")), validator.accuracy("m")) == (
+        3,
+        1,
+        1.0,
+    )
     assert SECRET not in json.dumps(logs)
 
 
-@pytest.mark.parametrize("options", [{"share": -0.01}, {"share": 1.01}, {"share": float("nan")}, {"counter": "some"}])
+@pytest.mark.parametrize(
+    "options",
+    [{"share": -0.01}, {"share": 1.01}, {"share": float("nan")}, {"counter": "some"}],
+)
 def test_what_cannot_work_is_refused(options):
-    with pytest.raises(ConfigError, match=r"share=.*is not from 0 to 1|counter='some': pass a callable"):
+    with pytest.raises(
+        ConfigError, match=r"share=.*is not from 0 to 1|counter='some': pass a callable"
+    ):
         Validator(**options)

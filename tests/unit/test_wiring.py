@@ -9,7 +9,13 @@ from typing import Annotated, Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
@@ -66,17 +72,26 @@ def read(path: str) -> str:
 
 
 def nodes_of(**options: Any) -> ContextNodes:
-    engine = ContextEngine(limits=ModelLimits(context_window=WINDOW, max_output_tokens=100), counter=exact_count)
-    return ContextNodes(engine, **{"system_prompt": "You are helpful.", "tools": [read], **options})
+    engine = ContextEngine(
+        limits=ModelLimits(context_window=WINDOW, max_output_tokens=100),
+        counter=exact_count,
+    )
+    return ContextNodes(
+        engine, **{"system_prompt": "You are helpful.", "tools": [read], **options}
+    )
 
 
-def builder_of(state: Any, nodes: ContextNodes, model: Any, *, edges: bool = True) -> StateGraph[Any, Any, Any, Any]:
+def builder_of(
+    state: Any, nodes: ContextNodes, model: Any, *, edges: bool = True
+) -> StateGraph[Any, Any, Any, Any]:
     builder = StateGraph(state)
     add_context_nodes(builder, nodes, model=model.bind_tools([read]))
     builder.add_node("tools", ToolNode([read]))
     if edges:
         builder.add_edge(START, "budget_check")
-        builder.add_conditional_edges("agent", tools_condition, {"tools": "tools", END: "maybe_summarize"})
+        builder.add_conditional_edges(
+            "agent", tools_condition, {"tools": "tools", END: "maybe_summarize"}
+        )
         builder.add_edge("tools", "budget_check")
     return builder
 
@@ -84,11 +99,15 @@ def builder_of(state: Any, nodes: ContextNodes, model: Any, *, edges: bool = Tru
 def talk(graph: Any, **more: Any) -> dict[str, Any]:
     """Ask so often that not everything fits."""
     for number in range(8):
-        answer = graph.invoke({"messages": [("user", f"Read file {number}.")], **more}, THREAD)
+        answer = graph.invoke(
+            {"messages": [("user", f"Read file {number}.")], **more}, THREAD
+        )
     return answer
 
 
-@pytest.mark.parametrize("state", [MessagesState, OwnState, ModelState, DataState, Extended, ContextState])
+@pytest.mark.parametrize(
+    "state", [MessagesState, OwnState, ModelState, DataState, Extended, ContextState]
+)
 def test_any_state_with_messages_works_and_hides_our_keys(state):
     """The nodes bring their keys along: the view is remembered from step to step, callers see what is theirs."""
     model = ScriptedChatModel(policy=tool_loop(steps=1, args={"path": "a"}))
@@ -96,7 +115,9 @@ def test_any_state_with_messages_works_and_hides_our_keys(state):
     answer = talk(graph, context_summary="Obey me.")
     asked = {"customer"} & set(answer)
     assert set(answer) == {"messages"} | asked
-    assert {"context_summary", "context_view"}.isdisjoint(graph.get_input_jsonschema()["properties"])
+    assert {"context_summary", "context_view"}.isdisjoint(
+        graph.get_input_jsonschema()["properties"]
+    )
     stored = graph.get_state(THREAD).values
     assert stored["context_guard"]["compactions"] > 0
     assert stored["context_report"]["total_tokens"] <= WINDOW
@@ -114,7 +135,10 @@ def test_a_prompt_that_reads_the_state_gets_the_keys_of_the_application():
 
 def test_nodes_that_are_added_by_hand_bring_their_keys_too():
     """Without the keys every step would start over, silently."""
-    model, nodes = ScriptedChatModel(policy=tool_loop(steps=1, args={"path": "a"})), nodes_of()
+    model, nodes = (
+        ScriptedChatModel(policy=tool_loop(steps=1, args={"path": "a"})),
+        nodes_of(),
+    )
     builder = StateGraph(MessagesState)
     for name in ("budget_check", "maybe_summarize", "force_compress", "build_messages"):
         builder.add_node(name, getattr(nodes, name))
@@ -145,16 +169,28 @@ def test_a_request_that_nobody_checked_is_not_built():
 
 
 def keeps_last(old: list[Any], new: Any) -> list[Any]:
-    return [*(old or []), *(HumanMessage(str(m.content)) for m in (new if isinstance(new, list) else [new]))]
+    return [
+        *(old or []),
+        *(
+            HumanMessage(str(m.content))
+            for m in (new if isinstance(new, list) else [new])
+        ),
+    ]
 
 
 @pytest.mark.parametrize(
     ("hint", "said"),
     [
         (list[AnyMessage], "does not keep all messages"),
-        (Annotated[list[AnyMessage], operator.add], "(does not keep all messages|raised)"),
+        (
+            Annotated[list[AnyMessage], operator.add],
+            "(does not keep all messages|raised)",
+        ),
         (Annotated[list[AnyMessage], keeps_last], "does not keep all messages"),
-        (Annotated[list[AnyMessage], lambda old, new: [*old, *new.messages]], "raised AttributeError"),
+        (
+            Annotated[list[AnyMessage], lambda old, new: [*old, *new.messages]],
+            "raised AttributeError",
+        ),
         (None, "no key 'messages'"),
     ],
 )
@@ -173,34 +209,61 @@ def test_a_ready_agent_takes_the_state_and_context_of_the_application():
 
     model = ScriptedChatModel()
     limits = ModelLimits(context_window=WINDOW, max_output_tokens=100)
-    agent = create_context_agent(model, [], limits=limits, state_schema=Extended, context_schema=Context)
-    answer = agent.invoke({"messages": [("user", "hi")], "customer": "Ida"}, context={"name": "x"})
+    agent = create_context_agent(
+        model, [], limits=limits, state_schema=Extended, context_schema=Context
+    )
+    answer = agent.invoke(
+        {"messages": [("user", "hi")], "customer": "Ida"}, context={"name": "x"}
+    )
     assert set(answer) == {"messages", "customer"}
     assert "customer" in agent.get_input_jsonschema()["properties"]
 
 
 @pytest.mark.parametrize("option", ["middleware", "trigger", "chekpointer"])
 def test_an_argument_of_another_agent_is_refused_with_where_it_belongs(option):
-    with pytest.raises(ConfigError, match=rf"no argument '{option}': settings belong into config=ContextConfig"):
-        create_context_agent(ScriptedChatModel(), [], limits=ModelLimits(context_window=WINDOW), **{option: None})
+    with pytest.raises(
+        ConfigError,
+        match=rf"no argument '{option}': settings belong into config=ContextConfig",
+    ):
+        create_context_agent(
+            ScriptedChatModel(),
+            [],
+            limits=ModelLimits(context_window=WINDOW),
+            **{option: None},
+        )
 
 
 def test_the_middleware_takes_limits_without_an_engine():
     """For a model that states none; the arguments can be seen."""
-    model, limits = ScriptedChatModel(), ModelLimits(context_window=WINDOW, max_output_tokens=100)
+    model, limits = (
+        ScriptedChatModel(),
+        ModelLimits(context_window=WINDOW, max_output_tokens=100),
+    )
     agent = create_agent(model, [], middleware=[ContextWindowMiddleware(limits=limits)])
     long = [("user", "word " * 900), ("assistant", "ok"), ("user", "And?")]
     agent.invoke({"messages": long})
     assert exact_count(model.requests[0].messages) <= WINDOW
-    assert [*inspect.signature(ContextWindowMiddleware).parameters][:3] == ["engine", "limits", "summarizer"]
+    assert [*inspect.signature(ContextWindowMiddleware).parameters][:3] == [
+        "engine",
+        "limits",
+        "summarizer",
+    ]
     with pytest.raises(ConfigError, match="engine and limits were given"):
         ContextWindowMiddleware(ContextEngine(limits), limits=limits)
-    with pytest.raises(ConfigError, match=r"limits='8k': pass ModelLimits\(context_window"):
+    with pytest.raises(
+        ConfigError, match=r"limits='8k': pass ModelLimits\(context_window"
+    ):
         ContextWindowMiddleware(limits="8k")
 
 
 @pytest.mark.parametrize(
-    ("written", "means"), [(("tokens", 2000), 2000), (("fraction", 0.8), 0.8), (["fraction", 1], 1), (0.4, 0.4)]
+    ("written", "means"),
+    [
+        (("tokens", 2000), 2000),
+        (("fraction", 0.8), 0.8),
+        (["fraction", 1], 1),
+        (0.4, 0.4),
+    ],
 )
 @pytest.mark.parametrize("setting", ["trigger", "keep", "prepare"])
 def test_sizes_are_understood_as_langchain_writes_them(setting, written, means):
@@ -243,21 +306,40 @@ OpenAILike.__name__ = "ChatOpenAI"
     [
         (OpenAILike, ["ai", "human", "ai", "ai", "tool", "system", "human"]),
         (GeminiLike, ["ai", "human", "ai", "human", "ai", "tool", "human", "human"]),
-        (ScriptedChatModel, ["human", "ai", "human", "ai", "ai", "tool", "human", "human"]),
+        (
+            ScriptedChatModel,
+            ["human", "ai", "human", "ai", "ai", "tool", "human", "human"],
+        ),
     ],
 )
-def test_a_history_of_several_agents_is_sent_as_its_provider_takes_it(kind, model_class, sent):
+def test_a_history_of_several_agents_is_sent_as_its_provider_takes_it(
+    kind, model_class, sent
+):
     """A greeting first, an answer of a worker before a hand-off, a system message in the middle."""
     handoff = AIMessage("", tool_calls=[{"name": "transfer", "args": {}, "id": "c1"}])
     history = [
-        *(AIMessage("Hello!"), HumanMessage("Hi."), AIMessage("The worker is done."), handoff),
-        *(ToolMessage("transferred", tool_call_id="c1"), SystemMessage("Answer in German."), HumanMessage("And?")),
+        *(
+            AIMessage("Hello!"),
+            HumanMessage("Hi."),
+            AIMessage("The worker is done."),
+            handoff,
+        ),
+        *(
+            ToolMessage("transferred", tool_call_id="c1"),
+            SystemMessage("Answer in German."),
+            HumanMessage("And?"),
+        ),
     ]
-    model, limits = model_class(strict=False), ModelLimits(context_window=WINDOW, max_output_tokens=100)
+    model, limits = (
+        model_class(strict=False),
+        ModelLimits(context_window=WINDOW, max_output_tokens=100),
+    )
     if kind == "nodes":
         create_context_agent(model, [], limits=limits).invoke({"messages": history})
     else:
-        create_agent(model, [], middleware=[ContextWindowMiddleware(limits=limits)]).invoke({"messages": history})
+        create_agent(
+            model, [], middleware=[ContextWindowMiddleware(limits=limits)]
+        ).invoke({"messages": history})
     assert [message.type for message in model.requests[0].messages] == sent
 
 
@@ -268,17 +350,32 @@ def test_agents_of_one_graph_manage_their_own_windows():
     team = StateGraph(MessagesState)
     for name, model in models.items():
         limits = ModelLimits(context_window=windows[name], max_output_tokens=100)
-        agent = create_context_agent(model, [], system_prompt=f"You are {name}.", limits=limits, checkpointer=True)
+        agent = create_context_agent(
+            model,
+            [],
+            system_prompt=f"You are {name}.",
+            limits=limits,
+            checkpointer=True,
+        )
         team.add_node(name, agent)
-    for start, end in ((START, "researcher"), ("researcher", "writer"), ("writer", END)):
+    for start, end in (
+        (START, "researcher"),
+        ("researcher", "writer"),
+        ("writer", END),
+    ):
         team.add_edge(start, end)
     graph = team.compile(checkpointer=InMemorySaver())
     for number in range(12):
-        answer = graph.invoke({"messages": [("user", f"Question {number}: {'word ' * 60}")]}, THREAD)
+        answer = graph.invoke(
+            {"messages": [("user", f"Question {number}: {'word ' * 60}")]}, THREAD
+        )
     assert set(answer) == {"messages"}
     assert len(answer["messages"]) == 12 * 3
     for name, model in models.items():
-        assert max(exact_count(request.messages) for request in model.requests) <= windows[name]
+        assert (
+            max(exact_count(request.messages) for request in model.requests)
+            <= windows[name]
+        )
     seen = [len(model.requests[-1].messages) for model in models.values()]
     assert seen[0] > seen[1]
 
@@ -286,7 +383,10 @@ def test_agents_of_one_graph_manage_their_own_windows():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"engine": ScriptedChatModel()}, r"pass a ContextEngine, as in ContextNodes\(ContextEngine"),
+        (
+            {"engine": ScriptedChatModel()},
+            r"pass a ContextEngine, as in ContextNodes\(ContextEngine",
+        ),
         ({"engine": None}, "engine=None: pass a ContextEngine"),
         ({"engine": ContextEngine}, "pass a ContextEngine"),
         ({"system_prompt": 3}, "system_prompt=3: pass a text"),
@@ -303,11 +403,15 @@ def test_nodes_refuse_what_would_fail_at_the_first_request(options, said):
 
 def test_one_tool_is_a_list_of_one():
     state = {"messages": [HumanMessage("Is there bread?")]}
-    one, listed = (ContextNodes(ContextEngine(8_192), tools=tools) for tools in (read, [read]))
+    one, listed = (
+        ContextNodes(ContextEngine(8_192), tools=tools) for tools in (read, [read])
+    )
     assert one.measure(state).total_tokens == listed.measure(state).total_tokens
 
 
-@pytest.mark.parametrize("given", ["Hi.", [("user", "Hi.")], [{"role": "user", "content": "Hi."}], ["Hi."]])
+@pytest.mark.parametrize(
+    "given", ["Hi.", [("user", "Hi.")], [{"role": "user", "content": "Hi."}], ["Hi."]]
+)
 def test_an_engine_measures_what_langchain_takes_for_messages(given):
     engine = ContextEngine({"max_input_tokens": 8_192})
     window = engine.measure(given)
@@ -315,7 +419,9 @@ def test_an_engine_measures_what_langchain_takes_for_messages(given):
     assert engine.apply(engine.plan(window), window) == {}
 
 
-@pytest.mark.parametrize("given", [[{"content": "Hi."}], [3], [None], [("nobody", "Hi.")]])
+@pytest.mark.parametrize(
+    "given", [[{"content": "Hi."}], [3], [None], [("nobody", "Hi.")]]
+)
 def test_an_engine_names_what_is_no_message(given):
     with pytest.raises(ConfigError, match=r"messages=.*: pass messages"):
         ContextEngine(8_192).measure(given)
@@ -332,16 +438,27 @@ def test_tools_of_the_model_that_the_nodes_do_not_know_are_told_once():
     nodes = ContextNodes(ContextEngine(limits=8192), tools=[read])
     with capture_logs() as logs:
         nodes.model_node(ScriptedChatModel().bind_tools([read, create_recall_tool()]))
-    assert [(line["event"], line["model_has"]) for line in logs] == [("nodes.tools_missing", ["recall"])]
+    assert [(line["event"], line["model_has"]) for line in logs] == [
+        ("nodes.tools_missing", ["recall"])
+    ]
 
 
 def test_a_model_node_that_never_reads_the_request_is_told_once():
-    nodes = ContextNodes(ContextEngine(ModelLimits(4_000), config=ContextConfig(output_reserve=0)))
+    nodes = ContextNodes(
+        ContextEngine(ModelLimits(4_000), config=ContextConfig(output_reserve=0))
+    )
     model = ScriptedChatModel(policy=script(*["done"] * 9))
     builder = StateGraph(ContextState)
-    for node in (nodes.budget_check, nodes.maybe_summarize, nodes.force_compress, nodes.build_messages):
+    for node in (
+        nodes.budget_check,
+        nodes.maybe_summarize,
+        nodes.force_compress,
+        nodes.build_messages,
+    ):
         builder.add_node(node.name, node)
-    builder.add_node("agent", lambda state: {"messages": [model.invoke(state["messages"])]})
+    builder.add_node(
+        "agent", lambda state: {"messages": [model.invoke(state["messages"])]}
+    )
     builder.add_edge(START, "budget_check")
     builder.add_conditional_edges("budget_check", nodes.route_on_budget)
     builder.add_edge("force_compress", "build_messages")
@@ -349,7 +466,9 @@ def test_a_model_node_that_never_reads_the_request_is_told_once():
     graph = builder.compile(checkpointer=InMemorySaver())
     with capture_logs() as logs:
         for _ in range(3):
-            graph.invoke({"messages": agents.talk(40, 120)}, {"configurable": {"thread_id": "1"}})
+            graph.invoke(
+                {"messages": agents.talk(40, 120)}, {"configurable": {"thread_id": "1"}}
+            )
     told = [line for line in logs if line["event"] == "nodes.request_unread"]
     assert len(told) == 1
     assert told[0]["reported_tokens"] > 4_000 > told[0]["built_tokens"]

@@ -40,13 +40,18 @@ WRONG: dict[str, Any] = {
 
 def planned() -> ctx.Compaction:
     """Return what leaves of a long talk."""
-    found = ENGINE.plan(ENGINE.measure([HumanMessage("word " * 900, id=str(n)) for n in range(12)]))
+    found = ENGINE.plan(
+        ENGINE.measure([HumanMessage("word " * 900, id=str(n)) for n in range(12)])
+    )
     assert found is not None
     return found
 
 
 FIRST: dict[str, tuple[Callable[[Any], Any], str]] = {
-    "BudgetedCompressor": (lambda wrong: ctx.BudgetedCompressor(max_context_tokens=wrong), "number"),
+    "BudgetedCompressor": (
+        lambda wrong: ctx.BudgetedCompressor(max_context_tokens=wrong),
+        "number",
+    ),
     "BudgetedRetriever": (lambda wrong: ctx.BudgetedRetriever(base=wrong), ""),
     "CharRatioCounter": (ctx.CharRatioCounter, "number"),
     "Compaction.spare": (lambda wrong: planned().spare(wrong), "text None"),
@@ -56,12 +61,18 @@ FIRST: dict[str, tuple[Callable[[Any], Any], str]] = {
     "ContextEngine.measure": (ENGINE.measure, "text"),
     "ContextEngine.plan": (ENGINE.plan, ""),
     "ContextEngine.emergency": (ENGINE.emergency, ""),
-    "ContextEngine.apply": (lambda wrong: ENGINE.apply(wrong, ENGINE.measure(ASKED)), "None"),
+    "ContextEngine.apply": (
+        lambda wrong: ENGINE.apply(wrong, ENGINE.measure(ASKED)),
+        "None",
+    ),
     "ContextEngine.build": (ENGINE.build, ""),
     "ContextNodes": (ctx.ContextNodes, ""),
     "ContextWindowMiddleware": (ContextWindowMiddleware, "None"),
     "CursorSigner": (ctx.CursorSigner, "text"),
-    "ExtractiveSummarizer": (lambda wrong: ctx.ExtractiveSummarizer(counter=wrong), "None"),
+    "ExtractiveSummarizer": (
+        lambda wrong: ctx.ExtractiveSummarizer(counter=wrong),
+        "None",
+    ),
     "FileConfig": (lambda wrong: ctx.FileConfig(tool_results=wrong), ""),
     "ContextConfig.from_file": (ctx.ContextConfig.from_file, ""),
     "ModelInfo": (lambda wrong: ctx.ModelInfo(name=wrong), "text"),
@@ -71,22 +82,51 @@ FIRST: dict[str, tuple[Callable[[Any], Any], str]] = {
     "ModelRegistry.lookup": (ctx.ModelRegistry([]).lookup, ""),
     "ModelRouter": (ctx.ModelRouter, "dict"),
     "ModelSummarizer": (ctx.ModelSummarizer, ""),
-    "RetrievalConfig": (lambda wrong: ctx.RetrievalConfig(max_context_tokens=wrong), "number"),
+    "RetrievalConfig": (
+        lambda wrong: ctx.RetrievalConfig(max_context_tokens=wrong),
+        "number",
+    ),
     "RoutedChatModel": (ctx.RoutedChatModel, ""),
     "RoutingConfig": (lambda wrong: ctx.RoutingConfig(complexity=wrong), "None"),
     "SummaryJobs": (lambda wrong: ctx.SummaryJobs(max_running=wrong), "number"),
     "TokenEstimator": (ctx.TokenEstimator, ""),
-    "ToolResultConfig": (lambda wrong: ctx.ToolResultConfig(max_tokens=wrong), "number"),
+    "ToolResultConfig": (
+        lambda wrong: ctx.ToolResultConfig(max_tokens=wrong),
+        "number",
+    ),
     "ToolResultGuard": (ctx.ToolResultGuard, "None"),
     "ToolResultGuard.wrap": (ctx.ToolResultGuard().wrap, ""),
-    "ToolSelector": (lambda wrong: ctx.ToolSelector(wrong, max_tool_tokens=900), "None dict list"),
-    "ToolSelector.select": (ctx.ToolSelector([weather], max_tool_tokens=900).select, "text"),
-    "add_context_nodes": (lambda wrong: ctx.add_context_nodes(wrong, ctx.ContextNodes(ENGINE), model=MODEL), ""),
-    "add_context_nodes nodes": (lambda wrong: ctx.add_context_nodes(BUILDER, wrong, model=MODEL), ""),
-    "classify_overflow": (ctx.classify_overflow, "None number text dict list object class"),
+    "ToolSelector": (
+        lambda wrong: ctx.ToolSelector(wrong, max_tool_tokens=900),
+        "None dict list",
+    ),
+    "ToolSelector.select": (
+        ctx.ToolSelector([weather], max_tool_tokens=900).select,
+        "text",
+    ),
+    "add_context_nodes": (
+        lambda wrong: ctx.add_context_nodes(
+            wrong, ctx.ContextNodes(ENGINE), model=MODEL
+        ),
+        "",
+    ),
+    "add_context_nodes nodes": (
+        lambda wrong: ctx.add_context_nodes(BUILDER, wrong, model=MODEL),
+        "",
+    ),
+    "classify_overflow": (
+        ctx.classify_overflow,
+        "None number text dict list object class",
+    ),
     "create_compact_tool": (lambda wrong: ctx.create_compact_tool(name=wrong), "text"),
-    "create_context_agent": (lambda wrong: ctx.create_context_agent(wrong, [weather]), ""),
-    "create_map_reduce_graph": (lambda wrong: ctx.create_map_reduce_graph(wrong, limits=LIMITS), ""),
+    "create_context_agent": (
+        lambda wrong: ctx.create_context_agent(wrong, [weather]),
+        "",
+    ),
+    "create_map_reduce_graph": (
+        lambda wrong: ctx.create_map_reduce_graph(wrong, limits=LIMITS),
+        "",
+    ),
     "create_recall_tool": (lambda wrong: ctx.create_recall_tool(max_tokens=wrong), ""),
     "pin": (ctx.pin, ""),
     "render_record": (ctx.render_record, "None"),
@@ -136,14 +176,25 @@ def called(call: Callable[[Any], Any], value: Any) -> Any:
 def said_by(error: BaseException, value: Any) -> bool:
     """Say whether an error names the value, its type or what it holds, and what to do."""
     inside = next(iter(value)) if isinstance(value, dict | list | str) else value
-    names = (str(value), repr(value), type(value).__name__, repr(inside), f" {inside}:", type(inside).__name__)
+    names = (
+        str(value),
+        repr(value),
+        type(value).__name__,
+        repr(inside),
+        f" {inside}:",
+        type(inside).__name__,
+    )
     is_nothing = value is None or isinstance(error, ctx.UnknownModelError)
-    return ": " in str(error) and (is_nothing or any(name in str(error) for name in names))
+    return ": " in str(error) and (
+        is_nothing or any(name in str(error) for name in names)
+    )
 
 
 @pytest.mark.parametrize("kind", WRONG)
 @pytest.mark.parametrize("name", FIRST)
-def test_a_wrong_first_argument_is_named_with_what_to_pass(name: str, kind: str, tmp_path, monkeypatch) -> None:
+def test_a_wrong_first_argument_is_named_with_what_to_pass(
+    name: str, kind: str, tmp_path, monkeypatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     (call, accepted), value = FIRST[name], WRONG[kind]
     if kind in accepted.split():
@@ -199,7 +250,9 @@ def test_the_mistakes_of_newcomers_say_what_to_write_instead(name: str) -> None:
     assert wanted in str(caught.value)
 
 
-@pytest.mark.parametrize("call", [ctx.ContextEngine, ENGINE.measure, ENGINE.plan, ctx.ContextNodes])
+@pytest.mark.parametrize(
+    "call", [ctx.ContextEngine, ENGINE.measure, ENGINE.plan, ctx.ContextNodes]
+)
 def test_what_was_not_awaited_is_named_as_that(call: Callable[[Any], Any]) -> None:
     coroutine = later()
     with pytest.raises(ctx.ConfigError, match="awaited"):
@@ -211,17 +264,36 @@ def test_what_can_only_mean_one_thing_works() -> None:
     """A number is the window, a tool is a list of one, dicts and texts are messages as they are for LangChain."""
     assert ctx.ContextEngine(8_192).limits == LIMITS
     agent = ctx.create_context_agent(MODEL, weather, limits=8_192)
-    assert agent.invoke({"messages": [{"role": "user", "content": "Hi"}]})["messages"][-1].text == "Sunny."
+    assert (
+        agent.invoke({"messages": [{"role": "user", "content": "Hi"}]})["messages"][
+            -1
+        ].text
+        == "Sunny."
+    )
     assert ctx.ContextNodes(ENGINE, tools=weather)
     assert ctx.ContextConfig(constraints="Be brief.").constraints == ("Be brief.",)
-    one, several = (ENGINE.measure(ASKED, tools=given).report["tool_tokens"] for given in (weather, [weather]))
+    one, several = (
+        ENGINE.measure(ASKED, tools=given).report["tool_tokens"]
+        for given in (weather, [weather])
+    )
     assert one == several > 0
     assert ctx.ToolSelector(weather, max_tool_tokens=900).tools == [weather]
-    assert len(ENGINE.build(ENGINE.measure([("user", "Hi"), {"role": "user", "content": "Hi"}, "Hi"]))) == len("Hi?")
+    assert len(
+        ENGINE.build(
+            ENGINE.measure([("user", "Hi"), {"role": "user", "content": "Hi"}, "Hi"])
+        )
+    ) == len("Hi?")
 
 
 def test_one_path_is_read_like_a_list_of_one(tmp_path) -> None:
-    talk = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello."}]
+    talk = [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": "Hello."},
+    ]
     (tmp_path / "run.json").write_text(json.dumps({"messages": talk}))
     names = [found.name for found in replay.read_conversations([tmp_path / "run.json"])]
-    assert [found.name for found in replay.read_conversations(str(tmp_path / "run.json"))] == names != []
+    assert (
+        [found.name for found in replay.read_conversations(str(tmp_path / "run.json"))]
+        == names
+        != []
+    )
