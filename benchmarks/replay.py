@@ -34,7 +34,7 @@ from langchain_ctxwin import (
     ModelLimits,
     TokenEstimator,
 )
-from langchain_ctxwin.core.pairing import find_faults
+from langchain_ctxwin.testing import request_faults
 from transcripts import Transcript, load
 
 WINDOWS = (4096, 8192, 32768)
@@ -83,7 +83,7 @@ class Replay:
         """Answer as recorded; refuse what is too large, as a provider does."""
         tools = self.transcript.tools
         tokens = exact.request_tokens(request, tools)
-        self.found["separated calls"] += len(find_faults(request))
+        self.found["separated calls"] += len(request_faults(request))
         if tokens > self.limit:
             self.found["refused by the provider, first or later"] += 1
             raise RefusedError(

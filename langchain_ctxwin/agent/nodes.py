@@ -26,6 +26,7 @@ from langchain_ctxwin.agent.choices import (
 from langchain_ctxwin.agent.model_call import Attempt, ModelCall
 from langchain_ctxwin.agent.state import (
     OUR_KEYS,
+    HookState,
     State,
     StepState,
     Update,
@@ -119,6 +120,14 @@ class StepNode(ContextNode):
         return self.invoke(state)
 
 
+class HookNode(ContextNode):
+    """Like `StepNode`, for agents that bring a key for the request along."""
+
+    def __call__(self, state: HookState) -> Any:
+        """Return the state update."""
+        return self.invoke(state)
+
+
 class ContextNodes:
     """The nodes of one agent: `budget_check`, `maybe_summarize`, `force_compress`, `build_messages`.
 
@@ -202,6 +211,8 @@ class ContextNodes:
         """Makes the request fit without calling a model, or raises `BudgetExceededError`."""
         self.build_messages = self._node("build_messages", self._build)
         """Writes the request to `llm_input_messages`."""
+        self.pre_model_hook = HookNode("pre_model_hook", self._prepare, self._step)
+        """All of them in one node, for `create_react_agent(..., pre_model_hook=nodes.pre_model_hook)`."""
 
     def route_on_budget(self, state: State) -> Destination:
         """Return the node that follows `budget_check`."""
@@ -382,6 +393,13 @@ class ContextNodes:
         request = step.request()
         self._steps.put(id(step.state.get("messages")), step)
         return _unstreamed({"llm_input_messages": request})
+
+    def _prepare(
+        self, step: AgentStep, _: RunnableConfig | None
+    ) -> Work[Update | Command[Any]]:
+        self._tell_unread(step.state)
+        yield from step.prepare()
+        return _unstreamed({**step.news, "llm_input_messages": step.request()})
 
 
 def _unstreamed(update: Update) -> Update | Command[Any]:

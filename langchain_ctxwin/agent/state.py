@@ -316,17 +316,25 @@ class _StateKeys(TypedDict, total=False):
     context_report: dict[str, Any]
     """The last measure of the next request, in tokens per region."""
 
+
+class _NodeKeys(_StateKeys, total=False):
     llm_input_messages: Annotated[list[AnyMessage], UntrackedValue]
     """The request, for a model node of your own; ours builds the same list from the state. Never checkpointed."""
 
 
-class StepState(_StateKeys, total=False):
+class StepState(_NodeKeys, total=False):
     """What the nodes read of any state; a graph whose own state lacks the keys gets them with the nodes."""
 
     messages: list[AnyMessage]
 
 
-class ContextState(_StateKeys, total=False):
+class HookState(_StateKeys, total=False):
+    """What a `pre_model_hook` reads: the agent brings the key of the request along."""
+
+    messages: list[AnyMessage]
+
+
+class ContextState(_NodeKeys, total=False):
     """State of one conversation, with the full history at linear storage cost.
 
     ```python
@@ -352,7 +360,7 @@ class ContextState(_StateKeys, total=False):
     """Lines of what left the view, and how much left; a checkpoint holds them only when they changed."""
 
 
-class PlainContextState(_StateKeys, total=False):
+class PlainContextState(_NodeKeys, total=False):
     """The same state with LangGraph's `add_messages`: every checkpoint holds the whole history.
 
     Storage grows with the square of the number of messages (per checkpoint in SQLite, per write of `messages` in
@@ -395,7 +403,7 @@ class ContextOutput(TypedDict):
     """Full history."""
 
 
-OUR_KEYS = tuple(_StateKeys.__annotations__)
+OUR_KEYS = (*_StateKeys.__annotations__, "llm_input_messages")
 """The state keys that are no business of callers."""
 
 State = Mapping[str, Any]

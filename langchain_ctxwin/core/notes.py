@@ -175,10 +175,9 @@ def asked_lines(messages: Sequence[AnyMessage]) -> tuple[RecordLine, ...]:
 
 def lines_to_keep(text: str, key: str) -> Iterator[RecordLine]:
     """Yield one line for each statement of a text that must stay."""
-    for statement in _sentences(text)[:MAX_KEPT]:
-        yield RecordLine(
-            "open", f"{KEEP}{one_line(statement)[:STATEMENT_CHARS]}", key, HOLDS
-        )
+    statements = filter(None, map(one_line, _sentences(text)[:MAX_KEPT]))
+    for statement in statements:  # what only controls a terminal says nothing
+        yield RecordLine("open", f"{KEEP}{statement[:STATEMENT_CHARS]}", key, HOLDS)
 
 
 def _kept_lines(message: AnyMessage, key: str) -> Iterator[RecordLine]:

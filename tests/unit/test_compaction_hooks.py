@@ -22,6 +22,7 @@ from langchain_ctxwin import (
 )
 from langchain_ctxwin.core import message_id, text_of
 from langchain_ctxwin.core.events import CompactionEvent
+from langchain_ctxwin.core.notes import lines_to_keep
 from langchain_ctxwin.errors import BudgetExceededError
 from langchain_ctxwin.middleware import ContextWindowMiddleware
 from langchain_ctxwin.observe import MemorySink
@@ -463,3 +464,8 @@ def test_the_middleware_warns_once_of_a_tool_that_no_request_shows():
         ask(agent, "Two.")
     assert [entry["event"] for entry in logs] == ["config.tools_unknown"]
     assert "spare_tools=('plam',)" in logs[0]["reason"]
+
+
+def test_a_wished_line_that_says_nothing_is_no_line():
+    """Two escape characters are a statement of a text, and nothing on a line."""
+    assert list(lines_to_keep("\x1b\x1b", "m0")) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import operator
+import warnings
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -199,6 +200,47 @@ def test_a_history_that_would_be_lost_is_refused(hint, said):
     state = TypedDict("TheirState", {"messages": hint} if hint else {"chat": list[str]})
     with pytest.raises(ConfigError, match=f"TheirState.*{said}.*add_messages"):
         add_context_nodes(StateGraph(state), nodes_of(), model=ScriptedChatModel())
+
+
+def test_the_hook_manages_the_window_of_an_agent_with_a_loop_of_its_own():
+    """`create_react_agent` with our hook and its own state: requests fit, the history stays whole."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from langgraph.prebuilt import (
+            create_react_agent,  # deprecated by its makers, used by supervisors
+        )
+
+        model = ScriptedChatModel(policy=tool_loop(steps=1, args={"path": "a"}))
+        agent = create_react_agent(
+            model,
+            [read],
+            pre_model_hook=nodes_of().pre_model_hook,
+            checkpointer=InMemorySaver(),
+        )
+    assert len(talk(agent)["messages"]) == 8 * 4
+    assert (
+        max(exact_count(request.messages, tools=[read]) for request in model.requests)
+        <= WINDOW
+    )
+    assert agent.get_state(THREAD).values["context_guard"]["compactions"] > 0
+
+
+async def test_the_hook_works_when_awaited():
+    """The same, async."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from langgraph.prebuilt import create_react_agent  # see above
+
+        model = ScriptedChatModel(policy=tool_loop(steps=1, args={"path": "a"}))
+        agent = create_react_agent(
+            model, [read], pre_model_hook=nodes_of().pre_model_hook
+        )
+    history = [("user", "word " * 300), ("assistant", "word " * 300), ("user", "Read.")]
+    await agent.ainvoke({"messages": history})
+    assert (
+        max(exact_count(request.messages, tools=[read]) for request in model.requests)
+        <= WINDOW
+    )
 
 
 def test_a_ready_agent_takes_the_state_and_context_of_the_application():
