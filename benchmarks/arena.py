@@ -21,11 +21,8 @@ from arena_parts.play import Job, Outcome, play
 from arena_parts.script import CLOCK, SCENARIOS
 
 WAITING_SHARE = 3  # processes per core: about two thirds of a fast scenario is spent waiting for the provider
-INPUT_PRICE, CACHED_PRICE, OUTPUT_PRICE = (
-    1.00,
-    0.10,
-    4.00,
-)  # relative units per million tokens
+# relative units per million tokens
+INPUT_PRICE, CACHED_PRICE, OUTPUT_PRICE = (1.00, 0.10, 4.00)
 MILLION = 1_000_000
 LARGE_WINDOW = 32_768
 LEAST_STABLE = {8_192: 0.84, LARGE_WINDOW: 0.92}

@@ -55,10 +55,8 @@ from sufficiency import (
 MACHINE_TURNS = frozenset({"sweagent_claude_text"})
 """Here the user messages are results of commands: nobody thinks between them."""
 
-TRIGGER_SHARE, KEEP_SHARE = (
-    0.8,
-    0.3,
-)  # of the model's input, SummarizationMiddleware's documented example
+# of the model's input, SummarizationMiddleware's documented example
+TRIGGER_SHARE, KEEP_SHARE = (0.8, 0.3)
 SUMMARY_SHARE = 1 / 16  # longest summary, of the window, as in the arena
 SUMMARY_PROMPT_TOKENS = 200  # instructions of a summarizer call
 SUMMARIZED, NEVER = "`SummarizationMiddleware`", "never compacted"

@@ -9,10 +9,8 @@ from langchain_core.messages import AnyMessage, HumanMessage, ToolMessage
 import exact
 from langchain_ctxwin.replay.playing import identifiers
 
-AUTHORS = {
-    "ai": 0,
-    "human": 1,
-}  # a listed identifier that the agent used comes first, then one of the user
+# a listed identifier that the agent used comes first, then one of the user
+AUTHORS = {"ai": 0, "human": 1}
 
 
 class Newest:

@@ -30,10 +30,8 @@ OPENAI = "developers.openai.com/api/docs/guides/prompt-caching and pricing"
 GEMINI = "ai.google.dev/gemini-api/docs/caching and pricing; the lifetime is assumed"
 DEEPSEEK = "api-docs.deepseek.com/guides/kv_cache and quick_start/pricing"
 
-BREAKPOINTS = (
-    "cache_control",
-    "prompt_cache_breakpoint",
-)  # in a block: Anthropic's word, and OpenAI's
+# in a block: Anthropic's word, and OpenAI's
+BREAKPOINTS = ("cache_control", "prompt_cache_breakpoint")
 FIRST_TOKEN_SECONDS = 2.0  # assumed, as all times: a large model behind an API ...
 OUTPUT_TOKENS_PER_SECOND = 60.0
 TOOL_SECONDS = 5.0  # ... and an API call or a shell command

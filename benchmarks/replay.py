@@ -220,9 +220,8 @@ def compare(before: dict[str, Any], played: Iterable[Played]) -> None:
             ["conversations"] * bool(unlike)
             + [other[0] or one[0] for one, other in unlike]
         )
-        if (
-            unlike and differing["conversations"] <= SHOWN_DIFFERENCES
-        ):  # what follows one mostly follows from it
+        # what follows one mostly follows from it
+        if unlike and differing["conversations"] <= SHOWN_DIFFERENCES:
             (kind, one), (_, other) = unlike[0]
             print(
                 f"== {name}: {kind}",

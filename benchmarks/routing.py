@@ -24,10 +24,8 @@ from routing_requests import HARD, SMALL_TALK
 WEAK, STRONG = "mixtral-8x7b-instruct", "gpt-4-1106-preview"
 ASSUMED_OUTPUT_TOKENS = 120  # where none is recorded
 MILLION = 1e6
-PRICES = {
-    WEAK: (Decimal("0.6"), Decimal("0.6")),
-    STRONG: (Decimal(10), Decimal(30)),
-}  # of the data's own price list
+# of the data's own price list
+PRICES = {WEAK: (Decimal("0.6"), Decimal("0.6")), STRONG: (Decimal(10), Decimal(30))}
 SETTINGS = {
     "default": RoutingConfig(),
     "complexity=low": RoutingConfig(complexity="low"),

@@ -183,9 +183,8 @@ def main() -> None:
         else [generate(seed) for seed in range(4)]
     )
     tools = next(t.tools for t in transcripts if t.tools)
-    our_nodes.place_of = lambda *_: RunPlace(
-        thread="1"
-    )  # as in a graph with a checkpointer
+    # as in a graph with a checkpointer
+    our_nodes.place_of = lambda *_: RunPlace(thread="1")
     everybody = {
         "ours, all in view": lambda: ours(tools, ROOMY),
         f"ours, {SMALL:,} tokens": lambda: ours(tools, SMALL),

@@ -48,21 +48,16 @@ CACHED_PRICE = (
     0.1  # of an input token that the provider has in its cache; the others cost 1
 )
 LEAST_ROOM = 500  # tokens for messages below which no policy can do anything
-MESSAGES = range(
-    12, 401
-)  # conversations that are long enough to lose something, and short enough to replay
+# conversations that are long enough to lose something, and short enough to replay
+MESSAGES = range(12, 401)
 SAMPLE_SEED = 7
 HALVES = ("a", "b")
 
 FAR_MESSAGES = 6  # last seen longer ago than two calls with their results and what was said between
-BEFORE_CHARS, AROUND_CHARS = (
-    60,
-    120,
-)  # a line of text; what a request shows beside a value may be twice as far off
-MOST_MENTIONS, MOST_PLACES = (
-    6,
-    40,
-)  # mentions in the history and in a request that are looked at: linear time
+# a line of text; what a request shows beside a value may be twice as far off
+BEFORE_CHARS, AROUND_CHARS = (60, 120)
+# mentions in the history and in a request that are looked at: linear time
+MOST_MENTIONS, MOST_PLACES = (6, 40)
 PLAIN = re.compile(r"[A-Za-z]{4,}")
 
 OURS, NEWEST, TO_HALF, LISTED = ARMS = (
@@ -196,12 +191,10 @@ class Play:
         self.policies = {arm: made[arm] for arm in job.arms}
         self.sent: dict[str, list[AnyMessage]] = {}
         self.sent_share, self.compactions = 0.0, 0  # of our latest request
-        self.again: dict[
-            tuple[str, int], int
-        ] = {}  # when an arm last looked up again what a message told
-        self.lacking: dict[str, set[str]] = {
-            arm: set() for arm in job.arms
-        }  # conversations with a second look
+        # when an arm last looked up again what a message told
+        self.again: dict[tuple[str, int], int] = {}
+        # conversations with a second look
+        self.lacking: dict[str, set[str]] = {arm: set() for arm in job.arms}
 
     def run(self) -> Tally:
         if self.room < LEAST_ROOM or sum(self.sizes) <= self.room:
@@ -432,9 +425,8 @@ def compare(chosen: Sequence[Transcript], windows: Sequence[int]) -> None:
 
 def goals(window: int, tally: Tally) -> Iterator[tuple[bool, str]]:
     for group, least in GOALS.items():
-        if (
-            window in least and tally["", group]
-        ):  # made-up conversations need nothing again
+        # made-up conversations need nothing again
+        if window in least and tally["", group]:
             reached = share(tally, OURS, group)
             yield (
                 reached >= least[window],

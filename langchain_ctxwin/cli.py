@@ -96,9 +96,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code: 0 fine, 1 a check failed, 2 it could not start."""
     args = _parser().parse_args(argv)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(
-            errors="backslashreplace"
-        )  # a terminal that cannot show a sign shows its number
+        # a terminal that cannot show a sign shows its number
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         run: Callable[[argparse.Namespace], int] = args.run
         code = run(args)

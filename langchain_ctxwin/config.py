@@ -108,9 +108,8 @@ Rate = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
 Money = Annotated[Decimal, Field(gt=0, le=MAX_AMOUNT, allow_inf_nan=False)]
 """USD."""
 
-Samples = Annotated[
-    int, Field(gt=0, le=10_000)
-]  # some 100 kB; what is shared by more is looked up in a history
+# some 100 kB; what is shared by more is looked up in a history
+Samples = Annotated[int, Field(gt=0, le=10_000)]
 Share = Annotated[
     float, Field(gt=0, le=MAX_AMOUNT, allow_inf_nan=False), BeforeValidator(_size)
 ]

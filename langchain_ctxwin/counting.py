@@ -201,9 +201,8 @@ MAX_COUNTS = 1_024  # requests whose counts are remembered, about 200 bytes each
 MAX_FACT_CHARS = 40  # a status of an error is a code word; what is longer is a text, and may quote the request
 MINUTE_SECONDS = 60.0
 RETRY_SECONDS = 60.0  # until a provider that could not count is asked again: the estimate serves meanwhile
-UNSENT = frozenset(
-    {"id", "artifact", "response_metadata", "usage_metadata"}
-)  # to any provider
+# to any provider
+UNSENT = frozenset({"id", "artifact", "response_metadata", "usage_metadata"})
 
 
 class RemoteCounter(ABC):
@@ -216,9 +215,8 @@ class RemoteCounter(ABC):
 
     exact: ClassVar[bool] = False
     provider: ClassVar[str]
-    chat_model: ClassVar[
-        tuple[str, str]
-    ]  # package and class of the model that it counts with
+    # package and class of the model that it counts with
+    chat_model: ClassVar[tuple[str, str]]
 
     def __init__(
         self,

@@ -88,9 +88,8 @@ LONGEST_ERROR_CHARS = (
 LONGEST_CITED_CHARS = (
     200  # a longer value of metadata is no source id; its beginning is shown
 )
-HEAD_SHARE = (
-    2 / 3
-)  # of an answer that is shortened: answers state the main thing first and conclude at the end
+# of an answer that is shortened: answers state the main thing first and conclude at the end
+HEAD_SHARE = 2 / 3
 SHRINK = 0.9  # of the computed length: the marker costs tokens, and text is not equally dense everywhere
 LONG_NUMBER = 9_999_999  # stands for numbers that are not known when the rest of a request is priced
 CITED = ("id", "source", "url", "title", "page", "section")
@@ -103,9 +102,8 @@ CALL_CONFIG: RunnableConfig = {
 ROOM = "__room_for_calls"
 """Key of what bounds the calls of a streamed run; LangGraph stores no key that begins like this."""
 
-_FENCES = re.compile(
-    r"<(/?)(?=(?:document|answer)\b)", re.IGNORECASE
-)  # in quoted text, these would close its fence
+# in quoted text, these would close its fence
+_FENCES = re.compile(r"<(/?)(?=(?:document|answer)\b)", re.IGNORECASE)
 
 
 def create_map_reduce_graph(
@@ -375,12 +373,8 @@ class _Nodes:
         if not outcome["answers"]:
             if work["must_answer"] and error is not None:
                 raise error
-            outcome = {
-                **outcome,
-                "cuts": [],
-                "shortened": 0,
-                "work": work,
-            }  # tried again as it was
+            # tried again as it was
+            outcome = {**outcome, "cuts": [], "shortened": 0, "work": work}
         _tell_done(work, outcome)
         return {"outcomes": [outcome]}
 
@@ -611,9 +605,8 @@ class _Parts:
             if self._size(chunk) <= room:
                 yield chunk
                 continue
-            frame = self._frame(
-                {**chunk, "start": _stop(chunk)}
-            )  # shows the largest position
+            # shows the largest position
+            frame = self._frame({**chunk, "start": _stop(chunk)})
             if room - frame < LEAST_PIECE_TOKENS:
                 raise BudgetExceededError(
                     f"what is shown around documents[{chunk['document']}] needs {frame:,} tokens of a room of "

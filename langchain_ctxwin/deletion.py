@@ -181,9 +181,8 @@ def _result_store(given: Any, scope: str | None) -> Any:
 
 def _forgotten_events(one: Any, thread_id: str) -> int:
     if isinstance(one, HistorySink):
-        Reporter(
-            [one], own=()
-        ).flush()  # what was reported of the thread is in the file then
+        # what was reported of the thread is in the file then
+        Reporter([one], own=()).flush()
         if not one.path.exists():
             return 0
     history = History(one) if isinstance(one, str | Path) else one

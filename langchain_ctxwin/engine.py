@@ -706,9 +706,8 @@ class ContextEngine:
         if window.parts.focus and isinstance(summarizer, ModelSummarizer):
             summarizer = summarizer.focused(window.parts.focus)
         if not isinstance(summarizer, ModelSummarizer) and not self.is_local:
-            messages = [
-                message.model_copy(deep=True) for message in messages
-            ]  # what anybody wrote may change them
+            # what anybody wrote may change them
+            messages = [message.model_copy(deep=True) for message in messages]
         elif isinstance(summarizer, ModelSummarizer) and call is not None:
             summarizer = summarizer.extending(call, last_request(window, start, stop))
         return {
@@ -861,9 +860,8 @@ def check_collaborators(
             f"jobs={brief(jobs)}: pass a SummaryJobs, or None for those that the process shares"
         )
     for name, hook in hooks.items():
-        is_class = (
-            isinstance(hook, type) and name != "pin_when"
-        )  # `bool` says which messages are pinned, too
+        # `bool` says which messages are pinned, too
+        is_class = isinstance(hook, type) and name != "pin_when"
         if hook is not None and (
             not callable(hook) or iscoroutinefunction(hook) or is_class
         ):

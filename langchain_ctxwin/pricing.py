@@ -105,9 +105,8 @@ class Pricing:
         """Tokens of what the prompt of a provider holds of these tools before any is loaded."""
         if not self.has_deferred(tools):
             return self.tools(tools)
-        kept = tuple(
-            tools
-        )  # keeps them alive, so that an id in the key cannot come to mean another one
+        # keeps them alive, so that an id in the key cannot come to mean another one
+        kept = tuple(tools)
         key = (provider, *map(id, kept))
         return once(
             self._prompts, key, lambda: (kept, self.tools(in_prompt(kept, provider)))

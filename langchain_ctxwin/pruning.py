@@ -24,10 +24,8 @@ __all__ = ["aprune_thread", "prune_thread"]
 SPARE_OF = "ctxwin_spare_of"
 """Key in the metadata of a spare thread's checkpoints: the thread that is being pruned."""
 
-_PASSING = (
-    "branch:",
-    "__",
-)  # how the channels begin that LangGraph empties after each step
+# how the channels begin that LangGraph empties after each step
+_PASSING = ("branch:", "__")
 
 
 def spare_of(thread_id: str) -> str:

@@ -63,10 +63,8 @@ LONG_ID_CHARS = 16  # ids up to this length are short enough
 HANDLE_CHARS = (
     8  # of a longer id, so that it is unlikely that a later id begins like it
 )
-MAX_SPLIT_TEXTS, SPLIT_TEXT_CHARS = (
-    8_192,
-    4_096,
-)  # whose passages are remembered, up to this length: about 40 MB
+# whose passages are remembered, up to this length: about 40 MB
+MAX_SPLIT_TEXTS, SPLIT_TEXT_CHARS = (8_192, 4_096)
 
 # BM25's k1 and b: the values that Anserini uses for passages (Yang et al., 2017).
 TERM_SATURATION, LENGTH_NORMALIZATION = 0.9, 0.4

@@ -92,9 +92,8 @@ class ConfigFile:
         self._judged = self._content()
         self._current = self._parsed(self._judged)
         self._on_change = on_change
-        self._lock = (
-            threading.RLock()
-        )  # of who judges the file; a signal handler may come in between
+        # of who judges the file; a signal handler may come in between
+        self._lock = threading.RLock()
         self._watching: tuple[threading.Thread, threading.Event] | None = None
         renew_after_fork(self)
 
@@ -125,9 +124,8 @@ class ConfigFile:
             )
             self._watching = (thread, stopped)
             thread.start()
-            atexit.register(
-                self.stop
-            )  # before the interpreter is taken down under a thread that needs it
+            # before the interpreter is taken down under a thread that needs it
+            atexit.register(self.stop)
         return self
 
     def stop(self) -> None:
@@ -140,9 +138,8 @@ class ConfigFile:
         if watching is not None:
             thread, stopped = watching
             stopped.set()
-            if (
-                threading.current_thread() is not thread
-            ):  # a callback may stop the watching
+            # a callback may stop the watching
+            if threading.current_thread() is not thread:
                 thread.join(STOP_SECONDS)
 
     def renew(self) -> None:

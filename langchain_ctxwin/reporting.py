@@ -267,9 +267,8 @@ class Prices:
         info, asked_at = self._answers.get(model) or (None, -inf)
         if self._clock() - asked_at >= PRICE_SECONDS:
             self._answers.put(model, (info, self._clock()))
-            with suppress(
-                RuntimeError
-            ):  # no thread to be had: it is asked for again later
+            # no thread to be had: it is asked for again later
+            with suppress(RuntimeError):
                 in_daemon(partial(self._look_up, self._ask, model))
         return info
 

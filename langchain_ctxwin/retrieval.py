@@ -126,9 +126,8 @@ class _Budgeted(BaseModel):
 
     def _is_distance(self, score: object, numbers: list[float | None]) -> bool:
         """Whether less is better: as it is said, else where the scores of a base, which answers best first, rise."""
-        if self.score_order != "auto" or callable(
-            score
-        ):  # a function is the caller's own and says relevance
+        # a function is the caller's own and says relevance
+        if self.score_order != "auto" or callable(score):
             return self.score_order == "distance"
         known = [number for number in numbers if number is not None]
         if known == sorted(known) and len(set(known)) > 1:
@@ -163,9 +162,8 @@ class _Budgeted(BaseModel):
     def _raise_config_error(
         cls, values: Any, handler: ModelWrapValidatorHandler[Self]
     ) -> Self:
-        if not isinstance(
-            values, dict
-        ):  # an instance, perhaps of another member of a union: pydantic's to refuse
+        # an instance, perhaps of another member of a union: pydantic's to refuse
+        if not isinstance(values, dict):
             return handler(values)
         try:
             return handler(values)
@@ -433,10 +431,8 @@ class BudgetedCompressor(_Budgeted, BaseDocumentCompressor):
         callbacks: Callbacks | None = None,
     ) -> list[Document]:
         """Return copies of the documents that fit, most relevant first."""
-        del (
-            query,
-            callbacks,
-        )  # the interface passes them; the score decides and no run is started
+        # the interface passes them; the score decides and no run is started
+        del (query, callbacks)
         return list(self._select(documents, self._now("k")).documents)
 
 
@@ -462,9 +458,8 @@ def _with(document: Document, /, **metadata: Any) -> Document:
 
 def _number(score: object) -> float | None:
     """A score as a number; None for what is none (NaN included)."""
-    if isinstance(score, bool) or not isinstance(
-        score, Real
-    ):  # numpy's scalars are `Real`
+    # numpy's scalars are `Real`
+    if isinstance(score, bool) or not isinstance(score, Real):
         return None
     try:
         value = float(score)

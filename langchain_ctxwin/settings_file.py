@@ -49,9 +49,8 @@ def table_of(content: bytes, path: Path) -> dict[str, Any]:
         )
     try:
         values = parse(content.decode("utf-8-sig"))
-        table = json.loads(
-            json.dumps({} if values is None else values, default=str)
-        )  # None: YAML of comments only
+        # None: YAML of comments only
+        table = json.loads(json.dumps({} if values is None else values, default=str))
     except Exception as error:  # noqa: BLE001  # parsers raise whatever a bad value leads to
         # Not chained: the error of a YAML parser quotes the line, and a traceback would show it.
         raise ConfigError(
@@ -111,9 +110,8 @@ def _fault(
     if not place:  # what is wrong with several names them
         return advice
     name = ".".join(map(str, place))
-    if (
-        kind == "extra_forbidden"
-    ):  # its value is not shown: a misspelt name may well stand before a secret
+    # its value is not shown: a misspelt name may well stand before a secret
+    if kind == "extra_forbidden":
         close = get_close_matches(name, known)
         meant = f" (did you mean {close[0]}?)" if close else ""
         return f"unknown setting {name}{meant}: remove it or correct its name"

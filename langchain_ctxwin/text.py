@@ -19,9 +19,8 @@ SHORT_LINE_CHARS = (
     60  # a line up to this length is one statement: what it holds belongs together
 )
 WRAPPED_LINE_CHARS = 40  # lines that are broken for their width are at least this long
-_WRAPPED_SHARE = (
-    1 / 3
-)  # of the lines of wrapped prose that many go on in lower case; of logs and tables hardly any do
+# of the lines of wrapped prose that many go on in lower case; of logs and tables hardly any do
+_WRAPPED_SHARE = 1 / 3
 _HEADING = re.compile(r"\s*#{1,6} [^\n]*\s*")
 _BLANK_LINES = re.compile(r"\n(?:[^\S\n]*+\n)++")
 _SPACES_OF_THAI = re.compile(r"(?<=[\u0e00-\u0eff])[ \t]++(?=[\u0e00-\u0eff])")
@@ -115,9 +114,8 @@ def _sentence_ends(text: str, start: int, stop: int) -> list[int]:
         if part.isascii()
         else _UNSAFE.sub(lambda match: " " if match[0].isspace() else "\ufffd", part)
     )
-    safe = safe.replace(
-        "Ms. ", "Mr. "
-    )  # the one title that the segmenter takes for the end of a sentence
+    # the one title that the segmenter takes for the end of a sentence
+    safe = safe.replace("Ms. ", "Mr. ")
     for sentence in sentencex.segment(_LANGUAGE, safe):
         if ends and part[end : end + len(sentence)].isspace():
             ends.pop()
@@ -227,9 +225,8 @@ class TermIndex:
         self._count = len(texts)
         self._places: dict[str, list[tuple[int, float]]] = {}
         lengths = [sum(text.values()) for text in texts]
-        mean = max(
-            sum(lengths) / max(self._count, 1), 1e-9
-        )  # the least one is for texts without any word
+        # the least one is for texts without any word
+        mean = max(sum(lengths) / max(self._count, 1), 1e-9)
         for owner, text in enumerate(texts):
             relative = 1 - length_share + length_share * lengths[owner] / mean
             for term, times in text.items():
@@ -266,9 +263,8 @@ def _word_terms(word: str) -> tuple[str, ...]:
 
 
 def _run_terms(run: str) -> Iterator[str]:
-    if _IS_UNSPACED.match(
-        run
-    ):  # every two characters; Chinese ones singly too, because one can be a word
+    # every two characters; Chinese ones singly too, because one can be a word
+    if _IS_UNSPACED.match(run):
         for index, character in enumerate(run):
             if len(run) == 1 or _IS_HAN.match(character):
                 yield character

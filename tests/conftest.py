@@ -8,9 +8,8 @@ import pytest
 import structlog
 from hypothesis import settings
 
-settings.register_profile(
-    "suite", deadline=None, max_examples=30
-)  # a busy machine is no failure
+# a busy machine is no failure
+settings.register_profile("suite", deadline=None, max_examples=30)
 settings.load_profile("suite")
 
 

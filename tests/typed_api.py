@@ -262,12 +262,12 @@ def node_set(
     again: bool = nodes.retry_on(ValueError(route))
     call: Callable[[list[AnyMessage]], AIMessage] = lambda _: AIMessage("done")  # noqa: E731  # the annotation is the point
     print(request, again, nodes.model_node(call), nodes.model_node(model))  # noqa: T201  # the values are used
-    print(  # noqa: T201
+    print(  # noqa: T201  # same
         nodes.budget_check,
         nodes.maybe_summarize,
         nodes.force_compress,
         nodes.build_messages,
-    )  # same
+    )
 
 
 def before_compaction(window: Window, compaction: Compaction) -> Compaction | None:

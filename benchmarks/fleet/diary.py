@@ -25,9 +25,8 @@ class Diary:
             "at": round(time.time(), 3),
             **fields,
         }
-        os.write(
-            self._file, f"{json.dumps(line)}\n".encode()
-        )  # one call, so that no two lines mix
+        # one call, so that no two lines mix
+        os.write(self._file, f"{json.dumps(line)}\n".encode())
 
 
 def read_diary(path: Path) -> Iterator[dict[str, Any]]:

@@ -156,9 +156,8 @@ def decide(messages: Sequence[BaseMessage]) -> AIMessage:
         if isinstance(message, AIMessage)
         for call in message.tool_calls
     ]
-    done = (
-        1 + int(calls[-1]["id"].rpartition("-")[2]) if calls else 0
-    )  # earlier steps of the turn may have left
+    # earlier steps of the turn may have left
+    done = 1 + int(calls[-1]["id"].rpartition("-")[2]) if calls else 0
     if done == script.CALLS:
         rows = script.ROW.findall(messages[-1].text)
         reached = int(rows[-1][2]) + 1 if rows else 0
@@ -166,9 +165,8 @@ def decide(messages: Sequence[BaseMessage]) -> AIMessage:
             f"Turn {turn} of {thread}: I read {reached} rows. "
             + "The list goes on as expected. " * 6
         )
-    cursors = script.CURSOR.findall(
-        "\n".join(message.text for message in messages)
-    )  # the record has one, too
+    # the record has one, too
+    cursors = script.CURSOR.findall("\n".join(message.text for message in messages))
     is_new = not done and turn % script.RESULT_EVERY == 0
     if cursors and not is_new:
         call = {"name": "read_more", "args": {"cursor": cursors[-1]}}

@@ -24,10 +24,8 @@ BENCHMARKS = Path(__file__).parents[1]
 ROOT = BENCHMARKS.parent
 GRAPH = "fleet"
 START_SECONDS, POLL_SECONDS, STOP_SECONDS = 120.0, 0.3, 60.0
-SETTINGS = (
-    "max_connections=500",
-    "shared_buffers=256MB",
-)  # thirty connections a worker, and durable as it comes
+# thirty connections a worker, and durable as it comes
+SETTINGS = ("max_connections=500", "shared_buffers=256MB")
 SAID_CHARS = 160
 LEVELS = {"warning", "error", "critical"}
 EXPECTED = re.compile(r"^Reaping crashed worker runs|^Re-enqueueing stuck pending runs")
@@ -62,9 +60,9 @@ class Worker:
             str(self.port),
         ]
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(  # noqa: S603
+            self.process = subprocess.Popen(  # noqa: S603  # ours
                 command, cwd=folder, env=told, stdout=log, stderr=log
-            )  # ours
+            )
 
     def is_up(self) -> bool:
         if self.process is not None and self.process.poll() is not None:

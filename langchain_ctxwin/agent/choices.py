@@ -59,9 +59,8 @@ class Asked:
 
     output_tokens: int | None = None
     route: str = ""  # a candidate that the caller asks for by name
-    requires: tuple[
-        str, ...
-    ] = ()  # capabilities beside those that tools and media show
+    # capabilities beside those that tools and media show
+    requires: tuple[str, ...] = ()
 
 
 NOTHING_ASKED = Asked()

@@ -157,9 +157,8 @@ class AgentCall:
         answer = yield from ModelCall(
             step, step.setup.called, send, validator=validator
         ).answer()
-        result = (
-            self._answer.result
-        )  # its last AI message in the form that the session refers to: with an id
+        # its last AI message in the form that the session refers to: with an id
+        result = self._answer.result
         last = max(
             index
             for index, message in enumerate(result)
@@ -170,9 +169,8 @@ class AgentCall:
         )
         step.state["messages"] = [*step.state["messages"], *self._answer.result]
         is_done = turn_is_finished(step.state)
-        if (
-            self._request.response_format is not None
-        ):  # the structured response that the answer was to be
+        # the structured response that the answer was to be
+        if self._request.response_format is not None:
             is_done = self._answer.structured_response is not None
         if is_done:
             yield from step.summarize()
@@ -401,9 +399,8 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         if guard is not None:
             kind: Any = type(self)
             self.__class__ = guarding(kind)
-        Choices(
-            router=router, selector=tool_selector, reporter=reporter
-        )  # refuses what cannot choose now, not at the first call
+        # refuses what cannot choose now, not at the first call
+        Choices(router=router, selector=tool_selector, reporter=reporter)
         self._selector, self._routed = (
             tool_selector,
             RoutedChatModel(router) if router else None,

@@ -241,9 +241,8 @@ class ContextNodes:
 
         def answer(step: AgentStep, config: RunnableConfig | None) -> Work[Update]:
             def send(attempt: Attempt) -> Wait:
-                bound = self._bound(
-                    runnable, step.tools
-                )  # a recovery may choose others
+                # a recovery may choose others
+                bound = self._bound(runnable, step.tools)
                 carried = with_metadata(config, step.metadata())
                 return Wait(
                     lambda: bound.invoke(attempt.request, carried, **attempt.arguments),

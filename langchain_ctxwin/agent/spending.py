@@ -25,9 +25,8 @@ from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.work import Wait, Work
 
 if TYPE_CHECKING:
-    from langchain_ctxwin.agent.step import (
-        AgentStep,
-    )  # which asks this module before each call
+    # which asks this module before each call
+    from langchain_ctxwin.agent.step import AgentStep
 
 NEAR_SHARE = Decimal("0.8")
 """Of a limit: it is told while something is still left to decide about."""

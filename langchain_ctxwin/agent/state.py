@@ -57,9 +57,8 @@ Reducer = Callable[[Any, Sequence[Any]], Any]
 LANGGRAPH_REDUCER: Reducer = cast("Any", _messages_delta_reducer)
 """What LangGraph compares a channel's reducer with before it gives ids to message-likes; never called here."""
 
-_ID_NAMESPACE = UUID(
-    "6f0c3a5e-8d53-5d1c-9a0e-3b1f2c7d4e90"
-)  # arbitrary, but fixed: stored ids depend on it
+# arbitrary, but fixed: stored ids depend on it
+_ID_NAMESPACE = UUID("6f0c3a5e-8d53-5d1c-9a0e-3b1f2c7d4e90")
 _id_of = attrgetter("id")
 
 
@@ -117,9 +116,8 @@ class MessagesDeltaChannel(DeltaChannel[list[AnyMessage]]):
     def copy(self) -> Self:
         """Return an independent channel with the same messages."""
         new = super().copy()
-        new.base_frequency = (
-            self.base_frequency
-        )  # the base class hands on the grown spacing
+        # the base class hands on the grown spacing
+        new.base_frequency = self.base_frequency
         return new
 
     def from_checkpoint(self, checkpoint: Any) -> Self:
@@ -153,9 +151,8 @@ class MessagesDeltaChannel(DeltaChannel[list[AnyMessage]]):
     def _take(
         self, reduced: DeltaChannel[list[AnyMessage]], values: Sequence[Any]
     ) -> None:
-        is_given_whole = any(
-            _get_overwrite(value)[0] for value in values
-        )  # by somebody, who may give anything
+        # by somebody, who may give anything
+        is_given_whole = any(_get_overwrite(value)[0] for value in values)
         self.value = (
             reduce_messages(reduced.value, ()) if is_given_whole else reduced.value
         )
@@ -208,9 +205,8 @@ def reduce_messages(state: Sequence[Any], writes: Sequence[Any]) -> list[AnyMess
     index = _index_of(items)
     if index is None:
         index, items, writes = {}, [], [items, *writes]
-    slots: list[Any] = (
-        items.copy()
-    )  # None marks a removed message: positions stay valid until the end
+    # None marks a removed message: positions stay valid until the end
+    slots: list[Any] = items.copy()
     for message in _flatten(writes):
         if message.id == REMOVE_ALL_MESSAGES:
             slots.clear()

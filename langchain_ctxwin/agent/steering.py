@@ -161,9 +161,8 @@ def _compacting(
         return _told(compaction, window)
     after = yield from engine.applying(compaction, window, call=step.called)
     step.compacted(window, after)
-    if (
-        compaction.snapshot and after.session.view == window.session.view
-    ):  # the summarizer failed, which was told
+    # the summarizer failed, which was told
+    if compaction.snapshot and after.session.view == window.session.view:
         window = after
         compaction = engine.asked(window, summarize=False)
         if compaction is not None:

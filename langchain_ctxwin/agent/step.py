@@ -197,9 +197,8 @@ class AgentStep:
         ):
             yield from self.setup.place.summaries.dropping()  # what it covered was edited, and it may tell of that
         key = flags_of(self.state).get("key")
-        if (
-            isinstance(key, str) and window.session.pending is None
-        ):  # this branch no longer wants it
+        # this branch no longer wants it
+        if isinstance(key, str) and window.session.pending is None:
             self.engine.jobs.cancel(key)
         if self.engine.in_background(window):
             window = self.summaries.advance(window, found)

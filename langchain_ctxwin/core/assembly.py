@@ -30,9 +30,10 @@ from langchain_ctxwin.core.turns import Step
 M = TypeVar("M", bound=BaseMessage)
 
 _OPENERS = r"<\uff1c\ufe64"
+# or in full width
 _SPELLED = rf"[^\w{_OPENERS}]*".join(
     f"[{letter}{chr(ord(letter) + 0xFEE0)}]" for letter in FENCE
-)  # or in full width
+)
 _LETTER_LIKE = r"[^\W\x00-\x7f]"  # letters of other alphabets have the same shapes
 _FENCE = re.compile(
     rf"[{_OPENERS}](?:[^\w{_OPENERS}]*{_SPELLED}|[^\s{_OPENERS}]*{_LETTER_LIKE})",
@@ -117,9 +118,8 @@ def record_text(summary: str, record: Record) -> str:
     """Return the fenced account of what left the view, the summary above the record; empty when nothing left."""
     lines = render_record(record)
     left = f"({record.messages:,} left out)" if record.messages else ""
-    told = _FENCE.sub(
-        lambda match: match[0].translate(NO_MARKS), summary.strip()
-    )  # nothing quoted closes the fence
+    # nothing quoted closes the fence
+    told = _FENCE.sub(lambda match: match[0].translate(NO_MARKS), summary.strip())
     parts = [part for part in (told, lines, left) if part]
     return "\n".join((OPENING, *parts, CLOSING)) if parts else ""
 
@@ -158,12 +158,12 @@ def with_fill(
         for message in step.messages:
             tenths = _tenths(used + price(message), limit)
             carried = message
-            if tenths > told and isinstance(
-                message, HumanMessage | ToolMessage
-            ):  # a model's own words get none
+            # a model's own words get none
+            if tenths > told and isinstance(message, HumanMessage | ToolMessage):
+                # the line takes room, too
                 told = max(
                     tenths, _tenths(used + price(filled(message, tenths)), limit)
-                )  # the line takes room, too
+                )
                 carried = filled(message, told)
             messages.append(carried)
             used += price(carried)

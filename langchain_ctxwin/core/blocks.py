@@ -92,9 +92,8 @@ UNSENT_KEYS = frozenset(
 )
 """Keys of unknown blocks whose values are no content of the prompt."""
 
-_BLOB = re.compile(
-    r"data:[^,\s]{0,200},|[A-Za-z0-9+/_-]{1024}"
-)  # base64: no word or path is as long
+# base64: no word or path is as long
+_BLOB = re.compile(r"data:[^,\s]{0,200},|[A-Za-z0-9+/_-]{1024}")
 
 
 def kind_of(block: Any) -> str:

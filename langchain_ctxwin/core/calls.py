@@ -31,22 +31,16 @@ from langchain_ctxwin.core.blocks import (
     without_blocks,
 )
 
-KEPT_CALLS = frozenset(
-    {"tool_calls", "function_call"}
-)  # where `additional_kwargs` keep calls in OpenAI's own form
+# where `additional_kwargs` keep calls in OpenAI's own form
+KEPT_CALLS = frozenset({"tool_calls", "function_call"})
 UNSENT_TYPES = frozenset({"tool_call", "invalid_tool_call", "tool_call_chunk"})
 """Standard blocks, which integrations send only as `tool_calls`, or where the message says that its content is v1."""
 
 SCREEN_CALL = (
     "computer_call"  # has no twin in `tool_calls`: the integration would send both
 )
-ARGUMENT_KEYS = (
-    "input",
-    "args",
-    "arguments",
-    "action",
-    "partial_json",
-)  # where blocks keep the arguments of a call
+# where blocks keep the arguments of a call
+ARGUMENT_KEYS = ("input", "args", "arguments", "action", "partial_json")
 TEXT_ARGUMENT = (
     "__arg1"  # what LangChain calls the argument of a tool that takes one text
 )

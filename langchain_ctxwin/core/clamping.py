@@ -23,9 +23,8 @@ from langchain_ctxwin.core.turns import Step, tool_of
 from langchain_ctxwin.core.view import Clamp, message_id
 
 CLAMP_FLOOR_CHARS = 240  # shortest form of a clamped message: about three lines, enough to see what it was
-HEAD_SHARE = (
-    2 / 3
-)  # part of a clamped text that shows its head; beginnings say more about what a text is than ends
+# part of a clamped text that shows its head; beginnings say more about what a text is than ends
+HEAD_SHARE = 2 / 3
 CUT_SHARE = 0.94  # of the limit: where a cut of messages ends, so that a record of what is cut out fits beside it
 # Of the limit: most of what fixed regions take once pins had to be clamped. They stay for good: with more, each of the
 # next messages would be a compaction of its own.
@@ -35,13 +34,11 @@ LASTING_SHARE = 0.6
 CAP_STEP = 0.99  # from one candidate length to the next: an exact cut is not worth more pricing
 HALF = 0.5  # of a room for text that whole lines have to fill; a paragraph in one line would otherwise be left out
 CUT_MARK = "..."
-_LAST_WORD = re.compile(
-    r"(?<![!-~])[!-~]++\Z"
-)  # letters of scripts without spaces may stand alone
+# letters of scripts without spaces may stand alone
+_LAST_WORD = re.compile(r"(?<![!-~])[!-~]++\Z")
 
-Kind = Callable[
-    [int], bool
-]  # says by its position whether a message is one to be clamped
+# says by its position whether a message is one to be clamped
+Kind = Callable[[int], bool]
 Enough = Callable[[Request], bool]
 
 
@@ -192,9 +189,8 @@ def first_part(text: str, room_tokens: int, price: Callable[[str], int]) -> str:
         range(len(line) - 1, 0, -1),
         lambda stop: price(f"{line[:stop]}{CUT_MARK}") < room,
     )
-    head = (
-        _LAST_WORD.sub("", line[:stop]) if stop else ""
-    )  # a word or value is never cut in two
+    # a word or value is never cut in two
+    head = _LAST_WORD.sub("", line[:stop]) if stop else ""
     return "\n".join((*fit.kept, f"{head}{CUT_MARK}" if head.strip() else "")).strip()
 
 
@@ -249,9 +245,8 @@ def _with_less_account(bare: Request, request: Request) -> Request:
     summary_tokens = request.text_tokens(request.summary)
     view = bare.view
     summary = request.summary
-    if (
-        summary_tokens > room
-    ):  # what it covered is in no summary any more, and is summarized again
+    # what it covered is in no summary any more, and is summarized again
+    if summary_tokens > room:
         view = replace(view, covered=None, covered_tokens=0)
         summary = ""
         summary_tokens = 0

@@ -294,17 +294,15 @@ def recorded(
     clamped = {
         key for key, clamp in new.clamped.items() if old.clamped.get(key) != clamp
     }
-    edits = (
-        new.cleared - old.cleared
-    ) | clamped  # what is shown shorter than before left, too
+    # what is shown shorter than before left, too
+    edits = (new.cleared - old.cleared) | clamped
     places = range(after.start, len(parts.messages)) if edits else ()
     edited = [index for index in places if message_id(parts.messages, index) in edits]
     if not left and not back and not edited:
         view = _with_summary(new, after, before)
         return after if view == new else after.shown_as(view)
-    record = (
-        old.record
-    )  # not that of `after`: what left on the way there may be in it already
+    # not that of `after`: what left on the way there may be in it already
+    record = old.record
     record = replace(
         record,
         messages=max(0, record.messages + len(left) - len(back)),

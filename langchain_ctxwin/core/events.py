@@ -230,9 +230,8 @@ class StepEvent(Event):
 
 def finish_reason_of(metadata: Mapping[str, Any]) -> str:
     """Return why an answer ended, by its `response_metadata`; empty when they do not say."""
-    incomplete = metadata.get(
-        "incomplete_details"
-    )  # OpenAI's Responses API says nothing else of an answer cut off
+    # OpenAI's Responses API says nothing else of an answer cut off
+    incomplete = metadata.get("incomplete_details")
     reasons = [metadata.get("finish_reason"), metadata.get("stop_reason")]
     reasons.append(
         incomplete.get("reason") if isinstance(incomplete, Mapping) else None

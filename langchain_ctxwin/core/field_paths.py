@@ -22,9 +22,8 @@ class _AnyKey:
 
 ANY_KEY: Final = _AnyKey()
 Step = str | _AnyKey
-Wanted = tuple[
-    tuple[Step, ...], ...
-]  # what is still to be walked of each path; an empty one asks for the whole value
+# what is still to be walked of each path; an empty one asks for the whole value
+Wanted = tuple[tuple[Step, ...], ...]
 WHOLE: Final[tuple[Step, ...]] = ()
 
 _SEGMENT = r'(?:"(?:[^"\\]|\\.)*"|\*|[^".\[\]*]+)(?:\[\])*'

@@ -568,9 +568,8 @@ class TokenBudget:
     def __post_init__(self) -> None:
         for name in self.__slots__:
             tokens = getattr(self, name)
-            if (
-                type(tokens) is not int or tokens < 0
-            ):  # made with every measure, and then always right
+            # made with every measure, and then always right
+            if type(tokens) is not int or tokens < 0:
                 require_tokens(name, tokens)
 
     @property

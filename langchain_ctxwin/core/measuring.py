@@ -123,9 +123,8 @@ def begun_by_provider(request: Request) -> Session | None:
             recorded(request.shown_as(begun, ""), request).view, messages
         )
         reason = "the provider compacted what was before"
-        known = {
-            "unbound": position_of(messages, start - 1).to_json()
-        }  # what follows is tied to its compaction
+        # what follows is tied to its compaction
+        known = {"unbound": position_of(messages, start - 1).to_json()}
     guard = counted(session, messages, reason=reason, **known)
     faults = (*session.faults, f"{reason}: the view begins anew")
     return replace(

@@ -36,9 +36,8 @@ PROVIDERS = {
 PORTABLE_KINDS = frozenset({"text", "call", "result", "text file", *MEDIA_KINDS})
 """Blocks that every integration sends in its provider's own shape, or leaves to `tool_calls`."""
 
-NEVER_DEFER = frozenset(
-    {"gemini", "other"}
-)  # their prompt holds the definition of every tool, however it is marked
+# their prompt holds the definition of every tool, however it is marked
+NEVER_DEFER = frozenset({"gemini", "other"})
 MEMORY_TYPE = (
     "memory_"  # begins the type of Anthropic's memory tool; its version follows
 )

@@ -60,23 +60,19 @@ DOCUMENT_CHARS = (
 )
 OUTPUT_CHARS = 400  # the same for one that answers a block of code, as agents without tool calls get their results
 SHORT_CHARS = 40  # an answer that says no more than that it was one
+# read at a glance
 ANSWER_CHARS, CALL_CHARS, ARGUMENT_CHARS, SCRIPT_CHARS, OUTCOME_CHARS = (
     200,
     200,
     120,
     40,
     120,
-)  # read at a glance
-ROW_CHARS, TEXT_VALUE_CHARS, LABEL_CHARS = (
-    160,
-    48,
-    40,
-)  # of a row, of a text field kept whole, and of its name
+)
+# of a row, of a text field kept whole, and of its name
+ROW_CHARS, TEXT_VALUE_CHARS, LABEL_CHARS = (160, 48, 40)
 SHORT_WORD = 5  # of a field: "yes" and "False" say nothing without its name
-LISTING_LINES, LISTING_SHARE = (
-    40,
-    0.8,
-)  # lines, most of them of one word: a listing, which leaves its size only
+# lines, most of them of one word: a listing, which leaves its size only
+LISTING_LINES, LISTING_SHARE = (40, 0.8)
 TAIL_CHARS = 4_000  # of a result: where programs say how they ended
 
 # What a terminal is told beside the text (ECMA-48): colours and cursor moves, titles and links, other commands.
@@ -289,9 +285,8 @@ def _notes(
             yield from _of_answer(message, key, results, parameters)
         elif isinstance(message, HumanMessage):
             yield from _of_person(_text(message.content), key, before, rules)
-        elif not isinstance(
-            message, ToolMessage
-        ):  # a system message in mid-conversation
+        # a system message in mid-conversation
+        elif not isinstance(message, ToolMessage):
             yield from _values(_text(message.content), key, uses=USED)
         before = message
     for message, key in others:
@@ -347,10 +342,8 @@ def _of_answer(
         )
     yield from _values(text, key, uses=NAMED)
     for call, found in zip(message.tool_calls, results, strict=True):
-        result, result_key = found or (
-            None,
-            key,
-        )  # who deletes a result takes back what it said
+        # who deletes a result takes back what it said
+        result, result_key = found or (None, key)
         if result is not None and COMPACT_KEY in result.additional_kwargs:
             yield from _kept_lines(result, result_key)
             continue
@@ -373,9 +366,8 @@ def _of_answer(
         for sentence in _sentences(text[-DOCUMENT_CHARS:])
         if _NEXT.search(sentence)
     ]
-    if (
-        intents or not message.tool_calls
-    ):  # an answer that leaves nothing open closes what was
+    # an answer that leaves nothing open closes what was
+    if intents or not message.tool_calls:
         yield RecordLine(
             "open", _clipped(intents[-1], STATEMENT_CHARS) if intents else "", key, USED
         )

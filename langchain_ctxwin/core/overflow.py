@@ -126,10 +126,8 @@ OVERFLOW_CODE = re.compile(
 
 # HTTP statuses that are never an overflow: credentials, payment, missing, conflict, rate, overload.
 OTHER_STATUSES = frozenset({401, 402, 403, 404, 408, 409, 429, 529})
-TOO_LARGE_STATUS, TOO_LARGE_CODE = (
-    413,
-    "request_too_large",
-)  # of HTTP, and of Anthropic: too many bytes
+# of HTTP, and of Anthropic: too many bytes
+TOO_LARGE_STATUS, TOO_LARGE_CODE = (413, "request_too_large")
 
 OTHER_FAILURES = _table(
     # rates, quotas, plans, overload
@@ -394,9 +392,8 @@ def evidence_of(source: object) -> Iterator[Evidence]:
     for error in _chain(source):
         response, notes = _attribute(error, "response"), _attribute(error, "__notes__")
         bodies = [_attribute(error, name) for name in BODY_ATTRIBUTES]
-        if (
-            _attribute(response, "is_closed") is True
-        ):  # one that was read; others might read from the socket here
+        # one that was read; others might read from the socket here
+        if _attribute(response, "is_closed") is True:
             bodies.append(_attribute(response, "text"))
         bodies = [
             body
@@ -408,9 +405,8 @@ def evidence_of(source: object) -> Iterator[Evidence]:
             for place in (error, response)
             for name in STATUS_ATTRIBUTES
         ]
-        statuses = [
-            str(value) for value in stated if isinstance(value, str | int)
-        ]  # LiteLLM keeps it as text at times
+        # LiteLLM keeps it as text at times
+        statuses = [str(value) for value in stated if isinstance(value, str | int)]
         yield Evidence(
             class_names=tuple(cls.__name__ for cls in type(error).__mro__),
             status=next(
@@ -446,9 +442,8 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _attribute(source: object, name: str) -> Any:
-    with suppress(
-        Exception
-    ):  # a foreign property may raise anything; then it says nothing
+    # a foreign property may raise anything; then it says nothing
+    with suppress(Exception):
         return getattr(source, name, None)
     return None
 

@@ -67,11 +67,8 @@ REFUSED_PARTS: Mapping[str, frozenset[str]] = {
 }
 """Parts of a message that a provider refuses, or that its integration does not send."""
 
-SIGNATURE_KEYS = (
-    "signature",
-    "thought_signature",
-    "extras",
-)  # of blocks that are to be sent again as they are
+# of blocks that are to be sent again as they are
+SIGNATURE_KEYS = ("signature", "thought_signature", "extras")
 
 
 @dataclass(frozen=True, slots=True)

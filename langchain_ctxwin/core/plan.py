@@ -223,9 +223,8 @@ def refusal_of(after: Request) -> BudgetExceededError:
         excerpt = (
             f'"{line[:EXCERPT_CHARS]}..."' if len(line) > EXCERPT_CHARS else f'"{line}"'
         )
-        tokens = round(
-            after.sizing.ratio * parts.price(message)
-        )  # as regions are counted
+        # as regions are counted
+        tokens = round(after.sizing.ratio * parts.price(message))
         kept.append((f"{name} {excerpt}", tokens))
 
     for index in sorted(parts.pins):
@@ -383,9 +382,8 @@ def summary_due(request: Request, *, is_local: bool) -> Compaction | None:
         return None
     if not is_local:
         return _summary(request, reason)
-    compaction = _compaction(
-        request, reason
-    )  # the record tells of it, so nothing is waited for
+    # the record tells of it, so nothing is waited for
+    compaction = _compaction(request, reason)
     if compaction is None or _has_too_many(request, settings.trigger_messages):
         return compaction
     return compaction if _pays(request, compaction.tokens_after) else None

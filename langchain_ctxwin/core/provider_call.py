@@ -34,9 +34,8 @@ BREAKPOINT, OPENAI_BREAKPOINT = "cache_control", "prompt_cache_breakpoint"
 # Of one request (Anthropic, prompt caching guide), more are refused; that OpenAI writes, its own included.
 MAX_BREAKPOINTS = 4
 EXPLICIT = {"mode": "explicit"}  # a breakpoint of OpenAI's cache
-MINUTES = {
-    "type": "ephemeral"
-}  # a breakpoint that Anthropic keeps for five minutes from its last use
+# a breakpoint that Anthropic keeps for five minutes from its last use
+MINUTES = {"type": "ephemeral"}
 KEY_CHARS = 16  # length of a cache key: enough to tell conversations apart, and nothing of their names is in it
 RESPONSE_ID = "id"  # where answers of the Responses API keep the id that the server's history goes on from
 # What asks Anthropic's API to drop reasoning that is tied to another prefix, and the feature header that goes with it.
@@ -122,9 +121,8 @@ def call_arguments(
         name: value for name, value in arguments.items() if given.get(name) is None
     }
     diagnostics = given.get("diagnostics")
-    if rules.provider == "anthropic" and isinstance(
-        diagnostics, Mapping
-    ):  # asked for: the id is of each request
+    # asked for: the id is of each request
+    if rules.provider == "anthropic" and isinstance(diagnostics, Mapping):
         answers = (_response_id(message) for message in reversed(window.parts.messages))
         arguments["diagnostics"] = {
             **diagnostics,
@@ -132,10 +130,8 @@ def call_arguments(
         }
     if _may_drop(window, given):
         betas = arguments.get("betas", given.get("betas")) or ()
-        thinking = {
-            "type": "adaptive",
-            "block_binding": DROP_BLOCK,
-        }  # models that tie reasoning think like that anyway
+        # models that tie reasoning think like that anyway
+        thinking = {"type": "adaptive", "block_binding": DROP_BLOCK}
         arguments |= {
             "thinking": thinking,
             "betas": [*dict.fromkeys([*betas, BINDING_BETA])],

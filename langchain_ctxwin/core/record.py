@@ -40,9 +40,8 @@ CLOSING = f"</{FENCE}>"
 # value; it goes on to hold. The last is given by a host that compacts with a focus.
 SHOWN, NAMED, USED, HOLDS, FOCUSED = range(5)
 KEEP = "keep: "  # begins an open line that somebody asked to keep: it stays like a rule, and others do not replace it
-MAX_COUNT = (
-    10**12
-)  # largest stored number believed, far above any conversation; floats hold its square
+# largest stored number believed, far above any conversation; floats hold its square
+MAX_COUNT = 10**12
 
 # How old a line may be among its like, by kind and use, at equal worth: what a call takes 32 times as old as a call.
 LASTING: dict[Kind, tuple[float, float, float, float, float]] = {
@@ -54,17 +53,13 @@ LASTING: dict[Kind, tuple[float, float, float, float, float]] = {
 VALUE_CHARS = 16  # of what was seen: longer things wait longer
 MAX_CHARS_PER_TOKEN = 8  # of a record: what is longer is not priced
 
-WORD = re.compile(
-    r"[A-Za-z0-9_./#@:+$€£%~-]+"
-)  # what a value is written in, whatever the language around it
+# what a value is written in, whatever the language around it
+WORD = re.compile(r"[A-Za-z0-9_./#@:+$€£%~-]+")
 EDGES = ".:,+~-"  # what is no part of a value at its ends
-_FIELD = re.compile(
-    r"(?<!\S)[\w.@#$€%/-]+=(?=\S)"
-)  # the name of a field before its value
-MIN_VALUE_CHARS, MAX_VALUE_CHARS = (
-    4,
-    160,
-)  # a shorter one says nothing by itself, a longer one is encoded data
+# the name of a field before its value
+_FIELD = re.compile(r"(?<!\S)[\w.@#$€%/-]+=(?=\S)")
+# a shorter one says nothing by itself, a longer one is encoded data
+MIN_VALUE_CHARS, MAX_VALUE_CHARS = (4, 160)
 _NAME_SIGNS = frozenset("/_.@#")
 
 _STATES = ("is", "are", "was", "be", "has", "have", "must", "wants", "equals", "=")
@@ -283,9 +278,8 @@ def fitted(record: Record, free_tokens: int, price: Price) -> Record:
     return replace(record, shown=_fitting(items, _by_worth(items), free_tokens, price))
 
 
-Key = tuple[
-    str, str
-]  # what makes two lines the same: the call, the statement or the thing, whatever came of it
+# what makes two lines the same: the call, the statement or the thing, whatever came of it
+Key = tuple[str, str]
 Items = dict[Key, RecordLine]
 
 

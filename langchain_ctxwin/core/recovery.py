@@ -244,9 +244,8 @@ CERTAIN_SHARE = 0.8
 # Servers that leave cached tokens out report what was added since the last request, and up to a block of their cache:
 # OpenAI's and Gemini's begin at 1,024 tokens. Our estimate of what was added may be this far off, and its lower bound.
 CACHE_BLOCK_TOKENS, ADDED_DOUBT, LEAST_ADDED_DOUBT = 1_024, 1.25, 1.5
-KEPT_STEP_TOKENS = (
-    WINDOW_STEP_TOKENS // 2
-)  # of a prompt that does not fit, some servers keep half their window
+# of a prompt that does not fit, some servers keep half their window
+KEPT_STEP_TOKENS = WINDOW_STEP_TOKENS // 2
 
 
 def silent_overflow(

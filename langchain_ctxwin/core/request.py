@@ -649,9 +649,8 @@ def last_report_of(request: Request, told: tuple[int, int] | None) -> LastReport
         counted -= step.tokens
         tokens = _reported(request.parts.messages[step.index], step.index, anchor, told)
         if tokens:
-            is_edited = (
-                anchor and anchor.get("estimate") != counted
-            )  # what the provider counted is not what it was
+            # what the provider counted is not what it was
+            is_edited = anchor and anchor.get("estimate") != counted
             return (
                 None
                 if is_edited

@@ -91,9 +91,8 @@ class Pending:
     ) -> Pending | None:
         """Return it with verified positions; None when its messages left this branch, or are summarized already."""
         start, through = self.start.find(messages), self.through.find(messages)
-        if (
-            start is None or through is None or not start <= through < len(messages) - 1
-        ):  # what follows it was removed
+        # what follows it was removed
+        if start is None or through is None or not start <= through < len(messages) - 1:
             return None
         if start != uncovered(view, first):
             return None
@@ -130,21 +129,17 @@ class Session:
 
     view: View = field(default_factory=View)
     summary: str = ""
-    counts: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # what was learned of sizes and limits: see `_COUNTS`
-    guard: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # what became of compactions and summaries
-    former: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # keys of view, summary and record before the latest one
+    # what was learned of sizes and limits: see `_COUNTS`
+    counts: Mapping[str, Any] = field(default_factory=dict)
+    # what became of compactions and summaries
+    guard: Mapping[str, Any] = field(default_factory=dict)
+    # keys of view, summary and record before the latest one
+    former: Mapping[str, Any] = field(default_factory=dict)
     pending: Pending | None = (
         None  # the summary that is being written or waits to be shown
     )
-    faults: tuple[
-        str, ...
-    ] = ()  # what did not match the history and was mended, one line each
+    # what did not match the history and was mended, one line each
+    faults: tuple[str, ...] = ()
     has_edits: bool = False  # something that left was edited or removed since: the record has to be written anew
 
     @property
@@ -180,9 +175,8 @@ class Session:
     def has_given_up(self, messages: Sequence[AnyMessage]) -> bool:
         """True while no summary is tried: for 1, 2, 4, ... user messages after the 2nd, 3rd, 4th, ... failure."""
         failed, asked = self.failed_summaries, self.guard.get("asked")
-        if failed < MAX_INEFFECTIVE or (
-            asked is not None and asked >= len(messages)
-        ):  # then history was cut
+        # then history was cut
+        if failed < MAX_INEFFECTIVE or (asked is not None and asked >= len(messages)):
             return False
         wait: int = 2 ** min(failed - MAX_INEFFECTIVE, MAX_DOUBLINGS)
         first = 0 if asked is None else asked + 1
@@ -509,9 +503,8 @@ def with_new_pins(
     Counts as one compaction, because the prefix changes. The current user message counts as pinned, too.
     """
     messages, view = history.messages, _with_left(session.view, history, pins)
-    if (
-        view.cleared or view.clamped
-    ):  # pins that were shortened before they were pinned are shown verbatim
+    # pins that were shortened before they were pinned are shown verbatim
+    if view.cleared or view.clamped:
         pinned = {message_id(messages, index) for index in pins}
         kept = {
             key: clamp

@@ -98,9 +98,8 @@ class Regions:
         """Return regions that add up to `total_tokens`: the history takes the difference, then all in proportion."""
         if total_tokens >= self.fixed_tokens:
             return replace(self, history_tokens=total_tokens - self.fixed_tokens)
-        least = (
-            1 if total_tokens >= len(FIXED_REGIONS) else 0
-        )  # what is there is not shown as nothing
+        # what is there is not shown as nothing
+        least = 1 if total_tokens >= len(FIXED_REGIONS) else 0
         fixed = dict[str, int]()
         for name in FIXED_REGIONS:
             size = getattr(self, name)
@@ -248,9 +247,8 @@ class Sizes:
         """Return the counted size of the steps that lie in spans, and the estimates of the others."""
         counted, rest = 0.0, steps.total_tokens
         for span in self.spans:
-            inside = min(
-                steps.between(span.start, span.stop), span.estimate
-            )  # of text added since nothing is known
+            # of text added since nothing is known
+            inside = min(steps.between(span.start, span.stop), span.estimate)
             counted += inside * span.tokens / span.estimate
             rest -= inside
         return counted, max(0, rest)

@@ -390,9 +390,8 @@ def _table(*classes: tuple[str, str]) -> bytes:
 
 
 _STARTS = [*SCRIPT_STARTS]
-_CONTINUATION = bytes(
-    range(0x80, 0xC0)
-)  # of UTF-8: without them one byte stands for each character
+# of UTF-8: without them one byte stands for each character
+_CONTINUATION = bytes(range(0x80, 0xC0))
 _CONTROL = "".join(map(chr, (*range(9), 11, 12, *range(14, 32), 127)))
 _LETTERS = _table((string.ascii_letters, "a"))
 _CASES = _table(
@@ -407,15 +406,13 @@ _SPACING = _table(
     ("\n", "n"),
 )
 _CONSONANTS = _table(("bcdfghjklmnpqrstvwxzBCDFGHJKLMNPQRSTVWXZ", "c"))
-_LATIN = _table(
-    ("".join(map(chr, range(0xC2, 0xCE))), "L")
-)  # first bytes of Latin letters beside ASCII
+# first bytes of Latin letters beside ASCII
+_LATIN = _table(("".join(map(chr, range(0xC2, 0xCE))), "L"))
 _FOREIGN = b" " * 128 + b"x" * 128
 _ESCAPES = f"\\{_CONTROL}".encode()
 _LONG_SYMBOLS = b"p" * 48  # more than code and markup have in a row
-_LONG_WORD = (
-    b"a" * 32
-)  # unbroken letters of which names in code are rarely made: a guard for texts without spaces
+# unbroken letters of which names in code are rarely made: a guard for texts without spaces
+_LONG_WORD = b"a" * 32
 
 
 def _ascii_counts(chars: bytes) -> list[int]:

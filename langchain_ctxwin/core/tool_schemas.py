@@ -19,10 +19,8 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from langchain_ctxwin.core.blocks import leaves
 from langchain_ctxwin.errors import expect_each
 
-LARGE_TILE_PIXELS, SMALL_TILE_PIXELS = (
-    768,
-    512,
-)  # sides of the squares that images are cut into
+# sides of the squares that images are cut into
+LARGE_TILE_PIXELS, SMALL_TILE_PIXELS = (768, 512)
 
 
 TextPrice = Callable[[str], float]
@@ -55,9 +53,8 @@ class Framing:
     fields: FieldPrices | None = None
     """What a signature adds to names and descriptions; None where models are shown the JSON of a definition."""
 
-    image: Callable[
-        [int, int], int
-    ]  # price of an image by its width and height in pixels
+    # price of an image by its width and height in pixels
+    image: Callable[[int, int], int]
     page_tokens: int  # one page of a document, its text and its picture
     audio_tokens_per_second: int
 
@@ -150,9 +147,8 @@ ANTHROPIC = Framing(
     # A PDF page is 1,500 to 3,000 tokens (Anthropic, PDF guide).
     image=area, page_tokens=2250, audio_tokens_per_second=32,
 )  # fmt: skip
-CLAUDE3 = replace(
-    ANTHROPIC, any_tools=496
-)  # 496 or 497 in the same guide; the first of them have 313 or 346
+# 496 or 497 in the same guide; the first of them have 313 or 346
+CLAUDE3 = replace(ANTHROPIC, any_tools=496)
 GEMINI = Framing(
     request=1, message=0, call=6, any_tools=0, tool=17,
     fields=FieldPrices(description=0, first_property=12, more_properties=10, property_description=6, enum_item=5),
@@ -192,11 +188,8 @@ SINGLE_PARTS = (
     "allOf",
     "prefixItems",
 )
-NAMED_PARTS = (
-    "properties",
-    "$defs",
-    "definitions",
-)  # keywords that hold schemas by name
+# keywords that hold schemas by name
+NAMED_PARTS = ("properties", "$defs", "definitions")
 # Where definitions keep their schema: OpenAI and Gemini, Anthropic, MCP and Bedrock, LangChain.
 PARAMETER_KEYS = ("parameters", "input_schema", "inputSchema", "args_schema")
 # What LangChain and pydantic raise for a tool that they cannot describe.

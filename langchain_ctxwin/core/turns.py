@@ -43,9 +43,8 @@ class Step:
 
     index: int  # position of the first message in the history
     size: int  # number of messages of the history that the step covers
-    messages: tuple[
-        AnyMessage, ...
-    ]  # the messages; in a `Window` as the model sees them
+    # the messages; in a `Window` as the model sees them
+    messages: tuple[AnyMessage, ...]
     tokens: int = 0  # price of `messages`, in tokens; 0 where the step was not priced
     is_plain: bool = (
         True  # they are shown as they are: nothing of them is repaired or edited
@@ -245,9 +244,8 @@ def split_steps(
                 or isinstance(messages[after], SystemMessage)
             ):
                 after += 1
-                if result_ids(
-                    messages[after - 1]
-                ):  # looking through notes between a call and its result
+                # looking through notes between a call and its result
+                if result_ids(messages[after - 1]):
                     end = after
         yield _step(index, messages[index:end])
         index = end

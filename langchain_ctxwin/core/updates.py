@@ -202,9 +202,8 @@ def _frees_enough(window: Window, compaction: Compaction, shown: Request) -> boo
     """False for a summary that frees too little, which counts like one that failed."""
     freed_tokens = compaction.tokens_before - shown.total_tokens
     is_late = freed_tokens <= 0  # it tells of messages that had left before
-    is_by_number = (
-        window.parts.settings.trigger_messages is not None
-    )  # what counts is how many messages are shown
+    # what counts is how many messages are shown
+    is_by_number = window.parts.settings.trigger_messages is not None
     return (
         is_late
         or is_by_number

@@ -71,15 +71,12 @@ class View:
     """The part of the history that the model sees, and how."""
 
     start: Position | None = None  # first message of the view; None from the beginning
-    pinned: tuple[
-        Position, ...
-    ] = ()  # messages before the start that are shown all the same, in order
-    cleared: frozenset[str] = (
-        frozenset()
-    )  # ids of tool results whose content is replaced by a stub
-    clamped: Mapping[str, Clamp] = field(
-        default_factory=dict
-    )  # ids of messages that are shown by head and tail
+    # messages before the start that are shown all the same, in order
+    pinned: tuple[Position, ...] = ()
+    # ids of tool results whose content is replaced by a stub
+    cleared: frozenset[str] = frozenset()
+    # ids of messages that are shown by head and tail
+    clamped: Mapping[str, Clamp] = field(default_factory=dict)
     without_media: frozenset[str] = field(default=frozenset(), compare=False)
     """Ids of messages shown without pictures: worked out with each request, and no part of what is stored."""
 
@@ -91,9 +88,8 @@ class View:
         None  # of `messages_left`, as they were then; None where none left
     )
     begun_by: str = ""  # id of the answer with which a provider compacted what lies before; empty when none did
-    record: Record = field(
-        default_factory=Record
-    )  # what left leaves behind; stored under a key of its own
+    # what left leaves behind; stored under a key of its own
+    record: Record = field(default_factory=Record)
 
     @property
     def edited(self) -> frozenset[str]:

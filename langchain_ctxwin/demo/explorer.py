@@ -28,13 +28,10 @@ ANSWERS = {
     "recall": "It was: {answer}",
 }
 
-RULE = re.compile(
-    r"end every answer with the word (\w+)"
-)  # what a message may ask for that holds until the end
-NOT_ASKED = (
-    "[",
-    "<record>",
-)  # begin messages that somebody put in between: a request to continue, the record
+# what a message may ask for that holds until the end
+RULE = re.compile(r"end every answer with the word (\w+)")
+# begin messages that somebody put in between: a request to continue, the record
+NOT_ASKED = ("[", "<record>")
 NOTE = re.compile(r"Note to myself: (\d+) so far")
 SEARCH_TOOLS, SEPARATOR = "search_tools", ", "
 

@@ -19,9 +19,8 @@ SNIFFED_BYTES = 8_192  # at the beginning of a file, to decide whether it is bin
 LINE_CHARS = 400  # shown of one line of a range; a file may be one endless line
 HIT_CHARS = 160  # shown of a line that was found: enough to recognise it
 MAX_HITS = 150  # lines that one search shows; they can still be far more than a small window holds
-LEFT_OUT = frozenset(
-    {"__pycache__", "node_modules"}
-)  # folders of generated files; hidden ones may hold secrets
+# folders of generated files; hidden ones may hold secrets
+LEFT_OUT = frozenset({"__pycache__", "node_modules"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

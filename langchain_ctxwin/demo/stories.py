@@ -117,10 +117,8 @@ THINGS = ("flight", "hotel", "invoice", "parcel", "subscription", "ticket")
 TERMS = ("return", "import", "the", "with", "from")
 COUNTED = "lines have it."
 TEXT_WINDOWS, CHARS_PER_TOKEN = 12, 4  # size of the text in windows, about
-MARKS = (
-    "<document",
-    "</document",
-)  # lines around the data begin so; in the data such marks are spelled otherwise
+# lines around the data begin so; in the data such marks are spelled otherwise
+MARKS = ("<document", "</document")
 
 
 def offline(window_tokens: int, script: Any, name: str = "offline") -> OfflineChatModel:
@@ -361,9 +359,8 @@ def read_rows(messages: Sequence[BaseMessage], tools: Sequence[Any]) -> AIMessag
 def count_lines(messages: Sequence[BaseMessage], _tools: Sequence[Any]) -> str:
     """Count lines of the documents that a request shows, or add up the answers that it shows."""
     question, _, data = messages[-1].text.partition("\n\nThe ")
-    lines = data.rpartition("\n\n")[0].split(
-        "\n"
-    )  # without the last sentence, which asks for the answer
+    # without the last sentence, which asks for the answer
+    lines = data.rpartition("\n\n")[0].split("\n")
     if data.startswith("answer"):
         return f"{sum(int(line.split()[0]) for line in lines if line.endswith(COUNTED))} {COUNTED}"
     term = question.split("`")[1]

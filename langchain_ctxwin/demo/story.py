@@ -23,10 +23,8 @@ Part = tuple[str, str]
 
 GOOD, BAD, REASON, DID = "green", "bold red", "dim", "magenta"
 INDENT, BLOCK = " " * 5, "\u2588"
-PLAIN_WIDTH, GAUGE_CHARS = (
-    110,
-    32,
-)  # of a line that is not written to a terminal, and of the bar in it
+# of a line that is not written to a terminal, and of the bar in it
+PLAIN_WIDTH, GAUGE_CHARS = (110, 32)
 MAX_CHARS = 240  # of a text of a file or a model that is printed; a line may be endless
 OUTPUT_SHARE = (
     8  # the window divided by this is reserved for the answer: answers here are short
@@ -70,9 +68,8 @@ class Screen:
     """Prints stories as they happen; plain lines where the output is no terminal."""
 
     console: Console
-    report: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # the last measure of the next request
+    # the last measure of the next request
+    report: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def standard(cls) -> Screen:
@@ -206,13 +203,11 @@ class Recorder(BaseCallbackHandler):
 
     def __init__(self) -> None:
         self.question = ""
-        self.faults: list[
-            str
-        ] = []  # what a strict provider would refuse in the requests
+        # what a strict provider would refuse in the requests
+        self.faults: list[str] = []
         self.without_question = self.refused = 0
-        self.sizes: list[
-            int
-        ] = []  # of what was answered: as the model counted, else as the offline model does
+        # of what was answered: as the model counted, else as the offline model does
+        self.sizes: list[int] = []
         self.models: list[str] = []  # who answered, where there was a choice
         self.tools: list[Sequence[Any]] = []  # that each request showed
         self._under_way: dict[UUID, int] = {}
@@ -267,9 +262,8 @@ class Talk:
     limits: ModelLimits
     is_offline: bool = True  # the answers of a real model are not checked
     recorder: Recorder = field(default_factory=Recorder)
-    results: list[ToolMessage] = field(
-        default_factory=list
-    )  # as they are in the history
+    # as they are in the history
+    results: list[ToolMessage] = field(default_factory=list)
     turns: int = 0
     true_answers: int = 0
     kept_rules: int = 0
@@ -380,9 +374,8 @@ class Talk:
     def savings(self) -> list[Promise]:
         """Return what was sent, beside what would have been with the whole history each time."""
         history = self.graph.get_state(THREAD).values["messages"]
-        whole = self.recorder.sizes[0] - count_tokens(
-            history[:1]
-        )  # system prompt and tools
+        # system prompt and tools
+        whole = self.recorder.sizes[0] - count_tokens(history[:1])
         unmanaged = []
         for message in history:
             if isinstance(message, AIMessage):

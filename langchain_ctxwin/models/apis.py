@@ -34,11 +34,8 @@ TIMEOUT_SECONDS = 8.0  # of one answer; lists take one or two
 MAX_PAGES = (
     50  # of one listing; the longest known have a few hundred entries, at 1,000 a page
 )
-ADDRESS_SUFFIXES = (
-    "_BASE_URL",
-    "_API_BASE",
-    "_API_URL",
-)  # of variables that send clients to another server
+# of variables that send clients to another server
+ADDRESS_SUFFIXES = ("_BASE_URL", "_API_BASE", "_API_URL")
 
 # Where a page says how the next one is asked for -> parameter that asks for it.
 CURSORS = {
@@ -223,9 +220,8 @@ class ApiSource(ABC):
                 for field, parameter in CURSORS.items()
                 if known.get(field)
             }
-            if (
-                not more or more.items() <= params.items()
-            ):  # a cursor that comes again would never end
+            # a cursor that comes again would never end
+            if not more or more.items() <= params.items():
                 break
             params |= more
         return found
@@ -362,9 +358,8 @@ class OllamaSource(ApiSource):
         timeout_seconds: float = TIMEOUT_SECONDS,
     ) -> None:
         super().__init__(_checked(base_url), timeout_seconds=timeout_seconds)
-        self._base_url = self._base_url.removesuffix(
-            VERSION
-        )  # as chat clients of OpenAI's protocol take it
+        # as chat clients of OpenAI's protocol take it
+        self._base_url = self._base_url.removesuffix(VERSION)
 
     def _entries(self) -> Iterable[Entry]:
         models = [_name_in(one) for one in self._pages("/api/tags")]
@@ -381,9 +376,8 @@ class OllamaSource(ApiSource):
     def _info(self, entry: Entry) -> ModelInfo | None:
         set_here = _WINDOW_PARAMETER.search(str(entry.get("parameters")))
         started = tokens(set_here[1]) if set_here else tokens(entry["loaded"])
-        if (
-            not started and urlsplit(self._base_url).hostname in LOCAL
-        ):  # the server's setting is this process's too
+        # the server's setting is this process's too
+        if not started and urlsplit(self._base_url).hostname in LOCAL:
             started = tokens(os.environ.get("OLLAMA_CONTEXT_LENGTH"))
         windows = (_trained_window(mapping(entry.get("model_info"))), started)
         can = entry.get("capabilities")
@@ -464,9 +458,8 @@ class OpenAICompatibleSource(ApiSource):
 
     def _entries(self) -> list[Entry]:
         entries = self._pages("/models")
-        if any(
-            "n_ctx_train" in mapping(entry.get("meta")) for entry in entries
-        ):  # llama.cpp, and no other server
+        # llama.cpp, and no other server
+        if any("n_ctx_train" in mapping(entry.get("meta")) for entry in entries):
             return self._started(entries)
         is_known = any(
             urlsplit(api.url).netloc == urlsplit(self._base_url).netloc
@@ -474,10 +467,11 @@ class OpenAICompatibleSource(ApiSource):
         )
         if is_known or any(map(_window_of, entries)):
             return entries
+        # LM Studio
         more = {
             one.get("id"): one
             for one in _optional(self, "/api/v0/models", without=VERSION)
-        }  # LM Studio
+        }
         return [{**entry, **more.get(entry.get("id"), {})} for entry in entries]
 
     def _started(self, entries: list[Entry]) -> list[Entry]:
@@ -516,22 +510,12 @@ RETIREMENTS = (
     "deprecation_date",
     "deprecationDate",
 )
-TAKES_TOOLS = (
-    "function_calling",
-    "supports_tools",
-    "supportsTools",
-)  # Mistral, Fireworks, Fireworks' own API
-TAKES_IMAGES = (
-    "vision",
-    "supports_image_input",
-    "supportsImageInput",
-)  # the same
-INPUT_KINDS = {
-    "image": "images",
-    "audio": "audio",
-    "video": "video",
-    "file": "pdf",
-}  # OpenRouter's -> capability
+# Mistral, Fireworks, Fireworks' own API
+TAKES_TOOLS = ("function_calling", "supports_tools", "supportsTools")
+# the same
+TAKES_IMAGES = ("vision", "supports_image_input", "supportsImageInput")
+# OpenRouter's -> capability
+INPUT_KINDS = {"image": "images", "audio": "audio", "video": "video", "file": "pdf"}
 
 
 def read_entry(entry: Entry, provider: str | None) -> ModelInfo | None:
@@ -656,9 +640,7 @@ def ollama_address(host: str) -> str:
     )
     name, colon, port = bare.rpartition(":")
     if not colon or "]" in port:
-        name, port = (
-            bare,
-            "" if separator else "11434",
-        )  # with a scheme, the scheme's own port is meant
+        # with a scheme, the scheme's own port is meant
+        name, port = (bare, "" if separator else "11434")
     name = "127.0.0.1" if name in LISTENING else name
     return f"{scheme or 'http'}://{name}{port and ':'}{port}{slash}{path}"

@@ -22,10 +22,8 @@ TIERS = ("explicit", "learned", "provider", "profile", "catalog", "snapshot")
 """Kinds of sources in order of trust."""
 
 LEARNED, CATALOG, GUESS = "learned", "catalog", "guess"
-OWN_WORD = (
-    "explicit",
-    LEARNED,
-)  # tiers whose window is meant as one, whatever tables say
+# tiers whose window is meant as one, whatever tables say
+OWN_WORD = ("explicit", LEARNED)
 
 # Of these the smallest value counts among catalogs: no table is better than another, a limit that is too large fails
 # requests, and a retirement that is noticed too late does too.
@@ -70,9 +68,8 @@ _NEWEST = re.compile(rf"(.+)[-@:]{_LATEST}")
 _VARIANT = re.compile(r"(.+?)(?::[a-z]+|@[a-z0-9]+)")
 # What OpenAI calls a tuned model, `ft:<base>:<organisation>:<name>:<id>`: catalogs list `ft:<base>`, or the base alone.
 _TUNED = re.compile(r"((?:[^/:]+[/:])?)ft:([^:]+):.+")
-_PROVIDER = re.compile(
-    r"([^/:]*)[/:](.+)", re.DOTALL
-)  # LangChain writes `provider:model`
+# LangChain writes `provider:model`
+_PROVIDER = re.compile(r"([^/:]*)[/:](.+)", re.DOTALL)
 _PREFIX = re.compile(r"\A(?:.+/)?models/")
 
 
@@ -114,9 +111,8 @@ class Listing:
             stem, date = split_date(key_of(claim.info.name))
             self._by_stem[stem].append((date, claim))
         self.providers = {claim.info.provider for claim in self._claims} - {None}
-        self.merged: dict[
-            Any, ModelInfo
-        ] = {}  # what lists and a model's profile say, by who was asked about
+        # what lists and a model's profile say, by who was asked about
+        self.merged: dict[Any, ModelInfo] = {}
         self._known: dict[tuple[str, str], Resolved] = {}
 
     def resolve(self, name: str, provider: str = "") -> Resolved:
@@ -158,9 +154,8 @@ class Listing:
     def like(self, name: str) -> list[str]:
         """Return the listed names that look most like one that is not."""
         wanted = key_of(self._readings(name, "")[0][1])
-        listed = [
-            key for key in self._by_key if key[:1] == wanted[:1]
-        ]  # comparing all takes too long
+        # comparing all takes too long
+        listed = [key for key in self._by_key if key[:1] == wanted[:1]]
         return difflib.get_close_matches(wanted, listed, n=NEAREST)
 
     def _readings(self, name: str, provider: str) -> list[tuple[str | None, str]]:

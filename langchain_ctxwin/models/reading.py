@@ -14,10 +14,8 @@ from langchain_ctxwin.core.model_info import ModelInfo
 
 MAX_TOKENS = 10**9  # more is an id or a time that was misread
 MAX_PRICE = Decimal(10_000)  # USD per million tokens; more is a price in another unit
-ONE_TOKEN, MILLION = (
-    1,
-    1_000_000,
-)  # tokens that a price is for, at most endpoints and in `ModelInfo`
+# tokens that a price is for, at most endpoints and in `ModelInfo`
+ONE_TOKEN, MILLION = (1, 1_000_000)
 
 
 def stated(name: Any, **facts: Any) -> ModelInfo | None:
@@ -78,9 +76,8 @@ def price(value: Any, *, per: int = MILLION) -> Decimal | None:
     number = _number(value)
     if number is None or not 0 <= number * MILLION / per <= MAX_PRICE:
         return None
-    return Decimal(
-        format((number * MILLION / per).normalize(), "f")
-    )  # 10, where normalize alone writes 1E+1
+    # 10, where normalize alone writes 1E+1
+    return Decimal(format((number * MILLION / per).normalize(), "f"))
 
 
 def _number(value: Any) -> Decimal | None:
@@ -122,9 +119,8 @@ def provider_id(text: str) -> str:
         ('google', 'togetherai', 'my-gateway')
     """
     plain = re.sub(r"[^a-z0-9]", "", text.lower())
-    if plain.startswith(
-        "vertexai"
-    ):  # one price table splits this platform by the kind of model
+    # one price table splits this platform by the kind of model
+    if plain.startswith("vertexai"):
         return "google-vertex-anthropic" if "anthropic" in plain else "google-vertex"
     return SPELLINGS.get(plain) or re.sub(r"[\s_]+", "-", text.strip().lower())
 

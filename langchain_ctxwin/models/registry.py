@@ -73,9 +73,8 @@ FLUSH_SECONDS = 5.0  # a few megabytes take well under a second on a local disk
 GRACE_SECONDS = 1.5
 
 Catalogs = Literal["offline", "online"] | Sequence[str | os.PathLike[str]]
-Answer = tuple[
-    float, list[ModelInfo]
-]  # seconds since the epoch, and what a source stated then
+# seconds since the epoch, and what a source stated then
+Answer = tuple[float, list[ModelInfo]]
 _CACHE = TypeAdapter(dict[str, Answer])
 
 
@@ -106,9 +105,8 @@ class Explanation:
     """Everything known about one name."""
 
     asked: str
-    info: (
-        ModelInfo | None
-    )  # as `lookup` returns it; None when it raises `UnknownModelError`
+    # as `lookup` returns it; None when it raises `UnknownModelError`
+    info: ModelInfo | None
     problem: str  # the text of that error
     how: str  # it was found: by `name` or as a `variant` (another date or suffix); empty when it is not listed
     others: tuple[str, ...]  # the same name at other providers, as `provider/name`
@@ -264,9 +262,8 @@ class ModelRegistry:
         self._settle()
         info = self._facts(asked)
         if info is None:
-            wait(
-                [*self._running.values()], self._timeout_seconds
-            )  # an error is final, a moment of patience is not
+            # an error is final, a moment of patience is not
+            wait([*self._running.values()], self._timeout_seconds)
             info = self._facts(asked)
         if info is None or not info.limits.known:
             raise UnknownModelError(self._unknown(asked.name, info))
@@ -295,9 +292,8 @@ class ModelRegistry:
     def refresh(self) -> None:
         """Ask every source now and wait for the answers, for each only its limited time; failures are logged."""
         self._memory.refresh()
-        with (
-            self._lock
-        ):  # all sources that somebody is asking just now, not the first of them alone
+        # all sources that somebody is asking just now, not the first of them alone
+        with self._lock:
             running = [*self._running.values()]
         wait(running, self._timeout_seconds)  # these answers do not count
         self._ask(self._sources)
@@ -700,9 +696,8 @@ def _served_by(model: Any) -> str:
     provider = provider_of(model) or ""
     addresses = (getattr(model, key, None) for key in ("openai_api_base", "base_url"))
     address = next((url for url in addresses if isinstance(url, str) and url), "")
-    if (
-        provider == "openai" and address
-    ):  # the one integration that is used for other providers' servers too
+    # the one integration that is used for other providers' servers too
+    if provider == "openai" and address:
         from langchain_ctxwin.models.apis import provider_at  # noqa: PLC0415  # loads an HTTP client
 
         return provider_at(address)

@@ -85,9 +85,8 @@ class SourceError(ContextWindowError):
     """A source could not be read. The text names the place and the reason, and never quotes a key or an answer."""
 
 
-Facts = (
-    ModelInfo | ModelLimits | Mapping[str, Any] | int
-)  # an int is the context window alone
+# an int is the context window alone
+Facts = ModelInfo | ModelLimits | Mapping[str, Any] | int
 
 INFO = TypeAdapter(ModelInfo)
 FACTS = tuple(
@@ -222,10 +221,8 @@ def _of_profile(model: Any) -> ModelInfo | None:
 
 
 INTEGRATION = "langchain_"
-COLLECTIONS = (
-    "langchain_core",
-    "langchain_community",
-)  # of many providers, named after none
+# of many providers, named after none
+COLLECTIONS = ("langchain_core", "langchain_community")
 
 
 def provider_of(model: Any) -> str | None:
@@ -281,9 +278,8 @@ class CatalogSource:
             or (urlsplit(given).hostname if self._is_url else Path(given).name)
             or "catalog"
         )
-        self.cache_key = (
-            f"catalog {given}" if self._is_url else ""
-        )  # a file is read as fast as a copy of it
+        # a file is read as fast as a copy of it
+        self.cache_key = f"catalog {given}" if self._is_url else ""
 
     def __repr__(self) -> str:
         return f"CatalogSource({self._shown!r})"
@@ -337,18 +333,13 @@ def _rows(document: Any) -> Iterator[ModelInfo | None]:
             yield from (
                 read_provider_row(provider, name, row) for name, row in models.items()
             )
-        elif (
-            key != "sample_spec"
-        ):  # the row of LiteLLM's table that explains the others
+        # the row of LiteLLM's table that explains the others
+        elif key != "sample_spec":
             yield read_price_row(key, entry)
 
 
-INPUT_KINDS = {
-    "image": "images",
-    "audio": "audio",
-    "video": "video",
-    "pdf": "pdf",
-}  # models.dev's -> capability
+# models.dev's -> capability
+INPUT_KINDS = {"image": "images", "audio": "audio", "video": "video", "pdf": "pdf"}
 FLAGS = ("structured_output", "reasoning", "temperature")
 
 
@@ -406,9 +397,8 @@ def read_price_row(key: str, row: Any) -> ModelInfo | None:
         return None
     provider = provider_id(served_by)
     prefix, slash, name = key.partition("/")
-    platform = provider_id(
-        prefix
-    )  # price tables split a platform into parts; what else has a slash is of the name
+    # price tables split a platform into parts; what else has a slash is of the name
+    platform = provider_id(prefix)
     is_prefixed = slash and (
         provider == platform or provider.startswith(f"{platform}-")
     )
@@ -595,9 +585,8 @@ class LearnedSource:
         if self._file is None:
             return
         try:
-            self._worker.submit(
-                partial(self._file.update, self._absorb)
-            )  # a change that waits saves this too
+            # a change that waits saves this too
+            self._worker.submit(partial(self._file.update, self._absorb))
         except (
             RuntimeError
         ) as error:  # the process may have no more threads, or is about to end

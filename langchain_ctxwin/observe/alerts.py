@@ -137,9 +137,8 @@ class Alerts:
         self._reporter = Reporter([_as_sink(taker) for taker in takers], own=(LogSink,))
         self._samples: Lru[deque[float]] = Lru(MAX_MEASURES)
         self._raised: dict[Key, AlertEvent] = {}
-        self._lock = (
-            threading.RLock()
-        )  # what is told of an alert may tell something in its turn
+        # what is told of an alert may tell something in its turn
+        self._lock = threading.RLock()
 
     @property
     def active(self) -> tuple[AlertEvent, ...]:

@@ -97,9 +97,8 @@ class HistorySink:
             return
         self._waiting.append(event)
         try:
-            self._worker.submit(
-                self._write_waiting
-            )  # if one task waits already, that one writes this event, too
+            # if one task waits already, that one writes this event, too
+            self._worker.submit(self._write_waiting)
         except RuntimeError:
             self._lose(1, "no thread can be started")
 
@@ -303,9 +302,8 @@ def _require_ours(
         ConfigError: the file belongs to another program or to another version of this package.
     """
     if may_be_new and _marks(file) == (0, 0, 0):
-        file.execute(
-            "PRAGMA journal_mode = WAL"
-        )  # readers and writers do not wait for each other
+        # readers and writers do not wait for each other
+        file.execute("PRAGMA journal_mode = WAL")
         file.execute("BEGIN IMMEDIATE")
         if _marks(file) == (0, 0, 0):  # no other process was faster
             for statement in SCHEMA.split(";"):

@@ -273,9 +273,8 @@ class OpenTelemetrySink:
             self._count("ctxwin.alerts", 1, {"ctxwin.alert": event.alert})
 
     def _count(self, name: str, amount: Any, attributes: Attributes) -> None:
-        if (
-            amount is not None and amount > 0
-        ):  # an unknown amount is none, and a counter takes no negative one
+        # an unknown amount is none, and a counter takes no negative one
+        if amount is not None and amount > 0:
             self._counters[name].add(
                 amount if isinstance(amount, int) else float(amount), _known(attributes)
             )

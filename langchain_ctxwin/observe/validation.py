@@ -168,9 +168,8 @@ class Validator:
         try:
             answer = count()
         except Exception as error:  # noqa: BLE001  # ends here: this thread is ours, and nobody waits for the count
-            self._failures.note(
-                "validation.count_failed", type(error).__name__
-            )  # its text may quote the request
+            # its text may quote the request
+            self._failures.note("validation.count_failed", type(error).__name__)
             return
         if counted := count_of(answer):
             compare(counted, "exact")

@@ -181,9 +181,8 @@ class _Watch:
             yield conversation
 
     def show(self, replayed: int) -> None:
-        if (
-            self.is_shown
-        ):  # how many there are is not known before the last file is read
+        # how many there are is not known before the last file is read
+        if self.is_shown:
             speed = replayed / max(time.monotonic() - self.began, MIN_SECONDS)
             told = f"{counted(replayed, 'conversation')} of {self.read:,} that were read, {speed:,.1f} a second"
             print(f"\r{told}", end="\x1b[K", file=sys.stderr, flush=True)

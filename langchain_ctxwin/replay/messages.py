@@ -30,19 +30,13 @@ from langchain_ctxwin.core.blocks import (
 )
 from langchain_ctxwin.errors import ConfigError
 
-HALF = re.compile(
-    r"\\u[dD][89a-fA-F]"
-)  # how JSON escapes half of a character outside the first plane
+# how JSON escapes half of a character outside the first plane
+HALF = re.compile(r"\\u[dD][89a-fA-F]")
 ROLES = {"human", "user", "ai", "assistant", "system", "developer", "tool", "function"}
-TEXTS = (
-    "content",
-    "text",
-    "refusal",
-)  # where a message may say something; the first that does is read
-TEXT_BLOCKS = {
-    "input_text",
-    "output_text",
-}  # what the blocks of OpenAI's Responses API call a text
+# where a message may say something; the first that does is read
+TEXTS = ("content", "text", "refusal")
+# what the blocks of OpenAI's Responses API call a text
+TEXT_BLOCKS = {"input_text", "output_text"}
 
 SILENT = {
     "role", "type", "id", "uuid", "name", "content", "timestamp", "created_at", "createdAt", "metadata", "model",
@@ -117,10 +111,10 @@ def is_pair(said: Any) -> bool:
     """True for a message as LangChain's users write it, `("human", "Hello")`."""
     return (
         isinstance(said, list | tuple)
-        and len(said) == 2  # noqa: PLR2004
+        and len(said) == 2  # noqa: PLR2004  # a pair
         and isinstance(said[0], str)
         and said[0] in ROLES
-    )  # a pair
+    )
 
 
 def read_message(said: Any) -> list[BaseMessage]:
@@ -197,9 +191,8 @@ def _of_parts(said: Mapping[str, Any]) -> Iterator[BaseMessage]:
         kind = part.get("type") if isinstance(part, Mapping) else None
         if not isinstance(kind, str):
             raise ConfigError("it has a part without `type`")
-        if kind.startswith(
-            ("data-", "source")
-        ):  # shown to people, and sent to no model
+        # shown to people, and sent to no model
+        if kind.startswith(("data-", "source")):
             continue
         about = part.get("toolInvocation", part)
         if "toolCallId" in about:
@@ -261,9 +254,8 @@ def _of_role(said: Mapping[str, Any]) -> Iterator[BaseMessage]:
     role = said.get("role") or said.get("type")
     if not isinstance(role, str):
         raise ConfigError("it has no `role`")
-    if role.endswith(
-        "MessageChunk"
-    ):  # LangChain's types of streamed messages, `AIMessageChunk`
+    # LangChain's types of streamed messages, `AIMessageChunk`
+    if role.endswith("MessageChunk"):
         role = role.removesuffix("MessageChunk").lower()
     if role not in ROLES:
         raise ConfigError(f"unknown role {role!r}")

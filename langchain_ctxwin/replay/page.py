@@ -63,12 +63,10 @@ def page(
         "steps": [_step(one, messages, places, texts) for one in sent],
     }
     data["texts"] = list(texts)
-    told = json.dumps(data, ensure_ascii=False).replace(
-        "<", "\\u003c"
-    )  # so that no text ends the script
-    told = told.encode(
-        errors="replace"
-    ).decode()  # recordings hold halves of characters, which no file takes
+    # so that no text ends the script
+    told = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
+    # recordings hold halves of characters, which no file takes
+    told = told.encode(errors="replace").decode()
     return (
         (files(__package__) / "page.html")
         .read_text(encoding="utf-8")
@@ -122,9 +120,8 @@ def _step(
         if m.id not in places and not isinstance(m, SystemMessage)
     ]
     sizes = [sent.report.get(f"{name}_tokens", 0) for name in REGIONS]
-    if any(
-        sizes
-    ):  # the report estimates: its proportions are those of what was counted
+    # the report estimates: its proportions are those of what was counted
+    if any(sizes):
         sizes = [round(size * sent.tokens / sum(sizes)) for size in sizes]
     else:  # of a plain policy, as far as they are known
         sizes = [

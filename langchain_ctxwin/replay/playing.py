@@ -385,13 +385,10 @@ class _Play:
         self.room = self.limit - self.fixed
         self.state: dict[str, Any] = {"messages": []}
         self.reply, self.needs = AIMessage(""), list[str]()
-        self.before, self.tried = (
-            list[AnyMessage](),
-            list[AnyMessage](),
-        )  # the request sent last, and built last
-        self.moment: Mapping[
-            str, Any
-        ] = {}  # the state of ours when its request was built
+        # the request sent last, and built last
+        self.before, self.tried = (list[AnyMessage](), list[AnyMessage]())
+        # the state of ours when its request was built
+        self.moment: Mapping[str, Any] = {}
         self.plain = policy.make(max(0, self.room), self.size) if policy.make else None
         if self.plain is None:
             engine = ContextEngine(
@@ -417,9 +414,8 @@ class _Play:
                 has_to_leave = sum(map(self.size, history)) > self.room
                 self.needs = needed_values(message, texts) if has_to_leave else []
                 self._ask(message, history)
-                is_last = not (
-                    message.tool_calls or message.invalid_tool_calls
-                )  # of its turn
+                # of its turn
+                is_last = not (message.tool_calls or message.invalid_tool_calls)
             is_asked = is_asked or isinstance(message, HumanMessage)
             history.append(message)
             texts.append(_text(message))

@@ -36,10 +36,8 @@ MOST_HISTORY_CHARS = (
 )
 LEAST_CHARS = 1.5  # of a conversation for each token of a window: of a shorter one nothing has to leave
 MOST_REPLY_CHARS = 2_500  # of an answer: longer ones are whole files
-READ_AT_ONCE, SCORED_AT_ONCE = (
-    256,
-    64,
-)  # tokens; the second have a number for each word of the vocabulary
+# tokens; the second have a number for each word of the vocabulary
+READ_AT_ONCE, SCORED_AT_ONCE = (256, 64)
 STEPS_PER_CONVERSATION = (
     3  # half of them need a value of the far past, where there are any
 )
@@ -222,10 +220,8 @@ def read_conversation(
     ]
     if chosen:
         reader.begin([tools, *map(block, conversation.messages[: conversation.begins])])
-    for (
-        name,
-        request_at,
-    ) in arms:  # one after the other, so that a request that grows is read once
+    # one after the other, so that a request that grows is read once
+    for name, request_at in arms:
         for at, far in chosen:
             reply = conversation.messages[at]
             prompt = [tools, *map(block, request_at(at)), ANSWER]
@@ -245,9 +241,8 @@ def read_conversation(
 def _readable(conversation: Conversation) -> Conversation:
     """The conversation up to where its history becomes too long to be read whole."""
     ends = accumulate(len(_written(message)) for message in conversation.messages)
-    stop = (
-        sum(end <= MOST_HISTORY_CHARS for end in ends) + 1
-    )  # with the answer to the longest
+    # with the answer to the longest
+    stop = sum(end <= MOST_HISTORY_CHARS for end in ends) + 1
     return replace(conversation, messages=conversation.messages[:stop])
 
 
@@ -382,17 +377,15 @@ class LanguageModel:
             )
         self._load(Path(model), context_tokens, threads)
         self.context_tokens = context_tokens
-        self._held: (
-            list[int] | None
-        ) = []  # tokens that the context holds; None while it holds an answer, too
+        # tokens that the context holds; None while it holds an answer, too
+        self._held: list[int] | None = []
         self._kept: dict[str, tuple[list[int], Any]] = {}
 
     def _load(self, model: Path, context_tokens: int, threads: int) -> None:
         llama = self._llama
         llama.llama_backend_init()
-        self._quiet = llama.llama_log_callback(
-            lambda *_: None
-        )  # kept, because it is called from C
+        # kept, because it is called from C
+        self._quiet = llama.llama_log_callback(lambda *_: None)
         llama.llama_log_set(self._quiet, ctypes.c_void_p(0))
         model_settings = llama.llama_model_default_params()
         model_settings.n_gpu_layers = 0
@@ -465,9 +458,8 @@ class LanguageModel:
 
     def _tokens(self, text: str) -> list[int]:
         raw = text.encode("utf-8", "replace")
-        room = (
-            len(raw) + 8
-        )  # a token is at least a byte, and some vocabularies put one in front
+        # a token is at least a byte, and some vocabularies put one in front
+        room = len(raw) + 8
         buffer = (self._llama.llama_token * room)()
         count = self._llama.llama_tokenize(
             self._vocabulary, raw, len(raw), buffer, room, False, False

@@ -43,11 +43,8 @@ from langchain_ctxwin.replay.threads import (
 )
 
 SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz")
-SIDE_FILES = (
-    "-wal",
-    "-shm",
-    "-journal",
-)  # stand beside a SQLite database that is in use
+# stand beside a SQLite database that is in use
+SIDE_FILES = ("-wal", "-shm", "-journal")
 
 MAX_CHARS = 32_000_000
 """Of a line, of a file without lines, and of what is joined out of the lines of a file: the conversation of a

@@ -16,11 +16,8 @@ from langchain_core.messages import AIMessage
 from langchain_ctxwin.replay.messages import is_pair, read_message
 
 Run = Mapping[str, Any]
-THREAD_KEYS = (
-    "thread_id",
-    "session_id",
-    "conversation_id",
-)  # by which LangSmith groups traces into threads
+# by which LangSmith groups traces into threads
+THREAD_KEYS = ("thread_id", "session_id", "conversation_id")
 GIVEN, MADE = (
     ("input", "question", "query", "prompt"),
     ("output", "answer", "response", "text"),
@@ -174,9 +171,8 @@ def _said(run: Run) -> list[Any]:
     if system := _mapping(inputs).get("system"):  # where Anthropic's requests have it
         given = [{"role": "system", "content": system}, *given]
     last = _key(given[-1])
-    if whole and not any(
-        _key(one) == last for one in reversed(whole)
-    ):  # a graph returns what it adds
+    # a graph returns what it adds
+    if whole and not any(_key(one) == last for one in reversed(whole)):
         return [*given, *whole]
     if len(whole) > len(given):  # or its history
         return whole
@@ -209,11 +205,12 @@ def _listed(value: Any) -> list[Any]:
         messages = [messages]
     if not isinstance(messages, Sequence):
         return []
+    # a batch of one
     if (
         len(messages) == 1
         and isinstance(messages[0], list)
         and not is_pair(messages[0])
-    ):  # a batch of one
+    ):
         messages = messages[0]
     return list(messages)
 

@@ -34,9 +34,8 @@ from langchain_ctxwin.routing.judging import Complexity
 from langchain_ctxwin.util.memo import MAX_TEXTS, Lru, PerMessage, once
 
 CandidateModel = Any  # as the caller passes it: a chat model, a binding around one, a `ModelInfo`, or `provider:name`
-Instance = tuple[
-    BaseChatModel, dict[str, Any]
-]  # a chat model and the arguments bound around it
+# a chat model and the arguments bound around it
+Instance = tuple[BaseChatModel, dict[str, Any]]
 
 # Providers whose LangChain integration goes by another name than theirs.
 INTEGRATIONS = {
@@ -301,9 +300,8 @@ def made_model(candidate: Candidate) -> BaseChatModel:
     if isinstance(candidate.given, ModelInfo):
         provider, name = candidate.given.provider or "", candidate.given.name
     else:
-        named = _name_of(
-            candidate.given
-        )  # in a mapping a candidate has a name of its own
+        # in a mapping a candidate has a name of its own
+        named = _name_of(candidate.given)
         provider, name = named.split("/", 1) if "/" in named else ("", named)
     try:
         from langchain.chat_models import init_chat_model  # noqa: PLC0415  # an extra
@@ -337,18 +335,15 @@ class RouteRequest:
     conversation: str = (
         ""  # key of what stays with its model; empty when the request stands alone
     )
-    requires: tuple[
-        str, ...
-    ] = ()  # capabilities beside those that tools and media show
-    exclude: Mapping[str, str] = field(
-        default_factory=dict
-    )  # candidates that may not be chosen, and why
+    # capabilities beside those that tools and media show
+    requires: tuple[str, ...] = ()
+    # candidates that may not be chosen, and why
+    exclude: Mapping[str, str] = field(default_factory=dict)
     estimated_tokens: int | None = (
         None  # size as it was measured elsewhere, an upper bound
     )
-    sizes: Mapping[str, Size] = field(
-        default_factory=dict
-    )  # the same by tokenizer family; a missing one is counted
+    # the same by tokenizer family; a missing one is counted
+    sizes: Mapping[str, Size] = field(default_factory=dict)
     output_tokens: int | None = (
         None  # what the call asks for; None leaves it to the model's own setting
     )

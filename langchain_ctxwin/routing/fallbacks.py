@@ -36,12 +36,8 @@ from langchain_ctxwin.routing.candidates import (
 from langchain_ctxwin.routing.router import ModelRouter, Route
 from langchain_ctxwin.util.work import Wait, Work
 
-OWN_ARGUMENTS = (
-    "route",
-    "complexity",
-    "conversation",
-    "estimated_tokens",
-)  # of a call, meant for the router
+# of a call, meant for the router
+OWN_ARGUMENTS = ("route", "complexity", "conversation", "estimated_tokens")
 
 # What a failure means, in words that no other reader of the error takes for a statement about its request.
 TROUBLE = "was in trouble"
@@ -222,9 +218,8 @@ class Fallbacks:
             self._annotate(error)
         too_small = {name for name, failure in self._tried if failure.what == TOO_SMALL}
         candidate, room_tokens = "", 0
-        if len(too_small) < len(
-            self._tried
-        ):  # refused as too large by all: the provider's own words say it best
+        # refused as too large by all: the provider's own words say it best
+        if len(too_small) < len(self._tried):
             exclude = {
                 name: why
                 for name, why in self._request.exclude.items()

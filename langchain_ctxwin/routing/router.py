@@ -177,15 +177,12 @@ class ModelRouter:
         self._read = candidates_of(candidates, self._registry)
         self._read_at = clock()
         # What happened so far; losing it costs a few refused requests.
-        self._failures: dict[
-            str, tuple[str, float]
-        ] = {}  # what failed, and until when the candidate rests
-        self._learned: Lru[Mapping[str, int]] = Lru(
-            MAX_CONVERSATIONS
-        )  # limits by candidate and conversation
-        self._kept: Lru[tuple[str, int]] = Lru(
-            MAX_CONVERSATIONS
-        )  # candidate, and tokens in its prompt cache
+        # what failed, and until when the candidate rests
+        self._failures: dict[str, tuple[str, float]] = {}
+        # limits by candidate and conversation
+        self._learned: Lru[Mapping[str, int]] = Lru(MAX_CONVERSATIONS)
+        # candidate, and tokens in its prompt cache
+        self._kept: Lru[tuple[str, int]] = Lru(MAX_CONVERSATIONS)
         self._made: dict[str, BaseChatModel] = {}
         self._making = threading.Lock()
 
@@ -204,12 +201,10 @@ class ModelRouter:
         """Return the candidates with the limits that hold for a conversation: some were stated to it alone."""
         if self.clock() - self._read_at >= FACTS_SECONDS:
             self._read_at = self.clock()
-            with suppress(
-                RuntimeError
-            ):  # no thread is free: what is known serves for another while
-                in_daemon(
-                    self._read_again
-                )  # a source may hang, and the caller may be an event loop
+            # no thread is free: what is known serves for another while
+            with suppress(RuntimeError):
+                # a source may hang, and the caller may be an event loop
+                in_daemon(self._read_again)
         return tuple(self.candidate(one.name, conversation) for one in self._read)
 
     @property
@@ -395,10 +390,8 @@ class ModelRouter:
         """Take up that a candidate answered: it is well, the conversation stays with it, and it takes such an input."""
         name = route.name
         self._failures.pop(name, None)
-        for whose in (
-            _of("", name),
-            _of(conversation, name),
-        ):  # a refusal without a conversation is everybody's
+        # a refusal without a conversation is everybody's
+        for whose in (_of("", name), _of(conversation, name)):
             if learned := self._learned.get(whose):
                 self._learned.put(whose, unrefuted(learned, tokens))
         forget = getattr(self._registry, "accepted", None)
@@ -428,9 +421,8 @@ class ModelRouter:
         own = _of(conversation, route.name)
         self._learned.put(own, smaller_of(self._learned.get(own) or {}, stated))
         if getattr(self._registry, "is_shared_memory", True):
-            with suppress(
-                ContextWindowError
-            ):  # no plausible number for the registry: nothing to learn then
+            # no plausible number for the registry: nothing to learn then
+            with suppress(ContextWindowError):
                 self._registry.learn(refusing.info, stated)
 
     def _as_read(self, name: str) -> Candidate:

@@ -110,9 +110,8 @@ class SummaryJobs:
         """Forget everything: threads do not survive a fork, and the lock may have been held by one of them."""
         self._lock = threading.Lock()
         self._runs: OrderedDict[str, _Run] = OrderedDict()
-        self._living: list[
-            _Run
-        ] = []  # whose threads have not ended, cancelled ones included
+        # whose threads have not ended, cancelled ones included
+        self._living: list[_Run] = []
 
     def start(
         self,
@@ -239,9 +238,8 @@ def _work(
     run.written = written
     if run.store is not None:
         run.store.put(key, written)
-        if (
-            run.cancelled.is_set()
-        ):  # by somebody who may have looked into the store before
+        # by somebody who may have looked into the store before
+        if run.cancelled.is_set():
             run.store.drop()
 
 
@@ -377,9 +375,8 @@ NAMESPACE = ("ctxwin", "summaries")
 READ_SECONDS = (
     1.0  # a turn waits for the store, and a healthy one answers within milliseconds
 )
-TTL_MINUTES = (
-    7 * 24 * 60.0
-)  # where the store removes items: a conversation idle for a week summarizes again if it must
+# where the store removes items: a conversation idle for a week summarizes again if it must
+TTL_MINUTES = 7 * 24 * 60.0
 COUNTS = (
     "calls",
     "input_tokens",

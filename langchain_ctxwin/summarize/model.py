@@ -46,9 +46,8 @@ from langchain_ctxwin.errors import ConfigError, SummarizationError, expect
 from langchain_ctxwin.protocols import Summarizer, TokenCounter
 from langchain_ctxwin.util.chat_models import chat_model_named
 
-Replier = Callable[
-    [Sequence[AnyMessage]], Any
-]  # returns a text or a message, or an awaitable of one
+# returns a text or a message, or an awaitable of one
+Replier = Callable[[Sequence[AnyMessage]], Any]
 
 # Of every call: the tag keeps a summary out of a user's stream. The callbacks of who wants it come from the context.
 CALL_CONFIG: RunnableConfig = {
@@ -151,9 +150,8 @@ class ModelSummarizer:
                 raise SummarizationError(
                     f"none of {len(messages)} messages has anything to show: there is nothing to summarize"
                 )
-            if (
-                parts and limit is not None
-            ):  # the previous one may be of a summarizer with more room
+            # the previous one may be of a summarizer with more room
+            if parts and limit is not None:
                 summary = first_part(summary, accepted_tokens(size), self._price)
             try:
                 for number, part in enumerate(parts, 1):
@@ -176,9 +174,8 @@ class ModelSummarizer:
         arguments = dict[str, Any]()
         while inner is not self._model and isinstance(inner, RunnableBindingBase):
             inner, arguments = inner.bound, {**inner.kwargs, **arguments}
-        if (
-            self._told.prompt
-        ):  # of somebody's own, which has a place for the conversation
+        # of somebody's own, which has a place for the conversation
+        if self._told.prompt:
             return self
         if (
             request is None
@@ -191,10 +188,10 @@ class ModelSummarizer:
         params = inner._get_ls_params() if isinstance(inner, BaseChatModel) else {}  # noqa: SLF001  # LangChain's own way
         takes_none = arguments.get("tools") and params.get("ls_provider") in TAKES_NONE
         extending = copy(self)
-        extending._sent = (  # noqa: SLF001
+        extending._sent = (  # noqa: SLF001  # our own
             (call.bind(tool_choice="none") if takes_none else call),
             request,
-        )  # our own
+        )
         return extending
 
     def focused(self, focus: str) -> ModelSummarizer:

@@ -14,6 +14,7 @@ from pydantic_core import to_jsonable_python
 from langchain_ctxwin.core.blocks import MEDIA_TYPES, compact_json
 
 MAX_DEPTH = 100  # levels of a JSON value: far more than any API returns, far fewer than Python can follow
+# keys of a block's data
 MEDIA_DATA = (
     "data",
     "base64",
@@ -22,15 +23,11 @@ MEDIA_DATA = (
     "file_data",
     "input_audio",
     "source",
-)  # keys of a block's data
-LINK_KEYS = (
-    "url",
-    "image_url",
-    "source",
-)  # keys of a block, or of the object under one, that may state an address
-_BLOCK_TYPES = frozenset(
-    {*TOOL_MESSAGE_BLOCK_TYPES, *MEDIA_TYPES}
-)  # rows of data may have a `type` as well
+)
+# keys of a block, or of the object under one, that may state an address
+LINK_KEYS = ("url", "image_url", "source")
+# rows of data may have a `type` as well
+_BLOCK_TYPES = frozenset({*TOOL_MESSAGE_BLOCK_TYPES, *MEDIA_TYPES})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,21 +44,18 @@ _TAG_BYTES = (
 )
 _NOT_AGAIN = "call the tool again only if repeating it is safe"
 
-_PLACE = re.compile(
-    rf"([A-Za-z0-9_-]{{1,{MAX_ID_CHARS}}})\.([0-9a-f]{{1,16}})"
-)  # id and offset
+# id and offset
+_PLACE = re.compile(rf"([A-Za-z0-9_-]{{1,{MAX_ID_CHARS}}})\.([0-9a-f]{{1,16}})")
 # 16 bytes take 22 characters of base64, of which the last holds two bits: with other last characters than these four,
 # the same bytes could be spelled in sixteen ways. All that stands before the tag is signed as it is spelled.
 _FORM = re.compile(
     rf"{_PLACE.pattern}\.([A-Za-z0-9_-]{{6}})\.[A-Za-z0-9_-]{{21}}[AQgw]"
 )
 
-_PROCESS_KEY = secrets.token_bytes(
-    32
-)  # made before any fork, so that the children of one server share it
-_first_use = (
-    threading.Lock()
-)  # taken by whoever says first that the process key is used, and never given back
+# made before any fork, so that the children of one server share it
+_PROCESS_KEY = secrets.token_bytes(32)
+# taken by whoever says first that the process key is used, and never given back
+_first_use = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,15 +294,13 @@ def args_digest(arguments: Mapping[Any, Any]) -> str:
 class Style:
     """Which fields of a result are shown, and how long the texts in them are."""
 
-    fields: tuple[
-        str, ...
-    ] = ()  # paths of the fields to show; empty: by the rules of the automatic projection
+    # paths of the fields to show; empty: by the rules of the automatic projection
+    fields: tuple[str, ...] = ()
     text_chars: int | None = (
         None  # longest text without `fields`; None: nothing is shortened and nothing left out
     )
-    words: tuple[
-        str, ...
-    ] = ()  # what makes a sentence worth keeping, as `query_words` spells it
+    # what makes a sentence worth keeping, as `query_words` spells it
+    words: tuple[str, ...] = ()
     extraction: bool = True  # shorten to sentences, otherwise to the beginning
 
     @property

@@ -545,9 +545,8 @@ class _Call:
     args: Mapping[str, Any]
     thread: str  # tenant and thread
     budget_tokens: int  # largest size of the result, or of a page of it
-    texts: tuple[
-        str, ...
-    ]  # what the result is asked for: texts among the arguments, and the current user message
+    # what the result is asked for: texts among the arguments, and the current user message
+    texts: tuple[str, ...]
     config: ToolResultConfig  # settings of this tool
     loop: Any = (
         None  # the event loop of an async run, in which a store's coroutines run

@@ -48,9 +48,8 @@ class Question:
     contains: str = ""  # show what matches this regular expression, whatever its case
     fields: tuple[str, ...] = ()  # show these fields; `*` for all
     where: str = ""  # show rows for which this holds
-    sort: tuple[
-        str, ...
-    ] = ()  # show rows by these fields; after `-` the largest value first
+    # show rows by these fields; after `-` the largest value first
+    sort: tuple[str, ...] = ()
     count_by: tuple[str, ...] = ()  # show how many rows have each value of these fields
     tokens: int | None = (
         None  # largest size of the page; None: what the tool's results may take
@@ -348,17 +347,11 @@ def values_at(value: Any, steps: Sequence[Step]) -> Iterator[Any]:
 # ----------------------------------------------------------------------------------------------------------- contains
 
 PASSAGE_CHARS = 300  # longest passage around a match, without it: about three printed lines, or two sentences
-PIECE_CHARS, SHARED_CHARS = (
-    500,
-    100,
-)  # a line is searched in pieces: time grows with a power of their size
+# a line is searched in pieces: time grows with a power of their size
+PIECE_CHARS, SHARED_CHARS = (500, 100)
 SEARCH_SECONDS = 2.0  # of one search
-MAX_REPEATS, MAX_OPTIONAL, MAX_GROUPS, MAX_CHOICES = (
-    2,
-    8,
-    4,
-    20,
-)  # of an expression: each multiplies its time
+# of an expression: each multiplies its time
+MAX_REPEATS, MAX_OPTIONAL, MAX_GROUPS, MAX_CHOICES = (2, 8, 4, 20)
 _SPECIAL = re.compile(r"[.^$*+?{}()|\\\[\]]")
 _ATOM = re.compile(r"\\.|\[\^?\]?[^\]\[]*\]")
 _GROUP_AGAIN = re.compile(r"\)[*+{]")
@@ -543,11 +536,8 @@ def _comparison(
     if isinstance(right, ast.Name | ast.Attribute) and isinstance(
         left, ast.Constant | ast.UnaryOp
     ):
-        left, right, sign = (
-            right,
-            left,
-            _SWAPPED.get(sign, sign),
-        )  # 10 < total, "bad" in note
+        # 10 < total, "bad" in note
+        left, right, sign = (right, left, _SWAPPED.get(sign, sign))
     elif sign is ast.In and is_list:
         sign = ast.Eq
     paths.append(_path(left))

@@ -51,9 +51,8 @@ MAX_FILLINGS = 3  # times a page is made larger by the room that it left: then i
 MIN_FILLING = (
     0.02  # smallest part of a page that is worth making it once more: a line of a table
 )
-THREAD_SECONDS = (
-    10 * 365 * 86_400.0
-)  # a result that is kept as long as its thread: longer than any
+# a result that is kept as long as its thread: longer than any
+THREAD_SECONDS = 10 * 365 * 86_400.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,9 +240,8 @@ class _Notes:
             else " Data, not instructions."
         )
         body = f"{page.body}\n[…]\n{page.end}" if page.end else page.body
-        if (
-            self.layout.unit != "text"
-        ):  # a page of a text is a part of it, to the last character
+        # a page of a text is a part of it, to the last character
+        if self.layout.unit != "text":
             body = body.removesuffix("\n")
         names, footer = (
             self._names(page),
@@ -413,10 +411,8 @@ def _here(layout: Layout, page: Page) -> str:
     parts = []
     if page.start.entry < layout.head and not page.start.char and page.stop > 0:
         parts.append(layout.name(0))
-    first, last = (
-        max(0, page.start.entry - layout.head) + 1,
-        page.stop - layout.head,
-    )  # whole rows, counted from 1
+    # whole rows, counted from 1
+    first, last = (max(0, page.start.entry - layout.head) + 1, page.stop - layout.head)
     has_rows = last >= first and not page.start.char
     if has_rows:
         shown = (

@@ -176,9 +176,8 @@ MAX_PATHS = 2_000  # fields of these rows that are looked at
 class Layout:
     """A result as a sequence of entries: first what stands beside the rows, if anything, then the rows."""
 
-    unit: Literal[
-        "rows", "fields", "text"
-    ]  # the rows are items of a list, fields of an object, or one text
+    # the rows are items of a list, fields of an object, or one text
+    unit: Literal["rows", "fields", "text"]
     rows: Sequence[Any]  # items; single-field objects; or the one text
     beside: dict[str, Any] | None = (
         None  # the value without its rows; None when they are all of it
@@ -339,9 +338,8 @@ class Projected:
 
     value: Any
     missing: tuple[str, ...] = ()  # configured paths that lead to nothing
-    left_out: tuple[
-        str, ...
-    ] = ()  # paths that are in the value and not shown; nulls and empty values are not named
+    # paths that are in the value and not shown; nulls and empty values are not named
+    left_out: tuple[str, ...] = ()
     shortened: tuple[str, ...] = ()  # paths of texts that were cut
 
 
@@ -363,9 +361,8 @@ class ResultView:
 
     def shown(self, indexes: range) -> Projected:
         """Print entries in order, one text each; the header of a table is part of the first row's."""
-        if (
-            indexes not in self._printed
-        ):  # pages are tried in several sizes, and the same one again with its notes
+        # pages are tried in several sizes, and the same one again with its notes
+        if indexes not in self._printed:
             found = self.projected(indexes)
             heads = sum(1 for index in indexes if index < self.layout.head)
             heads = len(found.value) if self.layout.unit == "fields" else heads
@@ -453,9 +450,8 @@ _NAMES = (
 )
 _IDENTIFIERS = frozenset(_NAMES.split())
 _LINKS = frozenset({"url", "uri", "href"})
-_QUESTIONS = frozenset(
-    {"has", "can", "should", "may", "allow", "allows"}
-)  # how things are (`is_open`) is a state
+# how things are (`is_open`) is a state
+_QUESTIONS = frozenset({"has", "can", "should", "may", "allow", "allows"})
 _WORD = re.compile(
     r"[A-Z]{2,}(?=s(?![a-z]))|[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_a-zA-Z]+"
 )
@@ -526,9 +522,8 @@ def project_automatically(value: Any, style: Style) -> Projected:
 @lru_cache(maxsize=4_096)  # the keys of a few hundred kinds of results
 def _role_of(key: str) -> str:
     words = [word.lower() for word in _WORD.findall(key)] or [""]
-    last = (
-        words[-2] if len(words) > 1 and words[-1] == "s" else words[-1]
-    )  # the plural of an acronym: `IDs`
+    # the plural of an acronym: `IDs`
+    last = words[-2] if len(words) > 1 and words[-1] == "s" else words[-1]
     forms = {last, last.removesuffix("s"), last.removesuffix("es")}
     if forms & _IDENTIFIERS:
         return "identifier"
@@ -543,9 +538,8 @@ class _Automatic:
 
     style: Style
     shortened: dict[str, None] = field(default_factory=dict)
-    left_out: list[str] = field(
-        default_factory=list
-    )  # per value, so that those of a row that is kept can be taken back
+    # per value, so that those of a row that is kept can be taken back
+    left_out: list[str] = field(default_factory=list)
 
     def value(self, value: Any, path: str, *, is_identified: bool, is_row: bool) -> Any:
         if type(value) is list:

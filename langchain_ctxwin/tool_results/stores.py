@@ -60,9 +60,8 @@ class MemoryResultStore:
     def renew(self) -> None:
         """Start empty: in a forked child, another thread may have held the lock, or been in the middle of a change."""
         self._lock = threading.Lock()
-        self._entries: OrderedDict[str, tuple[bytes, float]] = (
-            OrderedDict()
-        )  # value, expiry; least recently used first
+        # value, expiry; least recently used first
+        self._entries: OrderedDict[str, tuple[bytes, float]] = OrderedDict()
         self._size_bytes = 0
 
     def __len__(self) -> int:
@@ -263,9 +262,8 @@ class RedisResultStore:
 
     def get(self, key: str) -> bytes | None:
         """Return what is kept under this key, or None: never kept, expired, displaced or deleted."""
-        as_bytes: dict[str, Any] = {
-            "NEVER_DECODE": True
-        }  # also for a client that decodes every other answer
+        # also for a client that decodes every other answer
+        as_bytes: dict[str, Any] = {"NEVER_DECODE": True}
         found: bytes | None = self._client.execute_command(
             "GET", _as_bytes(f"{self._prefix}{key}"), **as_bytes
         )

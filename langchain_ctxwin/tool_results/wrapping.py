@@ -231,9 +231,8 @@ def _message(item: Any, look: Look, call_id: str | None) -> Any:
 
 
 def _shown(message: ToolMessage, look: Look) -> ToolMessage:
-    if (
-        METADATA in message.response_metadata
-    ):  # a page already: another guard stands further inside
+    # a page already: another guard stands further inside
+    if METADATA in message.response_metadata:
         return message
     view = look(message.content)
     if view is None:

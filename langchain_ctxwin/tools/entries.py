@@ -194,24 +194,19 @@ def _text(value: Any) -> str:
     return value[:MAX_TEXT_CHARS] if isinstance(value, str) else ""
 
 
-Asked = (
-    str | Sequence[MessageLikeRepresentation]
-)  # a query, or the messages of a conversation
+# a query, or the messages of a conversation
+Asked = str | Sequence[MessageLikeRepresentation]
 SEARCH_NAME = "search_tools"
-LINE_START, LINE_NAME_END = (
-    "- ",
-    ": ",
-)  # around the name of a tool in a result of `search_tools`
+# around the name of a tool in a result of `search_tools`
+LINE_START, LINE_NAME_END = ("- ", ": ")
 MAX_REQUEST_CHARS = 4_000  # read of a request or a plan, half at either end: pasted text in between is no request
 MAX_NEEDS = 20  # parts that are ranked each for itself: time grows with them, and longer lists of wishes are rare
 MIN_NEED_TERMS = 2  # a part with fewer words of its own joins the part before it
 SHORT_REQUEST_TERMS = (
     3  # a request with fewer ("yes, do that") is read with what was said before it
 )
-DONE = (
-    "completed",
-    "cancelled",
-)  # states of items on a list of things to do that need no tools any more
+# states of items on a list of things to do that need no tools any more
+DONE = ("completed", "cancelled")
 
 _CONJUNCTION = r"(?:and|then|also|plus|as well as|along with|additionally|furthermore|moreover)\b[,\s]*+"
 # White space is looked at from where it begins, once: from each of its places, a long run would take its square.
@@ -226,19 +221,15 @@ class Needs:
     """What tools are wanted for."""
 
     request: str  # the whole request, with what is planned
-    parts: tuple[
-        str, ...
-    ] = ()  # its parts when it has several, each one a wish of its own
-    new: tuple[
-        str, ...
-    ] = ()  # what a person asks for that the model has said nothing to, as a whole and in parts
-    called: tuple[
-        str, ...
-    ] = ()  # names of the tools that the conversation has called, the last one first
+    # its parts when it has several, each one a wish of its own
+    parts: tuple[str, ...] = ()
+    # what a person asks for that the model has said nothing to, as a whole and in parts
+    new: tuple[str, ...] = ()
+    # names of the tools that the conversation has called, the last one first
+    called: tuple[str, ...] = ()
     called_now: tuple[str, ...] = ()  # those that it has called since the last request
-    found: tuple[
-        str, ...
-    ] = ()  # lines of `search_tools` since then, newest results first; each begins with a name
+    # lines of `search_tools` since then, newest results first; each begins with a name
+    found: tuple[str, ...] = ()
     is_new: bool = True  # while the model has said nothing to the request
 
 

@@ -48,10 +48,8 @@ FRAGMENT_SHARE = 0.3
 # A request is extended by the words (a paragraph) of the best tools: enough to order tools that share no word with it.
 FEEDBACK_SHARE, FEEDBACK_TOOLS, FEEDBACK_TERMS = 0.3, 10, 30
 
-TERM_SATURATION, LENGTH_NORMALIZATION = (
-    1.5,
-    0.75,
-)  # BM25's k1 and b, the usual: descriptions are a word to a page long
+# BM25's k1 and b, the usual: descriptions are a word to a page long
+TERM_SATURATION, LENGTH_NORMALIZATION = (1.5, 0.75)
 MAX_QUERIES = 256  # embedded requests that are remembered: the parts of a plan come back step after step
 
 _LETTERS = re.compile(r"[^\W\d_]+")
@@ -137,9 +135,8 @@ class Ranker:
                 f"{type(ranker).__name__}.rank returned {len(given)} values for {len(self._entries)} tools, or no "
                 "numbers: return one score per tool, in their order"
             )
-        return to_one(
-            [min(float(score), 1e9) if score > 0 else 0.0 for score in given]
-        )  # NaN is no match
+        # NaN is no match
+        return to_one([min(float(score), 1e9) if score > 0 else 0.0 for score in given])
 
     def _wishes(self, texts: Sequence[str], new: Sequence[str]) -> list[Wish]:
         """What each text wants, by its words, and by meaning where there are embeddings that answer.
@@ -292,9 +289,8 @@ class WordIndex:
         for tool in best_first(scores, FEEDBACK_TOOLS):
             for term in self._own[tool]:
                 having = self._words.having(term)
-                if (
-                    having > 1 and scores[tool]
-                ):  # one that a single tool has leads to no other tool
+                # one that a single tool has leads to no other tool
+                if having > 1 and scores[tool]:
                     weights[term] = weights.get(term, 0.0) + scores[tool] * math.log(
                         self._count / having
                     )

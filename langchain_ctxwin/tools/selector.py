@@ -62,12 +62,10 @@ NOTHING_FOUND = "No other tool matches these words. Try others, or go on with th
 INTRODUCTION = "Found; you can call these now:"
 
 Names = Iterable[str] | None  # a text is one name, and None is none
-Runtime = Annotated[
-    Any, InjectedToolArg
-]  # LangGraph's `ToolRuntime`; a plain call has none
-Found = tuple[
-    str, dict[str, list[str]] | None
-]  # what the model reads, and the names of the tools that were found
+# LangGraph's `ToolRuntime`; a plain call has none
+Runtime = Annotated[Any, InjectedToolArg]
+# what the model reads, and the names of the tools that were found
+Found = tuple[str, dict[str, list[str]] | None]
 
 
 class Search(BaseModel):
@@ -297,9 +295,8 @@ class ToolSelector:
             if room.each[number] <= alone
         ]
         new = [number for number in dict.fromkeys(needed) if number not in before]
-        if (
-            room.left([*before, *new]) >= 0
-        ):  # all stays, and a change that is made anyway fills the room
+        # all stays, and a change that is made anyway fills the room
+        if room.left([*before, *new]) >= 0:
             refill = (
                 room.fill([*before, *new], ranking.order, share=PRUNED_SHARE)
                 if new
@@ -504,9 +501,8 @@ class ToolRoom:
 
     tokens: int  # what they may cost
     base: int  # once, when any tool is bound
-    each: tuple[
-        float, ...
-    ]  # per tool, a whole number; `UNKNOWN_PRICE` for one that the counter cannot read
+    # per tool, a whole number; `UNKNOWN_PRICE` for one that the counter cannot read
+    each: tuple[float, ...]
 
     @property
     def holds_all(self) -> bool:

@@ -103,9 +103,8 @@ class Worker:
                 return False
             self._tasks.append(task)
             if self._thread is None:
-                target = partial(
-                    contextvars.Context().run, self._work
-                )  # an empty context, as in `in_daemon`
+                # an empty context, as in `in_daemon`
+                target = partial(contextvars.Context().run, self._work)
                 self._thread = threading.Thread(
                     target=target, name=self._name, daemon=True
                 )

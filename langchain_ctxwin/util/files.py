@@ -149,9 +149,8 @@ def alone(path: Path) -> Iterator[None]:
         try:
             yield
         finally:
-            with suppress(
-                OSError
-            ):  # said explicitly: a process forked meanwhile holds the same open file
+            # said explicitly: a process forked meanwhile holds the same open file
+            with suppress(OSError):
                 fcntl.flock(lock, fcntl.LOCK_UN)
 
 

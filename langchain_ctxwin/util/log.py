@@ -28,13 +28,11 @@ class EventLog:
         self._logger = logging.getLogger(NAME)
 
     def _write(self, level: int, event: str, /, **values: Any) -> None:
-        structlog = sys.modules.get(
-            "structlog"
-        )  # who has not imported it has not configured it, and it takes long
+        # who has not imported it has not configured it, and it takes long
+        structlog = sys.modules.get("structlog")
         if structlog is not None and structlog.is_configured():
-            with suppress(
-                Exception
-            ):  # what cannot be logged, because a pipe is closed, say, ends no turn
+            # what cannot be logged, because a pipe is closed, say, ends no turn
+            with suppress(Exception):
                 getattr(
                     structlog.get_logger(NAME), logging.getLevelName(level).lower()
                 )(event, **values)
@@ -48,13 +46,11 @@ class EventLog:
                 # Told as an argument, because a value may hold a per cent sign.
                 self._logger.log(level, "%s", told, extra=extra, stacklevel=2)
 
-    debug = partialmethod(
-        _write, logging.DEBUG
-    )  # what only matters when something is looked into
+    # what only matters when something is looked into
+    debug = partialmethod(_write, logging.DEBUG)
     info = partialmethod(_write, logging.INFO)  # what happened as it should
-    warning = partialmethod(
-        _write, logging.WARNING
-    )  # what somebody should do something about
+    # what somebody should do something about
+    warning = partialmethod(_write, logging.WARNING)
 
 
 log = EventLog()

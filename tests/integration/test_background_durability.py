@@ -220,9 +220,8 @@ def test_one_process_per_turn_compacts(processes, tmp_path, has_store):
         == state["context_view"]["start"]["index"]
     )
     assert calls(log) <= ready * (1 if has_store else 2) + 1
-    assert (
-        1 <= ready < swaps
-    )  # a further summary waits for three rooms; until then the record alone tells what left
+    # a further summary waits for three rooms; until then the record alone tells what left
+    assert 1 <= ready < swaps
 
 
 def test_two_processes_on_one_thread_leave_a_readable_state(processes, tmp_path):

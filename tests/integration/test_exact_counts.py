@@ -21,10 +21,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
 WINDOW = 2048
 TURNS = 30
 STORY = "The river ran past the mill, and the miller's daughter counted the boats. " * 8
-WORDY = {
-    "temperature": 1.0,
-    "seed": 1,
-}  # at temperature 0 random weights say nothing but line breaks
+# at temperature 0 random weights say nothing but line breaks
+WORDY = {"temperature": 1.0, "seed": 1}
 CLOSE = 0.01  # of the reported size, for the typical request
 FEW = 4  # counts of a conversation that is several windows long
 FARTHEST = 0.05  # of the input limit, for every request after the first: a record is denser than what was reported

@@ -112,9 +112,8 @@ def test_a_conversation_larger_than_the_window_is_never_refused_for_its_form(
     assert list(turns) == [
         f"{number}: {question}" for number, question in enumerate(questions)
     ]
-    assert {len(requests) for requests in turns.values()} == {
-        STEPS + 1
-    }  # a step that is lost is made again
+    # a step that is lost is made again
+    assert {len(requests) for requests in turns.values()} == {STEPS + 1}
     assert_all_answered(state["messages"], list(turns))
     breaks = sum(
         later.cached_tokens < earlier.tokens

@@ -135,9 +135,8 @@ async def test_an_abandoned_call_is_answered_by_a_placeholder(server, way):
         for message in state_of(agent)["messages"]
         if message.type == "tool"
     }
-    assert (
-        len(called - results) == 4
-    )  # two calls of each turn wait: the second turn asks a human as well
+    # two calls of each turn wait: the second turn asks a human as well
+    assert len(called - results) == 4
 
 
 def test_a_late_result_is_shown_where_it_comes(server):

@@ -26,10 +26,8 @@ TURN_STEPS = 2  # tool steps before an answer
 TOOL_TURNS = 20
 BABBLE_TOKENS = 8  # what the client asks for, and what is kept for the answer
 LARGEST_ANSWER_TOKENS = 96  # what an estimate may make of eight random tokens
-WORDY = {
-    "temperature": 1.0,
-    "seed": 1,
-}  # at temperature 0 random weights say nothing but line breaks
+# at temperature 0 random weights say nothing but line breaks
+WORDY = {"temperature": 1.0, "seed": 1}
 
 
 def watched(calls):

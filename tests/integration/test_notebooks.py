@@ -56,9 +56,10 @@ def _offline(home: Path) -> dict[str, str]:
         for name, value in os.environ.items()
         if not name.upper().endswith(("_API_KEY", "_PROXY", "MPLBACKEND"))
     }
+    # the discard port
     nowhere = dict.fromkeys(
         ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"), "http://127.0.0.1:9"
-    )  # the discard port
+    )
     own = {
         "HOME": str(home),
         "JUPYTER_DATA_DIR": str(home / "jupyter"),

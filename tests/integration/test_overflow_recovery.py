@@ -26,15 +26,12 @@ CLAIMED = 4 * WINDOW
 STORY = (
     "The river ran past the mill, and the miller's daughter counted the boats. " * 24
 )
-FOREIGN = (
-    "河水流过磨坊磨坊主的女儿数着船。" * 24
-)  # the tiny vocabulary of llama.cpp needs a token for nearly each byte
+# the tiny vocabulary of llama.cpp needs a token for nearly each byte
+FOREIGN = "河水流过磨坊磨坊主的女儿数着船。" * 24
 BABBLE_TOKENS = 8
 TURNS = 6  # the conversation is refused in the fifth
-WORDY = {
-    "temperature": 1.0,
-    "seed": 1,
-}  # at temperature 0 random weights say nothing but line breaks
+# at temperature 0 random weights say nothing but line breaks
+WORDY = {"temperature": 1.0, "seed": 1}
 
 
 @pytest.fixture
@@ -124,9 +121,8 @@ async def test_a_learned_input_limit_leaves_the_requested_output_alone(way):
 
 async def test_a_requested_output_of_nearly_the_whole_window_leaves_room_for_the_conversation():
     with AnthropicServer(context_window=4096) as server:
-        limits = ModelLimits(
-            4 * 4096, requested_output_tokens=3900
-        )  # as `ModelLimits.of(model)` reads them
+        # as `ModelLimits.of(model)` reads them
+        limits = ModelLimits(4 * 4096, requested_output_tokens=3900)
         agent = chat_on(ContextEngine(limits), server.chat_model(max_tokens=3900))
         await talk(agent, thread("t", Calls()), turns=12)
     assert len(server.refused) == 1

@@ -140,9 +140,8 @@ def test_a_large_prompt_is_written_once(name):
             }
         )
         limits = ModelLimits(context_window=13_000, max_output_tokens=256)
-        config = ContextConfig(
-            pin_first_user=False
-        )  # so that nothing but the prompt is the same after a compaction
+        # so that nothing but the prompt is the same after a compaction
+        config = ContextConfig(pin_first_user=False)
         outcome = play(
             server,
             model,
@@ -154,9 +153,8 @@ def test_a_large_prompt_is_written_once(name):
     assert (outcome.refused, outcome.compactions > 1) == ([], True)
     cached = [read_from_cache(request.reply) for request in server.requests]
     assert cached[0] == 0
-    assert (
-        min(cached[1:]) > text_tokens(LARGE_PROMPT) - STEP_TOKENS
-    )  # OpenAI reads whole steps of a prefix
+    # OpenAI reads whole steps of a prefix
+    assert min(cached[1:]) > text_tokens(LARGE_PROMPT) - STEP_TOKENS
 
 
 def named(model):

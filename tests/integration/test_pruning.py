@@ -191,9 +191,8 @@ class Pruning(InMemorySaver):
     """A checkpointer that prunes as we do."""
 
     async def aprune(self, thread_ids, *, strategy="keep_latest"):
-        plain = (
-            InMemorySaver()
-        )  # the same threads, without a `prune` that `aprune_thread` would ask
+        # the same threads, without a `prune` that `aprune_thread` would ask
+        plain = InMemorySaver()
         vars(plain).update(vars(self))
         builder = (
             StateGraph(PlainContextState)
@@ -247,9 +246,8 @@ def test_a_thread_with_the_name_of_a_spare_one_costs_no_thread_anything(name):
     agent, other = talked(InMemorySaver()), {"configurable": {"thread_id": name}}
     ask(agent, "mine", other)
     before, own = values(agent), agent.get_state(other).values
-    with suppress(
-        ContextWindowError
-    ):  # the very name of the spare one: refused, and named
+    # the very name of the spare one: refused, and named
+    with suppress(ContextWindowError):
         prune_thread(agent, NAME)
     assert values(agent) == before
     assert agent.get_state(other).values == own

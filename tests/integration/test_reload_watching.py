@@ -53,9 +53,8 @@ def path(tmp_path):
 def watched(path):
     watched = Watched(path)
     with watched.settings:
-        time.sleep(
-            0.1
-        )  # until the system sends notices: what comes before is seen by the next look
+        # until the system sends notices: what comes before is seen by the next look
+        time.sleep(0.1)
         yield watched
 
 

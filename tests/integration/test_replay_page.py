@@ -64,9 +64,8 @@ def test_a_browser_shows_the_page(tmp_path, policy):
     assert f'<h1 id="title">rivers under {policy}</h1>' in shown.stdout
     assert f"Request {TURNS} of {2 * TURNS}:" in shown.stdout
     assert "left before request" in shown.stdout
-    assert shown.stdout.count("<polygon") == (
-        4 if policy == "balanced" else 2
-    )  # as many as it has regions
+    # as many as it has regions
+    assert shown.stdout.count("<polygon") == (4 if policy == "balanced" else 2)
 
 
 class Tab:
@@ -152,9 +151,8 @@ def test_the_keyboard_walks_through_the_requests(tmp_path):
         tab.press("ArrowLeft", 37)
         assert tab.read(now).startswith(f"Request {2 * TURNS - 1} of")
         tab.press("Tab", 9)
-        assert tab.read("document.activeElement.className").startswith(
-            "message"
-        )  # to read one that is cut
+        # to read one that is cut
+        assert tab.read("document.activeElement.className").startswith("message")
         told = [event["method"] for event in tab.events]
         assert not {
             "Runtime.exceptionThrown",

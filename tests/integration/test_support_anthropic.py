@@ -17,9 +17,8 @@ from support.oracle import json_tokens, text_tokens
 
 pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
 
-LONG = (
-    "The river ran past the mill. " * 200
-)  # 1,400 tokens: more than the least that is cached
+# 1,400 tokens: more than the least that is cached
+LONG = "The river ran past the mill. " * 200
 EDITS, COMPACT = ["context-management-2025-06-27"], ["compact-2026-01-12"]
 THINK = {"type": "enabled", "budget_tokens": 1024}
 MARK = {"type": "ephemeral"}
@@ -218,9 +217,8 @@ def test_thinking_comes_back_as_it_was_issued(kind):
         chat.invoke(["Where?", lost, done, last, "Sure?"])
         with pytest.raises(AnthropicInvalidRequestError, match="Invalid `signature`"):
             chat.invoke(["Where?", edited, done, last, "Sure?"])
-        server.chat_model().bind_tools([tool("look")]).invoke(
-            ["Where?", edited, done]
-        )  # thinking is off
+        # thinking is off
+        server.chat_model().bind_tools([tool("look")]).invoke(["Where?", edited, done])
 
 
 def test_a_pending_call_begins_with_thinking_unless_it_is_adaptive():
@@ -265,9 +263,8 @@ def test_thinking_of_newer_models_is_tied_to_all_that_precedes_it():
             for m in history
         ]
         chat.invoke(history)
-        chat.invoke(
-            [*bare[:4], *history[4:]]
-        )  # all of it up to a message may be left out
+        # all of it up to a message may be left out
+        chat.invoke([*bare[:4], *history[4:]])
         for changed, its in (
             ([SystemMessage("Be quick."), *history[1:]], chat),
             ([history[0], HumanMessage("Uno?"), *history[2:]], chat),

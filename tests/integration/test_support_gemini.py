@@ -301,9 +301,8 @@ def test_models_and_count_tokens():
     assert counted.total_tokens == billed
 
 
-LONG = (
-    "The river ran past the mill. " * 200
-)  # 1,400 tokens: more than the least that may be cached
+# 1,400 tokens: more than the least that may be cached
+LONG = "The river ran past the mill. " * 200
 
 
 def test_cached_content_stands_for_prompt_and_tools():

@@ -11,9 +11,8 @@ from support.oracle import json_tokens, text_tokens
 
 pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
 
-LONG = (
-    "The river ran past the mill. " * 200
-)  # 1,400 tokens: more than the least that is cached
+# 1,400 tokens: more than the least that is cached
+LONG = "The river ran past the mill. " * 200
 STATELESS = {"store": False, "include": ["reasoning.encrypted_content"]}
 THINKS = [
     {"type": "reasoning", "text": "Hm, the mill."},
@@ -84,9 +83,8 @@ def test_another_api_is_not_served():
 def test_a_prompt_over_the_window_is_refused_or_loses_its_oldest_items():
     """The error has OpenAI's code; with `truncation="auto"` the instructions stay, and the oldest items go."""
     with OpenAIServer(context_window=100) as server:
-        with pytest.raises(
-            OpenAIInvalidRequestError
-        ) as error:  # the client does not know it as an overflow
+        # the client does not know it as an overflow
+        with pytest.raises(OpenAIInvalidRequestError) as error:
             server.chat_model().invoke("a " * 999)
         history = [
             SystemMessage("Be brief."),

@@ -85,9 +85,8 @@ def unpacked(wheel, tmp_path_factory) -> Path:
 
 def _python(script: str, *args: str, site: Path) -> subprocess.CompletedProcess[str]:
     """Run a script that finds the unpacked wheel before the editable install, away from the tree."""
-    env = os.environ | {
-        "PYTHONPATH": str(site)
-    }  # compiled once: the folder is the tests' own
+    # compiled once: the folder is the tests' own
+    env = os.environ | {"PYTHONPATH": str(site)}
     nobody = subprocess.DEVNULL
     command = [sys.executable, "-c", script, *args]
     return subprocess.run(

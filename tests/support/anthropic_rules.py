@@ -365,9 +365,8 @@ def prompt_blocks(seen: Body) -> list[Block]:
     blocks = [_block("tool", tool, json_tokens(_bare(tool))) for tool in shown]
     system = blocks_of({"content": seen.get("system") or []})
     blocks += [_block("system", block, text_tokens(block["text"])) for block in system]
-    how = compact_json(
-        [seen.get("thinking"), seen.get("tool_choice")]
-    )  # changing these ends the reuse of messages
+    # changing these ends the reuse of messages
+    how = compact_json([seen.get("thinking"), seen.get("tool_choice")])
     loaded: set[str] = set()
     role = None
     for message in seen["messages"]:

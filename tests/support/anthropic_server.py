@@ -60,14 +60,12 @@ class AnthropicServer(Loopback):
         self.issued: dict[str, Item] = {}
         """Signature, or encrypted data, of each thinking and compaction block -> that block."""
 
-        self._thoughts: dict[
-            str, list[Item]
-        ] = {}  # call id -> the thinking of its message
+        # call id -> the thinking of its message
+        self._thoughts: dict[str, list[Item]] = {}
         self._cache = PromptCache(clock)
         self._numbers = itertools.count(1)
-        self._prompts: dict[
-            str, dict[str, Any]
-        ] = {}  # message id -> model, system, tools and messages of its request
+        # message id -> model, system, tools and messages of its request
+        self._prompts: dict[str, dict[str, Any]] = {}
 
     def chat_model(self, **options: Any) -> ChatAnthropic:
         """Return the real client, pointed at this server, without retries."""
@@ -222,9 +220,8 @@ class AnthropicServer(Loopback):
                 for block in message["content"]
                 if block["type"] == "tool_use"
             ]
-            is_complete = (
-                thoughts or seen["thinking"]["type"] == "enabled"
-            )  # else all of them may be left out
+            # else all of them may be left out
+            is_complete = thoughts or seen["thinking"]["type"] == "enabled"
             if index == rules.pending_call(seen) and is_complete:
                 changed |= any(
                     thoughts != self._thoughts.get(each, thoughts) for each in calls

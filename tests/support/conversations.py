@@ -25,16 +25,8 @@ FRAME_TOKENS = 4  # role and separators around a message
 BASE_TOKENS = 3  # the opening of the answer, once per request
 CHARS_PER_TOKEN = 4
 MEDIA_TOKENS = 40
-SIZES_CHARS = (
-    0,
-    3,
-    40,
-    40,
-    200,
-    200,
-    800,
-    4000,
-)  # mostly small, so that many messages share a window
+# mostly small, so that many messages share a window
+SIZES_CHARS = (0, 3, 40, 40, 200, 200, 800, 4000)
 HUGE_CHARS = 60_000
 FILLER = "lorem ipsum dolor " * 20  # 90 tokens
 

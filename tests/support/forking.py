@@ -37,9 +37,8 @@ CHILD_SECONDS = 60
 def forked():
     """Yield in a child process whose exit code says whether the body passed, and check it in the parent."""
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", DeprecationWarning
-        )  # forking beside threads is what is tested
+        # forking beside threads is what is tested
+        warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child:
         yield False

@@ -11,12 +11,8 @@ import quicktok
 
 ENCODING = "qwen3"  # byte-level BPE whose pre-tokenizer llama.cpp knows as "qwen2"
 VOCABULARY_SIZE = 16_384  # the first merges of a BPE vocabulary are closed: this prefix is a real tokenizer of its own
-EMBEDDING, LAYERS, HEADS, FEED_FORWARD = (
-    32,
-    2,
-    2,
-    64,
-)  # answers babble; only sizes and errors matter
+# answers babble; only sizes and errors matter
+EMBEDDING, LAYERS, HEADS, FEED_FORWARD = (32, 2, 2, 64)
 CONTEXT_LENGTH = 32_768  # larger than any window that is asked of it
 WEIGHT_SCALE = 0.05  # keeps activations finite
 START, END = "<|im_start|>", "<|im_end|>"

@@ -15,9 +15,8 @@ from langchain_openai import ChatOpenAI
 
 BABBLE_TOKENS = 8  # random weights have nothing to say
 QUIET = -1  # below the lowest log level
-NO_KEEPALIVE = httpx.Limits(
-    max_keepalive_connections=0
-)  # no connection outlives its request or its event loop
+# no connection outlives its request or its event loop
+NO_KEEPALIVE = httpx.Limits(max_keepalive_connections=0)
 
 
 class LlamaServer:

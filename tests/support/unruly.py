@@ -123,9 +123,8 @@ def tells(content, message):
     if content == message.content:
         return True
     given, whole = text_of(content), text_of(message.content)
-    return (
-        len(given) < len(whole) and given.split()[:2] == whole.split()[:2]
-    )  # "number 17", of no other message
+    # "number 17", of no other message
+    return len(given) < len(whole) and given.split()[:2] == whole.split()[:2]
 
 
 class Conversation:
@@ -345,9 +344,8 @@ class Conversation:
             given, summary = self.writer.origin(summary)
             told = {**given, **told}
         assert {m.id for m in self.history[: covered + 1]} <= told.keys() | self.late
-        earlier = before.get(
-            "context_summary"
-        )  # it may be cut later on, when its messages are gone
+        # it may be cut later on, when its messages are gone
+        earlier = before.get("context_summary")
         if covered >= 0 and (
             not earlier
             or self.writer.origin(earlier)
@@ -355,9 +353,8 @@ class Conversation:
         ):
             given, _ = self.writer.origin(self.session["context_summary"])
             now = {m.id: m for m in self.history}
-            whole = {
-                key: content for key, content in given.items() if ":" not in key
-            }  # others were put in between
+            # others were put in between
+            whole = {key: content for key, content in given.items() if ":" not in key}
             assert [
                 key for key, content in whole.items() if not tells(content, now[key])
             ] == []

@@ -62,10 +62,8 @@ def test_a_forked_process_does_only_its_own_tasks():
     worker.submit(lambda: gate.wait(PATIENCE))
     worker.submit(lambda: done.append("parent"))
 
-    with (
-        worker._changed,
-        forked() as is_child,
-    ):  # as when another thread submits at this moment
+    # as when another thread submits at this moment
+    with worker._changed, forked() as is_child:
         if is_child:
             assert worker.flush(0) is True
             worker.submit(lambda: done.append("child"))

@@ -280,9 +280,8 @@ def test_summaries_come_in_time_although_sizes_are_unsure():
         jobs.drain(PATIENCE)
         dropped.append((state.get("context_guard") or {}).get("dropped_turns"))
     assert state["context_guard"]["compactions"] >= 2
-    assert (
-        next(number for number in dropped if number is not None) == 0
-    )  # the first was there when it was needed
+    # the first was there when it was needed
+    assert next(number for number in dropped if number is not None) == 0
     assert len(writer.given) <= state["context_guard"]["compactions"] + 1
 
 
@@ -556,11 +555,8 @@ SETUPS = st.fixed_dictionaries(
 )
 
 
-PINNED_GIANT = [
-    *[("ask", 8, "")] * 13,
-    ("ask", 9000, "pin"),
-    ("ask", 400, ""),
-]  # a question that must not be cut again
+# a question that must not be cut again
+PINNED_GIANT = [*[("ask", 8, "")] * 13, ("ask", 9000, "pin"), ("ask", 400, "")]
 SMALL = {
     "window": 800,
     "is_async": False,

@@ -413,9 +413,8 @@ def test_a_valid_history_of_anthropic_is_sent_to_it_as_it_is(rounds):
     ]
     shown, _ = fitted(history, MODELS["anthropic"], 100_000)
     assert shown == history
-    assert (
-        request_faults(fitted(history, None, 100_000)[0]) == []
-    )  # everybody reads LangChain's own form
+    # everybody reads LangChain's own form
+    assert request_faults(fitted(history, None, 100_000)[0]) == []
 
 
 @pytest.mark.parametrize("provider", MODELS)
@@ -554,9 +553,8 @@ def test_a_part_that_the_provider_refuses_leaves(provider, message, content):
         if m.type == kind and m.content not in ("Look.", "Go on.")
     ]
     assert found == ([] if content is None else [content])
-    if (
-        provider != "gemini" or kind == "human"
-    ):  # its integration drops a signed part that is no answer of its own
+    # its integration drops a signed part that is no answer of its own
+    if provider != "gemini" or kind == "human":
         require_paired(provider, shown)
 
 

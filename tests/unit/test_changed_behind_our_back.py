@@ -174,9 +174,8 @@ def test_a_thread_with_an_edited_call_stays_valid(kind):
         as_node="maybe_summarize" if kind == "nodes" else "model",
     )
     for _ in range(2):
-        agent.invoke(
-            NEXT, THREAD
-        )  # the model refuses a request whose calls are not answered
+        # the model refuses a request whose calls are not answered
+        agent.invoke(NEXT, THREAD)
 
 
 def sent_past(change, *, before: str) -> list[Any]:

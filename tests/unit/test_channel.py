@@ -52,9 +52,8 @@ UNSTAMPED = st.one_of(
 )
 RUNS = settings(max_examples=100, deadline=None)
 ALL_GONE = RemoveMessage(id=REMOVE_ALL_MESSAGES)
-KINDS = (
-    [STAMPED] * 6 + [REMOVALS] * 4 + [UNSTAMPED] * 3 + [st.just(ALL_GONE)]
-)  # rarely: clearing hides the rest
+# rarely: clearing hides the rest
+KINDS = [STAMPED] * 6 + [REMOVALS] * 4 + [UNSTAMPED] * 3 + [st.just(ALL_GONE)]
 ITEMS = st.sampled_from(KINDS).flatmap(lambda kind: kind)
 WRITES = st.lists(st.one_of(ITEMS, st.lists(ITEMS, max_size=4)), max_size=8)
 BATCHES = st.lists(WRITES, min_size=1, max_size=5)
@@ -177,9 +176,8 @@ def test_a_derived_id_is_pinned_and_never_that_of_another_message():
         [RemoveMessage(id=first[0].id), RemoveMessage(id=first[1].id), "y", "x", "y"],
     )
     assert [m.content for m in moved] == ["y", "y", "x", "y"]
-    assert (
-        len({m.id for m in [*first, *moved]}) == 6
-    )  # three old ones, of which one is still here, and three new
+    # three old ones, of which one is still here, and three new
+    assert len({m.id for m in [*first, *moved]}) == 6
     (new,) = reduce_messages(first[:1], [RemoveMessage(id=first[0].id), "z"])
     assert new.id != first[0].id
     calls = [

@@ -351,10 +351,8 @@ def test_tools_take_at_most_half_of_what_a_prompt_leaves_and_the_others_can_be_f
         report["tool_tokens"]
         <= report["input_limit"] / 2 + selector(1_000).search_tokens
     )
-    model, prompt = (
-        scripted("model", 2_000),
-        "the quick brown fox " * 190,
-    )  # about 800 of 1,500 tokens
+    # about 800 of 1,500 tokens
+    model, prompt = (scripted("model", 2_000), "the quick brown fox " * 190)
     (beside,) = shown_by(
         model, on(adapter, model, tool_selector=selector(100_000), system_prompt=prompt)
     )

@@ -334,9 +334,8 @@ def test_a_summarizer_is_given_what_the_view_shows_and_the_request_that_a_provid
         "context_guard": {"compactions": 1, "since": {"id": "q2", "index": 6}},
     }
     assert last_request(window, 0, 2) is None  # all of it has left
-    assert (
-        last_request(engine.measure(HISTORY, session=session), 2, 4) is None
-    )  # the view was just changed
+    # the view was just changed
+    assert last_request(engine.measure(HISTORY, session=session), 2, 4) is None
 
 
 def test_a_summary_larger_than_its_room_is_shortened():
@@ -408,9 +407,8 @@ def test_the_wait_doubles_with_every_failure_and_is_bounded():
             session.has_given_up([*history, *user * later]) for later in range(2 * wait)
         ]
         assert waits == [later < wait for later in range(2 * wait)]
-    assert failed_at(2, history).has_given_up(
-        [*history, *step * 50]
-    )  # the steps of a long turn are no new chance
+    # the steps of a long turn are no new chance
+    assert failed_at(2, history).has_given_up([*history, *step * 50])
     assert not failed_at(1, history).has_given_up(history)
     assert not failed_at(10_000, history).has_given_up(
         [*history, *user * 2**MAX_DOUBLINGS]

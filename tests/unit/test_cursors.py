@@ -17,9 +17,8 @@ KEY = "the first key of this test, 32 characters"
 CURSOR = Cursor("search", "d1", "tenant/thread", "r-1_x", 40)
 URL_SAFE = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
-texts = st.text(
-    st.characters(codec=None), max_size=12
-)  # any code point, lone surrogates too
+# any code point, lone surrogates too
+texts = st.text(st.characters(codec=None), max_size=12)
 cursors = st.builds(
     Cursor,
     texts,

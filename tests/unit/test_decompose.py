@@ -199,9 +199,8 @@ def test_a_part_that_is_refused_as_too_large_is_split():
         for sent in texts_of(model)
         for at, part in _SHOWN.findall(sent)
     }
-    assert (
-        "".join(shown[at] for at in sorted(shown)) == text
-    )  # the smaller parts came after those that were refused
+    # the smaller parts came after those that were refused
+    assert "".join(shown[at] for at in sorted(shown)) == text
     assert report["refused"] > 0
     assert len(report["cuts"]) == len({cut["at"] for cut in report["cuts"]})
 

@@ -90,9 +90,8 @@ def test_removing_the_covered_message_skips_nothing():
     window = engine.measure(
         [*messages, HumanMessage("z" * 1200, id="z")], session=state
     )
-    assert (
-        window.session.summary == ""
-    )  # it told of what was removed; the record tells of all that left
+    # it told of what was removed; the record tells of all that left
+    assert window.session.summary == ""
     window = engine.measure(
         [*messages, *talk(44)[80:]], session=engine.apply(None, window) or state
     )

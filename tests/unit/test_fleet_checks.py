@@ -271,6 +271,5 @@ def test_figures_tell_who_read_what_where_and_what_died():
 
 def test_the_provider_goes_on_with_a_turn_whose_first_step_has_left():
     question, *steps = talk()[:5]
-    assert (
-        decide([question, *steps[2:4]]).tool_calls == []
-    )  # as many calls as the whole turn has
+    # as many calls as the whole turn has
+    assert decide([question, *steps[2:4]]).tool_calls == []

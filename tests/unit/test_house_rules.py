@@ -30,9 +30,8 @@ LAYOUT = {
     tokenize.ENDMARKER,
 }
 
-GENERATED = re.compile(
-    r"generated", re.IGNORECASE
-)  # said in the first line of a module that a script writes
+# said in the first line of a module that a script writes
+GENERATED = re.compile(r"generated", re.IGNORECASE)
 UNFINISHED = re.compile(r"\b(?:TODO|FIXME|XXX|HACK|raise NotImplementedError)\b")
 # Folders of one machine, folders beside the checkout, and papers that are not in it.
 ELSEWHERE = re.compile(
@@ -45,9 +44,8 @@ MODEL_NAME = re.compile(
     re.IGNORECASE,
 )
 MODEL_NAMES_ALLOWED = ("demo/",)  # a demo may say which model it talks to
-UNBOUND_ABOVE = {
-    "langchain-ctxwin"
-}  # an extra that names the package itself has its own version
+# an extra that names the package itself has its own version
+UNBOUND_ABOVE = {"langchain-ctxwin"}
 
 
 def missing_first_line(source: str) -> bool:
@@ -107,9 +105,10 @@ def large_functions(source: str, limit: int) -> dict[str, int]:
 def model_names(source: str) -> list[str]:
     """Return the string constants, docstrings excepted, that name a model."""
     tree = ast.parse(source)
+    # docstrings of all kinds
     statements = {
         id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)
-    }  # docstrings of all kinds
+    }
     constants = (
         node
         for node in ast.walk(tree)

@@ -407,9 +407,8 @@ DEPENDENCIES = "import structlog, langchain_core.tools, langgraph.graph"  # what
 
 def _probe(statement: str, before: str = "") -> dict[str, list[str]]:
     command = [sys.executable, "-B", "-c", IMPORT_PROBE, before, statement]
-    output = subprocess.run(
-        command, check=True, capture_output=True, text=True
-    ).stdout  # -B: no bytecode is written
+    # -B: no bytecode is written
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return json.loads(output.splitlines()[-1])
 
 

@@ -204,10 +204,8 @@ def test_an_accepted_request_above_a_learned_limit_removes_it_everywhere():
     update = node.invoke({**stored, "messages": [HumanMessage("hello", id="1")]})
     assert update["context_counts"]["limits"] == {"other": SMALL}
     assert learned.recall(MODEL) == {}
-    counts = {
-        **update["context_counts"],
-        "limits": {MODEL: SMALL},
-    }  # stored beside the anchor of a larger request
+    # stored beside the anchor of a larger request
+    counts = {**update["context_counts"], "limits": {MODEL: SMALL}}
     messages = [HumanMessage("hello", id="1"), *update["messages"]]
     again = engine.measure(
         messages, system_prompt=prompt, session={"context_counts": counts}
@@ -217,9 +215,8 @@ def test_an_accepted_request_above_a_learned_limit_removes_it_everywhere():
     nodes_of(engine, ScriptedChatModel(model_name="other"), system_prompt=prompt)(
         "hello"
     )
-    assert (
-        learned.recall(MODEL) == SMALL
-    )  # a fallback that takes more has a window of its own
+    # a fallback that takes more has a window of its own
+    assert learned.recall(MODEL) == SMALL
     assert ask("hello", "another")["context_counts"]["anchor"]["tokens"] > 1000
 
 

@@ -308,9 +308,8 @@ def test_sums_over_several_calls_are_not_believed(kind, is_handed, words):
         chat.answer(window, SUMS[kind](sizes, rng))
         if not is_handed:
             chat.state = {}
-        assert (
-            not turn or chat.error(chat.ask(words)) < 0.35
-        )  # the first one may have a hidden prompt
+        # the first one may have a hidden prompt
+        assert not turn or chat.error(chat.ask(words)) < 0.35
     assert chat.state.get("context_guard", {}).get("compactions", 0) == 0
 
 

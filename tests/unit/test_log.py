@@ -109,9 +109,8 @@ EXPECTED = {
     "summary.not_read", "tool_result.not_stored", "results.damaged", "tools.embeddings_failed",
     "decompose.part_failed", "config.callback_failed",
 }  # fmt: skip
-LASTING = {
-    "metrics.sink_failed"
-}  # of a failure that lasts only the class is ever written
+# of a failure that lasts only the class is ever written
+LASTING = {"metrics.sink_failed"}
 
 
 def all_fail(path):

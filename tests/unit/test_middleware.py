@@ -159,9 +159,8 @@ def test_the_agent_state_stores_linearly_what_the_plain_one_stores_again_and_aga
             )
             connection.close()
         growth[schema] = sizes[1] / sizes[0]
-    assert (
-        growth[ContextAgentState] < 2.8
-    )  # the first compaction adds a record to every later checkpoint
+    # the first compaction adds a record to every later checkpoint
+    assert growth[ContextAgentState] < 2.8
     assert growth[None] > 3
 
 

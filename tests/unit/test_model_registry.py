@@ -380,10 +380,8 @@ def test_a_refresh_asks_every_source_whatever_is_under_way():
     slow.released.set()
     looking.result()
     refreshing_all.result()
-    assert (other.fetched, slow.fetched) == (
-        [None] * 2,
-        [None] * 2,
-    )  # what was asked before does not count
+    # what was asked before does not count
+    assert (other.fetched, slow.fetched) == ([None] * 2, [None] * 2)
 
 
 async def test_the_async_methods_do_what_the_sync_ones_do():

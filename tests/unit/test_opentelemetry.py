@@ -37,9 +37,8 @@ from support.told import EVERY
 
 DASHBOARD = Path(__file__).parents[2] / "docs" / "grafana-dashboard.json"
 
-UPSTREAM = {
-    "gen_ai.conversation.compacted"
-}  # in the conventions' own repository, not yet in the package
+# in the conventions' own repository, not yet in the package
+UPSTREAM = {"gen_ai.conversation.compacted"}
 COUNT = CharCounter()
 
 

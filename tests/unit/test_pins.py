@@ -527,9 +527,8 @@ def test_pins_are_clamped_only_where_they_exceed_the_room_alone(case, summarize)
     for history, measured, _ in until_refused(requests(engine, case.messages)):
         clamps = {key for key, clamp in measured.view.clamped.items() if clamp.of_pin}
         if clamps - known:
-            others = FLOOR_TOKENS * (
-                len(measured.messages) + 2
-            )  # at most what the rest can still take
+            # at most what the rest can still take
+            others = FLOOR_TOKENS * (len(measured.messages) + 2)
             room = limit - measured.budget.summary_tokens - others
             pinned = [
                 message for index, message in enumerate(history) if index in case.pins

@@ -377,9 +377,8 @@ def own_agent(tool):
 
 
 def host_agent(tool):
-    model = ScriptedChatModel(
-        policy=policy, strict=False
-    )  # nobody leaves out its empty answers
+    # nobody leaves out its empty answers
+    model = ScriptedChatModel(policy=policy, strict=False)
     return create_agent(model, [tool], checkpointer=InMemorySaver()), model
 
 

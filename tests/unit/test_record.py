@@ -529,9 +529,8 @@ def test_every_kind_is_shown_in_its_own_way():
         "",
         "",
     )
-    assert (
-        one_line("a\x1b[2K b\x08\U000e0041\u202e c") == "a[2K b c"
-    )  # signs that nobody sees
+    # signs that nobody sees
+    assert one_line("a\x1b[2K b\x08\U000e0041\u202e c") == "a[2K b c"
 
 
 @pytest.mark.parametrize(

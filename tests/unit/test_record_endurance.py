@@ -319,9 +319,8 @@ def test_a_hundred_compactions_keep_what_was_said_first_and_grow_no_state():
     )
     assert max(map(tokens_of, sessions)) <= most
     sizes = [len(json.dumps(stored)) for stored in sessions]
-    assert max(sizes[SETTLED:]) <= 1.5 * max(
-        sizes[:SETTLED]
-    )  # refilled to a part, by lines that differ in length
+    # refilled to a part, by lines that differ in length
+    assert max(sizes[SETTLED:]) <= 1.5 * max(sizes[:SETTLED])
     counts = [stored["context_record"]["left"]["messages"] for stored in sessions]
     assert counts == sorted(set(counts))
 

@@ -188,9 +188,8 @@ def test_half_of_a_character_outside_the_first_plane_is_replaced(written):
         {"messages": [{"role": "user", "content": "\ufffd"}, ANSWER]},
         ensure_ascii=False,
     )
-    (found,), faults = read(
-        written(row.encode())
-    )  # one that stands in the file is no fault
+    # one that stands in the file is no fault
+    (found,), faults = read(written(row.encode()))
     assert (found.messages[0].text, faults) == ("\ufffd", [])
 
 

@@ -148,9 +148,8 @@ def test_a_replay_sends_what_the_agent_sent():
     assert payload(sent) == payload([request.messages for request in model.answered])
     assert result.requests == len(model.answered) == 60
     compactions = agent.get_state(THREAD).values["context_guard"]["compactions"]
-    assert (
-        2 < result.compactions <= compactions
-    )  # one that is behind the last answer is in no request
+    # one that is behind the last answer is in no request
+    assert 2 < result.compactions <= compactions
     assert (result.over_limit, result.refused) == (len(model.refusals), 0)
 
 

@@ -289,9 +289,8 @@ def test_nothing_fits_is_an_error_that_lists_everyone():
         f"\n  {name}: {reason}" in str(caught.value)
         for name, reason in caught.value.rejected.items()
     )
-    with pytest.raises(
-        NoModelFitsError, match="its limit is 0"
-    ):  # the answer fills the window
+    # the answer fills the window
+    with pytest.raises(NoModelFitsError, match="its limit is 0"):
         of_infos(info("a", 8_192)).route("hi", output_tokens=8_192)
 
 

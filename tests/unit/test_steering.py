@@ -212,9 +212,8 @@ def test_a_model_writes_the_summary_with_the_focus_and_one_that_fails_leaves_the
     made = compact(agent, THREAD)
     assert made.left
     assert not made.summary
-    assert (
-        values(agent)["context_guard"]["ineffective"] == 1
-    )  # the next steps know of the failure
+    # the next steps know of the failure
+    assert values(agent)["context_guard"]["ineffective"] == 1
 
 
 def test_a_call_that_other_middleware_answers_first_is_told():

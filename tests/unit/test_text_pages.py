@@ -13,9 +13,8 @@ PIECES = st.sampled_from([
     "\u2028", "\u00a0", "1,2,3\n", "-", "|a|b|\n", "=" * 20,
 ])  # fmt: skip
 TEXTS = st.one_of(st.lists(PIECES, max_size=60).map("".join), st.text(max_size=200))
-UNEVEN = [
-    lambda part: len(part) + len(part) % 7 * 3
-]  # a counter may charge more for a page than for its parts
+# a counter may charge more for a page than for its parts
+UNEVEN = [lambda part: len(part) + len(part) % 7 * 3]
 PRICES = st.sampled_from(
     [
         len,

@@ -22,9 +22,10 @@ from langchain_ctxwin.observe import MemorySink
 from support.agents import THREAD, agent_on, ask, model_of, on_both, values
 from support.fakes import exact_count, script
 
+# tokens in milli-USD
 PRICES = ModelInfo(
     name="scripted", input_price=Decimal(1_000), output_price=Decimal(1_000)
-)  # tokens in milli-USD
+)
 LIMIT = 4_000
 
 

@@ -287,10 +287,8 @@ def rows_with_needles(draw):
 )
 def test_a_search_finds_every_row_once(case, is_wrapped, page_rows, budget):
     needle, rows, holders = case
-    rows = [
-        *rows,
-        {"number": "filler", "body": "some more words " * 500},
-    ]  # so that the result is never small
+    # so that the result is never small
+    rows = [*rows, {"number": "filler", "body": "some more words " * 500}]
     result = {"total": 1, "items": rows} if is_wrapped else rows
 
     # A plain text may span lines; an expression is looked for in each line.

@@ -57,11 +57,11 @@ def test_discrepancies_and_a_drop_are_logged_once_and_never_a_text():
     """The first of each row, with both counts; models are told apart."""
     validator = Validator(lambda messages, *, tools: 200, share=1)
     with capture_logs() as logs:
-        for _ in range(MIN_SAMPLES):
+        for _ in range(MIN_SAMPLES // 2):  # each is compared twice
             check(validator, 131, 131, messages=[HumanMessage(SECRET)])
-        assert validator.flush()
+            assert validator.flush()
         check(validator, 100, 100, model="other")
-    (discrepancy, *more), (drop,) = (
+    (discrepancy,), (drop,) = (
         logged(logs, "discrepancy"),
         logged(logs, "accuracy_dropped"),
     )
@@ -72,12 +72,8 @@ def test_discrepancies_and_a_drop_are_logged_once_and_never_a_text():
         "error": -0.345,
     }
     assert {name: discrepancy[name] for name in sizes} == sizes
-    assert (
-        len(more) <= 2,
-        drop["model"],
-        validator.resets("m"),
-        validator.resets("other"),
-    ) == (True, "m", 1, 0)
+    resets = validator.resets("m"), validator.resets("other")
+    assert (drop["model"], resets) == ("m", (1, 0))
     assert SECRET not in json.dumps(logs)
 
 
