@@ -385,7 +385,7 @@ def _of_person(
         or len(found) >= MAX_STATEMENTS
         or any(line.text.endswith("…") for line in found)
     ):
-        yield from _values(text, key, uses=NAMED)
+        yield from _values(text, key, uses=USED)
     yield from (line for line in found if not is_document or line.uses >= HOLDS)
 
 

@@ -51,6 +51,9 @@ LASTING: dict[Kind, tuple[float, float, float, float, float]] = {
     "open": (1_000, 1_000, 1_000, 1_000, 1_000),
 }
 VALUE_CHARS = 16  # of what was seen: longer things wait longer
+# used things of one message that share a rank; more are a log or a listing (20, 60 and no bound: 60 showed most in
+# `benchmarks/sufficiency.py`)
+FEW_THINGS = 60
 MAX_CHARS_PER_TOKEN = 8  # of a record: what is longer is not priced
 
 # what a value is written in, whatever the language around it
@@ -340,11 +343,8 @@ def _by_worth(items: Items, visible: AbstractSet[str] = frozenset()) -> list[Key
             if kind != "seen":
                 waits[key] = wait
             elif not words_of(line.text) <= visible:
-                waits[key] = (
-                    wait
-                    * (1 if uses >= USED else rank)
-                    * max(1, len(line.text) / VALUE_CHARS)
-                )
+                place = 1 if uses >= USED and len(group) <= FEW_THINGS else rank
+                waits[key] = wait * place * max(1, len(line.text) / VALUE_CHARS)
     return sorted(waits, key=lambda key: waits[key])
 
 

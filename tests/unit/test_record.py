@@ -30,7 +30,7 @@ from langchain_ctxwin.config import ToolResultConfig
 from langchain_ctxwin.core import Record, RecordLine, extended, record_text
 from langchain_ctxwin.core.notes import MAX_NAMES, STATEMENT_CHARS, record_lines
 from langchain_ctxwin.core.readable import readable_text
-from langchain_ctxwin.core.record import HOLDS, NAMED, SHOWN, USED, one_line
+from langchain_ctxwin.core.record import FEW_THINGS, HOLDS, NAMED, SHOWN, USED, one_line
 from langchain_ctxwin.core.session import read_key
 from support.recording import (
     HOSTILE,
@@ -125,9 +125,9 @@ LEAVES = {
             ("seen", "id=10082", "r", NAMED),
         ],
     ),
-    "what a pasted document names stays less long than what a call takes": (
+    "what a pasted document names is what a person wrote": (
         [HumanMessage(PASTED, id="u")],
-        [("seen", "ticket=L19-33", "u", NAMED)],
+        [("seen", "ticket=L19-33", "u", USED)],
     ),
     "what is called as an argument of a call is what a call takes": (
         [
@@ -786,6 +786,23 @@ def test_rules_outlive_values_and_talk():
     ]
     record = record_of(said("Never deploy on Friday."), *talk, *values, room=400)
     assert "Never deploy" in render_record(record)
+
+
+@pytest.mark.parametrize(("length", "earlier"), [(FEW_THINGS, 0), (FEW_THINGS + 1, 9)])
+def test_what_a_log_shows_far_behind_waits_for_what_was_used_before(length, earlier):
+    orders = [RecordLine("seen", f"order={n}", "m1", USED) for n in range(101, 110)]
+    later = [
+        RecordLine("seen", f"line={n}", "m2", USED) for n in range(200, 200 + length)
+    ]
+    record = extended(
+        Record(),
+        [*orders, *later],
+        shown="",
+        room_tokens=200,
+        free_tokens=200,
+        price=len,
+    )
+    assert sum(str(n) in record.text for n in range(101, 110)) == earlier
 
 
 def test_a_value_that_the_view_still_shows_needs_no_line():
