@@ -85,15 +85,10 @@ def smaller(before: Request, need: Need = "over") -> Request:
     """
     summary = ready(before)
     request = with_lasting_question(before)
-    if (
-        summary
-        and summary.stop > request.start
-        and not (request is not before and request.is_halfway)
-    ):
+    if summary and summary.stop > request.start and not request.is_low:
         request = with_summary(request, summary)
-    is_begun = request is not before
     for tier in TIERS[need]:
-        if request.is_low or (is_begun and request.is_halfway):
+        if request.is_low:
             break
         candidate = tier(request)
         request = (
@@ -102,7 +97,7 @@ def smaller(before: Request, need: Need = "over") -> Request:
     if summary and _tells_more(request, summary):
         # It is shown now: later it would change the request again. Where it leaves too little room, more turns leave.
         late = with_summary(request, summary)
-        late = late if late.is_halfway else cut_turns(late)
+        late = late if late.is_low else cut_turns(late)
         request = late if late.fits else request
     request = recorded(with_clamped_pins(request), before, is_first=True)
     if not request.fits:
@@ -266,7 +261,7 @@ def relieve(request: Request) -> Compaction | None:
     reason = "the summary of messages that had left is ready"
     return (
         Compaction(kind="force", reason=reason, before=request, after=after)
-        if after.is_halfway
+        if after.fits
         else None
     )
 

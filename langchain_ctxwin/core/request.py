@@ -571,17 +571,6 @@ class Request:
         return self.fits and self.total_tokens <= self.low_water and is_few
 
     @property
-    def is_halfway(self) -> bool:
-        """True when a finished summary alone makes the request small enough: halfway to the low-water mark."""
-        most = self.parts.settings.trigger_messages
-        is_few = most is None or 2 * self.shown_messages <= most + self.kept_messages
-        return (
-            self.fits
-            and self.total_tokens <= (self.ceiling + self.low_water) // 2
-            and is_few
-        )
-
-    @property
     def leaves_turn_whole(self) -> bool:
         """True when the current turn, which is all of the history that is left, is small enough to stay whole."""
         most = self.fixed_tokens + portion(WHOLE_TURN_SHARE, self.room)

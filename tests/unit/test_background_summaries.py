@@ -295,7 +295,6 @@ def test_a_history_past_a_bound_of_its_own_waits_for_the_summary_and_shrinks_to_
     while "compacted" not in chat.ask():
         assert chat.state["context_report"]["history_tokens"] <= 400 + 80
     assert chat.state["context_report"]["history_tokens"] <= 400
-    assert chat.state["context_guard"]["dropped_turns"] == 0
     assert SUMMARY in chat.account
 
 
