@@ -9,16 +9,15 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
+from langchain_core.messages import AIMessage, AnyMessage
 from langgraph.errors import GraphBubbleUp
 
 from langchain_ctxwin.agent.choices import known_name
 from langchain_ctxwin.agent.spending import spent_update
 from langchain_ctxwin.agent.state import tools_of
 from langchain_ctxwin.agent.step import AgentStep
-from langchain_ctxwin.core.cache_misses import SentRequest, stated_miss
+from langchain_ctxwin.core.cache_misses import SentRequest, cache_miss
 from langchain_ctxwin.core.events import (
-    CacheMissEvent,
     NoticeEvent,
     OverflowEvent,
     StepEvent,
@@ -402,42 +401,21 @@ class ModelCall:
             **{name: report[name] for name in REPORTED},
         )
         self._report(event)
-        self._report_cache_miss(window, answer, event)
-
-    def _report_cache_miss(
-        self, window: Window, answer: AIMessage, step: StepEvent
-    ) -> None:
-        """Report what changed since the request before, where the provider's cache missed."""
-        thread, requests = self._step.setup.place.thread, self._engine.reporter.requests
-        if not thread or not step.reported_tokens:
+        thread = self._step.setup.place.thread
+        if not thread or not event.reported_tokens:
             return
-        messages = window.assembled()
-        first = int(bool(messages) and isinstance(messages[0], SystemMessage))
         sent = SentRequest(
-            model=step.model,
+            model=event.model,
             tools_digest=window.parts.tools_digest,
-            system=messages[0].content if first else None,
-            messages=messages[first:],
-            tokens=step.reported_tokens,
-            compactions=step.compactions,
+            messages=window.assembled(),
+            tokens=event.reported_tokens,
+            cached_tokens=event.cached_tokens,
+            compactions=event.compactions,
         )
-        before, stated = requests.get(thread), stated_miss(answer)
+        requests = self._engine.reporter.requests
+        if missed := cache_miss(sent, requests.get(thread), answer):
+            self._report(missed)
         requests.put(thread, sent)
-        missed = sent.missed_tokens(before, step.cached_tokens) if before else 0
-        if not missed and not stated:
-            return
-        is_compacted = before is not None and sent.compactions > before.compactions
-        changed = sent.changed_since(before) if before else "nothing"
-        if stated:
-            changed, missed = stated[0], stated[1] or missed
-        event = CacheMissEvent(
-            model=step.model,
-            changed=changed,
-            missed_tokens=missed or None,
-            is_stated=stated is not None,
-            is_compacted=is_compacted,
-        )
-        self._report(event)
 
 
 REPORTED = (

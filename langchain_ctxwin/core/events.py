@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Literal
 
 from langchain_core.messages import AIMessage
 
-from langchain_ctxwin.core.cache_misses import ChangedPart
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.native import compaction_in
 from langchain_ctxwin.core.spending import Usage
@@ -259,6 +258,9 @@ class CompactionEvent(Event):
     duration_seconds: float | None = None
     left_messages: int = 0
     left_results: int = 0
+
+
+ChangedPart = Literal["model", "system", "tools", "messages", "nothing"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

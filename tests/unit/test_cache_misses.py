@@ -1,53 +1,54 @@
 """Why did the provider's prompt cache miss?"""
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
-from langchain_ctxwin.core.cache_misses import SentRequest, stated_miss
+from langchain_ctxwin.core.cache_misses import SentRequest, cache_miss
 from langchain_ctxwin.observe import CacheMissEvent, MemorySink
 from support.agents import WORD, agent_on, ask, model_of, on_both
 
 TALK = [HumanMessage("Who?"), AIMessage("I.", id="before")]
+PROMPT = SystemMessage("Be brief.")
 SENT = {
     "model": "m",
     "tools_digest": "t",
-    "system": "Be brief.",
-    "messages": TALK,
+    "messages": [PROMPT, *TALK],
     "tokens": 5_000,
+    "cached_tokens": 0,
     "compactions": 0,
 }
+LATER = [TALK[0], AIMessage("I.", id="after"), HumanMessage("Why?")]
+
+
+def missed(before=None, answer=None, **changes):
+    """What and how much missed, in a request that differs by `changes` from the one before."""
+    event = cache_miss(
+        SentRequest(**{**SENT, **changes}),
+        SentRequest(**{**SENT, **(before or {})}),
+        answer or AIMessage("So."),
+    )
+    return event and (event.changed, event.missed_tokens)
 
 
 @pytest.mark.parametrize(
     ("changes", "part"),
     [
-        ({"model": "n", "system": "Be long."}, "model"),
-        ({"system": "Be long.", "tools_digest": "u"}, "system"),
-        ({"tools_digest": "u", "messages": TALK[1:]}, "tools"),
-        ({"messages": TALK[1:]}, "messages"),
-        ({"messages": [HumanMessage("What?"), *TALK]}, "messages"),
-        (
-            {"messages": [TALK[0], AIMessage("I.", id="after"), HumanMessage("Why?")]},
-            "nothing",
-        ),
+        ({"model": "n", "messages": TALK}, "model"),
+        ({"messages": TALK, "tools_digest": "u"}, "system"),
+        ({"tools_digest": "u", "messages": [PROMPT]}, "tools"),
+        ({"messages": [PROMPT, *TALK[1:]]}, "messages"),
+        ({"messages": [PROMPT, HumanMessage("What?"), *TALK]}, "messages"),
+        ({"messages": [PROMPT, *LATER]}, "nothing"),
     ],
 )
 def test_the_first_part_that_changed_is_named(changes, part):
     """What is added behind is no change, nor is what was learned of a message."""
-    assert SentRequest(**{**SENT, **changes}).changed_since(SentRequest(**SENT)) == part
+    assert missed(**changes) == (part, 5_000)
 
 
-@pytest.mark.parametrize(
-    ("before", "cached", "missed"),
-    [(5_000, 0, 5_000), (5_000, 4_500, 0), (5_000, None, 0)],
-)
-def test_a_miss_is_a_part_of_the_request_before_worth_a_word(before, cached, missed):
-    assert (
-        SentRequest(**SENT).missed_tokens(
-            SentRequest(**{**SENT, "tokens": before}), cached
-        )
-        == missed
-    )
+@pytest.mark.parametrize("cached", [4_500, None])
+def test_a_miss_is_a_part_of_the_request_before_worth_a_word(cached):
+    assert missed(cached_tokens=cached) is None
 
 
 @pytest.mark.parametrize(
@@ -60,10 +61,8 @@ def test_a_miss_is_a_part_of_the_request_before_worth_a_word(before, cached, mis
     ],
 )
 def test_a_provider_that_cannot_tell_says_nothing(diagnostics):
-    assert (
-        stated_miss(AIMessage("", response_metadata={"diagnostics": diagnostics}))
-        is None
-    )
+    answer = AIMessage("", response_metadata={"diagnostics": diagnostics})
+    assert missed(answer=answer, cached_tokens=5_000) is None
 
 
 @on_both
