@@ -36,7 +36,6 @@ from langchain_ctxwin.core.record import Record
 from langchain_ctxwin.core.recovery import learned_limit, refused, retry_target
 from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.session import (
-    Pending,
     Session,
     read_key,
     read_session,
@@ -70,7 +69,7 @@ from langchain_ctxwin.summarize import (
     writing_summary,
 )
 from langchain_ctxwin.util.log import log
-from langchain_ctxwin.util.memo import MAX_TEXTS, Lru, Seen, once
+from langchain_ctxwin.util.memo import Lru, Seen, once
 from langchain_ctxwin.util.work import Wait, Work, arun, run
 
 __all__ = ["ContextEngine", "Fitted", "check_collaborators", "settings_of"]
@@ -178,8 +177,7 @@ class ContextEngine:
         )
         self.model = "" if self._registry else model_name(limits)
         """Name of the model that the limits are of; empty when they were given as numbers."""
-        self._truncating, self._known_rules = Seen(), Lru[tuple[Any, Rules]](MAX_TEXTS)
-        self._rules = self._read_rules(limits)
+        self._rules, self._warned = self.rules_of(limits), Seen()
         self._pricings = Pricings(counter, family=family_of(limits))
         self._pin_when, self.clock = pin_when, clock
         self._records: Lru[tuple[object, tuple[Record, tuple[str, ...]]]] = Lru(
@@ -345,6 +343,15 @@ class ContextEngine:
         if model is None and self._registry is not None:
             model = called  # whose limits the registry is asked for
         rules = self.rules_of(called if called is not None else model)
+        if arguments_of(called).get("truncation") == "auto" and self._warned.is_new(
+            "truncation"
+        ):
+            log.warning(
+                "provider.truncates",
+                model=model_name(called),
+                reason="its server drops the middle",
+                do="leave truncation out, the request fits without it",
+            )
         info = called if isinstance(called, ModelInfo) else None
         parts = self._parts(
             messages, system_prompt, tools, self._pricings.of(model), rules
@@ -412,18 +419,10 @@ class ContextEngine:
 
         None also when summaries are off, would not pay for themselves, or failed twice since the last user message.
         """
-        return self._agreed(expect(window, Window, "window", MEASURED), self.due)
-
-    def due(self, window: Window) -> Compaction | None:
-        """Return what `plan` returns when no hook has a say."""
-        return planning.summary_due(window, is_local=self.is_local)
-
-    def prepare(self, window: Window) -> planning.Snapshot | None:
-        """Return what a summary in the background should cover, or None; pure, calls no model.
-
-        None also while one is on its way.
-        """
-        return planning.prepare(window)
+        expect(window, Window, "window", MEASURED)
+        return self._agreed(
+            window, partial(planning.summary_due, is_local=self.is_local)
+        )
 
     def relieve(self, window: Window) -> Compaction | None:
         """Return what should leave or be shown although the request fits, or None; pure, calls no model.
@@ -501,9 +500,11 @@ class ContextEngine:
             after = after_compaction(compaction, window, compaction.after)
         else:
             start, stop = compaction.snapshot
-            task = self._task(window, start, stop, compaction.summary_max_tokens, call)
+            size = compaction.summary_max_tokens
+            write = self.writing(window, start, stop, size, call=call)
+            seconds = settings_of(window).summary_timeout_seconds
             try:
-                written = yield from writing_summary(**task)
+                written = yield from writing_summary(write, timeout_seconds=seconds)
             except SummarizationError as error:
                 return replace(window, session=after_failure(window, str(error)))
             after = after_summary(compaction, window, written.text, written.cost)
@@ -573,22 +574,14 @@ class ContextEngine:
         One that nobody stated, because it was inferred from an answer (`is_stated=False`), holds for this conversation.
         """
         if is_stated:
-            self._hear(window, overflow)
+            self._remember(window, overflow)
         return self._again(window, refused(window, overflow), was_refused=True)
 
     def accepted(self, window: Window, tokens: int) -> None:
         """Tell the memory of limits that the provider took a request of this reported size: smaller ones are wrong."""
-        model, forget = window.parts.model, getattr(self._learned, "accepted", None)
-        try:
-            if forget is not None:
-                forget(model, tokens)
-        except Exception as error:  # noqa: BLE001  # the conversation knows the limit; a broken memory is no reason to end it
-            log.warning(
-                "limits.not_withdrawn",
-                model=model,
-                reason=type(error).__name__,
-                tokens=tokens,
-            )
+        forget = getattr(self._learned, "accepted", None)
+        if forget is not None:
+            self._ask_memory("limits.not_withdrawn", forget, window.parts.model, tokens)
 
     def recover(
         self, window: Window, overflow: ContextOverflow, *, is_stated: bool = True
@@ -617,11 +610,6 @@ class ContextEngine:
             raise planning.refusal_of(learned)
         return run(self.applying(compaction, learned))
 
-    def may_show(self, window: Window, pending: Pending) -> bool:
-        """False when a finished summary is needed now and its messages were edited since; looked at only then."""
-        is_needed = window.over_by > 0 or bool(planning.past_bound(window))
-        return not is_needed or pending.matches(window.parts.messages)
-
     @property
     def is_local(self) -> bool:
         """True when no model writes summaries: the record is all there is, and takes milliseconds."""
@@ -630,29 +618,6 @@ class ContextEngine:
     def in_background(self, window: Window) -> bool:
         """True when summaries are written off the critical path; one that needs no model is written in place."""
         return settings_of(window).summarize == "background" and not self.is_local
-
-    def written(
-        self, window: Window, pending: Pending, *, call: Any = None
-    ) -> Work[Written]:
-        """Write the summary that is on its way, here and now; the work for sync and async callers.
-
-        Raises:
-            SummarizationError: the summarizer failed, was too slow, or wrote nothing that can be used.
-        """
-        task = self._task(
-            window, pending.start.index, pending.stop, pending.max_tokens, call
-        )
-        return (yield from writing_summary(**task))
-
-    def writing(
-        self, window: Window, pending: Pending, *, call: Any = None
-    ) -> Callable[[], str]:
-        """Return what writes a summary that is due, for another thread; it holds the messages that it needs."""
-        task = self._task(
-            window, pending.start.index, pending.stop, pending.max_tokens, call
-        )
-        del task["timeout_seconds"]
-        return partial(task.pop("summarizer").summarize, **task)
 
     def _agreed(self, window: Window, plan: Plan) -> Compaction | None:
         """What a plan for a request that may be sent as it is comes to."""
@@ -696,10 +661,10 @@ class ContextEngine:
             self.prices.of(name) if name == self.model else self.prices.of_other(name)
         )
 
-    def _task(
-        self, window: Window, start: int, stop: int, max_tokens: int, call: Any
-    ) -> dict[str, Any]:
-        """Who writes a summary of the messages in `[start, stop)`, and from what."""
+    def writing(
+        self, window: Window, start: int, stop: int, max_tokens: int, *, call: Any
+    ) -> Callable[[], str]:
+        """Return what writes a summary of the messages in `[start, stop)`, for another thread."""
         if self.reporter.sinks:
             self.summarizer_info()  # prices are looked up while it is written
         summarizer, messages = self.summarizer, shown_part(window, start, stop)
@@ -710,13 +675,12 @@ class ContextEngine:
             messages = [message.model_copy(deep=True) for message in messages]
         elif isinstance(summarizer, ModelSummarizer) and call is not None:
             summarizer = summarizer.extending(call, last_request(window, start, stop))
-        return {
-            "summarizer": summarizer,
-            "messages": messages,
-            "previous": window.session.summary,
-            "max_tokens": max_tokens,
-            "timeout_seconds": settings_of(window).summary_timeout_seconds,
-        }
+        return partial(
+            summarizer.summarize,
+            messages,
+            previous=window.session.summary,
+            max_tokens=max_tokens,
+        )
 
     def _again(
         self, window: Window, counts: dict[str, Any], *, was_refused: bool = False
@@ -729,41 +693,25 @@ class ContextEngine:
 
     def rules_of(self, model: Any) -> Rules:
         """Return what the provider of a model takes; None is the one of the engine's limits."""
-        if model is None:
-            return self._rules
-        # The model in the value stays alive, so an id in the key cannot come to mean another one.
-        return once(
-            self._known_rules, id(model), lambda: (model, self._read_rules(model))
-        )[1]
+        return self._rules if model is None else rules_of(model)
 
-    def _read_rules(self, model: Any) -> Rules:
-        """Look at a model for the first time."""
-        if arguments_of(model).get("truncation") == "auto" and self._truncating.is_new(
-            model_name(model)
-        ):
-            advice = "leave truncation out, the request fits without it"
-            log.warning(
-                "provider.truncates",
-                model=model_name(model),
-                reason="its server drops the middle",
-                do=advice,
-            )
-        return rules_of(model)
-
-    def _hear(self, window: Window, overflow: ContextOverflow) -> None:
+    def _remember(self, window: Window, overflow: ContextOverflow) -> None:
         """Tell the memory of limits that somebody passed about a stated one."""
-        model, stated = (
-            window.parts.model,
-            for_everybody(learned_limit(window, overflow), window.parts.declared),
-        )
-        if self._learned is None or not stated:
-            return
+        stated = for_everybody(learned_limit(window, overflow), window.parts.declared)
+        if self._learned is not None and stated:
+            learn = self._learned.learn
+            self._ask_memory("limits.not_learned", learn, window.parts.model, stated)
+
+    @staticmethod
+    def _ask_memory(
+        event: str, ask: Callable[..., Any], model: str, *given: Any
+    ) -> Any:
+        """Ask a memory of limits; the conversation knows its own, so that a broken one is no reason to end it."""
         try:
-            self._learned.learn(model, stated)
-        except Exception as error:  # noqa: BLE001  # see accepted
-            log.warning(
-                "limits.not_learned", model=model, reason=type(error).__name__, **stated
-            )
+            return ask(model, *given)
+        except Exception as error:  # noqa: BLE001  # a memory may be anybody's
+            log.warning(event, model=model, reason=type(error).__name__)
+        return None
 
     def _window(
         self,
@@ -773,15 +721,14 @@ class ContextEngine:
         *,
         was_refused: bool = False,
     ) -> Window:
-        heard: Mapping[str, int] = {}
-        try:
-            if self._learned is not None:
-                heard = for_everybody(self._learned.recall(parts.model), parts.declared)
-        except Exception as error:  # noqa: BLE001  # see accepted
-            log.warning(
-                "limits.not_recalled", model=parts.model, reason=type(error).__name__
+        memory, limits = self._learned, None
+        if memory is not None:
+            limits = self._ask_memory(
+                "limits.not_recalled",
+                lambda model: for_everybody(memory.recall(model), parts.declared),
+                parts.model,
             )
-        return measured(parts, session, stated, heard, was_refused=was_refused)
+        return measured(parts, session, stated, limits or {}, was_refused=was_refused)
 
     def _parts(
         self,

@@ -337,7 +337,9 @@ class AgentStep:
         )
         waits = not window.over_by and self._may_move(window)
         plan = (
-            None if in_background or is_hopeless or waits else self.engine.due(window)
+            None
+            if in_background or is_hopeless or waits
+            else planning.summary_due(window, is_local=self.engine.is_local)
         )
         if plan is not None and plan.fits:
             return {"due": True, "reason": plan.reason}

@@ -12,6 +12,7 @@ from langchain_core.messages import SystemMessage
 from langgraph.config import get_config
 from langgraph.runtime import Runtime
 
+from langchain_ctxwin.core import plan as planning
 from langchain_ctxwin.core.clamping import first_part
 from langchain_ctxwin.core.compaction import accepted_tokens
 from langchain_ctxwin.core.plan import Snapshot
@@ -22,7 +23,7 @@ from langchain_ctxwin.core.view import position_of
 from langchain_ctxwin.engine import ContextEngine, settings_of
 from langchain_ctxwin.errors import SummarizationError
 from langchain_ctxwin.protocols import Clock
-from langchain_ctxwin.summarize import SummaryStore, Written
+from langchain_ctxwin.summarize import SummaryStore, Written, writing_summary
 from langchain_ctxwin.util.work import Work
 
 # Where LangGraph (1.0) says in a run's configuration what keeps its state; it has no public name for that.
@@ -112,7 +113,7 @@ class BackgroundSummaries:
         """Return the window with the summary on its way collected, or with one begun when it is due."""
         pending = window.session.pending
         if pending is None:
-            due = self._engine.prepare(window)
+            due = planning.prepare(window)
             return self._begun(window, due) if due else window
         if pending.text:
             return self._still_shown(window, pending)
@@ -142,8 +143,9 @@ class BackgroundSummaries:
     def written_here(self, window: Window, pending: Pending) -> Work[Window]:
         """Write the summary that was lost, of the messages as they are now."""
         try:
-            written = yield from self._engine.written(
-                window, pending, call=self._called()
+            seconds = settings_of(window).summary_timeout_seconds
+            written = yield from writing_summary(
+                self._writing(window, pending), timeout_seconds=seconds
             )
         except SummarizationError as error:
             return self.failed(window, pending, str(error))
@@ -151,6 +153,10 @@ class BackgroundSummaries:
             window.parts.messages, pending.start.index, pending.stop
         )
         return self.finished(window, replace(pending, digest=digest), written)
+
+    def _writing(self, window: Window, pending: Pending) -> Callable[[], str]:
+        start, stop, size = pending.start.index, pending.stop, pending.max_tokens
+        return self._engine.writing(window, start, stop, size, call=self._called())
 
     def finished(self, window: Window, pending: Pending, written: Written) -> Window:
         """Return the window that knows the finished summary, cut where it is too long, or longer than its messages."""
@@ -186,7 +192,8 @@ class BackgroundSummaries:
 
     def _still_shown(self, window: Window, pending: Pending) -> Window:
         """The window with a finished summary that waits to be shown, cut where the room got smaller meanwhile."""
-        if not self._engine.may_show(window, pending):
+        is_needed = window.over_by > 0 or planning.past_bound(window)
+        if is_needed and not pending.matches(window.parts.messages):
             return self.failed(window, pending, "its messages were edited since")
         room = window.room
         if window.parts.price_text(pending.text) < room:
@@ -238,7 +245,7 @@ class BackgroundSummaries:
         )
         is_begun = self._engine.jobs.start(
             pending.key,
-            self._engine.writing(window, pending, call=self._called()),
+            self._writing(window, pending),
             timeout_seconds=settings_of(window).summary_timeout_seconds,
             store=place.summaries,
             thread_id=place.thread_id,

@@ -9,15 +9,15 @@ import json
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future, wait
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field
-from functools import cache, partial
+from functools import cache
 from typing import Any, Literal
 
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.messages import AIMessage, AnyMessage
+from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.runnables.config import ensure_config, var_child_runnable_config
 from langchain_core.tracers.context import register_configure_hook
@@ -25,7 +25,7 @@ from langgraph.store.base import BaseStore
 
 from langchain_ctxwin.core.spending import Usage
 from langchain_ctxwin.errors import ConfigError, SummarizationError, expect
-from langchain_ctxwin.protocols import Clock, Summarizer
+from langchain_ctxwin.protocols import Clock
 from langchain_ctxwin.summarize.model import CALL_CONFIG, caller_loop
 from langchain_ctxwin.util.background import in_daemon, renew_after_fork
 from langchain_ctxwin.util.failures import log_failure
@@ -250,12 +250,7 @@ def default_jobs() -> SummaryJobs:
 
 
 def writing_summary(
-    summarizer: Summarizer,
-    messages: Sequence[AnyMessage],
-    *,
-    previous: str,
-    max_tokens: int,
-    timeout_seconds: float,
+    write: Callable[[], str], *, timeout_seconds: float
 ) -> Work[Written]:
     """The work of writing a summary in a thread while the caller waits, for sync and async ones.
 
@@ -265,9 +260,6 @@ def writing_summary(
 
     def started(*, is_waiting: bool) -> Future[Written]:
         enter = _caller(is_waiting=is_waiting)
-        write = partial(
-            summarizer.summarize, messages, previous=previous, max_tokens=max_tokens
-        )
         return in_daemon(lambda: attempt(write, enter))
 
     def written() -> Written:

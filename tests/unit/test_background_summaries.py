@@ -17,6 +17,7 @@ from structlog.testing import capture_logs
 
 from langchain_ctxwin import ContextNodes, TokenEstimator, render_record
 from langchain_ctxwin.agent.storage import BackgroundSummaries, RunPlace
+from langchain_ctxwin.core.plan import prepare
 from langchain_ctxwin.core.record import OPENING
 from langchain_ctxwin.errors import BudgetExceededError
 from langchain_ctxwin.summarize import SummaryJobs, SummaryStore
@@ -347,7 +348,7 @@ def test_a_refused_summary_is_paid_for_all_the_same():
 
 def test_a_summary_of_which_no_line_leaves_room_for_the_turn_is_left_out():
     """The turn goes on; what the summary covered is in none any more, to be summarized again."""
-    nodes = ContextNodes(engine := spoiled.engine_of(Writer()))
+    nodes = ContextNodes(spoiled.engine_of(Writer()))
     covered = {"through": {"id": "a1", "index": 3}, "digest": ""}
     state = {
         "messages": [*pairs(2)[:4], HumanMessage("read it all", id="now"), *results(4)],
@@ -367,7 +368,7 @@ def test_a_summary_of_which_no_line_leaves_room_for_the_turn_is_left_out():
         AIMessage("read", id="read"),
         HumanMessage("go on", id="next"),
     ]
-    assert engine.prepare(nodes.measure(state)).start == 0
+    assert prepare(nodes.measure(state)).start == 0
 
 
 @pytest.mark.parametrize("is_async", [False, True])

@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
+from functools import partial
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
@@ -20,7 +21,11 @@ ASK = [
         "Please keep my notes: the ticket is ABC-1, the owner is Ann, and the deadline is on Friday."
     )
 ]
-TIMED = {"previous": "", "max_tokens": 50, "timeout_seconds": 10}
+
+
+def writing(summarizer):
+    write = partial(summarizer.summarize, ASK, previous="", max_tokens=50)
+    return writing_summary(write, timeout_seconds=10)
 
 
 def model_of(*answers, faults=()):
@@ -128,8 +133,8 @@ def test_an_odd_usage_report_counts_as_nothing(usage):
 async def test_a_timed_summary_says_what_it_cost():
     """Sync and async, the time box returns the text with its calls and tokens."""
     model = model_of("The user wants tea.")
-    direct = run(writing_summary(ModelSummarizer(model), ASK, **TIMED))
-    awaited = await arun(writing_summary(ModelSummarizer(model), ASK, **TIMED))
+    direct = run(writing(ModelSummarizer(model)))
+    awaited = await arun(writing(ModelSummarizer(model)))
     assert (direct.text, direct.calls, direct.input_tokens) == (
         "The user wants tea.",
         1,
@@ -151,12 +156,12 @@ async def test_a_failure_keeps_its_cause():
             raise type("PanicError", (BaseException,), {})("index out of bounds")
 
     with pytest.raises(SummarizationError) as awaited:
-        await arun(writing_summary(Failing(), ASK, **TIMED))
+        await arun(writing(Failing()))
     with pytest.raises(SummarizationError) as blocked:
-        run(writing_summary(Failing(), ASK, **TIMED))
+        run(writing(Failing()))
     assert (awaited.value.__cause__, blocked.value.__cause__) == (cause, cause)
     with pytest.raises(
         SummarizationError,
         match="the summarizer failed: PanicError: index out of bounds",
     ):
-        run(writing_summary(Panicking(), ASK, **TIMED))
+        run(writing(Panicking()))
