@@ -13,12 +13,12 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph import START, StateGraph
 
 from langchain_ctxwin.agent.state import ContextState
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.replay.messages import short
-from langchain_ctxwin.util.stores import MessageSerializer
 
 SQLITE_MAGIC = b"SQLite format 3\0"  # the first bytes of every SQLite database (sqlite.org/fileformat)
 LOCK_SECONDS = (
@@ -73,7 +73,9 @@ def thread_states(
             .add_node("none", lambda _: {})
             .add_edge(START, "none")
         )
-        compiled = graph.compile(checkpointer=saver_with(MessageSerializer()))
+        # It makes no classes but LangChain's and LangGraph's own values.
+        strict = JsonPlusSerializer(allowed_msgpack_modules=None)
+        compiled = graph.compile(checkpointer=saver_with(strict))
         for thread in _threads(name, saver_with(_Unread()), unreadable):
             try:
                 state = dict(

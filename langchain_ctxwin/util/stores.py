@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.store.base import BaseStore
 from langgraph.store.base.batch import AsyncBatchedBaseStore
 
@@ -17,27 +16,6 @@ ANSWER_SECONDS = 1.0  # a healthy server answers within milliseconds; a broken o
 
 
 DELETED_AT_ONCE = 100  # items that are listed before they are deleted
-
-READ_KINDS = frozenset({"msgpack", "null", "bytes", "bytearray"})
-"""Kinds of stored values that are read, all that LangGraph writes by default. JSON and pickle can name any class."""
-
-
-class MessageSerializer(JsonPlusSerializer):
-    """Reads messages that anybody may have written: no class but LangChain's and LangGraph's own values is made.
-
-    LangGraph's serializer, as it is by default, imports and calls whatever a stored value names.
-    """
-
-    def __init__(self) -> None:
-        super().__init__(allowed_msgpack_modules=None)
-
-    def loads_typed(self, data: tuple[str, bytes]) -> Any:
-        """Return the value; `ValueError` for a kind that could name any class."""
-        if data[0] not in READ_KINDS:
-            raise ValueError(
-                f"stored as {data[0]!r:.20}, read are {', '.join(sorted(READ_KINDS))}"
-            )
-        return super().loads_typed(data)
 
 
 def asking(
