@@ -315,18 +315,18 @@ class ModelCall:
             window.answering_model,
         } and window.session.counts.get("anchor"):
             extends, least = None, 0
+        previous = small_report(window, answered_by(reply) or window.answering_model)
+        if previous is None and extends:
+            previous = extends.tokens, max(0, least - extends.tokens)
         return silent_overflow(
             reply,
-            input_limit=window.budget.input_limit,
             context_window=window.limits.context_window,
             requested_output_tokens=next(
                 iter(attempt.options.values()), self._requested_output
             ),
             least_input_tokens=least,
-            previous=(extends.tokens, max(0, least - extends.tokens))
-            if extends
-            else None,
-            small=small_report(window, answered_by(reply) or window.answering_model),
+            previous=previous,
+            accepted_tokens=extends.tokens if extends else 0,
         )
 
     def _learned(

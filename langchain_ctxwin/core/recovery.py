@@ -228,157 +228,81 @@ STOP_KEYS = ("finish_reason", "stop_reason", "done_reason", "stopReason")
 LENGTH_STOPS = frozenset({"length", "max_tokens", "max_output_tokens", "model_length"})
 WINDOW_STOP = "model_context_window_exceeded"  # the one reason that names the window
 # An answer shorter than this part of what was requested did not end at the request's own limit, and a size this close
-# to a known limit has reached it: servers that count a stop token or a template differ by a few tokens, not by 5 %.
+# to the window has reached it: servers that count a stop token or a template differ by a few tokens, not by 5 %.
 CUT_SHARE, EDGE_SHARE = 0.95, 0.01
-# Windows of local servers are multiples of this, none is smaller; other counts are so once in a thousand times.
-WINDOW_STEP_TOKENS = 1_024
-# Servers set their own output limits to multiples of one of these (4,096; 8,000); a window leaves any number.
-OUTPUT_STEPS_TOKENS = (256, 500)
-# Servers count the token at which they stopped, or not, and the tokens of their template beside a prompt that they
-# cut. A wider margin would be met by chance too often.
-STOP_TOKENS, SAME_TOKENS = 2, 8
+# Servers count the tokens of their template beside a prompt that they cut, or not.
+SAME_TOKENS = 8
 # A request that grew by less may be counted as large as before: templates drop old reasoning blocks.
 GROWTH_TOKENS = 64
 # A report below this part of our own lower bound is no counting error; that bound alone is wrong by less than 20 %.
 CERTAIN_SHARE = 0.8
 # Servers that leave cached tokens out report what was added since the last request, and up to a block of their cache:
-# OpenAI's and Gemini's begin at 1,024 tokens. Our estimate of what was added may be this far off, and its lower bound.
-CACHE_BLOCK_TOKENS, ADDED_DOUBT, LEAST_ADDED_DOUBT = 1_024, 1.25, 1.5
-# of a prompt that does not fit, some servers keep half their window
-KEPT_STEP_TOKENS = WINDOW_STEP_TOKENS // 2
+# OpenAI's and Gemini's begin at 1,024 tokens. Our estimate of what was added may be this far off.
+CACHE_BLOCK_TOKENS, ADDED_DOUBT = 1_024, 1.25
 
 
 def silent_overflow(
     reply: AIMessage,
     *,
-    input_limit: int,
     context_window: int | None,
     requested_output_tokens: int | None,
     least_input_tokens: int,
     previous: tuple[int, int] | None = None,
-    small: tuple[int, int, int] | None = None,
+    accepted_tokens: int = 0,
 ) -> ContextOverflow | None:
     """Recognise in a reply an overflow that the server did not report as an error.
 
     Either the window ended the answer (llama.cpp, vLLM), or the server dropped a part of the prompt to make it fit
-    (Ollama). A false alarm throws a good answer away and teaches a wrong window, so a size counts only where a window
-    can be: at a known limit or at a multiple of `WINDOW_STEP_TOKENS`. Without usable sizes in the reply only a stop
-    reason that names the window counts, and no limit is stated. Never raises.
+    (Ollama): then it reports the same size again although the request grew. Never raises.
 
-    `least_input_tokens` is the lower bound of our own count; `previous` are the tokens reported for an earlier request
-    that this one extends, and the least that was added since. `small` are the tokens reported for the last request
-    when those were too few, our count of it, and what was added since: the same few tokens again are what the server
-    keeps of a prompt that exceeds its window.
+    Args:
+        reply: the answer, with its usage and the reason why it ended.
+        context_window: of the model, where it is known.
+        requested_output_tokens: the longest answer that was asked for.
+        least_input_tokens: the lower bound of our own count.
+        previous: the input that was reported before, and how much was added since.
+        accepted_tokens: the largest input that the server is known to have read whole.
     """
     sizes, reasons = _reported(reply), _stop_reasons(reply)
-    is_short = sizes is not None and sizes[0] < least_input_tokens * CERTAIN_SHARE
-    named, limits = WINDOW_STOP in reasons, (input_limit, context_window or 0)
-    if sizes is None or (named and is_short):
-        return (
-            ContextOverflow(None, None, "input_plus_output", requested_output_tokens)
-            if named
-            else None
-        )
-    ended = bool(reasons & LENGTH_STOPS) and _window_ended(
-        sizes, context_window or 0, requested_output_tokens
+    names_window = WINDOW_STOP in reasons
+    is_short = sizes is None or sizes[0] < CERTAIN_SHARE * least_input_tokens
+    if names_window and is_short:
+        return ContextOverflow(None, None, "input_plus_output", requested_output_tokens)
+    if sizes is None:
+        return None
+    input_tokens, output_tokens = sizes
+    total, window = sum(sizes), context_window or 0
+    is_ended = (
+        bool(reasons & LENGTH_STOPS)
+        and abs(total - window) <= EDGE_SHARE * window
+        and not _reached(output_tokens, requested_output_tokens)
     )
-    if named or (ended and not is_short):
+    if names_window or (is_ended and not is_short):
         return ContextOverflow(
-            sum(sizes), sizes[0], "input_plus_output", requested_output_tokens
+            total, input_tokens, "input_plus_output", requested_output_tokens
         )
-    if small is not None:
-        is_kept = is_short and _is_kept_again(sizes[0], small)
-        limit = _cut_limit(sizes[0], small[1], previous[0] if previous else 0)
-        return ContextOverflow(limit, None, "input") if is_kept else None
+    if input_tokens >= least_input_tokens or not _is_cut(input_tokens, previous):
+        return None
+    # Some servers keep half their window of a prompt that exceeds it.
+    is_half = accepted_tokens <= 2 * input_tokens < least_input_tokens
+    limit = 2 * input_tokens if is_half else max(input_tokens, accepted_tokens)
+    return ContextOverflow(limit, None, "input")
+
+
+def _reached(output_tokens: int, requested_tokens: int | None) -> bool:
+    return (
+        requested_tokens is not None and output_tokens >= CUT_SHARE * requested_tokens
+    )
+
+
+def _is_cut(input_tokens: int, previous: tuple[int, int] | None) -> bool:
+    """True for the same size again although the request grew, where that is not what a cache did not hold."""
     if previous is None:
-        return (
-            ContextOverflow(sizes[0], None, "input")
-            if is_short and _at_window(sizes[0], limits, 0)
-            else None
-        )
+        return False
     before, added = previous
-    is_pinned = sizes[0] < least_input_tokens and _is_same(
-        sizes[0], before, added, LEAST_ADDED_DOUBT
-    )
-    is_pinned = is_pinned and _at_window(sizes[0], limits, SAME_TOKENS)
-    return ContextOverflow(max(sizes[0], before), None, "input") if is_pinned else None
-
-
-def _is_kept_again(input_tokens: int, small: tuple[int, int, int]) -> bool:
-    """True for the same few tokens again: half of a window, or more than a cache explains that holds whole blocks."""
-    before, _, added = small
-    if not _is_same(input_tokens, before, added):
-        return False
-    is_half = input_tokens >= KEPT_STEP_TOKENS and _near_multiple(
-        input_tokens, KEPT_STEP_TOKENS, SAME_TOKENS
-    )
-    return (
-        is_half
-        or not added / ADDED_DOUBT
-        <= input_tokens
-        <= added * ADDED_DOUBT + CACHE_BLOCK_TOKENS
-    )
-
-
-def _is_same(
-    input_tokens: int, before: int, added: int, doubt: float = ADDED_DOUBT
-) -> bool:
-    """True for the same size again although the request grew.
-
-    That is what a server keeps, whatever it is sent; what was added is what others report that leave out their cache.
-    """
-    is_added = (
-        added / doubt - SAME_TOKENS <= input_tokens <= added * doubt + SAME_TOKENS
-    )
-    return (
-        added >= GROWTH_TOKENS
-        and abs(input_tokens - before) <= SAME_TOKENS
-        and not is_added
-    )
-
-
-def _cut_limit(kept_tokens: int, cut_tokens: int, taken_tokens: int) -> int:
-    """Return the limit of a server that kept so much of a request of `cut_tokens`, and took one of `taken_tokens`.
-
-    It is between the two; where that can be, it is twice what was kept.
-    """
-    twice = 2 * KEPT_STEP_TOKENS * round(kept_tokens / KEPT_STEP_TOKENS)
-    is_half = (
-        _near_multiple(kept_tokens, KEPT_STEP_TOKENS, SAME_TOKENS)
-        and taken_tokens <= twice < cut_tokens
-    )
-    return twice if is_half else max(kept_tokens, taken_tokens)
-
-
-def _window_ended(sizes: tuple[int, int], window: int, requested: int | None) -> bool:
-    if requested is not None and sizes[1] >= requested * CUT_SHARE:
-        return False
-    if _reached(sum(sizes), window):
-        return True
-    is_capped = any(
-        _near_multiple(sizes[1], step, SAME_TOKENS) for step in OUTPUT_STEPS_TOKENS
-    )
-    return (
-        requested is not None
-        and not is_capped
-        and _near_multiple(sum(sizes), WINDOW_STEP_TOKENS, STOP_TOKENS)
-    )
-
-
-def _at_window(input_tokens: int, limits: tuple[int, ...], slack_tokens: int) -> bool:
-    if input_tokens + slack_tokens < WINDOW_STEP_TOKENS:
-        return False
-    at_limit = any(_reached(input_tokens, limit) for limit in limits)
-    return at_limit or _near_multiple(input_tokens, WINDOW_STEP_TOKENS, slack_tokens)
-
-
-def _reached(tokens: int, limit: int) -> bool:
-    return limit > 0 and abs(tokens - limit) <= limit * EDGE_SHARE
-
-
-def _near_multiple(tokens: int, step_tokens: int, slack_tokens: int) -> bool:
-    nearest = (tokens + step_tokens // 2) // step_tokens * step_tokens
-    return nearest > 0 and abs(tokens - nearest) <= slack_tokens
+    is_same = abs(input_tokens - before) <= SAME_TOKENS
+    least, most = added / ADDED_DOUBT, added * ADDED_DOUBT + CACHE_BLOCK_TOKENS
+    return is_same and added >= GROWTH_TOKENS and not least <= input_tokens <= most
 
 
 def _reported(reply: AIMessage) -> tuple[int, int] | None:

@@ -320,12 +320,12 @@ def _fixed_and_text(
     }
 
 
-def small_report(window: Window, answering_model: str) -> tuple[int, int, int] | None:
-    """Return the last report of a model, when it was too small to be believed, our count of it, and what was added."""
+def small_report(window: Window, answering_model: str) -> tuple[int, int] | None:
+    """Return the last report of a model, when it was too small to be believed, and what was added since."""
     report = stored_sizes(window.session, answering_model).doubted
     if report is None or report.tokens >= report.estimate:
         return None
-    return (*report, max(0, window.estimates.total_tokens - report.estimate))
+    return report.tokens, max(0, window.estimates.total_tokens - report.estimate)
 
 
 def from_count(window: Window, tokens: int) -> dict[str, Any]:
