@@ -11,16 +11,18 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future, wait
-from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field
-from functools import cache
-from typing import Any, Literal
+from functools import cache, partial
+from typing import Any, Literal, cast
 
-from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.callbacks import BaseCallbackHandler, Callbacks
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
-from langchain_core.runnables.config import ensure_config, var_child_runnable_config
-from langchain_core.tracers.context import register_configure_hook
+from langchain_core.runnables.config import (
+    ensure_config,
+    merge_configs,
+    var_child_runnable_config,
+)
 from langgraph.store.base import BaseStore
 
 from langchain_ctxwin.core.spending import Usage
@@ -127,7 +129,7 @@ class SummaryJobs:
         A key that is known, whatever became of it, is not started again: `forget` it first. Callbacks of the run that
         starts it see its calls, tagged; what is only async runs on the caller's event loop while there is one.
         """
-        enter = _caller()
+        writing = _beside_caller(write)
         with self._lock:
             if key in self._runs:
                 self._runs.move_to_end(key)
@@ -143,7 +145,7 @@ class SummaryJobs:
                 thread_id=thread_id,
             )
             try:
-                run.ended = in_daemon(lambda: _work(key, run, write, enter))
+                run.ended = in_daemon(lambda: _work(key, run, writing))
             except (
                 RuntimeError
             ):  # the system has no thread to give, or the interpreter is at its end
@@ -166,12 +168,9 @@ class SummaryJobs:
             return Job(state="running")
         if run.written is not None:  # perhaps only the store is late
             return Job(state="ready", written=run.written)
-        return Job(
-            state="failed",
-            reason=str(
-                run.ended.exception() if has_ended else _too_slow(run.timeout_seconds)
-            ),
-        )
+        error = run.ended.exception() if has_ended else _too_slow(run.timeout_seconds)
+        # Without an error it was cancelled meanwhile.
+        return Job(state="failed", reason=str(error)) if error else None
 
     def cancel(self, key: str) -> None:
         """Forget a job whatever its state; what it still writes is neither kept nor stored."""
@@ -224,15 +223,13 @@ class SummaryJobs:
         return [run for run in self._living if not run.ended.done()]
 
 
-def _work(
-    key: str, run: _Run, write: Callable[[], str], enter: Callable[[], None]
-) -> None:
+def _work(key: str, run: _Run, writing: Callable[[], Written]) -> None:
     """What the thread of a job does."""
     if run.store is not None:
         run.written = run.store.get(key)
     if run.written is not None:
         return
-    written = attempt(write, enter)
+    written = writing()
     if run.cancelled.is_set():
         return
     run.written = written
@@ -258,17 +255,13 @@ def writing_summary(
         SummarizationError: the summarizer failed, was too slow, or wrote nothing that can be used.
     """
 
-    def started(*, is_waiting: bool) -> Future[Written]:
-        enter = _caller(is_waiting=is_waiting)
-        return in_daemon(lambda: attempt(write, enter))
-
     def written() -> Written:
-        return started(is_waiting=True).result(timeout_seconds)
+        job = in_daemon(_beside_caller(write, is_waiting=True))
+        return cast("Written", job.result(timeout_seconds))
 
     async def awritten() -> Written:
-        return await asyncio.wait_for(
-            asyncio.wrap_future(started(is_waiting=False)), timeout_seconds
-        )
+        job = asyncio.wrap_future(in_daemon(_beside_caller(write)))
+        return cast("Written", await asyncio.wait_for(job, timeout_seconds))
 
     try:
         result: Written = yield Wait(written, awritten)
@@ -277,8 +270,10 @@ def writing_summary(
     return result
 
 
-def _caller(*, is_waiting: bool = False) -> Callable[[], None]:
-    """Return what lets the caller's callbacks see the calls of another context, and nothing be streamed to the user.
+def _beside_caller(
+    write: Callable[[], str], *, is_waiting: bool = False
+) -> Callable[[], Written]:
+    """Return what writes a summary in another context: the caller's callbacks see it, and nothing of it is streamed.
 
     What is only async runs on the caller's event loop, unless that waits for the summary itself.
     """
@@ -287,24 +282,24 @@ def _caller(*, is_waiting: bool = False) -> Callable[[], None]:
         loop = None if is_waiting else asyncio.get_running_loop()
     except RuntimeError:
         loop = None
-
-    def enter() -> None:
-        var_child_runnable_config.set({**CALL_CONFIG, "callbacks": callbacks})
-        caller_loop.set(loop)
-
-    return enter
+    return partial(attempt, write, callbacks=callbacks, loop=loop)
 
 
-def attempt(write: Callable[[], str], enter: Callable[[], None]) -> Written:
+def attempt(
+    write: Callable[[], str],
+    *,
+    callbacks: Callbacks = None,
+    loop: asyncio.AbstractEventLoop | None = None,
+) -> Written:
     """Write one summary, with what its model calls cost, or raise `SummarizationError` whatever went wrong.
 
     Not even what is no `Exception` passes through, such as a panic in an extension. Leaves its context changed: for a
     thread of its own.
     """
-    enter()
-    _register_once(_meter, inheritable=True)
     meter = _Meter()
-    _meter.set(meter)
+    config = merge_configs({"callbacks": callbacks}, {"callbacks": [meter]})
+    var_child_runnable_config.set({**CALL_CONFIG, **config})
+    caller_loop.set(loop)
     try:
         return meter.written(write())
     except SummarizationError:
@@ -357,10 +352,6 @@ class _Meter(BaseCallbackHandler):
         return Written(
             text=text, seconds=time.perf_counter() - self._started, **self._cost
         )
-
-
-_meter: ContextVar[_Meter | None] = ContextVar("ctxwin_summary_meter", default=None)
-_register_once = cache(register_configure_hook)  # LangChain never removes a hook again
 
 
 NAMESPACE = ("ctxwin", "summaries")

@@ -33,7 +33,12 @@ from langchain_ctxwin.core.clamping import first_part
 from langchain_ctxwin.core.compaction import LENGTH_TOLERANCE, accepted_tokens
 from langchain_ctxwin.core.fitting import take_while_fits
 from langchain_ctxwin.core.limits import ModelLimits, require_tokens, stated_limit
-from langchain_ctxwin.core.model_info import model_name
+from langchain_ctxwin.core.model_info import (
+    arguments_of,
+    model_name,
+    rules_of,
+    unbound,
+)
 from langchain_ctxwin.core.notes import parse_record, record_lines
 from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.core.plan import LastRequest
@@ -60,9 +65,6 @@ caller_loop: ContextVar[asyncio.AbstractEventLoop | None] = ContextVar(
 )
 LEAST_WINDOW_TOKENS = 4096  # of a summarizer that states none: chat models with a smaller window are no longer served
 NOT_SERIALIZED = '"not_implemented"'  # what stands in LangChain's JSON for an object that it cannot serialize
-# Providers that take `tool_choice="none"` and keep the cached prefix. Anthropic reads the messages anew after a change
-# of it; others do not say, so they are only told not to call a tool.
-TAKES_NONE = frozenset({"openai", "azure"})
 
 
 class ModelSummarizer:
@@ -171,48 +173,37 @@ class ModelSummarizer:
     def extending(self, call: Any, request: LastRequest | None) -> Summarizer:
         """Return a summarizer that asks after a request that `call` sent; this one where that is another model."""
         inner: Any = call
-        arguments = dict[str, Any]()
         while inner is not self._model and isinstance(inner, RunnableBindingBase):
-            inner, arguments = inner.bound, {**inner.kwargs, **arguments}
-        # of somebody's own, which has a place for the conversation
-        if self._told.prompt:
+            inner = inner.bound
+        is_same = inner is self._model and isinstance(unbound(call), BaseChatModel)
+        # A prompt of somebody's own has a place for the conversation.
+        if request is None or not is_same or self._told.prompt:
             return self
-        if (
-            request is None
-            or inner is not self._model
-            or not isinstance(inner, BaseChatModel | RunnableBindingBase)
-        ):
-            return self
-        while isinstance(inner, RunnableBindingBase):
-            inner, arguments = inner.bound, {**inner.kwargs, **arguments}
-        params = inner._get_ls_params() if isinstance(inner, BaseChatModel) else {}  # noqa: SLF001  # LangChain's own way
-        takes_none = arguments.get("tools") and params.get("ls_provider") in TAKES_NONE
-        extending = copy(self)
-        extending._sent = (  # noqa: SLF001  # our own
-            (call.bind(tool_choice="none") if takes_none else call),
-            request,
-        )
-        return extending
+        # OpenAI keeps the cached prefix then. Anthropic reads the messages anew after a change of it; others do not
+        # say, so they are only told not to call a tool.
+        takes_none = rules_of(call).provider == "openai"
+        if takes_none and arguments_of(call).get("tools"):
+            call = call.bind(tool_choice="none")
+        return self._with(_sent=(call, request))
 
     def focused(self, focus: str) -> ModelSummarizer:
         """Return a summarizer that tells most of what the focus names."""
-        focused = copy(self)
-        focused._told = replace(self._told, focus=focus[:FOCUS_CHARS])  # noqa: SLF001  # our own
-        return focused
+        return self._with(_told=replace(self._told, focus=focus[:FOCUS_CHARS]))
 
     def written_as(
         self, prompt: str | None, sections: Sequence[str]
     ) -> ModelSummarizer:
         """Return a summarizer with the prompt and sections of settings, where those say something."""
-        if not prompt and not sections:
-            return self
         told = replace(
             self._told,
             prompt=prompt or self._told.prompt,
             sections=tuple(sections) or self._told.sections,
         )
+        return self._with(_told=told)
+
+    def _with(self, **changes: Any) -> ModelSummarizer:
         other = copy(self)
-        other._told = told  # noqa: SLF001  # our own
+        vars(other).update(changes)
         return other
 
     def _extended(

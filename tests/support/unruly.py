@@ -108,7 +108,7 @@ class Desk:
     def finish(self):
         for key, (write, store) in list(self.open.items()):
             try:
-                written = copy_context().run(attempt, write, lambda: None)
+                written = copy_context().run(attempt, write)
             except SummarizationError as error:
                 self.ended[key] = Job(state="failed", reason=str(error))
             else:

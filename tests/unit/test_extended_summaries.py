@@ -26,19 +26,13 @@ class Provider(BaseChatModel):
     """Answers questions, and asked for a summary writes one; it keeps every payload as it came over the wire."""
 
     sent: list[Any] = []  # noqa: RUF012  # pydantic copies it per instance
-    name_of_provider: str = "fake"
+    provider: str = "fake"
     calls_a_tool: bool = False
     refuses_longer: bool = False
 
     @property
     def _llm_type(self) -> str:
         return "fake"
-
-    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> Any:
-        return {
-            **super()._get_ls_params(stop=stop, **kwargs),
-            "ls_provider": self.name_of_provider,
-        }
 
     def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
         given = {name: value for name, value in kwargs.items() if value is not None}
@@ -125,7 +119,7 @@ def test_the_own_model_is_asked_by_one_message_after_the_last_request(
 
 
 def test_the_question_names_the_last_message_that_is_covered():
-    model = provider(name_of_provider="openai")
+    model = provider(provider="openai")
     state = talk(model)
     messages, settings = model.sent[model.summaries[0]]
     question, through = messages[-1][1], state["context_pending"]["through"]["index"]
@@ -137,7 +131,7 @@ def test_the_question_names_the_last_message_that_is_covered():
         f"Write at most {state['context_pending']['max_tokens']:,} tokens." in question
     )
     assert state["context_pending"]["text"] == SUMMARY
-    assert settings == {"tools": ["search"], "tool_choice": "none"}
+    assert settings["tool_choice"] == "none"
 
 
 def test_a_tool_call_instead_of_a_summary_is_a_failure():
