@@ -22,14 +22,7 @@ from langgraph.pregel import Pregel
 
 from langchain_ctxwin import __version__
 from langchain_ctxwin.agent.steering import compact, undo
-from langchain_ctxwin.config import (
-    FileConfig,
-    changes,
-    defaults,
-    listed,
-    origins,
-    shown,
-)
+from langchain_ctxwin.config import FileConfig, listed
 from langchain_ctxwin.core.limits import ModelLimits, budget_table
 from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.demo import stories
@@ -55,7 +48,6 @@ from langchain_ctxwin.protocols import ModelSource
 from langchain_ctxwin.replay.command import run_inspect, run_replay
 from langchain_ctxwin.replay.reader import MARGIN_NATS
 from langchain_ctxwin.replay.threads import is_address
-from langchain_ctxwin.settings_file import read_bytes, table_of
 from langchain_ctxwin.util.chat_models import chat_model_named
 from langchain_ctxwin.util.log import say
 
@@ -182,13 +174,11 @@ def _add_config(commands: Any) -> None:
     config = commands.add_parser("config", help="check or show the settings of a file")
     actions = config.add_subparsers(dest="action", required=True)
     check = actions.add_parser(
-        "check", help="say whether a file is valid, and what differs from the defaults"
+        "check", help="say whether a file is valid, and what it sets"
     )
     check.add_argument("file", type=Path, help="a TOML, YAML or JSON file")
     check.set_defaults(run=_check)
-    show = actions.add_parser(
-        "show", help="print every setting and where it comes from"
-    )
+    show = actions.add_parser("show", help="print every setting")
     show.add_argument(
         "file",
         type=Path,
@@ -429,26 +419,19 @@ def _stories(
 def _check(args: argparse.Namespace) -> int:
     config = FileConfig.from_file(args.file)
     say(f"OK {args.file}")
-    for name, (default, value) in sorted(
-        changes(defaults(FileConfig), listed(config)).items()
-    ):
-        say(f"  {name} = {json.dumps(value)} (default {json.dumps(default)})")
+    _print_settings(listed(config, exclude_unset=True))
     return 0
 
 
 def _show(args: argparse.Namespace) -> int:
     config = FileConfig.from_file(args.file) if args.file else FileConfig()
-    sources = origins(
-        config, table_of(read_bytes(args.file), args.file) if args.file else {}
-    )
-    lines = {
-        name: f"{escaped(name)} = {json.dumps(shown(value))}"
-        for name, value in listed(config).items()
-    }
-    width = max(map(len, lines.values()))
-    for name, line in lines.items():
-        say(f"{line:<{width}}  {sources[name]}")
+    _print_settings(listed(config))
     return 0
+
+
+def _print_settings(settings: dict[str, Any]) -> None:
+    for name, value in settings.items():
+        say(f"{name} = {json.dumps(value)}")
 
 
 def _models(args: argparse.Namespace) -> int:

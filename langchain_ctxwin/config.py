@@ -41,11 +41,8 @@ __all__ = [
     "ToolOverrides",
     "ToolResultConfig",
     "changes",
-    "defaults",
     "group_of",
     "listed",
-    "origins",
-    "shown",
 ]
 
 MAX_AMOUNT = 10**15
@@ -618,9 +615,14 @@ def group_of(config: Any, name: str) -> Any:
     return getattr(current, name) if isinstance(current, FileConfig) else current
 
 
-def listed(settings: BaseModel) -> dict[str, Any]:
-    """Return the values of all settings; those of a group within this one behind its name and a dot."""
-    return _flat(settings.model_dump())
+def listed(settings: BaseModel, **options: Any) -> dict[str, Any]:
+    """Return the values of all settings as JSON, secrets masked; those of a group behind its name and a dot.
+
+    Args:
+        settings: the settings.
+        **options: of pydantic's `model_dump`, such as `exclude_unset=True`.
+    """
+    return _flat(settings.model_dump(mode="json", fallback=repr, **options))
 
 
 def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -633,47 +635,11 @@ def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def defaults(kind: type[BaseModel]) -> dict[str, Any]:
-    """Return the values of all settings when nothing is set, not even in the environment."""
-    kinds = {name: field.annotation for name, field in kind.model_fields.items()}
-    groups = {
-        name: of
-        for name, of in kinds.items()
-        if isinstance(of, type) and issubclass(of, Settings)
-    }
-    shipped: dict[str, Any] = {
-        name: group.model_construct() for name, group in groups.items()
-    }
-    return listed(kind.model_construct(**shipped))
-
-
-def changes(
-    before: Mapping[str, Any], after: Mapping[str, Any]
-) -> dict[str, list[Any]]:
+def changes(before: BaseModel, after: BaseModel) -> dict[str, list[Any]]:
     """Return what differs as `{name: [before, after]}`, ready to be shown; None stands for what is not set."""
-    pairs = {name: (before.get(name), after.get(name)) for name in {**before, **after}}
+    old, new = listed(before), listed(after)
     return {
-        name: [shown(old), shown(new)]
-        for name, (old, new) in pairs.items()
-        if old != new
+        name: [old.get(name), new.get(name)]
+        for name in {**old, **new}
+        if old.get(name) != new.get(name)
     }
-
-
-def origins(settings: Settings, table: Mapping[str, Any]) -> dict[str, str]:
-    """Return for every setting, made from a file's table, where it comes from: `file`, `environment` or `default`."""
-    stated, shipped = _flat(table), defaults(type(settings))
-    sources = dict[str, str]()
-    for name, value in listed(settings).items():
-        sources[name] = "default" if value == shipped.get(name) else "environment"
-        if name in stated:
-            sources[name] = "file"
-    return sources
-
-
-def shown(value: Any) -> Any:
-    """Return a value as plain JSON, every secret masked, whatever its length."""
-    if isinstance(value, SecretStr):
-        return "**********"
-    if isinstance(value, Decimal):
-        return str(value)
-    return [shown(item) for item in value] if isinstance(value, tuple | list) else value

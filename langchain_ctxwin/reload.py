@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Self
 
-from langchain_ctxwin.config import FileConfig, changes, listed
+from langchain_ctxwin.config import FileConfig, changes
 from langchain_ctxwin.errors import PATH, ConfigError, expect
 from langchain_ctxwin.settings_file import read_bytes
 from langchain_ctxwin.util.background import renew_after_fork
@@ -232,13 +232,13 @@ class ConfigFile:
             )
             return False
         self.problem = ""
-        differences = changes(listed(before), listed(after))
-        if differences:
+        is_new = after != before
+        if is_new:
             self._current = after
-        if differences or was_rejected:
-            log.info("config.reloaded", path=path, changes=differences)
+        if is_new or was_rejected:
+            log.info("config.reloaded", path=path, changes=changes(before, after))
         try:
-            if differences and self._on_change:
+            if is_new and self._on_change:
                 self._on_change(before, after)
         except (Exception, SystemExit) as error:  # noqa: BLE001  # the settings are active, whatever a callback does
             log_failure("config.callback_failed", error, path=path)

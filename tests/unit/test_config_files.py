@@ -13,8 +13,6 @@ from langchain_ctxwin.config import (
     ToolOverrides,
     ToolResultConfig,
     changes,
-    defaults,
-    listed,
 )
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.settings_file import SECRET_NAMES
@@ -254,16 +252,10 @@ def test_every_secret_is_known_as_one():
     } == SECRET_NAMES
 
 
-def test_defaults_do_not_depend_on_the_environment(monkeypatch):
-    plain = listed(FileConfig())
-    monkeypatch.setenv("CTXWIN_TOOL_RESULTS_MAX_TOKENS", "9")
-    assert defaults(FileConfig) == plain
-
-
 def test_changes_name_what_differs():
     """Nested settings by dotted names, what is not set as None, secrets masked."""
     keys = ToolResultConfig(cursor_keys=(SecretStr("s3cret"),))
-    assert changes(listed(FileConfig(tool_results=keys)), listed(SETTINGS)) == {
+    assert changes(FileConfig(tool_results=keys), SETTINGS) == {
         "keep": [0.15, 0.4],
         "tool_results.max_tokens": [4000, 2000],
         "tool_results.per_tool.search.fields": [None, ["items[].id"]],
