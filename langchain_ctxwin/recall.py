@@ -11,11 +11,10 @@ from typing import Annotated, Any
 from langchain_core.messages import (
     AIMessage,
     AnyMessage,
-    BaseMessage,
     HumanMessage,
     MessageLikeRepresentation,
+    RemoveMessage,
     ToolMessage,
-    convert_to_messages,
 )
 from langchain_core.runnables.config import run_in_executor
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
@@ -24,14 +23,15 @@ from langgraph.prebuilt import ToolRuntime
 from langchain_ctxwin.core.blocks import compact_json, text_of
 from langchain_ctxwin.core.calls import calls_of, is_user
 from langchain_ctxwin.core.fitting import take_while_fits
+from langchain_ctxwin.core.limits import require_tokens
 from langchain_ctxwin.core.pins import last_user
 from langchain_ctxwin.core.readable import readable_text
 from langchain_ctxwin.core.session import read_session
 from langchain_ctxwin.core.tokens import TokenEstimator, WholePrice, text_price
 from langchain_ctxwin.core.tool_schemas import RECALL_KEY
-from langchain_ctxwin.core.turns import NOTE_KEY
+from langchain_ctxwin.core.turns import NOTE_KEY, as_messages
 from langchain_ctxwin.core.view import View, first_after_system, message_id
-from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.errors import expect
 from langchain_ctxwin.protocols import TokenCounter
 from langchain_ctxwin.text import (
     TermIndex,
@@ -92,6 +92,8 @@ DESCRIPTION = (
     "`message_id` to read one message, as named in notes like 'still in the history as message ...'; add `query` to "
     "read it from the best match on, or `offset_chars` to read on from there."
 )
+
+WANTED_COUNTER = "a callable that counts the tokens of messages, or None"
 
 Query = Annotated[str, "Words to search for."]
 MessageId = Annotated[
@@ -184,50 +186,41 @@ def search_messages(
         >>> [(excerpt.index, excerpt.text) for excerpt in found.excerpts]
         [(0, 'My order is ORD-1234.')]
     """
-    if not isinstance(query, str) or not query.strip():
-        raise ConfigError(f"query={query!r}: give the words to search for")
-    _check(max_tokens, 1, counter)
-    if isinstance(messages, str | bytes | Mapping | BaseMessage) or not isinstance(
-        messages, Iterable
-    ):
-        raise ConfigError(f"messages={messages!r:.80}: give a list of messages")
-    try:
-        history: list[Any] = convert_to_messages(messages)
-    except (
-        ValueError,
-        NotImplementedError,
-    ) as error:  # what LangChain raises for what is no message
-        raise ConfigError(f"messages: {error}; give a list of messages") from error
+    expect(
+        query,
+        str if str(query).strip() else (),
+        "query",
+        "the words to search for",
+    )
+    require_tokens("max_tokens", max_tokens, minimum=1)
+    expect(counter, Callable | None, "counter", WANTED_COUNTER)
+    history: Sequence[Any] = as_messages(messages)
     count = counter or TokenEstimator()
     base = count([])
 
     def cost(message: AnyMessage) -> int:
         return count([message]) - base
 
-    passages = _matching(
-        history, [i for i, said in enumerate(history) if said.type != "remove"], query
-    )
+    said = [i for i, one in enumerate(history) if not isinstance(one, RemoveMessage)]
+    passages = _matching(history, said, query)
+    most = 1 + max_tokens // LEAST_TOKENS
     scores = dict[int, float]()
     for passage in passages:
         scores[passage.index] = max(passage.score, scores.get(passage.index, 0.0))
-    worths = {
-        index: _worth(scores[index], readable_text(history[index])) for index in scores
-    }
-    by_worth = sorted(scores, key=lambda index: (-worths[index], -index))[
-        : 1 + max_tokens // LEAST_TOKENS
-    ]
+    by_worth = sorted(
+        scores,
+        key=lambda at: (-_worth(scores[at], readable_text(history[at])), -at),
+    )
     fit = take_while_fits(
-        by_worth,
+        by_worth[:most],
         max_tokens - base,
         lambda index: cost(history[index]),
         on_overflow="skip",
     )
-    kept, ranked = (
-        set(fit.kept),
-        sorted(scores, key=lambda index: (-scores[index], -index)),
-    )
+    kept = set(fit.kept)
+    ranked = sorted(scores, key=lambda index: (-scores[index], -index))
     excerpts = _fitting(
-        passages[: 1 + max_tokens // LEAST_TOKENS],
+        passages[:most],
         max_tokens - base,
         lambda part: cost(HumanMessage(part.text)),
         lambda parts: count([HumanMessage(part.text) for part in parts]) <= max_tokens,
@@ -279,15 +272,12 @@ def create_recall_tool(
         )
         ```
     """
-    _check(max_tokens, MIN_TOKENS, counter)
-    if not name:
-        raise ConfigError(
-            f"name={name!r}: give the name by which the model calls the tool"
-        )
-    if not isinstance(description, str) or not description.strip():
-        raise ConfigError(
-            f"description={description!r}: give the text that tells the model what the tool does"
-        )
+    require_tokens("max_tokens", max_tokens, minimum=MIN_TOKENS)
+    expect(counter, Callable | None, "counter", WANTED_COUNTER)
+    expect(name, str if name else (), "name", "the name by which the model calls it")
+    wanted = "the text that tells the model what the tool does"
+    is_text = isinstance(description, str) and description.strip()
+    expect(description, str if is_text else (), "description", wanted)
     price = text_price(counter)
 
     def recall(
@@ -297,8 +287,10 @@ def create_recall_tool(
         offset_chars: OffsetChars = 0,
     ) -> str:
         state: Any = runtime.state
-        if not isinstance(state, Mapping):
-            state = {"messages": state} if isinstance(state, list) else vars(state)
+        if isinstance(state, list):
+            state = {"messages": state}
+        elif not isinstance(state, Mapping):
+            state = vars(state)
         reader = _Reader(list(state.get("messages") or ()), price, max_tokens)
         query, wanted = query.strip(), message_id.strip()
         if not query and not wanted:
@@ -325,21 +317,6 @@ def create_recall_tool(
         parse_docstring=False,
         metadata={RECALL_KEY: True},
     )
-
-
-def _check(max_tokens: Any, least: int, counter: Any) -> None:
-    if counter is not None and (isinstance(counter, type) or not callable(counter)):
-        raise ConfigError(
-            f"counter={counter!r}: give a callable that counts the tokens of messages, or None"
-        )
-    if (
-        not isinstance(max_tokens, int)
-        or isinstance(max_tokens, bool)
-        or max_tokens < least
-    ):
-        raise ConfigError(
-            f"max_tokens={max_tokens!r}: give a whole number of tokens, at least {least}"
-        )
 
 
 def _matching(

@@ -249,14 +249,13 @@ def search(**arguments):
         (search, {"max_tokens": 0}, "max_tokens=0"),
         (search, {"max_tokens": 2.5}, "max_tokens=2.5"),
         *(
-            (search, {"messages": value}, "list of messages")
-            for value in ("text", HumanMessage("one"), [object()])
-        ),
-        (search, {"messages": None}, "messages=None"),
-        (
-            search,
-            {"messages": [{"role": "nobody", "content": "x"}]},
-            "list of messages",
+            (search, {"messages": value}, "messages=.*pass")
+            for value in (
+                None,
+                HumanMessage("one"),
+                [object()],
+                [{"role": "nobody", "content": "x"}],
+            )
         ),
         (create_recall_tool, {"max_tokens": 0}, "max_tokens=0"),
         (create_recall_tool, {"max_tokens": 50}, "at least 200"),

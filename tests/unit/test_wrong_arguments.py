@@ -130,7 +130,7 @@ FIRST: dict[str, tuple[Callable[[Any], Any], str]] = {
     "create_recall_tool": (lambda wrong: ctx.create_recall_tool(max_tokens=wrong), ""),
     "pin": (ctx.pin, ""),
     "render_record": (ctx.render_record, "None"),
-    "search_messages": (lambda wrong: ctx.search_messages(wrong, "weather"), ""),
+    "search_messages": (lambda wrong: ctx.search_messages(wrong, "weather"), "text"),
     "AnthropicSource": (sources.AnthropicSource, "None"),
     "CatalogSource": (sources.CatalogSource, "text"),
     "ExplicitSource": (sources.ExplicitSource, "dict"),
