@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage, AnyMessage
 from langgraph.errors import GraphBubbleUp
 
 from langchain_ctxwin.agent.choices import known_name
-from langchain_ctxwin.agent.spending import spent_update
+from langchain_ctxwin.agent.spending import count_spent
 from langchain_ctxwin.agent.state import tools_of
 from langchain_ctxwin.agent.step import AgentStep
 from langchain_ctxwin.core.cache_misses import SentRequest, cache_miss
@@ -149,7 +149,7 @@ class ModelCall:
         # A candidate that took over is told of with its own limits and prices; measured only where somebody listens.
         told = step.window if self._engine.reporter.sinks else window
         answer, counts = self._learned(window, reply, was_cut=overflow is not None)
-        spent_update(step, step.window if self._router else window, paid)
+        count_spent(step, step.window if self._router else window, paid)
         if settings_of(window).compact_when_idle:
             counts = {**counts, "answered_seconds": float(self._engine.clock())}
         step.update({"context_counts": counts})

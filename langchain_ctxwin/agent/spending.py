@@ -1,21 +1,20 @@
 """What a conversation may cost: told when most is spent, an error or a question before the call that would exceed it.
 
-within_budget(step)  ->  model  ->  spent_update(step, window, answers)
+within_budget(step)  ->  model  ->  count_spent(step, window, answers)
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_core.messages import AIMessage
 from langgraph.types import interrupt
 
-from langchain_ctxwin.core.events import NoticeEvent
+from langchain_ctxwin.core.events import Notice, NoticeEvent
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.spending import Usage, as_money
@@ -31,21 +30,15 @@ if TYPE_CHECKING:
 NEAR_SHARE = Decimal("0.8")
 """Of a limit: it is told while something is still left to decide about."""
 
-SETTINGS = {"tokens": "max_thread_tokens", "cost": "max_thread_cost"}
+TOKENS, COST = "max_thread_tokens", "max_thread_cost"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bound:
+class Bound(NamedTuple):
     """One limit of a thread, and what was spent of it; USD or tokens."""
 
     setting: str
     spent: Decimal
     limit: Decimal
-
-    @property
-    def is_spent(self) -> bool:
-        """Nothing is left."""
-        return self.spent >= self.limit
 
     @property
     def is_near(self) -> bool:
@@ -54,11 +47,7 @@ class Bound:
 
     def about(self) -> dict[str, str]:
         """Return it as JSON; numbers as text, so that money stays exact."""
-        return {
-            "setting": self.setting,
-            "spent": str(self.spent),
-            "limit": str(self.limit),
-        }
+        return {name: str(value) for name, value in self._asdict().items()}
 
 
 def within_budget(step: AgentStep) -> Work[None]:
@@ -68,65 +57,51 @@ def within_budget(step: AgentStep) -> Work[None]:
         ConfigError: the cost is bounded, and nobody states the prices of a model.
         ThreadBudgetError: the thread spent all that it may.
     """
-    settings = settings_of(step.window)
-    if settings.max_thread_cost is None and settings.max_thread_tokens is None:
-        return
+    settings, fault = settings_of(step.window), ""
     if settings.max_thread_cost is not None:
         yield from _require_prices(step, settings.max_thread_cost)
-    fault = ""
-    while over := next((bound for bound in _bounds(step) if bound.is_spent), None):
+    while over := next((one for one in _bounds(step) if one.spent >= one.limit), None):
         if settings.on_budget == "raise" or not step.setup.place.thread:
-            step.engine.reporter.emit(_notice(step.window, "budget_spent", over))
+            _report(step, step.window, "budget_spent", over)
             raise ThreadBudgetError(
                 f"the thread spent {over.spent} of {over.setting}={over.limit}: raise {over.setting}, begin another "
                 "thread, or set on_budget='interrupt' (with a checkpointer) to be asked",
                 **over.about(),
             )
-        example = {over.setting: str(2 * over.limit)}
         answer = interrupt(
             {
                 "reason": "thread_budget",
                 **over.about(),
-                "resume_with": example,
+                "resume_with": {over.setting: str(2 * over.limit)},
                 "fault": fault,
             }
         )
         fault = _allow(step, answer)
 
 
-def spent_update(
-    step: AgentStep, window: Window, answers: Sequence[AIMessage]
-) -> dict[str, Any]:
-    """Return the update of the state after answers to a request; empty where nothing is bounded."""
-    settings = settings_of(window)
-    if settings.max_thread_cost is None and settings.max_thread_tokens is None:
-        return {}
-    before, guard = list(_bounds(step)), step.window.session.guard
-    tokens, cost = _kept(guard, "spent")
+def count_spent(step: AgentStep, window: Window, answers: Sequence[AIMessage]) -> None:
+    """Keep in the state what answers to a request took, where that is bounded."""
+    before = _bounds(step)
+    if not before:
+        return
+    guard = step.window.session.guard
+    tokens, cost = _stored(guard, "spent")
     for answer in answers:
         usage = _usage(answer, window)
-        parts = (usage, usage.compaction or Usage())
-        tokens += (
-            0
-            if usage.is_free
-            else sum((u.input_tokens or 0) + (u.output_tokens or 0) for u in parts)
-        )
+        if not usage.is_free:
+            tokens += _tokens(usage) + _tokens(usage.compaction or Usage())
         price = usage.cost(step.engine.info_of(window))
-        if price is None and settings.max_thread_cost is not None:
+        if price is None and settings_of(window).max_thread_cost is not None:
             log.warning(
                 "budget.unpriced",
                 model=window.parts.model,
                 do="pass prices= that know this model",
             )
         cost += price or 0
-    update = {
-        "context_guard": {**guard, "spent": {"tokens": tokens, "cost": str(cost)}}
-    }
-    step.update(update)
+    _store(step, "spent", tokens, cost)
     for old, new in zip(before, _bounds(step), strict=True):
         if new.is_near and not old.is_near:
-            step.engine.reporter.emit(_notice(window, "budget_near", new))
-    return update
+            _report(step, window, "budget_near", new)
 
 
 def _usage(answer: AIMessage, window: Window) -> Usage:
@@ -139,50 +114,48 @@ def _usage(answer: AIMessage, window: Window) -> Usage:
     )
 
 
-def _bounds(step: AgentStep) -> Iterator[Bound]:
+def _tokens(usage: Usage) -> int:
+    return (usage.input_tokens or 0) + (usage.output_tokens or 0)
+
+
+def _bounds(step: AgentStep) -> list[Bound]:
     """The limits that are set, what was allowed since included, with what answers and summaries took."""
     guard, settings = step.window.session.guard, settings_of(step.window)
-    written: Mapping[str, int] = guard.get("summarizer") or {}
-    usage = Usage(
-        input_tokens=written.get("input_tokens", 0),
-        output_tokens=written.get("output_tokens", 0),
-    )
-    tokens, cost = _kept(guard, "spent")
-    most_tokens, most_cost = _kept(guard, "allowed")
+    written = Usage.of(guard.get("summarizer"))
+    tokens, cost = _stored(guard, "spent")
+    more_tokens, more_cost = _stored(guard, "allowed")
+    bounds = []
     if settings.max_thread_tokens is not None:
-        total = tokens + (usage.input_tokens or 0) + (usage.output_tokens or 0)
-        most = Decimal(max(settings.max_thread_tokens, most_tokens))
-        yield Bound(setting=SETTINGS["tokens"], spent=Decimal(total), limit=most)
+        limit = Decimal(max(settings.max_thread_tokens, more_tokens))
+        bounds.append(Bound(TOKENS, Decimal(tokens + _tokens(written)), limit))
     if settings.max_thread_cost is not None:
-        summaries = usage.cost(step.engine.summarizer_info()) or Decimal(0)
-        most = max(settings.max_thread_cost, most_cost)
-        yield Bound(setting=SETTINGS["cost"], spent=cost + summaries, limit=most)
+        cost += written.cost(step.engine.summarizer_info()) or 0
+        bounds.append(Bound(COST, cost, max(settings.max_thread_cost, more_cost)))
+    return bounds
 
 
-def _kept(guard: Mapping[str, Any], name: str) -> tuple[int, Decimal]:
-    kept = guard.get(name) or {"tokens": 0, "cost": "0"}
-    return kept["tokens"], as_money(kept["cost"])
+def _stored(guard: Mapping[str, Any], name: str) -> tuple[int, Decimal]:
+    stored = guard.get(name) or {"tokens": 0, "cost": "0"}
+    return stored["tokens"], as_money(stored["cost"])
+
+
+def _store(step: AgentStep, name: str, tokens: int, cost: Decimal) -> None:
+    amounts = {"tokens": tokens, "cost": str(cost)}
+    step.update({"context_guard": {**step.window.session.guard, name: amounts}})
 
 
 def _allow(step: AgentStep, answer: Any) -> str:
     """Take up the limits that a person gives on resuming; return what is wrong with them."""
-    guard = step.window.session.guard
-    tokens, cost = _kept(guard, "allowed")
+    tokens, cost = _stored(step.window.session.guard, "allowed")
     fault = f"resumed with {brief(answer)}: give a new limit by the name of its setting"
-    if (
-        not isinstance(answer, Mapping)
-        or not answer
-        or not answer.keys() <= {*SETTINGS.values()}
-    ):
+    if not isinstance(answer, Mapping) or not answer.keys() & {TOKENS, COST}:
         return fault
     try:
-        tokens = int(as_money(answer.get(SETTINGS["tokens"], tokens)))
-        cost = as_money(answer.get(SETTINGS["cost"], cost))
+        tokens = int(as_money(answer.get(TOKENS, tokens)))
+        cost = as_money(answer.get(COST, cost))
     except ValueError:
         return fault
-    step.update(
-        {"context_guard": {**guard, "allowed": {"tokens": tokens, "cost": str(cost)}}}
-    )
+    _store(step, "allowed", tokens, cost)
     return ""
 
 
@@ -202,5 +175,6 @@ def _require_prices(step: AgentStep, most: Decimal) -> Work[None]:
             )
 
 
-def _notice(window: Window, notice: Any, bound: Bound) -> NoticeEvent:
-    return NoticeEvent(model=window.parts.model, notice=notice, about=bound.about())
+def _report(step: AgentStep, window: Window, notice: Notice, bound: Bound) -> None:
+    event = NoticeEvent(model=window.parts.model, notice=notice, about=bound.about())
+    step.engine.reporter.emit(event)
