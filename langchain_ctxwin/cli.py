@@ -45,7 +45,7 @@ from langchain_ctxwin.models.registry import ModelRegistry
 from langchain_ctxwin.models.sources import CatalogSource
 from langchain_ctxwin.observe import DEFAULT_GATES, History, quality_report, report
 from langchain_ctxwin.protocols import ModelSource
-from langchain_ctxwin.replay.command import run_inspect, run_replay
+from langchain_ctxwin.replay.command import run_replay
 from langchain_ctxwin.replay.reader import MARGIN_NATS
 from langchain_ctxwin.replay.threads import is_address
 from langchain_ctxwin.util.chat_models import chat_model_named
@@ -281,7 +281,7 @@ def _add_replay(commands: Any) -> None:
     )
     replayed.add_argument(
         "--output",
-        choices=("table", "json", "csv"),
+        choices=("table", "json"),
         default="table",
         help="how it is printed",
     )
@@ -292,6 +292,12 @@ def _add_replay(commands: Any) -> None:
     replayed.add_argument("--html", type=Path, metavar="FILE.html", help=help_text)
     help_text = "compare settings of ours, and print the cheapest that show nearly as much as the best"
     replayed.add_argument("--recommend", action="store_true", help=help_text)
+    help_text = (
+        "show one conversation: a thread of a checkpointer as its model sees it now"
+    )
+    replayed.add_argument("--thread", metavar="NAME", help=help_text)
+    help_text = "show one request of it, by its number, and why messages had left"
+    replayed.add_argument("--step", type=_positive, metavar="N", help=help_text)
     help_text = "a language model (GGUF) that reads requests beside whole histories; extra: reader"
     replayed.add_argument("--reader", type=Path, metavar="MODEL.gguf", help=help_text)
     help_text = "nats a token by which a request may make an answer less probable and still be as good as all of it"
@@ -299,32 +305,6 @@ def _add_replay(commands: Any) -> None:
         "--margin", type=float, default=MARGIN_NATS, metavar="NATS", help=help_text
     )
     replayed.set_defaults(run=run_replay)
-    inspected = commands.add_parser(
-        "inspect",
-        help="what the model saw of one conversation, and why the rest had left",
-    )
-    inspected.add_argument("source", metavar="SOURCE", help=f"one of {SOURCES}")
-    inspected.add_argument(
-        "--thread", metavar="NAME", help="which conversation, where there are several"
-    )
-    help_text = "number of the request (default: the last); a thread of a checkpointer is shown as it is without it"
-    inspected.add_argument("--step", type=_positive, metavar="N", help=help_text)
-    inspected.add_argument(
-        "--window",
-        type=_positive,
-        default=DEFAULT_WINDOW_TOKENS,
-        help="context window in tokens",
-    )
-    inspected.add_argument(
-        "--policy", metavar="NAME_OR_FILE", help="as for replay (default: balanced)"
-    )
-    inspected.add_argument(
-        "--html",
-        type=Path,
-        metavar="FILE.html",
-        help="also draw all its requests as a page",
-    )
-    inspected.set_defaults(run=run_inspect)
 
 
 def _add_threads(commands: Any) -> None:

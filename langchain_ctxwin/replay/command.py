@@ -1,14 +1,13 @@
-"""The commands `ctxwin replay` (a row per policy) and `ctxwin inspect` (a conversation, request by request)."""
+"""The command `ctxwin replay`: a row per policy, or one conversation, request by request."""
 
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import sys
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
@@ -18,7 +17,7 @@ from langchain_ctxwin.core.blocks import text_of
 from langchain_ctxwin.core.record import render_record
 from langchain_ctxwin.core.session import read_key
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.replay.page import page, require_writable, write_page
+from langchain_ctxwin.replay.page import page
 from langchain_ctxwin.replay.playing import (
     ReplayResult,
     Sent,
@@ -32,17 +31,14 @@ from langchain_ctxwin.replay.playing import (
 from langchain_ctxwin.replay.policies import PLAIN, Policy, candidates
 from langchain_ctxwin.replay.reader import LanguageModel, Read, read_conversation, table
 from langchain_ctxwin.replay.reading import Conversation, LeftOut, read_conversations
-from langchain_ctxwin.replay.threads import (
-    is_address,
-    is_database,
-    shown_address,
-    thread_states,
-)
+from langchain_ctxwin.replay.threads import is_database, shown_address, thread_states
+from langchain_ctxwin.util.files import replace_text
 from langchain_ctxwin.util.log import aligned, say
 
 EXIT_FAILED = 1
 MOST_TOLD = 20  # faults that are told one by one
-MIN_SECONDS = 1e-3  # what a replay takes at least: no speed is divided by zero
+MOST_NAMED = 20  # conversations that are listed where several could be meant
+LINE_CHARS = 100  # text of a message in its line: enough to know it by
 
 COLUMNS = {
     "policy": "",
@@ -63,144 +59,119 @@ COST = "cost: of the input of all requests that were sent, in the currency of th
 def run_replay(args: argparse.Namespace) -> int:
     """Replay, print, and return the exit code: 1 where a conversation is missing from what is printed."""
     _require_sense(args)
+    quiet()
     names = dict.fromkeys(args.policy or [next(iter(PRESETS)), *PLAIN])
     policies = candidates() if args.recommend else list(map(Policy.named, names))
-    if args.reader:
-        return _run_reader(args, policies)
-    results, watch = list[ReplayResult](), _Watch(is_kept=bool(args.html))
-    quiet()
-    conversations = watch.passing(read_conversations(args.files, tell=watch.tell))
-    try:
-        for so_far in compare(
-            conversations, policies, args.window, jobs=args.jobs, tell=watch.tell
-        ):
-            results = so_far
-            watch.show(results[0].conversations)
-    finally:
-        watch.end()
+    faults = _Faults()
+    if args.thread is not None or args.step is not None:
+        for line in _inspected(args, faults):
+            say(line)
+    elif args.reader:
+        _run_reader(args, policies, faults)
+    else:
+        _run_compare(args, policies, faults)
+    if faults.told > MOST_TOLD:
+        _complain(f"{faults.told - MOST_TOLD:,} more such lines are not shown")
+    return EXIT_FAILED if faults.left_out else 0
+
+
+def _require_sense(args: argparse.Namespace) -> None:
+    """Refuse options that cannot be answered together, before anything is read."""
+    is_one = args.thread is not None or args.step is not None
+    for is_wrong, why in (
+        (
+            args.recommend and args.policy,
+            "--recommend tries settings of its own: leave out --policy",
+        ),
+        (
+            args.cached_price is not None and args.input_price is None,
+            "--cached-price says nothing alone: give --input-price, too",
+        ),
+        (
+            (args.recommend or args.reader or is_one) and args.output != "table",
+            f"--output {args.output} is for figures: leave out --recommend, --reader, --thread and --step",
+        ),
+        (
+            is_one + bool(args.recommend) + bool(args.reader) > 1,
+            "--recommend, --reader and --thread or --step answer different questions: give one",
+        ),
+        (
+            is_one and len(args.files) > 1,
+            f"--thread and --step show one conversation: give one source, not {len(args.files)}",
+        ),
+    ):
+        if is_wrong:
+            raise ConfigError(why)
+
+
+class _Faults:
+    """Tells what could not be read, and counts it."""
+
+    def __init__(self) -> None:
+        self.told = self.left_out = 0
+
+    def __call__(self, fault: str) -> None:
+        self.told += 1
+        self.left_out += isinstance(fault, LeftOut)
+        if self.told <= MOST_TOLD:
+            _complain(fault)
+
+
+def _run_compare(
+    args: argparse.Namespace, policies: Sequence[Policy], faults: _Faults
+) -> None:
+    longest: Conversation | None = None
+
+    def passing() -> Iterator[Conversation]:
+        nonlocal longest
+        for conversation in read_conversations(args.files, tell=faults):
+            if longest is None or len(conversation.messages) > len(longest.messages):
+                longest = conversation
+            yield conversation
+
+    results = list[ReplayResult]()
+    compared = compare(passing(), policies, args.window, jobs=args.jobs, tell=faults)
+    for so_far in compared:
+        results = so_far
     if not results:
-        shown = ", ".join(
-            shown_address(place) if is_address(place) else place for place in args.files
-        )
-        hint = f"; {counted(watch.faults, 'reason')} above" if watch.faults else ""
-        raise ConfigError(f"{shown}: no conversation to replay{hint}")
-    done, seconds = (
-        results[0].conversations,
-        max(time.monotonic() - watch.began, MIN_SECONDS),
-    )
-    told = f"{counted(done, 'conversation')} under {counted(len(policies), 'policy')} in {seconds:,.1f} s"
-    _complain(f"{told}, {done / seconds:,.1f} a second")
+        shown = ", ".join(map(shown_address, args.files))
+        raise ConfigError(f"{shown}: no conversation to replay")
     chosen = recommended(results) if args.recommend else results[0]
     _print(results, chosen, args)
-    if args.html and watch.longest is not None:
-        sys.stdout.flush()
-        policy = policies[results.index(chosen)]
+    if args.html and longest is not None:
         prices = {"input_price": args.input_price, "cached_price": args.cached_price}
-        try:
-            drawn = page(watch.longest, policy, args.window, results, **prices)
-        except Exception as error:  # noqa: BLE001  # what could not be replayed cannot be drawn
-            watch.tell(LeftOut(f"--html {args.html}: {failure(watch.longest, error)}"))
-        else:
-            write_page(args.html, drawn)
-            _complain(
-                f"drew {watch.longest.name} under {' '.join(policy.name.split())}: {args.html}"
-            )
-    return EXIT_FAILED if watch.left_out else 0
+        policy = policies[results.index(chosen)]
+        _draw(args.html, longest, policy, args.window, results, **prices)
 
 
-def _run_reader(args: argparse.Namespace, policies: Sequence[Policy]) -> int:
+def _draw(path: Path, conversation: Conversation, *about: Any, **prices: Any) -> None:
+    try:
+        replace_text(path, page(conversation, *about, **prices))
+    except OSError as error:
+        raise ConfigError(f"--html {path}: {error.strerror or error}") from error
+    _complain(f"drew {conversation.name}: {path}")
+
+
+def _run_reader(
+    args: argparse.Namespace, policies: Sequence[Policy], faults: _Faults
+) -> None:
     """Have a model read the requests, and print what each policy loses by it."""
-    reader, reads, watch = (
-        LanguageModel(args.reader),
-        list[Read](),
-        _Watch(is_kept=False),
-    )
-    quiet()
-    for number, conversation in enumerate(
-        watch.passing(read_conversations(args.files, tell=watch.tell)), 1
-    ):
+    reader, reads = LanguageModel(args.reader), list[Read]()
+    for conversation in read_conversations(args.files, tell=faults):
         try:
             reads += read_conversation(reader, conversation, policies, args.window)
         except Exception as error:  # noqa: BLE001  # one odd recording must not end a comparison of thousands
-            watch.tell(LeftOut(failure(conversation, error)))
-        watch.show(number)
-    watch.end()
+            faults(LeftOut(failure(conversation, error)))
     if not reads:
         raise ConfigError(
             f"{args.window:,} tokens: nothing ever had to leave that a model could read; lower --window"
         )
     for line in table(reads, [policy.name for policy in policies], args.margin):
         say(line)
-    return EXIT_FAILED if watch.left_out else 0
 
 
 def _complain(text: str) -> None:
     say(text, file=sys.stderr)
-
-
-def _require_sense(args: argparse.Namespace) -> None:
-    """Refuse options that cannot be answered together, before anything is read."""
-    if args.recommend and args.policy:
-        raise ConfigError("--recommend tries settings of its own: leave out --policy")
-    if args.recommend and args.output != "table":
-        raise ConfigError(
-            f"--recommend prints a settings file: leave out --output {args.output}"
-        )
-    if args.cached_price is not None and args.input_price is None:
-        raise ConfigError("--cached-price says nothing alone: give --input-price, too")
-    if args.reader and (args.recommend or args.html or args.output != "table"):
-        raise ConfigError(
-            "--reader prints a table of its own: leave out --recommend, --html and --output"
-        )
-    if args.html:
-        require_writable(args.html)
-
-
-class _Watch:
-    """Tells what could not be read and, where somebody looks, how far it is; keeps what may have to be drawn."""
-
-    def __init__(self, *, is_kept: bool) -> None:
-        self.is_kept, self.is_shown = is_kept, sys.stderr.isatty()
-        self.longest: Conversation | None = None
-        self.read = self.faults = self.left_out = 0
-        self.began = time.monotonic()
-
-    def tell(self, fault: str) -> None:
-        self.faults += 1
-        self.left_out += isinstance(fault, LeftOut)
-        if self.faults <= MOST_TOLD:
-            _complain(fault)
-
-    def passing(self, conversations: Iterable[Conversation]) -> Iterator[Conversation]:
-        for self.read, conversation in enumerate(conversations, 1):
-            if self.is_kept and (
-                self.longest is None
-                or len(conversation.messages) > len(self.longest.messages)
-            ):
-                self.longest = conversation
-            yield conversation
-
-    def show(self, replayed: int) -> None:
-        # how many there are is not known before the last file is read
-        if self.is_shown:
-            speed = replayed / max(time.monotonic() - self.began, MIN_SECONDS)
-            told = f"{counted(replayed, 'conversation')} of {self.read:,} that were read, {speed:,.1f} a second"
-            print(f"\r{told}", end="\x1b[K", file=sys.stderr, flush=True)
-
-    def end(self) -> None:
-        if self.is_shown and self.read:
-            print(file=sys.stderr)
-        if self.faults > MOST_TOLD:
-            say(
-                f"{self.faults - MOST_TOLD:,} more such lines are not shown",
-                file=sys.stderr,
-            )
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun: `1 policy`, `2,000 policies`."""
-    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
-    return f"{number:,} {noun if number == 1 else plural}"
 
 
 def _print(
@@ -208,35 +179,26 @@ def _print(
 ) -> None:
     rows = [result.to_dict(args.input_price, args.cached_price) for result in results]
     if args.recommend:
-        best = max(
-            result.sufficiency for result in results if result.sufficiency is not None
-        )
+        best = max(result.sufficiency or 0 for result in results)
         cheapest = min(result.billed_per_request for result in results)
-        say(
-            f"# of {len(results)} settings: shows {chosen.sufficiency:.3f} of what was needed (the best {best:.3f}),"
-        )
-        say(
-            f"# billed {chosen.billed_per_request:,.0f} tokens per request (the cheapest {cheapest:,.0f}),"
-        )
-        say(
-            f"# over {counted(chosen.conversations, 'conversation')} in a window of {chosen.window:,} tokens"
-        )
-        for line in chosen.policy.split("\n"):
+        for line in (
+            f"# of {len(results)} settings: shows {chosen.sufficiency:.3f} of what was needed (the best {best:.3f}),",
+            f"# billed {chosen.billed_per_request:,.0f} tokens per request (the cheapest {cheapest:,.0f}),",
+            f"# over {chosen.conversations:,} conversations in a window of {chosen.window:,} tokens",
+            *chosen.policy.split("\n"),
+        ):
             say(line)
     elif args.output == "json":
         print(json.dumps(rows))
-    elif args.output == "csv":
-        writer = csv.DictWriter(sys.stdout, rows[0])
-        writer.writeheader()
-        writer.writerows(rows)
     else:
         _print_table(results, [f"{row['cost']:,.4f}" for row in rows if "cost" in row])
 
 
 def _print_table(results: Sequence[ReplayResult], costs: Sequence[str]) -> None:
     first = results[0]
-    about = f"{counted(first.conversations, 'conversation')}, {counted(first.requests, 'request')}"
-    say(f"{about}, a window of {first.window:,} tokens")
+    say(
+        f"{first.conversations:,} conversations, {first.requests:,} requests, a window of {first.window:,} tokens"
+    )
     explained = COLUMNS | ({"cost": COST} if costs else {})
     rows = [
         (
@@ -259,49 +221,37 @@ def _print_table(results: Sequence[ReplayResult], costs: Sequence[str]) -> None:
         say(line)
 
 
-MOST_NAMED = 20  # conversations that are listed where several could be meant
-LINE_CHARS = 100  # text of a message in its line: enough to know it by
+# ---- one conversation -----------------------------------------------------------------------------------------------
 
 
-def run_inspect(args: argparse.Namespace) -> int:
-    """Print one request, and return the exit code."""
-    quiet()
+def _inspected(args: argparse.Namespace, faults: _Faults) -> Iterator[str]:
+    """The lines that tell of one conversation: of a thread as its model sees it now, or of one request of a replay."""
+    (source,) = args.files
+    if is_database(source) and not (args.policy or args.step or args.html):
+        yield from _live(*_chosen(thread_states(source, tell=faults), args.thread))
+        return
+    recorded = read_conversations([source], tell=faults)
+    _, conversation = _chosen(((one.name, one) for one in recorded), args.thread)
+    policy = Policy.named((args.policy or ["balanced"])[0])
     if args.html:
-        require_writable(args.html)
-    if is_database(args.source) and not (args.policy or args.step or args.html):
-        lines = _live(*_chosen(thread_states(args.source, tell=_complain), args.thread))
-    else:
-        named = (
-            (one.name, one) for one in read_conversations([args.source], tell=_complain)
-        )
-        _, conversation = _chosen(named, args.thread)
-        policy = Policy.named(args.policy or "balanced")
-        if args.html:
-            write_page(args.html, page(conversation, policy, args.window))
-            _complain(f"drew {conversation.name}: {args.html}")
-        lines = _at_request(conversation, policy, args.window, args.step)
-    for line in lines:
-        say(line)
-    return 0
+        _draw(args.html, conversation, policy, args.window)
+    yield from _at_request(conversation, policy, args.window, args.step)
 
 
-def _chosen(named: Iterator[tuple[str, Any]], wanted: str | None) -> tuple[str, Any]:
+def _chosen(named: Iterable[tuple[str, Any]], wanted: str | None) -> tuple[str, Any]:
     """The one that is meant; memory for one or, where several could be, for the names of some."""
     if wanted is not None:
-        for name, value in named:
-            if name == wanted:
-                return name, value
-        raise ConfigError(f"--thread {wanted}: there is no conversation of this name")
-    found = list(islice(named, MOST_NAMED + 1))
+        named = (one for one in named if one[0] == wanted)
+    found = list(islice(named, 1 if wanted is not None else MOST_NAMED))
     if len(found) == 1:
         return found[0]
-    if not found:
-        raise ConfigError("there is no conversation to inspect")
-    names = ", ".join(name for name, _ in found[:MOST_NAMED]) + (
-        ", ..." if len(found) > MOST_NAMED else ""
-    )
+    names = ", ".join(name for name, _ in found)
     raise ConfigError(
         f"there are several conversations, choose one with --thread: {names}"
+        if found
+        else f"--thread {wanted}: there is no conversation of this name"
+        if wanted is not None
+        else "there is no conversation to show"
     )
 
 

@@ -1,12 +1,11 @@
-"""Recorded messages in the forms of OpenAI, Anthropic, LangChain and user interfaces, each judged by itself."""
+"""Recorded messages in the forms of OpenAI, Anthropic and LangChain, each judged by itself."""
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from langchain_core.exceptions import OutputParserException
 from langchain_core.load.load import load as load_object
 from langchain_core.messages import (
     AIMessage,
@@ -18,93 +17,18 @@ from langchain_core.messages import (
     message_chunk_to_message,
     messages_from_dict,
 )
-from langchain_core.messages.content import KNOWN_BLOCK_TYPES
-from langchain_core.messages.tool import invalid_tool_call, tool_call
+from langchain_core.messages.tool import tool_call
+from langchain_core.output_parsers.openai_tools import (
+    make_invalid_tool_call,
+    parse_tool_call,
+)
 from pydantic import ValidationError
 
-from langchain_ctxwin.core.blocks import (
-    CALL_TYPES,
-    MEDIA_TYPES,
-    REASONING_TYPES,
-    RESULT_TYPES,
-)
 from langchain_ctxwin.errors import ConfigError
 
-# how JSON escapes half of a character outside the first plane
-HALF = re.compile(r"\\u[dD][89a-fA-F]")
 ROLES = {"human", "user", "ai", "assistant", "system", "developer", "tool", "function"}
-# where a message may say something; the first that does is read
-TEXTS = ("content", "text", "refusal")
 # what the blocks of OpenAI's Responses API call a text
 TEXT_BLOCKS = {"input_text", "output_text"}
-
-SILENT = {
-    "role", "type", "id", "uuid", "name", "content", "timestamp", "created_at", "createdAt", "metadata", "model",
-    "status", "annotations", "example", "usage", "additional_kwargs", "response_metadata", "usage_metadata",
-    "tool_call_id", "provider_specific_fields", "finish_reason", "stop_reason", "stop_sequence",
-}  # fmt: skip
-"""Fields in which a message says nothing."""
-
-SAYING = {
-    "reasoning_content",
-    "reasoning",
-    "thinking",
-    "audio",
-    "function_call",
-    "tool_calls",
-}
-"""Fields, kept beside the content, in which a message says something that integrations send again."""
-
-BLOCKS = (
-    KNOWN_BLOCK_TYPES
-    | CALL_TYPES
-    | RESULT_TYPES.keys()
-    | MEDIA_TYPES.keys()
-    | REASONING_TYPES
-)
-"""Types of blocks that say something without a text."""
-
-MAX_DEPTH = 100  # lists and objects inside each other: more than any schema of a tool has, less than ends a program
-
-
-def loads(text: str) -> Any:
-    """Return what a JSON text holds; halves of characters, which no other text can have, become U+FFFD.
-
-    Raises:
-        ValueError: it is no JSON, or lists and objects stand inside each other too deeply.
-    """
-    try:
-        value = json.loads(text, strict=False)
-        is_deep = _is_deep(value)
-    except RecursionError:
-        is_deep = True
-    if is_deep:
-        raise ValueError(f"nested more than {MAX_DEPTH} levels deep")
-    return _whole(value) if HALF.search(text) else value
-
-
-def _is_deep(value: Any) -> bool:
-    level = [value]
-    for _ in range(MAX_DEPTH):
-        lists = (
-            one.values() if isinstance(one, dict) else one
-            for one in level
-            if isinstance(one, dict | list)
-        )
-        level = [inner for one in lists for inner in one]
-        if not level:
-            return False
-    return True
-
-
-def _whole(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if isinstance(value, list):
-        return [_whole(one) for one in value]
-    if isinstance(value, dict):
-        return {_whole(key): _whole(one) for key, one in value.items()}
-    return value
 
 
 def is_pair(said: Any) -> bool:
@@ -136,9 +60,7 @@ def read_message(said: Any) -> list[BaseMessage]:
     elif isinstance(said.get("data"), Mapping):
         read = messages_from_dict([dict(said)])
     else:
-        has_parts = isinstance(said.get("parts"), list) and said["parts"]
-        read = [*(_of_parts(said) if has_parts else _of_role(said))]
-        _require_saying(read, said)
+        read = [*_of_role(said)]
     for message in read:
         if not isinstance(message, BaseMessage) or isinstance(message, RemoveMessage):
             raise ConfigError(
@@ -150,214 +72,91 @@ def read_message(said: Any) -> list[BaseMessage]:
     ]
 
 
-def _require_saying(read: Sequence[BaseMessage], said: Mapping[str, Any]) -> None:
-    """Refuse a message that says nothing only because what says it is not understood."""
-    if any(map(_says_something, read)):
-        return
-    unread = {kind for message in read for kind in _kinds(message)} - {"text"}
-    unread |= {
-        name
-        for name, value in said.items()
-        if isinstance(value, str | list | Mapping) and value
-    } - SILENT
-    if unread or said.keys().isdisjoint({*TEXTS, "tool_calls"}):
-        raise ConfigError(
-            f"it says nothing that is understood: it has {', '.join(sorted(unread)) or 'no content'}"
-        )
-
-
-def _says_something(message: BaseMessage) -> bool:
-    calls = isinstance(message, AIMessage) and (
-        message.tool_calls or message.invalid_tool_calls
-    )
-    is_said = (
-        message.text
-        or calls
-        or message.additional_kwargs.keys() & SAYING
-        or _kinds(message) & BLOCKS
-    )
-    return bool(is_said) or isinstance(message, ToolMessage)
-
-
-def _kinds(message: BaseMessage) -> set[str]:
-    content = message.content if isinstance(message.content, list) else []
-    return {str(block.get("type")) for block in content if isinstance(block, Mapping)}
-
-
-def _of_parts(said: Mapping[str, Any]) -> Iterator[BaseMessage]:
-    """The messages in the parts of a user interface (AI SDK): of an answer each step, followed by its results."""
-    content, calls, results = list[Any](), list[Any](), list[Any]()
-    for part in said["parts"]:
-        kind = part.get("type") if isinstance(part, Mapping) else None
-        if not isinstance(kind, str):
-            raise ConfigError("it has a part without `type`")
-        # shown to people, and sent to no model
-        if kind.startswith(("data-", "source")):
-            continue
-        about = part.get("toolInvocation", part)
-        if "toolCallId" in about:
-            name = about.get("toolName") or kind.removeprefix("tool-")
-            calls.append(
-                {
-                    "id": about["toolCallId"],
-                    "name": name,
-                    "input": about.get("input", about.get("args")),
-                }
-            )
-            results += _result_of(about)
-            continue
-        if calls:  # what follows them belongs to the next step
-            yield from (
-                *_of_role({**said, "content": content, "tool_calls": calls}),
-                *results,
-            )
-            content, calls, results = [], [], []
-        if kind in {"text", "reasoning"}:
-            content.append({"type": kind, kind: part["text"]})
-        elif kind == "file" and str(
-            part.get("mediaType") or part.get("mimeType")
-        ).startswith("image/"):
-            content.append(
-                {
-                    "type": "image_url",
-                    "image_url": {"url": part.get("url") or part["data"]},
-                }
-            )
-        elif kind != "step-start":
-            raise ConfigError(f"it has a part {kind!r}, which is not read")
-    if content or calls:
-        yield from (
-            *_of_role({**said, "content": content, "tool_calls": calls}),
-            *results,
-        )
-
-
-def _result_of(call: Mapping[str, Any]) -> Iterator[ToolMessage]:
-    """The result that stands in the part of its call; none while it is waited for."""
-    for name, status in (
-        ("output", "success"),
-        ("result", "success"),
-        ("errorText", "error"),
-    ):
-        if call.get(name) is not None:
-            made = (
-                call[name]
-                if isinstance(call[name], str)
-                else json.dumps(call[name], ensure_ascii=False)
-            )
-            yield ToolMessage(made, tool_call_id=str(call["toolCallId"]), status=status)
-            return
-
-
 def _of_role(said: Mapping[str, Any]) -> Iterator[BaseMessage]:
     """The messages of an object with `role` or `type`, whose other fields stand beside it."""
-    role = said.get("role") or said.get("type")
-    if not isinstance(role, str):
-        raise ConfigError("it has no `role`")
+    role = str(said.get("role") or said.get("type"))
     # LangChain's types of streamed messages, `AIMessageChunk`
     if role.endswith("MessageChunk"):
         role = role.removesuffix("MessageChunk").lower()
     if role not in ROLES:
         raise ConfigError(f"unknown role {role!r}")
     # ids are given anew, null is what a message does not say
-    given = {"id", "role", "type", "parts"}
     fields = {
         key: value
         for key, value in said.items()
-        if value is not None and key not in given
+        if value is not None and key not in {"id", "role", "type"}
     }
-    content = fields["content"] = _content(fields)
-    if role == "tool" and "tool_call_id" not in fields:
-        raise ConfigError("it is a tool result without `tool_call_id`")
-    # Anthropic's calls and results are blocks of the content
-    blocks = (
-        [block for block in content if isinstance(block, Mapping)]
-        if isinstance(content, list)
-        else []
+    content = fields["content"] = _content(
+        fields, is_answer=role in {"ai", "assistant"}
     )
-    calls, invalid = (
-        fields.pop("tool_calls", None),
-        fields.pop("invalid_tool_calls", []),
-    )
+    blocks = [block for block in content if isinstance(block, Mapping)]
     if role in {"ai", "assistant"}:
-        uses = [block for block in blocks if block.get("type") == "tool_use"]
-        yield _answer(fields, uses if calls is None else calls, invalid)
+        yield _answer(
+            fields, [block for block in blocks if block.get("type") == "tool_use"]
+        )
         return
-    results = set[int]()
-    for block in blocks if role in {"human", "user"} else ():
-        if block.get("type") == "tool_result":
-            status = "error" if block.get("is_error") else "success"
-            yield ToolMessage(
-                block.get("content") or "",
-                tool_call_id=block["tool_use_id"],
-                status=status,
-            )
-            results.add(id(block))
+    # Anthropic's results are blocks of what the user says
+    results = [block for block in blocks if block.get("type") == "tool_result"]
+    for block in results:
+        yield ToolMessage(
+            block.get("content") or "",
+            tool_call_id=block["tool_use_id"],
+            status="error" if block.get("is_error") else "success",
+        )
     if results:
-        fields["content"] = [one for one in content if id(one) not in results]
-    if fields["content"] or not content:
+        fields["content"] = [block for block in content if block not in results]
+    if fields["content"] or not results:
         yield from convert_to_messages([{**fields, "role": role}])
 
 
-def _content(fields: dict[str, Any]) -> Any:
-    """Take what a message says out of its fields."""
-    name = next((name for name in TEXTS if fields.get(name)), "content")
-    content = fields.pop(name, "")
+def _content(fields: dict[str, Any], *, is_answer: bool) -> Any:
+    """What a message says; one that says it where it is not looked for is no silence."""
+    content = fields.pop("content", None) or fields.pop("text", None) or ""
     if not isinstance(content, str | list):
         raise ConfigError(
-            f"its {name} is {type(content).__name__}, neither text nor a list"
+            f"its content is {type(content).__name__}, neither text nor a list"
+        )
+    if fields.get("parts") or (
+        not content and not is_answer and "tool_call_id" not in fields
+    ):
+        raise ConfigError(
+            f"it says nothing that is understood: it has {', '.join(sorted(fields)) or 'no content'}"
         )
     if isinstance(content, str):
         return content
-    is_text = [
-        isinstance(one, Mapping) and one.get("type") in TEXT_BLOCKS for one in content
-    ]
     return [
-        {**one, "type": "text"} if is_it else one
-        for one, is_it in zip(content, is_text, strict=True)
+        {**block, "type": "text"}
+        if isinstance(block, Mapping) and block.get("type") in TEXT_BLOCKS
+        else block
+        for block in content
     ]
 
 
-def _answer(fields: dict[str, Any], calls: Any, invalid: Any) -> BaseMessage:
-    if not isinstance(calls, Sequence) or isinstance(calls, str):
-        raise ConfigError(f"its tool_calls are {type(calls).__name__}, not a list")
-    read = [_call(call) for call in calls]
-    valid = [call for call in read if call["type"] == "tool_call"]
-    invalid = [*(call for call in read if call["type"] != "tool_call"), *invalid]
-    (message,) = convert_to_messages(
-        [{**fields, "role": "assistant", "tool_calls": valid}]
-    )
-    return (
-        AIMessage(**{**message.model_dump(), "invalid_tool_calls": invalid})
-        if invalid
-        else message
+def _answer(fields: dict[str, Any], uses: list[Any]) -> AIMessage:
+    """An answer with its calls in OpenAI's, LangChain's or Anthropic's form, valid or not."""
+    calls, invalid = [], list(fields.pop("invalid_tool_calls", ()))
+    for raw in fields.pop("tool_calls", None) or uses:
+        try:
+            calls.append(_call(raw))
+        except (OutputParserException, ValidationError) as error:
+            invalid.append(make_invalid_tool_call(raw, str(error)))
+    return AIMessage(
+        **{
+            **convert_to_messages([{**fields, "role": "assistant"}])[0].model_dump(),
+            "tool_calls": calls,
+            "invalid_tool_calls": invalid,
+        }
     )
 
 
-def _call(call: Any) -> Any:
-    """A call in OpenAI's, LangChain's or Anthropic's form, valid or not."""
-    if not isinstance(call, Mapping):
-        raise ConfigError(f"a tool call is {type(call).__name__}, not an object")
-    inner = call.get("function")
-    inner = inner if isinstance(inner, Mapping) else call
-    given = next(
-        (inner[key] for key in ("arguments", "args", "input") if key in inner), None
-    )
-    name, key = inner.get("name"), call.get("id")
-    key = None if key is None else str(key)
-    try:
-        arguments = (loads(given) if given and isinstance(given, str) else given) or {}
-        if isinstance(name, str) and isinstance(arguments, Mapping):
-            return tool_call(name=name, args=dict(arguments), id=key)
-        error = (
-            "its arguments are no object" if isinstance(name, str) else "it has no name"
-        )
-    except (ValueError, RecursionError) as fault:
-        error = f"its arguments are no JSON: {fault}"
-    text = given if isinstance(given, str) else json.dumps(given)
-    return invalid_tool_call(
-        name=name if isinstance(name, str) else None, args=text, id=key, error=error
-    )
+def _call(raw: Any) -> Any:
+    if "function" in raw:
+        call = parse_tool_call(raw, return_id=True)
+        if call is None or not isinstance(call["args"], dict):
+            raise OutputParserException("its arguments are no JSON object")
+        return call
+    given = raw.get("args", raw.get("input"))
+    return tool_call(name=raw["name"], args=given or {}, id=raw.get("id"))
 
 
 def short(error: BaseException) -> str:

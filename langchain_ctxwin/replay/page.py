@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 
 from langchain_ctxwin.core.blocks import text_of
-from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.replay.playing import ReplayResult, Sent, input_limit, replay
 from langchain_ctxwin.replay.policies import Policy
 from langchain_ctxwin.replay.reading import Conversation
-from langchain_ctxwin.util.files import replace_text
 
 REGIONS = {
     "system": "system messages",
@@ -72,30 +68,6 @@ def page(
         .read_text(encoding="utf-8")
         .replace("__DATA__", told)
     )
-
-
-def require_writable(path: Path) -> None:
-    """Refuse a place for a page before the work, not behind it."""
-    if path.exists() and not path.is_file():
-        raise ConfigError(
-            f"--html {path}: this is no file that a page could replace; give the name of one"
-        )
-    if not path.parent.is_dir():
-        raise ConfigError(
-            f"--html {path}: there is no folder {path.parent}; make it first"
-        )
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise ConfigError(
-            f"--html {path}: nothing may be written there; give another place"
-        )
-
-
-def write_page(path: Path, text: str) -> None:
-    """Write a page; what was there stays until it is whole."""
-    try:
-        replace_text(path, text)
-    except OSError as error:
-        raise ConfigError(f"--html {path}: {error.strerror or error}") from error
 
 
 def _step(

@@ -218,8 +218,6 @@ def read_conversation(
         (one.name, found.__getitem__)
         for one, found in zip(policies, requests, strict=True)
     ]
-    if chosen:
-        reader.begin([tools, *map(block, conversation.messages[: conversation.begins])])
     # one after the other, so that a request that grows is read once
     for name, request_at in arms:
         for at, far in chosen:
@@ -379,7 +377,7 @@ class LanguageModel:
         self.context_tokens = context_tokens
         # tokens that the context holds; None while it holds an answer, too
         self._held: list[int] | None = []
-        self._kept: dict[str, tuple[list[int], Any]] = {}
+        self._kept: tuple[list[int], Any] = ([], None)
 
     def _load(self, model: Path, context_tokens: int, threads: int) -> None:
         llama = self._llama
@@ -413,14 +411,6 @@ class LanguageModel:
         self._batch = llama.llama_batch_init(READ_AT_ONCE, 0, 1)
         has_first = llama.llama_vocab_get_add_bos(self._vocabulary)
         self._first = [llama.llama_vocab_bos(self._vocabulary)] if has_first else []
-
-    def begin(self, texts: Sequence[str]) -> None:
-        """Read what all prompts that follow begin with, once."""
-        before = [*self._first, *chain.from_iterable(map(self._tokens, texts))]
-        if len(before) <= self.context_tokens:
-            self._kept.clear()
-            self._hold(before)
-            self._keep("lead")
 
     def surprise(
         self, prompt: Sequence[str], reply: str, groups: Mapping[str, Sequence[str]]
@@ -506,14 +496,9 @@ class LanguageModel:
         wanted = list(tokens)
         if self._held is None or wanted[: len(self._held)] != self._held:
             self._llama.llama_memory_clear(self._memory, True)
-            known = [
-                kept
-                for kept in self._kept.values()
-                if wanted[: len(kept[0])] == kept[0]
-            ]
-            self._held, state = max(
-                known, key=lambda kept: len(kept[0]), default=([], None)
-            )
+            kept, state = self._kept
+            is_kept = wanted[: len(kept)] == kept
+            self._held, state = (kept, state) if is_kept else ([], None)
             if state is not None:
                 self._llama.llama_state_seq_set_data(
                     self._context, state, len(state), 0
@@ -521,14 +506,11 @@ class LanguageModel:
         for at in range(len(self._held), len(wanted), READ_AT_ONCE):
             self._decode(wanted[at : at + READ_AT_ONCE], at, is_scored=False)
         self._held = wanted
-        self._keep("prompt")
-
-    def _keep(self, name: str) -> None:
-        """Keep what the context holds: a reply cannot be taken back from layers that look back a short way."""
+        # kept, because a reply cannot be taken back from layers that look back a short way
         size = self._llama.llama_state_seq_get_size(self._context, 0)
         state = (ctypes.c_uint8 * size)()
         self._llama.llama_state_seq_get_data(self._context, state, size, 0)
-        self._kept[name] = list(self._held or ()), state
+        self._kept = wanted, state
 
     def _decode(self, tokens: Sequence[int], begin: int, *, is_scored: bool) -> None:
         batch = self._batch

@@ -11,7 +11,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import convert_to_messages
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph import START, StateGraph
@@ -24,7 +24,7 @@ SQLITE_MAGIC = b"SQLite format 3\0"  # the first bytes of every SQLite database 
 LOCK_SECONDS = (
     5.0  # how long to wait for somebody who writes; savers write for milliseconds
 )
-SCHEMES = ("postgresql", "postgres")
+SCHEMES = ("postgresql://", "postgres://")
 
 Opened = tuple[Callable[[Any], BaseCheckpointSaver[str]], type[Exception]]
 """Makes a saver with a serializer, and the error of the whole database."""
@@ -35,23 +35,22 @@ def is_address(text: str | Path) -> bool:
     return "://" in str(text)
 
 
-def shown_address(text: str | Path) -> str:
-    """Return an address for people: where a badly written one ends its password, nobody can tell."""
-    return f"{str(text).partition('://')[0]}://***"
+def shown_address(place: str | Path) -> str:
+    """Return a place for people: where a badly written address ends its password, nobody can tell."""
+    return (
+        f"{str(place).partition('://')[0]}://***" if is_address(place) else str(place)
+    )
 
 
 def is_database(place: str | Path) -> bool:
     """True for the address of a server and for a SQLite file, whatever it is called."""
-    path = Path(place)
-    if is_address(place) or not path.is_file():
+    if is_address(place) or not Path(place).is_file():
         return is_address(place)
     try:
-        with path.open("rb") as file:
+        with Path(place).open("rb") as file:
             return file.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC
-    except OSError as error:
-        raise ConfigError(
-            f"{path} cannot be opened: {error.strerror or error}"
-        ) from error
+    except OSError:  # its reader says why
+        return False
 
 
 def thread_states(
@@ -61,33 +60,18 @@ def thread_states(
 
     A thread that cannot be read is told, and left out.
     """
-    name = shown_address(place) if is_address(place) else str(place)
-    with (
-        _postgres(str(place)) if is_address(place) else _sqlite(Path(place)) as (
-            saver_with,
-            unreadable,
-        )
-    ):
-        graph = (
-            StateGraph(ContextState)
-            .add_node("none", lambda _: {})
-            .add_edge(START, "none")
-        )
+    name, opened = shown_address(place), _postgres if is_address(place) else _sqlite
+    with opened(str(place)) as (saver_with, unreadable):
+        graph = StateGraph(ContextState).add_node("none", lambda _: {})
         # It makes no classes but LangChain's and LangGraph's own values.
         strict = JsonPlusSerializer(allowed_msgpack_modules=None)
-        compiled = graph.compile(checkpointer=saver_with(strict))
+        compiled = graph.add_edge(START, "none").compile(saver_with(strict))
         for thread in _threads(name, saver_with(_Unread()), unreadable):
             try:
                 state = dict(
                     compiled.get_state({"configurable": {"thread_id": thread}}).values
                 )
-                state["messages"] = list(state.get("messages") or ())
-                if not all(
-                    isinstance(message, BaseMessage) for message in state["messages"]
-                ):
-                    raise ConfigError(  # noqa: TRY301
-                        "its `messages` hold something that is no message of LangChain's"
-                    )
+                state["messages"] = convert_to_messages(state.get("messages") or ())
             except unreadable:
                 raise
             except Exception as error:  # noqa: BLE001  # what a thread holds may be of any program
@@ -126,7 +110,7 @@ def _threads(
 
 
 @contextmanager
-def _sqlite(path: Path) -> Iterator[Opened]:
+def _sqlite(path: str) -> Iterator[Opened]:
     try:
         from langgraph.checkpoint.sqlite import SqliteSaver  # noqa: PLC0415  # optional packages, only for this
     except ImportError as error:
@@ -140,7 +124,7 @@ def _sqlite(path: Path) -> Iterator[Opened]:
         return saver
 
     try:
-        address = f"{path.resolve().as_uri()}?mode=ro"
+        address = f"{Path(path).resolve().as_uri()}?mode=ro"
         with closing(
             sqlite3.connect(
                 address, uri=True, timeout=LOCK_SECONDS, check_same_thread=False
@@ -156,9 +140,9 @@ def _sqlite(path: Path) -> Iterator[Opened]:
 @contextmanager
 def _postgres(address: str) -> Iterator[Opened]:
     shown = shown_address(address)
-    if not address.startswith(tuple(f"{scheme}://" for scheme in SCHEMES)):
+    if not address.startswith(SCHEMES):
         raise ConfigError(
-            f"{shown}: the address of a server begins with {':// or '.join(SCHEMES)}://"
+            f"{shown}: the address of a server begins with {' or '.join(SCHEMES)}"
         )
     try:
         import psycopg  # noqa: PLC0415  # optional packages, only for this

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from langchain_ctxwin import ConfigError
-from langchain_ctxwin.cli import main
 from langchain_ctxwin.replay.reader import ALL, FAR, LanguageModel, Read, regret, table
 
 MODEL, DATA = os.environ.get("CTXWIN_READER_MODEL"), os.environ.get("CTXWIN_DATA")
@@ -75,14 +74,6 @@ def test_a_table_has_a_row_for_each_policy_that_was_read():
 def test_a_reader_says_what_is_missing(tmp_path):
     with pytest.raises(ConfigError, match="reader"):
         LanguageModel(tmp_path / "none.gguf")
-
-
-@pytest.mark.parametrize(
-    "other", [["--recommend"], ["--output", "json"], ["--html", "page.html"]]
-)
-def test_a_reader_prints_a_table_of_its_own(other, capsys):
-    assert main(["replay", "recorded.jsonl", "--reader", "model.gguf", *other]) != 0
-    assert "leave out" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(
