@@ -53,7 +53,7 @@ from langchain_ctxwin.core.updates import (
     own_words,
 )
 from langchain_ctxwin.core.usage import fault_of
-from langchain_ctxwin.errors import ConfigError, SummarizationError, brief, expect
+from langchain_ctxwin.errors import ConfigError, SummarizationError, expect
 from langchain_ctxwin.hooks import BeforeCompaction, Plan, agreed, report_compaction
 from langchain_ctxwin.limit_memory import FollowedLimits, followed, is_registry
 from langchain_ctxwin.pricing import MAX_CONVERSATIONS, Pricing, Pricings
@@ -69,10 +69,8 @@ from langchain_ctxwin.summarize import (
     writing_summary,
 )
 from langchain_ctxwin.util.log import log
-from langchain_ctxwin.util.memo import Lru, Seen, once
+from langchain_ctxwin.util.memo import Lru, once
 from langchain_ctxwin.util.work import Wait, Work, arun, run
-
-__all__ = ["ContextEngine", "Fitted", "check_collaborators", "settings_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,15 +155,8 @@ class ContextEngine:
         prices: Any = None,
         clock: Clock = time.time,
     ) -> None:
-        hooks = {"before_compaction": before_compaction}
-        check_collaborators(
-            config=config,
-            counter=counter,
-            learned=learned,
-            jobs=jobs,
-            pin_when=pin_when,
-            **hooks,
-        )
+        hooks = {"before_compaction": before_compaction, "pin_when": pin_when}
+        _check_collaborators(config, hooks, counter=counter, learned=learned, jobs=jobs)
         self._live: LiveConfig = ContextConfig() if config is None else config
         self._settings = self._refused = self._live.current
         self._registry = limits if is_registry(limits) else None
@@ -177,7 +168,7 @@ class ContextEngine:
         )
         self.model = "" if self._registry else model_name(limits)
         """Name of the model that the limits are of; empty when they were given as numbers."""
-        self._rules, self._warned = self.rules_of(limits), Seen()
+        self._rules = rules_of(limits)
         self._pricings = Pricings(counter, family=family_of(limits))
         self._pin_when, self.clock = pin_when, clock
         self._records: Lru[tuple[object, tuple[Record, tuple[str, ...]]]] = Lru(
@@ -343,15 +334,6 @@ class ContextEngine:
         if model is None and self._registry is not None:
             model = called  # whose limits the registry is asked for
         rules = self.rules_of(called if called is not None else model)
-        if arguments_of(called).get("truncation") == "auto" and self._warned.is_new(
-            "truncation"
-        ):
-            log.warning(
-                "provider.truncates",
-                model=model_name(called),
-                reason="its server drops the middle",
-                do="leave truncation out, the request fits without it",
-            )
         info = called if isinstance(called, ModelInfo) else None
         parts = self._parts(
             messages, system_prompt, tools, self._pricings.of(model), rules
@@ -776,49 +758,41 @@ def _checked_limits(limits: ModelLimits, config: ContextConfig) -> ModelLimits:
 
 
 MEASURED = "what engine.measure returned"
+
+
+def _check_collaborators(config: Any, hooks: Mapping[str, Any], **made: Any) -> None:
+    """Raise `ConfigError` for what cannot serve an engine; None is a default everywhere."""
+    wanted = "a ContextConfig, for example ContextConfig(keep=0.4)"
+    expect(config, ContextConfig | LiveConfig | None, "config", wanted)
+    for name, value in made.items():
+        methods, wanted = COLLABORATORS[name]
+        # A class has the methods, too, but is not an object made from it.
+        is_made = not isinstance(value, type) and all(
+            callable(getattr(value, method, None)) for method in methods
+        )
+        is_usable = value is None or is_made
+        expect(value, object if is_usable else (), name, f"{wanted}, or None")
+    for name, hook in hooks.items():
+        # `bool` says which messages are pinned, too
+        is_class = isinstance(hook, type) and name != "pin_when"
+        is_plain = callable(hook) and not iscoroutinefunction(hook) and not is_class
+        is_usable = hook is None or is_plain
+        wanted = f"a plain function that {HOOKS[name]}, or None"
+        expect(hook, object if is_usable else (), name, wanted)
+
+
+COLLABORATORS = {
+    "counter": (
+        ["__call__"],
+        "a callable that counts the tokens of messages, for example TokenEstimator()",
+    ),
+    "learned": (
+        ["recall", "learn"],
+        "a memory with methods recall and learn, for example LearnedSource(path)",
+    ),
+    "jobs": (["start", "find", "forget", "cancel"], "a SummaryJobs"),
+}
 HOOKS = {
     "before_compaction": "takes a window and a compaction and returns a compaction or None",
     "pin_when": "takes a message and returns a bool",
 }
-
-
-def check_collaborators(
-    *, config: Any, counter: Any, learned: Any, jobs: Any, **hooks: Any
-) -> None:
-    """Raise `ConfigError` for what cannot serve an engine; None is a default everywhere."""
-    expect(
-        config,
-        ContextConfig | LiveConfig | None,
-        "config",
-        "a ContextConfig, for example ContextConfig(keep=0.4)",
-    )
-    if counter is not None and not _is_made(counter, "__call__"):
-        raise ConfigError(
-            f"counter={brief(counter)}: pass a callable that counts the tokens of messages, for example "
-            "TokenEstimator(), or None"
-        )
-    if learned is not None and not _is_made(learned, "recall", "learn"):
-        raise ConfigError(
-            f"learned={brief(learned)}: pass a memory with methods recall and learn, for example LearnedSource(path), "
-            "or None"
-        )
-    if jobs is not None and not _is_made(jobs, "start", "find", "forget", "cancel"):
-        raise ConfigError(
-            f"jobs={brief(jobs)}: pass a SummaryJobs, or None for those that the process shares"
-        )
-    for name, hook in hooks.items():
-        # `bool` says which messages are pinned, too
-        is_class = isinstance(hook, type) and name != "pin_when"
-        if hook is not None and (
-            not callable(hook) or iscoroutinefunction(hook) or is_class
-        ):
-            raise ConfigError(
-                f"{name}={brief(hook)}: pass a plain function that {HOOKS[name]}, or None"
-            )
-
-
-def _is_made(value: Any, *methods: str) -> bool:
-    """True for an object with these methods; a class has them too, but is not an object made from it."""
-    return not isinstance(value, type) and all(
-        callable(getattr(value, name, None)) for name in methods
-    )

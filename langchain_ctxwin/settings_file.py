@@ -24,16 +24,10 @@ SECRET_NAMES = frozenset({"cursor_keys"})
 def read_bytes(path: Path) -> bytes:
     """Return the content of a file."""
     try:
-        if not path.exists() or path.is_file() or path.is_dir():
-            return path.read_bytes()
-    except (
-        OSError,
-        ValueError,
-    ) as error:  # ValueError: no path can have a zero character
+        return path.read_bytes()
+    except (OSError, ValueError) as error:  # no path can have a zero character
         reason = getattr(error, "strerror", None) or error
         raise ConfigError(f"cannot read settings from {path}: {reason}") from error
-    # A pipe would be waited for without end.
-    raise ConfigError(f"cannot read settings from {path}: it is no regular file")
 
 
 def table_of(content: bytes, path: Path) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AnyMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langgraph.graph import END, StateGraph
 from langgraph.runtime import Runtime, get_runtime
@@ -31,7 +31,6 @@ from langchain_ctxwin.agent.state import (
     StepState,
     Update,
     as_mapping,
-    report_of,
     turn_is_finished,
 )
 from langchain_ctxwin.agent.step import (
@@ -47,12 +46,10 @@ from langchain_ctxwin.core.model_info import arguments_of
 from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.tool_schemas import name_of
-from langchain_ctxwin.core.usage import sent_tokens
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import ConfigError, ContextWindowError, expect
 from langchain_ctxwin.reporting import with_metadata
-from langchain_ctxwin.util.log import log
-from langchain_ctxwin.util.memo import Lru, Seen
+from langchain_ctxwin.util.memo import Lru
 from langchain_ctxwin.util.work import Wait, Work, arun, run
 
 if TYPE_CHECKING:  # these take a while to import
@@ -69,9 +66,6 @@ PerRequest = Callable[[Any, Any], T]
 
 MAX_STEPS = 64
 """Conversations between two nodes of one step whose measured request is kept; losing it costs one measure."""
-
-UNREAD_RATIO = 1.5
-"""Times a request as we count it from which on another one was sent: no estimate is so far off."""
 
 UNCHECKED = (
     "build_messages found no context_report in the state: either no edge leads through budget_check, or the state has "
@@ -139,7 +133,7 @@ class ContextNodes:
     Key init args:
         engine: the `ContextEngine` that decides.
         system_prompt: a text, a `SystemMessage`, or a callable `(state, runtime)` that returns one.
-        tools: the tools bound to the model, or such a callable; by default those that `model_node` finds bound to its
+        tools: the tools bound to the model, or such a callable; `model_node` adds those that it finds bound to its
             model.
         model: the model of each request, or such a callable, when its limits differ from the engine's.
         validator: compares counts with what providers report, and samples with exact counts.
@@ -191,7 +185,6 @@ class ContextNodes:
         )
         """Chooses the tools and the model of each request."""
         self._require_tools()
-        self._told = Seen()
         self._steps: Lru[AgentStep] = Lru(MAX_STEPS, of_conversations=True)
         self._call: Runnable[Any, Any] | None = None
         self.validator = validator
@@ -199,7 +192,7 @@ class ContextNodes:
         # What is asked for per request may depend on any key of the state: such a node takes all of it.
         takes_all = any(map(_is_per_request, (system_prompt, tools, model)))
         self._node = partial(ContextNode if takes_all else StepNode, start=self._step)
-        self.budget_check = self._node("budget_check", self._doing(self._check))
+        self.budget_check = self._node("budget_check", self._doing(AgentStep.check))
         """Chooses tools and model, measures the next request and decides where to go."""
         self.maybe_summarize = self._node(
             "maybe_summarize", self._doing(AgentStep.summarize)
@@ -317,54 +310,14 @@ class ContextNodes:
             raise ConfigError(fault)
 
     def _read_tools(self, bound: Sequence[Any]) -> None:
-        """Take the tools that are bound to the model, where none were given; tell of those that were left out."""
+        """Take the tools that are bound to the model, beside those that were given."""
         if _is_per_request(self._tools) or self.choices.selector is not None:
             return
-        if not self._tools:
-            self._tools = list(bound)
-            self._require_tools()
-            return
         known = {name_of(tool) for tool in self._tools}
-        missing = [name_of(tool) for tool in bound if name_of(tool) not in known]
-        if missing:
-            advice = (
-                "pass them as ContextNodes(tools=...), or their tokens are not counted"
-            )
-            log.warning(
-                "nodes.tools_missing",
-                model_has=missing,
-                nodes_have=sorted(known),
-                do=advice,
-            )
-
-    def _check(self, step: AgentStep) -> Work[None]:
-        """Measure the next request and decide where to go."""
-        self._tell_unread(step.state)
-        yield from step.check()
-
-    def _tell_unread(self, state: State) -> None:
-        """Tell once of a model node of somebody's own that sends something else than the request which was built."""
-        built = report_of(state).get("total_tokens") or 0
-        newest_first = reversed(state.get("messages") or ())
-        last = next(
-            (message for message in newest_first if isinstance(message, AIMessage)),
-            None,
-        )
-        if (
-            last is None
-            or "ctxwin" in last.response_metadata
-            or not state.get("context_view")
-        ):
-            return
-        reported = sent_tokens(last) or 0
-        if reported > UNREAD_RATIO * built > 0 and self._told.is_new("unread"):
-            advice = "call the model with state['llm_input_messages'], or use nodes.model_node(model)"
-            log.warning(
-                "nodes.request_unread",
-                built_tokens=built,
-                reported_tokens=reported,
-                do=advice,
-            )
+        new = [tool for tool in bound if name_of(tool) not in known]
+        if new:
+            self._tools = [*self._tools, *new]
+            self._require_tools()
 
     def _bound(
         self, model: Runnable[Any, Any], tools: Sequence[Any]
@@ -396,7 +349,6 @@ class ContextNodes:
     def _prepare(
         self, step: AgentStep, _: RunnableConfig | None
     ) -> Work[Update | Command[Any]]:
-        self._tell_unread(step.state)
         yield from step.prepare()
         return _unstreamed({**step.news, "llm_input_messages": step.request()})
 

@@ -111,24 +111,13 @@ def test_every_way_to_change_a_file_is_seen(path, watched, change):
     watched.until(0.3)
 
 
-def put_a_pipe(path):
-    os.mkfifo(path.with_name("pipe"))
-    path.with_name("pipe").replace(path)
-
-
-NO_PIPES = pytest.mark.skipif(
-    not hasattr(os, "mkfifo"), reason="this system has no named pipes"
-)
-
-
 @pytest.mark.parametrize(
     ("harm", "problem"),
     [
         (Path.unlink, "No such file"),
         (lambda path: shutil.rmtree(path.parent), "No such file"),
-        pytest.param(put_a_pipe, "it is no regular file", marks=NO_PIPES),
     ],
-    ids=["file", "folder", "pipe"],
+    ids=["file", "folder"],
 )
 def test_a_file_that_goes_and_comes_back_is_seen(path, watched, harm, problem):
     """Meanwhile the last good settings hold, and the problem says why."""

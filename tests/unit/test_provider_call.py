@@ -14,7 +14,6 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import StructuredTool, tool
 from langchain_openai import AzureChatOpenAI, ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
-from structlog.testing import capture_logs
 
 from langchain_ctxwin import (
     ConfigError,
@@ -397,14 +396,6 @@ def test_a_refusal_for_another_reason_is_the_callers():
         talk(agent_of(model, "nodes"), turns=2)
     assert forgets_history(NotFoundError())
     assert not forgets_history(ValueError("previous_response_not_found"))
-
-
-def test_a_server_that_drops_the_middle_is_told_of_once():
-    with capture_logs() as logs:
-        engine = ContextEngine(limits=LIMITS)
-        for _ in range(3):
-            engine.measure([HumanMessage("Hi")], called=gpt(truncation="auto"))
-    assert [log["event"] for log in logs] == ["provider.truncates"]
 
 
 def make_tool(number, words):

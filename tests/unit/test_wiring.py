@@ -23,7 +23,6 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.prebuilt import ToolNode, tools_condition
 from pydantic import BaseModel
-from structlog.testing import capture_logs
 from typing_extensions import TypedDict
 
 from langchain_ctxwin import (
@@ -38,8 +37,8 @@ from langchain_ctxwin import (
     create_context_agent,
     create_recall_tool,
 )
-from support import agents
-from support.fakes import ScriptedChatModel, script, tool_loop
+from langchain_ctxwin.core.tool_schemas import name_of
+from support.fakes import ScriptedChatModel, tool_loop
 from support.oracle import exact_count
 
 THREAD = {"configurable": {"thread_id": "1"}}
@@ -476,41 +475,8 @@ def test_tools_that_are_bound_to_the_model_are_the_tools_of_the_nodes():
     assert [tool["function"]["name"] for tool in tools] == ["read"]
 
 
-def test_tools_of_the_model_that_the_nodes_do_not_know_are_told_once():
+def test_tools_of_the_model_that_the_nodes_were_not_given_are_counted():
     nodes = ContextNodes(ContextEngine(limits=8192), tools=[read])
-    with capture_logs() as logs:
-        nodes.model_node(ScriptedChatModel().bind_tools([read, create_recall_tool()]))
-    assert [(line["event"], line["model_has"]) for line in logs] == [
-        ("nodes.tools_missing", ["recall"])
-    ]
-
-
-def test_a_model_node_that_never_reads_the_request_is_told_once():
-    nodes = ContextNodes(
-        ContextEngine(ModelLimits(4_000), config=ContextConfig(output_reserve=0))
-    )
-    model = ScriptedChatModel(policy=script(*["done"] * 9))
-    builder = StateGraph(ContextState)
-    for node in (
-        nodes.budget_check,
-        nodes.maybe_summarize,
-        nodes.force_compress,
-        nodes.build_messages,
-    ):
-        builder.add_node(node.name, node)
-    builder.add_node(
-        "agent", lambda state: {"messages": [model.invoke(state["messages"])]}
-    )
-    builder.add_edge(START, "budget_check")
-    builder.add_conditional_edges("budget_check", nodes.route_on_budget)
-    builder.add_edge("force_compress", "build_messages")
-    builder.add_edge("build_messages", "agent")
-    graph = builder.compile(checkpointer=InMemorySaver())
-    with capture_logs() as logs:
-        for _ in range(3):
-            graph.invoke(
-                {"messages": agents.talk(40, 120)}, {"configurable": {"thread_id": "1"}}
-            )
-    told = [line for line in logs if line["event"] == "nodes.request_unread"]
-    assert len(told) == 1
-    assert told[0]["reported_tokens"] > 4_000 > told[0]["built_tokens"]
+    nodes.model_node(ScriptedChatModel().bind_tools([read, create_recall_tool()]))
+    tools = nodes.measure({"messages": [HumanMessage("hi")]}).parts.tools
+    assert [name_of(tool) for tool in tools] == ["read", "recall"]
