@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, NamedTuple
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import set_config_context
+from langgraph.errors import InvalidUpdateError
 from langgraph.graph import END, START, StateGraph
 from langgraph.pregel import Pregel
 
@@ -330,8 +330,22 @@ def _seeking(steps: list[AgentStep]) -> Iterator[None]:
 
 def _stored(agent: Any, config: Any, update: Update) -> Work[None]:
     """Write to an idle thread, which stays idle."""
-    for values, node in ((update, _own_node(agent) or MODEL), (None, END)):
-        config = yield Wait(
-            partial(agent.update_state, config, values, node),
-            partial(agent.aupdate_state, config, values, node),
+
+    def written(by: str | None) -> Wait:
+        return Wait(
+            lambda: agent.update_state(config, update, by),
+            lambda: agent.aupdate_state(config, update, by),
+        )
+
+    try:
+        new = yield written(None)
+    except (
+        InvalidUpdateError
+    ):  # several nodes came last, so LangGraph wants to know which one writes
+        new = yield written(_own_node(agent) or MODEL)
+    found = yield Wait(lambda: agent.get_state(new), lambda: agent.aget_state(new))
+    if found.next:
+        yield Wait(
+            lambda: agent.update_state(new, None, END),
+            lambda: agent.aupdate_state(new, None, END),
         )
