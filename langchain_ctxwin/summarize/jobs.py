@@ -297,8 +297,8 @@ def attempt(
     thread of its own.
     """
     meter = _Meter()
-    config = merge_configs({"callbacks": callbacks}, {"callbacks": [meter]})
-    var_child_runnable_config.set({**CALL_CONFIG, **config})
+    both = merge_configs({"callbacks": callbacks}, {"callbacks": [meter]})
+    var_child_runnable_config.set({**CALL_CONFIG, "callbacks": both["callbacks"]})
     caller_loop.set(loop)
     try:
         return meter.written(write())
