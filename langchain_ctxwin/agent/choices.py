@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -193,16 +192,13 @@ class Choices:
         """Return what the selected tools may take of the window of the conversation's model, else of the smallest."""
         if self.selector is None:
             return {}
-        names, about = tools_of(state), window.parts
-        shown = [
-            tool
-            for tool in about.tools
-            if not window.parts.has_deferred or not is_deferred(tool)
+        names, parts = tools_of(state), window.parts
+        sent = [
+            one for one in parts.tools if not parts.has_deferred or not is_deferred(one)
         ]
-        others = [tool for tool in shown if name_of(tool) not in names]
-        fixed_tokens = (
-            window.fixed_tokens - about.pricer.tools(shown) + about.pricer.tools(others)
-        )
+        others = [tool for tool in sent if name_of(tool) not in names]
+        price = parts.pricer.tools
+        fixed_tokens = window.fixed_tokens - price(sent) + price(others)
         left = int(TOOL_SHARE * (window.budget.input_limit - fixed_tokens))
         return {
             "previous": names,
@@ -226,18 +222,13 @@ class Choices:
             return None
         from langchain_ctxwin.routing.candidates import asking_for, smallest_limits  # noqa: PLC0415  # see router_of
 
-        chosen, output = (
-            self._chosen(state),
-            self.asked.output_tokens or self.router.config.output_reserve,
-        )
-        limits = asking_for(
-            chosen.limits if chosen else smallest_limits(self._candidates()), output
-        )
-        return (
-            NamedLimits(limits, chosen.info.name, chosen.family)
-            if chosen
-            else NamedLimits(limits, "")
-        )
+        chosen = self._chosen(state)
+        output = self.asked.output_tokens or self.router.config.output_reserve
+        if chosen is None:
+            smallest = smallest_limits(self._candidates())
+            return NamedLimits(asking_for(smallest, output), "")
+        limits = asking_for(chosen.limits, output)
+        return NamedLimits(limits, chosen.info.name, chosen.family)
 
     def provider(self, state: State) -> Any:
         """Return what is known of the chosen candidate, its provider included; None without a router."""
@@ -331,14 +322,17 @@ class Choices:
         from langchain_ctxwin.routing.candidates import RouteRequest, thread_key  # noqa: PLC0415  # see router_of
 
         asked = self.asked
+        is_known = any(one.name == asked.route for one in router.candidates)
+        prefer = asked.route if is_known else ""
+        stays = not prefer and self._is_compacted(state, window)
         request = RouteRequest(
             messages=window.assembled(),
             tools=window.parts.tools,
             conversation=thread_key(),
             kept=before,
-            prefer=asked.route
-            if any(one.name == asked.route for one in router.candidates)
-            else "",
+            # Another one is taken when it is in trouble, or cannot do what is asked for.
+            prefer=before if stays else prefer,
+            prefer_reason=COMPACTS if stays else "",
             requires=asked.requires,
             output_tokens=asked.output_tokens,
             reserve=settings_of(window).output_reserve,
@@ -348,25 +342,16 @@ class Choices:
             route = router.decide(request)
         except NoModelFitsError:
             route = router.largest(request, is_to_shrink=True)
-        if route.name == before:
+        if route.name == before and not stays:
             return {"context_model": {"model": before, "reason": route.reason}}
-        if not request.prefer and self._is_compacted(state, window):
-            with suppress(NoModelFitsError):
-                stay = router.decide(
-                    replace(request, prefer=before, prefer_reason=COMPACTS)
-                )
-                # Another one is taken when it is in trouble, or cannot do what is asked for.
-                route = stay if stay.name == before else route
         return self._model_update(route.name, route.reason, state, route.metadata())
 
     def _is_compacted(self, state: State, window: Window) -> bool:
         """True when a full conversation is to stay with its candidate, and a compaction makes it fit there."""
         config = self.router.config if self.router else None
-        if (
-            config is None
-            or config.when_full == "move"
-            or not (config.sticky and self._chosen(state))
-        ):
+        if not config or config.when_full == "move" or not config.sticky:
+            return False
+        if not self._chosen(state):
             return False
         try:
             compaction = planning.emergency(window)
@@ -378,10 +363,12 @@ class Choices:
         """The size of the request for the tokenizers that it was measured for: before the first choice, for all."""
         from langchain_ctxwin.routing import Size  # noqa: PLC0415  # see router_of
 
-        chosen, view = self._chosen(state), window
         size = Size(
-            tokens=view.total_tokens, upper=view.upper_tokens, lower=view.lower_tokens
+            tokens=window.total_tokens,
+            upper=window.upper_tokens,
+            lower=window.lower_tokens,
         )
+        chosen = self._chosen(state)
         return {
             one.family: size for one in ((chosen,) if chosen else self._candidates())
         }

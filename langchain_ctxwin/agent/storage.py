@@ -161,18 +161,15 @@ class BackgroundSummaries:
     def finished(self, window: Window, pending: Pending, written: Written) -> Window:
         """Return the window that knows the finished summary, cut where it is too long, or longer than its messages."""
         window = replace(window, session=with_cost(window.session, written.cost))
-        request = window.parts
-        replaced = request.messages[pending.start.index : pending.stop]
-        replaced_tokens = request.price_text(window.session.summary) + sum(
-            map(request.price, replaced)
-        )
+        parts = window.parts
+        replaced = parts.messages[pending.start.index : pending.stop]
+        replaced_tokens = parts.price_text(window.session.summary)
+        replaced_tokens += sum(map(parts.price, replaced))
         most_tokens = min(accepted_tokens(pending.max_tokens), replaced_tokens - 1)
-        window = self._cut(
-            window, pending, written.text.strip(), most_tokens, written=written
-        )
-        if kept := window.session.pending:
+        window = self._cut(window, pending, written.text.strip(), most_tokens, written)
+        if ready := window.session.pending:
             self._engine.report_summary(
-                window, "ready", kept.key, replace(written, text=kept.text)
+                window, "ready", ready.key, replace(written, text=ready.text)
             )
         return window
 
@@ -195,10 +192,9 @@ class BackgroundSummaries:
         is_needed = window.over_by > 0 or planning.past_bound(window)
         if is_needed and not pending.matches(window.parts.messages):
             return self.failed(window, pending, "its messages were edited since")
-        room = window.room
-        if window.parts.price_text(pending.text) < room:
+        if window.parts.price_text(pending.text) < window.room:
             return window
-        return self._cut(window, pending, pending.text, room // 2)
+        return self._cut(window, pending, pending.text, window.room // 2)
 
     def _cut(
         self,
@@ -206,21 +202,14 @@ class BackgroundSummaries:
         pending: Pending,
         text: str,
         most_tokens: int,
-        *,
         written: Written | None = None,
     ) -> Window:
         """The window with as much of a summary as may be shown; what was written is told where nothing may."""
-        kept = first_part(text, most_tokens, window.parts.price_text)
-        if not kept:
-            return self.failed(
-                window,
-                pending,
-                f"not a line of the summary fits in {most_tokens:,} tokens",
-                written,
-            )
-        return replace(
-            window, session=replace(window.session, pending=replace(pending, text=kept))
-        )
+        fitting = first_part(text, most_tokens, window.parts.price_text)
+        if not fitting:
+            reason = f"not a line of the summary fits in {most_tokens:,} tokens"
+            return self.failed(window, pending, reason, written)
+        return _with_pending(window, replace(pending, text=fitting))
 
     def _begun(self, window: Window, due: Snapshot) -> Window:
         messages, place = window.parts.messages, self._place
@@ -256,4 +245,8 @@ class BackgroundSummaries:
         self._engine.report_summary(
             window, "started", pending.key, reason=due.reason, messages=size
         )
-        return replace(window, session=replace(window.session, pending=pending))
+        return _with_pending(window, pending)
+
+
+def _with_pending(window: Window, pending: Pending) -> Window:
+    return replace(window, session=replace(window.session, pending=pending))
