@@ -14,7 +14,6 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AnyMessage, SystemMessage
 from langchain_core.runnables.config import ensure_config
 
-from langchain_ctxwin.config import RoutingConfig
 from langchain_ctxwin.core.blocks import MEDIA_TYPES, compact_json
 from langchain_ctxwin.core.limits import MEDIA_NAMES, ModelLimits
 from langchain_ctxwin.core.model_info import (
@@ -31,7 +30,7 @@ from langchain_ctxwin.errors import ConfigError, UnknownModelError
 from langchain_ctxwin.models.sources import CAPABILITIES, ProfileSource
 from langchain_ctxwin.protocols import RequestCounter, TokenCounter, takes_tools
 from langchain_ctxwin.routing.judging import Complexity
-from langchain_ctxwin.util.memo import MAX_TEXTS, Lru, PerMessage, once
+from langchain_ctxwin.util.memo import PerMessage
 
 CandidateModel = Any  # as the caller passes it: a chat model, a binding around one, a `ModelInfo`, or `provider:name`
 # a chat model and the arguments bound around it
@@ -356,9 +355,6 @@ class RouteRequest:
     )
     prefer_reason: str = ""  # why, when another decision stands behind it
     kept: str = ""  # candidate that the conversation had so far, when the caller keeps count of that
-    config: RoutingConfig | None = (
-        None  # settings of this request alone; None takes the router's
-    )
     complexity: Complexity | None = None  # as the caller states it
     judged: Complexity = "medium"  # what counts, worked out by the router
     renew: bool = (
@@ -425,28 +421,19 @@ class RequestSizes:
 
     def of(self, request: RouteRequest, families: Iterable[str]) -> Mapping[str, Size]:
         """Return the size for each family: as measured elsewhere, else counted once per tokenizer."""
-        missing, measured = (
-            set(families) - request.sizes.keys(),
-            request.estimated_tokens,
-        )
-        if not missing:
-            return request.sizes
+        measured, sizes = request.estimated_tokens, dict(request.sizes)
+        missing = set(families) - sizes.keys()
         if measured is not None:
-            counted = dict.fromkeys(
-                missing, Size(tokens=measured, upper=measured, lower=measured)
-            )
-        elif self._given is not None:
-            counted = dict.fromkeys(missing, _whole(self._given, request))
+            size = Size(tokens=measured, upper=measured, lower=measured)
+            sizes.update(dict.fromkeys(missing, size))
+        elif self._given is not None and missing:
+            sizes.update(dict.fromkeys(missing, _whole(self._given, request)))
         else:
-            known = {
-                family: self._estimates.get(family) or _Estimates(family)
-                for family in missing
-            }
-            self._estimates |= known
-            counted = {
-                family: estimates.of(request) for family, estimates in known.items()
-            }
-        return {**counted, **request.sizes}
+            for family in missing:
+                if family not in self._estimates:
+                    self._estimates[family] = _Estimates(family)
+                sizes[family] = self._estimates[family].of(request)
+        return sizes
 
 
 def _whole(counter: TokenCounter, request: RouteRequest) -> Size:
@@ -458,18 +445,18 @@ def _whole(counter: TokenCounter, request: RouteRequest) -> Size:
             SystemMessage(compact_json(tool_definition(tool))) for tool in request.tools
         ]
         tokens = int(counter([*shown, *request.messages]))
+    return _bounded(counter, tokens)
+
+
+def _bounded(counter: Any, tokens: int) -> Size:
     factor = 1.0 if getattr(counter, "exact", False) else HEADROOM
-    upper, lower = (
-        getattr(counter, "upper", None),
-        getattr(counter, "lower", None),
-    )
-    most = upper(tokens) if upper else ceil(tokens * factor)
-    least = lower(tokens) if lower else int(tokens / factor)
-    return Size(tokens=tokens, upper=max(tokens, most), lower=min(tokens, least))
+    upper = getattr(counter, "upper", lambda tokens: ceil(tokens * factor))(tokens)
+    lower = getattr(counter, "lower", lambda tokens: int(tokens / factor))(tokens)
+    return Size(tokens=tokens, upper=max(tokens, upper), lower=min(tokens, lower))
 
 
 class _Estimates:
-    """The estimates of one family; a message and a tool set are priced once while they are unchanged."""
+    """The estimates of one family; a message is priced once while it is unchanged."""
 
     def __init__(self, family: str) -> None:
         self._count = TokenEstimator(family)
@@ -477,17 +464,7 @@ class _Estimates:
         self._price = PerMessage(
             lambda message: max(0, self._count([message]) - self._base)
         )
-        self._tools: Lru[tuple[tuple[Any, ...], int]] = Lru(MAX_TEXTS)
 
     def of(self, request: RouteRequest) -> Size:
-        tokens = self._base + sum(map(self._price, request.messages))
-        if tools := tuple(request.tools):
-            # The tuple in the value keeps the tools alive, so an id in the key cannot come to mean another tool.
-            priced = once(
-                self._tools,
-                tuple(map(id, tools)),
-                lambda: (tools, self._count([], tools=[*tools])),
-            )
-            tokens += max(0, priced[1] - self._base)
-        upper, lower = self._count.upper(tokens), self._count.lower(tokens)
-        return Size(tokens=tokens, upper=max(tokens, upper), lower=min(tokens, lower))
+        whole = self._count([], tools=[*request.tools] or None)
+        return _bounded(self._count, whole + sum(map(self._price, request.messages)))

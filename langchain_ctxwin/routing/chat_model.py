@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from asyncio import get_running_loop
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextvars import Context
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 from langchain_core.language_models import (
     BaseChatModel,
@@ -20,8 +18,7 @@ from langchain_core.outputs import (
     ChatGenerationChunk,
     ChatResult,
 )
-from langchain_core.runnables import Runnable, RunnableConfig
-from langsmith.run_helpers import tracing_context
+from langchain_core.runnables import Runnable
 from pydantic import Field
 
 from langchain_ctxwin.core.limits import ModelLimits
@@ -35,14 +32,10 @@ from langchain_ctxwin.routing.candidates import (
     Instance,
     RouteRequest,
     conversation_key,
-    thread_key,
 )
 from langchain_ctxwin.routing.fallbacks import EMPTY_STREAM, Fallbacks
 from langchain_ctxwin.routing.router import ModelRouter
-from langchain_ctxwin.util.background import bare_context
 from langchain_ctxwin.util.work import Wait, Work, arun, run
-
-_Message = TypeVar("_Message", AIMessage, AIMessageChunk)
 
 
 class RoutedChatModel(BaseChatModel):
@@ -140,44 +133,6 @@ class RoutedChatModel(BaseChatModel):
         choice = {} if tool_choice is None else {"tool_choice": tool_choice}
         return self.bind(tools=list(tools), **choice, **kwargs)
 
-    # The config does not reach the call, so the run's thread is handed on as an argument.
-
-    def invoke(
-        self,
-        input: Any,  # noqa: A002
-        config: RunnableConfig | None = None,
-        **kwargs: Any,
-    ) -> AIMessage:  # the base's name
-        """Call the candidate that fits."""
-        return super().invoke(input, config, **_in_thread(config, kwargs))
-
-    async def ainvoke(
-        self,
-        input: Any,  # noqa: A002
-        config: RunnableConfig | None = None,
-        **kwargs: Any,
-    ) -> AIMessage:
-        """Call the candidate that fits."""
-        return await super().ainvoke(input, config, **_in_thread(config, kwargs))
-
-    def stream(
-        self,
-        input: Any,  # noqa: A002
-        config: RunnableConfig | None = None,
-        **kwargs: Any,
-    ) -> Iterator[AIMessageChunk]:
-        """Stream from the candidate that fits."""
-        return super().stream(input, config, **_in_thread(config, kwargs))
-
-    def astream(
-        self,
-        input: Any,  # noqa: A002
-        config: RunnableConfig | None = None,
-        **kwargs: Any,
-    ) -> AsyncIterator[AIMessageChunk]:
-        """Stream from the candidate that fits."""
-        return super().astream(input, config, **_in_thread(config, kwargs))
-
     def _generate(
         self,
         messages: Any,
@@ -197,19 +152,16 @@ class RoutedChatModel(BaseChatModel):
         return await arun(self._answered(messages, stop, kwargs))
 
     def _answered(
-        self,
-        messages: list[AnyMessage],
-        stop: list[str] | None,
-        arguments: dict[str, Any],
+        self, messages: list[AnyMessage], stop: list[str] | None, given: dict[str, Any]
     ) -> Work[ChatResult]:
-        fallbacks = self._fallbacks(messages, arguments)
+        fallbacks = self._fallbacks(messages, given)
         while not fallbacks.is_well:
             call = yield from fallbacks.next()
-            request = (call, messages, stop or self.stop)
+            model, shown, arguments = self._asked(call, messages, stop)
             with fallbacks.watched():
                 answer: AIMessage = yield Wait(
-                    partial(_answer_of, *request),
-                    partial(_aanswer_of, *request),
+                    partial(model.invoke, shown, **arguments),
+                    partial(model.ainvoke, shown, **arguments),
                 )
         fallbacks.note(answer)
         fallbacks.answered()
@@ -226,13 +178,15 @@ class RoutedChatModel(BaseChatModel):
     ) -> Iterator[ChatGenerationChunk]:
         fallbacks = self._fallbacks(messages, kwargs)
         while not fallbacks.is_well:
-            chunks = _chunks_of(run(fallbacks.next()), messages, stop or self.stop)
+            call = run(fallbacks.next())
+            model, shown, arguments = self._asked(call, messages, stop)
+            chunks = model.stream(shown, **arguments)
             with fallbacks.watched():
                 chunk = _begun(next(chunks, None))
-        following: AIMessageChunk | None = _with_route(chunk, fallbacks)
+        following: AIMessage | None = _with_route(chunk, fallbacks)
         while following is not None:
             fallbacks.note(following)
-            yield ChatGenerationChunk(message=following)
+            yield ChatGenerationChunk(message=_as_chunk(following))
             with fallbacks.watched(final=True):
                 following = next(chunks, None)
         fallbacks.answered()
@@ -246,18 +200,26 @@ class RoutedChatModel(BaseChatModel):
     ) -> AsyncIterator[ChatGenerationChunk]:
         fallbacks = self._fallbacks(messages, kwargs)
         while not fallbacks.is_well:
-            chunks = _achunks_of(
-                await arun(fallbacks.next()), messages, stop or self.stop
-            )
+            call = await arun(fallbacks.next())
+            model, shown, arguments = self._asked(call, messages, stop)
+            chunks = model.astream(shown, **arguments)
             with fallbacks.watched():
                 chunk = _begun(await anext(chunks, None))
-        following: AIMessageChunk | None = _with_route(chunk, fallbacks)
+        following: AIMessage | None = _with_route(chunk, fallbacks)
         while following is not None:
             fallbacks.note(following)
-            yield ChatGenerationChunk(message=following)
+            yield ChatGenerationChunk(message=_as_chunk(following))
             with fallbacks.watched(final=True):
                 following = await anext(chunks, None)
         fallbacks.answered()
+
+    def _asked(
+        self, call: Instance, messages: list[AnyMessage], stop: list[str] | None
+    ) -> tuple[BaseChatModel, Any, dict[str, Any]]:
+        """The model to ask, what it is shown, and how: without the callbacks of our run, which would count it twice."""
+        model, given = call
+        alone: dict[str, Any] = {"config": {"callbacks": []}, "stop": stop or self.stop}
+        return model, shown_to(model, messages), {**alone, **given}
 
     def _fallbacks(
         self, messages: list[AnyMessage], arguments: dict[str, Any]
@@ -322,14 +284,6 @@ class RoutedChatModel(BaseChatModel):
         return {"ls_model_name": name, **params, "ls_provider": self._llm_type}
 
 
-def _in_thread(
-    config: RunnableConfig | None, arguments: dict[str, Any]
-) -> dict[str, Any]:
-    """The arguments with the run's thread as conversation, unless they name one."""
-    thread = thread_key(config)
-    return {"conversation": thread, **arguments} if thread else arguments
-
-
 def _wish(route: Any) -> tuple[str, str]:
     """The candidate that a call asks for, and why: a name, or a decision as the metadata of an answer hold it."""
     if isinstance(route, Mapping):
@@ -339,66 +293,7 @@ def _wish(route: Any) -> tuple[str, str]:
     raise ConfigError(f"route={route!r}: give the name of a candidate")
 
 
-# A candidate is asked in a context of its own: its run is no run inside ours, or every handler and tracer would count
-# its tokens, and show its chunks, twice.
-
-
-def _alone() -> Context:
-    context = bare_context()
-    context.run(_without_traces)
-    return context
-
-
-def _without_traces() -> None:
-    tracing_context(enabled=False).__enter__()  # for as long as the context is used
-
-
-def _answer_of(
-    call: Instance, messages: list[AnyMessage], stop: list[str] | None
-) -> AIMessage:
-    model, arguments = call
-    return _alone().run(model.invoke, shown_to(model, messages), stop=stop, **arguments)
-
-
-async def _aanswer_of(
-    call: Instance, messages: list[AnyMessage], stop: list[str] | None
-) -> AIMessage:
-    model, arguments = call
-    answering = model.ainvoke(shown_to(model, messages), stop=stop, **arguments)
-    return await get_running_loop().create_task(answering, context=_alone())
-
-
-def _chunks_of(
-    call: Instance, messages: list[AnyMessage], stop: list[str] | None
-) -> Iterator[AIMessageChunk]:
-    model, arguments = call
-    context = _alone()
-    chunks = context.run(
-        model.stream, shown_to(model, messages), stop=stop, **arguments
-    )
-    while (chunk := context.run(next, chunks, None)) is not None:
-        yield _as_chunk(chunk)
-
-
-async def _achunks_of(
-    call: Instance, messages: list[AnyMessage], stop: list[str] | None
-) -> AsyncIterator[AIMessageChunk]:
-    model, arguments = call
-    context = _alone()
-    chunks = context.run(
-        model.astream, shown_to(model, messages), stop=stop, **arguments
-    )
-    while (
-        chunk := await get_running_loop().create_task(_next(chunks), context=context)
-    ) is not None:
-        yield _as_chunk(chunk)
-
-
-async def _next(chunks: AsyncIterator[AIMessage]) -> AIMessage | None:
-    return await anext(chunks, None)
-
-
-def _begun(chunk: AIMessageChunk | None) -> AIMessageChunk:
+def _begun(chunk: AIMessage | None) -> AIMessage:
     """The first chunk of a stream; without one an error in the words that LangChain has for it."""
     if chunk is None:
         raise ValueError(EMPTY_STREAM)
@@ -409,16 +304,12 @@ def _as_chunk(message: AIMessage) -> AIMessageChunk:
     """A chunk as it is; the whole answer of a model that does not stream as the only one."""
     if isinstance(message, AIMessageChunk):
         return message
-    shared = AIMessageChunk.model_fields.keys() & type(message).model_fields.keys()
-    # As they are: a dump would turn the objects in them into dicts.
-    values = {
-        name: getattr(message, name)
-        for name in shared - {"type", "name", "chunk_position"}
-    }
+    # as they are: a dump would turn the objects in them into dicts
+    values = {key: value for key, value in message if key != "type"}
     return AIMessageChunk(**values, chunk_position="last")
 
 
-def _with_route(message: _Message, fallbacks: Fallbacks) -> _Message:
+def _with_route(message: AIMessage, fallbacks: Fallbacks) -> AIMessage:
     """A copy with the route, because caches keep what they return."""
     metadata = {**message.response_metadata, "route": fallbacks.metadata()}
     return message.model_copy(update={"response_metadata": metadata})

@@ -15,7 +15,6 @@ complexity needs, 0.5 and a little more for a weaker one: ten good answers witho
 one bad answer in four takes that from any."""
 
 PRESUMED_OF_WEAKER, MORE_BY_STRENGTH = 0.5, 0.2
-CENT = Decimal("0.01")
 
 Choice = tuple[Candidate, str, Mapping[str, str]]
 """Who is taken, why, and why not each other one that can be."""
@@ -37,7 +36,8 @@ class Option:
     @property
     def shown(self) -> str:
         """Chance and cost, for reasons."""
-        return f"(chance {self.chance:.2f}, {_money(self.cost)})"
+        cost = "price unknown" if self.cost is None else f"${self.cost:.2g}"
+        return f"(chance {self.chance:.2f}, {cost})"
 
 
 def presumed(strength: float, needed: float) -> float:
@@ -60,38 +60,25 @@ def best(
         asks: what the request asks for, for the reasons.
         others_fit: whether a candidate fits that failed, rests or is excluded.
     """
-    dearest = max([one.cost for one in options if one.cost], default=Decimal(1))
+    dearest = max((one.cost for one in options if one.cost), default=Decimal(1))
 
-    def score(one: Option) -> float:
-        share = 1.0 if one.cost is None else float(one.cost / dearest)
-        return config.quality * min(one.chance, ENOUGH) - config.cost * share
+    def rank(one: Option) -> tuple[float, Decimal]:
+        cost = dearest if one.cost is None else one.cost
+        share = config.cost * float(cost / dearest)
+        return (share - config.quality * min(one.chance, ENOUGH), cost)
 
-    by_cost = sorted(
-        options, key=lambda one: (one.cost is None, one.cost or Decimal(0))
-    )
-    chosen = max(by_cost, key=score)
+    chosen = min(options, key=rank)
     left = {}
     for one in options:
         why = "costs no less" if one.is_enough else f"is not strong enough for {asks}"
         left[one.candidate.name] = f"fits, but {why} {one.shown}"
     del left[chosen.candidate.name]
-    return chosen.candidate, _reason(chosen, options, asks, others_fit=others_fit), left
-
-
-def _reason(
-    chosen: Option, options: Sequence[Option], asks: str, *, others_fit: bool
-) -> str:
     if len(options) == 1:
-        return f"the only one {'left' if others_fit else 'that fits'} ({asks})"
-    if chosen.is_enough:
-        return f"cheapest that is strong enough for {asks} {chosen.shown}"
-    if chosen.chance == max(one.chance for one in options):
-        return f"the likeliest to answer well, none is strong enough for {asks} {chosen.shown}"
-    return f"best balance of chance and cost for {asks} {chosen.shown}"
-
-
-def _money(cost: Decimal | None) -> str:
-    """An amount in cents, or with two significant digits below one."""
-    if cost is None:
-        return "price unknown"
-    return f"${cost:.2f}" if not cost or cost >= CENT else f"${cost:.2g}"
+        reason = f"the only one {'left' if others_fit else 'that fits'} ({asks})"
+    elif chosen.is_enough:
+        reason = f"cheapest that is strong enough for {asks} {chosen.shown}"
+    elif chosen.chance == max(one.chance for one in options):
+        reason = f"the likeliest to answer well, none is strong enough for {asks} {chosen.shown}"
+    else:
+        reason = f"best balance of chance and cost for {asks} {chosen.shown}"
+    return chosen.candidate, reason, left

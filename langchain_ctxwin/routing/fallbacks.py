@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
+from langsmith.run_helpers import tracing_context
 
 from langchain_ctxwin.core.limits import models_behind
 from langchain_ctxwin.core.overflow import (
@@ -55,7 +55,7 @@ MEANINGS = {
 }
 
 # Credentials, payment, a missing model, time-outs, rates and trouble of the server: each concerns one provider. Without
-# a status, words tell so in class names of SDKs, HTTP clients and Python itself, and in a provider's own error code.
+# a status, words tell so in class names of SDKs, HTTP clients and Python itself.
 SURVIVABLE_STATUSES = frozenset(
     {401, 402, 403, 404, 408, 409, 425, 429, *range(500, 600)}
 )
@@ -64,15 +64,6 @@ SURVIVABLE_CLASSES = re.compile(
     r"|Authentication|PermissionDenied|^(?:Model)?NotFoundError|ServerError|^(?:Model)?APIError"
     r"|TransportError|gaierror|ClientPayload|ChunkedEncoding|Decod"
 )
-SURVIVABLE_CODES = re.compile(
-    r"rate_?limit|throttl|unavailable|overloaded|time_?out|server_error|quota|model_not_found|invalid_api_key"
-)
-
-# About the network, where Python has no class for it; other errors, like a missing file, are no trouble of a provider.
-UNREACHABLE_ERRNOS = frozenset(
-    {errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTDOWN, errno.EHOSTUNREACH}
-)
-
 # What LangChain says of a stream that ends before its first chunk, and where one was read as a whole.
 EMPTY_STREAM = "No generation chunks were returned"
 EMPTY_STREAMS = (EMPTY_STREAM, "No generations found in stream")
@@ -169,7 +160,9 @@ class Fallbacks:
         """
         self.is_well = False
         try:
-            yield
+            # a trace of ours is no parent: its tokens would be shown twice
+            with tracing_context(enabled=False):
+                yield
             self.is_well = True
         except Exception as error:
             failure = failure_of(error)
@@ -316,8 +309,6 @@ def failure_of(error: Exception) -> CandidateFailure | None:
     overflow = classify_overflow(error)
     if overflow is not None:
         return CandidateFailure(what=TOO_SMALL, overflow=overflow)
-    if isinstance(error, OSError) and error.errno in UNREACHABLE_ERRNOS:
-        return CandidateFailure(what=f"{UNREACHABLE} ({type(error).__name__})")
     meanings = (meaning for said in evidence_of(error) if (meaning := _meaning(said)))
     return next((CandidateFailure(what=meaning) for meaning in meanings), None)
 
@@ -334,9 +325,7 @@ def _meaning(said: Evidence) -> str:
         return UNSUITED if UNSUPPORTED.search(said.text) else ""
     if said.text.startswith(EMPTY_STREAMS):
         return f"{TROUBLE} (empty stream)"
-    if any(map(SURVIVABLE_CLASSES.search, said.class_names)) or any(
-        map(SURVIVABLE_CODES.search, said.codes)
-    ):
+    if any(map(SURVIVABLE_CLASSES.search, said.class_names)):
         is_unreachable = "Connection" in name or name == "gaierror"
         return f"{LATE if 'Timeout' in name else UNREACHABLE if is_unreachable else TROUBLE} ({name})"
     return ""

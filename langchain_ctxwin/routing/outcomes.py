@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -12,16 +11,13 @@ from typing import Annotated
 
 from pydantic import Field, TypeAdapter
 
-from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.protocols import Clock
+from langchain_ctxwin.errors import expect
 from langchain_ctxwin.util.background import Worker
 from langchain_ctxwin.util.files import SharedFile
 
 # Trials after which older ones count for less, so that a model that changed under its name is judged anew: a share of
 # successes is then known to about 3 points.
 MAX_TRIALS = 200.0
-MAX_CELLS = 4096  # pairs of a bucket and a model, about half a megabyte
-MAX_NAME_CHARS = 256  # of a bucket or a model, so that the file stays small; far above any name in use
 PRIOR_TRIALS = 10.0  # outcomes that weigh as much as what is presumed: a share of ten is known to about 15 points
 VERSION = 1
 FLUSH_SECONDS = (
@@ -37,19 +33,13 @@ class Count:
 
     successes: _Number = 0.0
     trials: _Number = 0.0
-    at: _Number = 0.0  # when the latest was recorded, in seconds since the epoch
 
     def plus(self, other: Count) -> Count:
         """Return both together, scaled down to `MAX_TRIALS` when there are more."""
-        successes, trials = (
-            self.successes + other.successes,
-            self.trials + other.trials,
-        )
+        trials = self.trials + other.trials
         share = min(1.0, MAX_TRIALS / trials) if trials else 1.0
         return Count(
-            successes=successes * share,
-            trials=trials * share,
-            at=max(self.at, other.at),
+            successes=(self.successes + other.successes) * share, trials=trials * share
         )
 
     def chance(self, presumed: float) -> float:
@@ -63,7 +53,7 @@ _NONE = Count()
 
 
 class Outcomes:
-    """Counts successes and trials per model and task bucket; thread-safe and bounded.
+    """Counts successes and trials per model and task bucket; thread-safe.
 
     With a path, counts are kept in a JSON file that processes may share: each adds what it recorded itself. It is read
     when the object is made and written in a background thread after `record`. Call `flush` before the program ends.
@@ -79,48 +69,24 @@ class Outcomes:
         1.0
     """
 
-    def __init__(
-        self,
-        path: str | os.PathLike[str] | None = None,
-        *,
-        clock: Clock = time.time,
-    ) -> None:
+    def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
         self._file = None if path is None else _file_of(path)
-        self._clock = clock
         self._known: Counts = (self._file.read() if self._file else None) or {}
         self._new: Counts = {}  # what is not in the file yet; both are replaced as a whole
         self._lock = threading.Lock()
         self._worker = Worker("ctxwin-outcomes")
 
     def record(self, bucket: str, model: str, *, success: bool) -> None:
-        """Count one outcome; returns at once, also on an event loop.
-
-        Raises:
-            ConfigError: a name is empty or too long, or `success` is no boolean; nothing was counted.
-        """
-        for what, name in (("bucket", bucket), ("model", model)):
-            if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME_CHARS:
-                raise ConfigError(
-                    f"{what}={name!r:.80}: give a name of 1 to {MAX_NAME_CHARS} characters"
-                )
-        if not isinstance(success, bool):
-            raise ConfigError(f"success={success!r}: give True or False")
-        one = {
-            bucket: {
-                model: Count(successes=float(success), trials=1.0, at=self._clock())
-            }
-        }
+        """Count one outcome; returns at once, also on an event loop."""
+        expect(success, bool, "success", "True or False")
+        count = Count(successes=float(success), trials=1.0)
+        one = {bucket: {model: count}}
         with self._lock:
             self._known = added(self._known, one)
             self._new = added(self._new, one) if self._file else {}
-        if self._file is None:
-            return
-        try:  # in a thread: files must not be touched on an event loop; a task that waits saves this one too
+        if self._file is not None:
+            # in a thread: files must not be touched on an event loop
             self._worker.submit(partial(self._save, self._file))
-        except (
-            RuntimeError
-        ) as error:  # the process may have no more threads, or is about to end
-            self._file.not_saved(str(error))
 
     def of(self, bucket: str, model: str) -> Count:
         """Return what is known of a model on a kind of task: no trials when nothing is."""
@@ -143,20 +109,12 @@ class Outcomes:
 
 
 def added(one: Counts, other: Counts) -> Counts:
-    """Return the sums per cell; of more than `MAX_CELLS` the ones that were heard of last."""
+    """Return the sums per bucket and model."""
     both = {bucket: dict(models) for bucket, models in one.items()}
     for bucket, models in other.items():
+        known = both.setdefault(bucket, {})
         for model, count in models.items():
-            both.setdefault(bucket, {})[model] = (
-                both.get(bucket, {}).get(model, _NONE).plus(count)
-            )
-    cells = [
-        (count.at, bucket, model)
-        for bucket, models in both.items()
-        for model, count in models.items()
-    ]
-    for _, bucket, model in sorted(cells)[:-MAX_CELLS]:
-        del both[bucket][model]
+            known[model] = known.get(model, _NONE).plus(count)
     return both
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -20,7 +20,6 @@ from langchain_ctxwin.core.limits import (
     ModelLimits,
     for_everybody,
     lowered,
-    require_tokens,
     smaller_of,
     stated_limit,
     unrefuted,
@@ -65,7 +64,6 @@ from langchain_ctxwin.routing.judging import (
     strengths,
 )
 from langchain_ctxwin.routing.outcomes import Outcomes
-from langchain_ctxwin.util.background import in_daemon
 from langchain_ctxwin.util.memo import Lru
 
 FACTS_SECONDS = (
@@ -201,10 +199,7 @@ class ModelRouter:
         """Return the candidates with the limits that hold for a conversation: some were stated to it alone."""
         if self.clock() - self._read_at >= FACTS_SECONDS:
             self._read_at = self.clock()
-            # no thread is free: what is known serves for another while
-            with suppress(RuntimeError):
-                # a source may hang, and the caller may be an event loop
-                in_daemon(self._read_again)
+            self._read_again()
         return tuple(self.candidate(one.name, conversation) for one in self._read)
 
     @property
@@ -222,14 +217,6 @@ class ModelRouter:
         return (
             replace(known, limits=lowered(known.limits, learned)) if learned else known
         )
-
-    def limits_of(self, name: str) -> ModelLimits:
-        """Return the limits of one candidate."""
-        return self.candidate(name).limits
-
-    def info(self, name: str) -> ModelInfo | None:
-        """Return what is known of one candidate; None when there is no candidate of this name."""
-        return next((one.info for one in self._read if one.name == name), None)
 
     def kept(self, conversation: str) -> str:
         """Return the name of the candidate that a conversation stays with; empty before its first request."""
@@ -261,10 +248,9 @@ class ModelRouter:
         estimated_tokens: int | None = None,
         output_tokens: int | None = None,
         requires: Iterable[str] = (),
-        exclude: Collection[str] | Mapping[str, str] = (),
+        exclude: Iterable[str] = (),
         prefer: str = "",
         renew: bool = False,
-        config: RoutingConfig | None = None,
     ) -> Route:
         """Choose a model for a request.
 
@@ -276,17 +262,14 @@ class ModelRouter:
             estimated_tokens: the size of the request when it was measured elsewhere, as an upper bound.
             output_tokens: what the call asks for, when it says so.
             requires: capabilities that the model must have, e.g. `structured_output`.
-            exclude: candidates that may not be chosen; as a mapping with the reasons.
+            exclude: candidates that may not be chosen.
             prefer: candidate to take if it can do what the request needs, whatever its size.
             renew: choose anew, because the conversation's prefix changed anyway.
-            config: settings for this request alone.
 
         Raises:
             NoModelFitsError: no candidate can take the request; the message lists each of them and why.
-            ConfigError: there is no candidate as preferred, a number of tokens is none, or the complexity is no word.
+            ConfigError: there is no candidate as preferred, or the complexity is no word.
         """
-        require_tokens("estimated_tokens", estimated_tokens, optional=True)
-        require_tokens("output_tokens", output_tokens, minimum=1, optional=True)
         given = convert_to_messages(
             [messages] if isinstance(messages, str) else messages
         )
@@ -296,15 +279,12 @@ class ModelRouter:
                 tools=listed(tools),
                 conversation=conversation,
                 requires=tuple(requires),
-                exclude=exclude
-                if isinstance(exclude, Mapping)
-                else dict.fromkeys(exclude, "excluded by the caller"),
+                exclude=dict.fromkeys(exclude, "excluded by the caller"),
                 estimated_tokens=estimated_tokens,
                 output_tokens=output_tokens,
                 prefer=prefer,
                 renew=renew,
                 complexity=complexity,
-                config=config,
             )
         )
 
@@ -442,9 +422,6 @@ class ModelRouter:
                 read[number] = candidate_of(known.name, known.given, self._registry)
         self._read = tuple(read)
 
-    def _config(self, request: RouteRequest) -> RoutingConfig:
-        return request.config or self.config
-
     def _measured(
         self, request: RouteRequest
     ) -> tuple[Sequence[Candidate], RouteRequest]:
@@ -455,7 +432,6 @@ class ModelRouter:
             request,
             sizes=self._sizes.of(request, families),
             requires=needed_capabilities(request),
-            complexity=request.complexity or self._config(request).complexity,
             judged=self._judged(request),
             reserve=self._reserve(request),
         )
@@ -465,7 +441,7 @@ class ModelRouter:
         stated = (
             request.reserve,
             request.output_tokens,
-            self._config(request).output_reserve,
+            self.config.output_reserve,
         )
         return next((tokens for tokens in stated if tokens is not None), None)
 
@@ -504,7 +480,7 @@ class ModelRouter:
 
     def _judged(self, request: RouteRequest) -> Complexity:
         """The complexity that counts: as stated for the request, else for all of them, else as judged."""
-        complexity = request.complexity or self._config(request).complexity
+        complexity = request.complexity or self.config.complexity
         complexity = complexity or self._classify(request.messages, request.tools)
         if complexity not in NEEDED:
             raise ConfigError(
@@ -551,12 +527,13 @@ class ModelRouter:
                     request.prefer_reason or "asked for by name",
                 )
             )
-        if self._config(request).sticky and not request.renew:
+        if self.config.sticky and not request.renew:
             kept = request.kept or self.kept(request.conversation)
             is_enough = all(
                 one.is_enough for one in options if one.candidate.name == kept
             )
-            may_leave = request.complexity is not None or request.judged == "high"
+            stated = request.complexity or self.config.complexity
+            may_leave = stated is not None or request.judged == "high"
             if is_enough or not may_leave or not any(one.is_enough for one in options):
                 wanted.append((kept, "kept: the conversation's prompt cache"))
         for name, reason in wanted:
@@ -588,7 +565,7 @@ class ModelRouter:
         ]
         return best(
             options,
-            self._config(request),
+            self.config,
             asks=f"{request.judged} complexity",
             others_fit=any(not one.too_small(request) for one in others),
         )

@@ -29,7 +29,6 @@ from langchain_ctxwin.routing import (
     RemainingTooSmallError,
     RoutedChatModel,
     failure_of,
-    output_tokens_of,
 )
 from support.fakes import (
     InvalidRequestError,
@@ -183,7 +182,7 @@ def test_an_overflow_leads_to_a_larger_window_and_is_learned(overflow, how):
     )
     answered(model, "word " * 2_000, how)
     assert len(small.requests) == 1, "its own conversation knows"
-    assert model.router.limits_of("small").context_window == 8_192
+    assert model.router.candidate("small").limits.context_window == 8_192
     answered(model, "WORD " * 2_000, how)
     assert len(small.requests) == 2, "others meet it themselves"
     assert route_of(answered(model, "hi", how))["model"] == "small"
@@ -389,57 +388,41 @@ def test_a_limit_of_one_candidate_is_no_statement_about_another_that_failed():
     assert classify_overflow(caught.value).limit <= 9_000
 
 
-class ReadTimeout(type("Timeout", (OSError,), {})):
-    """Stands for the time-out of a common HTTP client, whose base is no `TimeoutError`."""
-
-
 @pytest.mark.parametrize(
     ("error", "meaning"),
     [
-        (ReadTimeout("read timed out"), "took too long"),
         (httpx.ReadTimeout("read timed out"), "took too long"),
         (httpx.RemoteProtocolError("server disconnected"), "was in trouble"),
-        (
-            socket.gaierror(socket.EAI_NONAME, "name or service not known"),
-            "was not reachable",
-        ),
-        (OSError(errno.EHOSTUNREACH, "no route to host"), "was not reachable"),
-        (OSError(errno.ECONNRESET, "connection reset by peer"), "was not reachable"),
+        (socket.gaierror(socket.EAI_NONAME, "unknown"), "was not reachable"),
+        (OSError(errno.ECONNRESET, "reset by peer"), "was not reachable"),
         (json.JSONDecodeError("expecting value", "<html>", 0), "was in trouble"),
         (ValueError("No generations found in stream."), "was in trouble"),
         (FileNotFoundError(errno.ENOENT, "no such file"), None),
-        (PermissionError(errno.EACCES, "no"), None),
         (ValueError("bad"), None),
     ],
 )
-def test_trouble_of_the_network_is_survived_by_another_model_and_that_of_this_machine_is_not(
-    error, meaning
-):
+def test_trouble_of_the_network_is_survived_by_another_model(error, meaning):
     failure = failure_of(error)
     told = failure and (failure.meaning, failure.needs_rest, failure.overflow)
     assert told == (meaning and (meaning, True, None))
 
 
 def test_a_conversation_stays_with_its_model_by_thread_and_by_first_message():
-    """The thread of the config, of the surrounding graph, or the first message tells conversations apart."""
+    """The thread of the surrounding graph, or the first message tells conversations apart."""
     liked = {"small": 0.9, "large": 0.1}
     model, *_ = two(chances=liked)
     config = {"configurable": {"thread_id": "t"}}
-    model.invoke("hi", config)
+    graph = graph_of(lambda state: model.invoke(state["messages"]))
+
+    def asked(text):
+        state = graph.invoke({"messages": [("user", text)]}, config)
+        return route_of(state["messages"][-1])["model"]
+
+    assert asked("hi") == "small"
     model.invoke("first")
     liked.update(small=0.1, large=0.9)
     following = [HumanMessage("first"), AIMessage("x"), HumanMessage("more")]
-    in_graph = graph_of(lambda state: model.invoke(state["messages"])).invoke(
-        {"messages": [("user", "hi")]}, config
-    )
-    stay = [
-        model.invoke("other", config),
-        model.invoke(following),
-        *model.stream("new", config),
-    ][:3]
-    assert {route_of(one)["model"] for one in (*stay, in_graph["messages"][-1])} == {
-        "small"
-    }
+    assert asked("other") == route_of(model.invoke(following))["model"] == "small"
     leave = [model.invoke("other"), model.invoke("x", conversation="mine")]
     assert [route_of(one)["model"] for one in leave] == ["large", "large"]
 
@@ -466,15 +449,6 @@ def test_tools_are_formatted_by_the_candidate(how):
         "max_output_tokens": 5,
     }
     assert recording.calls == [{**expected, "stop": ["x"]}]
-
-
-def test_a_tool_that_cannot_be_described_is_a_typed_error():
-    model, _, large = two()
-    with pytest.raises(
-        ConfigError, match="the tools of this request cannot be described to 'small'"
-    ):
-        model.bind_tools([{"no": "name"}]).invoke("hi")
-    assert large.requests == []
 
 
 @pytest.mark.parametrize("include_raw", [False, True])
@@ -527,13 +501,6 @@ def test_a_candidate_that_does_not_stream_answers_in_one_piece_and_as_it_is(how)
     assert [chunk.text for chunk in model.stream("hello") if chunk.text] == [said.text]
 
 
-def test_what_a_call_asks_for_at_most_can_be_read():
-    assert [
-        output_tokens_of(said)
-        for said in ({"max_output_tokens": 5}, {"max_tokens": None}, {})
-    ] == [5, None, None]
-
-
 def test_the_cache_of_the_candidate_applies_and_stays_clean():
     """A cached answer is labelled with today's route, and the cache keeps none."""
     cache = InMemoryCache()
@@ -571,12 +538,6 @@ def test_the_model_states_the_smallest_limits_and_what_all_candidates_can_do():
         "tool_calling": True,
         "image_inputs": False,
     }
-
-
-@pytest.mark.parametrize("router_given", [None, "small", [ScriptedChatModel()]])
-def test_without_a_router_there_is_a_typed_error(router_given):
-    with pytest.raises(ConfigError, match="pass a ModelRouter"):
-        RoutedChatModel(router_given)
 
 
 faults = st.lists(

@@ -21,8 +21,6 @@ from langchain_ctxwin import (
     FileConfig,
     ModelRouter,
     RetrievalConfig,
-    RoutedChatModel,
-    RoutingConfig,
     ToolOverrides,
     ToolResultConfig,
     ToolResultGuard,
@@ -30,7 +28,6 @@ from langchain_ctxwin import (
 from langchain_ctxwin.observe import MemorySink, ToolResultEvent
 from langchain_ctxwin.tool_results.stores import MemoryResultStore
 from support.agents import THREAD
-from support.fakes import ScriptedChatModel
 from support.routing import info
 from support.tool_runs import call, results
 
@@ -184,29 +181,6 @@ def test_a_router_follows_a_live_configuration():
         ConfigError, match="pass a RoutingConfig, a FileConfig or a ConfigFile"
     ):
         router(RetrievalConfig())
-
-
-def test_a_call_says_what_it_asks_of_a_model():
-    """It holds for it alone."""
-    routes = router(RoutingConfig(complexity="low"))
-    assert routes.route("hi", config=RoutingConfig(complexity="high")).name == "large"
-    assert routes.route("hi").name == "small"
-    models = [
-        ScriptedChatModel(model_name=name, profile={"max_input_tokens": 8_000})
-        for name in ("small", "large")
-    ]
-    registry = SimpleNamespace(
-        lookup=lambda model: routes.info(getattr(model, "model_name", model))
-    )
-    model = RoutedChatModel(ModelRouter(models, registry, RoutingConfig(sticky=False)))
-    answered = [
-        model.invoke("hi", **given) for given in ({}, {"complexity": "high"}, {})
-    ]
-    assert [one.response_metadata["route"]["model"] for one in answered] == [
-        "small",
-        "large",
-        "small",
-    ]
 
 
 def test_messages_of_a_guarded_agent_are_not_touched_by_the_switch():
