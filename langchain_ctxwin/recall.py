@@ -85,21 +85,20 @@ LENGTH_EXPONENT = 0.3
 LABEL_CHARS = 50  # added to each length: about what a label takes, so that a word is not worth a sentence
 SEPARATOR = "\n\n"
 
-DESCRIPTION = (
-    "Look up earlier messages of this conversation that you no longer see: what was said, tool calls, and tool results "
-    "that were cleared or shortened. Give `query` to search by words: names, products, options, numbers and file "
-    "names of what you look for, not the name of a tool. Give "
-    "`message_id` to read one message, as named in notes like 'still in the history as message ...'; add `query` to "
-    "read it from the best match on, or `offset_chars` to read on from there."
-)
+DESCRIPTION = "Look up earlier messages of this conversation that you no longer see whole: what was said, results of tools."
 
 WANTED_COUNTER = "a callable that counts the tokens of messages, or None"
 
-Query = Annotated[str, "Words to search for."]
-MessageId = Annotated[
-    str, "Id of one message to read, or its beginning as shown by this tool."
+Query = Annotated[
+    str,
+    "Words to search for: names, products, options, numbers, file names; not the name of a tool.",
 ]
-OffsetChars = Annotated[int, "Where to begin reading the message, in characters."]
+MessageId = Annotated[
+    str,
+    "Id of one message to read, or its beginning, as in 'still in the history as message ...'. With a query: from its "
+    "best match on.",
+]
+OffsetChars = Annotated[int, "Where to read on in that message, in characters."]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -170,8 +170,14 @@ class AgentCall:
         step.state["messages"] = [*step.state["messages"], *self._answer.result]
         is_done = turn_is_finished(step.state)
         # the structured response that the answer was to be
-        if self._request.response_format is not None:
+        if (form := self._request.response_format) is not None:
             is_done = self._answer.structured_response is not None
+            # as without the recall tool: an agent that has no other is asked again
+            tools = self._request.tools
+            is_alone = len(tools) == 1 and tools[0] is recall_tool()
+            is_text = not answer.tool_calls and not isinstance(form, ProviderStrategy)
+            if is_alone and is_text and not is_done:
+                step.news["jump_to"] = "model"
         if is_done:
             yield from step.summarize()
         return ExtendedModelResponse(
@@ -315,9 +321,7 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         prices: of models, for the costs in events, see `ContextEngine`.
         validator: compares counts with what providers report, and samples with exact counts.
         guard: makes the results of tools fit the room that is left; its tool `read_more` is added to the agent.
-        recall: give the agent the tool `recall`, by which it reads what left its view; it takes some 200 tokens. Off by
-            default, because an agent that has a tool ends otherwise than one that has none: with a response format a
-            text is its answer then.
+        recall: give the agent the tool `recall`, by which it reads what left its view; it takes some 200 tokens.
         tool_selector: chooses of its tools those that each request shows; they, and its `search_tools`, are added to
             the agent. Other tools of the agent are always shown.
         router: chooses the model of each request in the place of the agent's model. A `RoutedChatModel` as the agent's
@@ -367,7 +371,7 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         prices: Any = None,
         validator: Validator | None = None,
         guard: ToolResultGuard | None = None,
-        recall: bool = False,
+        recall: bool = True,
         tool_selector: ToolSelector | None = None,
         router: ModelRouter | None = None,
         name: str = "",

@@ -64,7 +64,7 @@ def create_context_agent(
     sinks: Iterable[MetricsSink] = (),
     prices: Any = None,
     guard: ToolResultGuard | None = None,
-    recall: bool = False,
+    recall: bool = True,
     tool_selector: ToolSelector | None = None,
     state_schema: type[Any] = ContextState,
     context_schema: type[Any] | None = None,

@@ -54,6 +54,7 @@ def talk(saver, *threads, state=ContextState, turns=TURNS, **options):
             model_of(1500, policy=answers),
             [look],
             checkpointer=saver,
+            recall=False,
             state_schema=state,
             **options,
         )
@@ -201,7 +202,10 @@ def test_runs_of_langsmith_are_read_one_conversation_per_thread(tmp_path, form):
     runs = tmp_path / "runs.jsonl"
     answers = script(call("look", "c", host="db"), "it is there", "thanks", "ok")
     agent = create_context_agent(
-        model_of(9_000, policy=answers), [look], checkpointer=InMemorySaver()
+        model_of(9_000, policy=answers),
+        [look],
+        checkpointer=InMemorySaver(),
+        recall=False,
     )
     config = {
         "configurable": {"thread_id": "t"},

@@ -62,7 +62,11 @@ def engine_of(
 def agent_on(
     adapter: str, model: Any, tools: Sequence[Any] = (), **options: Any
 ) -> Any:
-    """Compile an agent that takes the limits of its model; the options are those of either adapter."""
+    """Compile an agent that takes the limits of its model; the options are those of either adapter.
+
+    Windows of a few hundred tokens have no room for the recall tool.
+    """
+    options.setdefault("recall", False)
     graph = {"checkpointer": options.pop("checkpointer", None) or InMemorySaver()}
     graph |= {
         name: options.pop(name)

@@ -108,6 +108,7 @@ def test_the_first_shown_message_can_be_wished_for_whoever_wrote_it():
     agent = create_context_agent(
         ScriptedChatModel(profile={"max_input_tokens": LIMIT}),
         [],
+        recall=False,
         before_compaction=first,
         limits=ModelLimits(LIMIT),
     )

@@ -266,7 +266,7 @@ def agent_on(
         model,
         tools,
         system_prompt="You are a careful assistant.",
-        middleware=[ContextWindowMiddleware(engine)],
+        middleware=[ContextWindowMiddleware(engine, recall=False)],
         state_schema=ContextAgentState,
         checkpointer=InMemorySaver(),
     )
@@ -362,6 +362,7 @@ def routed(adapter: str) -> Golden:
             made,
             system_prompt="You are careful.",
             checkpointer=InMemorySaver(),
+            recall=False,
             **options,
         )
     else:
@@ -369,7 +370,9 @@ def routed(adapter: str) -> Golden:
             RoutedChatModel(router),
             made,
             system_prompt="You are careful.",
-            middleware=[ContextWindowMiddleware(jobs=Prompt(), **options)],
+            middleware=[
+                ContextWindowMiddleware(jobs=Prompt(), recall=False, **options)
+            ],
             state_schema=ContextAgentState,
             checkpointer=InMemorySaver(),
         )

@@ -71,7 +71,7 @@ def agent_of(model, *others, middleware=None, tools=(), **options):
     """Return an agent with the middleware last in the list."""
     options.setdefault("checkpointer", InMemorySaver())
     options.setdefault("state_schema", ContextAgentState)
-    last = middleware or ContextWindowMiddleware(config=INLINE)
+    last = middleware or ContextWindowMiddleware(config=INLINE, recall=False)
     return create_agent(
         model,
         list(tools),
@@ -380,7 +380,7 @@ def test_with_a_response_format_there_is_time_for_a_summary_although_a_tool_resu
     writer = Writer()
     inline = ContextConfig(summarize="inline", trigger=0.5, keep=0.1)
     model = model_of(1_500, policy=script(answering("c1", text=LONG * 5, pages=1)))
-    ours = ContextWindowMiddleware(summarizer=writer, config=inline)
+    ours = ContextWindowMiddleware(summarizer=writer, config=inline, recall=False)
     agent = agent_of(model, middleware=ours, response_format=ToolStrategy(Answer))
     earlier = [
         HumanMessage(LONG),
@@ -426,7 +426,11 @@ def test_a_call_that_another_middleware_blocks_is_answered_by_it():
     ] * 5
 
 
-def test_a_text_instead_of_the_structured_response_does_not_end_the_turn(monkeypatch):
+@pytest.mark.parametrize("form", [ToolStrategy, AutoStrategy])
+def test_a_text_instead_of_the_structured_response_does_not_end_the_turn(
+    monkeypatch, form
+):
+    """As in an agent without tools: the recall tool alone makes no other of it."""
     call = {"name": "Answer", "args": {"text": "x", "pages": 1}, "id": "c1"}
     model = model_of(
         1_500, policy=script("Just a text.", AIMessage("", tool_calls=[call]))
@@ -435,7 +439,10 @@ def test_a_text_instead_of_the_structured_response_does_not_end_the_turn(monkeyp
     monkeypatch.setattr(
         AgentStep, "summarize", lambda *_: ended_after.append(len(model.requests)) or ()
     )
-    ask(agent_of(model, response_format=ToolStrategy(Answer)), "hi")
+    agent = agent_of(
+        model, middleware=ContextWindowMiddleware(), response_format=form(Answer)
+    )
+    ask(agent, "hi")
     assert ended_after == [2]
 
 
@@ -472,7 +479,7 @@ def test_the_stream_shows_the_answers_and_no_summary():
     writer = model_of(
         8000, policy=script("SUMMARY of what was said"), model_name="writer"
     )
-    middleware = ContextWindowMiddleware(summarizer=writer, config=INLINE)
+    middleware = ContextWindowMiddleware(summarizer=writer, config=INLINE, recall=False)
     agent = agent_of(model_of(600), middleware=middleware)
     told = []
     for number in range(10):
@@ -508,7 +515,7 @@ def test_a_background_summary_goes_through_the_agents_store():
 
     def process() -> tuple[Any, SummaryJobs]:
         jobs = SummaryJobs()
-        middleware = ContextWindowMiddleware(summarizer=writer, jobs=jobs)
+        middleware = ContextWindowMiddleware(summarizer=writer, jobs=jobs, recall=False)
         return agent_of(
             model, middleware=middleware, store=store, checkpointer=saver
         ), jobs
@@ -522,7 +529,7 @@ def test_a_background_summary_goes_through_the_agents_store():
     assert not values(agent).get("context_summary")
     other, _ = process()
     ask(other, "next")
-    assert values(other)["context_pending"]["text"].startswith("they talked")
+    assert values(other)["context_summary"].startswith("they talked")
     assert writer.calls == 1
 
 

@@ -111,7 +111,12 @@ def test_a_replay_sends_what_the_agent_sent():
     limits = ModelLimits(context_window=WINDOW, requested_output_tokens=reserve)
     options = {"counter": TokenEstimator("openai"), "checkpointer": InMemorySaver()}
     agent = create_context_agent(
-        model, [find], system_prompt="You are a clerk.", limits=limits, **options
+        model,
+        [find],
+        system_prompt="You are a clerk.",
+        limits=limits,
+        recall=False,
+        **options,
     )
     for n in range(30):
         agent.invoke(
