@@ -25,10 +25,7 @@ elsewhere, and some file systems send none.
 """
 
 SETTLE_SECONDS = 0.05
-"""How long content that is written in place has to stay the same: longer than writers pause between two pieces."""
-
-DOUBTFUL_SECONDS = 0.5
-"""The same for content that looks unfinished: no file, an empty one, or one that ends in the middle of a line."""
+"""How long the content has to stay the same: longer than writers pause between two pieces."""
 
 STOP_SECONDS = 2.0
 """How long `stop` waits for a callback that is running; the thread is a daemon and never holds up the exit."""
@@ -41,13 +38,10 @@ class ConfigFile:
     what it started with. A file that is missing, empty or invalid changes nothing but `problem`.
 
     Replace the file by an atomic rename (write another file in the same folder, then `os.replace`), or by exchanging
-    a link as Kubernetes does: then every version that is read is whole, and active within some 30 ms. A file that is
-    written in place is taken when it has not changed for 50 ms, and after half a second when it is empty or its last
-    line has no end. So a writer that pauses longer than that between two pieces can be read half-way when its first
-    piece, cut at the end of a line, is valid by itself; nothing but an atomic rename can exclude that. What the
-    system sends no notice of is seen within about a second: a write to the file that a link leads to, a change after
-    the folder was exchanged, and changes on some network file systems. The first read, at construction, takes what is
-    there.
+    a link as Kubernetes does: then every version that is read is whole. A file is taken when it has not changed for 50
+    ms, so a writer in place that pauses longer between two pieces can be read half-way. What the system sends no notice
+    of is seen within about a second: a write to the file that a link leads to, a change after the folder was exchanged,
+    and changes on some network file systems. The first read, at construction, takes what is there.
 
     Setup:
         ```bash
@@ -165,40 +159,26 @@ class ConfigFile:
             return self._judge(self._content())
 
     def _watch(self, watchfiles: ModuleType, stopped: threading.Event) -> None:
-        written = watchfiles.Change.modified
-
-        def is_relevant(change: int, path: str) -> bool:
-            """Any rename may exchange what the path leads to; what is written to other files does not matter."""
-            return change != written or Path(path).name == self.path.name
-
-        options: dict[str, Any] = {
-            **NOTICES,
-            "watch_filter": is_relevant,
-            "stop_event": stopped,
-        }
+        options: dict[str, Any] = {**NOTICES, "watch_filter": None}
         while not stopped.is_set():
             try:
-                for notices in watchfiles.watch(
-                    self.path.parent, recursive=False, yield_on_timeout=True, **options
+                for _ in watchfiles.watch(
+                    self.path.parent,
+                    recursive=False,
+                    yield_on_timeout=True,
+                    stop_event=stopped,
+                    **options,
                 ):
-                    self._follow(
-                        stopped,
-                        is_renamed=bool(notices)
-                        and all(change != written for change, _ in notices),
-                    )
-            except (
-                OSError,
-                RuntimeError,
-            ):  # no folder to watch, or the system has no more watches
+                    self._follow(stopped)
+            except (OSError, RuntimeError):  # no folder, or no more watches to be had
                 stopped.wait(NOTICES["rust_timeout"] / 1_000)
                 self._follow(stopped)
 
-    def _follow(self, stopped: threading.Event, *, is_renamed: bool = False) -> None:
-        """Judge what the file holds if it is new, and has settled or came whole, by a rename."""
+    def _follow(self, stopped: threading.Event) -> None:
+        """Judge what the file holds if it is new, once it stays the same."""
         content, before = self._content(), self._judged
-        is_settled = is_renamed and _settle_seconds(content) == SETTLE_SECONDS
-        while content != before and not is_settled:
-            if stopped.wait(_settle_seconds(content)):
+        while content != before:
+            if stopped.wait(SETTLE_SECONDS):
                 return
             before, content = content, self._content()
         with self._lock:
@@ -243,14 +223,3 @@ class ConfigFile:
         except (Exception, SystemExit) as error:  # noqa: BLE001  # the settings are active, whatever a callback does
             log_failure("config.callback_failed", error, path=path)
         return True
-
-
-def _settle_seconds(content: bytes | str) -> float:
-    """How long content that is written in place has to stay the same to count as complete."""
-    if isinstance(content, str) or not content.strip():
-        return DOUBTFUL_SECONDS
-    return (
-        SETTLE_SECONDS
-        if content.endswith(b"\n") or content.rstrip().endswith(b"}")
-        else DOUBTFUL_SECONDS
-    )

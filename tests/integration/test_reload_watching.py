@@ -9,7 +9,6 @@ import time
 from pathlib import Path
 
 import pytest
-from structlog.testing import capture_logs
 
 from langchain_ctxwin.reload import ConfigFile
 
@@ -160,30 +159,6 @@ def test_a_folder_that_is_not_there_yet_is_waited_for(path):
         path.parent.mkdir()
         rename(path, 0.1)
         watched.until(0.1)
-
-
-@pytest.mark.parametrize(
-    "piece",
-    ["", "keep = 0.1", "keep = 0.1\nmax_recov"],
-    ids=["empty", "no end", "half a line"],
-)
-def test_what_looks_unfinished_is_waited_for(path, watched, piece):
-    """Longer than 50 ms, however it came there."""
-    path.with_name("next").write_text(piece)
-    path.with_name("next").replace(path)
-    time.sleep(0.2)
-    path.write_text("keep = 0.2\n")
-    watched.until(0.2)
-    assert (watched.active, watched.settings.problem) == ([0.2], "")
-
-
-def test_what_was_undone_before_it_settled_is_no_change(path, watched):
-    path.write_text("keep = ")
-    time.sleep(0.1)
-    path.write_text("keep = 0.9\n")
-    with capture_logs() as logs:
-        time.sleep(0.3)
-    assert (watched.active, logs) == ([], [])
 
 
 def test_stopping_ends_the_thread_and_can_be_repeated(path):
