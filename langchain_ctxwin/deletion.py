@@ -96,35 +96,18 @@ def forget(
         "results": results,
         "history": history,
     }
-    expect(
-        thread_id,
-        str if thread_id else (),
-        "thread_id",
-        "the id of the thread to forget, as a text",
-    )
-    expect(
-        store, BaseStore | None, "store", "the store that the graph was compiled with"
-    )
-    expect(
-        checkpointer,
-        BaseCheckpointSaver | None,
-        "checkpointer",
-        "the one that the graph was compiled with",
-    )
-    expect(
-        jobs,
-        SummaryJobs | None,
-        "jobs",
-        "the SummaryJobs of your engine, or leave it out",
-    )
-    expect(
-        scope,
-        str | None,
-        "scope",
-        "what the guard's scope returns for this conversation, a text",
-    )
-    kept = [_result_store(one, scope) for one in _listed(results)]
-    kept += [LangGraphResultStore(store)] if store is not None else []
+    thread = str if thread_id else ()
+    graph = "the one that the graph was compiled with"
+    for name, value, kinds, wanted in (
+        ("thread_id", thread_id, thread, "the id of the thread to forget, as a text"),
+        ("store", store, BaseStore | None, graph),
+        ("checkpointer", checkpointer, BaseCheckpointSaver | None, graph),
+        ("jobs", jobs, SummaryJobs | None, "the SummaryJobs of your engine"),
+        ("scope", scope, str | None, "the text that the guard's scope returns"),
+    ):
+        expect(value, kinds, name, wanted)
+    stores = [_result_store(one, scope) for one in _listed(results)]
+    stores += [LangGraphResultStore(store)] if store is not None else []
     wanted = "a HistorySink, a History, or the path of its file"
     histories = expect_each(
         _listed(history), str | Path | History | HistorySink, "history", wanted
@@ -136,7 +119,7 @@ def forget(
     return Forgotten(
         thread_id=thread_id,
         jobs=cancelled,
-        results=sum(one.clear(namespace) for one in kept),
+        results=sum(one.clear(namespace) for one in stores),
         summaries=delete_items(store, namespace_of_summaries(thread_id))
         if store is not None
         else 0,

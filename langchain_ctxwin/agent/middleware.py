@@ -199,15 +199,15 @@ class AgentCall:
         self, attempt: Attempt, handler: Callable[[ModelRequest[Any]], Any]
     ) -> AIMessage | None:
         with calls_carry(self.step.metadata()):
-            return self._hear(handler(self._ask(attempt)))
+            return self._answer_of(handler(self._ask(attempt)))
 
     async def _acalled(
         self, attempt: Attempt, handler: Callable[[ModelRequest[Any]], Any]
     ) -> AIMessage | None:
         with calls_carry(self.step.metadata()):
-            return self._hear(await handler(self._ask(attempt)))
+            return self._answer_of(await handler(self._ask(attempt)))
 
-    def _hear(self, answer: ModelResponse[Any] | AIMessage) -> AIMessage | None:
+    def _answer_of(self, answer: ModelResponse[Any] | AIMessage) -> AIMessage | None:
         """Keep what the model returned and say which message of it is the answer."""
         self._answer = (
             ModelResponse(result=[answer]) if isinstance(answer, AIMessage) else answer
@@ -395,7 +395,10 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         _check(engine, validator, guard, options)
         reporter = engine.reporter if engine else Reporter.of(sinks or ())
         self._options = {**options, "sinks": reporter}
-        self._engine = ContextEngine(**self._options) if limits is not None else engine
+        # Made in any case, so that what cannot work is refused now, not at the first call.
+        bounds = ANY_MODEL if limits is None else limits
+        bounded = ContextEngine(**{**self._options, "limits": bounds})
+        self._engine = engine if limits is None else bounded
         self.validator = validator
         """Watches how far off the counts are; None watches nothing."""
         self.guard = guard and guard.reporting(reporter)
@@ -478,8 +481,8 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
             place=place_of(request.runtime, prompt),
         )
         call = AgentCall(request, setup)
-        if found := sought_step.get():
-            found(call.step)
+        if take_step := sought_step.get():
+            take_step(call.step)
         return call.work(handler, self.validator)
 
     def _choices_of(
@@ -528,10 +531,3 @@ def _check(engine: Any, validator: Any, guard: Any, options: Mapping[str, Any]) 
     given = ", ".join(name for name, value in options.items() if value is not None)
     if engine is not None and given:
         raise ConfigError(f"engine and {given} were given: set {given} on the engine")
-    tried = {**options, "sinks": options["sinks"] or ()}
-    ContextEngine(
-        **{
-            **tried,
-            "limits": ANY_MODEL if options["limits"] is None else options["limits"],
-        }
-    )

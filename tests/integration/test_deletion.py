@@ -370,7 +370,7 @@ class NoClear:
         ("", {}, r"thread_id='': pass the id of the thread"),
         (None, {}, r"thread_id=None"),
         (7, {}, r"thread_id=7"),
-        ("1", {"store": {}}, r"store=\{\}: pass the store"),
+        ("1", {"store": {}}, r"store=\{\}: pass the one"),
         ("1", {"checkpointer": True}, r"checkpointer=True"),
         ("1", {"results": NoClear()}, r"has no method clear\(namespace\)"),
         ("1", {"history": 7}, r"history\[0\]=7"),

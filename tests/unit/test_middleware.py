@@ -40,7 +40,6 @@ from langchain_ctxwin.testing import request_faults
 from langchain_ctxwin.tool_results import ToolResultGuard
 from support.agents import LONG, PATIENCE, THREAD, ask, model_of, values
 from support.fakes import (
-    InvalidRequestError,
     ScriptedChatModel,
     SdkError,
     core_overflow,
@@ -186,62 +185,6 @@ def test_a_model_that_states_no_window_needs_an_engine():
         UnknownModelError, match=r"'scripted'.*ContextWindowMiddleware\(limits="
     ):
         ask(agent_of(ScriptedChatModel()), "hi")
-
-
-@pytest.mark.parametrize("overflow", [core_overflow, openai_overflow])
-def test_a_refused_request_is_sent_again_smaller(overflow):
-    model = ScriptedChatModel(
-        profile={"max_input_tokens": 4000}, input_limit=600, overflow=overflow
-    )
-    agent = agent_of(model, middleware=ContextWindowMiddleware(config=OFF))
-    for number in range(12):
-        ask(agent, f"question {number} {LONG[:400]}")
-    refused = [request.refused for request in model.requests]
-    assert (refused.count(True), refused.count(False)) == (1, 12)
-    assert values(agent)["context_report"]["input_limit"] <= 600
-
-
-def test_after_the_last_recovery_the_error_keeps_its_type_and_nothing_is_stored():
-    faults = [openai_overflow(900 - 100 * n, 800 - 100 * n) for n in range(3)]
-    model = model_of(4000, faults=list(faults))
-    agent = agent_of(model)
-    history = [
-        HumanMessage(LONG),
-        AIMessage(LONG),
-        HumanMessage(LONG),
-        AIMessage(LONG),
-        HumanMessage("now"),
-    ]
-    with pytest.raises(SdkError) as refusal:
-        agent.invoke({"messages": history}, THREAD)
-    assert refusal.value is faults[2]
-    assert [
-        key
-        for key, value in values(agent).items()
-        if key.startswith("context_") and value
-    ] == []
-    assert agent.invoke(None, THREAD)["messages"][-1].content.endswith("now")
-
-
-def test_other_errors_pass_through():
-    model = model_of(4000, faults=[InvalidRequestError("no")])
-    with pytest.raises(InvalidRequestError, match="no"):
-        ask(agent_of(model), "hi")
-    assert len(model.requests) == 1
-
-
-def test_a_request_that_cannot_fit_is_refused_before_any_money_is_spent():
-    tools = [
-        {
-            "type": "function",
-            "function": {"name": "big", "description": LONG * 9, "parameters": {}},
-        }
-    ]
-    model = model_of(500)
-    with pytest.raises(BudgetExceededError, match="tools") as refusal:
-        ask(agent_of(model, tools=tools), "hi")
-    assert refusal.value.report["tool_tokens"] > 500
-    assert model.requests == []
 
 
 @pytest.mark.parametrize(

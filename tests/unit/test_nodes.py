@@ -17,9 +17,7 @@ from typing_extensions import TypedDict
 from langchain_ctxwin import (
     ContextNodes,
     ContextState,
-    ModelLimits,
     add_context_nodes,
-    create_context_agent,
 )
 from langchain_ctxwin.errors import BudgetExceededError, ContextWindowError
 from langchain_ctxwin.testing import request_faults
@@ -494,20 +492,6 @@ def test_subgraph_agents_keep_their_sessions_and_keep_apart():
             message.id == "ctxwin-record" for message in model.requests[-1].messages
         )
         assert not is_refused(model)
-
-
-def test_the_ready_agent_runs_its_tools():
-    model = ScriptedChatModel(policy=tool_loop(steps=2, parallel=2), input_limit=1500)
-    agent = create_context_agent(
-        model, [read], limits=ModelLimits(1500), system_prompt=PROMPT
-    )
-    result = agent.invoke({"messages": [("user", "go")]})
-    assert [m.type for m in result["messages"]] == [
-        "human",
-        *["ai", "tool", "tool"] * 2,
-        "ai",
-    ]
-    assert set(result) == {"messages"}
 
 
 def test_callbacks_given_to_the_model_node_reach_the_model_outside_a_graph():
