@@ -85,7 +85,10 @@ LENGTH_EXPONENT = 0.3
 LABEL_CHARS = 50  # added to each length: about what a label takes, so that a word is not worth a sentence
 SEPARATOR = "\n\n"
 
-DESCRIPTION = "Look up earlier messages of this conversation that you no longer see whole: what was said, results of tools."
+DESCRIPTION = (
+    "Look up earlier messages of this conversation that you no longer see whole: what was said, "
+    "results of tools."
+)
 
 WANTED_COUNTER = "a callable that counts the tokens of messages, or None"
 
