@@ -424,10 +424,7 @@ def _models(args: argparse.Namespace) -> int:
             )
         asked.append(getattr(sources, SOURCE_KINDS[kind])(base_url=url))
     registry = ModelRegistry.standard(sources=asked, catalogs=args.catalog)
-    try:
-        code = _show_models(registry, args)
-    finally:
-        registry.flush()  # the next run need not ask again
+    code = _show_models(registry, args)
     named = {CatalogSource(place).name: place for place in args.catalog}
     for state in registry.sources:
         if state.name in named and state.fault and not state.models:

@@ -1,14 +1,15 @@
-"""Providers' own lists of models: Gemini, Anthropic, Ollama, and servers with an OpenAI-compatible API."""
+"""Providers' own lists of models: one table of APIs, asked over HTTP in one way.
+
+row of the table  --key, pages-->  entries of its list  --read-->  ModelInfo
+"""
 
 from __future__ import annotations
 
 import os
 import re
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from decimal import Decimal
-from hashlib import blake2b
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
@@ -43,13 +44,49 @@ CURSORS = {
     "next_page_token": "page_token",
     "last_id": "after_id",
 }
+LOCAL = ("localhost", "127.0.0.1", "::1")
+LATEST, VERSION = ":latest", "/v1"
 
 Entry = Mapping[str, Any]
 
 
+def asked(
+    url: str,
+    headers: Mapping[str, str] | None = None,
+    *,
+    method: str = "GET",
+    timeout: float = TIMEOUT_SECONDS,
+    **sent: Any,
+) -> Any:
+    """Return the JSON of an answer. A key that goes along is sent to no other host: redirects are not followed then.
+
+    Raises:
+        SourceError: there is no good answer; the text holds no key and nothing of the answer.
+    """
+    shown = url.partition("?")[0]
+    try:
+        answer = httpx.request(
+            method,
+            url,
+            headers=headers,
+            timeout=timeout,
+            follow_redirects=not headers,
+            **sent,
+        )
+        answer.raise_for_status()
+        return answer.json()
+    except httpx.HTTPStatusError as error:
+        why = f"answered HTTP {error.response.status_code}"
+    except (httpx.HTTPError, httpx.InvalidURL) as error:  # may quote what was sent
+        why = f"cannot be reached: {type(error).__name__}"
+    except ValueError:
+        why = "answered no JSON, or the key holds what no header may"
+    raise SourceError(f"{shown} {why}")
+
+
 @dataclass(frozen=True, slots=True)
 class Api:
-    """Where a provider's API is, and how a key goes along."""
+    """Where a provider's API is, how a key goes along, and how its list is read."""
 
     provider: str
     url: str
@@ -61,6 +98,10 @@ class Api:
 
     header: str = "authorization"
     prefix: str = "Bearer "
+    headers: Mapping[str, str] = field(default_factory=dict)
+    params: Mapping[str, Any] = field(default_factory=dict)
+    read: Callable[[Entry, str], ModelInfo | None] | None = None
+    """Reads an entry; None as servers that speak OpenAI's protocol write it."""
 
     def key(self, environment: Mapping[str, str]) -> str:
         """Return the key in the environment; empty when there is none."""
@@ -72,6 +113,85 @@ class Api:
         names = [stem + suffix for stem in stems for suffix in ADDRESS_SUFFIXES]
         return next(filter(None, map(environment.get, names)), self.url)
 
+    def own_key(self, url: str) -> str:
+        """Return the key in the environment, if it may go to this address."""
+        allowed = {urlsplit(one)[:2] for one in (self.url, self.address(os.environ))}
+        return self.key(os.environ) if urlsplit(url)[:2] in allowed else ""
+
+
+def read_gemini(entry: Entry, provider: str) -> ModelInfo | None:
+    """Return what the Gemini API states: input and output limits are separate, the window is their sum."""
+    methods = entry.get("supportedGenerationMethods", ["generateContent"])
+    if "generateContent" not in methods:
+        return None  # a model for something else, such as embeddings
+    largest_input = tokens(entry.get("inputTokenLimit"))
+    largest_output = tokens(entry.get("outputTokenLimit"))
+    is_known = largest_input and largest_output
+    return stated(
+        str(entry.get("name", "")).removeprefix("models/"),
+        provider=provider,
+        context_window=(largest_input or 0) + (largest_output or 0)
+        if is_known
+        else None,
+        max_input_tokens=largest_input,
+        max_output_tokens=largest_output,
+    )
+
+
+def read_anthropic(entry: Entry, provider: str) -> ModelInfo | None:
+    """Return what the Anthropic API states: its `max_input_tokens` is the window that the output shares."""
+    support = entry.get("capabilities")
+    can = {
+        what: mapping(said).get("supported") for what, said in mapping(support).items()
+    }
+    return stated(
+        entry.get("id"),
+        provider=provider,
+        context_window=tokens(entry.get("max_input_tokens")),
+        max_output_tokens=tokens(entry.get("max_tokens")),
+        capabilities=capabilities_of(
+            # The Messages API takes tools for every model; what is listed is only what differs.
+            tools=True if isinstance(support, dict) else None,
+            images=can.get("image_input"),
+            pdf=can.get("pdf_input"),
+            structured_output=can.get("structured_outputs"),
+            reasoning=can.get("thinking"),
+        ),
+    )
+
+
+_WINDOW_PARAMETER = re.compile(r"^[^\S\n]*+num_ctx\s++(\d++)\s*$", re.MULTILINE)
+
+
+def read_ollama(entry: Entry, provider: str) -> ModelInfo | None:
+    """Return what an Ollama server states of a model that it was asked about."""
+    set_here = _WINDOW_PARAMETER.search(str(entry.get("parameters")))
+    started = tokens(set_here[1] if set_here else entry["loaded"]) or entry["usual"]
+    trained = _trained_window(mapping(entry.get("model_info")))
+    can, name = entry.get("capabilities"), entry["name"]
+    return stated(
+        name,
+        provider=provider,
+        context_window=min(filter(None, (trained, started)), default=None),
+        capabilities=capabilities_of(
+            tools=None if can is None else "tools" in can,
+            images="vision" in (can or ()),
+            audio="audio" in (can or ()),
+            reasoning="thinking" in (can or ()),
+            structured_output=True,  # the server constrains any model's output to a schema
+        ),
+        aliases=(name.removesuffix(LATEST),) if name.endswith(LATEST) else (),
+    )
+
+
+def _trained_window(facts: Entry) -> int | None:
+    """`<architecture>.context_length`; the longest such key may be that of a part, such as the vision encoder."""
+    own = tokens(facts.get(f"{facts.get('general.architecture')}.context_length"))
+    found = (
+        tokens(value) for key, value in facts.items() if key.endswith(".context_length")
+    )
+    return own or min(filter(None, found), default=None)
+
 
 ANTHROPIC = Api(
     "anthropic",
@@ -80,6 +200,9 @@ ANTHROPIC = Api(
     "/v1",
     "x-api-key",
     "",
+    {"anthropic-version": "2023-06-01"},
+    {"limit": 1000},
+    read_anthropic,
 )
 GEMINI = Api(
     "google",
@@ -88,8 +211,10 @@ GEMINI = Api(
     "/v1beta",
     "x-goog-api-key",
     "",
+    params={"pageSize": 1000},
+    read=read_gemini,
 )
-OLLAMA = Api("ollama", "http://localhost:11434")
+OLLAMA = Api("ollama", "http://localhost:11434", read=read_ollama)
 COMPATIBLE = (  # their lists are read as OpenAI's is
     Api("openai", "https://api.openai.com/v1", ("OPENAI_API_KEY",)),
     Api("openrouter", "https://openrouter.ai/api/v1", ("OPENROUTER_API_KEY",)),
@@ -107,59 +232,24 @@ COMPATIBLE = (  # their lists are read as OpenAI's is
 )
 
 
+def compatible_at(url: str) -> Api | None:
+    """Return the well-known server at an address that speaks OpenAI's protocol, if it is one."""
+    place = urlsplit(url).netloc
+    return next((api for api in COMPATIBLE if urlsplit(api.url).netloc == place), None)
+
+
 def provider_at(url: str) -> str:
     """Return the provider id of an address; an unknown server is a provider of its own, named after host and port."""
     try:
-        parts = urlsplit(url)
+        known = compatible_at(url)
+        return (
+            known.provider if known else urlsplit(url).netloc.rpartition("@")[2].lower()
+        )
     except ValueError:
         return ""
-    known = (
-        api.provider
-        for api in COMPATIBLE
-        if urlsplit(api.url).hostname == parts.hostname
-    )
-    return next(known, parts.netloc.rpartition("@")[2].lower())
 
 
-def asked(
-    url: str,
-    headers: Mapping[str, str] | None = None,
-    *,
-    method: str = "GET",
-    **sent: Any,
-) -> Any:
-    """Return the JSON of an answer. A key that goes along is sent to no other host: redirects are not followed then.
-
-    Raises:
-        SourceError: there is no good answer; the text holds no key and nothing of the answer.
-    """
-    shown = url.partition("?")[0]
-    timeout = sent.pop("timeout", TIMEOUT_SECONDS)
-    try:
-        with httpx.Client(
-            timeout=timeout, headers=headers, follow_redirects=not headers
-        ) as client:
-            answer = client.request(method, url, **sent)
-        answer.raise_for_status()
-        return answer.json()
-    except httpx.HTTPStatusError as error:
-        raise SourceError(
-            f"{shown} answered HTTP {error.response.status_code}"
-        ) from None
-    except (
-        httpx.HTTPError,
-        httpx.InvalidURL,
-    ) as error:  # its text may quote what was sent
-        raise SourceError(
-            f"{shown} cannot be reached: {type(error).__name__}"
-        ) from None
-    except ValueError:
-        raise SourceError(
-            f"{shown} answered no JSON, or the key holds what no header may"
-        ) from None
-
-
-class ApiSource(ABC):
+class ApiSource:
     """A provider's API as a source.
 
     The key is by default that of the provider's usual variable, read when asked, which goes to the provider and to the
@@ -167,58 +257,49 @@ class ApiSource(ABC):
     """
 
     tier: ClassVar[str] = "provider"
-    api: ClassVar[Api]
 
     def __init__(
         self,
+        api: Api,
         base_url: str | None = None,
         api_key: str | None = None,
         *,
         timeout_seconds: float = TIMEOUT_SECONDS,
     ) -> None:
-        self.name = self.api.provider
-        base = _checked(self.api.url if base_url is None else base_url)
-        self._base_url = (
-            base if re.search(r"/v\d\w*$", base) else base + self.api.version
-        )
+        base = _checked(api.url if base_url is None else base_url)
+        is_versioned = re.search(r"/v\d\w*$", base)
+        self.api, self.name = api, api.provider
+        self.base_url = base if is_versioned else base + api.version
         self._api_key = api_key
         self._timeout_seconds = timeout_seconds
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._base_url!r})"
-
-    @property
-    def cache_key(self) -> str:
-        """Who is asked, on whose account, of which a fingerprint is enough to tell a handful apart."""
-        account = blake2b(self._key().encode(), digest_size=8).hexdigest()
-        return f"{type(self).__name__} {self.name} {self._base_url} {account}"
+        return f"{type(self).__name__}({self.name!r}, {self.base_url!r})"
 
     def fetch(self, name: str | None) -> list[ModelInfo]:
         """Return one model, by its name or an alias, or all of them; an API that cannot be read is a `SourceError`."""
-        read = [self._info(entry) for entry in self._entries()]
-        infos = [info for info in read if info is not None]
+        read_one = self.api.read or read_entry
+        read = (read_one(entry, self.name) for entry in self.entries())
         return [
-            info for info in infos if name is None or name in (info.name, *info.aliases)
+            info for info in read if info and name in (None, info.name, *info.aliases)
         ]
 
-    def _entries(self) -> Iterable[Entry]:
-        """What the API says about its models."""
-        return self._pages("/models")
+    def entries(self) -> Iterable[Entry]:
+        """Return what the API says about its models."""
+        return self.pages("/models", **self.api.params)
 
-    @abstractmethod
-    def _info(self, entry: Entry) -> ModelInfo | None:
-        """What an entry states; None when it is about no chat model."""
-
-    def _pages(self, path: str, **params: Any) -> list[Entry]:
+    def pages(self, path: str, **params: Any) -> list[Entry]:
+        """Return the entries of a list, over all its pages: a bare list, or the one under `data` or `models`."""
         found: list[Entry] = []
         for _ in range(MAX_PAGES):
-            page = self._ask(path, params=params)
-            found += _listed(page)
-            known = {} if mapping(page).get("has_more") is False else mapping(page)
+            page = self.ask(path, params=params)
+            known = mapping(page)
+            listed = page if isinstance(page, list) else first(known, "data", "models")
+            found += [entry for entry in listed or () if isinstance(entry, dict)]
             more = {
                 parameter: known[field]
                 for field, parameter in CURSORS.items()
-                if known.get(field)
+                if known.get(field) and known.get("has_more") is not False
             }
             # a cursor that comes again would never end
             if not more or more.items() <= params.items():
@@ -226,23 +307,27 @@ class ApiSource(ABC):
             params |= more
         return found
 
-    def _ask(self, path: str, *, without: str = "", **sent: Any) -> Any:
-        """The answer below the base URL, or below what is before this end of it."""
-        key = self._key()
-        headers = {self.api.header: self.api.prefix + key} if key else {}
-        url = self._base_url.removesuffix(without) + path
+    def ask(self, path: str, *, without: str = "", **sent: Any) -> Any:
+        """Return the answer below the base URL, or below what is before this end of it."""
+        key = self.key()
+        own = {self.api.header: self.api.prefix + key} if key else {}
         return asked(
-            url,
-            {**headers, **self._headers()},
+            self.base_url.removesuffix(without) + path,
+            {"accept": "application/json", **own, **self.api.headers},
             timeout=self._timeout_seconds,
             **sent,
         )
 
-    def _headers(self) -> dict[str, str]:
-        return {"accept": "application/json"}
+    def maybe(self, ask: Callable[..., Any], *about: Any, **options: Any) -> Any:
+        """Return an answer that not every server has; empty when it cannot be had."""
+        try:
+            return ask(*about, **options)
+        except SourceError:
+            return {}
 
-    def _key(self) -> str:
-        return self._api_key or _own_key(self.api, self._base_url)
+    def key(self) -> str:
+        """Return the key that goes along."""
+        return self._api_key or self.api.own_key(self.base_url)
 
 
 def _checked(url: str) -> str:
@@ -260,85 +345,18 @@ def _checked(url: str) -> str:
     return url.strip().rstrip("/")
 
 
-def _own_key(api: Api, url: str) -> str:
-    """The key in the environment, if it may go to this address."""
-    allowed = {urlsplit(one)[:2] for one in (api.url, api.address(os.environ))}
-    return api.key(os.environ) if urlsplit(url)[:2] in allowed else ""
+def GeminiSource(  # noqa: N802  # a source like the others
+    base_url: str | None = None, api_key: str | None = None, **options: Any
+) -> ApiSource:
+    """Read the model list of the Gemini API."""
+    return ApiSource(GEMINI, base_url, api_key, **options)
 
 
-def _listed(answer: Any) -> list[Entry]:
-    """The entries of a model list: a bare list, or the list under `data` or `models`."""
-    entries = (
-        answer if isinstance(answer, list) else first(mapping(answer), "data", "models")
-    )
-    return [entry for entry in entries or () if isinstance(entry, dict)]
-
-
-class GeminiSource(ApiSource):
-    """Reads the model list of the Gemini API, whose input and output limits are separate: the window is their sum."""
-
-    api = GEMINI
-
-    def _entries(self) -> Iterable[Entry]:
-        return self._pages("/models", pageSize=1000)
-
-    def _info(self, entry: Entry) -> ModelInfo | None:
-        if "generateContent" not in entry.get(
-            "supportedGenerationMethods", ["generateContent"]
-        ):
-            return None  # a model for something else, such as embeddings
-        largest_input, largest_output = (
-            tokens(entry.get("inputTokenLimit")),
-            tokens(entry.get("outputTokenLimit")),
-        )
-        return stated(
-            str(entry.get("name", "")).removeprefix("models/"),
-            provider="google",
-            context_window=largest_input + largest_output
-            if largest_input and largest_output
-            else None,
-            max_input_tokens=largest_input,
-            max_output_tokens=largest_output,
-        )
-
-
-class AnthropicSource(ApiSource):
-    """Reads the model list of the Anthropic API, whose `max_input_tokens` is the window that the output shares."""
-
-    api = ANTHROPIC
-
-    def _entries(self) -> Iterable[Entry]:
-        return self._pages("/models", limit=1000)
-
-    def _headers(self) -> dict[str, str]:
-        return {**super()._headers(), "anthropic-version": "2023-06-01"}
-
-    def _info(self, entry: Entry) -> ModelInfo | None:
-        support = entry.get("capabilities")
-        can = {
-            what: mapping(said).get("supported")
-            for what, said in mapping(support).items()
-        }
-        return stated(
-            entry.get("id"),
-            provider="anthropic",
-            context_window=tokens(entry.get("max_input_tokens")),
-            max_output_tokens=tokens(entry.get("max_tokens")),
-            capabilities=capabilities_of(
-                # The Messages API takes tools for every model; what is listed is only what differs.
-                tools=True if isinstance(support, dict) else None,
-                images=can.get("image_input"),
-                pdf=can.get("pdf_input"),
-                structured_output=can.get("structured_outputs"),
-                reasoning=can.get("thinking"),
-            ),
-        )
-
-
-LOCAL = ("localhost", "127.0.0.1", "::1")
-LATEST = ":latest"
-VERSION = "/v1"
-_WINDOW_PARAMETER = re.compile(r"^[^\S\n]*+num_ctx\s++(\d++)\s*$", re.MULTILINE)
+def AnthropicSource(  # noqa: N802
+    base_url: str | None = None, api_key: str | None = None, **options: Any
+) -> ApiSource:
+    """Read the model list of the Anthropic API."""
+    return ApiSource(ANTHROPIC, base_url, api_key, **options)
 
 
 class OllamaSource(ApiSource):
@@ -349,74 +367,25 @@ class OllamaSource(ApiSource):
     the model was trained for is stated; the server cuts longer requests silently, so set one of them.
     """
 
-    api = OLLAMA
-
-    def __init__(
-        self,
-        base_url: str = OLLAMA.url,
-        *,
-        timeout_seconds: float = TIMEOUT_SECONDS,
-    ) -> None:
-        super().__init__(_checked(base_url), timeout_seconds=timeout_seconds)
+    def __init__(self, base_url: str = OLLAMA.url, **options: Any) -> None:
         # as chat clients of OpenAI's protocol take it
-        self._base_url = self._base_url.removesuffix(VERSION)
+        super().__init__(OLLAMA, _checked(base_url).removesuffix(VERSION), **options)
 
-    def _entries(self) -> Iterable[Entry]:
-        models = [_name_in(one) for one in self._pages("/api/tags")]
-        loaded = {
-            _name_in(one): one.get("context_length")
-            for one in _optional(self, "/api/ps")
-        }
-        for model in models:
-            shown = mapping(
-                self._ask("/api/show", method="POST", json={"model": model})
-            )
-            yield {**shown, "name": model, "loaded": loaded.get(model)}
-
-    def _info(self, entry: Entry) -> ModelInfo | None:
-        set_here = _WINDOW_PARAMETER.search(str(entry.get("parameters")))
-        started = tokens(set_here[1]) if set_here else tokens(entry["loaded"])
+    def entries(self) -> Iterable[Entry]:
+        """Yield what the server says of each of its models."""
+        is_local = urlsplit(self.base_url).hostname in LOCAL
         # the server's setting is this process's too
-        if not started and urlsplit(self._base_url).hostname in LOCAL:
-            started = tokens(os.environ.get("OLLAMA_CONTEXT_LENGTH"))
-        windows = (_trained_window(mapping(entry.get("model_info"))), started)
-        can = entry.get("capabilities")
-        return stated(
-            entry["name"],
-            provider="ollama",
-            context_window=min(filter(None, windows), default=None),
-            capabilities=capabilities_of(
-                tools=None if can is None else "tools" in can,
-                images="vision" in (can or ()),
-                audio="audio" in (can or ()),
-                reasoning="thinking" in (can or ()),
-                structured_output=True,  # the server constrains any model's output to a schema
-            ),
-            aliases=(entry["name"].removesuffix(LATEST),)
-            if entry["name"].endswith(LATEST)
-            else (),
-        )
+        usual = tokens(os.environ.get("OLLAMA_CONTEXT_LENGTH")) if is_local else None
+        running = self.maybe(self.pages, "/api/ps") or ()
+        loaded = {_name_in(one): one.get("context_length") for one in running}
+        for name in map(_name_in, self.pages("/api/tags")):
+            shown = self.ask("/api/show", method="POST", json={"model": name})
+            more = {"name": name, "loaded": loaded.get(name), "usual": usual}
+            yield {**mapping(shown), **more}
 
 
 def _name_in(entry: Entry) -> str:
     return str(entry.get("model") or entry.get("name"))
-
-
-def _optional(source: ApiSource, path: str, **sent: Any) -> list[Entry]:
-    """The entries of a list that not every server has."""
-    try:
-        return _listed(source._ask(path, **sent))  # noqa: SLF001  # of this module
-    except SourceError:
-        return []
-
-
-def _trained_window(facts: Entry) -> int | None:
-    """`<architecture>.context_length`; the longest such key may be that of a part, such as the vision encoder."""
-    own = tokens(facts.get(f"{facts.get('general.architecture')}.context_length"))
-    found = (
-        tokens(value) for key, value in facts.items() if key.endswith(".context_length")
-    )
-    return own or min(filter(None, found), default=None)
 
 
 class OpenAICompatibleSource(ApiSource):
@@ -431,60 +400,41 @@ class OpenAICompatibleSource(ApiSource):
         api_key: As for every source of this module.
         provider: Provider id of the statements; by default that of a well-known host, else the host itself and its
             port, because the same name may have other limits elsewhere.
-        timeout_seconds: Of one answer.
+        options: `timeout_seconds` of one answer.
 
     Raises:
         ConfigError: `base_url` is no http(s) URL.
     """
-
-    api = COMPATIBLE[0]
 
     def __init__(
         self,
         base_url: str,
         api_key: str | None = None,
         provider: str | None = None,
-        *,
-        timeout_seconds: float = TIMEOUT_SECONDS,
+        **options: Any,
     ) -> None:
-        super().__init__(_checked(base_url), api_key, timeout_seconds=timeout_seconds)
-        self.name = provider_id(provider) if provider else provider_at(self._base_url)
+        super().__init__(COMPATIBLE[0], base_url, api_key, **options)
+        self.name = provider_id(provider) if provider else provider_at(self.base_url)
 
-    def _key(self) -> str:
-        return self._api_key or next(
-            filter(None, (_own_key(api, self._base_url) for api in COMPATIBLE)),
-            "",
-        )
+    def key(self) -> str:
+        """Return the key that goes along: that of the server whose address it is."""
+        own = (api.own_key(self.base_url) for api in COMPATIBLE)
+        return self._api_key or next(filter(None, own), "")
 
-    def _entries(self) -> list[Entry]:
-        entries = self._pages("/models")
+    def entries(self) -> list[Entry]:
+        """Return what the server says of its models, with the window that it was started with."""
+        entries = self.pages("/models")
         # llama.cpp, and no other server
         if any("n_ctx_train" in mapping(entry.get("meta")) for entry in entries):
-            return self._started(entries)
-        is_known = any(
-            urlsplit(api.url).netloc == urlsplit(self._base_url).netloc
-            for api in COMPATIBLE
-        )
-        if is_known or any(map(_window_of, entries)):
+            facts = mapping(self.maybe(self.ask, "/props", without=VERSION))
+            started = mapping(facts.get("default_generation_settings"))
+            window = started.get("n_ctx")
+            return [{**entry, "context_window": window} for entry in entries]
+        if compatible_at(self.base_url) or any(map(_window_of, entries)):
             return entries
-        # LM Studio
-        more = {
-            one.get("id"): one
-            for one in _optional(self, "/api/v0/models", without=VERSION)
-        }
+        listed = self.maybe(self.ask, "/api/v0/models", without=VERSION)  # LM Studio
+        more = {one.get("id"): one for one in mapping(listed).get("data") or ()}
         return [{**entry, **more.get(entry.get("id"), {})} for entry in entries]
-
-    def _started(self, entries: list[Entry]) -> list[Entry]:
-        """The entries with the window that a llama.cpp server was started with."""
-        try:
-            facts = mapping(self._ask("/props", without=VERSION))
-        except SourceError:
-            return entries
-        started = mapping(facts.get("default_generation_settings")).get("n_ctx")
-        return [{**entry, "context_window": started} for entry in entries]
-
-    def _info(self, entry: Entry) -> ModelInfo | None:
-        return read_entry(entry, self.name)
 
 
 WINDOWS = (
@@ -602,22 +552,19 @@ def api_sources(environment: Mapping[str, str]) -> list[ApiSource]:
     Raises:
         ConfigError: an address in the environment is none.
     """
-    found: list[ApiSource] = []
-    if key := GEMINI.key(environment):
-        found.append(GeminiSource(GEMINI.address(environment), key))
-    if key := ANTHROPIC.key(environment):
-        found.append(AnthropicSource(ANTHROPIC.address(environment), key))
-    keyed = [api for api in COMPATIBLE if api.key(environment)]
+    found: list[ApiSource] = [
+        ApiSource(api, api.address(environment), api.key(environment))
+        for api in (GEMINI, ANTHROPIC)
+        if api.key(environment)
+    ]
     found += [
         OpenAICompatibleSource(api.address(environment), api.key(environment))
-        for api in keyed
+        for api in COMPATIBLE
+        if api.key(environment)
     ]
     if host := environment.get("OLLAMA_HOST"):
         found.append(OllamaSource(ollama_address(host)))
     return found
-
-
-LISTENING = ("", "0.0.0.0", "[::]")  # noqa: S104  # where a server listens, which is not where it is
 
 
 def ollama_address(host: str) -> str:
@@ -631,16 +578,8 @@ def ollama_address(host: str) -> str:
         ... )
         ('http://127.0.0.1:11434', 'http://127.0.0.1:8080', 'http://gateway/ollama')
     """
-    scheme, separator, rest = host.strip().rpartition("://")
-    address, slash, path = rest.rstrip("/").partition("/")
-    bare = (
-        f"[{address}]"
-        if address.count(":") > 1 and not address.startswith("[")
-        else address
-    )
-    name, colon, port = bare.rpartition(":")
-    if not colon or "]" in port:
-        # with a scheme, the scheme's own port is meant
-        name, port = (bare, "" if separator else "11434")
-    name = "127.0.0.1" if name in LISTENING else name
-    return f"{scheme or 'http'}://{name}{port and ':'}{port}{slash}{path}"
+    if "://" in host:  # the scheme's own port is meant
+        return host.strip().replace("0.0.0.0", LOCAL[1])  # noqa: S104  # where a server listens is not where it is
+    parts = urlsplit(f"//{host.strip()}")
+    name = parts.hostname if parts.hostname not in (None, "0.0.0.0") else LOCAL[1]  # noqa: S104
+    return f"http://{name}:{parts.port or urlsplit(OLLAMA.url).port}{parts.path}"

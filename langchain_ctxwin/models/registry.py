@@ -9,14 +9,11 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from math import inf, isfinite
 from typing import Any, Literal
-
-from pydantic import TypeAdapter
 
 from langchain_ctxwin.core.events import ModelChangeEvent
 from langchain_ctxwin.core.limits import (
@@ -58,7 +55,6 @@ from langchain_ctxwin.protocols import Clock, MetricsSink, ModelSource
 from langchain_ctxwin.reporting import Reporter
 from langchain_ctxwin.util.background import in_daemon, renew_after_fork
 from langchain_ctxwin.util.failures import reason_of
-from langchain_ctxwin.util.files import place, replace_text
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import Seen
 
@@ -75,7 +71,6 @@ GRACE_SECONDS = 1.5
 Catalogs = Literal["offline", "online"] | Sequence[str | os.PathLike[str]]
 # seconds since the epoch, and what a source stated then
 Answer = tuple[float, list[ModelInfo]]
-_CACHE = TypeAdapter(dict[str, Answer])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +134,6 @@ class ModelRegistry:
         clock: seconds since the epoch.
         catalogs: `"offline"` for the snapshot that comes with the package, `"online"` to ask models.dev, too, or a list
             of files and URLs; by default `"offline"` where no sources are given.
-        cache_path: file in which what servers stated outlives the process; None keeps it in memory.
         timeout_seconds: longest wait for one source.
         allow_guess: guess a missing window from the output limit, marked as `guess`.
         sinks: are told, by a `ModelChangeEvent` each, when a source states another limit or price than before.
@@ -162,7 +156,6 @@ class ModelRegistry:
         clock: Clock = time.time,
         *,
         catalogs: Catalogs | None = None,
-        cache_path: str | os.PathLike[str] | None = None,
         timeout_seconds: float = TIMEOUT_SECONDS,
         allow_guess: bool = False,
         sinks: Iterable[MetricsSink] | Reporter = (),
@@ -197,7 +190,6 @@ class ModelRegistry:
         self._ttl_seconds = ttl_seconds
         self._timeout_seconds = timeout_seconds
         self._allow_guess = allow_guess
-        self._path = None if cache_path is None else place(cache_path)
         self._reporter = (
             Reporter(sinks, own=(), clock=clock)
             if not isinstance(sinks, Reporter)
@@ -205,12 +197,9 @@ class ModelRegistry:
         )
         self._warned = Seen()
         self._faults: dict[str, str] = {}
-        self._answers = self._stored()
-        self._due = {
-            name: self._answers.get(name, (-inf, []))[0] + ttl_seconds
-            for name in self._sources
-        }
-        self._listing = self._listed(self._answers)
+        self._answers: dict[str, Answer] = {}
+        self._due = dict.fromkeys(self._sources, -inf)
+        self._listing = Listing()
         self.renew()
         renew_after_fork(self)
 
@@ -224,7 +213,7 @@ class ModelRegistry:
         environment: Mapping[str, str] | None = None,
         **options: Any,
     ) -> ModelRegistry:
-        """Return a registry of everything that this machine offers, with its files in the platform's folders.
+        """Return a registry of everything that this machine offers, with what it learns in the platform's data folder.
 
         APIs whose usual key variable is set, an Ollama server whose `OLLAMA_HOST` is set, the profiles of `models`,
         what was learned before, and the catalogs. Given `sources` come first; `options` are those of the registry.
@@ -235,9 +224,6 @@ class ModelRegistry:
 
         learned = LearnedSource(platformdirs.user_data_path(APP) / "learned.json")
         found = api_sources(os.environ if environment is None else environment)
-        options.setdefault(
-            "cache_path", platformdirs.user_cache_path(APP) / "models.json"
-        )
         return cls(
             [*sources, learned, *found, ProfileSource(models)],
             catalogs=catalogs,
@@ -276,10 +262,6 @@ class ModelRegistry:
         Raises:
             UnknownModelError: as in `lookup`.
         """
-        if all(job.done() for job in self._running.values()) and self._clock() < min(
-            self._due.values(), default=inf
-        ):
-            return self.lookup(model)
         return await asyncio.wrap_future(in_daemon(partial(self.lookup, model)))
 
     def models(self, provider: str | None = None) -> list[ModelInfo]:
@@ -347,12 +329,8 @@ class ModelRegistry:
         )
 
     def flush(self, timeout_seconds: float = FLUSH_SECONDS) -> bool:
-        """Wait until what was fetched and learned is in its file; false when that takes longer.
-
-        A program that ends within seconds calls this, or each run of it asks all sources again.
-        """
-        is_saved = not wait([*self._running.values()], timeout_seconds).not_done
-        return self._memory.flush(timeout_seconds) and is_saved
+        """Wait until what was learned is in its file; false when that takes longer."""
+        return self._memory.flush(timeout_seconds)
 
     def explain(self, model: Any) -> Explanation:
         """Return who states what about a model, which statement counts, and how each source is doing."""
@@ -443,7 +421,6 @@ class ModelRegistry:
             self._due[name] = self._clock() + self._ttl_seconds
         for event in changes(name, before, models):
             self._reporter.emit(event)
-        self._save()
 
     def _failed(self, name: str, reason: str) -> None:
         if self._faults.get(name) != reason:
@@ -472,48 +449,6 @@ class ModelRegistry:
             for info in answers[name][1]
         ]
         return Listing(Claim(name, self._tier(name), info) for name, info in said)
-
-    def _cached(self) -> dict[str, str]:
-        """Name of each source whose answers outlive the process -> who was asked, on whose account."""
-        keys = (
-            (name, getattr(source, "cache_key", ""))
-            for name, source in self._sources.items()
-        )
-        return {name: key for name, key in keys if key}
-
-    def _stored(self) -> dict[str, Answer]:
-        stored = self._file()
-        return {
-            name: stored[key] for name, key in self._cached().items() if key in stored
-        }
-
-    def _file(self) -> dict[str, Answer]:
-        """What the cache file holds, also of other programs; nothing when it cannot be read."""
-        if self._path is not None:
-            with suppress(OSError, ValueError):
-                return _CACHE.validate_json(self._path.read_bytes())
-        return {}
-
-    def _save(self) -> None:
-        own = {
-            key: self._answers[name]
-            for name, key in self._cached().items()
-            if name in self._answers
-        }
-        if self._path is None or not own:
-            return
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            text = _CACHE.dump_json(
-                {**self._file(), **own}, exclude_defaults=True
-            ).decode()
-            replace_text(self._path, text)
-        except OSError as error:
-            log.warning(
-                "models.cache_not_saved",
-                path=str(self._path),
-                reason=reason_of(error),
-            )
 
     # ---- what is known about a name ----------------------------------------------------------------------------------
 
@@ -600,12 +535,9 @@ class ModelRegistry:
             f"ModelRegistry(catalogs='online'), or find its limit with `ctxwin models --probe {name}`"
         )
         if info is not None:
-            guess = (
-                ", or allow a guess from its output limit"
-                if info.max_output_tokens
-                else ""
+            return (
+                f"{name!r} is listed, but no source states its context window: {remedy}"
             )
-            return f"{name!r} is listed, but no source states its context window: {remedy}{guess}"
         states = (
             f"{one.name} failed: {one.fault}" if one.fault else one.name
             for one in self.sources

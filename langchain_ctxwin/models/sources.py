@@ -278,8 +278,6 @@ class CatalogSource:
             or (urlsplit(given).hostname if self._is_url else Path(given).name)
             or "catalog"
         )
-        # a file is read as fast as a copy of it
-        self.cache_key = f"catalog {given}" if self._is_url else ""
 
     def __repr__(self) -> str:
         return f"CatalogSource({self._shown!r})"
@@ -451,8 +449,6 @@ FLUSH_SECONDS = (
     5.0  # a few kilobytes take milliseconds, on a network folder perhaps a second
 )
 MAX_MODELS = 1000  # a deployment talks to dozens; this bounds gateways that make up a name per tenant
-MAX_NAME_CHARS = 300  # longer names are made, one for each request
-MAX_WAITING = 64  # changes beside the one that is being saved; those who wait for the end of it count too
 VERSION = 1
 LEARNED_FIELDS = ("context_window", "max_input_tokens")
 
@@ -509,7 +505,7 @@ class LearnedSource:
         self._clock = clock
         self._heard: Limits = {}  # replaced as a whole, never changed, so that reading it needs no lock
         self._lock = threading.Lock()
-        self._worker = Worker("ctxwin-limits", max_waiting=MAX_WAITING)
+        self._worker = Worker("ctxwin-limits")
         self.refresh()
 
     def learn(self, model: str, limits: Mapping[str, int]) -> None:
@@ -526,11 +522,7 @@ class LearnedSource:
                 raise ConfigError(
                     f"{model!r}: {field!r} is no limit that can be learned: use {use}"
                 )
-            if (
-                not isinstance(value, int)
-                or isinstance(value, bool)
-                or not 1 <= value <= MAX_TOKENS
-            ):
+            if type(value) is not int or not 1 <= value <= MAX_TOKENS:
                 wanted = f"a whole number of tokens from 1 to {MAX_TOKENS:,}"
                 raise ConfigError(f"{model!r}: {field}={value!r}: give {wanted}")
         self._hear(model, limits)
@@ -572,7 +564,7 @@ class LearnedSource:
         return self._worker.flush(timeout_seconds)
 
     def _hear(self, model: str, limits: Mapping[str, int]) -> None:
-        if not limits or not 0 < len(model) <= MAX_NAME_CHARS:
+        if not limits or not model:
             return
         self._absorb(
             {
@@ -584,13 +576,8 @@ class LearnedSource:
         )
         if self._file is None:
             return
-        try:
-            # a change that waits saves this too
-            self._worker.submit(partial(self._file.update, self._absorb))
-        except (
-            RuntimeError
-        ) as error:  # the process may have no more threads, or is about to end
-            self._file.not_saved(str(error))
+        # a change that waits saves this too
+        self._worker.submit(partial(self._file.update, self._absorb))
 
     def _absorb(self, said: Limits) -> Limits:
         """Take up what was said, and return all that has not expired: per field the newest, then the stricter."""

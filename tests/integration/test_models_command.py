@@ -126,20 +126,6 @@ def test_what_cannot_be_answered_is_an_error_with_what_to_do(
     assert told in "".join(capsys.readouterr())
 
 
-def test_a_second_run_asks_nothing_again(fleet, capsys):
-    """A program that ends at once has saved what it fetched."""
-    asking_it = [
-        "models",
-        *asking(fleet, openai="/vllm/v1"),
-        "--explain",
-        "maker/test-8b",
-    ]
-    assert main(asking_it) == 0
-    fleet.asked.clear()
-    assert main(asking_it) == 0
-    assert fleet.asked == []
-
-
 def test_a_catalog_whose_name_has_two_lines_is_named_in_one(capsys, tmp_path):
     assert main(["models", "--catalog", str(tmp_path / "a\nctxwin: all is well")]) == 1
     assert "\nctxwin: all is well" not in capsys.readouterr().err

@@ -30,14 +30,11 @@ class Watch:
 class ListSource:
     """States the given models; what is in `failing` is raised instead, and `fetched` counts the questions."""
 
-    def __init__(
-        self, *models, name="api", tier="provider", failing=None, cache_key=""
-    ):
+    def __init__(self, *models, name="api", tier="provider", failing=None):
         self.models = list(models)
         self.name = name
         self.tier = tier
         self.failing = failing
-        self.cache_key = cache_key
         self.fetched = []
 
     def fetch(self, name):

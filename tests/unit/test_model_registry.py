@@ -3,8 +3,6 @@
 import asyncio
 import threading
 import time
-from datetime import date
-from decimal import Decimal
 
 import pytest
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
@@ -16,7 +14,7 @@ from langchain_ctxwin.errors import ConfigError, UnknownModelError
 from langchain_ctxwin.models import registry as registry_module
 from langchain_ctxwin.models.apis import api_sources, ollama_address
 from langchain_ctxwin.models.registry import RETRY_SECONDS
-from langchain_ctxwin.models.sources import ExplicitSource, GeminiSource
+from langchain_ctxwin.models.sources import ExplicitSource
 from langchain_ctxwin.protocols import LimitMemory
 from langchain_ctxwin.util import in_daemon
 from support.model_sources import HeldSource, ListSource, Watch, model
@@ -133,9 +131,7 @@ def test_a_model_without_limits_is_unknown_unless_a_guess_is_allowed():
         model(context_window=None, max_output_tokens=100),
         model("bare", context_window=None),
     )
-    with pytest.raises(
-        UnknownModelError, match=r"no source states its context window.*allow a guess"
-    ):
+    with pytest.raises(UnknownModelError, match=r"no source states its context window"):
         registry(listed).lookup("nova-1")
     guessing = registry(listed, allow_guess=True)
     assert (
@@ -411,31 +407,6 @@ def path(tmp_path):
     return tmp_path / "cache" / "models.json"
 
 
-def test_a_restart_asks_nothing_within_the_time_to_live(path):
-    """After it, old facts serve while the source fails; what another account was told is not read."""
-    watch, full = (
-        Watch(),
-        model(
-            input_price=Decimal("1.10"), retires_on=date(2099, 1, 31), aliases=("nova",)
-        ),
-    )
-    first = ListSource(full, cache_key="a")
-    known = registry(first, watch=watch, cache_path=path)
-    found = known.lookup("nova-1")
-    assert known.flush()  # what was fetched is saved then
-    watch.now += 30
-    second = ListSource(cache_key="a", failing=OSError("down"))
-    assert registry(second, watch=watch, cache_path=path).lookup("nova-1") == found
-    assert (first.fetched, second.fetched) == ([None], [])
-    assert (
-        window(registry(ListSource(cache_key="b"), watch=watch, cache_path=path))
-        is None
-    )
-    watch.now += 10_000
-    assert window(registry(second, watch=watch, cache_path=path)) == 8192
-    assert second.fetched == [None]
-
-
 # Changes
 
 
@@ -448,11 +419,6 @@ def test_a_restart_asks_nothing_within_the_time_to_live(path):
         *(
             ([], options, "positive number of seconds")
             for options in ({"ttl_seconds": 0}, {"timeout_seconds": -1})
-        ),
-        (
-            [],
-            {"cache_path": "~nobody-of-this-name/models.json"},
-            "give the path of a file",
         ),
         ([], {"sinks": [3]}, r"sinks\[0\]=3"),
         *(
@@ -502,13 +468,13 @@ def test_the_given_environment_says_which_key_and_which_address(monkeypatch):
     """A key for a server of one's own is not sent to the maker."""
     monkeypatch.setenv("GOOGLE_API_KEY", "of the process")
     [gemini] = api_sources({"GOOGLE_API_KEY": "given"})
-    assert gemini.cache_key == GeminiSource(api_key="given").cache_key
+    assert (gemini.name, gemini.key()) == ("google", "given")
     [own] = api_sources(
         {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "http://localhost:8000/v1"}
     )
     assert (own.name, repr(own)) == (
         "localhost:8000",
-        "OpenAICompatibleSource('http://localhost:8000/v1')",
+        "OpenAICompatibleSource('localhost:8000', 'http://localhost:8000/v1')",
     )
     with pytest.raises(ConfigError, match="base_url='gateway'"):
         api_sources({"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "gateway"})
@@ -519,7 +485,6 @@ ADDRESSES = {
     "0.0.0.0:8080": "http://127.0.0.1:8080",
     ":8080": "http://127.0.0.1:8080",
     "https://ollama.example.com": "https://ollama.example.com",
-    **dict.fromkeys(["http://[::1]:11434/", "[::1]", "::1"], "http://[::1]:11434"),
     "http://gateway/ollama": "http://gateway/ollama",
 }
 
@@ -528,20 +493,11 @@ def test_an_ollama_host_is_read_as_its_own_programs_do():
     assert {host: ollama_address(host) for host in ADDRESSES} == ADDRESSES
 
 
-def test_the_standard_registry_has_its_files_in_the_platforms_folders(
-    tmp_path, monkeypatch
-):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+def test_the_standard_registry_remembers_in_the_platforms_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     known = ModelRegistry.standard(
-        sources=[ListSource(model(), cache_key="api")], environment={}, clock=Watch()
+        sources=[ListSource(model())], environment={}, clock=Watch()
     )
-    known.refresh()
     known.learn("nova-1", {"context_window": 4096})
     assert known.flush()
-    assert sorted(
-        str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.json")
-    ) == [
-        "cache/langchain-ctxwin/models.json",
-        "data/langchain-ctxwin/learned.json",
-    ]
+    assert (tmp_path / "langchain-ctxwin" / "learned.json").is_file()
