@@ -218,38 +218,38 @@ def _add_models(commands: Any) -> None:
 
 
 def _add_history(commands: Any) -> None:
-    shown = commands.add_parser(
+    command = commands.add_parser(
         "report", help="sum up a history of events: usage, tools, routes, costs, alerts"
     )
-    shown.add_argument("--model", metavar="M", help="events about this model alone")
-    shown.add_argument("--thread", metavar="T", help="events of this thread alone")
-    shown.add_argument("--json", action="store_true", help="print JSON")
-    shown.add_argument(
+    command.add_argument("--model", metavar="M", help="events about this model alone")
+    command.add_argument("--thread", metavar="T", help="events of this thread alone")
+    command.add_argument("--json", action="store_true", help="print JSON")
+    command.add_argument(
         "--check",
         action="store_true",
         help="judge by gates instead; exit code 1 when one fails",
     )
     help_text = "with --check: another gate, or another bound of one, such as 'utilization>=0.8' (repeatable)"
-    shown.add_argument(
+    command.add_argument(
         "--gate", metavar="NAME>=RATIO", action="append", default=[], help=help_text
     )
-    shown.add_argument(
+    command.add_argument(
         "--only",
         action="store_true",
         help="judge what --gate names, and none of the default gates",
     )
-    shown.add_argument(
+    command.add_argument(
         "--strict",
         action="store_true",
         help="fail, too, when too little is known for a gate",
     )
-    shown.add_argument("file", type=Path, help="the file that a HistorySink writes")
-    shown.add_argument(
+    command.add_argument("file", type=Path, help="the file that a HistorySink writes")
+    command.add_argument(
         "--since",
         metavar="TIME",
         help="12h, 7d, 2w, or a date such as 2030-01-31 (UTC)",
     )
-    shown.set_defaults(run=_report)
+    command.set_defaults(run=_report)
 
 
 def _add_replay(commands: Any) -> None:
@@ -346,9 +346,9 @@ def _price(text: str) -> float:
 
 def _positive(text: str) -> int:
     if not text.isdecimal() or len(text) > MAX_DIGITS or int(text) < 1:
-        shown = text if len(text) <= MAX_DIGITS else f"{text[:MAX_DIGITS]}..."
+        quoted = text if len(text) <= MAX_DIGITS else f"{text[:MAX_DIGITS]}..."
         raise argparse.ArgumentTypeError(
-            f"{shown!r}: give a whole number, at least 1, at most {MAX_DIGITS} digits"
+            f"{quoted!r}: give a whole number, at least 1, at most {MAX_DIGITS} digits"
         )
     return int(text)
 
@@ -415,15 +415,15 @@ def _print_settings(settings: dict[str, Any]) -> None:
 
 
 def _models(args: argparse.Namespace) -> int:
-    asked = list[ModelSource]()
+    servers = list[ModelSource]()
     for text in args.source:
         kind, _, url = text.partition("=")
         if kind not in SOURCE_KINDS or not url:
             raise ConfigError(
                 f"--source {text}: give KIND=URL with KIND one of {', '.join(SOURCE_KINDS)}"
             )
-        asked.append(getattr(sources, SOURCE_KINDS[kind])(base_url=url))
-    registry = ModelRegistry.standard(sources=asked, catalogs=args.catalog)
+        servers.append(getattr(sources, SOURCE_KINDS[kind])(base_url=url))
+    registry = ModelRegistry.standard(sources=servers, catalogs=args.catalog)
     code = _show_models(registry, args)
     named = {CatalogSource(place).name: place for place in args.catalog}
     for state in registry.sources:
@@ -440,9 +440,9 @@ def _show_models(registry: ModelRegistry, args: argparse.Namespace) -> int:
     if args.probe is not None:
         return _probe(registry, args)
     if args.explain is not None:
-        found = registry.explain(args.explain)
-        _print_lines(explanation_lines(found))
-        return 0 if found.info else EXIT_FAILED
+        explanation = registry.explain(args.explain)
+        _print_lines(explanation_lines(explanation))
+        return 0 if explanation.info else EXIT_FAILED
     infos = registry.models(args.provider)
     if infos:
         _print_lines(model_table(infos))
@@ -458,9 +458,9 @@ def _probe(registry: ModelRegistry, args: argparse.Namespace) -> int:
     """Probe a model after saying what that costs at most, and have what was found remembered."""
     model = chat_model_named(args.probe, "--probe")
     info = registry.explain(model).info
-    stated = info.limits if info else ModelLimits()
+    limits = info.limits if info else ModelLimits()
     high = args.high or int(
-        PROBED_BEYOND * (stated.max_input_tokens or stated.context_window or 0)
+        PROBED_BEYOND * (limits.max_input_tokens or limits.context_window or 0)
     )
     if high <= LOW_TOKENS:
         raise ConfigError(
@@ -480,19 +480,19 @@ def _probe(registry: ModelRegistry, args: argparse.Namespace) -> int:
     )
     if not agrees:
         return _complain("nothing was sent: answer yes, or pass --yes", EXIT_FAILED)
-    found = probe_limit(model, high=high)
-    say(f"calls    {found.calls}, {found.input_tokens:,} tokens of input")
+    probe = probe_limit(model, high=high)
+    say(f"calls    {probe.calls}, {probe.input_tokens:,} tokens of input")
     results = {
-        "took": found.accepted_tokens,
-        "refused": found.refused_tokens,
-        "stated": found.stated_limit,
+        "took": probe.accepted_tokens,
+        "refused": probe.refused_tokens,
+        "stated": probe.stated_limit,
     }
     for name, tokens in results.items():
         say(f"{name:8} {'nothing' if tokens is None else f'{tokens:,} tokens'}")
-    if found.stopped_by:
-        return _complain(f"the probe ended early: {found.stopped_by}", EXIT_FAILED)
-    if found.is_certain:
-        registry.learn(model, {"max_input_tokens": found.accepted_tokens})
+    if probe.stopped_by:
+        return _complain(f"the probe ended early: {probe.stopped_by}", EXIT_FAILED)
+    if probe.is_certain:
+        registry.learn(model, {"max_input_tokens": probe.accepted_tokens})
         say("learned  largest input, for this machine")
     return 0
 
@@ -504,11 +504,11 @@ def _report(args: argparse.Namespace) -> int:
     )
     if args.check:
         return _judge(history, events, args)
-    found = report(events)
+    summary = report(events)
     if args.json:
-        print(json.dumps({**found.to_dict(), "skipped": history.skipped}))
+        print(json.dumps({**summary.to_dict(), "skipped": history.skipped}))
     else:
-        _print_lines(found.table().splitlines())
+        _print_lines(summary.table().splitlines())
         _print_skipped(history)
     return 0
 
@@ -516,16 +516,14 @@ def _report(args: argparse.Namespace) -> int:
 def _judge(history: History, events: Iterable[Any], args: argparse.Namespace) -> int:
     gates = {} if args.only else dict(DEFAULT_GATES)
     for text in args.gate:
-        found = GATE.fullmatch(text)
-        if found is None:
+        gate = GATE.fullmatch(text)
+        if gate is None:
             raise ConfigError(
                 f"--gate {text}: give NAME>=RATIO or NAME<=RATIO, for example 'utilization>=0.8'"
             )
-        least, most = gates.get(found["name"], (None, None))
-        bound = float(found["bound"])
-        gates[found["name"]] = (
-            (bound, most) if found["sign"] == ">=" else (least, bound)
-        )
+        least, most = gates.get(gate["name"], (None, None))
+        bound = float(gate["bound"])
+        gates[gate["name"]] = (bound, most) if gate["sign"] == ">=" else (least, bound)
     judged = quality_report(events, gates=gates)
     _print_lines(judged.table().splitlines() if judged.requests else ["no requests"])
     _print_skipped(history)
@@ -623,17 +621,17 @@ def _graph(name: str) -> Any:
     if not colon or not attribute:
         raise ConfigError(f"{name}: give path/to/file.py:graph or package.module:graph")
     try:
-        found = getattr(_module(place), attribute)
-        found = found if isinstance(found, Pregel) or not callable(found) else found()
+        graph = getattr(_module(place), attribute)
+        graph = graph if isinstance(graph, Pregel) or not callable(graph) else graph()
     except Exception as error:  # whatever the program of somebody does
         raise ConfigError(
             f"{name} cannot be imported: {type(error).__name__}: {error}"
         ) from error
-    if not isinstance(found, Pregel):
+    if not isinstance(graph, Pregel):
         raise ConfigError(
-            f"{name} is {brief(found)}: name a compiled graph, or a function that returns one"
+            f"{name} is {brief(graph)}: name a compiled graph, or a function that returns one"
         )
-    return found
+    return graph
 
 
 def _module(place: str) -> Any:

@@ -153,13 +153,13 @@ def _result_store(given: Any, scope: str | None) -> Any:
         raise ConfigError(
             "the guard of results= has a scope of its own: pass scope=, what it returns for this thread"
         )
-    kept = given.store if isinstance(given, ToolResultGuard) else given
-    if not callable(getattr(kept, "clear", None)):
+    store = given.store if isinstance(given, ToolResultGuard) else given
+    if not callable(getattr(store, "clear", None)):
         raise ConfigError(
             f"results={brief(given)} has no method clear(namespace): pass a ToolResultGuard or its store, and give a "
             "store of your own that method"
         )
-    return kept
+    return store
 
 
 def _forgotten_events(one: Any, thread_id: str) -> int:
@@ -174,13 +174,11 @@ def _forgotten_events(one: Any, thread_id: str) -> int:
 
 def _had_checkpoints(saver: BaseCheckpointSaver[Any], thread_id: str) -> bool:
     """Delete a thread, and what a pruning of it left that died."""
-    found = False
+    had = False
     for thread in (thread_id, spare_of(thread_id)):
         try:
-            found |= (
-                saver.get_tuple({"configurable": {"thread_id": thread}}) is not None
-            )
+            had |= saver.get_tuple({"configurable": {"thread_id": thread}}) is not None
         except Exception:  # noqa: BLE001  # what cannot be read is there all the same, and can be deleted
-            found = True
+            had = True
         saver.delete_thread(thread)
-    return found
+    return had

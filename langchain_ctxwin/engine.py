@@ -294,8 +294,10 @@ class ContextEngine:
             compaction = planned(window)
             if compaction is not None:
                 window = yield from self.applying(compaction, window)
-        kept = after_measure(window).to_json()
-        return Fitted(request=self.build(window), session=kept, report=window.report)
+        next_session = after_measure(window).to_json()
+        return Fitted(
+            request=self.build(window), session=next_session, report=window.report
+        )
 
     def measure(
         self,
@@ -338,8 +340,8 @@ class ContextEngine:
         parts = self._parts(
             messages, system_prompt, tools, self._pricings.of(model), rules
         )
-        stated = self._limits_of(model)
-        declared = stated if stated.known else self.limits
+        model_limits = self._limits_of(model)
+        declared = model_limits if model_limits.known else self.limits
         parts = replace(
             parts, model=model_name(model) or self.model, declared=declared, info=info
         )
@@ -416,7 +418,9 @@ class ContextEngine:
         """
         return self._agreed(window, planning.relieve)
 
-    def asked(self, window: Window, *, summarize: bool = True) -> Compaction | None:
+    def on_request(
+        self, window: Window, *, summarize: bool = True
+    ) -> Compaction | None:
         """Return what leaves when the host asks to compact, or None when the history is small already."""
         return self._agreed(
             window, partial(planning.asked, is_local=self.is_local or not summarize)
@@ -679,10 +683,10 @@ class ContextEngine:
 
     def _remember(self, window: Window, overflow: ContextOverflow) -> None:
         """Tell the memory of limits that somebody passed about a stated one."""
-        stated = for_everybody(learned_limit(window, overflow), window.parts.declared)
-        if self._learned is not None and stated:
+        learned = for_everybody(learned_limit(window, overflow), window.parts.declared)
+        if self._learned is not None and learned:
             learn = self._learned.learn
-            self._ask_memory("limits.not_learned", learn, window.parts.model, stated)
+            self._ask_memory("limits.not_learned", learn, window.parts.model, learned)
 
     @staticmethod
     def _ask_memory(
@@ -699,7 +703,7 @@ class ContextEngine:
         self,
         parts: Parts,
         session: Session,
-        stated: ModelLimits,
+        declared: ModelLimits,
         *,
         was_refused: bool = False,
     ) -> Window:
@@ -710,7 +714,7 @@ class ContextEngine:
                 lambda model: for_everybody(memory.recall(model), parts.declared),
                 parts.model,
             )
-        return measured(parts, session, stated, limits or {}, was_refused=was_refused)
+        return measured(parts, session, declared, limits or {}, was_refused=was_refused)
 
     def _parts(
         self,

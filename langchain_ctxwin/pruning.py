@@ -87,11 +87,11 @@ class _Pruning:
         count, newest = self._newest(self._thread)
         if count == len(newest):
             return 0
-        kept = [self._made_whole(found) for found in newest]
+        whole = [self._made_whole(one) for one in newest]
         # What is rebuilt from nothing older can be left to the checkpointer: most do that in one transaction.
-        if kept != newest or not self._is_pruned_by_saver():
-            self._write(kept, self._spare, {SPARE_OF: self._thread})
-            self._renew(kept)
+        if whole != newest or not self._is_pruned_by_saver():
+            self._write(whole, self._spare, {SPARE_OF: self._thread})
+            self._renew(whole)
         return count - self._newest(self._thread)[0]
 
     def _is_pruned_by_saver(self) -> bool:
@@ -101,10 +101,10 @@ class _Pruning:
             return False
         return True
 
-    def _renew(self, kept: list[CheckpointTuple]) -> None:
+    def _renew(self, checkpoints: list[CheckpointTuple]) -> None:
         """Replace the thread by what the spare one holds."""
         self._saver.delete_thread(self._thread)
-        self._write(kept, self._thread, {})
+        self._write(checkpoints, self._thread, {})
         self._saver.delete_thread(self._spare)
 
     def _finish(self) -> None:
@@ -138,17 +138,17 @@ class _Pruning:
     def _newest(self, thread: str) -> tuple[int, list[CheckpointTuple]]:
         """Return how many checkpoints a thread has, and the newest of each namespace, that of the root last."""
         count, newest = 0, dict[str, CheckpointTuple]()
-        for found in self._saver.list({"configurable": {"thread_id": thread}}):
+        for one in self._saver.list({"configurable": {"thread_id": thread}}):
             count += 1
-            known = newest.setdefault(_namespace(found), found)
-            newest[_namespace(found)] = max(
-                known, found, key=lambda one: one.checkpoint["id"]
+            before = newest.setdefault(_namespace(one), one)
+            newest[_namespace(one)] = max(
+                before, one, key=lambda one: one.checkpoint["id"]
             )
         return count, sorted(newest.values(), key=_namespace, reverse=True)
 
-    def _made_whole(self, found: CheckpointTuple) -> CheckpointTuple:
+    def _made_whole(self, one: CheckpointTuple) -> CheckpointTuple:
         """Put into a checkpoint what delta channels are rebuilt from older ones."""
-        namespace, checkpoint = _namespace(found), found.checkpoint
+        namespace, checkpoint = _namespace(one), one.checkpoint
         missing = (
             checkpoint["channel_versions"].keys() - checkpoint["channel_values"].keys()
         )
@@ -166,16 +166,16 @@ class _Pruning:
                 f"namespace {namespace!r} of thread {self._thread!r} belongs to no subgraph of this graph: pass the "
                 "graph that wrote the thread, or delete the thread"
             )
-        known = (channels or {}).items()
+        specs = (channels or {}).items()
         deltas = {
             key: spec
-            for key, spec in known
+            for key, spec in specs
             if key in missing and isinstance(spec, DeltaChannel)
         }
         if not deltas:
-            return found
+            return one
         histories: Any = self._saver.get_delta_channel_history(
-            config=found.config, channels=[*deltas]
+            config=one.config, channels=[*deltas]
         )
         values = dict(checkpoint["channel_values"])
         for key, spec in deltas.items():
@@ -183,12 +183,12 @@ class _Pruning:
             channel.replay_writes(histories[key]["writes"])
             values[key] = channel.get()  # LangGraph reads a plain value like a snapshot
         whole: Any = {**checkpoint, "channel_values": values}
-        return found._replace(checkpoint=whole)
+        return one._replace(checkpoint=whole)
 
     def _write(
-        self, kept: list[CheckpointTuple], thread: str, marks: Mapping[str, str]
+        self, checkpoints: list[CheckpointTuple], thread: str, marks: Mapping[str, str]
     ) -> None:
-        for one in kept:
+        for one in checkpoints:
             config: Any = {
                 "configurable": {"thread_id": thread, "checkpoint_ns": _namespace(one)}
             }
@@ -212,5 +212,5 @@ class _Pruning:
                 self._saver.put_writes(stored, writes, task)
 
 
-def _namespace(found: CheckpointTuple) -> str:
-    return str(found.config["configurable"].get("checkpoint_ns") or "")
+def _namespace(one: CheckpointTuple) -> str:
+    return str(one.config["configurable"].get("checkpoint_ns") or "")

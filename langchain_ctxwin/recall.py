@@ -219,7 +219,7 @@ def search_messages(
         lambda index: cost(history[index]),
         on_overflow="skip",
     )
-    kept = set(fit.kept)
+    fitting = set(fit.kept)
     ranked = sorted(scores, key=lambda index: (-scores[index], -index))
     excerpts = _fitting(
         passages[:most],
@@ -228,9 +228,9 @@ def search_messages(
         lambda parts: count([HumanMessage(part.text) for part in parts]) <= max_tokens,
     )
     return Found(
-        (history[index] for index in ranked if index in kept),
-        dropped=(history[index] for index in ranked if index not in kept),
-        tokens=base + fit.tokens if kept else 0,
+        (history[index] for index in ranked if index in fitting),
+        dropped=(history[index] for index in ranked if index not in fitting),
+        tokens=base + fit.tokens if fitting else 0,
         excerpts=sorted(
             excerpts, key=lambda part: (-part.score, -part.index, part.start_char)
         ),
@@ -347,7 +347,7 @@ def _matching(
             )
             passages.append(part)
             words.append(said if start else (*about, *said))
-    found = [
+    matches = [
         replace(
             passage,
             score=score,
@@ -356,20 +356,20 @@ def _matching(
         for passage, score in zip(passages, _scores(words, query), strict=True)
         if score > 0
     ]
-    return sorted(found, key=lambda part: (-part.worth, -part.index, part.start_char))
+    return sorted(matches, key=lambda part: (-part.worth, -part.index, part.start_char))
 
 
 def _answered_calls(messages: Sequence[AnyMessage]) -> dict[int, str]:
     """Return the call that each result answers, by the result's position; ids of calls are used again."""
-    calls, found = dict[str | None, str](), dict[int, str]()
+    calls, answered = dict[str | None, str](), dict[int, str]()
     for index, message in enumerate(messages):
         calls |= {
             call["id"]: f"{call['name']} {compact_json(call['args'])}"
             for call in calls_of(message)
         }
         if isinstance(message, ToolMessage) and message.tool_call_id in calls:
-            found[index] = calls[message.tool_call_id]
-    return found
+            answered[index] = calls[message.tool_call_id]
+    return answered
 
 
 def _worth(score: float, text: str) -> float:
@@ -401,9 +401,11 @@ def _scores(words: Sequence[Sequence[str]], query: str) -> list[float]:
     """The BM25 score of each passage, and shares of its neighbors': what a short message is about is said around it."""
     wanted = dict.fromkeys(query_terms(query), 1.0)
     # The index knows only the terms of the query; all others count as one, for the lengths.
-    known = [Counter(term if term in wanted else "" for term in said) for said in words]
+    counts = [
+        Counter(term if term in wanted else "" for term in said) for said in words
+    ]
     own = TermIndex(
-        known, saturation=TERM_SATURATION, length_share=LENGTH_NORMALIZATION
+        counts, saturation=TERM_SATURATION, length_share=LENGTH_NORMALIZATION
     ).scores(wanted)
     scores = list(own)
     for distance, share in enumerate(NEIGHBOR_SHARES, start=1):
@@ -423,10 +425,10 @@ def _fitting(
 
     `fits` is asked of all together, because prices of parts need not add up.
     """
-    kept = [*take_while_fits(ranked, room, cost, on_overflow="skip").kept]
-    while kept and not fits(_joined(kept)):
-        kept.pop()
-    return _joined(kept)
+    fitting = [*take_while_fits(ranked, room, cost, on_overflow="skip").kept]
+    while fitting and not fits(_joined(fitting)):
+        fitting.pop()
+    return _joined(fitting)
 
 
 def _joined(passages: Iterable[Excerpt]) -> list[Excerpt]:
@@ -468,16 +470,16 @@ class _Reader:
         if wanted in self.ids:
             return self.ids.index(wanted)
         is_handle = len(wanted) >= HANDLE_CHARS
-        found = [
+        positions = [
             index
             for index, key in enumerate(self.ids)
             if is_handle and key.startswith(wanted)
         ]
-        if len(found) == 1:
-            return found[0]
+        if len(positions) == 1:
+            return positions[0]
         problem = (
-            f"{len(found)} messages have an id that begins like"
-            if found
+            f"{len(positions)} messages have an id that begins like"
+            if positions
             else "No message has the id"
         )
         raise ToolException(
@@ -647,7 +649,7 @@ def _searchable(messages: Sequence[AnyMessage], tool_name: str) -> list[int]:
             for call in calls
         )
 
-    asked = last_user(messages)
+    question = last_user(messages)
     calling = max(
         (i for i, message in enumerate(messages) if isinstance(message, AIMessage)),
         default=len(messages),
@@ -655,5 +657,5 @@ def _searchable(messages: Sequence[AnyMessage], tool_name: str) -> list[int]:
     return [
         i
         for i, message in enumerate(messages[:calling])
-        if i != asked and not is_own(message)
+        if i != question and not is_own(message)
     ]

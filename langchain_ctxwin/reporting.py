@@ -272,7 +272,7 @@ class Prices:
                 in_daemon(partial(self._look_up, self._ask, model))
         return info
 
-    def asked(self, model: str, stated: Any = None) -> ModelInfo | None:
+    def waited_for(self, model: str, stated: Any = None) -> ModelInfo | None:
         """Like `of`, waiting for what nobody has looked up yet."""
         if self._ask is not None and model and self._answers.get(model) is None:
             self._look_up(self._ask, model)

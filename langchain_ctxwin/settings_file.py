@@ -86,18 +86,18 @@ PARSERS: dict[str, Callable[[str], Any]] = {
 
 
 def explained(
-    error: ValidationError, given: Mapping[str, Any], known: Collection[str]
+    error: ValidationError, given: Mapping[str, Any], fields: Collection[str]
 ) -> str:
     """Return in words what is wrong with settings: each name, its value unless that may be a secret, and what to do.
 
     What is not among `given` came from the environment; one of the `known` names may be meant.
     """
-    faults = [_fault(fault, given, known) for fault in error.errors(include_url=False)]
+    faults = [_fault(fault, given, fields) for fault in error.errors(include_url=False)]
     return f"invalid {error.title}: {'; '.join(faults)}"
 
 
 def _fault(
-    fault: ErrorDetails, given: Mapping[str, Any], known: Collection[str]
+    fault: ErrorDetails, given: Mapping[str, Any], fields: Collection[str]
 ) -> str:
     place, kind, value = fault["loc"], fault["type"], fault["input"]
     advice = fault["msg"].removeprefix("Value error, ")
@@ -106,12 +106,12 @@ def _fault(
     name = ".".join(map(str, place))
     # its value is not shown: a misspelt name may well stand before a secret
     if kind == "extra_forbidden":
-        close = get_close_matches(name, known)
+        close = get_close_matches(name, fields)
         meant = f" (did you mean {close[0]}?)" if close else ""
         return f"unknown setting {name}{meant}: remove it or correct its name"
     origin = "" if place[0] in given else " (from the environment)"
     # A list or table may hold a secret, and so may a text in the place of one.
     may_be_secret = kind == "model_type" or SECRET_NAMES.intersection(map(str, place))
     is_plain = isinstance(value, str | int | float | None) and not may_be_secret
-    shown = f"={brief(value)}" if is_plain else f" ({type(value).__name__})"
-    return f"{name}{shown}{origin}: {advice}"
+    value_text = f"={brief(value)}" if is_plain else f" ({type(value).__name__})"
+    return f"{name}{value_text}{origin}: {advice}"

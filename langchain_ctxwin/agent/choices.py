@@ -53,7 +53,7 @@ COMPACTS = "compacts: the conversation stays with its model"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class CallNeeds:
     """Arguments of a call that decide which candidate may answer."""
 
     output_tokens: int | None = None
@@ -62,18 +62,18 @@ class Asked:
     requires: tuple[str, ...] = ()
 
 
-NOTHING_ASKED = Asked()
+NO_NEEDS = CallNeeds()
 
 
-def asked_by(
+def needs_of(
     call: Any, settings: Mapping[str, Any] | None = None, requires: Iterable[str] = ()
-) -> Asked:
+) -> CallNeeds:
     """Read what a model, the bindings around it and the settings of one call ask for; the outermost counts."""
     own = {"max_tokens": getattr(unbound(call), "max_tokens", None)}
     arguments = {**own, **arguments_of(call), **(settings or {})}
     route = arguments.get("route")
     name = route.get("model") if isinstance(route, Mapping) else route
-    return Asked(
+    return CallNeeds(
         output_tokens=output_tokens_of(arguments),
         route=str(name or ""),
         requires=tuple(requires),
@@ -128,7 +128,7 @@ class Choices:
 
     router: ModelRouter | None = None
     selector: ToolSelector | None = None
-    asked: Asked = NOTHING_ASKED
+    needs: CallNeeds = NO_NEEDS
     """What the call that follows asks for itself."""
 
     def __post_init__(self) -> None:
@@ -168,25 +168,25 @@ class Choices:
             for tool in given
             if (name := name_of(tool)) in selector or name == search.name
         }
-        shown = [tool for tool in given if name_of(tool) not in own]
+        offered = [tool for tool in given if name_of(tool) not in own]
         chosen = selector.named(names)
         finds_more = len(chosen) < len(selector.tools) and (
             search.name in own or not only_given
         )
         if finds_more:
-            shown.append(search)
+            offered.append(search)
         is_there = own if only_given else selector
-        shown += [
+        offered += [
             own.get(name_of(tool), tool)
             for tool in chosen
             if isinstance(tool, Mapping) or name_of(tool) in is_there
         ]
         if loads_tools and finds_more:
-            left = (
+            deferred = (
                 tool for tool in selector.deferred_forms if name_of(tool) not in names
             )
-            shown += [tool for tool in left if name_of(tool) in is_there]
-        return shown
+            offered += [tool for tool in deferred if name_of(tool) in is_there]
+        return offered
 
     def room(self, state: State, window: Window) -> dict[str, Any]:
         """Return what the selected tools may take of the window of the conversation's model, else of the smallest."""
@@ -199,10 +199,10 @@ class Choices:
         others = [tool for tool in sent if name_of(tool) not in names]
         price = parts.pricer.tools
         fixed_tokens = window.fixed_tokens - price(sent) + price(others)
-        left = int(TOOL_SHARE * (window.budget.input_limit - fixed_tokens))
+        left_tokens = int(TOOL_SHARE * (window.budget.input_limit - fixed_tokens))
         return {
             "previous": names,
-            "max_tool_tokens": max(1, min(self.selector.max_tool_tokens, left)),
+            "max_tool_tokens": max(1, min(self.selector.max_tool_tokens, left_tokens)),
         }
 
     def tools_update(self, state: State, selection: ToolSelection) -> Update:
@@ -223,7 +223,7 @@ class Choices:
         from langchain_ctxwin.routing.candidates import asking_for, smallest_limits  # noqa: PLC0415  # see router_of
 
         chosen = self._chosen(state)
-        output = self.asked.output_tokens or self.router.config.output_reserve
+        output = self.needs.output_tokens or self.router.config.output_reserve
         if chosen is None:
             smallest = smallest_limits(self._candidates())
             return NamedLimits(asking_for(smallest, output), "")
@@ -321,9 +321,9 @@ class Choices:
             return {}
         from langchain_ctxwin.routing.candidates import RouteRequest, thread_key  # noqa: PLC0415  # see router_of
 
-        asked = self.asked
-        is_known = any(one.name == asked.route for one in router.candidates)
-        prefer = asked.route if is_known else ""
+        needs = self.needs
+        is_known = any(one.name == needs.route for one in router.candidates)
+        prefer = needs.route if is_known else ""
         stays = not prefer and self._is_compacted(state, window)
         request = RouteRequest(
             messages=window.assembled(),
@@ -333,8 +333,8 @@ class Choices:
             # Another one is taken when it is in trouble, or cannot do what is asked for.
             prefer=before if stays else prefer,
             prefer_reason=COMPACTS if stays else "",
-            requires=asked.requires,
-            output_tokens=asked.output_tokens,
+            requires=needs.requires,
+            output_tokens=needs.output_tokens,
             reserve=settings_of(window).output_reserve,
             sizes=self._sizes(state, window),
         )
@@ -442,11 +442,13 @@ def unknown_tools(
 ) -> str:
     """Return what is wrong with a setting that names a tool which an agent does not have; empty when nothing is."""
     chosen = (*selector.tools, selector.search_tools) if selector else ()
-    known = {name_of(tool) for tool in (*tools, *chosen)}
+    tool_names = {name_of(tool) for tool in (*tools, *chosen)}
     for setting in ("clear_tools", "spare_tools"):
-        unknown = tuple(name for name in getattr(config, setting) if name not in known)
+        unknown = tuple(
+            name for name in getattr(config, setting) if name not in tool_names
+        )
         if unknown:
-            there = ", ".join(sorted(filter(None, known))) or "none"
+            there = ", ".join(sorted(filter(None, tool_names))) or "none"
             return (
                 f"{setting}={unknown!r}: the agent has no tool of that name, it has {there}: correct the name or "
                 "leave it out"
@@ -464,14 +466,14 @@ def limited_by(engine: ContextEngine, model: Any) -> Any:
     """Return the model of a request, or limits that were set on the engine as numbers where they are tighter."""
     if engine.model or not engine.limits.known:
         return model
-    stated, own, reserve = (
+    model_limits, own, reserve = (
         ModelLimits.of(model),
         engine.limits,
         engine.config.output_reserve,
     )
     rooms = [
         limits.input_limit(limits.output_reserve(reserve))
-        for limits in (own, stated)
+        for limits in (own, model_limits)
         if limits.known
     ]
     return (

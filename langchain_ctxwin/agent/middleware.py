@@ -12,8 +12,8 @@ from langgraph.types import Command, TracePolicy, omit_payload
 
 from langchain_ctxwin.agent.choices import (
     Choices,
-    asked_by,
     limited_by,
+    needs_of,
     recall_tool,
     router_of,
     runnable_tools,
@@ -494,13 +494,13 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
             if isinstance(request.response_format, ProviderStrategy)
             else ()
         )
-        asked = asked_by(request.model, request.model_settings, requires)
+        needs = needs_of(request.model, request.model_settings, requires)
         router = router_of(request.model)
         return Choices(
             router=router,
             selector=self._selector,
             reporter=engine.reporter,
-            asked=asked,
+            needs=needs,
         )
 
     def _engine_of(self, model: Any) -> ContextEngine:

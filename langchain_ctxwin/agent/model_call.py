@@ -147,13 +147,15 @@ class ModelCall:
         window = step.window
         step.update(step.choices.answered(step.state, reply))
         # A candidate that took over is told of with its own limits and prices; measured only where somebody listens.
-        told = step.window if self._engine.reporter.sinks else window
+        answered_window = step.window if self._engine.reporter.sinks else window
         answer, counts = self._learned(window, reply, was_cut=overflow is not None)
         count_spent(step, step.window if self._router else window, paid)
         if settings_of(window).compact_when_idle:
             counts = {**counts, "answered_seconds": float(self._engine.clock())}
         step.update({"context_counts": counts})
-        self._report_step(told, answer, seconds=perf_counter() - began, calls=number)
+        self._report_step(
+            answered_window, answer, seconds=perf_counter() - began, calls=number
+        )
         return answer
 
     def _tried(
@@ -250,10 +252,10 @@ class ModelCall:
             else self._call
         )
         options = smaller_output(called, overflow) if called is not None else {}
-        asked = min(attempt.options.values(), default=None)
+        requested = min(attempt.options.values(), default=None)
         return (
             options
-            if options and (asked is None or max(options.values()) < asked)
+            if options and (requested is None or max(options.values()) < requested)
             else {}
         )
 
@@ -272,8 +274,8 @@ class ModelCall:
         """Turn to another candidate, or to this one by what was learned; false when that changes nothing."""
         step = self._step
         trial = AgentStep(step.state, step.setup)
-        if left := step.choices.left_after(error, trial.state):
-            trial.update(left)
+        if only_candidate := step.choices.left_after(error, trial.state):
+            trial.update(only_candidate)
         else:
             trial.choose_model()
         fit(trial)

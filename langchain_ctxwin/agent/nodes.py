@@ -16,9 +16,9 @@ from typing_extensions import TypedDict
 
 from langchain_ctxwin.agent.choices import (
     Choices,
-    asked_by,
     bind_inside,
     checked_tools,
+    needs_of,
     require_router,
     require_tool_binding,
     unknown_tools,
@@ -226,7 +226,7 @@ class ContextNodes:
         require_router(call, self.choices.router)
         if self.choices.selector is not None:
             require_tool_binding(call)
-        self.choices = replace(self.choices, asked=asked_by(call))
+        self.choices = replace(self.choices, needs=needs_of(call))
         self._read_tools(arguments_of(call).get("tools") or ())
         self._call = runnable = (
             call if isinstance(call, Runnable) else RunnableLambda(call)
@@ -313,8 +313,8 @@ class ContextNodes:
         """Take the tools that are bound to the model, beside those that were given."""
         if _is_per_request(self._tools) or self.choices.selector is not None:
             return
-        known = {name_of(tool) for tool in self._tools}
-        new = [tool for tool in bound if name_of(tool) not in known]
+        given = {name_of(tool) for tool in self._tools}
+        new = [tool for tool in bound if name_of(tool) not in given]
         if new:
             self._tools = [*self._tools, *new]
             self._require_tools()
@@ -486,12 +486,12 @@ def _require_messages(builder: StateGraph[Any, Any, Any, Any]) -> None:
     try:
         for written in ([HumanMessage("probe", id=PROBE_ID)], [HumanMessage("probe")]):
             tried.update([written])
-        kept = [getattr(message, "id", None) for message in tried.get()]
+        ids = [getattr(message, "id", None) for message in tried.get()]
     except Exception as error:
         raise ConfigError(
             f"the reducer of {name}.messages raised {type(error).__name__} ({error}): {fix}"
         ) from error
-    if PROBE_ID not in kept or None in kept or len(kept) == 1:
+    if PROBE_ID not in ids or None in ids or len(ids) == 1:
         raise ConfigError(
             f"the key {name}.messages does not keep all messages, each with an id: {fix}"
         )

@@ -152,9 +152,9 @@ def create_context_agent(
 
 def _require_known(options: Mapping[str, Any]) -> None:
     """Raise `ConfigError` for what no graph can be compiled with."""
-    known = inspect.signature(StateGraph.compile).parameters
+    arguments = inspect.signature(StateGraph.compile).parameters
     for name in options:
-        if name not in known:
+        if name not in arguments:
             raise ConfigError(
                 f"create_context_agent has no argument {name!r}: settings belong into config=ContextConfig(...), "
                 "limits into limits=ModelLimits(...), middleware and response_format into langchain's create_agent"

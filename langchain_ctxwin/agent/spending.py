@@ -161,11 +161,11 @@ def _allow(step: AgentStep, answer: Any) -> str:
 
 def _require_prices(step: AgentStep, most: Decimal) -> Work[None]:
     engine, window = step.engine, step.window
-    asked = {window.parts.model: window.parts.info}
+    models = {window.parts.model: window.parts.info}
     if not engine.is_local:
-        asked.setdefault(engine.summarizer_model, None)
-    for model, stated in asked.items():
-        ask = partial(engine.prices.asked, model, stated)
+        models.setdefault(engine.summarizer_model, None)
+    for model, model_info in models.items():
+        ask = partial(engine.prices.waited_for, model, model_info)
         info: ModelInfo | None = yield Wait(ask, partial(asyncio.to_thread, ask))
         if info is None or info.input_price is None or info.output_price is None:
             raise ConfigError(

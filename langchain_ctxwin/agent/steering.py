@@ -154,30 +154,30 @@ def _compacting(
     step = yield from _step_of(agent, config)
     engine = step.engine
     window = replace(step.window, parts=replace(step.window.parts, focus=focus))
-    compaction = engine.asked(window)
+    compaction = engine.on_request(window)
     if compaction is None:
         return None
     if is_preview:
-        return _told(compaction, window)
+        return _outcome(compaction, window)
     after = yield from engine.applying(compaction, window, call=step.called)
     step.compacted(window, after)
     # the summarizer failed, which was told
     if compaction.snapshot and after.session.view == window.session.view:
         window = after
-        compaction = engine.asked(window, summarize=False)
+        compaction = engine.on_request(window, summarize=False)
         if compaction is not None:
             after = yield from engine.applying(compaction, window)
             step.compacted(window, after)
     yield from _stored(agent, config, step.news)
-    return None if compaction is None else _told(compaction, window, after)
+    return None if compaction is None else _outcome(compaction, window, after)
 
 
-def _told(
+def _outcome(
     compaction: Compaction, window: Window, after: Window | None = None
 ) -> ThreadCompaction:
     """What left, and the request that is left: the planned one where it did not happen yet."""
     messages = window.parts.messages
-    shown = after or compaction.after
+    next_window = after or compaction.after
     written_later = after is None and compaction.snapshot is not None
     return ThreadCompaction(
         reason=compaction.reason,
@@ -189,11 +189,11 @@ def _told(
                 messages[index].type,
                 window.parts.price(messages[index]),
             )
-            for index in left_behind(shown, window.session.view)
+            for index in left_behind(next_window, window.session.view)
         ),
         actions=compaction.actions,
-        record=shown.view.record.text,
-        summary=window.session.summary if written_later else shown.summary,
+        record=next_window.view.record.text,
+        summary=window.session.summary if written_later else next_window.summary,
     )
 
 
@@ -245,23 +245,23 @@ def _step_of(agent: Any, config: Any) -> Work[AgentStep]:
     name = _own_node(graph)
     if name is None and not {"context_view", "messages"} <= graph.channels.keys():
         raise ConfigError(f"agent={brief(agent)} {NO_NODES}")
-    found: Any = yield Wait(
+    snapshot: Any = yield Wait(
         lambda: graph.get_state(config), lambda: graph.aget_state(config)
     )
     thread = config["configurable"]["thread_id"]
-    if not found.values:
+    if not snapshot.values:
         raise ContextWindowError(
             f"thread {thread!r} has no messages: pass the id of a thread that was run"
         )
-    if found.next:
+    if snapshot.next:
         raise ContextWindowError(
-            f"thread {thread!r} is in the middle of a run (next: {', '.join(found.next)}): resume or end it first"
+            f"thread {thread!r} is in the middle of a run (next: {', '.join(snapshot.next)}): resume or end it first"
         )
     if name is not None:
         node: Any = graph.nodes[name].bound
-        step: AgentStep = node.step(found.values)
+        step: AgentStep = node.step(snapshot.values)
         return step
-    return (yield from _middleware_step(graph, found.values))
+    return (yield from _middleware_step(graph, snapshot.values))
 
 
 def _own_node(graph: Any) -> str | None:
@@ -315,11 +315,11 @@ def _middleware_step(graph: Any, values: Update) -> Work[AgentStep]:
 
 @contextmanager
 def _seeking(steps: list[AgentStep]) -> Iterator[None]:
-    def found(step: AgentStep) -> None:
+    def take(step: AgentStep) -> None:
         steps.append(step)
         raise _FoundError
 
-    token = sought_step.set(found)
+    token = sought_step.set(take)
     try:
         yield
     except _FoundError:
@@ -343,8 +343,8 @@ def _stored(agent: Any, config: Any, update: Update) -> Work[None]:
         InvalidUpdateError
     ):  # several nodes came last, so LangGraph wants to know which one writes
         new = yield written(_own_node(agent) or MODEL)
-    found = yield Wait(lambda: agent.get_state(new), lambda: agent.aget_state(new))
-    if found.next:
+    snapshot = yield Wait(lambda: agent.get_state(new), lambda: agent.aget_state(new))
+    if snapshot.next:
         yield Wait(
             lambda: agent.update_state(new, None, END),
             lambda: agent.aupdate_state(new, None, END),

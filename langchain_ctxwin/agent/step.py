@@ -188,7 +188,7 @@ class AgentStep:
         yield from self.choose()
         yield from within_budget(self)
         window = yield from self.engine.verifying(self.window)
-        found = yield from self.summaries.stored(window)
+        stored_summary = yield from self.summaries.stored(window)
         self._report_faults(window, (*window.session.faults, *faults))
         if (
             self.state.get("context_summary")
@@ -201,7 +201,7 @@ class AgentStep:
         if isinstance(key, str) and window.session.pending is None:
             self.engine.jobs.cancel(key)
         if self.engine.in_background(window):
-            window = self.summaries.advance(window, found)
+            window = self.summaries.advance(window, stored_summary)
         self._take(replace(window, session=after_measure(window)), self._flags(window))
 
     def choose(self) -> Work[None]:
@@ -299,8 +299,8 @@ class AgentStep:
 
     def report_refusal(self, error: Exception) -> None:
         """Report a request that cannot be made to fit, by the size of its smallest form if that is known."""
-        known = error.report if isinstance(error, BudgetExceededError) else None
-        sizes: Mapping[str, Any] = known or self.window.report
+        smallest = error.report if isinstance(error, BudgetExceededError) else None
+        sizes: Mapping[str, Any] = smallest or self.window.report
         event = OverflowEvent(
             model=self.window.parts.model,
             reason=type(error).__name__,

@@ -109,16 +109,16 @@ class BackgroundSummaries:
             return None
         return (yield from store.getting(pending.key))
 
-    def advance(self, window: Window, found: Written | None = None) -> Window:
+    def advance(self, window: Window, stored: Written | None = None) -> Window:
         """Return the window with the summary on its way collected, or with one begun when it is due."""
         pending = window.session.pending
         if pending is None:
             due = planning.prepare(window)
-            return self._begun(window, due) if due else window
+            return self._start(window, due) if due else window
         if pending.text:
             return self._still_shown(window, pending)
         job = self._engine.jobs.find(pending.key)
-        if written := found or (job.written if job else None):
+        if written := stored or (job.written if job else None):
             return self.finished(window, pending, written)
         return (
             self.failed(window, pending, job.reason)
@@ -211,7 +211,7 @@ class BackgroundSummaries:
             return self.failed(window, pending, reason, written)
         return _with_pending(window, replace(pending, text=fitting))
 
-    def _begun(self, window: Window, due: Snapshot) -> Window:
+    def _start(self, window: Window, due: Snapshot) -> Window:
         messages, place = window.parts.messages, self._place
         # Equal messages after another past, in another branch, or read by another summarizer, make another summary.
         about = (

@@ -115,7 +115,7 @@ class ModelSummarizer:
         self._price = text_price(self._counter)
         self._max_input_tokens = max_input_tokens
         self._limits = ModelLimits.of(model)
-        self._told = _Told(
+        self._instructions = _Instructions(
             prompt=checked_prompt(prompt) if prompt else "", sections=tuple(sections)
         )
         self._sent: tuple[Runnable[Any, Any], LastRequest] | None = (
@@ -147,7 +147,9 @@ class ModelSummarizer:
             )
         while True:
             summary = previous
-            parts, size = _parts(messages, max_tokens, limit, self._counter, self._told)
+            parts, size = _parts(
+                messages, max_tokens, limit, self._counter, self._instructions
+            )
             if not parts and not previous.strip():
                 raise SummarizationError(
                     f"none of {len(messages)} messages has anything to show: there is nothing to summarize"
@@ -157,7 +159,7 @@ class ModelSummarizer:
                 summary = first_part(summary, accepted_tokens(size), self._price)
             try:
                 for number, part in enumerate(parts, 1):
-                    request = self._told.request(
+                    request = self._instructions.request(
                         summary, part, f"{number} of {len(parts)}", size
                     )
                     summary = self._accepted(_replied(self._model, request), size)
@@ -177,7 +179,7 @@ class ModelSummarizer:
             inner = inner.bound
         is_same = inner is self._model and isinstance(unbound(call), BaseChatModel)
         # A prompt of somebody's own has a place for the conversation.
-        if request is None or not is_same or self._told.prompt:
+        if request is None or not is_same or self._instructions.prompt:
             return self
         # OpenAI keeps the cached prefix then. Anthropic reads the messages anew after a change of it; others do not
         # say, so they are only told not to call a tool.
@@ -188,18 +190,20 @@ class ModelSummarizer:
 
     def focused(self, focus: str) -> ModelSummarizer:
         """Return a summarizer that tells most of what the focus names."""
-        return self._with(_told=replace(self._told, focus=focus[:FOCUS_CHARS]))
+        return self._with(
+            _instructions=replace(self._instructions, focus=focus[:FOCUS_CHARS])
+        )
 
     def written_as(
         self, prompt: str | None, sections: Sequence[str]
     ) -> ModelSummarizer:
         """Return a summarizer with the prompt and sections of settings, where those say something."""
         told = replace(
-            self._told,
-            prompt=prompt or self._told.prompt,
-            sections=tuple(sections) or self._told.sections,
+            self._instructions,
+            prompt=prompt or self._instructions.prompt,
+            sections=tuple(sections) or self._instructions.sections,
         )
-        return self._with(_told=told)
+        return self._with(_instructions=told)
 
     def _with(self, **changes: Any) -> ModelSummarizer:
         other = copy(self)
@@ -218,7 +222,7 @@ class ModelSummarizer:
             messages[: request.unseen],
             messages[request.unseen :],
             max_tokens,
-            self._told,
+            self._instructions,
         )
         if self._price(question) > request.room_tokens:
             return ""
@@ -263,13 +267,13 @@ class ModelSummarizer:
                 "reasoning budget and safety filters"
             )
         allowed_tokens = accepted_tokens(max_tokens)
-        kept = first_part(text, allowed_tokens, self._price)
-        if not kept:
+        fitting = first_part(text, allowed_tokens, self._price)
+        if not fitting:
             raise SummarizationError(
                 f"not a line of the summary ({self._price(text):,} tokens) fits in {allowed_tokens:,}: raise "
                 "summary_max_tokens or use a model that follows the instructions"
             )
-        return kept
+        return fitting
 
 
 class ExtractiveSummarizer:
@@ -384,7 +388,7 @@ def writer_of(summarizer: Any) -> str:
     """
     described = NOT_SERIALIZED
     if isinstance(summarizer, ModelSummarizer):
-        described = f"{dumps(summarizer._model)}{summarizer._told}"  # noqa: SLF001  # our own
+        described = f"{dumps(summarizer._model)}{summarizer._instructions}"  # noqa: SLF001  # our own
     if NOT_SERIALIZED in described:
         return uuid4().hex
     return blake2b(
@@ -477,7 +481,7 @@ _UNSAFE_IN_LABEL = re.compile(r"[()\s]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Told:
+class _Instructions:
     """What the model is told beside the conversation."""
 
     prompt: str = ""
@@ -494,7 +498,7 @@ class _Told:
     ) -> list[AnyMessage]:
         """Return the messages of the call that merges one of several parts of a transcript into the summary so far."""
         mark, sections = _mark_of(summary, transcript), sections_text(self.sections)
-        known = (
+        earlier = (
             f"<previous_summary {mark}>\n{summary}\n</previous_summary {mark}>"
             if summary
             else ""
@@ -507,7 +511,7 @@ class _Told:
                 "max_tokens": max_tokens,
             }
             text = self.prompt.format(
-                previous_summary=known or "(none yet)", conversation=new, **filled
+                previous_summary=earlier or "(none yet)", conversation=new, **filled
             )
             return [
                 HumanMessage(
@@ -515,7 +519,7 @@ class _Told:
                 )
             ]
         task = f"Write the summary of all of this now, in at most {max_tokens} tokens.{self.focus_text}"
-        data = "\n\n".join(filter(None, (known, new, task)))
+        data = "\n\n".join(filter(None, (earlier, new, task)))
         return [
             SystemMessage(SUMMARY_INSTRUCTIONS.format(sections=sections)),
             HumanMessage(data),
@@ -527,7 +531,7 @@ def _parts(
     max_tokens: int,
     input_limit: int | None,
     counter: TokenCounter,
-    told: _Told,
+    instructions: _Instructions,
 ) -> tuple[list[str], int]:
     """The parts of the transcript, one for each call, and the length of summary to ask for: short in a small window.
 
@@ -542,7 +546,7 @@ def _parts(
     if not pieces or input_limit is None:
         return ["\n\n".join(pieces)] if pieces else [], max_tokens
     max_tokens = _affordable(max_tokens, input_limit)
-    frame = told.request("-", "", "1 of 1", max_tokens)
+    frame = instructions.request("-", "", "1 of 1", max_tokens)
     fixed_tokens = counter(frame) + accepted_tokens(max_tokens) + _SEAM_TOKENS
     room = input_limit - fixed_tokens
     if room < MIN_TRANSCRIPT_TOKENS:
@@ -573,21 +577,21 @@ def _extension(
     unseen: Sequence[AnyMessage],
     seen: Sequence[AnyMessage],
     max_tokens: int,
-    told: _Told,
+    instructions: _Instructions,
 ) -> str:
     """Ask for a summary up to the last message seen; what left the view without one is quoted."""
     quote = next(filter(None, map(readable_text, reversed(seen))), "")[:QUOTE_CHARS]
-    left = "\n\n".join(filter(None, _transcript(unseen)))
-    mark = _mark_of(quote, left)
-    sections = sections_text(told.sections)
+    transcript = "\n\n".join(filter(None, _transcript(unseen)))
+    mark = _mark_of(quote, transcript)
+    sections = sections_text(instructions.sections)
     question = EXTENSION.format(
         quote=quote, sections=sections, max_tokens=f"{max_tokens:,}", mark=mark
     )
     return (
-        f"{question}\n\n{UNSEEN.format(transcript=left, mark=mark)}"
-        if left
+        f"{question}\n\n{UNSEEN.format(transcript=transcript, mark=mark)}"
+        if transcript
         else question
-    ) + told.focus_text
+    ) + instructions.focus_text
 
 
 def _shortened(piece: str, room: int, cost: Callable[[str], int]) -> str:
@@ -616,13 +620,13 @@ def _transcript(messages: Sequence[AnyMessage]) -> list[str]:
     tool_names: dict[str | None, str] = {}
     texts = list[str]()
     for message in messages:
-        shown = list[str]()
+        lines = list[str]()
         for part in standard(message):
             if isinstance(part, AIMessage):
                 tool_names |= {call["id"]: call["name"] for call in part.tool_calls}
             if text := readable_text(part).strip():
-                shown.append(f"{_label(part, tool_names)}: {text}")
-        texts.append("\n".join(shown))
+                lines.append(f"{_label(part, tool_names)}: {text}")
+        texts.append("\n".join(lines))
     return texts
 
 

@@ -38,13 +38,13 @@ class EventLog:
                 )(event, **values)
                 return
         if self._logger.isEnabledFor(level):
-            told = " ".join(
+            line = " ".join(
                 [event, *(f"{key}={value!r}" for key, value in values.items())]
             )
             extra = {"ctxwin": {"event": event, **values}}
             with suppress(Exception):  # a filter of the application's own may raise
                 # Told as an argument, because a value may hold a per cent sign.
-                self._logger.log(level, "%s", told, extra=extra, stacklevel=2)
+                self._logger.log(level, "%s", line, extra=extra, stacklevel=2)
 
     # what only matters when something is looked into
     debug = partialmethod(_write, logging.DEBUG)

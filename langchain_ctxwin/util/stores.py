@@ -26,7 +26,7 @@ def asking(
     An async store answers only while its event loop is free: on that loop's own thread wait asynchronously.
     """
 
-    def asked() -> Any:
+    def started() -> Any:
         return in_daemon(lambda: getattr(store, method)(*given, **options))
 
     async def later() -> Any:
@@ -35,11 +35,11 @@ def asking(
         answer = (
             getattr(store, f"a{method}")(*given, **options)
             if is_async
-            else asyncio.wrap_future(asked())
+            else asyncio.wrap_future(started())
         )
         return await asyncio.wait_for(answer, seconds)
 
-    return Wait(lambda: asked().result(seconds), later)
+    return Wait(lambda: started().result(seconds), later)
 
 
 def delete_items(store: BaseStore, namespace: tuple[str, ...]) -> int:
