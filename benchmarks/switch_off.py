@@ -211,7 +211,7 @@ ROWS = (
     Row(
         name="pairing repair",
         instead="sent as it is",
-        seams={"core.pairing:is_valid_step": returning(True)},
+        seams={"core.pairing:repair_step": value(lambda messages, *_: tuple(messages))},
         measures=("shown", "arena", "speed"),
     ),
     Row(

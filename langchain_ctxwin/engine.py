@@ -16,7 +16,12 @@ from langchain_ctxwin.core import plan as planning
 from langchain_ctxwin.core.assembly import merge_system
 from langchain_ctxwin.core.compaction import Compaction
 from langchain_ctxwin.core.events import SummaryEvent, SummaryStatus
-from langchain_ctxwin.core.limits import ModelLimits, for_everybody, limits_given
+from langchain_ctxwin.core.limits import (
+    ModelLimits,
+    for_everybody,
+    limits_given,
+    refusal,
+)
 from langchain_ctxwin.core.measuring import measured
 from langchain_ctxwin.core.model_info import (
     ModelInfo,
@@ -593,7 +598,7 @@ class ContextEngine:
             learned, target_tokens=retry_target(learned, overflow)
         )
         if compaction is None:
-            raise planning.refusal_of(learned)
+            raise refusal(learned.report)
         return run(self.applying(compaction, learned))
 
     @property

@@ -3,7 +3,7 @@
 from langchain_ctxwin.core.assembly import RECORD_ID, record_text
 from langchain_ctxwin.core.blocks import text_of
 from langchain_ctxwin.core.model_info import model_name
-from langchain_ctxwin.core.pairing import Rules, is_empty, is_valid_step, repair_step
+from langchain_ctxwin.core.pairing import Rules, is_empty, repair_step
 from langchain_ctxwin.core.pins import is_pinned, last_user
 from langchain_ctxwin.core.record import Record, RecordLine, extended
 from langchain_ctxwin.core.session import Pending, Session
@@ -30,7 +30,6 @@ __all__ = [
     "from_answer",
     "is_empty",
     "is_pinned",
-    "is_valid_step",
     "last_user",
     "message_id",
     "model_name",

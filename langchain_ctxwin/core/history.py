@@ -25,7 +25,6 @@ from langchain_ctxwin.core.native import (
 from langchain_ctxwin.core.pairing import (
     UNKNOWN,
     Rules,
-    is_valid_step,
     repair_step,
     unanswered_in,
     unique_calls,
@@ -262,8 +261,7 @@ def show_step(
         messages = [loading(message) for message in messages]
     if step.index < before.unbound:
         messages = [without_bound_reasoning(message) for message in messages]
-    if not is_valid_step(messages, before.message, rules):
-        messages = repair_step(messages, before.message, rules, before.unanswered)
+    messages = repair_step(messages, before.message, rules, before.unanswered)
     shown = unique_calls(messages, taken)
     is_plain = len(shown) == step.size and all(map(is_, shown, step.messages))
     return Step(

@@ -531,15 +531,13 @@ ADVICE = {
     "tools": "bind fewer tools",
     "summary": "lower summary_max_tokens",
     "record": "lower record_share",
-    "pinned": "unpin messages",
+    "pinned": "unpin or shorten messages, drop or shorten constraints",
     "history": "shorten the current message",
 }
 """What makes each region smaller."""
 
 # A region that takes this share of its limit is worth advice: shrinking a smaller one rarely makes a request fit.
 LARGE_SHARE = 0.25
-# Pinned messages and constraints named in a refusal: the largest are what has to change, and a screen shows them.
-MAX_NAMED = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -620,13 +618,10 @@ def budget_table(report: Mapping[str, object]) -> str:
     )
 
 
-def refusal(
-    report: Mapping[str, object], kept: Sequence[tuple[str, int]]
-) -> BudgetExceededError:
+def refusal(report: Mapping[str, object]) -> BudgetExceededError:
     """Build the error for a request that nothing can make fit: a sentence, the table, and what to change.
 
-    `report` is that of the request at its smallest. `kept` are names and tokens of explicit pins and constraints; they
-    are to change first when the request would fit without them.
+    `report` is that of the request at its smallest.
     """
     limit = _count(report, "input_limit")
     regions = _regions(report)
@@ -638,10 +633,6 @@ def refusal(
         1, LARGE_SHARE * _count(report, "context_window")
     ):
         changes.append("lower output_reserve")
-    if kept and _total(report) - sum(tokens for _, tokens in kept) <= limit:
-        changes.insert(
-            0, "unpin or shorten pinned messages, drop or shorten constraints"
-        )
     subject = "the request needs"
     needed = _total(report)
     fixed = {name: tokens for name, tokens in regions.items() if name != "history"}
@@ -653,17 +644,12 @@ def refusal(
         f"{name} {tokens:,}" for name, tokens in regions.items() if tokens
     )
     change = " or ".join([*changes[:1], "raise context_window"])
+    changes.append("raise context_window (use a model with a larger one)")
     parts = [
         f"{subject} {needed:,} of {limit:,} tokens ({sizes}): {change}",
         budget_table(report),
+        "\n".join(["What to change:", *(f"- {change}" for change in changes)]),
     ]
-    if kept:
-        named = sorted(kept, key=lambda part: -part[1])
-        lines = [f"- {name}: {tokens:,} tokens" for name, tokens in named[:MAX_NAMED]]
-        more = [f"- {len(named) - MAX_NAMED:,} more"] if len(named) > MAX_NAMED else []
-        parts.append("\n".join(["Verbatim in every request:", *lines, *more]))
-    changes.append("raise context_window (use a model with a larger one)")
-    parts.append("\n".join(["What to change:", *(f"- {change}" for change in changes)]))
     return BudgetExceededError("\n\n".join(parts), report=report)
 
 

@@ -33,7 +33,6 @@ from langchain_ctxwin.core.blocks import (
     without_blocks,
 )
 from langchain_ctxwin.core.calls import (
-    KEPT_CALLS,
     AnyCall,
     call_ids,
     calls_of,
@@ -192,34 +191,6 @@ def unanswered_in(messages: Sequence[AnyMessage]) -> Iterator[str]:
             yield message.tool_call_id
 
 
-def is_valid_step(
-    messages: Sequence[AnyMessage], previous: AnyMessage | None, rules: Rules = UNKNOWN
-) -> bool:
-    """True for the steps that histories mostly consist of, which `repair_step` returns as they are; takes no time."""
-    first, *results = messages
-    if not isinstance(first.content, str):
-        return False
-    is_blank = first.content == "" or first.content.isspace()
-    if type(first) is HumanMessage:
-        return not results and not is_blank
-    if type(first) is not AIMessage or previous is None or first.invalid_tool_calls:
-        return False
-    calls = first.tool_calls
-    if not calls:
-        return (
-            not results
-            and not is_blank
-            and KEPT_CALLS.isdisjoint(first.additional_kwargs)
-        )
-    if isinstance(previous, AIMessage) and not rules.calls_after_ai:
-        return False
-    return (
-        len(results) == len(calls)
-        and not (is_blank and first.content)
-        and all(map(_is_plain_result, results, calls))
-    )
-
-
 def note_message(content: Any, note_id: str) -> HumanMessage:
     """Return a user-side message written by this package; it never counts as a user message of its own."""
     return HumanMessage(
@@ -271,11 +242,6 @@ def _filled(message: AnyMessage) -> AnyMessage:
         if message.content is missing
         else message
     )
-
-
-def _is_plain_result(result: AnyMessage, call: AnyCall) -> bool:
-    is_its = type(result) is ToolMessage and result.tool_call_id == call["id"] != ""
-    return is_its and isinstance(result.content, str)
 
 
 def _opening(first: AnyMessage, previous: AnyMessage | None, rules: Rules) -> str:

@@ -12,9 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
+from langchain_core.messages import AIMessage, AnyMessage
 
-from langchain_ctxwin.core.blocks import text_of
 from langchain_ctxwin.core.calls import call_ids, calls_of, is_result, result_ids
 from langchain_ctxwin.core.clamping import (
     clamped_to_fit,
@@ -36,20 +35,17 @@ from langchain_ctxwin.core.limits import refusal
 from langchain_ctxwin.core.notes import is_asked
 from langchain_ctxwin.core.request import LEAST_MESSAGES, Request, portion
 from langchain_ctxwin.core.session import (
-    MAX_INEFFECTIVE,
     Pending,
     content_digest,
     uncovered,
 )
 from langchain_ctxwin.core.turns import Shown
 from langchain_ctxwin.core.view import View, message_id, position_of
-from langchain_ctxwin.errors import BudgetExceededError
 
 # Default size of a summary: a share of the room for history, dense, yet far less than what it replaces; at least a
 # paragraph, at most two pages.
 SUMMARY_SHARE, LEAST_SUMMARY_TOKENS, MOST_SUMMARY_TOKENS = 0.2, 64, 2000
 WRITTEN_SHARE = 0.95  # of the room: where an inline summary is written unless told; what follows it has to fit, too
-WAITING_SHARE = 1.25  # how far a history may grow past its own bounds while a summary is awaited, as a share of them
 LEAST_KEPT = 0.1  # share of the room that a snapshot leaves untouched: a giant result may follow at once
 # Rooms of history that a further summary has to cover: each is read, written and breaks the prompt cache once, and the
 # record tells of what left meanwhile. Measured in an arena of ten scenarios: a sixth of all cost, at equal facts.
@@ -61,7 +57,6 @@ MIN_LEFT_OUT_RATIO = 2.0  # a summary of what left without one has to replace at
 MIN_CLEAR_TOKENS = (
     50  # smallest saving for which a tool result is cleared: about twice its stub
 )
-EXCERPT_CHARS = 40  # part of a text that says which one is meant: half a line
 ASKED = "the agent asked to compact"
 ASKED_BY_HOST = "asked by the host"
 IDLE = "compact_when_idle: the prompt cache is cold, and a compaction is near"
@@ -85,7 +80,7 @@ def smaller(before: Request, need: Need = "over") -> Request:
     """
     summary = ready(before)
     request = with_lasting_question(before)
-    if summary and summary.stop > request.start and not request.is_low:
+    if summary and not request.is_low:
         request = with_summary(request, summary)
     for tier in TIERS[need]:
         if request.is_low:
@@ -94,11 +89,6 @@ def smaller(before: Request, need: Need = "over") -> Request:
         request = (
             candidate if candidate.total_tokens < request.total_tokens else request
         )
-    if summary and _tells_more(request, summary):
-        # It is shown now: later it would change the request again. Where it leaves too little room, more turns leave.
-        late = with_summary(request, summary)
-        late = late if late.is_low else cut_turns(late)
-        request = late if late.fits else request
     request = recorded(with_clamped_pins(request), before, is_first=True)
     if not request.fits:
         beside = replace(
@@ -195,8 +185,8 @@ def emergency(request: Request, target_tokens: int | None = None) -> Compaction 
     )
     after = compaction.after if compaction else before.shown_as(before.view)
     # After a refusal by the provider a smaller request is worth a try, whatever we believe of its size.
-    if target_tokens is None and after.least_tokens > limit:
-        raise refusal_of(after)
+    if target_tokens is None and after.lower_tokens > limit:
+        raise refusal(after.report)
     return compaction
 
 
@@ -205,36 +195,6 @@ def _compaction(before: Request, reason: str, need: Need = "over") -> Compaction
     if after.view == before.view and after.summary == before.summary:
         return None
     return Compaction(kind="force", reason=reason, before=before, after=after)
-
-
-def refusal_of(after: Request) -> BudgetExceededError:
-    """Return the error for a request that does not fit even as it is; it names the pins and constraints in it."""
-    parts = after.parts
-    kept = list[tuple[str, int]]()
-    shown = {message.id for message in after.messages}
-
-    def keep(name: str, text: str, message: AnyMessage) -> None:
-        line = " ".join(text.split())
-        excerpt = (
-            f'"{line[:EXCERPT_CHARS]}..."' if len(line) > EXCERPT_CHARS else f'"{line}"'
-        )
-        # as regions are counted
-        tokens = round(after.sizing.ratio * parts.price(message))
-        kept.append((f"{name} {excerpt}", tokens))
-
-    for index in sorted(parts.pins):
-        message = parts.messages[index]
-        key = message_id(parts.messages, index)
-        if index >= parts.first and (not message.id or message.id in shown):
-            clamped = ", clamped" if key in after.view.clamped else ""
-            keep(
-                f"{key} ({message.type}{clamped})",
-                text_of(message.content),
-                edit(message, key, after.view),
-            )
-    for rule in parts.settings.constraints:
-        keep("constraint", rule, SystemMessage(content=rule))
-    return refusal(after.report, kept)
 
 
 # ---- soft: the request fits, and something is due -------------------------------------------------------------------
@@ -252,10 +212,10 @@ def relieve(request: Request) -> Compaction | None:
         and _pays(request, early.tokens_after)
     ):
         return early
-    if (bound := past_bound(request)) and (ready(request) or not _is_coming(request)):
+    if bound := past_bound(request):
         return _compaction(request, bound)
     summary = ready(request)
-    if summary is None or not _tells_more(request, summary):
+    if summary is None or summary.stop > request.start:
         return None
     after = recorded(with_summary(request, summary), request)
     reason = "the summary of messages that had left is ready"
@@ -305,23 +265,10 @@ def asked(request: Request, *, is_local: bool) -> Compaction | None:
 
 def past_bound(request: Request) -> str:
     """Return which bound of its own the history exceeds, in words; empty when none."""
-    tokens = request.history_tokens
-    shown = request.shown_messages
     settings = request.parts.settings
-    most = settings.trigger_messages
-    most_tokens = settings.max_history_tokens
-    trigger = settings.trigger
-    if most_tokens is not None and tokens > most_tokens:
-        return (
-            f"history of {tokens:,} tokens is past max_history_tokens={most_tokens:,}"
-        )
-    if trigger is not None and tokens > request.most_history:
-        return f"history of {tokens:,} tokens is past trigger={trigger:,}"
-    return (
-        f"{shown:,} messages are past trigger_messages={most:,}"
-        if most is not None and shown > most
-        else ""
-    )
+    has_bound = (settings.trigger, settings.max_history_tokens) != (None, None)
+    most_tokens = request.most_history if has_bound else request.history_tokens
+    return _overdue(request, most_tokens, settings.trigger_messages)
 
 
 def ready(request: Request) -> Pending | None:
@@ -332,35 +279,6 @@ def ready(request: Request) -> Pending | None:
         if pending and pending.text and pending.matches(request.parts.messages)
         else None
     )
-
-
-def _tells_more(request: Request, summary: Pending) -> bool:
-    """True when a finished summary covers messages that left without one."""
-    return uncovered(request.view, 0) <= summary.through.index < request.start
-
-
-def _is_coming(request: Request) -> bool:
-    """True while a summary may be waited for although the history is past a bound of its own."""
-    session = request.session
-    settings = request.parts.settings
-    if not _may_summarize(request) or session.failed_summaries >= MAX_INEFFECTIVE:
-        return False
-    if (
-        settings.summarize == "background"
-        and session.pending is None
-        and prepare(request) is None
-    ):
-        return False
-    most_tokens = (
-        settings.max_history_tokens
-        if settings.trigger is None
-        else request.most_history
-    )
-    bounds = (
-        (most_tokens, request.history_tokens),
-        (settings.trigger_messages, request.shown_messages),
-    )
-    return all(most is None or size <= WAITING_SHARE * most for most, size in bounds)
 
 
 # ---- summaries ------------------------------------------------------------------------------------------------------
@@ -387,27 +305,17 @@ def summary_due(request: Request, *, is_local: bool) -> Compaction | None:
 def _summary(request: Request, reason: str) -> Compaction | None:
     """The summary that is due; None when it would not pay for itself."""
     parts = request.parts
-    by_number = request.parts.settings.trigger_messages is not None
     summary_tokens = summary_size(request)
-    cuts = [*turn_cuts(request), *step_cuts(request)]
-
-    def summarized(start: int) -> Request:
-        covered = position_of(parts.messages, start - 1)
-        return request.shown_as(replace(cut(request, start), covered=covered), "")
-
-    def is_enough(start: int) -> bool:
-        after = summarized(start)
-        fits = after.upper_tokens + summary_tokens <= after.limit
-        few = not by_number or len(parts.messages) - start <= request.kept_messages
-        return fits and few and after.total_tokens <= after.low_water
-
-    if not cuts:
+    start = _summary_stop(request, summary_tokens)
+    if start is None:
         return None
-    start = first_enough(cuts, is_enough)
-    after = recorded(summarized(start), request, summary_tokens=summary_tokens)
+    covered = position_of(parts.messages, start - 1)
+    after = request.shown_as(replace(cut(request, start), covered=covered), "")
+    after = recorded(after, request, summary_tokens=summary_tokens)
     after = after.shown_as(replace(after.view, covered_tokens=after.view.record.tokens))
-    if not _pays(request, after.total_tokens + summary_tokens) and not (
-        by_number and is_enough(start)
+    # A bound by number of messages is the user's own: there the price is not ours to weigh.
+    if parts.settings.trigger_messages is None and not _pays(
+        request, after.total_tokens + summary_tokens
     ):
         return None
     return Compaction(
@@ -418,6 +326,33 @@ def _summary(request: Request, reason: str) -> Compaction | None:
         snapshot=(uncovered(request.view, parts.first), start),
         summary_max_tokens=summary_tokens,
     )
+
+
+def _summary_stop(
+    request: Request, summary_tokens: int, *, is_ahead: bool = False
+) -> int | None:
+    """Where the messages end that a summary has to cover, so that the request is at its low-water mark with it.
+
+    One that is prepared ahead is shown once the request has grown to its ceiling, so it covers that growth, too.
+    """
+    messages = len(request.parts.messages)
+    most_messages = request.parts.settings.trigger_messages
+    kept = messages if most_messages is None else request.kept_messages
+    target = request.low_water
+    if is_ahead:
+        growth = request.fixed_tokens + request.most_history - request.total_tokens
+        least = request.fixed_tokens + int(LEAST_KEPT * request.room)
+        target = max(least, target - max(0, growth))
+    if is_ahead and most_messages is not None:
+        kept = max(LEAST_MESSAGES, kept - most_messages + request.shown_messages)
+
+    def is_enough(stop: int) -> bool:
+        after = _without(request, stop)
+        fits = after.upper_tokens + summary_tokens <= after.limit
+        return fits and messages - stop <= kept and after.total_tokens <= target
+
+    cuts = [*turn_cuts(request), *step_cuts(request)]
+    return first_enough(cuts, is_enough) if cuts else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -432,10 +367,7 @@ class Snapshot:
 
 
 def prepare(request: Request) -> Snapshot | None:
-    """Return what to summarize ahead of need; None while one is on its way, and when it would not pay for itself.
-
-    The snapshot reaches so far that the request is at its low-water mark when the summary is shown, at the limit.
-    """
+    """Return what to summarize ahead of need; None while one is on its way, and when it would not pay for itself."""
     if request.session.pending or not _may_summarize(request):
         return None
     messages = request.parts.messages
@@ -462,7 +394,7 @@ def prepare(request: Request) -> Snapshot | None:
     stop = None
     left_out = request.view.uncovered_tokens
     if reason:
-        stop = _snapshot_stop(request)
+        stop = _summary_stop(request, max_tokens, is_ahead=True)
     elif left_out >= MIN_LEFT_OUT_RATIO * max_tokens:
         stop = request.start
         reason = f"{request.start - start:,} messages left without a summary"
@@ -480,24 +412,6 @@ def prepare(request: Request) -> Snapshot | None:
     return Snapshot(
         start=start, stop=stop, digest=digest, max_tokens=max_tokens, reason=reason
     )
-
-
-def _snapshot_stop(request: Request) -> int | None:
-    cuts = [*turn_cuts(request), *step_cuts(request)]
-    total = len(request.parts.messages)
-    growth = max(0, request.ceiling - request.total_tokens)
-    least = request.fixed_tokens + int(LEAST_KEPT * request.room)
-    target = max(least, request.low_water - growth)
-    most = request.parts.settings.trigger_messages
-    to_come = 0 if most is None else most - request.shown_messages
-    kept = (
-        total if most is None else max(LEAST_MESSAGES, request.kept_messages - to_come)
-    )
-
-    def is_enough(stop: int) -> bool:
-        return total - stop <= kept and _without(request, stop).total_tokens <= target
-
-    return first_enough(cuts, is_enough) if cuts else None
 
 
 def _without(request: Request, stop: int) -> Request:

@@ -372,11 +372,6 @@ class Request:
         """Lower bound of the whole input."""
         return self.size.lower_tokens
 
-    @property
-    def least_tokens(self) -> int:
-        """Lower bound of a candidate: one that is over the limit by this count is refused."""
-        return self.sizing.least(self.size, self.estimates, self.steps)
-
     def text_tokens(self, text: str) -> int:
         """The size of a text as the regions count it; 0 for an empty one."""
         return round(self.sizing.ratio * self.parts.price_text(text))
@@ -538,11 +533,6 @@ class Request:
         """Tokens of the history past which something leaves: the trigger, or all of the room."""
         trigger = self.parts.settings.trigger
         return portion(1.0 if trigger is None else trigger, self.room)
-
-    @property
-    def ceiling(self) -> int:
-        """Total at which something has to leave."""
-        return self.fixed_tokens + self.most_history
 
     @property
     def low_water(self) -> int:

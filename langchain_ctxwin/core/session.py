@@ -11,7 +11,6 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage
 
-from langchain_ctxwin.core.calls import is_user
 from langchain_ctxwin.core.history import MessageHistory
 from langchain_ctxwin.core.pins import last_user
 from langchain_ctxwin.core.record import MAX_COUNT, Record, stored_count
@@ -32,7 +31,6 @@ from langchain_ctxwin.core.view import (
 MAX_INEFFECTIVE = (
     2  # failed summaries in a row after which none is tried until the next user message
 )
-MAX_DOUBLINGS = 6  # each further one doubles the wait, up to 64 user messages, so that one that works again is found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,14 +171,9 @@ class Session:
         return str(self.guard.get("binding_model", ""))
 
     def has_given_up(self, messages: Sequence[AnyMessage]) -> bool:
-        """True while no summary is tried: for 1, 2, 4, ... user messages after the 2nd, 3rd, 4th, ... failure."""
-        failed, asked = self.failed_summaries, self.guard.get("asked")
-        # then history was cut
-        if failed < MAX_INEFFECTIVE or (asked is not None and asked >= len(messages)):
-            return False
-        wait: int = 2 ** min(failed - MAX_INEFFECTIVE, MAX_DOUBLINGS)
-        first = 0 if asked is None else asked + 1
-        return sum(map(is_user, messages[first:])) < wait
+        """True while no summary is tried: after two failures in a row, until the next user message."""
+        has_failed = self.failed_summaries >= MAX_INEFFECTIVE
+        return has_failed and self.guard.get("asked") == last_user(messages)
 
     def answering_model(self, model: str) -> str:
         """Name under which a model answered last, else its own name: aliases and fallbacks answer as another one."""

@@ -233,16 +233,6 @@ class Sizes:
         noise = self._noise(sum([tokens * tokens for tokens in added])) if text else 0.0
         return self._bounded(regions, hypot(self._ratio_sd * text, noise))
 
-    def least(self, size: SizeEstimate, estimates: Regions, steps: Shown) -> int:
-        """Return the lower bound that decides a refusal, in tokens.
-
-        A refusal has to be sure: what reports made us think may be wrong, so the plain count must not fit either.
-        """
-        return min(
-            size.lower_tokens,
-            Sizes(doubt=self.doubt).size(estimates, steps).lower_tokens,
-        )
-
     def counted(self, steps: Shown) -> tuple[float, int]:
         """Return the counted size of the steps that lie in spans, and the estimates of the others."""
         counted, rest = 0.0, steps.total_tokens
@@ -383,20 +373,16 @@ NUMBERS = ("offset", "offset_text", "ratio", "learned")
 
 
 def at_most(spans: tuple[Span, ...], most: int) -> tuple[Span, ...]:
-    """Return so many spans: the two smallest neighbours become one, or the oldest leaves where all have gaps."""
+    """Return so many spans: the two oldest become one, or the oldest leaves where they have a gap."""
     if len(spans) <= most:
         return spans
-    pairs = [
-        at for at in range(len(spans) - 1) if spans[at].stop == spans[at + 1].start
-    ]
-    if not pairs:
+    one, other, *rest = spans
+    if one.stop < other.start:
         return spans[1:]
-    at = min(pairs, key=lambda at: spans[at].estimate + spans[at + 1].estimate)
-    one, other = spans[at : at + 2]
     joined = Span(
         one.start, other.stop, one.estimate + other.estimate, one.tokens + other.tokens
     )
-    return (*spans[:at], joined, *spans[at + 2 :])
+    return (joined, *rest)
 
 
 def is_plausible(tokens: int, estimate: int) -> bool:

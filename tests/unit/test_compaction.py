@@ -9,14 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-from langchain_ctxwin import ContextConfig, ContextEngine, ContextNodes, ModelLimits
+from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits
 from langchain_ctxwin.core import Pending, Position, Session, View
 from langchain_ctxwin.core.clamping import first_part
 from langchain_ctxwin.core.compaction import first_that
 from langchain_ctxwin.core.fitting import take_while_fits
 from langchain_ctxwin.core.plan import last_request, shown_part
 from langchain_ctxwin.core.request import portion
-from langchain_ctxwin.core.session import MAX_DOUBLINGS
 from langchain_ctxwin.testing import request_faults
 from support import conversations
 from support.conversations import FILLER, turns
@@ -394,64 +393,13 @@ def failed_at(count, history):
     return Session(guard={"ineffective": count, "asked": len(history) - 1})
 
 
-def test_the_wait_doubles_with_every_failure_and_is_bounded():
-    """After the second failure one user message passes, then 2, 4, 8; one failure, or a cut history, is no reason."""
-    history, user, step = (
-        [HumanMessage("a question")],
-        [HumanMessage("next")],
-        [AIMessage("a step")],
-    )
-    for failures, wait in enumerate([1, 2, 4, 8], 2):
-        session = failed_at(failures, history)
-        waits = [
-            session.has_given_up([*history, *user * later]) for later in range(2 * wait)
-        ]
-        assert waits == [later < wait for later in range(2 * wait)]
-    # the steps of a long turn are no new chance
-    assert failed_at(2, history).has_given_up([*history, *step * 50])
+def test_after_two_failures_no_summary_is_tried_until_the_next_user_message():
+    history = [HumanMessage("a question")]
+    step, question = AIMessage("a step"), HumanMessage("next")
     assert not failed_at(1, history).has_given_up(history)
-    assert not failed_at(10_000, history).has_given_up(
-        [*history, *user * 2**MAX_DOUBLINGS]
-    )
-    assert not Session(guard={"ineffective": 9, "asked": 40}).has_given_up(history)
-
-
-def test_a_summarizer_that_is_down_is_asked_rarely_and_healed_by_one_success():
-    """Every question went on without it; when it works again, its summary ends the waiting."""
-    summarizer = Writer("The user counts questions.", is_down=True)
-    nodes, state = ContextNodes(inline_engine(summarizer, 1_200)), {"messages": []}
-
-    def ask():
-        number = len(state["messages"])
-        state["messages"] = [
-            *state["messages"],
-            HumanMessage(f"question {number} {WORDS}", id=f"q{number}"),
-        ]
-        for _ in range(4):
-            state.update(nodes.budget_check.invoke(state))
-            if (due := nodes.route_on_budget(state)) == "build_messages":
-                break
-            state.update(getattr(nodes, due).invoke(state))
-            if due == "force_compress":
-                break
-        state["messages"] = [
-            *state["messages"],
-            AIMessage(f"answer {WORDS}", id=f"a{number}"),
-        ]
-
-    for _ in range(120):
-        ask()
-    tries = summarizer.asked
-    assert 4 <= tries <= 9
-    summarizer.is_down = False
-    for _ in range(2**MAX_DOUBLINGS + 40):
-        ask()
-        if summarizer.asked > tries and state["context_summary"]:
-            break
-    assert (state["context_guard"]["ineffective"], state["context_summary"]) == (
-        0,
-        "The user counts questions.",
-    )
+    # the steps of a long turn are no new chance
+    assert failed_at(2, history).has_given_up([*history, *[step] * 50])
+    assert not failed_at(2, history).has_given_up([*history, step, question])
 
 
 @pytest.mark.parametrize(

@@ -407,20 +407,6 @@ def test_no_report_leads_to_a_refusal_of_what_fits_by_our_plain_count(factors):
     once.ask(20)
 
 
-def test_a_ratio_from_other_tools_does_not_refuse():
-    chat = Chat(Provider(slope=0.6, noise=0))
-    chat.talk(20)
-    chat.messages = [HumanMessage("a question " * 900, id="again")]
-    windows = [chat.measure(tools=tools) for tools in (TOOLS, TOOLS[:2])]
-    lower = [window.least_tokens for window in windows]
-    plain = [
-        chat.measure(tools=tools, session={}).lower_tokens
-        for tools in (TOOLS, TOOLS[:2])
-    ]
-    assert lower[0] <= plain[0]
-    assert lower[1] <= plain[1]
-
-
 def test_what_another_model_reported_is_not_our_size():
     chat = Chat(Provider(900), model=model("one"))
     chat.talk(6, by="one-2026")

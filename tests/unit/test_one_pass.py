@@ -3,8 +3,6 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
@@ -20,8 +18,6 @@ from langchain_ctxwin import (
     ToolSelector,
     create_context_agent,
 )
-from langchain_ctxwin.core import is_valid_step, repair_step
-from langchain_ctxwin.core.turns import split_steps
 from support.agents import THREAD, agent_on
 from support.fakes import exact_count
 from support.routing import router, scripted
@@ -143,29 +139,3 @@ def test_what_leaves_too_little_room_for_the_output_is_asked_for_less_of_it(toke
             == "ok"
         )
     assert model.asked[0] == model.max_tokens >= max(model.asked)
-
-
-CONTENTS = ["hi", "", " ", "\xa0", [{"type": "text", "text": "x"}], []]
-MESSAGES = st.one_of(
-    st.builds(HumanMessage, st.sampled_from(CONTENTS)),
-    st.builds(
-        ToolMessage, st.sampled_from(CONTENTS), tool_call_id=st.sampled_from("ab")
-    ),
-    st.builds(
-        lambda content, ids: AIMessage(
-            content, tool_calls=[{"name": "f", "args": {}, "id": one} for one in ids]
-        ),
-        st.sampled_from(CONTENTS),
-        st.lists(st.sampled_from("ab"), max_size=2),
-    ),
-)
-
-
-@given(st.lists(MESSAGES, min_size=1, max_size=6))
-def test_a_step_that_is_taken_as_valid_needs_no_repair(messages):
-    previous = None
-    for step in split_steps(messages, 0):
-        repaired = repair_step(step.messages, previous)
-        if is_valid_step(step.messages, previous):
-            assert [*map(id, repaired)] == [*map(id, step.messages)]
-        previous = repaired[-1] if repaired else previous

@@ -310,19 +310,6 @@ def test_what_is_cut_where_not_all_that_stays_fits(whole, cut):
     assert len(shown[cut.id]) < len(cut.content)
 
 
-def test_constraints_are_named_and_never_cut():
-    refused = str(
-        refusal_of(
-            engine_of(constraints=(text("rule", 900),)), chat(q3=pin(user("q3", 400)))
-        )
-    )
-    assert (
-        '- constraint "rule lorem ipsum dolor sit amet lorem ip...": 906 tokens'
-        in refused
-    )
-    assert '- q3 (human, clamped) "keep this' in refused
-
-
 def test_a_clamped_question_that_is_pinned_is_verbatim_again():
     engine = engine_of()
     big = user("big", 500, what="a long question")
@@ -351,29 +338,6 @@ def test_pins_that_do_not_fit_together_are_cut_to_what_fits():
     assert window.over_by == 0
     assert [len(shown[key]) < 1500 for key in ("q3", "q5")] == [True, True]
     assert shown["a6"] == "ok"
-
-
-def test_many_pins_are_named_up_to_a_screenful():
-    replaced = {
-        f"q{number}": pin(user(f"q{number}", 40 + number)) for number in range(25)
-    }
-    kept = (
-        str(refusal_of(engine_of(), chat(25, **replaced))).split("\n\n")[2].splitlines()
-    )
-    assert len(kept) == 22
-    assert kept[1].startswith("- q24 (human")
-    assert kept[-1] == "- 5 more"
-
-
-def test_a_refusal_for_another_reason_does_not_blame_the_pins():
-    prompt = SystemMessage(text("prompt", 900))
-    refused = str(
-        refusal_of(
-            engine_of(constraints=(RULE,)), [prompt, HumanMessage("hi", id="now")]
-        )
-    )
-    assert refused.startswith("fixed regions need ")
-    assert f'- constraint "{RULE}": 10 tokens' in refused
 
 
 def test_pins_that_probably_fit_are_sent():
@@ -546,29 +510,6 @@ def test_a_single_pin_never_causes_a_refusal(case, window):
     engine = engine_of(window, pin_when=case.pin_when)
     for _, measured, _ in requests(engine, case.messages):
         assert measured.over_by == 0
-
-
-@RUNS
-@given(case=pinned_conversations(huge=True, broken=False), window=WINDOWS)
-def test_a_refusal_names_every_pin_in_the_request(case, window):
-    engine, stop, refusal = (
-        engine_of(window, pin_when=case.pin_when, constraints=(RULE,)),
-        0,
-        "",
-    )
-    try:
-        for history, _, _ in requests(engine, case.messages):
-            stop = len(history)
-    except BudgetExceededError as refused:
-        refusal = str(refused)
-        stop = next(
-            more
-            for more in range(stop + 1, len(case.messages) + 1)
-            if ready(case.messages[:more])
-        )
-    named = [f"- {case.messages[index].id} (" for index in case.pins if index < stop]
-    named += [f'- constraint "{RULE}"', "What to change:\n- "]
-    assert not refusal or [name for name in named if name not in refusal] == []
 
 
 @RUNS

@@ -46,8 +46,8 @@ def test_a_mechanism_is_off_wherever_it_was_imported_and_on_again_afterwards():
 
 def test_a_method_is_replaced_in_its_class():
     cls = importlib.import_module("langchain_ctxwin.core.request").Request
-    before = vars(cls)["leaves_turn_whole"]
-    seams = {"core.request:Request.leaves_turn_whole": switch_off.value(1)}
-    with switch_off.applied(switch_off.Row(name="whole turns", seams=seams)):
-        assert cls.leaves_turn_whole == 1
-    assert vars(cls)["leaves_turn_whole"] is before
+    before = vars(cls)["is_low"]
+    seams = {"core.request:Request.is_low": switch_off.value(1)}
+    with switch_off.applied(switch_off.Row(name="low water", seams=seams)):
+        assert cls.is_low == 1
+    assert vars(cls)["is_low"] is before
