@@ -565,10 +565,7 @@ class TokenBudget:
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
-            tokens = getattr(self, name)
-            # made with every measure, and then always right
-            if type(tokens) is not int or tokens < 0:
-                require_tokens(name, tokens)
+            require_tokens(name, getattr(self, name))
 
     @property
     def fixed_tokens(self) -> int:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Literal
@@ -345,8 +344,8 @@ def _number(text: str | None) -> int | None:
 
 # ---- what an exception says -----------------------------------------------------------------------------------------
 
-MAX_EXCEPTIONS, MAX_SOURCES, MAX_NOTES = 32, 4, 8
-"""Exceptions looked at in a chain of causes and groups, and of each so many different texts and notes."""
+MAX_EXCEPTIONS, MAX_SOURCES = 32, 4
+"""Exceptions looked at in a chain of causes and groups, and of each so many different texts."""
 
 MAX_TEXT_CHARS, MAX_BODY_NODES, LONG_VALUE_CHARS = 4_096, 200, 2_048
 """Text looked at per source, and values per body: some servers echo the whole request into the error. A value that is
@@ -390,18 +389,18 @@ def evidence_of(source: object) -> Iterator[Evidence]:
         yield Evidence(codes=_codes([source]), text=_joined([source]))
         return
     for error in _chain(source):
-        response, notes = _attribute(error, "response"), _attribute(error, "__notes__")
-        bodies = [_attribute(error, name) for name in BODY_ATTRIBUTES]
+        response = getattr(error, "response", None)
+        bodies = [getattr(error, name, None) for name in BODY_ATTRIBUTES]
         # one that was read; others might read from the socket here
-        if _attribute(response, "is_closed") is True:
-            bodies.append(_attribute(response, "text"))
+        if getattr(response, "is_closed", None) is True:
+            bodies.append(getattr(response, "text", None))
         bodies = [
             body
             for body in bodies
             if isinstance(body, str | bytes | bytearray | Mapping | list | tuple)
         ]
         stated = [
-            _attribute(place, name)
+            getattr(place, name, None)
             for place in (error, response)
             for name in STATUS_ATTRIBUTES
         ]
@@ -412,14 +411,10 @@ def evidence_of(source: object) -> Iterator[Evidence]:
             status=next(
                 (int(text) for text in statuses if _STATUS.fullmatch(text)), None
             ),
-            codes=_codes([{key: _attribute(error, key) for key in CODE_KEYS}, *bodies]),
-            text=_joined(
-                [
-                    error,
-                    *(notes[:MAX_NOTES] if isinstance(notes, list) else []),
-                    *bodies,
-                ]
+            codes=_codes(
+                [{key: getattr(error, key, None) for key in CODE_KEYS}, *bodies]
             ),
+            text=_joined([error, *bodies]),
         )
 
 
@@ -432,20 +427,9 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         seen.add(id(current))
         yield current
         members = current.exceptions if isinstance(current, BaseExceptionGroup) else ()
-        context = (
-            None
-            if _attribute(current, "__suppress_context__")
-            else _attribute(current, "__context__")
-        )
-        behind = (*members[:MAX_EXCEPTIONS], _attribute(current, "__cause__"), context)
+        context = None if current.__suppress_context__ else current.__context__
+        behind = (*members[:MAX_EXCEPTIONS], current.__cause__, context)
         queue.extend(cause for cause in behind if isinstance(cause, BaseException))
-
-
-def _attribute(source: object, name: str) -> Any:
-    # a foreign property may raise anything; then it says nothing
-    with suppress(Exception):
-        return getattr(source, name, None)
-    return None
 
 
 def _codes(bodies: list[Any]) -> frozenset[str]:
@@ -472,9 +456,7 @@ def _text(source: object) -> str:
         return _bounded(
             ", ".join(sorted(leaves, key=lambda leaf: len(leaf) > LONG_VALUE_CHARS))
         )
-    with suppress(Exception):  # a foreign `__str__` may raise anything
-        return _bounded(str(source))
-    return ""
+    return _bounded(str(source))
 
 
 def _bounded(text: str) -> str:
@@ -492,13 +474,10 @@ def _leaves(body: object) -> list[tuple[str, Any]]:
             break
         key, value = queue.popleft()
         if isinstance(value, Mapping):
-            with suppress(Exception):  # a foreign mapping, too
-                queue.extend(
-                    [
-                        (str(name), part)
-                        for name, part in islice(value.items(), MAX_BODY_NODES)
-                    ]
-                )
+            queue.extend(
+                (str(name), part)
+                for name, part in islice(value.items(), MAX_BODY_NODES)
+            )
         elif isinstance(value, list | tuple):
             queue.extend((key, item) for item in value[:MAX_BODY_NODES])
         elif isinstance(value, str | int | float):

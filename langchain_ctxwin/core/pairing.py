@@ -7,7 +7,7 @@ depends only on the step and on what precedes it, so a longer history never chan
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -340,7 +340,8 @@ def _paired(
     messages: Sequence[AnyMessage], rules: Rules, unanswered: Collection[str]
 ) -> tuple[AnyMessage, ...]:
     """Each calling AI message followed by one result per call, in the order of the calls; then what came late."""
-    results = _Results(messages)
+    asked = {call_id for message in messages for call_id in call_ids(message)}
+    results = [message for message in messages if isinstance(message, ToolMessage)]
     paired: list[AnyMessage] = []
     for message in messages:
         if isinstance(message, ToolMessage | SystemMessage):
@@ -348,58 +349,36 @@ def _paired(
         paired += _lone(message, rules)
         for call in calls_of(message):
             call_id = call["id"] or ""
-            answer = results.take(call) or ToolMessage(
+            others = asked - {call_id, ""}
+            free = [result for result in results if result.tool_call_id not in others]
+            found = _result_of(call, free)
+            results = [result for result in results if result is not found]
+            answer = found or ToolMessage(
                 content=UNANSWERED_TEXT,
                 tool_call_id=call_id,
                 status="error",
                 id=f"{message.id}:{call_id}{UNANSWERED}",
             )
             paired.append(with_fields(answer, tool_call_id=call_id))
-    for result in results.rest():
+    for result in results:
         paired += _lone(result, rules, unanswered)
     for message in messages:
         paired += _lone(message, rules) if isinstance(message, SystemMessage) else ()
     return tuple(paired)
 
 
-class _Results:
-    """The results of a step, each taken by one call: the one by its id, else one where an id is missing."""
-
-    def __init__(self, messages: Sequence[AnyMessage]) -> None:
-        self._by_id = defaultdict[str, deque[ToolMessage]](deque)
-        for message in messages:
-            if isinstance(message, ToolMessage):
-                self._by_id[message.tool_call_id].append(message)
-        asked = {call_id for message in messages for call_id in call_ids(message)}
-        strays = [name for name in self._by_id if not name or name not in asked]
-        self._strays = [result for name in strays for result in self._by_id.pop(name)]
-
-    def take(self, call: AnyCall) -> ToolMessage | None:
-        """Take the result of a call."""
-        by_id = self._by_id.get(call["id"] or "")
-        if by_id:
-            return by_id.popleft()
-        stray = next(
-            (result for result in self._strays if _may_answer(result, call)), None
-        )
-        if stray is not None:
-            self._strays.remove(stray)
-        return stray
-
-    def rest(self) -> list[ToolMessage]:
-        """Return the results that no call took."""
-        return [
-            *self._strays,
-            *(result for results in self._by_id.values() for result in results),
-        ]
-
-
-def _may_answer(result: ToolMessage, call: AnyCall) -> bool:
-    """True where an id is missing and the names, as far as they are there, agree."""
-    lacks_id = not result.tool_call_id or not call["id"]
-    return lacks_id and (
-        not result.name or not call["name"] or result.name == call["name"]
-    )
+def _result_of(call: AnyCall, results: Sequence[ToolMessage]) -> ToolMessage | None:
+    """The result of a call: the one with its id, else one where an id is missing and no name says otherwise."""
+    call_id = call["id"]
+    for result in results:
+        if call_id and result.tool_call_id == call_id:
+            return result
+    for result in results:
+        lacks_id = not (call_id and result.tool_call_id)
+        names = {result.name, call["name"]} - {None, ""}
+        if lacks_id and len(names) < 2:  # noqa: PLR2004  # two different names
+            return result
+    return None
 
 
 def _free_id(call_id: str, taken: set[str]) -> str:

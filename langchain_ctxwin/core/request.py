@@ -460,6 +460,7 @@ class Request:
         A reported size is only comparable under the same one.
         """
         parts = self.parts
+        view = replace(self.view, covered=None, left_checksum=None)
         texts = (
             str(parts.system.content) if parts.system else "",
             constraints_text(parts.settings.constraints),
@@ -467,33 +468,11 @@ class Request:
             parts.settings.summary_placement,
             parts.tools_digest,
             parts.model,
-            json.dumps(self._edits()),
+            json.dumps([view.to_json(), sorted(view.without_media)]),
         )
         return hashlib.blake2b(
             "\0".join(texts).encode("utf-8", "surrogatepass"), digest_size=12
         ).hexdigest()
-
-    def _edits(self) -> list[Any]:
-        """Where the view begins, what is pinned and edited: by place, because ids may differ from call to call."""
-        view = self.view
-        messages = self.messages if view.edited else []
-        places = [
-            place for place, message in enumerate(messages) if message.id in view.edited
-        ]
-        clamps = sorted(
-            (clamp.head_chars, clamp.tail_chars) for clamp in view.clamped.values()
-        )
-        nameless = sorted(key for key in view.edited if key.startswith("#"))
-        pinned = [(step.index, step.size, step.tokens) for step in self.pinned]
-        return [
-            self.start,
-            pinned,
-            len(view.cleared),
-            places,
-            clamps,
-            nameless,
-            len(view.without_media),
-        ]
 
     # ---- its thresholds ---------------------------------------------------------------------------------------------
 

@@ -72,27 +72,28 @@ class Doubt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Regions:
-    """The parts of one request, in tokens, and their sums: they are asked for more often than regions are made."""
+    """The parts of one request, in tokens."""
 
     system_tokens: int
     tool_tokens: int
     summary_tokens: int
     pinned_tokens: int
     history_tokens: int
-    fixed_tokens: int = field(init=False, repr=False, compare=False)
-    """Everything but the history."""
 
-    total_tokens: int = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        fixed = (
+    @property
+    def fixed_tokens(self) -> int:
+        """Everything but the history."""
+        return (
             self.system_tokens
             + self.tool_tokens
             + self.summary_tokens
             + self.pinned_tokens
         )
-        object.__setattr__(self, "fixed_tokens", fixed)
-        object.__setattr__(self, "total_tokens", fixed + self.history_tokens)
+
+    @property
+    def total_tokens(self) -> int:
+        """All of them."""
+        return self.fixed_tokens + self.history_tokens
 
     def scaled(self, total_tokens: int) -> Regions:
         """Return regions that add up to `total_tokens`: the history takes the difference, then all in proportion."""
