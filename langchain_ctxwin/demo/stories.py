@@ -58,43 +58,13 @@ ROWS = 2_400  # with some 210 tokens each, half a million tokens in all
 ROW_QUESTIONS = {
     "find": "What is the `{field}` of the row whose `id` is `{value}`?",
     "most": "Which `{field}` do the most rows have?",
-    "borrowed": "A colleague copied me the cursor `{cursor}`. What does read_more show for it?",
     "recall": QUESTIONS["recall"],
 }
 ROW_PATTERNS = patterns(ROW_QUESTIONS)
-FOUND, MOST, REFUSED = (
-    "Its {field} is {value}.",
-    "{value}, {count} of them.",
-    "It is refused",
-)
+FOUND, MOST = "Its {field} is {value}.", "{value}, {count} of them."
 CURSOR = re.compile(r'cursor="([^"]+)"')
 FETCH_ROWS, READ_MORE = "fetch_rows", "read_more"
-TOWNS = (
-    "Graz",
-    "Brno",
-    "Turin",
-    "Lyon",
-    "Ghent",
-    "Malmo",
-    "Porto",
-    "Varna",
-    "Riga",
-    "Cork",
-    "Split",
-    "Basel",
-)
-NAMES = (
-    "Ahlgren",
-    "Bertani",
-    "Corvin",
-    "Duarte",
-    "Elmsworth",
-    "Fontaine",
-    "Grabner",
-    "Holloway",
-    "Ilves",
-    "Jansen",
-)
+TOWNS = ("Graz", "Brno", "Turin", "Lyon", "Ghent", "Malmo", "Porto", "Varna", "Riga")
 REMARKS = (
     "The consignee asked for a call before delivery.",
     "Two parcels were joined at the depot and carry one label now.",
@@ -193,8 +163,6 @@ def large_results(
     talk.ask(
         ROW_QUESTIONS["most"].format(field="town"), MOST.format(value=town, count=count)
     )
-    if cursor := newest_cursor(talk.results):  # a real model may have found another way
-        talk.ask(ROW_QUESTIONS["borrowed"].format(cursor=changed(cursor)), REFUSED)
     talk.ask(ROW_QUESTIONS["recall"], ANSWERS["recall"].format(answer=found))
     sizes = [_text_tokens(message.text) for message in talk.results]
     largest = max(sizes, default=0)
@@ -251,6 +219,7 @@ def choices(
         [],
         system_prompt=EXPLORER_PROMPT,
         tool_selector=selector,
+        recall=False,  # which would be shown beside the selected tools
         checkpointer=InMemorySaver(),
     )
     talk = Talk(graph=graph, screen=screen, limits=limits_of(2 * window))
@@ -326,14 +295,6 @@ def read_rows(messages: Sequence[BaseMessage], tools: Sequence[Any]) -> AIMessag
     if kind == "recall":
         return sight.recalled()
     page = sight.results[0] if sight.results else ""
-    if kind == "borrowed":
-        if not page:
-            return sight.call(
-                "I try it.", [(READ_MORE, {"cursor": fields["cursor"]})], tools
-            )
-        return sight.answer(
-            "It shows a page." if "<data" in page else f"{REFUSED}: {page}"
-        )
     if page and sight.calls[0]["name"] == READ_MORE:
         return _from_page(kind, fields["field"], page, sight)
     cursor = newest_cursor(messages)
@@ -380,12 +341,6 @@ def newest_cursor(messages: Sequence[BaseMessage]) -> str:
     return cursors[-1] if cursors else ""
 
 
-def changed(cursor: str) -> str:
-    """Return a cursor with one character of its place changed, as somebody would who wants to read elsewhere."""
-    result_id, offset, rest = cursor.split(".", 2)
-    return f"{result_id}.{offset[:-1]}{'1' if offset[-1] != '1' else '2'}.{rest}"
-
-
 def _interview(talk: Talk, interview: Interview, steps: int) -> None:
     """Ask the first question, others until there were about `steps` model calls, and the last one."""
     talk.ask(*interview.opening)
@@ -419,19 +374,16 @@ def _act(reference: str, remark: str = "") -> str:
 
 
 def _shipment(dice: random.Random, number: int) -> dict[str, Any]:
-    code = f"{dice.choice(NAMES)[:2].upper()}-{10_000 + 7 * number}"
+    code = f"{dice.choice(TOWNS)[:2].upper()}-{10_000 + 7 * number}"
     return {
         "id": code,
-        "customer": f"{dice.choice(NAMES)} {dice.choice(NAMES)} {number + 1}",
+        "customer": f"customer {dice.randrange(10**6):06}",
         "status": dice.choice(("delivered", "in_transit", "held", "returned")),
         "total_amount": dice.randint(1_000, 99_999) / 100,
         "quantity": dice.randint(1, 40),
         "town": dice.choice(TOWNS),
         "label_url": f"https://labels.example.com/{code}/{dice.getrandbits(64):016x}.pdf",
         "tracking_url": f"https://track.example.com/{code}?key={dice.getrandbits(64):016x}",
-        "contact": {
-            "name": f"{dice.choice('ABCDEFG')}. {dice.choice(NAMES)}",
-            "email": f"desk{number}@example.com",
-        },
+        "contact": {"name": f"desk {number}", "email": f"desk{number}@example.com"},
         "remark": " ".join(dice.sample(REMARKS, 2)),
     }

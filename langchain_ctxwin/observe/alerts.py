@@ -7,7 +7,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from inspect import iscoroutinefunction
 from operator import ge, gt, lt
 from statistics import fmean
 from typing import Any
@@ -22,7 +21,7 @@ from langchain_ctxwin.core.events import (
     SummaryEvent,
     ToolResultEvent,
 )
-from langchain_ctxwin.errors import ConfigError, brief, expect
+from langchain_ctxwin.errors import expect
 from langchain_ctxwin.protocols import MetricsSink
 from langchain_ctxwin.reporting import LogSink, Reporter
 from langchain_ctxwin.util.memo import Lru, once
@@ -200,15 +199,10 @@ class _FunctionSink:
 
 
 def _as_sink(taker: Any) -> Any:
-    if (
-        isinstance(taker, type)
-        or not (hasattr(taker, "emit") or callable(taker))
-        or iscoroutinefunction(taker)
-    ):
-        raise ConfigError(
-            f"then={brief(taker)}: pass a sink, a function of one AlertEvent, or a list of them"
-        )
-    return taker if hasattr(taker, "emit") else _FunctionSink(taker)
+    if hasattr(taker, "emit"):
+        return taker
+    wanted = "a sink, a function of one AlertEvent, or a list of them"
+    return _FunctionSink(expect(taker, Callable, "then", wanted))
 
 
 def _samples_of(event: Event) -> Iterator[tuple[Key, float]]:

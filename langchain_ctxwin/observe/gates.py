@@ -12,6 +12,7 @@ from langchain_ctxwin.errors import (
     ConfigError,
     NoModelFitsError,
     brief,
+    expect,
     expect_each,
 )
 from langchain_ctxwin.util.log import aligned
@@ -178,21 +179,14 @@ def quality_report(
             f"gates for {', '.join(unmeasured)}: no such measure, use {', '.join(MEASURES)}"
         )
     for name, bounds in gates.items():
-        if not _are_bounds(bounds):
-            raise ConfigError(
-                f"gates[{name!r}]={brief(bounds)}: give the least and the largest value, such as (0.8, None)"
-            )
+        wanted = "the least and the largest value, such as (0.8, None)"
+        if len(expect(bounds, tuple | list, f"gates[{name!r}]", wanted)) != 2:  # noqa: PLR2004  # least and largest
+            raise ConfigError(f"gates[{name!r}]={brief(bounds)}: give {wanted}")
     requests = [
         event for event in known if isinstance(event, StepEvent) or is_failed(event)
     ]
     measures = {name: Measure.of(pairs(known)) for name, pairs in MEASURES.items()}
     return QualityReport(requests=len(requests), measures=measures, gates=dict(gates))
-
-
-def _are_bounds(bounds: object) -> bool:
-    if not isinstance(bounds, tuple | list) or len(bounds) != 2:  # noqa: PLR2004  # least and largest
-        return False
-    return all(isinstance(bound, int | float | None) for bound in bounds)
 
 
 def is_failed(event: Event) -> bool:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import atexit
 import json
-import os
 import sqlite3
-import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -25,13 +23,11 @@ from langchain_ctxwin.util.failures import FailureLog, reason_of
 from langchain_ctxwin.util.files import place
 
 MAX_EVENTS = 100_000  # unless told, some 150 MB: about 40,000 model calls
-MAX_WAITING = 10_000  # events for a slow disk, some 10 MB; of more, the newest are lost, which is logged
 BUSY_SECONDS = 1.0  # how long a write waits for another process; each of them takes some milliseconds
 BATCH_ROWS = 1_000  # events that are read at once
-APPLICATION_ID = 0x43545857  # tells our files from those of other programs: CTXW
-VERSION = 2  # of the table; a file with another one is left alone
-SCHEMA = f"""
-CREATE TABLE events (
+SCHEMA = """
+PRAGMA journal_mode = WAL;
+CREATE TABLE IF NOT EXISTS events (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     json TEXT NOT NULL,
     time REAL AS (json_extract(json, '$.time')),
@@ -39,19 +35,18 @@ CREATE TABLE events (
     model TEXT AS (json_extract(json, '$.model')),
     answer_id TEXT AS (json_extract(json, '$.answer_id'))
 );
-CREATE INDEX events_time ON events (time);
-CREATE INDEX events_thread ON events (thread);
-CREATE INDEX events_answer ON events (answer_id);
-PRAGMA application_id = {APPLICATION_ID};
-PRAGMA user_version = {VERSION};
+CREATE INDEX IF NOT EXISTS events_time ON events (time);
+CREATE INDEX IF NOT EXISTS events_thread ON events (thread);
+CREATE INDEX IF NOT EXISTS events_answer ON events (answer_id);
 """
+"""Readers and writers of one file do not wait for each other."""
 
 
 class HistorySink:
     """Writes events into a file that `History`, `ctxwin report` and `ctxwin check` read.
 
     Several processes may write one file. Whatever is wrong with it (a full disk, a folder that cannot be written, a
-    file that is locked, foreign, or of another version) is logged once as `history.not_saved` and costs events, which
+    file that is locked or foreign) is logged once as `history.not_saved` and costs events, which
     `lost` counts.
 
     Events are written by a thread of the sink's own; the end of the process waits a second for it.
@@ -92,15 +87,9 @@ class HistorySink:
 
     def emit(self, event: Event) -> None:
         """Have an event written; never raises, and never waits."""
-        if len(self._waiting) >= MAX_WAITING:
-            self._lose(1, "the disk is too slow")
-            return
         self._waiting.append(event)
-        try:
-            # if one task waits already, that one writes this event, too
-            self._worker.submit(self._write_waiting)
-        except RuntimeError:
-            self._lose(1, "no thread can be started")
+        # if one task waits already, that one writes this event, too
+        self._worker.submit(self._write_waiting)
 
     def flush(self, timeout_seconds: float = EXIT_SECONDS) -> bool:
         """Wait until all events are written; false when that takes longer. Blocks its thread."""
@@ -114,7 +103,7 @@ class HistorySink:
             rows = [(json.dumps(event.to_dict(), default=str),) for event in events]
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._add(rows)
-        except (ConfigError, sqlite3.Error) as error:  # their texts quote no event
+        except sqlite3.Error as error:  # its text quotes no event
             self._lose(len(events), f"{type(error).__name__}: {error}")
         except (OSError, ValueError) as error:
             self._lose(len(events), reason_of(error))
@@ -123,7 +112,7 @@ class HistorySink:
 
     def _add(self, rows: Sequence[tuple[str]]) -> None:
         with _opened(self.path, "rwc") as file:
-            _require_ours(file, self.path, may_be_new=True)
+            file.executescript(SCHEMA)
             file.execute("BEGIN IMMEDIATE")
             file.executemany("INSERT INTO events (json) VALUES (?)", rows)
             file.execute(
@@ -154,7 +143,7 @@ class History:
 
     Raises:
         ConfigError: the path names no place. Also raised by what reads or writes: the file is missing, cannot be
-            opened, is foreign, or of another version.
+            opened, or is foreign.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -242,7 +231,6 @@ class History:
             )
         try:
             with _opened(self.path, mode) as file:
-                _require_ours(file, self.path)
                 cursor = file.execute(statement, values)
                 return cursor.fetchall(), cursor.rowcount
         except (
@@ -268,65 +256,10 @@ def event_of(text: str) -> Event | None:
         return None
 
 
-_open_file = threading.Lock()
-"""Held while a file is open, and during a fork: a child would take over the locks of an open connection, for ever."""
-
-if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
-    os.register_at_fork(
-        before=_open_file.acquire,
-        after_in_parent=_open_file.release,
-        after_in_child=_open_file.release,
-    )
-
-
 @contextmanager
 def _opened(path: Path, mode: str) -> Iterator[sqlite3.Connection]:
+    """Open a file for as long as it is used: no connection is left for a forked process."""
     address = f"file:{quote(str(path))}?mode={mode}"
-    with (
-        _open_file,
-        closing(
-            sqlite3.connect(
-                address, uri=True, timeout=BUSY_SECONDS, isolation_level=None
-            )
-        ) as file,
-    ):
+    options: Any = {"uri": True, "timeout": BUSY_SECONDS, "isolation_level": None}
+    with closing(sqlite3.connect(address, **options)) as file:
         yield file
-
-
-def _require_ours(
-    file: sqlite3.Connection, path: Path, *, may_be_new: bool = False
-) -> None:
-    """Make the table in an empty file, if it may be one.
-
-    Raises:
-        ConfigError: the file belongs to another program or to another version of this package.
-    """
-    if may_be_new and _marks(file) == (0, 0, 0):
-        # readers and writers do not wait for each other
-        file.execute("PRAGMA journal_mode = WAL")
-        file.execute("BEGIN IMMEDIATE")
-        if _marks(file) == (0, 0, 0):  # no other process was faster
-            for statement in SCHEMA.split(";"):
-                file.execute(statement)
-        file.execute("COMMIT")
-    owner, version, _ = _marks(file)
-    if owner != APPLICATION_ID:
-        raise ConfigError(f"{path} is not a history of this package: name another file")
-    if version != VERSION:
-        raise ConfigError(
-            f"the history {path} is of version {version}, not {VERSION}: name another file, or use that version of "
-            "langchain-ctxwin"
-        )
-
-
-def _marks(file: sqlite3.Connection) -> tuple[int, int, int]:
-    """Whose file it is, its version, and how many tables and indexes it has."""
-    questions = (
-        "PRAGMA application_id",
-        "PRAGMA user_version",
-        "SELECT count(*) FROM sqlite_master",
-    )
-    owner, version, tables = (
-        file.execute(question).fetchone()[0] for question in questions
-    )
-    return owner, version, tables

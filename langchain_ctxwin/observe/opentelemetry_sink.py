@@ -24,7 +24,6 @@ except ModuleNotFoundError as error:
 SCOPE = "langchain_ctxwin"
 NANOSECONDS = 1_000_000_000
 MAX_VALUES = 100  # of a label: more models or tools than an application has, and each is a series that never ends
-MAX_VALUE_CHARS = 100  # longer than any name of a model or tool
 
 CHAT = "chat"
 """`gen_ai.operation.name` of a call of a chat model."""
@@ -282,16 +281,9 @@ class OpenTelemetrySink:
     def _bounded(self, attribute: str, value: str) -> str:
         """A name as metrics have it: names may come from outside, and each new one is another series."""
         known = self._values.setdefault(attribute, set())
-        if value in known:
-            return value
-        if (
-            len(known) >= MAX_VALUES
-            or len(value) > MAX_VALUE_CHARS
-            or not value.isprintable()
-        ):
-            return OTHER
-        known.add(value)
-        return value
+        if len(known) < MAX_VALUES:
+            known.add(value)
+        return value if value in known else OTHER
 
     def _warning(self, event: Event) -> None:
         about = _known(

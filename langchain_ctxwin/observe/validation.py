@@ -16,7 +16,7 @@ from langchain_ctxwin.core.spending import count_of
 from langchain_ctxwin.errors import ConfigError, expect
 from langchain_ctxwin.protocols import RequestCounter, TokenCounter
 from langchain_ctxwin.util.background import Worker
-from langchain_ctxwin.util.failures import FailureLog, reason_of
+from langchain_ctxwin.util.failures import FailureLog
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import Lru, once
 
@@ -134,16 +134,11 @@ class Validator:
             compare(reported, "usage")
         if self._count is not None and self._random() < self._share:
             count = partial(self._count, list(messages), tools=list(tools))
-            try:
-                if not self._worker.submit(lambda: self._count_exactly(count, compare)):
-                    self._failures.note(
-                        "validation.count_failed",
-                        f"{MAX_WAITING} requests wait for the counter",
-                    )
-            except (
-                RuntimeError
-            ) as error:  # the process may have no more threads, or is about to end
-                self._failures.note("validation.count_failed", reason_of(error))
+            if not self._worker.submit(lambda: self._count_exactly(count, compare)):
+                self._failures.note(
+                    "validation.count_failed",
+                    f"{MAX_WAITING} requests wait for the counter",
+                )
 
     def accuracy(self, model: str) -> float | None:
         """Return the share of the latest 40 counts that were at most 20 % off.

@@ -1,6 +1,5 @@
 """Does the demo prove what it says, and does it notice when a question, a result or a rule is lost?"""
 
-import json
 import re
 from functools import partial
 from io import StringIO
@@ -10,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-from langchain_ctxwin import CursorTamperedError, ToolResultGuard
 from langchain_ctxwin.cli import main
 from langchain_ctxwin.demo import stories
 from langchain_ctxwin.demo.explorer import explore
@@ -294,19 +292,6 @@ def test_a_tool_that_is_not_shown_is_searched_for_once():
         == "I cannot see the tool search."
     )
     assert model.invoke("Who?").text == "I cannot see a question that I understand."
-
-
-def test_the_changed_cursor_is_well_formed_and_refused():
-    """It is refused for its tag, not for its form."""
-    guard = ToolResultGuard()
-    rows = [{"id": n, "text": f"word {n * n} " * 9} for n in range(600)]
-    page = guard.output(json.dumps(rows), "fetch_rows", {})
-    cursor = stories.newest_cursor(
-        [ToolMessage(page, name="fetch_rows", tool_call_id="1")]
-    )
-    assert guard.read(cursor)
-    with pytest.raises(CursorTamperedError, match="was changed, or belongs to another"):
-        guard.read(stories.changed(cursor))
 
 
 @given(

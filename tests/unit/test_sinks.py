@@ -23,7 +23,6 @@ from langchain_ctxwin import (
 from langchain_ctxwin.middleware import ContextWindowMiddleware
 from langchain_ctxwin.observe import (
     Event,
-    HistorySink,
     MemorySink,
     Prices,
     Reporter,
@@ -90,28 +89,6 @@ def test_what_is_no_exception_ends_the_run():
 
     with pytest.raises(KeyboardInterrupt):
         Reporter([Interrupted()]).emit(Event())
-
-
-@on_both
-def test_a_history_that_cannot_keep_up_holds_up_no_turn(adapter, tmp_path, monkeypatch):
-    """Its queue is bounded, and what it loses is counted and told once."""
-    monkeypatch.setattr("langchain_ctxwin.observe.history.MAX_WAITING", 2)
-    written, history, sink = (
-        threading.Event(),
-        HistorySink(tmp_path / "history.db"),
-        MemorySink(),
-    )
-    monkeypatch.setattr(history, "_add", lambda rows: written.wait(PATIENCE))
-    agent = agent_on(adapter, model_of(), sinks=[history, sink])
-    with capture_logs() as logs:
-        for _ in range(8):
-            ask(agent, "hello")
-        assert not written.is_set()
-        written.set()
-        assert Reporter([history]).flush(PATIENCE)
-    assert len(sink.of(StepEvent)) == 8
-    assert history.lost >= 4
-    assert reasons(logs, "history.not_saved") == ["the disk is too slow"]
 
 
 def test_a_memory_sink_forgets_the_oldest_events():
