@@ -780,7 +780,7 @@ def _check_collaborators(config: Any, hooks: Mapping[str, Any], **made: Any) -> 
             callable(getattr(value, method, None)) for method in methods
         )
         is_usable = value is None or is_made
-        expect(value, object if is_usable else (), name, f"{wanted}, or None")
+        expect(value, object if is_usable else (), name, wanted)
     for name, hook in hooks.items():
         # `bool` says which messages are pinned, too
         is_class = isinstance(hook, type) and name != "pin_when"
@@ -793,13 +793,16 @@ def _check_collaborators(config: Any, hooks: Mapping[str, Any], **made: Any) -> 
 COLLABORATORS = {
     "counter": (
         ["__call__"],
-        "a callable that counts the tokens of messages, for example TokenEstimator()",
+        "a callable that counts the tokens of messages, for example TokenEstimator(), or None",
     ),
     "learned": (
         ["recall", "learn"],
-        "a memory with methods recall and learn, for example LearnedSource(path)",
+        "a memory with methods recall and learn, for example LearnedSource(path), or None",
     ),
-    "jobs": (["start", "find", "forget", "cancel"], "a SummaryJobs"),
+    "jobs": (
+        ["start", "find", "forget", "cancel"],
+        "a SummaryJobs, or None for those that the process shares",
+    ),
 }
 HOOKS = {
     "before_compaction": "takes a window and a compaction and returns a compaction or None",

@@ -25,6 +25,7 @@ from langgraph.config import get_stream_writer
 
 from langchain_ctxwin.core.cache_misses import SentRequest
 from langchain_ctxwin.core.events import AlertEvent, Event
+from langchain_ctxwin.core.limits import require_tokens
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.turns import SOURCE
@@ -125,10 +126,7 @@ class MemorySink:
     """
 
     def __init__(self, max_events: int = MAX_EVENTS) -> None:
-        if not isinstance(max_events, int) or max_events < 1:
-            raise ConfigError(
-                f"max_events={max_events!r}: give a whole number of events, at least 1"
-            )
+        require_tokens("max_events", max_events, minimum=1, unit="events")
         self._events: deque[Event] = deque(maxlen=max_events)
 
     def emit(self, event: Event) -> None:

@@ -120,19 +120,16 @@ class AgentStep:
     def window(self) -> Window:
         """The request as the state is now, measured once."""
         if self._window is None:
-            setup, tools, chosen = (
-                self.setup,
-                self.tools,
-                self.choices.model(self.state),
-            )
+            setup, model = self.setup, self.choices.model(self.state)
+            tools = self.tools
+            if model and setup.is_bounded:
+                model = limited_by(self.engine, model)
             self._window = self.engine.measure(
                 self.state.get("messages") or [],
                 system_prompt=setup.system_prompt,
                 tools=[*tools, *setup.format_tools] if setup.format_tools else tools,
                 session=self.state,
-                model=limited_by(self.engine, chosen)
-                if chosen and setup.is_bounded
-                else chosen or setup.model,
+                model=model or setup.model,
                 called=self.choices.provider(self.state) or setup.called,
             )
         return self._window
@@ -327,37 +324,26 @@ class AgentStep:
     def _flags(self, window: Window) -> Update:
         """What has to happen before the call, beside making an oversized request fit."""
         # An application that has a say is asked when it happens, not when it is announced.
-        relief, in_background = (
-            planning.relieve(window),
-            self.engine.in_background(window),
-        )
+        relief = planning.relieve(window)
+        in_background = self.engine.in_background(window)
+        pending, failed = window.session.pending, window.session.failed_summaries
         # A summary tells more than the record alone, unless the last ones came to nothing.
-        is_hopeless = (
-            relief is not None and window.session.failed_summaries >= MAX_INEFFECTIVE
-        )
+        is_hopeless = relief is not None and failed >= MAX_INEFFECTIVE
         waits = not window.over_by and self._may_move(window)
-        plan = (
-            None
-            if in_background or is_hopeless or waits
-            else planning.summary_due(window, is_local=self.engine.is_local)
-        )
-        if plan is not None and plan.fits:
-            return {"due": True, "reason": plan.reason}
+        if not in_background and not is_hopeless and not waits:
+            plan = planning.summary_due(window, is_local=self.engine.is_local)
+            if plan is not None and plan.fits:
+                return {"due": True}
         if relief is not None:
-            return {"compress": True, "reason": relief.reason}
+            return {"compress": True}
         # Hard need never waits: then what is left out is in the record, and the summary follows.
-        pending = window.session.pending
-        if (
-            not in_background
-            or window.over_by
-            or pending is None
-            or not self.summaries.is_lost(window)
-        ):
+        is_free = in_background and not window.over_by
+        if not is_free or pending is None or not self.summaries.is_lost(window):
             return {}
         self.engine.report_summary(
             window, "lost", pending.key, reason="the process that began it is gone"
         )
-        return {"due": True, "reason": "the summary in progress was lost"}
+        return {"due": True}
 
     def _may_move(self, window: Window) -> bool:
         """True while the router is to be asked, once the request does not fit, whether the conversation moves."""

@@ -88,6 +88,7 @@ _INVISIBLE = (
 _ABSENT = dict.fromkeys(map(ord, {*_INVISIBLE, *_CONTROLS} - {*_SPACES}))
 # From signs that could begin a mark of the record, in any width, to signs that cannot.
 NO_MARKS = str.maketrans("<>\uff1c\uff1e\ufe64\ufe65", "\u2039\u203a" * 3)
+_SAFE = _ABSENT | NO_MARKS
 
 Price = Callable[[str], int]  # tokens of a text
 
@@ -216,7 +217,11 @@ def stored_count(value: object) -> int:
 
 def one_line(text: str) -> str:
     """Return the text on one line, without anything that could pass for the record's own marks."""
-    return " ".join(text.translate(_ABSENT).split()).translate(NO_MARKS)
+    # Most lines have nothing of the kind, and a record of hundreds is read in each turn.
+    is_plain = (
+        text.isascii() and text.isprintable() and "<" not in text and ">" not in text
+    )
+    return " ".join((text if is_plain else text.translate(_SAFE)).split())
 
 
 def is_value(token: str) -> bool:

@@ -25,6 +25,7 @@ from langchain_core.runnables.config import (
 )
 from langgraph.store.base import BaseStore
 
+from langchain_ctxwin.core.limits import require_tokens
 from langchain_ctxwin.core.spending import Usage
 from langchain_ctxwin.errors import ConfigError, SummarizationError, expect
 from langchain_ctxwin.protocols import Clock
@@ -94,10 +95,7 @@ class SummaryJobs:
         drain_seconds: float = DRAIN_SECONDS,
         clock: Clock = time.monotonic,
     ) -> None:
-        if not isinstance(max_running, int) or max_running < 1:
-            raise ConfigError(
-                f"max_running={max_running!r}: give a whole number of summaries, at least 1"
-            )
+        require_tokens("max_running", max_running, minimum=1, unit="summaries")
         if not isinstance(drain_seconds, int | float) or not drain_seconds >= 0:
             raise ConfigError(
                 f"drain_seconds={drain_seconds!r}: give a number of seconds, 0 to wait for nothing"
