@@ -585,18 +585,14 @@ class ContextEngine:
             BudgetExceededError: the request is at its smallest and still too large.
         """
         return self.shrunk(
-            self.learn(window, overflow, is_stated=is_stated), window, overflow
+            self.learn(window, overflow, is_stated=is_stated), window
         ).session.to_json()
 
-    def shrunk(
-        self, learned: Window, refused: Window, overflow: ContextOverflow
-    ) -> Window:
+    def shrunk(self, learned: Window, refused: Window) -> Window:
         """Return what follows a refused request, which was measured again with what the refusal taught."""
         if learned.view.without_media - refused.view.without_media:
             return learned
-        compaction = self.emergency(
-            learned, target_tokens=retry_target(learned, overflow)
-        )
+        compaction = self.emergency(learned, target_tokens=retry_target(learned))
         if compaction is None:
             raise refusal(learned.report)
         return run(self.applying(compaction, learned))

@@ -57,10 +57,6 @@ def agreed(
             f"before_compaction returned {answer!r:.80}: return the compaction, compaction.spare(...), "
             "compaction.with_lines(...), or None"
         )
-    if answer.after is not compaction.after or answer.snapshot != compaction.snapshot:
-        return _ignored(
-            compaction, "it was changed by hand: use its methods spare and with_lines"
-        )
     if not answer.spared and not answer.lines:
         return replace(compaction, reason=answer.reason)
     try:

@@ -233,7 +233,7 @@ class ModelCall:
         if is_anew:
             step.update({"context_report": step.window.report}, step.window)
         else:
-            smaller = self._engine.shrunk(learned, window, overflow)
+            smaller = self._engine.shrunk(learned, window)
             step.update(
                 {**smaller.session.to_json(), "context_report": smaller.report}, smaller
             )

@@ -145,31 +145,28 @@ def with_fill(
     limit: int,
     price: Callable[[AnyMessage], int],
 ) -> tuple[Step, ...]:
-    """Return the steps of a request with the line at the end of each message by which another tenth of it is full."""
-    told = -1
+    """Return the steps of a request with the line at the end of each by which another tenth of it is full."""
+    last_tenths = -1
     used = before_tokens
     shown = list[Step]()
+
+    def tenths_with(step: Step) -> int:
+        return min(TENTHS, TENTHS * (used + step.tokens) // max(1, limit))
+
+    def with_line(step: Step, tenths: int) -> Step:
+        messages = (*step.messages[:-1], filled(step.messages[-1], tenths))
+        return replace(step, messages=messages, tokens=sum(map(price, messages)))
+
     for step in steps:
-        if _tenths(used + step.tokens, limit) <= told:
-            shown.append(step)
-            used += step.tokens
-            continue
-        messages = list[AnyMessage]()
-        for message in step.messages:
-            tenths = _tenths(used + price(message), limit)
-            carried = message
-            # a model's own words get none
-            if tenths > told and isinstance(message, HumanMessage | ToolMessage):
-                # the line takes room, too
-                told = max(
-                    tenths, _tenths(used + price(filled(message, tenths)), limit)
-                )
-                carried = filled(message, told)
-            messages.append(carried)
-            used += price(carried)
-        shown.append(
-            replace(step, messages=tuple(messages), tokens=sum(map(price, messages)))
-        )
+        carrier = step
+        is_told = step.messages and tenths_with(step) > last_tenths
+        # a model's own words get none
+        if is_told and isinstance(step.messages[-1], HumanMessage | ToolMessage):
+            # the line takes room, too
+            last_tenths = tenths_with(with_line(step, tenths_with(step)))
+            carrier = with_line(step, last_tenths)
+        used += carrier.tokens
+        shown.append(carrier)
     return tuple(shown)
 
 
@@ -181,7 +178,3 @@ def filled(message: AnyMessage, tenths: int) -> AnyMessage:
         ['And now?', '', '[Context window 40% full]']
     """
     return _ending_in(message, f"[Context window {100 * tenths // TENTHS}% full]")
-
-
-def _tenths(tokens: int, limit: int) -> int:
-    return min(TENTHS, TENTHS * tokens // max(1, limit))

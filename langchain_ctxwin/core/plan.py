@@ -14,7 +14,7 @@ from typing import Literal
 
 from langchain_core.messages import AIMessage, AnyMessage
 
-from langchain_ctxwin.core.calls import call_ids, calls_of, is_result, result_ids
+from langchain_ctxwin.core.calls import call_ids
 from langchain_ctxwin.core.clamping import (
     clamped_to_fit,
     with_clamped_pins,
@@ -30,7 +30,6 @@ from langchain_ctxwin.core.compaction import (
     step_cuts,
     turn_cuts,
 )
-from langchain_ctxwin.core.edits import edit
 from langchain_ctxwin.core.limits import refusal
 from langchain_ctxwin.core.notes import is_asked
 from langchain_ctxwin.core.request import LEAST_MESSAGES, Request, portion
@@ -39,8 +38,8 @@ from langchain_ctxwin.core.session import (
     content_digest,
     uncovered,
 )
-from langchain_ctxwin.core.turns import Shown
-from langchain_ctxwin.core.view import View, message_id, position_of
+from langchain_ctxwin.core.turns import Shown, tool_of
+from langchain_ctxwin.core.view import message_id, position_of
 
 # Default size of a summary: a share of the room for history, dense, yet far less than what it replaces; at least a
 # paragraph, at most two pages.
@@ -54,9 +53,7 @@ PREPARED_SHARE = (
     0.8  # of the trigger: the latest that a summary is begun in the background
 )
 MIN_LEFT_OUT_RATIO = 2.0  # a summary of what left without one has to replace at least this many times its own size
-MIN_CLEAR_TOKENS = (
-    50  # smallest saving for which a tool result is cleared: about twice its stub
-)
+MIN_CLEAR_TOKENS = 100  # smallest result that is cleared: four times its stub
 ASKED = "the agent asked to compact"
 ASKED_BY_HOST = "asked by the host"
 IDLE = "compact_when_idle: the prompt cache is cold, and a compaction is near"
@@ -108,33 +105,27 @@ def with_summary(request: Request, summary: Pending) -> Request:
 def clear_results(request: Request) -> Request:
     """Clear the oldest results of the tools that are named for it, never the newest step, as many as are needed."""
     parts = request.parts
-    view = request.view
-    batch = set[str]()
-    called = dict[str, str]()
-    missing = request.total_tokens - request.low_water
+    messages = parts.messages
     names = parts.settings.clear_tools
-    for index in range(request.start, request.newest_index) if names else ():
-        message = parts.messages[index]
-        key = message_id(parts.messages, index)
-        if missing <= 0:
-            break
-        called.update(
-            (call["id"] or "", call["name"] or "") for call in calls_of(message)
+    keys = [
+        message_id(messages, index)
+        for index in range(request.start, request.newest_index)
+        if names
+        and index not in parts.pins
+        and tool_of(messages, index) in names
+        and parts.price(messages[index]) >= MIN_CLEAR_TOKENS
+    ]
+
+    def cleared(number: int) -> Request:
+        view = request.view
+        return request.shown_as(
+            replace(view, cleared=view.cleared.union(keys[:number]))
         )
-        if not is_result(message) or index in parts.pins or key in view.cleared:
-            continue
-        if all(
-            called.get(call_id, message.name or "") in names
-            for call_id in result_ids(message)
-        ):
-            shorter = edit(message, key, View(cleared=frozenset({key})))
-            saving = parts.price(edit(message, key, view)) - parts.price(shorter)
-            if saving >= MIN_CLEAR_TOKENS:
-                batch.add(key)
-                missing -= saving
+
+    numbers = range(1, len(keys) + 1)
     return (
-        request.shown_as(replace(view, cleared=view.cleared | batch))
-        if batch
+        cleared(first_enough(numbers, lambda number: cleared(number).is_low))
+        if keys
         else request
     )
 

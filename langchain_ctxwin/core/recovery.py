@@ -10,9 +10,7 @@ from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.configurable import DynamicRunnable
 
 from langchain_ctxwin.core.limits import (
-    lowered,
     models_behind,
-    reserve_within,
     stated_limit,
     unrefuted,
 )
@@ -32,24 +30,14 @@ BLIND_STEP = 0.75
 """Part of a refused size that a retry aims for when nothing says why it was refused: two tries halve a request."""
 
 
-def retry_target(window: Window, overflow: ContextOverflow) -> int:
+def retry_target(window: Window) -> int:
     """Upper bound that a refused request must come down to, measured again with all that the refusal taught.
 
     That is the input limit, when the request is now known to be over it. One that seems to fit was refused for reasons
-    that we cannot count, and has to become much smaller: as small as the limit that was stated, if the request can,
-    also where that is not believed.
+    that we cannot count, and has to become much smaller.
     """
-    if window.over_by:
-        return window.budget.input_limit
-    blind = int(BLIND_STEP * window.upper_tokens)
-    stated = stated_limit(
-        overflow, window.limits, kept_tokens=window.budget.input_limit
-    )
-    limits = lowered(window.limits, stated)
-    limit = limits.input_limit(
-        reserve_within(limits, window.budget.reserved_tokens, learned=bool(stated))
-    )
-    return min(blind, limit) if limit > window.least_fixed_tokens else blind
+    limit = window.budget.input_limit
+    return limit if window.over_by else int(BLIND_STEP * window.upper_tokens)
 
 
 def refused(window: Window, overflow: ContextOverflow) -> dict[str, Any]:

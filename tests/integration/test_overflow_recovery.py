@@ -129,37 +129,6 @@ async def test_a_requested_output_of_nearly_the_whole_window_leaves_room_for_the
     assert len(server.requests) == 12 + 1
 
 
-def told(*parts):
-    """Return the input of a first turn after a conversation that was held elsewhere."""
-    history = [
-        pair for part in parts for pair in (("user", part), ("assistant", "I see."))
-    ]
-    return {"messages": [*history, ("user", "What then?")]}
-
-
-@pytest.mark.parametrize(("parts", "max_tokens"), [(4, 600), (3, 1000)])
-def test_an_answer_that_the_window_cuts_short_is_made_again_after_a_compaction(
-    parts, max_tokens, start_llama
-):
-    """Not with less output, which would be cut again."""
-    server, calls = start_llama(WINDOW), Calls()
-    agent = chat_on(
-        engine_for("tiny", CLAIMED), server.chat_model(max_tokens=max_tokens, **WORDY)
-    )
-    agent.invoke(told(*[STORY] * parts), thread("t", calls))
-    state = state_of(agent, thread("t", calls))
-    cut, whole = server.sent
-    assert calls.usages[0] > max(WINDOW - max_tokens, calls.usages[1])
-    assert calls.usages[1] + whole["max_completion_tokens"] <= WINDOW
-    assert cut["messages"][-1] == whole["messages"][-1]
-    assert (
-        state["messages"][-1].usage_metadata["output_tokens"]
-        == whole["max_completion_tokens"]
-    )
-    assert len(state["messages"]) == parts * 2 + 2
-    assert state["context_counts"]["limits"] == {"tiny": {"context_window": WINDOW}}
-
-
 def test_a_cut_answer_is_the_answer_when_nothing_can_leave(start_llama):
     server, calls = start_llama(WINDOW), Calls()
     model = server.chat_model(max_tokens=600, **WORDY)
