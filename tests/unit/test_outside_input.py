@@ -103,7 +103,7 @@ def test_a_summarizer_is_checked_when_it_is_given_and_what_works_passes(maker):
 
 
 SHORT_SETTINGS = ("prepare", "trigger", "keep", "summary_timeout_seconds")
-NO_DESCRIPTION = "give the text that tells the model what the tool does"
+NO_DESCRIPTION = "pass the text that tells the model what the tool does"
 
 
 @pytest.mark.parametrize(
